@@ -1,0 +1,176 @@
+"""TOML to `Config` and back, with messages that name the field and say what is allowed."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, get_args
+
+import tomli_w
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from regard.config.presets import PRESETS
+from regard.config.schema import Config
+from regard.errors import UsageError, near_miss
+
+Tree = dict[str, Any]
+NAMED_CORPORA = ("phrasebook", "data:")  # not paths: left as they are
+
+
+def load_config(path: Path, overrides: Iterable[str] = ()) -> Config:
+    """Read a run's TOML file; `overrides` are `section.field=value` strings that win over the file."""
+    tree = read_toml(path)
+    for override in overrides:
+        apply_override(tree, override)
+    return resolve(tree, base=path.parent, where=str(path))
+
+
+def read_toml(path: Path) -> Tree:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except FileNotFoundError:
+        raise UsageError(
+            f'{path}: no such file; "regard config init {path}" writes one to start from'
+        ) from None
+    except IsADirectoryError:
+        raise UsageError(f"{path} is a folder; give the TOML file of a run") from None
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: not UTF-8 text (byte {error.start}); save it as UTF-8") from None
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{path}: not valid TOML: {error}") from None
+
+
+def apply_override(tree: Tree, override: str) -> None:
+    """Put `section.field=value` into the tree; the value is TOML, or a bare string."""
+    name, equals, text = override.partition("=")
+    parts = name.strip().split(".")
+    if not equals or len(parts) != 2 or not all(parts):
+        raise UsageError(f'--set {override}: write section.field=value, for example "--set train.lr=3e-4"')
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text.strip()
+    section = tree.setdefault(parts[0], {})
+    if not isinstance(section, dict):
+        raise UsageError(f"[{parts[0]}] must be a section of fields")
+    section[parts[1]] = value
+
+
+def resolve(tree: Mapping[str, Any], base: Path | None = None, where: str = "config") -> Config:
+    """Fill in the preset, check everything, and make paths independent of the working folder."""
+    tree = {key: dict(value) if isinstance(value, dict) else value for key, value in tree.items()}
+    if isinstance(tree.get("model"), dict):
+        tree["model"] = with_preset(tree["model"], where)
+    fill_dependent_defaults(tree)
+    if base is not None and isinstance(tree.get("data"), dict):
+        tree["data"] = {key: absolute(value, base) for key, value in tree["data"].items()}
+    try:
+        return Config.model_validate(tree)
+    except ValidationError as error:
+        raise UsageError("\n".join(f"{where}: {line}" for line in explain(error))) from None
+
+
+def fill_dependent_defaults(tree: Tree) -> None:
+    """Defaults that follow from another field; written out, so that resuming with other limits keeps them."""
+    train, data = tree.setdefault("train", {}), tree.get("data")
+    if isinstance(train, dict) and isinstance(steps := train.get("steps", 100_000), int):
+        train.setdefault("warmup", min(4000, max(1, steps // 10)))
+    if isinstance(data, dict) and str(data.get("train", "")).startswith("phrasebook"):
+        data.setdefault("valid", "phrasebook")
+        data.setdefault("test", "phrasebook")
+
+
+def with_preset(model: Tree, where: str) -> Tree:
+    name = model.get("preset")
+    if name is None:
+        return model
+    if name not in PRESETS:
+        near = near_miss(str(name), PRESETS)
+        raise UsageError(f'{where}: model.preset = "{name}" is not one of {", ".join(PRESETS)}{near}')
+    return {**PRESETS[name], **model}
+
+
+def absolute(corpora: Any, base: Path) -> Any:
+    """Paths in a config are relative to the config file; the names of corpora stay as they are."""
+    if isinstance(corpora, str) and not corpora.startswith(NAMED_CORPORA):
+        return str((base / Path(corpora).expanduser()).resolve())
+    if isinstance(corpora, list):
+        return [absolute(corpus, base) for corpus in corpora]
+    return corpora
+
+
+def explain(error: ValidationError) -> list[str]:
+    """One sentence for each thing that is wrong, without pydantic's vocabulary."""
+    lines: list[str] = []
+    for detail in error.errors():
+        line = explain_one(detail)
+        if line not in lines:
+            lines.append(line)
+    return lines
+
+
+def explain_one(detail: ErrorDetails) -> str:
+    parts = [str(part) for part in detail["loc"] if isinstance(part, str)]
+    field = ".".join(parts[:2])
+    kind, value, context = detail["type"], detail["input"], detail.get("ctx", {})
+    if kind == "extra_forbidden":
+        known = siblings(parts)
+        return f'unknown field "{field}"{near_miss(parts[-1], known)}; known: {", ".join(known)}'
+    if kind == "missing":
+        return f'"{field}" is missing: {meaning(parts)}'
+    if kind == "value_error":
+        return str(context["error"])
+    if parts[:1] == ["data"]:
+        return f"{field} = {value!r}: give {meaning(parts)}"
+    if kind == "literal_error":
+        near = near_miss(str(value), choices(parts))
+        return f"{field} = {value!r} is not one of {context['expected']}{near}"
+    return f"{field} = {value!r}: {detail['msg'].lower()} ({meaning(parts)})"
+
+
+def siblings(parts: list[str]) -> list[str]:
+    """The fields that are allowed beside this one."""
+    model: type[BaseModel] = Config
+    for part in parts[:-1]:
+        model = _section(part)
+    return list(model.model_fields)
+
+
+def meaning(parts: list[str]) -> str:
+    if len(parts) < 2 or parts[1] not in _section(parts[0]).model_fields:
+        return f"a section [{parts[0]}]"
+    return _section(parts[0]).model_fields[parts[1]].description or parts[1]
+
+
+def choices(parts: list[str]) -> list[str]:
+    annotation = _section(parts[0]).model_fields[parts[1]].annotation
+    return [str(choice) for choice in get_args(annotation)]
+
+
+def _section(name: str) -> type[BaseModel]:
+    annotation = Config.model_fields[name].annotation
+    if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
+        raise TypeError(f"{name} is no section")
+    return annotation
+
+
+def to_tree(config: Config) -> Tree:
+    return config.model_dump(mode="json", exclude_none=True)
+
+
+def to_toml(config: Config) -> str:
+    return tomli_w.dumps(to_tree(config))
+
+
+def differing_field(one: Config, other: Config, ignore: Iterable[str] = ()) -> str | None:
+    """The first `section.field` in which two configs differ, or None."""
+    left, right, ignored = one.model_dump(), other.model_dump(), set(ignore)
+    for section, fields in left.items():
+        for field, value in fields.items():
+            if right[section][field] != value and f"{section}.{field}" not in ignored:
+                return f"{section}.{field}"
+    return None

@@ -1,0 +1,13 @@
+"""Named models. A preset only fills in numbers; every one of them can be overridden in `[model]`."""
+
+from __future__ import annotations
+
+PRESETS: dict[str, dict[str, object]] = {
+    # the size that published Multi30k scores use (Wu et al. 2021)
+    "transformer-tiny": {"layers": 4, "width": 128, "feed_forward": 256, "heads": 4, "dropout": 0.1},
+    # Joey NMT's IWSLT14 size
+    "transformer-small": {"layers": 6, "width": 256, "feed_forward": 1024, "heads": 4, "dropout": 0.1},
+    # the paper's base and big (Vaswani et al. 2017, Table 3)
+    "transformer-base": {"layers": 6, "width": 512, "feed_forward": 2048, "heads": 8, "dropout": 0.1},
+    "transformer-big": {"layers": 6, "width": 1024, "feed_forward": 4096, "heads": 16, "dropout": 0.3},
+}

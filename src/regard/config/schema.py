@@ -1,0 +1,150 @@
+"""What a run is. Every number a user may set stands here once, with its default, its limits and its meaning.
+
+The classes are frozen: a resolved `Config` is a value that is written into the run and never changes.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+Count = Annotated[int, Field(ge=1)]
+Share = Annotated[float, Field(ge=0.0, lt=1.0)]
+
+# A corpus is a name or path, or a [source, target] pair of paths; a setting takes one or a list of them.
+Corpus = str | tuple[str, str]
+Corpora = str | list[str | list[str]]
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+
+
+class Task(Section):
+    name: Literal["translate"] = Field("translate", description="the verb of the command that uses the model")
+    source: str = Field("source", min_length=1, description="source language, e.g. en")
+    target: str = Field("target", min_length=1, description="target language, e.g. de")
+
+
+class Data(Section):
+    train: Corpora = Field(description='"phrasebook", a path (.tsv, .jsonl), a [source, target] pair, a list')
+    valid: Corpora | None = Field(None, description="watched during training; chooses the checkpoint")
+    test: Corpora | None = Field(None, description="scored once, at the end")
+
+
+class Text(Section):
+    kind: Literal["bpe", "unigram", "word", "character"] = Field("bpe", description="how text is cut")
+    vocabulary: int = Field(8000, ge=300, le=1_000_000, description="pieces at most, bytes included")
+    joint: bool = Field(True, description="one vocabulary for both languages")
+
+
+class Model(Section):
+    """Names as in the paper's Table 3: width = d_model, feed_forward = d_ff, head_width = d_k = d_v."""
+
+    preset: str | None = Field(None, description="a named set of the numbers below")
+    family: Literal["transformer"] = Field("transformer", description="which builder makes the model")
+    width: int = Field(512, ge=2, le=65536, description="d_model")
+    layers: int = Field(6, ge=1, le=1000, description="N, in the encoder and in the decoder")
+    encoder_layers: int | None = Field(None, ge=1, le=1000, description="if not `layers`")
+    decoder_layers: int | None = Field(None, ge=1, le=1000, description="if not `layers`")
+    heads: int = Field(8, ge=1, le=1024, description="h")
+    head_width: int | None = Field(None, ge=1, le=8192, description="d_k = d_v; else width / heads")
+    feed_forward: int = Field(2048, ge=1, le=1_000_000, description="d_ff")
+    activation: Literal["relu", "gelu", "swish"] = Field("relu", description="inside the feed-forward")
+    norm: Literal["post", "pre"] = Field("post", description="layer norm after the sum (paper) or before")
+    positions: Literal["sinusoidal", "learned"] = Field("sinusoidal", description="how order enters")
+    dropout: Share = Field(0.1, description="on embeddings and every sub-layer's output")
+    tie_embeddings: bool = Field(True, description="output layer = target embedding (= source if joint)")
+    max_length: int = Field(512, ge=2, le=1_000_000, description="longest sequence in pieces")
+
+    @property
+    def depth(self) -> tuple[int, int]:
+        return self.encoder_layers or self.layers, self.decoder_layers or self.layers
+
+    @property
+    def channels(self) -> int:
+        """C, the width of one head."""
+        return self.head_width or self.width // self.heads
+
+    @model_validator(mode="after")
+    def _possible(self) -> Model:
+        if self.head_width is None and self.width % self.heads:
+            raise ValueError(
+                f"model.width = {self.width} is not a multiple of model.heads = {self.heads}: "
+                "change one of them or give model.head_width"
+            )
+        if self.positions == "sinusoidal" and self.width % 2:
+            raise ValueError(
+                f"model.width = {self.width} must be even for sinusoidal positions (sine and cosine in pairs)"
+            )
+        return self
+
+
+class Train(Section):
+    steps: int = Field(100_000, ge=1, description="updates at most")
+    epochs: float | None = Field(None, gt=0, description="passes over the data at most")
+    minutes: float | None = Field(None, gt=0, description="wall time at most, over all resumptions")
+    tokens_per_batch: int = Field(4096, ge=16, description="padded source or target tokens, the larger side")
+    accumulate: Count = Field(1, description="batches summed into one update")
+    optimizer: Literal["adam", "adamw"] = Field("adam", description="the paper's, or decoupled decay")
+    lr: float | None = Field(None, gt=0, description='peak rate, else 1e-3; none with schedule = "paper"')
+    schedule: Literal["paper", "inverse-sqrt", "linear", "cosine", "constant"] = Field(
+        "inverse-sqrt",
+        description="of the rate after the warm-up; the paper's own peak is (width * warmup)^-0.5",
+    )
+    warmup: int = Field(4000, ge=0, description="updates until the peak; else steps / 10, 4000 at most")
+    betas: tuple[Share, Share] = Field((0.9, 0.98), description="Adam's")
+    epsilon: float = Field(1e-9, gt=0, description="Adam's")
+    weight_decay: float = Field(0.0, ge=0, description="only matrices decay")
+    label_smoothing: Share = Field(0.1, description="epsilon_ls of the paper")
+    clip: float = Field(1.0, ge=0, description="largest norm of the gradient; 0 = never clip")
+    seed: int = Field(1, ge=0, lt=2**31, description="of order, dropout and first weights")
+    log_every: Count = Field(10, description="updates between two lines of metrics")
+    validate_every: int | None = Field(None, ge=1, description="updates; else as checkpoint_every")
+    validate_sentences: int = Field(500, ge=0, description="decoded for the score; 0 = loss only")
+    metric: Literal["bleu", "chrf", "loss"] = Field("bleu", description="chooses the best checkpoint")
+    patience: int | None = Field(None, ge=1, description="validations without a better one before stopping")
+    checkpoint_every: Count = Field(500, description="updates between two checkpoints")
+    keep: Count = Field(3, description="newest checkpoints kept, beside the best")
+    average: Count = Field(1, description="newest checkpoints averaged into the final model")
+    precision: Literal["auto", "float32", "bfloat16", "float64"] = Field(
+        "auto", description="of the arithmetic"
+    )
+    device: str = Field("auto", description="auto, cpu, cuda, cuda:1, mps")
+    threads: int = Field(0, ge=0, description="0 = one for each core; resuming keeps the number")
+
+    @model_validator(mode="after")
+    def _possible(self) -> Train:
+        if self.schedule == "paper" and self.lr is not None:
+            raise ValueError(
+                'train.lr: the paper\'s schedule computes its own rate; leave lr out or take "inverse-sqrt", '
+                "the same curve with the peak that you choose"
+            )
+        if self.schedule == "paper" and self.warmup == 0:
+            raise ValueError("train.warmup = 0: the paper's schedule needs at least 1 (step * warmup^-1.5)")
+        return self
+
+
+class Decode(Section):
+    beam: int = Field(4, ge=1, le=1000, description="hypotheses kept; 1 = greedy")
+    length_penalty: float = Field(1.0, description="alpha: score = log p / length^alpha")
+    penalty_form: Literal["power", "wu"] = Field("power", description='"wu" = ((5 + length) / 6)^alpha')
+    early_stopping: Literal[False, True, "never"] = Field(False, description="as in transformers")
+    min_length: int = Field(0, ge=0, description="pieces before the end may come")
+    max_length: int | None = Field(None, ge=1, description="pieces at most; else source length + 50")
+    sample: bool = Field(False, description="draw instead of searching; `beam` draws a sentence")
+    temperature: float = Field(1.0, gt=0, description="of sampling; below 1 is bolder")
+    top_k: int = Field(0, ge=0, description="sample from the k most probable pieces; 0 = all")
+    top_p: float = Field(1.0, gt=0, le=1, description="sample from the smallest set of this probability")
+    seed: int = Field(0, ge=0, lt=2**31, description="of sampling")
+    tokens_per_batch: int = Field(4096, ge=1, description="padded source tokens times beam at once")
+
+
+class Config(Section):
+    task: Task = Field(default_factory=lambda: Task())
+    data: Data
+    text: Text = Field(default_factory=lambda: Text())
+    model: Model = Field(default_factory=lambda: Model())
+    train: Train = Field(default_factory=lambda: Train())
+    decode: Decode = Field(default_factory=lambda: Decode())

@@ -1,0 +1,139 @@
+"""Corpora to examples: two line-aligned files, TSV, JSONL, plain or .gz, or the built-in phrasebook."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from itertools import zip_longest
+from pathlib import Path
+
+from regard.config import Corpora, Corpus, Task
+from regard.data.example import Example
+from regard.data.files import find, lines
+from regard.data.phrasebook import phrases
+from regard.errors import UsageError
+
+PHRASEBOOK_SIZE = {"train": 100_000, "valid": 500, "test": 1000}
+TABLES = (".tsv", ".jsonl", ".tsv.gz", ".jsonl.gz")
+
+
+def read_examples(corpora: Corpora, task: Task, split: str) -> list[Example]:
+    """All pairs of a setting such as `data.train`, in order; pairs with an empty side are left out."""
+    examples = []
+    for corpus in parts(corpora):
+        before = len(examples)
+        examples += [pair for pair in read_corpus(corpus, task, split) if pair.source and pair.target]
+        if len(examples) == before:
+            raise UsageError(f"data.{split}: {describe(corpus)} holds no pair of sentences")
+    return examples
+
+
+def parts(corpora: Corpora) -> list[Corpus]:
+    """One corpus or a list of them; two paths that are no tables are a [source, target] pair."""
+    if isinstance(corpora, str):
+        return [corpora]
+    if len(corpora) == 2 and all(isinstance(part, str) and not is_whole(part) for part in corpora):
+        return [(str(corpora[0]), str(corpora[1]))]
+    found: list[Corpus] = []
+    for part in corpora:
+        if isinstance(part, str):
+            found.append(part)
+        elif len(part) == 2:
+            found.append((part[0], part[1]))
+        else:
+            raise UsageError(f"a corpus of two files is a [source, target] pair, not {part}")
+    if not found:
+        raise UsageError("the list of corpora is empty")
+    return found
+
+
+def is_whole(name: str) -> bool:
+    """Whether one name holds both sides."""
+    return name.endswith(TABLES) or name.split(":")[0] == "phrasebook"
+
+
+def describe(corpus: Corpus) -> str:
+    return corpus if isinstance(corpus, str) else " and ".join(corpus)
+
+
+def read_corpus(corpus: Corpus, task: Task, split: str) -> Iterator[Example]:
+    if isinstance(corpus, tuple):
+        return read_pair(find(corpus[0]), find(corpus[1]))
+    if corpus.split(":")[0] == "phrasebook":
+        return read_phrasebook(corpus, task, split)
+    path = find(corpus)
+    if corpus.endswith((".tsv", ".tsv.gz")):
+        return read_tsv(path)
+    if corpus.endswith((".jsonl", ".jsonl.gz")):
+        return read_jsonl(path, task)
+    if not path.exists():
+        raise UsageError(f"{path}: no such file")
+    raise UsageError(
+        f"{path}: one file must be .tsv or .jsonl (or .gz of these); "
+        'for two files write ["file.source", "file.target"]'
+    )
+
+
+def read_pair(source: Path, target: Path) -> Iterator[Example]:
+    """Two line-aligned files; never a shifted pair, so unequal counts are an error."""
+    count = 0
+    sides = zip_longest(lines(source), lines(target))
+    for count, (left, right) in enumerate(sides, start=1):
+        if left is None or right is None:
+            short, long = (source, target) if left is None else (target, source)
+            total = count + sum(1 for _ in sides)
+            raise UsageError(
+                f"{short} has {count - 1} lines but {long} has {total}: "
+                f"line {count} has no counterpart; the files must be aligned line by line"
+            )
+        yield Example(left, right)
+
+
+def read_tsv(path: Path) -> Iterator[Example]:
+    for number, line in enumerate(lines(path), start=1):
+        columns = line.split("\t")
+        if len(columns) < 2:
+            if not line:
+                continue
+            raise UsageError(f"{path}, line {number}: no tab; write source, tab, target")
+        yield Example(columns[0], columns[1])
+
+
+def read_jsonl(path: Path, task: Task) -> Iterator[Example]:
+    """Objects with "source" and "target", or the two language codes, or these inside "translation"."""
+    for number, line in enumerate(lines(path), start=1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise UsageError(f"{path}, line {number}: not valid JSON ({error})") from None
+        row = row.get("translation", row) if isinstance(row, dict) else {}
+        for left, right in (("source", "target"), (task.source, task.target)):
+            if isinstance(row.get(left), str) and isinstance(row.get(right), str):
+                yield Example(row[left], row[right])
+                break
+        else:
+            raise UsageError(
+                f'{path}, line {number}: needs the strings "source" and "target" '
+                f'(or "{task.source}" and "{task.target}")'
+            )
+
+
+def read_phrasebook(name: str, task: Task, split: str) -> Iterator[Example]:
+    """`phrasebook` or `phrasebook:250000`; English and German, in either direction."""
+    _, _, size = name.partition(":")
+    if size and not size.isdecimal():
+        raise UsageError(f'"{name}": write phrasebook:N with a number of pairs')
+    if (task.source, task.target) not in (("en", "de"), ("de", "en")):
+        raise UsageError(
+            f"the phrasebook is English and German: set task.source and task.target to en and de, "
+            f'not "{task.source}" and "{task.target}"'
+        )
+    from regard.data.phrasebook import phrases
+
+    for phrase in phrases(split, int(size or PHRASEBOOK_SIZE[split])):
+        if task.source == "en":
+            yield Example(phrase.english, phrase.german)
+        else:
+            yield Example(phrase.german, phrase.english)

@@ -1,0 +1,82 @@
+"""A corpus without a file: English-German sentence pairs from a synchronous grammar.
+
+One abstract structure is thrown with dice and then realised in both languages, so that every pair is a
+translation, and one English sentence has exactly one German sentence and the reverse.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import blake2b
+from itertools import count as count_from
+from typing import Final
+
+from regard.data.phrasebook import english as _english
+from regard.data.phrasebook.choices import Dice
+from regard.data.phrasebook.german import German
+from regard.data.phrasebook.linked import sentence as _sentence
+from regard.data.phrasebook.phenomena import PHENOMENA, names
+from regard.data.phrasebook.structure import Sentence
+
+__all__ = ["PHENOMENA", "SPLITS", "Phrase", "phrase", "phrases", "realise", "split_of"]
+
+SPLITS: Final = ("train", "valid", "test")
+
+
+@dataclass(frozen=True, slots=True)
+class Phrase:
+    """A sentence in both languages, and what is to be learnt from it."""
+
+    english: str
+    german: str
+    phenomena: frozenset[str]
+
+
+def realise(structure: Sentence) -> Phrase:
+    """Both sentences of one structure."""
+    return _complete(structure, _english.text(structure))
+
+
+def _complete(structure: Sentence, english: str) -> Phrase:
+    writer = German()
+    german = writer.text(structure)
+    return Phrase(english, german, names(writer.phenomena))
+
+
+def phrase(seed: int, index: int) -> Phrase:
+    """The pair number `index` of the endless sequence `seed`, of whatever split."""
+    return realise(_sentence(Dice(seed, index)))
+
+
+def _fingerprint(english: str) -> int:
+    return int.from_bytes(blake2b(english.encode(), digest_size=8).digest(), "little")
+
+
+def _split(fingerprint: int) -> str:
+    bucket = fingerprint % 100
+    return "train" if bucket >= 2 else "valid" if bucket == 0 else "test"
+
+
+def split_of(english: str) -> str:
+    """The split of a sentence depends on its text alone: whatever the seed, no test sentence is trained on."""
+    return _split(_fingerprint(english))
+
+
+def phrases(split: str, count: int, seed: int = 0) -> Iterator[Phrase]:
+    """`count` distinct pairs of one split, in the order of their index."""
+    if split not in SPLITS:
+        raise ValueError(f"unknown split {split!r}: choose one of {', '.join(SPLITS)}")
+    return _phrases(split, count, seed)
+
+
+def _phrases(split: str, count: int, seed: int) -> Iterator[Phrase]:
+    given: set[int] = set()
+    for index in count_from():
+        if len(given) >= count:
+            return
+        structure = _sentence(Dice(seed, index))
+        english = _english.text(structure)
+        fingerprint = _fingerprint(english)
+        # The German is left for those that are wanted: most are not when the split is small.
+        if _split(fingerprint) == split and fingerprint not in given:
+            given.add(fingerprint)
+            yield _complete(structure, english)

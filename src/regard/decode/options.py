@@ -1,0 +1,42 @@
+"""What is asked of a decoding run, and what it gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from regard.config import Decode
+
+EXTRA_LENGTH = 50  # the paper's limit: source length + 50
+
+
+@dataclass(frozen=True, slots=True)
+class Special:
+    """The ids that a search must know: where to start, where to end, and what is never an answer."""
+
+    start: int
+    end: int
+    forbidden: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Hypothesis:
+    tokens: tuple[int, ...]  # without start and end
+    log_probability: float  # of the tokens and the end, without a forced prefix
+    score: float  # what ranks: log_probability / length penalty
+    token_log_probabilities: tuple[float, ...]  # one for each token, and one for the end if it came
+    finished: bool  # False where the length limit cut it off
+
+
+def longest_output(options: Decode, source_length: int) -> int:
+    """Pieces at most, for one source; it must not depend on the source's neighbours."""
+    return options.max_length or source_length + EXTRA_LENGTH
+
+
+def length_penalty(options: Decode, length: int) -> float:
+    """length^alpha, or ((5 + length) / 6)^alpha  (Wu et al. 2016, equation 14)."""
+    base = (5 + length) / 6 if options.penalty_form == "wu" else max(length, 1)
+    return float(base**options.length_penalty)
+
+
+Prefixes = Sequence[Sequence[int]] | None

@@ -1,0 +1,78 @@
+"""The model card: README.md of a folder, with language and task in its front matter."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from regard.config import Config
+from regard.store.files import write_text
+from regard.store.huggingface import is_marian
+
+CARD = """\
+---
+language:
+- {source}
+- {target}
+pipeline_tag: translation
+library_name: {library}
+tags:
+- regard
+---
+
+# Translation from {source} to {target}
+
+A Transformer encoder-decoder trained with Regard: {encoder}+{decoder} layers, width {width}, {heads} heads,
+feed-forward {feed_forward}, {parameters:,} parameters.
+
+| | |
+|---|---|
+| training data | {data} |
+| updates | {steps} |
+| chosen model | {chosen} |
+{scores}
+## Use
+
+```
+echo "a sentence" | regard translate -m {folder}
+```
+
+```python
+import regard
+regard.load("{folder}").translate("a sentence")
+```
+{transformers}"""
+
+TRANSFORMERS = """
+```python
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+tokenizer = AutoTokenizer.from_pretrained("{folder}")
+model = AutoModelForSeq2SeqLM.from_pretrained("{folder}")
+tokenizer.decode(model.generate(**tokenizer("a sentence", return_tensors="pt"))[0], skip_special_tokens=True)
+```
+"""
+
+
+def write_card(
+    folder: Path, config: Config, parameters: int, facts: Mapping[str, object], scores: Mapping[str, str]
+) -> None:
+    """`facts` are data, steps and chosen; `scores` maps a score's name with its signature to its value."""
+    model = config.model
+    hugging = is_marian(model) and config.text.joint
+    rows = "".join(f"| {name} | {value} |\n" for name, value in scores.items())
+    text = CARD.format(
+        source=config.task.source,
+        target=config.task.target,
+        library="transformers" if hugging else "regard",
+        encoder=model.depth[0],
+        decoder=model.depth[1],
+        width=model.width,
+        heads=model.heads,
+        feed_forward=model.feed_forward,
+        parameters=parameters,
+        scores=rows,
+        folder=folder.name,
+        transformers=TRANSFORMERS.format(folder=folder.name) if hugging else "",
+        **facts,
+    )
+    write_text(folder / "README.md", text)

@@ -1,0 +1,162 @@
+"""Text in, translation out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import overload
+
+from regard.config import Decode, resolve
+from regard.data import Sample
+from regard.decode import Hypothesis, decode, score
+from regard.errors import UsageError
+from regard.machine import choose_machine
+from regard.store import Folder, open_folder
+from regard.tasks.segments import Segment, Split, segments
+from regard.trace import Links, cross_weights, links, word_weights
+from regard.train.evaluate import objective, special
+
+ALIGNED_AT_ONCE = 64
+Answer = list[tuple[Hypothesis, Links | None]]  # the candidates of one part
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One translation of a line. `score` and `log_probability` are sums over its sentences."""
+
+    text: str
+    score: float
+    log_probability: float
+    alignment: Links | None = None
+
+
+@dataclass(frozen=True)
+class Translation:
+    source: str
+    candidates: list[Candidate]  # best first
+
+    @property
+    def text(self) -> str:
+        return self.candidates[0].text
+
+
+class Translator:
+    """An opened translation model."""
+
+    def __init__(self, folder: Folder) -> None:
+        self.folder = folder
+        self.device = next(folder.model.parameters()).device
+        self.objective = objective(folder.source, folder.target)
+        self.special = special(folder.target)
+
+    @overload
+    def translate(self, text: str, **options: object) -> str: ...
+    @overload
+    def translate(self, text: Sequence[str], **options: object) -> list[str]: ...
+    def translate(self, text: str | Sequence[str], **options: object) -> str | list[str]:
+        """Translate one text or many; options are those of `[decode]`: beam=5, sample=True, top_p=0.9 ..."""
+        lines = [text] if isinstance(text, str) else list(text)
+        texts = [
+            found.text for found in self.translate_lines(lines, decode_options(self.folder.decode, options))
+        ]
+        return texts[0] if isinstance(text, str) else texts
+
+    def translate_lines(
+        self,
+        lines: Sequence[str],
+        options: Decode | None = None,
+        nbest: int = 1,
+        alignment: bool = False,
+        split: Split = "auto",
+        prefixes: Sequence[str] | None = None,
+        done: Callable[[int], None] = lambda count: None,
+    ) -> list[Translation]:
+        """Translate lines with everything known about them; a prefix is what the translation begins with."""
+        options = options or self.folder.decode
+        if nbest > options.beam:
+            raise UsageError(f"{nbest} candidates need a beam of at least {nbest}, not {options.beam}")
+        if prefixes is not None and split != "never":
+            split = "never"  # a prefix belongs to the line as a whole
+        cut = [self.cut(line, split) for line in lines]
+        parts = [part for line in cut for part in line if part.text]
+        forced = [self.folder.target.encode(text) for text in prefixes] if prefixes is not None else None
+        if forced is not None:
+            forced = [ids for ids, line in zip(forced, cut) for part in line if part.text]
+        sources = self.folder.source.encode_batch([part.text for part in parts])
+        samples = [self.objective.source(ids) for ids in sources]
+        found = decode(self.folder.model, samples, options, self.special, self.device, forced, done)
+        chosen = [hypotheses[:nbest] for hypotheses in found]
+        aligned = self.align(sources, chosen) if alignment else None
+        answers = iter(
+            [
+                [(h, aligned[number][rank] if aligned else None) for rank, h in enumerate(hypotheses)]
+                for number, hypotheses in enumerate(chosen)
+            ]
+        )
+        return [Translation(line, self.join(own, answers, nbest)) for line, own in zip(lines, cut)]
+
+    def cut(self, line: str, split: Split) -> list[Segment]:
+        pieces = lambda text: len(self.folder.source.encode(text))  # noqa: E731
+        return segments(line, pieces, split, self.folder.split_above, self.folder.config.max_length - 1)
+
+    def join(self, line: Sequence[Segment], answers: Iterator[Answer], nbest: int) -> list[Candidate]:
+        """Put the parts of a line back together: the k-th candidate is made of the k-th of each part."""
+        own = [next(answers) if part.text else None for part in line]
+        count = min((len(answer) for answer in own if answer is not None), default=1)
+        return [self.join_one(line, [a[k] if a else None for a in own]) for k in range(min(nbest, count))]
+
+    def join_one(
+        self, line: Sequence[Segment], chosen: Sequence[tuple[Hypothesis, Links | None] | None]
+    ) -> Candidate:
+        text, score, log_probability = "", 0.0, 0.0
+        alignment: Links | None = None if any(c and c[1] is None for c in chosen) else []
+        seen = 0  # source words of the parts before
+        for part, answer in zip(line, chosen):
+            if answer is None:
+                text += part.before + part.after
+                continue
+            hypothesis, own = answer
+            said = len(text.split())
+            text += part.before + self.folder.target.decode(hypothesis.tokens) + part.after
+            score += hypothesis.score
+            log_probability += hypothesis.log_probability
+            if alignment is not None and own is not None:
+                alignment += [(source + seen, target + said) for source, target in own]
+            seen += len(part.text.split())
+        return Candidate(text, score, log_probability, alignment)
+
+    def align(
+        self, sources: Sequence[Sequence[int]], found: Sequence[Sequence[Hypothesis]]
+    ) -> list[list[Links]]:
+        """Word links for every hypothesis of every part."""
+        pairs = [(source, h.tokens) for source, hypotheses in zip(sources, found) for h in hypotheses]
+        flat: list[Links] = []
+        for start in range(0, len(pairs), ALIGNED_AT_ONCE):
+            portion = pairs[start : start + ALIGNED_AT_ONCE]
+            weights = cross_weights(self.folder.model, [self.objective.pair(s, t) for s, t in portion])
+            for (source, target), table in zip(portion, weights):
+                words = self.folder.source.words(source), self.folder.target.words(target)
+                flat.append(links(word_weights(table, *words)))
+        rest = iter(flat)
+        return [[next(rest) for _ in hypotheses] for hypotheses in found]
+
+    def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[list[float]]:
+        """log p of each piece of each given target, and of its end."""
+        left = self.folder.source.encode_batch(list(sources))
+        right = self.folder.target.encode_batch(list(targets))
+        samples: list[Sample] = [self.objective.pair(s, t) for s, t in zip(left, right)]
+        return score(self.folder.model, samples, self.folder.decode.tokens_per_batch, self.device)
+
+
+def decode_options(base: Decode, options: Mapping[str, object]) -> Decode:
+    """The folder's options with some replaced; a wrong name or value is an error that says so."""
+    tree = {"data": {"train": ""}, "decode": {**base.model_dump(), **options}}
+    return resolve(tree, where="options").decode
+
+
+def load(path: str | Path, device: str = "auto", threads: int = 0) -> Translator:
+    """Open a model folder: `regard.load("runs/demo").translate("...")`."""
+    machine = choose_machine(device, precision="float32", threads=threads)
+    machine.use()
+    return Translator(open_folder(Path(path), machine.device))

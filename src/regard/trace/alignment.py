@@ -1,0 +1,62 @@
+"""Which source word a target word came from, read off the cross-attention.
+
+Attention is not made to align: of all layers and heads none has to. The mean over the heads of the layer
+before the last is the usual choice; a model with one layer has only that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from regard.data import Sample, collate
+from regard.model import EncoderDecoder
+from regard.model.state import BLOCK
+from regard.trace.recorder import Recorder
+
+Links = list[tuple[int, int]]  # (source word, target word)
+
+
+@torch.no_grad()
+def cross_weights(model: EncoderDecoder, samples: Sequence[Sample], layer: int | None = None) -> list[Tensor]:
+    """For each sample [target tokens, source tokens], mean over heads, at the step that says the token."""
+    layer = max(0, len(model.decoder) - 2) if layer is None else layer
+    name = f"decoder.{layer}.cross.weights"
+    recorder = Recorder(wanted=name.__eq__)
+    device = next(model.parameters()).device
+    model(collate(samples, BLOCK).to(device), recorder)
+    weights = recorder.tensors[name].mean(dim=1).cpu()  # [B,H,T,S] -> [B,T,S]
+    return [weights[row, : len(sample.target), : len(sample.source)] for row, sample in enumerate(samples)]
+
+
+def word_weights(weights: Tensor, source_words: Sequence[int], target_words: Sequence[int]) -> Tensor:
+    """Pieces to words: sum over the keys of a source word, mean over the queries of a target word.
+
+    What stands behind the last piece (the end of the sentence) belongs to no word.
+    """
+    keys = _membership(source_words)  # [S,words]
+    queries = _membership(target_words)  # [T,words]
+    summed = weights[: len(target_words), : len(source_words)] @ keys
+    return (queries / queries.sum(dim=0).clamp(min=1)).T @ summed  # [target words, source words]
+
+
+def links(weights: Tensor) -> Links:
+    """Each target word with the source word it looks at most: Pharaoh's `source-target` pairs."""
+    if 0 in weights.shape:
+        return []
+    return [(int(source), target) for target, source in enumerate(weights.argmax(dim=1))]
+
+
+def pharaoh(found: Links) -> str:
+    return " ".join(f"{source}-{target}" for source, target in found)
+
+
+def _membership(words: Sequence[int]) -> Tensor:
+    """[pieces, words], 1 where a piece belongs to a word."""
+    table = torch.zeros(len(words), max(words, default=-1) + 1)
+    for piece, word in enumerate(words):
+        if word >= 0:  # a piece of no word, such as a lone space
+            table[piece, word] = 1.0
+    return table

@@ -1,0 +1,7 @@
+"""Loss, schedule, the loop, evaluation."""
+
+from regard.train.evaluate import text_scores
+from regard.train.progress import Listener, Record, Silent
+from regard.train.run import Outcome, train
+
+__all__ = ["Listener", "Outcome", "Record", "Silent", "text_scores", "train"]

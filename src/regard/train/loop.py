@@ -1,0 +1,253 @@
+"""The training loop: update, log, validate, save, stop. One for all families."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from regard.config import Config, Decode
+from regard.data import Batch
+from regard.errors import RegardError
+from regard.machine import Machine
+from regard.store import (
+    Checkpoint,
+    folder_of,
+    load_weights_into,
+    prune,
+    save_checkpoint,
+    steps,
+    unique_weights,
+)
+from regard.train.evaluate import held_out_loss, text_scores, translate_samples
+from regard.train.loss import count, cross_entropy
+from regard.train.optimizer import load_optimizer, make_optimizer, optimizer_tensors
+from regard.train.prepare import Materials
+from regard.train.progress import Metrics, Record
+from regard.train.schedule import learning_rate
+from regard.train.stream import Stream
+
+GREEDY = Decode(beam=1)
+
+
+@dataclass
+class Progress:
+    """Where a run is: with weights and optimiser, all that resuming needs."""
+
+    step: int = 0
+    epoch: int = 0
+    place: int = 0  # in the epoch
+    tokens: int = 0  # target tokens learned from
+    seconds: float = 0.0
+    best_step: int | None = None
+    best_score: float | None = None  # higher is better; minus the loss if that is the metric
+    worse: int = 0  # validations since the best
+
+
+@dataclass
+class Window:
+    """Sums since the last line of metrics."""
+
+    loss: float = 0.0
+    count: int = 0
+    started: float = field(default_factory=time.perf_counter)
+
+
+class Trainer:
+    def __init__(
+        self,
+        config: Config,
+        folder: Path,
+        model: nn.Module,
+        stream: Stream,
+        materials: Materials,
+        machine: Machine,
+    ) -> None:
+        self.config, self.folder, self.materials, self.machine = config, folder, materials, machine
+        self.model = model.to(machine.device)
+        self.stream = stream
+        self.optimizer = make_optimizer(self.model, config.train)
+        self.progress = Progress()
+        self.stop_asked = False  # set by a signal: finish the update, save, leave
+
+    def run(self, metrics: Metrics) -> bool:
+        """Train until a limit is reached (True) or a stop is asked for (False)."""
+        began = time.perf_counter() - self.progress.seconds
+        window = Window()
+        while not self.limit_reached():
+            loss, tokens, norm = self.update()
+            self.progress.seconds = time.perf_counter() - began
+            window.loss, window.count = window.loss + loss, window.count + tokens
+            step = self.progress.step
+            if step % self.config.train.log_every == 0:
+                metrics.add(self.train_record(window, norm))
+                window = Window()
+            if self.is_scheduled(step):
+                self.checkpoint(metrics)
+                window.started = time.perf_counter()
+            elif self.stop_asked:
+                self.save()
+            if self.stop_asked:
+                return False
+        if not self.is_scheduled(self.progress.step):
+            self.checkpoint(metrics)
+        return True
+
+    def limit_reached(self) -> bool:
+        train, at = self.config.train, self.progress
+        return (
+            at.step >= train.steps
+            or (train.epochs is not None and self.stream.epochs_done >= train.epochs)
+            or (train.minutes is not None and at.seconds >= 60 * train.minutes)
+            or (train.patience is not None and at.worse >= train.patience)
+        )
+
+    def update(self) -> tuple[float, int, float]:
+        """One step of the optimiser: (loss sum, its tokens, norm of the gradient)."""
+        batches = [self.stream.next() for _ in range(self.config.train.accumulate)]
+        step = self.progress.step + 1
+        rate = learning_rate(step, self.config.train, self.config.model.width)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        loss, tokens = self.backward(batches, step)
+        norm = clip(self.model, self.config.train.clip)
+        if not norm < float("inf"):
+            raise RegardError(
+                f"the gradient is not finite at step {step} (learning rate {rate:.2e}); lower train.lr or "
+                "lengthen train.warmup, then go on from the last checkpoint with --resume"
+            )
+        self.optimizer.step()
+        self.progress.step, self.progress.tokens = step, self.progress.tokens + tokens
+        self.progress.epoch, self.progress.place = self.stream.epoch, self.stream.place
+        return loss, tokens, norm
+
+    def backward(self, batches: Sequence[Batch], step: int) -> tuple[float, int]:
+        """Gradients of the loss per token over all batches: k batches of b equal one of k * b."""
+        self.model.train()
+        self.optimizer.zero_grad(set_to_none=True)
+        tokens = sum(count(batch.labels) for batch in batches if batch.labels is not None)
+        total = 0.0
+        for number, batch in enumerate(batches):
+            # dropout is a function of (seed, step, number): nothing to store, the same after a resume
+            torch.manual_seed(mix(self.config.train.seed, step, number))
+            batch = batch.to(self.machine.device)
+            with torch.autocast(
+                self.machine.device.type, torch.bfloat16, enabled=self.machine.precision == "bfloat16"
+            ):
+                logits = self.model(batch)
+            if batch.labels is None:
+                raise ValueError("a training batch needs labels")
+            loss = cross_entropy(logits, batch.labels, self.config.train.label_smoothing)
+            (loss / tokens).backward()  # type: ignore[no-untyped-call]
+            total += loss.item()
+        return total, tokens
+
+    def train_record(self, window: Window, norm: float) -> Record:
+        at = self.progress
+        return {
+            "kind": "train",
+            "step": at.step,
+            "epoch": round(self.stream.epochs_done, 4),
+            "loss": window.loss / max(1, window.count),
+            "lr": learning_rate(at.step, self.config.train, self.config.model.width),
+            "gradient_norm": norm,
+            "tokens": at.tokens,
+            "tokens_per_second": window.count / max(1e-9, time.perf_counter() - window.started),
+            "seconds": round(at.seconds, 3),
+        }
+
+    def is_scheduled(self, step: int) -> bool:
+        """Whether every run with this config has a checkpoint here, interrupted or not."""
+        train = self.config.train
+        every = {train.checkpoint_every, train.validate_every or train.checkpoint_every}
+        return step >= train.steps or any(step % number == 0 for number in every)
+
+    def checkpoint(self, metrics: Metrics) -> None:
+        """Validate if it is time, then save: a checkpoint knows the validation of its step."""
+        train, step = self.config.train, self.progress.step
+        due = step % (train.validate_every or train.checkpoint_every) == 0 or self.limit_reached()
+        if due and self.materials.valid is not None:
+            record = self.validate()
+            self.judge(record)
+            metrics.add(record)
+        self.save()
+
+    def validate(self) -> Record:
+        """Loss on all held-out pairs; BLEU and chrF of greedy translations of the first of them."""
+        valid, device = self.materials.valid, self.machine.device
+        if valid is None:
+            raise ValueError("this run has no validation data")
+        self.model.eval()
+        record: Record = {"kind": "valid", "step": self.progress.step}
+        record["loss"] = held_out_loss(self.model, valid, device)
+        shown = valid.first(self.config.train.validate_sentences)
+        if shown.samples:
+            texts = translate_samples(self.model, shown.samples, GREEDY, self.materials.output, device)
+            scores = text_scores(texts, [example.target for example in shown.examples])
+            pick = (self.progress.step // self.config.train.checkpoint_every) % len(texts)
+            example = shown.examples[pick]
+            record |= {"bleu": scores.bleu, "chrf": scores.chrf, "signature": scores.bleu_signature}
+            record["sample"] = {"source": example.source, "reference": example.target, "output": texts[pick]}
+        return record
+
+    def judge(self, record: Record) -> None:
+        """Remember the best validation; count those since."""
+        value = record.get(self.config.train.metric)
+        value = -record["loss"] if value is None or self.config.train.metric == "loss" else value
+        at = self.progress
+        if at.best_score is None or value > at.best_score:
+            at.best_score, at.best_step, at.worse = value, at.step, 0
+        else:
+            at.worse += 1
+
+    def save(self) -> None:
+        at, train = self.progress, self.config.train
+        state = {**asdict(at), "data": self.materials.fingerprint}
+        tensors = optimizer_tensors(self.model, self.optimizer)
+        save_checkpoint(self.folder, at.step, Checkpoint(unique_weights(self.model), tensors, state))
+        kept = self.scheduled_steps()[-max(train.keep, train.average) :]
+        prune(self.folder, {at.step, *kept} | ({at.best_step} if at.best_step is not None else set()))
+
+    def scheduled_steps(self) -> list[int]:
+        return [step for step in steps(self.folder) if self.is_scheduled(step) or step == self.progress.step]
+
+    def averaged_folders(self) -> list[Path]:
+        return [folder_of(self.folder, step) for step in self.scheduled_steps()[-self.config.train.average :]]
+
+    def restore(self, checkpoint: Checkpoint) -> None:
+        state = dict(checkpoint.state)
+        if state.pop("data") != self.materials.fingerprint:
+            raise RegardError(
+                f"{self.folder}: the training data is not what this run began with; "
+                "put the files back as they were, or begin a new run"
+            )
+        load_weights_into(self.model, checkpoint.model, self.folder / "checkpoints")
+        load_optimizer(self.model, self.optimizer, checkpoint.optimizer)
+        self.progress = Progress(**state)
+        self.stream = Stream(
+            self.stream.dataset,
+            self.stream.objective,
+            self.stream.tokens_per_batch,
+            self.stream.seed,
+            self.progress.epoch,
+            self.progress.place,
+        )
+
+
+def clip(model: nn.Module, longest: float) -> float:
+    """Scale the gradient down to norm `longest`; 0 only measures."""
+    limit = longest or float("inf")
+    return float(torch.nn.utils.clip_grad_norm_(model.parameters(), limit))
+
+
+def mix(seed: int, step: int, number: int) -> int:
+    """One 63-bit seed from three numbers; near ones give far ones (splitmix64)."""
+    value = (seed << 42) ^ (step << 8) ^ number
+    for factor in (0xBF58476D1CE4E5B9, 0x94D049BB133111EB):
+        value = (value + 0x9E3779B97F4A7C15) & (2**64 - 1)
+        value = ((value ^ (value >> 30)) * factor) & (2**64 - 1)
+    return (value ^ (value >> 31)) & (2**63 - 1)

@@ -1,0 +1,43 @@
+"""Adam and AdamW from torch, and their state as named tensors (no pickle is ever written)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from regard.config import Train
+from regard.errors import UsageError
+
+
+def make_optimizer(model: nn.Module, config: Train) -> torch.optim.Optimizer:
+    """Only matrices decay: shrinking biases and norms has no use."""
+    parameters = list(model.parameters())
+    groups = [
+        {"params": [p for p in parameters if p.dim() >= 2], "weight_decay": config.weight_decay},
+        {"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0.0},
+    ]
+    kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[config.optimizer]
+    made: torch.optim.Optimizer = kind(groups, lr=0.0, betas=config.betas, eps=config.epsilon, fused=True)
+    return made
+
+
+def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """`name/exp_avg`, `name/exp_avg_sq` and `name/step` for every learned tensor."""
+    return {
+        f"{name}/{key}": value
+        for name, parameter in model.named_parameters()
+        for key, value in optimizer.state[parameter].items()
+    }
+
+
+def load_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
+    named = dict(model.named_parameters())
+    for entry, tensor in tensors.items():
+        name, _, key = entry.rpartition("/")
+        if name not in named:
+            raise UsageError(f'the checkpoint holds the state of "{name}", which the model does not have')
+        parameter = named[name]
+        place = tensor if key == "step" else tensor.to(parameter.device)
+        optimizer.state[parameter][key] = place.clone()

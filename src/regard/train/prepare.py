@@ -1,0 +1,77 @@
+"""From a config to everything a run needs: tokenizers, ids, held-out text."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from regard.config import Config
+from regard.data import Dataset, read_examples, tokenize
+from regard.errors import UsageError
+from regard.text import Tokenizer, learn
+from regard.train.evaluate import Held, hold
+
+
+@dataclass(frozen=True)
+class Materials:
+    source: Tokenizer
+    target: Tokenizer | None  # None: both languages share the source's
+    training: Dataset
+    valid: Held | None
+    test: Held | None
+    fingerprint: str  # of the training ids: a resumed run must see the same
+
+    @property
+    def output(self) -> Tokenizer:
+        return self.target or self.source
+
+
+def prepare(config: Config, folder: Path, say: Callable[[str], None]) -> Materials:
+    """Read and tokenise the corpora. Tokenizers that the run already has are used again."""
+    examples = read_examples(config.data.train, config.task, "train")
+    say(f"read {len(examples):,} training pairs")
+    source, target = tokenizers(config, folder, [e.source for e in examples], [e.target for e in examples])
+    dataset = tokenize(examples, source, target or source)
+    training = dataset.at_most(config.model.max_length - 1)  # one place is for the end
+    if not len(training):
+        raise UsageError(f"every training pair is longer than model.max_length = {config.model.max_length}")
+    if len(training) < len(dataset):
+        left_out = len(dataset) - len(training)
+        say(f"left out {left_out:,} pairs longer than model.max_length = {config.model.max_length} pieces")
+    vocabulary = f"{len(source):,}" if target is None else f"{len(source):,} and {len(target):,}"
+    say(f"vocabulary of {vocabulary} pieces; {training.target.lengths.mean():.1f} pieces a target sentence")
+    held: list[Held | None] = []
+    for corpora, split in ((config.data.valid, "valid"), (config.data.test, "test")):
+        found = read_examples(corpora, config.task, split) if corpora is not None else None
+        held.append(hold(found, source, target or source) if found else None)
+    return Materials(source, target, training, held[0], held[1], fingerprint(training))
+
+
+def tokenizers(
+    config: Config, folder: Path, sources: list[str], targets: list[str]
+) -> tuple[Tokenizer, Tokenizer | None]:
+    """Learn the vocabularies, or load those that this run learned before it was cut off."""
+    one, two = folder / "tokenizer.json", folder / "target_tokenizer.json"
+    text = config.text
+    if (folder / "config.json").is_file():  # written after the tokenizers: they are complete
+        return Tokenizer.load(one), None if text.joint else Tokenizer.load(two)
+    if text.joint:
+        return learn([*sources, *targets], text.kind, text.vocabulary), None
+    return learn(sources, text.kind, text.vocabulary), learn(targets, text.kind, text.vocabulary)
+
+
+def fingerprint(dataset: Dataset) -> str:
+    digest = hashlib.sha256()
+    for side in (dataset.source, dataset.target):
+        digest.update(side.ids.tobytes())
+        digest.update(side.offsets.tobytes())
+    return digest.hexdigest()[:16]
+
+
+def split_above(dataset: Dataset) -> int:
+    """Lines with more pieces than nearly all training lines are better cut into sentences."""
+    return int(np.quantile(dataset.source.lengths, 0.99)) + 1

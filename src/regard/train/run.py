@@ -1,0 +1,232 @@
+"""A run from its config to its model folder: begin or resume, train, choose, write."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+import torch
+
+from regard.config import Config, differing_field, load_config, to_toml
+from regard.errors import UsageError
+from regard.machine import Machine, choose_machine
+from regard.model import build, parameters
+from regard.store import (
+    average_weights,
+    folder_of,
+    load_checkpoint,
+    load_latest,
+    load_weights_into,
+    unique_weights,
+    write_card,
+    write_identity,
+    write_text,
+    write_weights,
+)
+from regard.train.curves import draw_curves
+from regard.train.evaluate import Held, held_out_loss, objective, text_scores, translate_samples
+from regard.train.loop import Trainer
+from regard.train.prepare import Materials, prepare, split_above
+from regard.train.progress import Listener, Metrics, Record, Silent
+from regard.train.stream import Stream
+
+# What may differ when a run is resumed: where it ends and what it keeps, never what it computes.
+LIMITS = ("train.steps", "train.epochs", "train.minutes", "train.patience", "train.keep", "train.log_every")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    folder: Path
+    finished: bool  # False: interrupted, to be resumed
+    step: int
+    records: list[Record]  # of the final model, on valid and test
+
+
+def train(
+    config: Config | None, folder: Path, resume: bool = False, listener: Listener | None = None
+) -> Outcome:
+    """Train into `folder`. With `resume` go on from its newest valid checkpoint, with equal bits."""
+    listener = listener or Silent()
+    config = open_run(config, folder, resume)
+    machine = choose_machine(
+        config.train.device, config.train.precision, config.train.threads, config.model.width
+    )
+    config = pinned(config, machine)
+    machine.use()
+    folder.mkdir(parents=True, exist_ok=True)
+    write_text(folder / "run.toml", to_toml(config))
+    materials = prepare(config, folder, listener.say)
+    write_identity(folder, config, materials.source, materials.target, split_above(materials.training))
+    trainer = make_trainer(config, folder, materials, machine)
+    metrics = Metrics(folder, listener)
+    checkpoint = load_latest(folder, listener.say) if resume else None
+    if checkpoint is not None:
+        trainer.restore(checkpoint)
+        listener.say(f"resuming after step {trainer.progress.step}")
+    metrics.rewind(trainer.progress.step)
+    listener.say(
+        f"{parameters(trainer.model):,} parameters; {machine.device}, {machine.precision}, "
+        f"{machine.threads} threads"
+    )
+    with stopping(trainer):
+        finished = trainer.run(metrics)
+    records = finish(trainer, metrics) if finished else []
+    return Outcome(folder, finished, trainer.progress.step, records)
+
+
+def open_run(config: Config | None, folder: Path, resume: bool) -> Config:
+    """The config to go by; refuse to write over another run."""
+    stored = folder / "run.toml"
+    if not stored.is_file():
+        if config is None:
+            raise UsageError(f"{folder} holds no run to resume; give its TOML file to begin one")
+        if folder.is_file() or (folder.is_dir() and any(folder.iterdir())):
+            raise UsageError(f"{folder} is not empty and holds no run; choose another folder with --out")
+        return config
+    if not resume:
+        raise UsageError(
+            f"{folder} already holds a run; go on with --resume, or choose another folder with --out"
+        )
+    before = load_config(stored)
+    if config is None:
+        return before
+    own = config.model_copy(update={"train": config.train.model_copy(update=decided(config, before))})
+    if field := differing_field(own, before, ignore=LIMITS):
+        raise UsageError(
+            f"{field} is not what {folder} began with; only limits ({', '.join(LIMITS)}) may change "
+            "when resuming"
+        )
+    return own
+
+
+def decided(config: Config, before: Config) -> dict[str, object]:
+    """What followed from the machine, and from the first limit of steps, stays as it was."""
+    kept: dict[str, object] = {}
+    for name, undecided in (("device", "auto"), ("precision", "auto"), ("threads", 0)):
+        if getattr(config.train, name) == undecided:
+            kept[name] = getattr(before.train, name)
+    if config.train.steps != before.train.steps:
+        kept["warmup"] = before.train.warmup
+    return kept
+
+
+def pinned(config: Config, machine: Machine) -> Config:
+    """The config with what the machine decided, so that resuming obeys it."""
+    found = {"device": str(machine.device), "precision": machine.precision, "threads": machine.threads}
+    return config.model_copy(update={"train": config.train.model_copy(update=found)})
+
+
+def make_trainer(config: Config, folder: Path, materials: Materials, machine: Machine) -> Trainer:
+    torch.manual_seed(config.train.seed)
+    target = None if materials.target is None else len(materials.target)
+    model = build(config.model, len(materials.source), target)
+    if machine.precision == "float64":
+        model = model.double()
+    ask = objective(materials.source, materials.output)
+    stream = Stream(materials.training, ask, config.train.tokens_per_batch, config.train.seed)
+    return Trainer(config, folder, model, stream, materials, machine)
+
+
+@contextmanager
+def stopping(trainer: Trainer) -> Iterator[None]:
+    """Ctrl-C or a polite kill: finish the update and save. A second one leaves at once."""
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        if trainer.stop_asked:
+            raise KeyboardInterrupt
+        trainer.stop_asked = True
+
+    names = [signal.SIGINT, signal.SIGTERM]
+    try:
+        before = [(name, signal.signal(name, ask)) for name in names]
+    except ValueError:  # not in the main thread: the caller handles signals
+        before = []
+    try:
+        yield
+    finally:
+        for name, handler in before:
+            signal.signal(name, handler)
+
+
+def finish(trainer: Trainer, metrics: Metrics) -> list[Record]:
+    """Choose the model, write it to the folder's root, score it, write card and curves."""
+    config, folder = trainer.config, trainer.folder
+    chosen = choose(trainer, metrics)
+    write_weights(folder, config.model, unique_weights(trainer.model))
+    records = []
+    for kind, held in (("final-valid", trainer.materials.valid), ("test", trainer.materials.test)):
+        if held is not None:
+            record = final_scores(trainer, kind, held)
+            metrics.add(record)
+            records.append(record)
+    facts = {"data": describe(config), "steps": trainer.progress.step, "chosen": chosen}
+    write_card(folder, config, parameters(trainer.model), facts, card_scores(records))
+    draw_curves(folder)
+    return records
+
+
+def choose(trainer: Trainer, metrics: Metrics) -> str:
+    """Load the best checkpoint, or the average of the newest if it is better on the validation data."""
+    at, model, folder = trainer.progress, trainer.model, trainer.folder
+    averaged = trainer.averaged_folders() if trainer.config.train.average > 1 else []
+    best = at.best_step
+    if averaged:
+        load_weights_into(model, average_weights(averaged), folder)
+        name = f"average of the checkpoints {', '.join(path.name for path in averaged)}"
+        if trainer.materials.valid is None:
+            return name
+        score = at.best_score
+        record = trainer.validate()
+        trainer.judge(record)
+        metrics.add({**record, "kind": "average"})
+        if score is None or (at.best_score or 0) > score:
+            return name
+    if best is None:
+        if averaged:
+            raise ValueError("an average without validation is chosen above")
+        return f"last checkpoint, step {at.step}"
+    load_weights_into(model, load_checkpoint(folder_of(folder, best)).model, folder)
+    return f"best checkpoint by {trainer.config.train.metric} on the validation data, step {best}"
+
+
+def final_scores(trainer: Trainer, kind: str, held: Held) -> Record:
+    """Loss, BLEU and chrF of the chosen model, decoded as `[decode]` says."""
+    trainer.model.eval()
+    device, output = trainer.machine.device, trainer.materials.output
+    texts = translate_samples(trainer.model, held.samples, trainer.config.decode, output, device)
+    scores = text_scores(texts, [example.target for example in held.examples])
+    exact = sum(text == example.target for text, example in zip(texts, held.examples)) / len(texts)
+    return {
+        "kind": kind,
+        "step": trainer.progress.step,
+        "loss": held_out_loss(trainer.model, held, device),
+        "bleu": scores.bleu,
+        "chrf": scores.chrf,
+        "exact": exact,
+        "sentences": len(texts),
+        "bleu_signature": scores.bleu_signature,
+        "chrf_signature": scores.chrf_signature,
+    }
+
+
+def card_scores(records: list[Record]) -> dict[str, str]:
+    return {
+        f"{record['kind']}: {name} ({record[f'{key}_signature']})": f"{record[key]:.2f}"
+        for record in records
+        for name, key in (("BLEU", "bleu"), ("chrF", "chrf"))
+    }
+
+
+def describe(config: Config) -> str:
+    """The corpora by file name: a card goes out into the world, the folders of this machine do not."""
+    corpora = config.data.train
+    names = (
+        [corpora]
+        if isinstance(corpora, str)
+        else [n for c in corpora for n in ([c] if isinstance(c, str) else c)]
+    )
+    return ", ".join(Path(name).name for name in names)

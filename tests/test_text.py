@@ -1,0 +1,293 @@
+"""Tokenizers: any text survives, transformers agrees, training repeats itself, errors say what to do."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import pickle
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import tokenizers
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from tokenizers import models
+
+from regard.errors import RegardError, UsageError
+from regard.text import KINDS, LEAST_VOCABULARY, SPECIALS, Tokenizer, huggingface_config, learn
+from regard.text.tokenizer import BYTE_ALPHABET
+
+CORPUS = [
+    "A man in a blue shirt is standing on a ladder, cleaning a window.",
+    "Two young men are outside near many bushes; it's a sunny day!",
+    "Ein Mann in einem blauen Hemd steht auf einer Leiter und putzt ein Fenster.",
+    "Zwei junge weiße Männer sind im Freien in der Nähe vieler Büsche.",
+    "Des gens regardent le défilé près de l'église à 10 h 30.",
+    "Два молодых человека гуляют по улице.",
+    "今天天气很好。我们去公园。",
+    "def f(x):\n    return x + 1  # </s>",
+] * 4
+
+NASTY = [
+    "",
+    " ",
+    "   ",
+    " a",
+    "a ",
+    "  two  spaces  ",
+    "\n",
+    "\r\n",
+    "a\nb\r\nc\u2028d\u2029e\x85f",
+    "\x00",
+    "a\x00b\x1f\x7f",
+    "▁▁a▁b",
+    "ĠaĠb",
+    "</s>",
+    "<pad><s></s><unk>",
+    "x </s> y<s>z",
+    "<0x41>",
+    "👩‍👩‍👧‍👦 family 🏳️‍🌈",
+    "e\u0301 vs é, a\u0308\u0323",
+    "שלום עולם \u202bمرحبا بالعالم\u202c",
+    "漢字かな交じり文。한국어",
+    "\ufeffmark \ufffd \uffff \U0010ffff",
+    "'s 't don't I'LL we've",
+    "\u00a0\u2003\u3000space",
+    "Zürich—naïve… “quotes” „Anführung“",
+    "\t\ttabs\t",
+    "1234567890 12.5%",
+]
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
+
+
+@pytest.fixture(scope="module")
+def trained() -> dict[str, Tokenizer]:
+    return {kind: learn(CORPUS, kind, 600) for kind in KINDS}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=150, deadline=None)
+@given(text=TEXTS)
+@example(text="".join(NASTY))
+def test_any_text_survives(trained: dict[str, Tokenizer], kind: str, text: str) -> None:
+    tokenizer = trained[kind]
+    ids = tokenizer.encode(text)
+    assert tokenizer.decode(ids) == text
+    assert not {tokenizer.pad, tokenizer.end, tokenizer.start, 3} & set(ids)
+    assert tokenizer.encode_batch([text, text]) == [ids, ids]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("text", [*NASTY, *CORPUS[:8]])
+def test_nasty_text_survives(trained: dict[str, Tokenizer], kind: str, text: str) -> None:
+    tokenizer = trained[kind]
+    ids = tokenizer.encode(text)
+    assert tokenizer.decode([tokenizer.start, *ids, tokenizer.end, tokenizer.pad]) == text
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=150, deadline=None)
+@given(numbers=st.lists(st.integers(-5, 700)))
+def test_any_ids_decode(trained: dict[str, Tokenizer], kind: str, numbers: list[int]) -> None:
+    tokenizer = trained[kind]
+    text = tokenizer.decode(numbers)
+    text.encode()
+    pieces, words = tokenizer.pieces(numbers), tokenizer.words(numbers)
+    assert len(pieces) == len(words) == len(numbers)
+    count = len(text.split())
+    found = [word for word in words if word >= 0]
+    assert found == sorted(found) and all(word < count for word in found)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("long", ["a" * 100_000, "ab, é\n" * 17_000, " " * 100_000, "漢字" * 17_000])
+def test_long_lines_survive(trained: dict[str, Tokenizer], kind: str, long: str) -> None:
+    assert trained[kind].decode(trained[kind].encode(long)) == long
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_transformers_agrees(trained: dict[str, Tokenizer], kind: str, tmp_path: Path) -> None:
+    from transformers import AutoTokenizer
+
+    ours = trained[kind]
+    ours.save(tmp_path / "tokenizer.json")
+    config = huggingface_config(ours, max_length=1_000_000)
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    theirs = AutoTokenizer.from_pretrained(tmp_path)
+    assert (theirs.pad_token_id, theirs.eos_token_id, theirs.bos_token_id) == (ours.pad, ours.end, ours.start)
+    assert len(theirs) == len(ours)
+    for text in [*NASTY, *CORPUS[:8], "A man, é 漢 " * 8_000]:
+        ids = theirs(text)["input_ids"]
+        assert ids == [*ours.encode(text), ours.end]
+        assert theirs.decode(ids, skip_special_tokens=True) == text == ours.decode(ids)
+    padded = theirs(["a", "a man in a shirt"], padding=True)
+    assert padded["input_ids"][0][-1] == ours.pad
+    assert padded["attention_mask"][0][-1] == 0
+    broken = list(range(len(ours)))
+    assert theirs.decode(broken, skip_special_tokens=True) == ours.decode(broken)
+
+
+TRAIN = """
+import hashlib, json, pathlib, sys
+from regard.text import KINDS, learn
+texts = json.loads(sys.stdin.read())
+for kind in KINDS:
+    path = pathlib.Path(sys.argv[1]) / (kind + ".json")
+    learn(iter(texts), kind, 500).save(path)
+    print(kind, hashlib.sha256(path.read_bytes()).hexdigest())
+"""
+
+
+def test_training_repeats_itself(tmp_path: Path) -> None:
+    words = [hashlib.sha256(bytes([number])).hexdigest()[:7] for number in range(200)]
+    corpus = [
+        " ".join(words[index % (7 + step)] for index in range(step, 200)) for step in range(60)
+    ] + CORPUS
+    outputs = []
+    for seed, threads in (("1", "1"), ("2", "2")):
+        environment = {**os.environ, "PYTHONHASHSEED": seed, "RAYON_NUM_THREADS": threads}
+        command = [sys.executable, "-c", TRAIN, str(tmp_path)]
+        result = subprocess.run(
+            command, input=json.dumps(corpus), text=True, capture_output=True, env=environment, check=True
+        )
+        outputs.append(result.stdout)
+    assert outputs[0] == outputs[1]
+    assert len(outputs[0].splitlines()) == len(KINDS)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_vocabulary(trained: dict[str, Tokenizer], kind: str) -> None:
+    tokenizer = trained[kind]
+    assert tokenizer.pieces([0, 1, 2, 3]) == list(SPECIALS)
+    assert (tokenizer.pad, tokenizer.end, tokenizer.start) == (0, 1, 2)
+    assert LEAST_VOCABULARY - 1 <= len(tokenizer) <= 600
+    small = learn(CORPUS, kind, LEAST_VOCABULARY)
+    assert len(small) <= LEAST_VOCABULARY
+    assert small.decode(small.encode("Ünïcode 漢")) == "Ünïcode 漢"
+    tiny = learn(["a"], kind, 100_000)
+    assert tiny.decode(tiny.encode("Other text.")) == "Other text."
+
+
+def test_words_and_characters_are_single_pieces(trained: dict[str, Tokenizer]) -> None:
+    for kind in ("bpe", "unigram", "word"):
+        ids = trained[kind].encode("man in a man")
+        assert trained[kind].pieces(ids) == [" man", " in", " a", " man"]
+        assert ids[0] == ids[3]
+    character = trained["character"]
+    assert character.pieces(character.encode("é天 Д")) == ["é", "天", " ", "Д"]
+    assert character.pieces(character.encode("€")) == ["<0xE2>", "<0x82>", "<0xAC>"]
+
+
+def test_words_follow_whitespace(trained: dict[str, Tokenizer]) -> None:
+    for tokenizer in trained.values():
+        text = " Zwei  Männer, €-scheine!\nend "
+        ids = tokenizer.encode(text)
+        words = tokenizer.words([*ids, tokenizer.end])
+        assert words.pop() == -1
+        groups: dict[int, list[int]] = {}
+        for number, word in zip(ids, words):
+            groups.setdefault(word, []).append(number)
+        spelt = [tokenizer.decode(groups[word]).strip() for word in sorted(groups)]
+        assert spelt == text.split()
+    assert trained["bpe"].words([]) == []
+    assert set(trained["bpe"].words(trained["bpe"].encode("   "))) == {-1}
+
+
+def test_lone_surrogates_are_replaced(trained: dict[str, Tokenizer]) -> None:
+    for tokenizer in trained.values():
+        assert tokenizer.decode(tokenizer.encode("a\ud800b\udfff")) == "a\ufffdb\ufffd"
+    assert learn(["a \ud800"], "character", 300).encode("a")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_saved_and_pickled_are_the_same(trained: dict[str, Tokenizer], kind: str, tmp_path: Path) -> None:
+    tokenizer = trained[kind]
+    tokenizer.save(tmp_path / "tokenizer.json")
+    loaded = Tokenizer.load(tmp_path / "tokenizer.json")
+    loaded.save(tmp_path / "again.json")
+    assert (tmp_path / "tokenizer.json").read_bytes() == (tmp_path / "again.json").read_bytes()
+    for copy in (loaded, pickle.loads(pickle.dumps(tokenizer))):  # noqa: S301 - our own bytes
+        assert copy.fingerprint == tokenizer.fingerprint
+        for text in NASTY:
+            assert copy.encode(text) == tokenizer.encode(text)
+            assert copy.decode(copy.encode(text)) == text
+
+
+def test_fingerprints_differ(trained: dict[str, Tokenizer]) -> None:
+    others = [learn(CORPUS[:3], kind, 400).fingerprint for kind in KINDS]
+    assert len({tokenizer.fingerprint for tokenizer in trained.values()} | set(others)) == 2 * len(KINDS)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=40, deadline=None)
+@given(texts=st.lists(st.text(alphabet="ab é漢<s>/\n"), min_size=1), size=st.integers(LEAST_VOCABULARY, 300))
+def test_any_corpus_can_be_learnt(kind: str, texts: list[str], size: int) -> None:
+    tokenizer = learn(["x", *texts], kind, size)
+    assert len(tokenizer) <= size
+    assert [tokenizer.decode(ids) for ids in tokenizer.encode_batch(texts)] == texts
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_endless_word_is_learnt_quickly(kind: str) -> None:
+    begin = time.perf_counter()
+    tokenizer = learn(["ab" * 50_000, "c" * 100_000, " " * 100_000 + "d"], kind, 400)
+    assert time.perf_counter() - begin < 2.0
+    assert tokenizer.decode(tokenizer.encode("ab" * 10)) == "ab" * 10
+
+
+def test_learn_refuses_wrong_input() -> None:
+    with pytest.raises(UsageError, match='did you mean "unigram"'):
+        learn(["a"], "unigramm")
+    with pytest.raises(UsageError, match=r"bpe.*unigram.*word.*character"):
+        learn(["a"], "zzz")
+    with pytest.raises(UsageError, match=f"at least {LEAST_VOCABULARY}"):
+        learn(["a"], vocabulary=100)
+    for empty in ([], ["", " \n"]):
+        with pytest.raises(UsageError, match="no text"):
+            learn(empty)
+
+
+def foreign_files() -> dict[str, str]:
+    whole = json.loads(tokenizers.Tokenizer(models.BPE()).to_str())
+    foreign = tokenizers.Tokenizer(models.WordLevel({name: at for at, name in enumerate(SPECIALS)}, "<unk>"))
+    foreign.add_special_tokens(list(SPECIALS))
+    return {
+        "broken": "{",
+        "list": "[]",
+        "number": "1",
+        "deep": "[" * 100_000,
+        "strange": json.dumps({**whole, "model": {"type": "Mystery"}}),
+        "no specials": json.dumps(whole),
+        "no bytes": foreign.to_str(),
+    }
+
+
+@pytest.mark.parametrize("name", list(foreign_files()))
+def test_load_refuses_foreign_files(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "tokenizer.json"
+    path.write_text(foreign_files()[name])
+    with pytest.raises(UsageError) as caught:
+        Tokenizer.load(path)
+    assert str(path) in str(caught.value)
+    assert "give the tokenizer.json" in str(caught.value) or "train it again" in str(caught.value)
+
+
+def test_load_and_save_name_the_path(tmp_path: Path, trained: dict[str, Tokenizer]) -> None:
+    for path in (tmp_path / "none.json", tmp_path):
+        with pytest.raises(UsageError, match="tokenizer") as caught:
+            Tokenizer.load(path)
+        assert str(path) in str(caught.value)
+    binary = tmp_path / "binary.json"
+    binary.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(UsageError, match=r"binary\.json"):
+        Tokenizer.load(binary)
+    with pytest.raises(RegardError, match=r"nowhere"):
+        trained["bpe"].save(tmp_path / "nowhere" / "tokenizer.json")
+
+
+def test_byte_alphabet_is_that_of_the_library() -> None:
+    assert set(BYTE_ALPHABET) == set(tokenizers.pre_tokenizers.ByteLevel.alphabet())
