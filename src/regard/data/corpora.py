@@ -19,13 +19,21 @@ TABLES = (".tsv", ".jsonl", ".tsv.gz", ".jsonl.gz")
 
 def read_examples(corpora: Corpora, task: Task, split: str) -> list[Example]:
     """All pairs of a setting such as `data.train`, in order; pairs with an empty side are left out."""
-    examples = []
+    examples: list[Example] = []
     for corpus in parts(corpora):
         before = len(examples)
         examples += [pair for pair in read_corpus(corpus, task, split) if pair.source and pair.target]
         if len(examples) == before:
             raise UsageError(f"data.{split}: {describe(corpus)} holds no pair of sentences")
     return examples
+
+
+def check_corpora(corpora: Corpora) -> None:
+    """Whether the files of a setting are there, without reading them."""
+    for corpus in parts(corpora):
+        for name in (corpus,) if isinstance(corpus, str) else corpus:
+            if name.split(":")[0] != "phrasebook" and not find(name).is_file():
+                raise UsageError(f"{find(name)}: no such file")
 
 
 def parts(corpora: Corpora) -> list[Corpus]:
@@ -130,7 +138,6 @@ def read_phrasebook(name: str, task: Task, split: str) -> Iterator[Example]:
             f"the phrasebook is English and German: set task.source and task.target to en and de, "
             f'not "{task.source}" and "{task.target}"'
         )
-    from regard.data.phrasebook import phrases
 
     for phrase in phrases(split, int(size or PHRASEBOOK_SIZE[split])):
         if task.source == "en":

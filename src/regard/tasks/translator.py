@@ -51,7 +51,7 @@ class Translator:
         self.special = special(folder.target)
 
     @overload
-    def translate(self, text: str, **options: object) -> str: ...
+    def translate(self, text: str, **options: object) -> str: ...  # type: ignore[overload-overlap]
     @overload
     def translate(self, text: Sequence[str], **options: object) -> list[str]: ...
     def translate(self, text: str | Sequence[str], **options: object) -> str | list[str]:

@@ -151,6 +151,7 @@ class Trainer:
         return {
             "kind": "train",
             "step": at.step,
+            "steps": self.config.train.steps,
             "epoch": round(self.stream.epochs_done, 4),
             "loss": window.loss / max(1, window.count),
             "lr": learning_rate(at.step, self.config.train, self.config.model.width),

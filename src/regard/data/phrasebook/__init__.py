@@ -17,8 +17,9 @@ from regard.data.phrasebook.linked import sentence as _sentence
 from regard.data.phrasebook.phenomena import PHENOMENA, names
 from regard.data.phrasebook.structure import Sentence
 
-__all__ = ["PHENOMENA", "SPLITS", "Phrase", "phrase", "phrases", "realise", "split_of"]
+__all__ = ["LONGEST", "PHENOMENA", "SPLITS", "Phrase", "phrase", "phrases", "realise", "split_of"]
 
+LONGEST: Final = 22  # words of an English sentence
 SPLITS: Final = ("train", "valid", "test")
 
 
@@ -42,9 +43,20 @@ def _complete(structure: Sentence, english: str) -> Phrase:
     return Phrase(english, german, names(writer.phenomena))
 
 
+def _draw(seed: int, index: int) -> tuple[Sentence, str]:
+    """The structure number `index` with its English; one that has grown too long is thrown again."""
+    attempt = 0
+    while True:
+        structure = _sentence(Dice(seed, index, attempt))
+        english = _english.text(structure)
+        if english.count(" ") < LONGEST:
+            return structure, english
+        attempt += 1
+
+
 def phrase(seed: int, index: int) -> Phrase:
     """The pair number `index` of the endless sequence `seed`, of whatever split."""
-    return realise(_sentence(Dice(seed, index)))
+    return _complete(*_draw(seed, index))
 
 
 def _fingerprint(english: str) -> int:
@@ -57,7 +69,7 @@ def _split(fingerprint: int) -> str:
 
 
 def split_of(english: str) -> str:
-    """The split of a sentence depends on its text alone: whatever the seed, no test sentence is trained on."""
+    """The split depends on the text alone: whatever the seed, no test sentence is ever trained on."""
     return _split(_fingerprint(english))
 
 
@@ -73,8 +85,7 @@ def _phrases(split: str, count: int, seed: int) -> Iterator[Phrase]:
     for index in count_from():
         if len(given) >= count:
             return
-        structure = _sentence(Dice(seed, index))
-        english = _english.text(structure)
+        structure, english = _draw(seed, index)
         fingerprint = _fingerprint(english)
         # The German is left for those that are wanted: most are not when the split is small.
         if _split(fingerprint) == split and fingerprint not in given:

@@ -64,7 +64,7 @@ def _deniable(modal: Modal | None) -> bool:
 
 def suited(tense: Tense, verb: Verb, subject: Nominal) -> Tense:
     """The tense nearest to the wanted one that this verb has without ambiguity."""
-    if tense is Tense.PAST and subject.agreement == 1:
+    if subject.agreement == 1 and (tense is Tense.PAST or tense is Tense.PAST_PROGRESSIVE):
         tense = Tense.PERFECT  # "du kauftest" is correct but nobody says it
     if verb.no_perfect and (tense is Tense.PERFECT or tense is Tense.MODAL):
         tense = Tense.PRESENT
@@ -164,10 +164,10 @@ def transitive(dice: Dice, given: Plan) -> Clause:
     verb, objects = dice.pick(TRANSITIVE)
     tense = suited(given.tense, verb, given.subject)
     direct = patient(dice, given, dice.pick(objects))
-    adverb = _adverb(dice, given, tense, direct)
+    adverb = None if verb.no_perfect else _adverb(dice, given, tense, direct)
     manner = None if adverb is not None else _manner(dice, verb, direct)
     place = None if manner is not None or verb.stative else _place(dice, given, verb)
-    when = _time(dice, given, tense, adverb)
+    when = None if verb.no_perfect else _time(dice, given, tense, adverb)
     return Clause(
         given.subject,
         verb,
@@ -202,7 +202,7 @@ def helping(dice: Dice, given: Plan) -> Clause:
     direct = patient(dice, given._replace(negated=False), dice.pick(objects))
     adverb = _adverb(dice, given, tense, direct)
     manner = None if adverb is not None else _manner(dice, verb, direct)
-    when = _time(dice, given, tense, adverb)
+    when = None if verb.no_perfect else _time(dice, given, tense, adverb)
     return Clause(
         given.subject,
         verb,
@@ -238,8 +238,8 @@ def resting(dice: Dice, given: Plan) -> Clause:
     manner = None if adverb is not None else _manner(dice, verb, None)
     place = choices.location(dice, dice.pick(PLACES_OF[verb.english[0]]))
     companion = None if manner is not None else _companion(dice, given)
-    cause = None if companion is not None or verb.no_perfect else _cause(dice, given)
-    when = None if cause is not None or verb.no_perfect else _time(dice, given, tense, adverb)
+    cause = None if companion is not None or verb.english[0] == "live" else _cause(dice, given)
+    when = None if cause is not None or verb.english[0] in _LASTING else _time(dice, given, tense, adverb)
     return Clause(
         given.subject,
         verb,
@@ -255,12 +255,17 @@ def resting(dice: Dice, given: Plan) -> Clause:
     )
 
 
+_WITHOUT_CLOCK: Final = (Tense.PERFECT, Tense.PRESENT_PROGRESSIVE)
+_LASTING: Final = frozenset({"live", "stay"})
+
+
 def daily(dice: Dice, given: Plan) -> Clause:
     verb, _ = dice.pick(DAILY)
     tense = suited(given.tense, verb, given.subject)
     adverb = _adverb(dice, given, tense, None)
-    progressive = tense is Tense.PRESENT_PROGRESSIVE
-    when = dice.pick(CLOCK_TIMES) if adverb is None and not progressive and dice.chance(90) else None
+    when = None
+    if adverb is None and dice.chance(90):
+        when = dice.pick(CLOCK_TIMES) if tense not in _WITHOUT_CLOCK else choices.time(dice, tense)
     cause = None if adverb is None else _cause(dice, given._replace(placed=90))
     return Clause(
         given.subject, verb, tense, given.modal, adverb=adverb, cause=cause, time=when, negated=given.negated

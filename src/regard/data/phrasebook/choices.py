@@ -42,8 +42,8 @@ class Dice:
 
     __slots__ = ("state",)
 
-    def __init__(self, seed: int, index: int) -> None:
-        self.state = int.from_bytes(blake2b(b"%d %d" % (seed, index)).digest(), "little")
+    def __init__(self, seed: int, index: int, attempt: int = 0) -> None:
+        self.state = int.from_bytes(blake2b(b"%d %d %d" % (seed, index, attempt)).digest(), "little")
 
     def roll(self, sides: int) -> int:
         self.state, face = divmod(self.state, sides)
@@ -66,7 +66,9 @@ _PLURAL_DEFINITE: Final = ("the",) * 4 + ("this",) * 2 + _POSSESSIVES
 _STRANGER: Final = ("the",) * 8 + ("a",) * 2 + ("this",) * 2
 _PERSON: Final = ("the",) * 8 + ("a",) * 2 + ("this",) * 2 + _POSSESSIVES
 _PLACE: Final = ("the",) * 5 + ("a", "this")
-_SUBJECT_PRONOUNS: Final = tuple(PRONOUNS[name] for name in ["I", "I", "you", "he", "he", "she", "she", "we", "they"])
+_SUBJECT_PRONOUNS: Final = tuple(
+    PRONOUNS[name] for name in ["I", "I", "you", "he", "he", "she", "she", "we", "they"]
+)
 # No second "she" beside "she", and so on; "them" is left out because German would not tell it from "her".
 _OTHER_PRONOUNS: Final = {
     "I": ("you", "he", "she"),
@@ -91,7 +93,18 @@ _FAMILY: Final = CLASSES["family"]
 _OWNED: Final = frozenset({"clothes", "things", "devices", "vehicles", "jewels", "animals"})
 # Of these one says "my": a waiter or a judge is nobody's.
 _ACQUAINTED: Final = frozenset(
-    ["friend", "neighbour", "teacher", "doctor", "colleague", "guest", "customer", "boss", "lawyer", "student"]
+    [
+        "friend",
+        "neighbour",
+        "teacher",
+        "doctor",
+        "colleague",
+        "guest",
+        "customer",
+        "boss",
+        "lawyer",
+        "student",
+    ]
 )
 
 
@@ -115,7 +128,7 @@ def thing(dice: Dice, noun: Noun, negated: bool = False, definite: bool = False)
     """A phrase for something that is bought, eaten, read..."""
     if noun.is_mass:
         return _mass(dice, noun, negated, definite)
-    plural = dice.chance(30)
+    plural = dice.chance(30) and noun.is_countable
     if plural:
         determiner = dice.pick(_PLURAL_DEFINITE if definite else _PLURAL)
     else:
@@ -147,7 +160,7 @@ def person(dice: Dice, noun: Noun | None = None, plurals: int = 20) -> NounPhras
     """A person as a full phrase; relatives belong to somebody."""
     if noun is None:
         noun = dice.pick(_FAMILY if dice.chance(30) else _PEOPLE)
-    plural = dice.chance(plurals)
+    plural = dice.chance(plurals) and noun.is_countable
     if noun.kind == "family":
         if not plural and dice.chance(25):
             return NounPhrase("the", noun, False, (), 0, dice.pick(OWNERS))

@@ -189,8 +189,7 @@ def _noun_phrase(words: list[str], phrase: NounPhrase) -> None:
         words.append(ENGLISH_NUMBERS[phrase.number])
     elif determiner:
         words.append(_determiner(determiner, phrase))
-    for adjective in phrase.adjectives:
-        words.append(adjective.english)
+    words.extend([adjective.english for adjective in phrase.adjectives])
     words.append(phrase.noun.english[phrase.plural])
     following = words[start + 1] if words[start] == "a" else ""
     if following and following[0] in _VOWELS and following not in _CONSONANT_SOUND:

@@ -189,7 +189,7 @@ class German:
         late: Nominal | None = None
         if verb.german_preposition:
             direct = None
-        elif direct is not None and (recipient is not None or _is_new(direct)):
+        elif direct is not None and (recipient is not None or _is_new(direct) or _is_in_progress(clause)):
             late, direct = direct, None
         if recipient is not None:
             self._nominal(words, recipient, Case.DATIVE)
@@ -203,14 +203,16 @@ class German:
             words.append("gerade")
         if clause.adverb is not None:
             words.append(clause.adverb.german)
-        if late is not None:
+        place_first = late is not None and _is_indefinite(late)
+        if place_first:
             self._settings(words, clause)
+        if late is not None:
             self._nominal(words, late, verb.object_case)
         if clause.negated:
             self.phenomena |= seen.NEGATION
             if late is None or not _is_negative(late):
                 words.append("nicht")
-        if late is None:
+        if not place_first:
             self._settings(words, clause)
         self._complements(words, clause, front)
 
@@ -298,8 +300,7 @@ class German:
         elif phrase.number:
             self.phenomena |= seen.NUMERAL
             words.append(GERMAN_NUMBERS[phrase.number])
-        for adjective in phrase.adjectives:
-            words.append(adjective.stem + ending)
+        words.extend([adjective.stem + ending for adjective in phrase.adjectives])
         words.append(noun.german[4 + case if plural else case])
         if phrase.name:
             words.append(phrase.name)
@@ -317,9 +318,18 @@ class German:
 
 def _is_new(nominal: Nominal) -> bool:
     """Whether the hearer does not know it yet, so that it comes late in the sentence."""
-    if type(nominal) is not NounPhrase:
+    return type(nominal) is NounPhrase and (nominal.determiner in INDEFINITE or nominal.relative is not None)
+
+
+def _is_indefinite(nominal: Nominal) -> bool:
+    return type(nominal) is NounPhrase and nominal.determiner in INDEFINITE
+
+
+def _is_in_progress(clause: Clause) -> bool:
+    """ "Sie liest gerade das Buch", but "Sie liest das Buch gerade nicht" and "Sie ruft mich gerade an"."""
+    if clause.tense not in _PROGRESSIVE or clause.verb.continuous or clause.negated:
         return False
-    return nominal.determiner in INDEFINITE or nominal.relative is not None
+    return type(clause.object) is NounPhrase
 
 
 def _is_negative(nominal: Nominal) -> bool:

@@ -76,19 +76,27 @@ def object_first(dice: Dice) -> Sentence:
         if noun.kind not in _HUMAN and not noun.is_mass:
             break
     given = plan(dice, PRONOUNS[dice.pick(("I", "you", "he", "she", "we"))], timed=50, negated=35)
-    tense = suited(given.tense, frame.verb, given.subject)
-    direct = NounPhrase("this", noun, dice.chance(40), choices.describe(dice, noun, 60))
-    when = choices.time(dice, tense) if dice.chance(60) else None
+    wanted = Tense.PERFECT if given.tense in _PROGRESSIVE else given.tense
+    tense = suited(wanted, frame.verb, given.subject)
+    direct = NounPhrase("this", noun, noun.is_countable and dice.chance(40), choices.describe(dice, noun, 60))
+    when = choices.time(dice, tense) if not frame.verb.no_perfect and dice.chance(60) else None
     clause = Clause(given.subject, frame.verb, tense, given.modal, direct, time=when, negated=given.negated)
     return Sentence(clause, Front.OBJECT)
 
 
+_PROGRESSIVE: Final = (Tense.PRESENT_PROGRESSIVE, Tense.PAST_PROGRESSIVE)
 _HUMAN: Final = frozenset({"people", "family", "animals"})
 
 
 def yes_no_question(dice: Dice) -> Sentence:
-    given = plan(dice, choices.subject(dice), timed=85, placed=80, negated=0)
+    given = plan(dice, _asked_about(dice), timed=85, placed=80, negated=0)
     return Sentence(action(dice, _spoken(given)), Front.NOTHING, question=True)
+
+
+def _asked_about(dice: Dice) -> Nominal:
+    """Nobody asks others what he himself does."""
+    acting = choices.subject(dice)
+    return PRONOUNS["you"] if acting is PRONOUNS["I"] else acting
 
 
 def _spoken(given: Plan) -> Plan:
@@ -98,21 +106,18 @@ def _spoken(given: Plan) -> Plan:
     return given
 
 
-_WHEN_AND_WHY: Final = (
-    Fixed("when", "wann"),
-    Fixed("why", "warum"),
-    Fixed("why", "warum"),
-)
+_WHY: Final = Fixed("why", "warum")
+_WHEN_AND_WHY: Final = (Fixed("when", "wann"), _WHY)
 
 
 def open_question(dice: Dice) -> Sentence:
     throw = dice.roll(100)
     if throw < 40:
         opening = dice.pick(_WHEN_AND_WHY)
-        given = plan(dice, choices.subject(dice), timed=0, placed=80, negated=0)
+        given = plan(dice, _asked_about(dice), timed=0, placed=80, negated=0)
         clause = action(dice, _spoken(given))
-        if opening.english == "when" and clause.tense is Tense.PERFECT:
-            opening = _WHEN_AND_WHY[1]  # English does not ask for the time of a perfect
+        if clause.tense is not Tense.PRESENT and clause.tense is not Tense.MODAL:
+            opening = _WHY  # English does not ask for the time of a perfect, nor does "gerade" leave it open
         return Sentence(clause._replace(time=None, adverb=None), Front.OPENING, opening, True)
     if throw < 60:
         given = plan(dice, PRONOUNS["who"], timed=85, placed=80, negated=0)
@@ -122,20 +127,22 @@ def open_question(dice: Dice) -> Sentence:
 
 def _object_question(dice: Dice) -> Sentence:
     """ "which book", "how many apples", "what", "whom"."""
-    given = _spoken(plan(dice, choices.subject(dice), timed=85, negated=0))
+    given = _spoken(plan(dice, _asked_about(dice), timed=85, negated=0))
     verb, objects = dice.pick(HELPING if dice.chance(10) else TRANSITIVE)
     noun = dice.pick(objects)
+    if verb.no_perfect and (noun.is_mass or noun.kind in ("people", "family")):
+        return yes_no_question(dice)  # "Whom do you know?" is soon exhausted
     tense = suited(given.tense, verb, given.subject)
-    when = choices.time(dice, tense) if dice.chance(70) else None
-    if noun.kind in ("people", "family", "animals"):
+    when = choices.time(dice, tense) if not verb.no_perfect and dice.chance(85) else None
+    if noun.kind in ("people", "family"):
         german = "wem" if verb.object_case is Case.DATIVE else "wen"
         opening, direct = Fixed("whom", german), None
         front = Front.OPENING
-    elif noun.is_mass or verb.english_preposition or dice.chance(25):
+    elif noun.is_mass or verb.english_preposition or (when is not None and dice.chance(25)):
         opening, direct, front = Fixed("what", "was"), None, Front.OPENING
     else:
-        determiner = dice.pick(("which", "which", "how many"))
-        plural = determiner == "how many" or dice.chance(30)
+        determiner = dice.pick(("which", "which", "how many") if noun.is_countable else ("which",))
+        plural = determiner == "how many" or (noun.is_countable and dice.chance(30))
         direct = NounPhrase(determiner, noun, plural, choices.describe(dice, noun, 40))
         opening, front = None, Front.OBJECT
     asked: Nominal = direct if direct is not None else Gap()
@@ -159,7 +166,7 @@ def _subject_with_relative(dice: Dice) -> Sentence:
     head = head._replace(determiner="the", number=0, adjectives=(), relative=person_relative(dice, head))
     if dice.chance(40):
         return Sentence(feeling(dice, head, dice.pick((Tense.PRESENT, Tense.PAST))))
-    return Sentence(brief(dice, head))
+    return Sentence(action(dice, plan(dice, head, timed=0, placed=0)))
 
 
 def person_relative(dice: Dice, head: NounPhrase) -> Relative:
@@ -174,7 +181,7 @@ def person_relative(dice: Dice, head: NounPhrase) -> Relative:
         return Relative(Case.DATIVE, _with_whom(dice, given), True, Fixed("with", "mit"))
     verb = dice.pick(_PERSON_VERBS)
     tense = suited(given.tense, verb, acting)
-    when = choices.time(dice, tense) if dice.chance(30) else None
+    when = choices.time(dice, tense) if not verb.no_perfect and dice.chance(30) else None
     clause = Clause(acting, verb, tense, given.modal, Gap(), time=when, negated=given.negated)
     return Relative(verb.object_case, clause, True)
 
@@ -208,7 +215,7 @@ def _object_with_relative(dice: Dice) -> Sentence:
     human = noun.kind == "people"
     if noun.kind in ("people", "family") and not human:
         noun, human = dice.pick(CLASSES["people"]), True
-    head = NounPhrase("the", noun, not noun.is_mass and dice.chance(30), choices.describe(dice, noun, 20))
+    head = NounPhrase("the", noun, noun.is_countable and dice.chance(30), choices.describe(dice, noun, 20))
     relative = person_relative(dice, head) if human else _thing_relative(dice, head)
     tense = suited(given.tense, verb, given.subject)
     direct = head._replace(relative=relative)
@@ -224,7 +231,7 @@ def _thing_relative(dice: Dice, head: NounPhrase) -> Relative:
     given = plan(dice, acting, negated=20)
     verb = dice.pick(frames).verb
     tense = suited(given.tense, verb, acting)
-    when = choices.time(dice, tense) if dice.chance(30) else None
+    when = choices.time(dice, tense) if not verb.no_perfect and dice.chance(30) else None
     clause = Clause(acting, verb, tense, given.modal, Gap(), time=when, negated=given.negated)
     return Relative(Case.ACCUSATIVE, clause, False)
 

@@ -47,14 +47,16 @@ def _stem(infinitive: str) -> str:
 
 def _needs_e(stem: str) -> bool:
     """arbeit-e-t, öffn-e-t: the ending would otherwise be unpronounceable."""
-    return stem.endswith(("t", "d")) or (stem[-1] in "mn" and stem[-2] not in "aeiouäöülrhmn")
+    if stem[-1] in "mn":
+        return stem.endswith("chn") or stem[-2] not in "aeiouäöülrhmn"
+    return stem[-1] in "td"
 
 
 def present_forms(infinitive: str, third: str) -> tuple[str, str, str, str]:
     if infinitive in _IRREGULAR_PRESENT:
         return _IRREGULAR_PRESENT[infinitive]
     stem = _stem(infinitive)
-    first = stem[:-2] + "le" if stem.endswith("el") else stem + "e"
+    first = stem[:-2] + "le" if infinitive.endswith("eln") else stem + "e"
     root = third[:-1]
     second = third if root.endswith(("s", "ß", "z", "x")) else root + "st"
     return first, second, third, infinitive
@@ -74,7 +76,7 @@ def _weak_forms(infinitive: str) -> list[str]:
 
 
 def make_verb(english: str, german: str, options: str = "") -> Verb:
-    """A verb from `base past participle gerund [+particle] [/preposition]` and `par-infinitive er past participle`."""
+    """A verb from its principal parts in both languages, written as in the tables of `verbs`."""
     words = english.split()
     particle = next((word[1:].replace("_", " ") for word in words if word[0] == "+"), "")
     preposition = next((word[1:].replace("_", " ") for word in words if word[0] == "/"), "")

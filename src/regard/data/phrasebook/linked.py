@@ -36,6 +36,7 @@ from regard.data.phrasebook.verbs import MODALS, SINGLE
 from regard.data.phrasebook.words import (
     ADJECTIVES,
     ALEX,
+    CLOCK_TIMES,
     ENGLISH_NUMBERS,
     GERMAN_NUMBERS,
     MANNER,
@@ -46,7 +47,10 @@ from regard.data.phrasebook.words import (
 )
 
 _BE: Final = SINGLE["be"]
-_SAYING: Final = tuple(SINGLE[name] for name in ["know", "say", "believe", "hope", "think", "hear", "write", "forget"])
+_SAYING: Final = tuple(
+    SINGLE[name] for name in ["know", "say", "believe", "hope", "think", "hear", "write", "forget"]
+)
+_DENIED: Final = frozenset(SINGLE[name] for name in ("know", "say", "believe"))
 _INTENDING: Final = tuple(SINGLE[name] for name in ["try", "plan", "promise", "decide", "forget", "hope"])
 _REPORTING_TENSES: Final = (Tense.PRESENT, Tense.PRESENT, Tense.PAST, Tense.PERFECT)
 
@@ -57,7 +61,7 @@ def that_sentence(dice: Dice) -> Sentence:
     whether = dice.chance(22)
     verb = SINGLE["ask" if dice.chance(60) else "know"] if whether else dice.pick(_SAYING)
     tense = suited(dice.pick(_REPORTING_TENSES), verb, acting)
-    negated = verb is SINGLE["know"] if whether else dice.chance(8)
+    negated = verb is SINGLE["know"] if whether else verb in _DENIED and dice.chance(25)
     matrix = Clause(acting, verb, tense, negated=negated)
     return Sentence(matrix, link=Link("whether" if whether else "that", _event(dice, acting, tense)))
 
@@ -117,22 +121,31 @@ def _thing_reason(dice: Dice) -> Sentence:
     noun = dice.pick(_BOUGHT)
     head = NounPhrase(dice.pick(("the", "this")), noun, dice.chance(30), choices.describe(dice, noun, 40))
     pronoun = THING_PRONOUNS[3 if head.plural else noun.gender]
-    flaw = quality(dice, dice.pick(ADJECTIVES["faults"]))
     acting = dice.pick(_BUYERS) if dice.chance(50) else choices.person(dice)
     given = plan(dice, acting, negated=0)
-    verb = SINGLE[dice.pick(_DEALING)]
+    verbs, merits, negated, conjunction = dice.pick(_DEALINGS)
+    verb = SINGLE[dice.pick(verbs)]
     tense = suited(given.tense, verb, acting)
-    if dice.chance(50):
-        state = Clause(pronoun, _BE, Tense.PAST if tense in _PAST else Tense.PRESENT, predicate=flaw)
-        main = Clause(acting, verb, tense, given.modal, head, negated=dice.chance(50) and verb is not _NEED)
-        return Sentence(main, link=Link("because", state))
-    state = Clause(head, _BE, Tense.PAST if tense in _PAST else Tense.PRESENT, predicate=flaw)
-    return Sentence(state, link=Link("but", Clause(acting, verb, tense, given.modal, pronoun)))
+    if negated and given.modal is MODALS["must"]:
+        tense = Tense.PRESENT
+    opinion = quality(dice, dice.pick(ADJECTIVES["merits" if merits else "faults"]))
+    then = Tense.PAST if tense in _PAST else Tense.PRESENT
+    if conjunction == "because":
+        main = Clause(acting, verb, tense, given.modal, head, negated=negated)
+        return Sentence(main, link=Link("because", Clause(pronoun, _BE, then, predicate=opinion)))
+    main = Clause(acting, verb, tense, given.modal, pronoun, negated=negated)
+    return Sentence(Clause(head, _BE, then, predicate=opinion), link=Link("but", main))
 
 
+# What is done with a thing, whether it has a merit, whether it is not done, and how the two are linked.
+_DEALINGS: Final = (
+    (("buy", "use"), True, False, "because"),
+    (("buy", "use", "need"), False, True, "because"),
+    (("sell", "throw away"), False, False, "because"),
+    (("buy", "use", "need", "repair"), False, False, "but"),
+    (("buy", "use", "need"), True, True, "but"),
+)
 _PAST: Final = (Tense.PAST, Tense.PAST_PROGRESSIVE)
-_NEED: Final = SINGLE["need"]
-_DEALING: Final = ("buy", "sell", "need", "use", "repair", "throw away")
 _BUYERS: Final = tuple(PRONOUNS[name] for name in ("I", "you", "we"))
 _BOUGHT: Final = tuple(
     noun for name in ("clothes", "things", "devices", "vehicles") for noun in CLASSES[name]
@@ -143,11 +156,13 @@ def intention(dice: Dice) -> Sentence:
     """ "She is trying to call her mother", "He goes to the market in order to buy bread"."""
     acting = choices.subject(dice)
     aim = action(dice, plan(dice, acting, timed=0, placed=20, negated=0))
+    while aim.verb.stative:  # nobody aims at losing or forgetting something
+        aim = action(dice, plan(dice, acting, timed=0, placed=20, negated=0))
     aim = aim._replace(tense=Tense.INFINITIVE, modal=None, adverb=None, time=None)
     if dice.chance(55):
         verb = dice.pick(_INTENDING)
         tense = suited(dice.pick(_REPORTING_TENSES), verb, acting)
-        return Sentence(Clause(acting, verb, tense, negated=dice.chance(8)), link=Link("to", aim))
+        return Sentence(Clause(acting, verb, tense, negated=dice.chance(6)), link=Link("to", aim))
     given = plan(dice, acting, timed=30, negated=0)
     verb = SINGLE["go"]
     tense = suited(given.tense, verb, acting)
@@ -161,7 +176,7 @@ def intention(dice: Dice) -> Sentence:
 
 
 def age(dice: Dice) -> Sentence:
-    number = 2 + dice.roll(98)
+    number = 18 + dice.roll(82)
     subject = choices.person(dice, plurals=0)
     measure = Fixed(
         f"{ENGLISH_NUMBERS[number]} years old", f"{GERMAN_NUMBERS[number]} Jahre alt", NUMERAL | NUMBER
@@ -209,11 +224,15 @@ _DESCRIBED: Final = tuple(
 
 
 def _departure(dice: Dice) -> Clause:
-    noun = dice.pick(CLASSES["transport"])
+    noun = dice.pick(_SCHEDULED)
     subject = NounPhrase(dice.pick(("the", "this", "our")), noun)
     tense = dice.pick((Tense.PRESENT, Tense.PAST))
     verb = SINGLE["depart" if dice.chance(50) else "arrive"]
-    return Clause(subject, verb, tense, time=choices.time(dice, tense))
+    when = dice.pick(CLOCK_TIMES) if dice.chance(70) else choices.time(dice, tense)
+    return Clause(subject, verb, tense, time=when)
+
+
+_SCHEDULED: Final = tuple(NOUNS[name] for name in ("train", "bus", "ship", "tram"))
 
 
 def walk(dice: Dice) -> Sentence:
@@ -229,27 +248,38 @@ def walk(dice: Dice) -> Sentence:
 
 
 _WALK: Final = SINGLE["walk"]
-_WALKS: Final = tuple(NOUNS[name] for name in ["park", "garden", "forest", "city", "village", "beach", "lake", "river"])
+_WALKS: Final = tuple(
+    NOUNS[name] for name in ["park", "garden", "forest", "city", "village", "beach", "lake", "river"]
+)
 
 
 def machine(dice: Dice) -> Sentence:
-    """ "Python executes the program quickly." """
-    throw = dice.roll(3)
+    """ "Python executes the program quickly", or somebody says so."""
+    outer = dice.pick(_REPORTING_TENSES)
+    tense = Tense.PAST if outer is Tense.PAST else dice.pick((Tense.PRESENT, Tense.PAST, Tense.PERFECT))
+    clause = _running(dice, tense) if dice.chance(30) else _executing(dice, tense)
+    if dice.chance(15):
+        return Sentence(clause)
+    if dice.chance(30):
+        return Sentence(clause._replace(time=choices.time(dice, tense)), Front.TIME)
+    acting, verb = choices.subject(dice), dice.pick(_SAYING)
+    return Sentence(Clause(acting, verb, suited(outer, verb, acting)), link=Link("that", clause))
+
+
+def _running(dice: Dice, tense: Tense) -> Clause:
+    doing = PYTHON if dice.chance(40) else choices.thing(dice, NOUNS["program"], definite=True)
+    return Clause(doing, SINGLE["execute quickly"], tense, manner=MANNER[dice.pick(("quickly", "slowly"))])
+
+
+def _executing(dice: Dice, tense: Tense) -> Clause:
     noun = NOUNS[dice.pick(("machine", "computer"))]
     doing: Nominal = PYTHON
-    if throw:
-        plural = dice.chance(50)
-        doing = NounPhrase(
-            dice.pick(("the", "this", "my", "our")), noun, plural, choices.describe(dice, noun, 60)
-        )
+    if dice.chance(65):
+        described = choices.describe(dice, noun, 60)
+        doing = NounPhrase(dice.pick(("the", "this", "my", "our")), noun, dice.chance(50), described)
     manner = MANNER[dice.pick(("quickly", "slowly", "carefully"))] if dice.chance(70) else None
-    program = dice.pick(CLASSES["programs"])
-    tense = dice.pick((Tense.PRESENT, Tense.PAST, Tense.PERFECT))
-    if dice.chance(25):
-        running = choices.thing(dice, NOUNS["program"], definite=True) if throw else PYTHON
-        return Sentence(Clause(running, SINGLE["execute quickly"], tense, manner=manner or MANNER["quickly"]))
-    direct = choices.thing(dice, program, definite=True)
-    return Sentence(Clause(doing, SINGLE["execute"], tense, object=direct, manner=manner))
+    direct = choices.thing(dice, dice.pick(CLASSES["programs"]), definite=True)
+    return Clause(doing, SINGLE["execute"], tense, object=direct, manner=manner)
 
 
 Kind = Callable[[Dice], Sentence]

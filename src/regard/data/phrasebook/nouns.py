@@ -19,37 +19,40 @@ nurse f Krankenschwester Krankenschwestern; student m Student Studenten Studente
 colleague f Kollegin Kolleginnen; guest m Gast Gastes Gäste; customer m Kunde Kunden Kunden;
 waiter m Kellner Kellners Kellner; chef m Koch Kochs Köche; baker m Bäcker Bäckers Bäcker;
 farmer m Bauer Bauern Bauern; singer f Sängerin Sängerinnen; painter m Maler Malers Maler;
-writer f Schriftstellerin Schriftstellerinnen; lawyer f Anwältin Anwältinnen; judge m Richter Richters Richter;
-boss f Chefin Chefinnen; engineer m Ingenieur Ingenieurs Ingenieure; pilot m Pilot Piloten Piloten;
-policeman/policemen m Polizist Polizisten Polizisten; tourist m Tourist Touristen Touristen;
-scientist f Wissenschaftlerin Wissenschaftlerinnen; actor m Schauspieler Schauspielers Schauspieler;
-photographer f Fotografin Fotografinnen; gardener m Gärtner Gärtners Gärtner
+writer f Schriftstellerin Schriftstellerinnen; lawyer f Anwältin Anwältinnen;
+judge m Richter Richters Richter; boss f Chefin Chefinnen; engineer m Ingenieur Ingenieurs Ingenieure;
+pilot m Pilot Piloten Piloten; policeman/policemen m Polizist Polizisten Polizisten;
+tourist m Tourist Touristen Touristen; scientist f Wissenschaftlerin Wissenschaftlerinnen;
+actor m Schauspieler Schauspielers Schauspieler; photographer f Fotografin Fotografinnen;
+gardener m Gärtner Gärtners Gärtner
 """
 _FAMILY = """
-brother m Bruder Bruders Brüder; sister f Schwester Schwestern; mother f Mutter Mütter; father m Vater Vaters Väter;
-son m Sohn Sohnes Söhne; daughter f Tochter Töchter; uncle m Onkel Onkels Onkel; aunt f Tante Tanten;
-grandmother f Großmutter Großmütter; grandfather m Großvater Großvaters Großväter; niece f Nichte Nichten;
-nephew m Neffe Neffen Neffen
+brother m Bruder Bruders Brüder; sister f Schwester Schwestern; mother f Mutter Mütter;
+father m Vater Vaters Väter; son m Sohn Sohnes Söhne; daughter f Tochter Töchter;
+uncle m Onkel Onkels Onkel; aunt f Tante Tanten; grandmother f Großmutter Großmütter;
+grandfather m Großvater Großvaters Großväter; niece f Nichte Nichten; nephew m Neffe Neffen Neffen
 """
 _ANIMALS = """
 cat f Katze Katzen; dog m Hund Hundes Hunde; horse n Pferd Pferdes Pferde; bird m Vogel Vogels Vögel;
-cow f Kuh Kühe; mouse/mice f Maus Mäuse; rabbit n Kaninchen Kaninchens Kaninchen; pig n Schwein Schweins Schweine;
-duck f Ente Enten; goat f Ziege Ziegen; chicken n Huhn Huhns Hühner; donkey m Esel Esels Esel
+cow f Kuh Kühe; mouse/mice f Maus Mäuse; rabbit n Kaninchen Kaninchens Kaninchen;
+pig n Schwein Schweins Schweine; duck f Ente Enten; goat f Ziege Ziegen; chicken n Huhn Huhns Hühner;
+donkey m Esel Esels Esel
 """
 _FRUIT = """
 apple m Apfel Apfels Äpfel; egg n Ei Eies Eier; banana f Banane Bananen; pear f Birne Birnen;
 orange f Orange Orangen; tomato/tomatoes f Tomate Tomaten; potato/potatoes f Kartoffel Kartoffeln;
-carrot f Karotte Karotten; cherry f Kirsche Kirschen; biscuit m Keks Kekses Kekse; lemon f Zitrone Zitronen;
-strawberry f Erdbeere Erdbeeren; sausage f Wurst Würste; cake m Kuchen Kuchens Kuchen; nut f Nuss Nüsse
+carrot f Karotte Karotten; cherry f Kirsche Kirschen; biscuit m Keks Kekses Kekse;
+lemon f Zitrone Zitronen; strawberry f Erdbeere Erdbeeren; sausage f Wurst Würste;
+cake m Kuchen Kuchens Kuchen; nut f Nuss Nüsse
 """
 _FOOD = """
-bread n Brot Brotes -; cheese m Käse Käses -; meat n Fleisch Fleisches -; butter f Butter -; rice m Reis Reises -;
-soup f Suppe -; salad m Salat Salats -; honey m Honig Honigs -; chocolate f Schokolade -; sugar m Zucker Zuckers -;
-fish m Fisch Fisches -; jam f Marmelade -
+bread n Brot Brotes -; cheese m Käse Käses -; meat n Fleisch Fleisches -; butter f Butter -;
+rice m Reis Reises -; soup f Suppe -; salad m Salat Salats -; honey m Honig Honigs -;
+chocolate f Schokolade -; sugar m Zucker Zuckers -; fish m Fisch Fisches -; jam f Marmelade -
 """
 _DRINKS = """
-water n Wasser Wassers -; coffee m Kaffee Kaffees -; tea m Tee Tees -; milk f Milch -; juice m Saft Saftes -;
-beer n Bier Biers -; wine m Wein Weins -; lemonade f Limonade -
+water n Wasser Wassers -; coffee m Kaffee Kaffees -; tea m Tee Tees -; milk f Milch -;
+juice m Saft Saftes -; beer n Bier Biers -; wine m Wein Weins -; lemonade f Limonade -
 """
 _READING = """
 book n Buch Buches Bücher; newspaper f Zeitung Zeitungen; magazine f Zeitschrift Zeitschriften;
@@ -61,17 +64,20 @@ text m Text Textes Texte; report m Bericht Berichts Berichte; postcard f Postkar
 story f Geschichte Geschichten; article m Artikel Artikels Artikel
 """
 _CLOTHES = """
-coat m Mantel Mantels Mäntel; hat m Hut Hutes Hüte; shirt n Hemd Hemdes Hemden; dress n Kleid Kleides Kleider;
-jacket f Jacke Jacken; scarf/scarves m Schal Schals Schals; skirt m Rock Rockes Röcke;
-sweater m Pullover Pullovers Pullover; cap f Mütze Mützen; tie f Krawatte Krawatten; belt m Gürtel Gürtels Gürtel
+coat m Mantel Mantels Mäntel; hat m Hut Hutes Hüte; shirt n Hemd Hemdes Hemden;
+dress n Kleid Kleides Kleider; jacket f Jacke Jacken; scarf/scarves m Schal Schals Schals;
+skirt m Rock Rockes Röcke; sweater m Pullover Pullovers Pullover; cap f Mütze Mützen;
+tie f Krawatte Krawatten; belt m Gürtel Gürtels Gürtel
 """
 _JEWELS = """
-watch f Uhr Uhren; ring m Ring Ringes Ringe; necklace f Halskette Halsketten; bracelet n Armband Armbands Armbänder
+watch f Uhr Uhren; ring m Ring Ringes Ringe; necklace f Halskette Halsketten;
+bracelet n Armband Armbands Armbänder
 """
 _THINGS = """
-bag f Tasche Taschen; key m Schlüssel Schlüssels Schlüssel; umbrella m Regenschirm Regenschirms Regenschirme;
-cup f Tasse Tassen; glass n Glas Glases Gläser; plate m Teller Tellers Teller; knife/knives n Messer Messers Messer;
-fork f Gabel Gabeln; spoon m Löffel Löffels Löffel; photo n Foto Fotos Fotos; picture n Bild Bildes Bilder;
+bag f Tasche Taschen; key m Schlüssel Schlüssels Schlüssel;
+umbrella m Regenschirm Regenschirms Regenschirme; cup f Tasse Tassen; glass n Glas Glases Gläser;
+plate m Teller Tellers Teller; knife/knives n Messer Messers Messer; fork f Gabel Gabeln;
+spoon m Löffel Löffels Löffel; photo n Foto Fotos Fotos; picture n Bild Bildes Bilder;
 pencil m Bleistift Bleistifts Bleistifte; suitcase m Koffer Koffers Koffer; basket m Korb Korbes Körbe;
 ball m Ball Balles Bälle; doll f Puppe Puppen; ticket f Fahrkarte Fahrkarten; map f Landkarte Landkarten;
 present n Geschenk Geschenks Geschenke; candle f Kerze Kerzen; blanket f Decke Decken;
@@ -88,22 +94,23 @@ car n Auto Autos Autos; bicycle n Fahrrad Fahrrads Fahrräder; boat n Boot Boote
 truck m Lastwagen Lastwagens Lastwagen
 """
 _TRANSPORT = """
-train m Zug Zuges Züge; bus m Bus Busses Busse; ship n Schiff Schiffes Schiffe; tram f Straßenbahn Straßenbahnen;
-plane n Flugzeug Flugzeugs Flugzeuge
+train m Zug Zuges Züge; bus m Bus Busses Busse; ship n Schiff Schiffes Schiffe;
+tram f Straßenbahn Straßenbahnen; plane n Flugzeug Flugzeugs Flugzeuge
 """
 _FURNITURE = """
-table m Tisch Tisches Tische; chair m Stuhl Stuhls Stühle; bed n Bett Bettes Betten; sofa n Sofa Sofas Sofas;
-shelf/shelves n Regal Regals Regale; desk m Schreibtisch Schreibtisches Schreibtische;
-carpet m Teppich Teppichs Teppiche; bench f Bank Bänke
+table m Tisch Tisches Tische; chair m Stuhl Stuhls Stühle; bed n Bett Bettes Betten;
+sofa n Sofa Sofas Sofas; shelf/shelves n Regal Regals Regale;
+desk m Schreibtisch Schreibtisches Schreibtische; carpet m Teppich Teppichs Teppiche; bench f Bank Bänke
 """
 _OPENINGS = """
 door f Tür Türen; window n Fenster Fensters Fenster; box f Kiste Kisten; bottle f Flasche Flaschen;
 cupboard m Schrank Schranks Schränke; drawer f Schublade Schubladen
 """
 _IDEAS = """
-question f Frage Fragen; answer f Antwort Antworten; problem n Problem Problems Probleme; idea f Idee Ideen;
-exercise f Übung Übungen; word n Wort Wortes Wörter; sentence m Satz Satzes Sätze; plan m Plan Planes Pläne;
-mistake m Fehler Fehlers Fehler; joke m Witz Witzes Witze; rule f Regel Regeln; dream m Traum Traumes Träume
+question f Frage Fragen; answer f Antwort Antworten; problem n Problem Problems Probleme;
+idea f Idee Ideen; exercise f Übung Übungen; word n Wort Wortes Wörter; sentence m Satz Satzes Sätze;
+plan m Plan Planes Pläne; mistake m Fehler Fehlers Fehler; joke m Witz Witzes Witze; rule f Regel Regeln;
+dream m Traum Traumes Träume
 """
 _EVENTS = """
 meeting f Besprechung Besprechungen; break f Pause Pausen; journey f Reise Reisen; party f Feier Feiern;
@@ -131,13 +138,14 @@ village n Dorf Dorfes Dörfer; office n Büro Büros Büros; shop m Laden Ladens
 restaurant n Restaurant Restaurants Restaurants; hotel n Hotel Hotels Hotels; church f Kirche Kirchen;
 library f Bibliothek Bibliotheken; museum n Museum Museums Museen; cinema n Kino Kinos Kinos;
 theatre n Theater Theaters Theater; hospital n Krankenhaus Krankenhauses Krankenhäuser;
-forest m Wald Waldes Wälder; café n Café Cafés Cafés; cellar m Keller Kellers Keller; zoo m Zoo Zoos Zoos;
-bathroom n Badezimmer Badezimmers Badezimmer; bedroom n Schlafzimmer Schlafzimmers Schlafzimmer
+forest m Wald Waldes Wälder; café n Café Cafés Cafés; cellar m Keller Kellers Keller;
+zoo m Zoo Zoos Zoos; bathroom n Badezimmer Badezimmers Badezimmer;
+bedroom n Schlafzimmer Schlafzimmers Schlafzimmer
 """,
     ("at", "an", "to", "zu"): """
 station m Bahnhof Bahnhofs Bahnhöfe; lake m See Sees Seen; beach m Strand Strandes Strände;
-airport m Flughafen Flughafens Flughäfen; university f Universität Universitäten; river m Fluss Flusses Flüsse;
-bridge f Brücke Brücken
+airport m Flughafen Flughafens Flughäfen; university f Universität Universitäten;
+river m Fluss Flusses Flüsse; bridge f Brücke Brücken
 """,
     (
         "at",

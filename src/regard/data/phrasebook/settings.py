@@ -7,7 +7,7 @@ from regard.data.phrasebook.structure import Fixed, Noun
 from regard.data.phrasebook.words import AT_HOME, IN_CITIES, MANNER
 
 _MANNERS_OF = {
-    "quickly": "eat drink read write repair wash open close run drive work answer solve tidy get translate learn",
+    "quickly": "eat drink read write repair wash open close run drive work answer solve tidy translate learn",
     "slowly": "eat drink read write drive open close walk dance go",
     "carefully": "open close wash clean drive repair translate",
     "quietly": "sing laugh open close work cry wait",
@@ -30,9 +30,9 @@ _PLACES_OF = {
     _OUTSIDE: "photograph paint draw feed walk dance",
     "hotel bedroom garden park beach forest hospital": "sleep",
     "hotel hospital bedroom village city farm island": "stay",
-    "office factory hospital school shop hotel garden library zoo museum bakery farm restaurant theatre": "work",
+    "office factory hospital school shop hotel garden library zoo museum bakery farm theatre": "work",
     "city village island farm hotel": "live",
-    "market city shop bakery village": "shop",
+    "market city bakery village": "shop",
     "garden kitchen café hotel": "have",
     "station airport hotel office school village university theatre": "arrive",
     "church park theatre garden bathroom school": "sing",
@@ -62,4 +62,6 @@ def _invert_places() -> dict[str, tuple[Noun | Fixed, ...]]:
 # By the base form of the English verb.
 MANNERS_OF: Final = _invert_manners()
 PLACES_OF: Final = _invert_places()
-SURFACES: Final = tuple(NOUNS[name] for name in ["table", "chair", "bed", "sofa", "shelf", "desk", "carpet", "bench"])
+SURFACES: Final = tuple(
+    NOUNS[name] for name in ["table", "chair", "bed", "sofa", "shelf", "desk", "carpet", "bench"]
+)

@@ -40,6 +40,9 @@ class Adjective(NamedTuple):
     stem: str  # before an ending
 
 
+_UNIQUE = frozenset({"mother", "father", "grandmother", "grandfather", "boss"})
+
+
 class Noun(NamedTuple):
     english: tuple[str, str]  # singular, plural
     gender: int  # 0 masculine, 1 feminine, 2 neuter, 3 plural only
@@ -48,6 +51,11 @@ class Noun(NamedTuple):
     kind: str  # the class it belongs to
     adjectives: tuple[Adjective, ...]  # those that make sense with it
     place: PlaceKind | None = None
+
+    @property
+    def is_countable(self) -> bool:
+        """Whether it may be several: there is more than one boss in the world, but not in these sentences."""
+        return self.kind != "places" and self.german[4] != "-" and self.english[0] not in _UNIQUE
 
     @property
     def is_mass(self) -> bool:

@@ -25,14 +25,14 @@ know knew known | kennen kennt kannte gekannt | people novel film song castle | 
 love loved | lieben | people animals city song garden | state
 like liked | mögen mag mochte gemocht | people animals fruit food drinks songs reading | state
 find found | finden findet fand gefunden | things animals jewels answer mistake | stative
-look /for | suchen | things people animals jewels places |
+look /for | suchen | things people animals jewels hotel restaurant station |
 need needed | brauchen | things devices vehicles clothes drinks | state
 have had | haben hat hatte gehabt | animals vehicles devices things question problem idea plan | state
-forget forgot forgotten forgetting | vergessen vergisst vergaß vergessen | things word answer rule exam | stative
-lose lost | verlieren verliert verlor verloren | key wallet ring umbrella ticket coin jewels ball bag | stative
+forget forgot forgotten forgetting | vergessen vergisst vergaß vergessen | things word answer rule | stative
+lose lost | verlieren verliert verlor verloren | key wallet ring umbrella ticket coin jewels ball | stative
 repair repaired | reparieren | devices vehicles jewels furniture |
-clean cleaned | putzen | openings rooms kitchen bathroom shelf |
-wash washed | waschen wäscht wusch gewaschen | clothes car cup plate glass spoon fork fruit |
+clean cleaned | putzen | door window cupboard rooms kitchen bathroom shelf |
+wash washed | waschen wäscht wusch gewaschen | clothes car cup plate glass spoon fork apple carrot potato |
 open opened | auf-machen | openings parcel suitcase letter |
 close closed | zu-machen | openings suitcase |
 call called | an-rufen ruft rief gerufen | people family |
@@ -50,7 +50,7 @@ put put put putting +on | an-ziehen zieht zog gezogen | clothes |
 take took taken +off | aus-ziehen zieht zog gezogen | clothes |
 try tried +on | an-probieren | clothes jewels |
 try tried +out | aus-probieren | devices recipe bicycle idea |
-cook cooked | kochen | soup rice meat fish potato egg coffee tea |
+cook cooked | kochen | soup rice meat fish potato egg |
 bake baked | backen backt backte gebacken | cake bread biscuit |
 paint painted | malen | picture flower lake castle bridge |
 draw drew drawn | zeichnen | animals map house picture |
@@ -64,7 +64,7 @@ give gave given +back | zurück-geben gibt gab gegeben | reading key ring things
 get got got getting /to_know | kennen-lernen | people | stative
 hide hid hidden | verstecken | things jewels letter |
 order ordered | bestellen | food drinks cake |
-pay paid /for | bezahlen | drinks ticket salad soup flat | stative
+pay paid /for | bezahlen | drinks ticket salad soup cake | stative
 translate translated | übersetzen | writing novel sentence |
 correct corrected | korrigieren | text sentence mistake exercise report exam |
 learn learned | lernen | poem word rule song |

@@ -15,7 +15,7 @@ PRONOUNS: Final[dict[str, Pronoun]] = {
     "who": Pronoun("who", "whom", ("wer", "wen", "wem"), 2),
     "it": Pronoun("it", "it", ("es", "es", "ihm"), 2),
 }
-# What "it" or "they" is called in German follows the gender of the thing: masculine, feminine, neuter, plural.
+# What "it" is called in German follows the gender of the thing: masculine, feminine, neuter; then the plural.
 THING_PRONOUNS: Final = (
     Pronoun("it", "it", ("er", "ihn", "ihm"), 2),
     Pronoun("it", "it", ("sie", "sie", "ihr"), 2),
@@ -36,29 +36,51 @@ ALEX: Final = NAMES[0]
 
 # `english german [stem]`, by what they can be said of.
 _ADJECTIVES: dict[str, str] = {
-    "people": "young jung; old alt; friendly freundlich; famous berühmt; clever klug; polite höflich; strict streng;"
-    "kind nett; brave mutig; lazy faul",
-    "state": "tired müde müd; happy glücklich; sad traurig; ill krank; hungry hungrig; thirsty durstig; angry wütend;"
-    "busy beschäftigt; nervous nervös; satisfied zufrieden; awake wach; healthy gesund; surprised überrascht;"
-    "proud stolz; worried besorgt; lonely einsam",
-    "animals": "old alt; young jung; small klein; big groß; wild wild; black schwarz; white weiß; brown braun",
-    "fruit": "fresh frisch; sweet süß; big groß; small klein; delicious lecker; ripe reif; cheap billig",
+    "people": """
+young jung; old alt; friendly freundlich; famous berühmt; clever klug; polite höflich; strict streng;
+kind nett; brave mutig; lazy faul
+""",
+    "state": """
+tired müde müd; happy glücklich; sad traurig; ill krank; hungry hungrig; thirsty durstig; angry wütend;
+busy beschäftigt; nervous nervös; satisfied zufrieden; excited aufgeregt; healthy gesund;
+surprised überrascht; proud stolz; worried besorgt; lonely einsam
+""",
+    "animals": """
+old alt; young jung; small klein; big groß; wild wild; black schwarz; white weiß; brown braun
+""",
+    "fruit": "fresh frisch; big groß; small klein; delicious lecker; cheap billig",
     "food": "fresh frisch; delicious lecker; expensive teuer teur; cheap billig; good gut",
     "drinks": "cold kalt; hot heiß; warm warm; sweet süß; good gut",
-    "reading": "interesting interessant; boring langweilig; long lang; short kurz; new neu; old alt; exciting spannend;"
-    "funny lustig",
-    "clothes": "new neu; red rot; blue blau; green grün; yellow gelb; black schwarz; white weiß; grey grau;"
-    "beautiful schön; warm warm; expensive teuer teur; cheap billig; elegant elegant",
-    "things": "new neu; old alt; beautiful schön; big groß; small klein; heavy schwer; red rot; blue blau; cheap billig;"
-    "green grün; expensive teuer teur; strange seltsam; useful nützlich; modern modern",
-    "ideas": "important wichtig; difficult schwierig; simple einfach; good gut; strange seltsam; interesting interessant;"
-    "new neu; short kurz; dangerous gefährlich",
-    "events": "important wichtig; long lang; short kurz; interesting interessant; boring langweilig; difficult schwierig",
-    "places": "big groß; small klein; old alt; new neu; quiet ruhig; beautiful schön; dark dunkel dunkl; modern modern;"
-    "famous berühmt; clean sauber",
-    "faults": "broken kaputt; dirty schmutzig; expensive teuer teur; heavy schwer; cheap billig; useful nützlich;"
-    "wet nass; light leicht",
-    "songs": "beautiful schön; old alt; new neu; sad traurig; funny lustig; long lang; famous berühmt",
+    "reading": """
+interesting interessant; boring langweilig; long lang; short kurz; new neu; old alt; exciting spannend;
+funny lustig
+""",
+    "clothes": """
+new neu; red rot; blue blau; green grün; yellow gelb; black schwarz; white weiß; grey grau;
+beautiful schön; warm warm; expensive teuer teur; cheap billig; elegant elegant
+""",
+    "things": """
+new neu; old alt; beautiful schön; big groß; small klein; heavy schwer; red rot; blue blau; cheap billig;
+green grün; expensive teuer teur; strange seltsam; useful nützlich; modern modern
+""",
+    "ideas": """
+important wichtig; difficult schwierig; simple einfach; good gut; strange seltsam;
+interesting interessant; new neu; short kurz; dangerous gefährlich
+""",
+    "events": """
+important wichtig; long lang; short kurz; interesting interessant; boring langweilig; difficult schwierig
+""",
+    "places": """
+big groß; small klein; old alt; new neu; quiet ruhig; beautiful schön; dark dunkel dunkl;
+famous berühmt; clean sauber
+""",
+    "faults": """
+broken kaputt; dirty schmutzig; expensive teuer teur; heavy schwer; wet nass; ugly hässlich; old alt
+""",
+    "merits": "useful nützlich; cheap billig; light leicht; modern modern; beautiful schön; new neu",
+    "songs": """
+beautiful schön; old alt; new neu; sad traurig; funny lustig; long lang; famous berühmt
+""",
     "causes": "terrible schrecklich; loud laut; strong stark",
     "material": "gold golden; silver silbern",
     "machines": "thinking denkend; new neu; modern modern; fast schnell; expensive teuer teur",
@@ -88,17 +110,22 @@ FREQUENCY: Final = _fixed(
 PERFECT_ADVERBS: Final = _fixed("already=schon; never=nie; often=oft; finally=endlich")
 YET: Final = Fixed("yet", "noch")
 MANNERS: Final = _fixed(
-    "quickly=schnell; slowly=langsam; carefully=vorsichtig; quietly=leise; patiently=geduldig; secretly=heimlich;"
-    "happily=fröhlich"
+    "quickly=schnell; slowly=langsam; carefully=vorsichtig; quietly=leise; patiently=geduldig;"
+    "secretly=heimlich; happily=fröhlich"
 )
 MANNER: Final = {manner.english: manner for manner in MANNERS}
 REMARKS: Final = _fixed("unfortunately=leider; perhaps=vielleicht; luckily=zum Glück; of course=natürlich")
 AT_HOME: Final = Fixed("at home", "zu Hause")
-CITIES: Final = ["Berlin", "Hamburg", "London", "Paris", "Vienna=Wien", "Rome=Rom", "Munich=München", "Italy=Italien", "France=Frankreich", "Spain=Spanien", "Japan", "Canada=Kanada"]
-IN_CITIES: Final = tuple(Fixed("in " + c.split("=")[0], "in " + c.split("=")[-1]) for c in CITIES)
-TO_CITIES: Final = tuple(Fixed("to " + c.split("=")[0], "nach " + c.split("=")[-1]) for c in CITIES)
+_CITY_TABLE = (
+    "Berlin Hamburg London Paris Vienna=Wien Rome=Rom Munich=München Italy=Italien "
+    "France=Frankreich Spain=Spanien Japan Canada=Kanada"
+)
+CITIES: Final = tuple(city.split("=") for city in _CITY_TABLE.split())
+IN_CITIES: Final = tuple(Fixed("in " + names[0], "in " + names[-1]) for names in CITIES)
+TO_CITIES: Final = tuple(Fixed("to " + names[0], "nach " + names[-1]) for names in CITIES)
 BY_VEHICLE: Final = _fixed(
-    "by train=mit dem Zug; by bus=mit dem Bus; by car=mit dem Auto; by tram=mit der Straßenbahn; by taxi=mit dem Taxi",
+    "by train=mit dem Zug; by bus=mit dem Bus; by car=mit dem Auto; by tram=mit der Straßenbahn;"
+    "by taxi=mit dem Taxi",
     GENDER | CASE,
 )
 
@@ -129,7 +156,8 @@ PAST_TIMES: Final = (
 )
 FUTURE_TIMES: Final = (
     *_fixed(
-        "tomorrow=morgen; today=heute; next week=nächste Woche; next year=nächstes Jahr; this evening=heute Abend"
+        "tomorrow=morgen; today=heute; next week=nächste Woche; next year=nächstes Jahr;"
+        "this evening=heute Abend"
     ),
     *_fixed("next month=nächsten Monat; tomorrow evening=morgen Abend; now=jetzt"),
     *_DATES,
@@ -137,24 +165,30 @@ FUTURE_TIMES: Final = (
 )
 PERFECT_TIMES: Final = _fixed("today=heute; this week=diese Woche; this year=dieses Jahr")
 
-_ENGLISH_UNITS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen"]
-_GERMAN_UNITS = ["null", "eins", "zwei", "drei", "vier", "fünf", "sechs", "sieben", "acht", "neun", "zehn", "elf", "zwölf", "dreizehn", "vierzehn", "fünfzehn", "sechzehn", "siebzehn", "achtzehn", "neunzehn"]
+_ENGLISH_UNITS = (
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen "
+    "fifteen sixteen seventeen eighteen nineteen"
+)
+_GERMAN_UNITS = (
+    "null eins zwei drei vier fünf sechs sieben acht neun zehn elf zwölf dreizehn vierzehn "
+    "fünfzehn sechzehn siebzehn achtzehn neunzehn"
+)
 _ENGLISH_TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
 _GERMAN_TENS = ["zwanzig", "dreißig", "vierzig", "fünfzig", "sechzig", "siebzig", "achtzig", "neunzig"]
 
 
 def _english_number(number: int) -> str:
     if number < 20:
-        return _ENGLISH_UNITS[number]
+        return _ENGLISH_UNITS.split()[number]
     tens, unit = _ENGLISH_TENS[number // 10 - 2], number % 10
-    return f"{tens}-{_ENGLISH_UNITS[unit]}" if unit else tens
+    return f"{tens}-{_ENGLISH_UNITS.split()[unit]}" if unit else tens
 
 
 def _german_number(number: int) -> str:
     if number < 20:
-        return _GERMAN_UNITS[number]
+        return _GERMAN_UNITS.split()[number]
     tens, unit = _GERMAN_TENS[number // 10 - 2], number % 10
-    return f"{'ein' if unit == 1 else _GERMAN_UNITS[unit]}und{tens}" if unit else tens
+    return f"{'ein' if unit == 1 else _GERMAN_UNITS.split()[unit]}und{tens}" if unit else tens
 
 
 ENGLISH_NUMBERS: Final = tuple(_english_number(number) for number in range(100))
@@ -202,4 +236,4 @@ def hence(number: int, unit: int) -> Fixed:
 
 
 AGO: Final = tuple(ago(number, unit) for number in range(2, 31) for unit in range(4))
-HENCE: Final = tuple(hence(number, unit) for number in range(2, 31) for unit in range(4))
+HENCE: Final = tuple(hence(number, unit) for number in range(2, 13) for unit in range(4))

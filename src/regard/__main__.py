@@ -1,0 +1,3 @@
+from regard.cli import main
+
+main()

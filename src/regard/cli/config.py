@@ -1,0 +1,49 @@
+"""`regard config init | show | check`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from regard.cli.terminal import messages, print_line
+from regard.errors import UsageError
+
+app = typer.Typer(help="Write, see and check the TOML file of a run.", no_args_is_help=True)
+File = Annotated[Path, typer.Argument(help="The run's TOML file.")]
+Overrides = Annotated[list[str] | None, typer.Option("--set", help="section.field=value")]
+
+
+@app.command("init")
+def init(path: Annotated[Path, typer.Argument(help="The file to write.")] = Path("run.toml")) -> None:
+    """Write a file to start from, with every field and its default."""
+    from regard.config import template
+    from regard.store.files import write_text
+
+    if path.exists():
+        raise UsageError(f"{path} already exists; choose another name")
+    write_text(path, template(path.name))
+    messages().print(f"wrote {path}; train with:  regard train {path} --out runs/first")
+
+
+@app.command("show")
+def show(path: File, override: Overrides = None) -> None:
+    """Print the run as it would be done: presets filled in, defaults written out."""
+    from regard.config import load_config, to_toml
+
+    print_line(to_toml(load_config(path, override or [])).rstrip("\n"))
+
+
+@app.command("check")
+def check(path: File, override: Overrides = None) -> None:
+    """Say what is wrong with a file, or that nothing is; the corpora are looked for too."""
+    from regard.config import load_config
+    from regard.data.corpora import check_corpora
+
+    config = load_config(path, override or [])
+    for split in ("train", "valid", "test"):
+        corpora = getattr(config.data, split)
+        if corpora is not None:
+            check_corpora(corpora)
+    messages().print(f"{path} is right")

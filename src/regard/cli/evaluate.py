@@ -1,0 +1,125 @@
+"""`regard evaluate`."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from regard.cli.terminal import AsJson, Device, ModelFolder, Threads, messages, open_model, print_line
+from regard.cli.translate import parse_options
+from regard.errors import UsageError
+
+if TYPE_CHECKING:
+    from regard.config import Corpora
+    from regard.data import Example
+
+PHRASEBOOK = "phrasebook"
+
+
+def evaluate(
+    model: ModelFolder,
+    data: Annotated[
+        list[str] | None,
+        typer.Option(help="A corpus (.tsv, .jsonl, phrasebook), or twice: source and target file."),
+    ] = None,
+    beam: Annotated[int | None, typer.Option(min=1, help="Hypotheses kept; 1 is greedy.")] = None,
+    option: Annotated[
+        list[str] | None, typer.Option("--set", help="Any field of the section decode.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write the translations here.")
+    ] = None,
+    as_json: AsJson = False,
+    device: Device = "auto",
+    threads: Threads = 0,
+) -> None:
+    """Translate a test set and score it: BLEU and chrF by sacreBLEU, and how many lines are exactly right.
+
+    [bold]Examples[/]
+
+      regard evaluate -m runs/demo
+      regard evaluate -m runs/demo --data test.en --data test.de --beam 5
+    """
+    from regard.tasks import decode_options
+    from regard.train import text_scores
+
+    translator = open_model(model, device, threads)
+    corpora = choose_corpora(model, data)
+    examples = read(corpora, translator.folder.task)
+    options = decode_options(translator.folder.decode, parse_options(option, beam, 1))
+    began = time.perf_counter()
+    with messages().status(f"translating {len(examples):,} lines"):
+        found = translator.translate_lines([example.source for example in examples], options)
+    seconds = time.perf_counter() - began
+    texts = [each.text for each in found]
+    right = [text == example.target for text, example in zip(texts, examples)]
+    scores = text_scores(texts, [example.target for example in examples])
+    row = {
+        "sentences": len(texts),
+        "bleu": scores.bleu,
+        "bleu_signature": scores.bleu_signature,
+        "chrf": scores.chrf,
+        "chrf_signature": scores.chrf_signature,
+        "exact": sum(right) / len(right),
+        "seconds": seconds,
+    }
+    if corpora == PHRASEBOOK:
+        row["phenomena"] = by_phenomenon(right)
+    if output is not None:
+        from regard.store import write_text
+
+        write_text(output, "".join(f"{text}\n" for text in texts))
+    print_line(json.dumps(row, ensure_ascii=False)) if as_json else show(row)
+
+
+def choose_corpora(model: Path, data: list[str] | None) -> Corpora:
+    """What the user names, else the test set of the run."""
+    from regard.config import load_config
+
+    if data:
+        if len(data) > 2:
+            raise UsageError("--data: give one corpus, or a source file and a target file")
+        return data[0] if len(data) == 1 else list(data)
+    run = load_config(model / "run.toml") if (model / "run.toml").is_file() else None
+    if run is None or run.data.test is None:
+        raise UsageError(f"{model} names no test set; give one with --data")
+    return run.data.test
+
+
+def read(corpora: Corpora, task: object) -> list[Example]:
+    from regard.data import read_examples
+
+    return read_examples(corpora, task, "test")  # type: ignore[arg-type]
+
+
+def by_phenomenon(right: list[bool]) -> dict[str, dict[str, float]]:
+    """Exactness on the phrasebook's sentences with each phenomenon of grammar."""
+    from regard.data.phrasebook import PHENOMENA, phrases
+
+    marked = list(phrases("test", len(right)))
+    table = {}
+    for phenomenon in PHENOMENA:
+        own = [ok for ok, phrase in zip(right, marked) if phenomenon in phrase.phenomena]
+        table[phenomenon] = {"sentences": len(own), "exact": sum(own) / max(1, len(own))}
+    return table
+
+
+def show(row: dict[str, object]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_row("BLEU", f"{row['bleu']:.2f}", f"[dim]{row['bleu_signature']}")
+    table.add_row("chrF", f"{row['chrf']:.2f}", f"[dim]{row['chrf_signature']}")
+    table.add_row("exact", f"{100 * float(str(row['exact'])):.1f} %", f"[dim]of {row['sentences']} sentences")
+    table.add_row("time", f"{row['seconds']:.1f} s", "")
+    phenomena = row.get("phenomena")
+    if isinstance(phenomena, dict):
+        table.add_row("", "", "")
+        for name, facts in phenomena.items():
+            table.add_row(name, f"{100 * facts['exact']:.1f} %", f"[dim]of {facts['sentences']:.0f}")
+    Console(highlight=False).print(table)

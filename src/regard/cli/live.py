@@ -1,0 +1,137 @@
+"""How a training run looks: a live view on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+Record = dict[str, Any]
+BARS = "▁▂▃▄▅▆▇█"
+
+
+@contextmanager
+def view(console: Console, plain: bool) -> Iterator[PlainView]:
+    if plain or not console.is_terminal:
+        yield PlainView(console)
+        return
+    live = LiveView(console)
+    with Live(live.render(), console=console, refresh_per_second=4, transient=False) as screen:
+        live.screen = screen
+        yield live
+
+
+class PlainView:
+    """One line for each record."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+
+    def say(self, text: str) -> None:
+        self.console.print(Text(text))
+
+    def record(self, record: Record) -> None:
+        self.console.print(Text(line(record)))
+
+
+def line(record: Record) -> str:
+    if record["kind"] == "train":
+        return (
+            f"step {record['step']}  epoch {record['epoch']:.2f}  loss {record['loss']:.4f}  "
+            f"lr {record['lr']:.2e}  {record['tokens_per_second']:,.0f} tokens/s"
+        )
+    scores = "".join(
+        f"  {name} {record[key]:.2f}" for name, key in (("BLEU", "bleu"), ("chrF", "chrf")) if key in record
+    )
+    sample = record.get("sample")
+    shown = f"\n  {sample['source']}\n  -> {sample['output']}" if sample else ""
+    return f"{record['kind']} at step {record['step']}  loss {record['loss']:.4f}{scores}{shown}"
+
+
+class LiveView(PlainView):
+    """Loss, speed, score, time left and a sample translation, in place."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(console)
+        self.screen: Live | None = None
+        self.losses: list[float] = []
+        self.latest: Record = {}
+        self.valid: Record = {}
+        self.scores: list[float] = []
+        self.limit: int | None = None
+
+    def say(self, text: str) -> None:
+        (self.screen.console if self.screen else self.console).print(Text(text, style="dim"))
+
+    def record(self, record: Record) -> None:
+        if record["kind"] == "train":
+            self.latest = record
+            self.losses.append(record["loss"])
+        else:
+            self.valid = record
+            if "bleu" in record:
+                self.scores.append(record["bleu"])
+        if self.screen is not None:
+            self.screen.update(self.render())
+
+    def render(self) -> RenderableType:
+        if not self.latest:
+            return Text("preparing", style="dim")
+        table = Table(box=None, show_header=False, pad_edge=False)
+        at = self.latest
+        left = time_left(at)
+        table.add_row("step", f"{at['step']:,}" + (f" of {at['steps']:,}" if "steps" in at else ""), bar(at))
+        table.add_row("loss", f"{at['loss']:.4f}", sparkline(self.losses))
+        table.add_row("speed", f"{at['tokens_per_second']:,.0f} tokens/s", f"learning rate {at['lr']:.2e}")
+        table.add_row(
+            "time", f"{clock(at['seconds'])} gone", f"{clock(left)} left" if left is not None else ""
+        )
+        parts: list[RenderableType] = [table]
+        if self.valid:
+            score = (
+                f"BLEU {self.valid['bleu']:.2f}" if "bleu" in self.valid else f"loss {self.valid['loss']:.4f}"
+            )
+            table.add_row("valid", score, sparkline(self.scores, rising=True))
+            if sample := self.valid.get("sample"):
+                parts.append(Text(f"  {sample['source']}", style="dim"))
+                parts.append(Text(f"  {sample['output']}"))
+        return Group(*parts)
+
+
+def time_left(record: Record) -> float | None:
+    steps = record.get("steps")
+    if not steps or not record["step"]:
+        return None
+    return float(record["seconds"] / record["step"] * (steps - record["step"]))
+
+
+def bar(record: Record, width: int = 30) -> str:
+    if "steps" not in record:
+        return ""
+    filled = round(width * float(record["step"] / record["steps"]))
+    return "━" * filled + "╌" * (width - filled)
+
+
+def sparkline(values: list[float], width: int = 30, rising: bool = False) -> str:
+    """The last values as a row of small bars."""
+    shown = values[-width:]
+    if len(shown) < 2:
+        return ""
+    low, high = min(shown), max(shown)
+    if rising:
+        low = min(low, 0.0)
+    return "".join(BARS[round((len(BARS) - 1) * (value - low) / ((high - low) or 1.0))] for value in shown)
+
+
+def clock(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

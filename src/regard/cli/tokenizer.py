@@ -1,0 +1,71 @@
+"""`regard tokenizer train | encode | decode`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from regard.cli.terminal import messages, print_line, read_inputs
+from regard.errors import UsageError
+
+if TYPE_CHECKING:
+    from regard.text import Tokenizer
+
+app = typer.Typer(help="Train a tokenizer, or look at what one does.", no_args_is_help=True)
+Model = Annotated[Path, typer.Option("--model", "-m", help="A model folder or a tokenizer.json.")]
+Inputs = Annotated[list[str] | None, typer.Argument(help="Texts or files; nothing or - reads stdin.")]
+
+
+@app.command("train")
+def train(
+    files: Annotated[list[Path], typer.Argument(help="Text files, one sentence a line.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The tokenizer.json to write.")],
+    kind: Annotated[str, typer.Option(help="bpe, unigram, word or character.")] = "bpe",
+    vocabulary: Annotated[int, typer.Option(help="Pieces at most, bytes included.")] = 8000,
+) -> None:
+    """Learn a vocabulary from text files."""
+    from regard.data.files import lines
+    from regard.store import write_text
+    from regard.text import learn
+
+    learned = learn([line for path in files for line in lines(path)], kind, vocabulary)
+    write_text(out, learned.to_json())
+    messages().print(f"wrote {len(learned):,} pieces to {out}")
+
+
+@app.command("encode")
+def encode(
+    model: Model,
+    text: Inputs = None,
+    ids: Annotated[bool, typer.Option("--ids", help="Numbers instead of pieces.")] = False,
+) -> None:
+    """Show the pieces of each line."""
+    tokenizer = load(model)
+    for line in read_inputs(text or []):
+        numbers = tokenizer.encode(line)
+        shown = (
+            [str(number) for number in numbers]
+            if ids
+            else [piece.replace(" ", "▁") for piece in tokenizer.pieces(numbers)]
+        )
+        print_line(" ".join(shown))
+
+
+@app.command("decode")
+def decode(model: Model, numbers: Inputs = None) -> None:
+    """Turn lines of ids back into text."""
+    tokenizer = load(model)
+    for line in read_inputs(numbers or []):
+        try:
+            ids = [int(number) for number in line.split()]
+        except ValueError:
+            raise UsageError(f'"{line}": give ids, numbers with spaces between') from None
+        print_line(tokenizer.decode(ids))
+
+
+def load(path: Path) -> Tokenizer:
+    from regard.text import Tokenizer
+
+    return Tokenizer.load(path / "tokenizer.json" if path.is_dir() else path)

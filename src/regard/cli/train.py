@@ -1,0 +1,98 @@
+"""`regard train` and `regard average`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from regard.cli.live import view
+from regard.cli.terminal import escape, messages
+from regard.errors import UsageError
+
+Out = Annotated[Path, typer.Option("--out", "-o", help="The folder of the run.", show_default=False)]
+
+
+def train(
+    config: Annotated[Path | None, typer.Argument(help="The run's TOML file.", show_default=False)] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="The run's folder.", show_default=False)
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the newest checkpoint.")] = False,
+    minutes: Annotated[
+        float | None, typer.Option(help="Stop after this time, all resumptions included.")
+    ] = None,
+    override: Annotated[
+        list[str] | None, typer.Option("--set", help="Any field: --set train.lr=3e-4 --set model.layers=3.")
+    ] = None,
+    plain: Annotated[bool, typer.Option("--plain", help="Plain lines even on a terminal.")] = False,
+) -> None:
+    """Train a model; Ctrl-C saves and says how to go on.
+
+    [bold]Examples[/]
+
+      regard train run.toml --out runs/first
+      regard train run.toml --out runs/wide --set model.width=256 --minutes 30
+      regard train --resume --out runs/first
+    """
+    from regard.config import load_config
+    from regard.config.load import apply_override, read_toml, resolve
+
+    if out is None:
+        raise UsageError("where to? Give the run's folder with --out, for example --out runs/first")
+    given = list(override or [])
+    if minutes is not None:
+        given.append(f"train.minutes={minutes}")
+    if config is None:
+        if not resume:
+            raise UsageError('which run? Give its TOML file ("regard config init" writes one), or --resume')
+        resolved = None
+        if given:
+            stored = out / "run.toml"
+            tree = read_toml(stored)
+            for each in given:
+                apply_override(tree, each)
+            resolved = resolve(tree, where=str(stored))
+    else:
+        resolved = load_config(config, given)
+    run(resolved, out, resume, plain)
+
+
+def run(config: object, out: Path, resume: bool, plain: bool) -> None:
+    from regard.train import train as train_model
+
+    console = messages()
+    with view(console, plain) as listener:
+        outcome = train_model(config, out, resume, listener)  # type: ignore[arg-type]
+    if not outcome.finished:
+        console.print(f"saved after step {outcome.step}; go on with:  regard train --resume --out {out}")
+        sys.exit(130)
+    for record in outcome.records:
+        console.print(
+            f"{record['kind']}: BLEU {record['bleu']:.2f}, chrF {record['chrf']:.2f}, "
+            f"{100 * record['exact']:.1f} % of {record['sentences']} exact, loss {record['loss']:.4f}"
+        )
+    console.print(
+        f"the model is in {escape(str(out))}; use it:  echo ... | regard translate -m {escape(str(out))}"
+    )
+
+
+def average(
+    checkpoints: Annotated[
+        list[Path], typer.Argument(help="Checkpoint folders (step-N), or one run for its newest.")
+    ],
+    out: Out,
+    last: Annotated[int, typer.Option(min=1, help="How many, when a run is given.")] = 5,
+) -> None:
+    """Average checkpoints into a new model folder.
+
+    [bold]Example[/]
+
+      regard average runs/first --last 5 --out runs/first-averaged
+    """
+    from regard.store.average import average_into
+
+    folders = average_into(checkpoints, out, last)
+    messages().print(f"wrote the average of {', '.join(path.name for path in folders)} to {escape(str(out))}")

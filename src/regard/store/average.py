@@ -1,0 +1,49 @@
+"""Averaged checkpoints as a model folder of their own."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from regard.config import load_config
+from regard.errors import UsageError
+from regard.store.checkpoint import average_weights, folder_of, steps
+from regard.store.files import told_plainly
+from regard.store.folder import write_weights
+
+IDENTITY = (
+    "config.json",
+    "generation_config.json",
+    "run.toml",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "target_tokenizer.json",
+)
+
+
+def average_into(given: list[Path], out: Path, last: int) -> list[Path]:
+    """Average checkpoints, or the `last` newest of one run, into the folder `out`; returns what was used."""
+    if out.exists():
+        raise UsageError(f"{out} already exists; choose another folder with --out")
+    folders = given
+    if len(given) == 1 and (given[0] / "checkpoints").is_dir():
+        folders = [folder_of(given[0], step) for step in steps(given[0])[-last:]]
+        if len(folders) < last:
+            raise UsageError(f"{given[0]} has {len(folders)} checkpoints, not {last}; lower --last")
+    for folder in folders:
+        if not (folder / "manifest.json").is_file():
+            raise UsageError(f"{folder} is no checkpoint; give step-N folders or a run with checkpoints")
+    weights = average_weights(folders)
+    run = folders[0].resolve().parent.parent
+    if not (run / "config.json").is_file():
+        raise UsageError(f"{run} has no config.json: checkpoints are averaged inside their run's folder")
+    aside = out.with_name(f".{out.name}.partial")
+    with told_plainly(out):
+        shutil.rmtree(aside, ignore_errors=True)
+        aside.mkdir(parents=True)
+        for name in IDENTITY:
+            if (run / name).is_file():
+                shutil.copyfile(run / name, aside / name)
+        write_weights(aside, load_config(run / "run.toml").model, weights)
+        aside.rename(out)
+    return folders
