@@ -1,7 +1,7 @@
 """The built-in corpus: hand-written pairs, one-to-one translation, size, balance, reproducibility."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable
 from itertools import islice
 
 import pytest
@@ -22,7 +22,7 @@ from regard.data.phrasebook.structure import Sentence
 from regard.data.phrasebook.verbs import MODALS, SINGLE
 from regard.data.phrasebook.words import CLOCK_TIMES, ENGLISH_NUMBERS, GERMAN_NUMBERS
 
-DRAWS = 200_000
+DRAWS = 150_000
 
 
 @pytest.fixture(scope="module")
@@ -32,8 +32,8 @@ def drawn() -> list[Phrase]:
 
 
 @pytest.fixture(scope="module")
-def test_split() -> list[Phrase]:
-    return list(phrases("test", 1_000))
+def held_out() -> list[Phrase]:
+    return list(phrases("test", 500))
 
 
 # -- what the grammar must be able to say -----------------------------------------------------------------
@@ -68,18 +68,21 @@ def test_every_time_of_day_is_told_in_one_way() -> None:
 # -- one to one -------------------------------------------------------------------------------------------
 
 
-def test_both_directions_are_functions(drawn: list[Phrase]) -> None:
-    more = (phrase(12, index) for index in range(100_000))
+def _assert_one_to_one(pairs: Iterable[Phrase]) -> None:
     german_of: dict[str, str] = {}
     english_of: dict[str, str] = {}
-    for pair in _chain(drawn, more):
+    for pair in pairs:
         assert german_of.setdefault(pair.english, pair.german) == pair.german
         assert english_of.setdefault(pair.german, pair.english) == pair.english
 
 
-def _chain(first: list[Phrase], second: Iterator[Phrase]) -> Iterator[Phrase]:
-    yield from first
-    yield from second
+def test_both_directions_are_functions(drawn: list[Phrase]) -> None:
+    _assert_one_to_one(drawn)
+
+
+@pytest.mark.slow
+def test_both_directions_are_functions_in_a_long_draw() -> None:
+    _assert_one_to_one(phrase(12, index) for index in range(300_000))
 
 
 def test_no_german_noun_has_two_english_nouns() -> None:
@@ -90,8 +93,8 @@ def test_no_german_noun_has_two_english_nouns() -> None:
 def test_read_has_no_simple_past(drawn: list[Phrase]) -> None:
     """ "I read" would be present or past; only the progressive and the perfect tell the past."""
     for pair in drawn[:50_000]:
-        if " las" in pair.german and "vorlas" not in pair.german:
-            assert "reading" in pair.english or " glasses" in pair.english
+        if " las" in pair.german:
+            assert "reading" in pair.english
 
 
 def test_must_is_never_denied(drawn: list[Phrase]) -> None:
@@ -119,10 +122,10 @@ def test_lengths(drawn: list[Phrase]) -> None:
     assert max(lengths) <= LONGEST
 
 
-def test_phenomena_in_the_test_split(test_split: list[Phrase]) -> None:
-    counts = Counter(name for pair in test_split for name in pair.phenomena)
+def test_phenomena_in_the_test_split(held_out: list[Phrase]) -> None:
+    counts = Counter(name for pair in held_out for name in pair.phenomena)
     assert set(counts) == set(PHENOMENA)
-    assert min(counts.values()) >= 0.05 * len(test_split)
+    assert min(counts.values()) >= 0.05 * len(held_out)
 
 
 def test_about_five_hundred_words_none_of_them_rare(drawn: list[Phrase]) -> None:
@@ -139,8 +142,10 @@ def test_about_five_hundred_words_none_of_them_rare(drawn: list[Phrase]) -> None
 
 
 def test_the_words_of_the_examples_are_known() -> None:
-    words = "Python execute quickly Sarah walk park cat Alex she wear beautiful gold watch thinking machine would like"
-    assert set(words.split()) | {"read", "book"} <= set(lemmas())
+    words = (
+        "Python execute quickly Sarah walk park cat Alex she wear beautiful gold watch thinking machine would"
+    )
+    assert set(words.split()) | {"like", "read", "book"} <= set(lemmas())
     assert SINGLE["execute"].english[1] == "executes"
 
 
@@ -170,20 +175,23 @@ def test_a_first_sentence_stays_what_it_was() -> None:
     assert phrase(0, 0).german == FIRST[1]
 
 
-FIRST = ("", "")
+FIRST = (
+    "I do not look for the hotel that is quite dark.",
+    "Ich suche das Hotel nicht, das ziemlich dunkel ist.",
+)
 
 
-def test_exactly_as_many_distinct_phrases_as_asked_for(test_split: list[Phrase]) -> None:
-    assert len({pair.english for pair in test_split}) == 1_000
-    assert len({pair.german for pair in test_split}) == 1_000
+def test_exactly_as_many_distinct_phrases_as_asked_for(held_out: list[Phrase]) -> None:
+    assert len({pair.english for pair in held_out}) == 500
+    assert len({pair.german for pair in held_out}) == 500
     assert list(phrases("valid", 0)) == []
 
 
-def test_splits_share_no_sentence_whatever_the_seed(test_split: list[Phrase]) -> None:
-    held_out = {pair.english for pair in test_split}
+def test_splits_share_no_sentence_whatever_the_seed(held_out: list[Phrase]) -> None:
+    texts = {pair.english for pair in held_out}
     for seed in (0, 1):
-        assert held_out.isdisjoint(pair.english for pair in phrases("train", 10_000, seed))
-    assert all(split_of(pair.english) == "test" for pair in test_split)
+        assert texts.isdisjoint(pair.english for pair in phrases("train", 5_000, seed))
+    assert all(split_of(pair.english) == "test" for pair in held_out)
 
 
 def test_about_one_percent_is_held_out_each(drawn: list[Phrase]) -> None:

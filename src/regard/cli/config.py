@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from regard.cli.terminal import messages, print_line
+from regard.cli.terminal import print_line, say
 from regard.errors import UsageError
 
 app = typer.Typer(help="Write, see and check the TOML file of a run.", no_args_is_help=True)
@@ -22,9 +23,9 @@ def init(path: Annotated[Path, typer.Argument(help="The file to write.")] = Path
     from regard.store.files import write_text
 
     if path.exists():
-        raise UsageError(f"{path} already exists; choose another name")
+        raise UsageError(f"{path} already exists{' as a folder' * path.is_dir()}; choose another name")
     write_text(path, template(path.name))
-    messages().print(f"wrote {path}; train with:  regard train {path} --out runs/first")
+    say(f"wrote {path}; train with:  regard train {shlex.quote(str(path))} --out runs/first")
 
 
 @app.command("show")
@@ -46,4 +47,4 @@ def check(path: File, override: Overrides = None) -> None:
         corpora = getattr(config.data, split)
         if corpora is not None:
             check_corpora(corpora)
-    messages().print(f"{path} is right")
+    say(f"{path} is right")

@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli.terminal import AsJson, Device, ModelFolder, Threads, messages, open_model, print_line
+from regard.cli.terminal import (
+    AsJson,
+    Device,
+    ModelFolder,
+    Threads,
+    messages,
+    one_line,
+    open_model,
+    print_line,
+    writable,
+)
 from regard.cli.translate import parse_options
 from regard.errors import UsageError
 
@@ -47,6 +57,7 @@ def evaluate(
     from regard.tasks import decode_options
     from regard.train import text_scores
 
+    output = writable(output)
     translator = open_model(model, device, threads)
     corpora = choose_corpora(model, data)
     examples = read(corpora, translator.folder.task)
@@ -67,12 +78,12 @@ def evaluate(
         "exact": sum(right) / len(right),
         "seconds": seconds,
     }
-    if corpora == PHRASEBOOK:
+    if isinstance(corpora, str) and corpora.split(":")[0] == PHRASEBOOK:
         row["phenomena"] = by_phenomenon(right)
     if output is not None:
         from regard.store import write_text
 
-        write_text(output, "".join(f"{text}\n" for text in texts))
+        write_text(output, "".join(f"{one_line(text)}\n" for text in texts))
     print_line(json.dumps(row, ensure_ascii=False)) if as_json else show(row)
 
 

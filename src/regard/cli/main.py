@@ -10,8 +10,10 @@ import typer
 
 from regard import __version__
 from regard.cli import config, doctor, evaluate, score, tokenizer, train, translate
-from regard.cli.terminal import explain
+from regard.cli.terminal import ReaderGone, explain
 from regard.errors import RegardError
+
+INTERRUPTED = 130  # what typer returns after Ctrl-C
 
 app = typer.Typer(
     name="regard",
@@ -51,19 +53,34 @@ def main(arguments: Sequence[str] | None = None) -> None:
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in arguments
     try:
-        app(args=[argument for argument in arguments if argument != "--debug"])
-    except RegardError as error:
-        if debug:
-            raise
-        explain(str(error))
-        sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        explain("interrupted")
-        sys.exit(130)
-    except BrokenPipeError:
+        code = app(args=[each for each in arguments if each != "--debug"], standalone_mode=False)
+        sys.stdout.flush()  # here, where a reader that has gone can still be handled
+    except (BrokenPipeError, ReaderGone):
         # whoever read our output has gone, as `head` does: nothing to tell, and nowhere to tell it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
-    except MemoryError:
-        explain("not enough memory; try a smaller batch (tokens_per_batch) or beam")
-        sys.exit(1)
+        code = 0
+    except Exception as error:
+        if debug:
+            raise
+        text, code = in_words(error)
+        explain(text) if text else None
+    if code == INTERRUPTED:
+        explain("interrupted")
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def in_words(error: Exception) -> tuple[str, int]:
+    """One sentence for whatever ended a command, and the exit code."""
+    match error:
+        case RegardError():
+            return str(error), error.exit_code
+        case _ if hasattr(error, "format_message"):  # typer's own: an unknown option, a value of another kind
+            context = getattr(error, "ctx", None)
+            command = context.command_path if context else "regard"
+            reason = error.format_message().rstrip(".")  # empty where the help itself was the answer
+            return f'{reason}; see "{command} --help"' if reason else "", 2
+        case MemoryError():
+            return "not enough memory; try a smaller batch (tokens_per_batch) or beam", 1
+        case OSError(filename=name, strerror=reason):
+            return f"{name or 'cannot read or write'}: {reason or error}", 1
+    return f"{type(error).__name__}: {error}; this should not happen, --debug shows where it did", 1

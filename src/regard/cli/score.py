@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,13 +14,17 @@ from regard.cli.terminal import (
     Device,
     ModelFolder,
     Threads,
-    messages,
     open_model,
     portions,
     print_line,
     read_stdin,
+    say,
 )
-from regard.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from regard.data import Example
 
 AT_ONCE = 2000
 
@@ -39,29 +43,23 @@ def score(
 
       regard score -m runs/demo valid.en valid.de
     """
-    from regard.config import Task
-    from regard.data.corpora import read_corpus
+    from regard.data.corpora import read_corpus, split_columns
 
     translator = open_model(model, device, threads)
     if str(source) == "-":
-        pairs = (split_pair(number, line) for number, line in enumerate(read_stdin(), start=1))
+        pairs: Iterator[Example] = (
+            split_columns(line, f"stdin, line {n}") for n, line in enumerate(read_stdin(), start=1)
+        )
     else:
         corpus = str(source) if target is None else (str(source), str(target))
-        pairs = ((pair.source, pair.target) for pair in read_corpus(corpus, Task(), "test"))
+        pairs = read_corpus(corpus, translator.folder.task, "test")
     total, pieces = 0.0, 0
     for portion in portions(pairs, AT_ONCE):
-        rows = translator.score([left for left, _ in portion], [right for _, right in portion])
+        rows = translator.score([pair.source for pair in portion], [pair.target for pair in portion])
         for row in rows:
             own = math.fsum(row)
             total, pieces = total + own, pieces + len(row)
             print_line(json.dumps({"log_probability": own, "pieces": row}) if as_json else f"{own:.4f}")
     if pieces:
         mean = total / pieces
-        messages().print(f"{pieces:,} pieces, log p {mean:.4f} a piece, perplexity {math.exp(-mean):.4f}")
-
-
-def split_pair(number: int, line: str) -> tuple[str, str]:
-    left, tab, right = line.partition("\t")
-    if not tab:
-        raise UsageError(f"stdin, line {number}: no tab; write source, tab, target")
-    return left, right
+        say(f"{pieces:,} pieces, log p {mean:.4f} a piece, perplexity {math.exp(-mean):.4f}")

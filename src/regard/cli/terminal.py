@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 from rich.console import Console
+from rich.text import Text
 
 from regard.errors import UsageError
 
@@ -26,18 +28,12 @@ AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
 
 
 def messages() -> Console:
-    """Where everything goes that is not a result."""
-    return Console(stderr=True, highlight=False, soft_wrap=True)
+    """Where everything goes that is not a result. What is printed is text: a path may hold [b] or :x:."""
+    return Console(stderr=True, highlight=False, soft_wrap=True, markup=False, emoji=False)
 
 
 def explain(text: str) -> None:
-    messages().print(f"[bold red]error:[/] {escape(text)}")
-
-
-def escape(text: str) -> str:
-    from rich.markup import escape as escaped
-
-    return escaped(text)
+    messages().print(Text.assemble(("error:", "bold red"), " ", text))
 
 
 def open_model(path: Path, device: str, threads: int) -> Translator:
@@ -53,7 +49,8 @@ def read_stdin() -> Iterator[str]:
             line = raw.decode("utf-8")
         except UnicodeDecodeError as error:
             raise UsageError(f"stdin, line {number}: byte {error.start + 1} is not UTF-8") from None
-        yield line.removesuffix("\n").removesuffix("\r")
+        line = line.removesuffix("\n").removesuffix("\r")
+        yield line.removeprefix("\ufeff") if number == 1 else line
 
 
 def read_inputs(names: Iterable[str]) -> Iterator[str]:
@@ -63,12 +60,12 @@ def read_inputs(names: Iterable[str]) -> Iterator[str]:
     for name in list(names) or ["-"]:
         if name == "-":
             yield from read_stdin()
-        elif Path(name).is_file():
+        elif os.path.exists(name):  # noqa: PTH110  (Path.exists raises for a text longer than a file name)
             yield from lines(Path(name))
         elif looks_like_path(name):
-            raise UsageError(f"{name}: no such file")
+            raise UsageError(f"{name}: no such file (if it is meant as text, give it through stdin)")
         else:
-            yield name
+            yield from name.split("\n")
 
 
 def looks_like_path(text: str) -> bool:
@@ -82,6 +79,32 @@ def portions(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
         yield portion
 
 
-def print_line(text: str) -> None:
+class ReaderGone(Exception):
+    """Nobody reads our results any more, as after `| head -1`; a command just ends."""
+
+
+def print_line(text: str, flush: bool = False) -> None:
     """One line of result, in UTF-8 and with "\\n" on every system."""
-    sys.stdout.buffer.write(text.encode("utf-8", errors="replace") + b"\n")
+    try:
+        sys.stdout.buffer.write(text.encode("utf-8", errors="replace") + b"\n")
+        if flush:
+            sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        raise ReaderGone from None
+
+
+def one_line(text: str) -> str:
+    """A model of bytes can say a newline; where a line is an answer, it would shift all the others."""
+    return text.replace("\n", " ")
+
+
+def writable(output: Path | None) -> Path | None:
+    """Where to write; what cannot be is said before the work and not after it. `-` is stdout."""
+    if output is not None and output.is_dir():
+        raise UsageError(f"{output} is a folder; give the name of a file to write")
+    return None if output == Path("-") else output
+
+
+def say(text: str) -> None:
+    """A line about what was done."""
+    messages().print(text)

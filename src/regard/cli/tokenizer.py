@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli.terminal import messages, print_line, read_inputs
+from regard.cli.terminal import print_line, read_inputs, say
 from regard.errors import UsageError
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def train(
 
     learned = learn([line for path in files for line in lines(path)], kind, vocabulary)
     write_text(out, learned.to_json())
-    messages().print(f"wrote {len(learned):,} pieces to {out}")
+    say(f"wrote {len(learned):,} pieces to {out}")
 
 
 @app.command("encode")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -9,10 +10,10 @@ from typing import Annotated
 import typer
 
 from regard.cli.live import view
-from regard.cli.terminal import escape, messages
+from regard.cli.terminal import messages
 from regard.errors import UsageError
 
-Out = Annotated[Path, typer.Option("--out", "-o", help="The folder of the run.", show_default=False)]
+Out = Annotated[Path, typer.Option("--out", "-o", help="The new model folder.", show_default=False)]
 
 
 def train(
@@ -51,6 +52,8 @@ def train(
         resolved = None
         if given:
             stored = out / "run.toml"
+            if not stored.is_file():
+                raise UsageError(f"{out} holds no run to resume; give its TOML file to begin one")
             tree = read_toml(stored)
             for each in given:
                 apply_override(tree, each)
@@ -64,19 +67,18 @@ def run(config: object, out: Path, resume: bool, plain: bool) -> None:
     from regard.train import train as train_model
 
     console = messages()
+    place = shlex.quote(str(out))
     with view(console, plain) as listener:
         outcome = train_model(config, out, resume, listener)  # type: ignore[arg-type]
     if not outcome.finished:
-        console.print(f"saved after step {outcome.step}; go on with:  regard train --resume --out {out}")
+        console.print(f"saved after step {outcome.step}; go on with:  regard train --resume --out {place}")
         sys.exit(130)
     for record in outcome.records:
         console.print(
             f"{record['kind']}: BLEU {record['bleu']:.2f}, chrF {record['chrf']:.2f}, "
             f"{100 * record['exact']:.1f} % of {record['sentences']} exact, loss {record['loss']:.4f}"
         )
-    console.print(
-        f"the model is in {escape(str(out))}; use it:  echo ... | regard translate -m {escape(str(out))}"
-    )
+    console.print(f'the model is in {out}; use it:  echo "a sentence" | regard translate -m {place}')
 
 
 def average(
@@ -95,4 +97,4 @@ def average(
     from regard.store.average import average_into
 
     folders = average_into(checkpoints, out, last)
-    messages().print(f"wrote the average of {', '.join(path.name for path in folders)} to {escape(str(out))}")
+    messages().print(f"wrote the average of {', '.join(path.name for path in folders)} to {out}")

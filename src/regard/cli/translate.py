@@ -16,10 +16,13 @@ from regard.cli.terminal import (
     ModelFolder,
     Threads,
     messages,
+    one_line,
     open_model,
     portions,
     print_line,
     read_inputs,
+    say,
+    writable,
 )
 from regard.errors import UsageError
 
@@ -63,6 +66,7 @@ def translate(
     """
     from regard.tasks import decode_options
 
+    output = writable(output)
     translator = open_model(model, device, threads)
     chosen = decode_options(translator.folder.decode, parse_options(option, beam, nbest))
     interactive = sys.stdin.isatty() and not text
@@ -87,30 +91,27 @@ def translate(
                 results += shown
             status.update(f"translated {count:,} lines")
             if output is None:
-                for line in results:
+                for line in results[:-1]:
                     print_line(line)
-                sys.stdout.buffer.flush()
+                print_line(results[-1], flush=True)
                 results = []
     if output is not None:
         from regard.store import write_text
 
         write_text(output, "".join(f"{line}\n" for line in results))
-        messages().print(f"wrote {count:,} translations to {output}")
+        say(f"wrote {count:,} translations to {output}")
 
 
 def parse_options(given: list[str] | None, beam: int | None, nbest: int) -> dict[str, object]:
     """`--set field=value` and the short options as fields of [decode]."""
-    import tomllib
+    from regard.config.load import parse_value
 
     options: dict[str, object] = {}
     for each in given or []:
         name, equals, value = each.partition("=")
         if not equals:
             raise UsageError(f"--set {each}: write field=value, for example --set length_penalty=0.6")
-        try:
-            options[name.removeprefix("decode.")] = tomllib.loads(f"value = {value}")["value"]
-        except tomllib.TOMLDecodeError:
-            options[name.removeprefix("decode.")] = value
+        options[name.strip().removeprefix("decode.")] = parse_value(value)
     if beam is not None:
         options["beam"] = beam
     elif nbest > 1 and "beam" not in options:
@@ -138,7 +139,7 @@ def as_lines(number: int, found: Translation, nbest: int, scores: bool, alignmen
 
     lines = []
     for each in found.candidates:
-        text = each.text
+        text = one_line(each.text)
         if nbest > 1:
             text = f"{number - 1} ||| {text} ||| {each.score:.4f}"
         elif scores:

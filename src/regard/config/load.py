@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -16,7 +17,7 @@ from regard.config.schema import Config
 from regard.errors import UsageError, near_miss
 
 Tree = dict[str, Any]
-NAMED_CORPORA = ("phrasebook", "data:")  # not paths: left as they are
+NAMES = ("phrasebook", "data")  # before a colon, or alone: the name of a corpus, not a path
 
 
 def load_config(path: Path, overrides: Iterable[str] = ()) -> Config:
@@ -37,10 +38,11 @@ def read_toml(path: Path) -> Tree:
     except IsADirectoryError:
         raise UsageError(f"{path} is a folder; give the TOML file of a run") from None
     except UnicodeDecodeError as error:
-        raise UsageError(f"{path}: not UTF-8 text (byte {error.start}); save it as UTF-8") from None
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise UsageError(f"{path}, line {line}: not UTF-8 text; save the file as UTF-8") from None
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from None
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # not only TOMLDecodeError: a number of 5,000 digits
         raise UsageError(f"{path}: not valid TOML: {error}") from None
 
 
@@ -50,14 +52,20 @@ def apply_override(tree: Tree, override: str) -> None:
     parts = name.strip().split(".")
     if not equals or len(parts) != 2 or not all(parts):
         raise UsageError(f'--set {override}: write section.field=value, for example "--set train.lr=3e-4"')
-    try:
-        value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        value = text.strip()
+    value = parse_value(text)
     section = tree.setdefault(parts[0], {})
     if not isinstance(section, dict):
         raise UsageError(f"[{parts[0]}] must be a section of fields")
     section[parts[1]] = value
+
+
+def parse_value(text: str) -> Any:
+    """A value as TOML writes it, `0.1`, `true`, `["a", "b"]`; anything else is a string without quotes."""
+    try:
+        parsed = tomllib.loads(f"value = {text}")
+    except (ValueError, RecursionError):
+        return text.strip()
+    return parsed["value"] if len(parsed) == 1 else text.strip()
 
 
 def resolve(tree: Mapping[str, Any], base: Path | None = None, where: str = "config") -> Config:
@@ -79,7 +87,7 @@ def fill_dependent_defaults(tree: Tree) -> None:
     train, data = tree.setdefault("train", {}), tree.get("data")
     if isinstance(train, dict) and isinstance(steps := train.get("steps", 100_000), int):
         train.setdefault("warmup", min(4000, max(1, steps // 10)))
-    if isinstance(data, dict) and str(data.get("train", "")).startswith("phrasebook"):
+    if isinstance(data, dict) and str(data.get("train", "")).split(":")[0] == "phrasebook":
         data.setdefault("valid", "phrasebook")
         data.setdefault("test", "phrasebook")
 
@@ -88,7 +96,7 @@ def with_preset(model: Tree, where: str) -> Tree:
     name = model.get("preset")
     if name is None:
         return model
-    if name not in PRESETS:
+    if not isinstance(name, str) or name not in PRESETS:
         near = near_miss(str(name), PRESETS)
         raise UsageError(f'{where}: model.preset = "{name}" is not one of {", ".join(PRESETS)}{near}')
     return {**PRESETS[name], **model}
@@ -96,21 +104,22 @@ def with_preset(model: Tree, where: str) -> Tree:
 
 def absolute(corpora: Any, base: Path) -> Any:
     """Paths in a config are relative to the config file; the names of corpora stay as they are."""
-    if isinstance(corpora, str) and not corpora.startswith(NAMED_CORPORA):
-        return str((base / Path(corpora).expanduser()).resolve())
+    if isinstance(corpora, str) and corpora.split(":")[0] not in NAMES:
+        try:
+            return str((base / Path(corpora).expanduser()).resolve())
+        except (ValueError, RuntimeError, OSError) as error:  # "~nobody/x", a NUL, a circle of links
+            raise UsageError(f'"{corpora}" cannot be a path: {error}') from None
     if isinstance(corpora, list):
         return [absolute(corpus, base) for corpus in corpora]
     return corpora
 
 
 def explain(error: ValidationError) -> list[str]:
-    """One sentence for each thing that is wrong, without pydantic's vocabulary."""
-    lines: list[str] = []
-    for detail in error.errors():
-        line = explain_one(detail)
-        if line not in lines:
-            lines.append(line)
-    return lines
+    """One sentence for each field that is wrong, without pydantic's vocabulary."""
+    lines: dict[tuple[int | str, ...], str] = {}
+    for detail in error.errors():  # a field that may be of several kinds has an error for each of them
+        lines.setdefault(detail["loc"][:2], explain_one(detail))
+    return list(lines.values())
 
 
 def explain_one(detail: ErrorDetails) -> str:
@@ -118,18 +127,27 @@ def explain_one(detail: ErrorDetails) -> str:
     field = ".".join(parts[:2])
     kind, value, context = detail["type"], detail["input"], detail.get("ctx", {})
     if kind == "extra_forbidden":
-        known = siblings(parts)
-        return f'unknown field "{field}"{near_miss(parts[-1], known)}; known: {", ".join(known)}'
-    if kind == "missing":
+        known, what = siblings(parts), "section" if len(parts) == 1 else "field"
+        return f'unknown {what} "{field}"; known: {", ".join(known)}{near_miss(parts[-1], known)}'
+    if len(parts) == 1 and kind in ("missing", "model_type"):
+        return f"[{field}] is missing or not a section of fields: write [{field}] on a line of its own"
+    if kind == "missing" and detail["loc"][-1] == parts[-1]:
         return f'"{field}" is missing: {meaning(parts)}'
     if kind == "value_error":
         return str(context["error"])
     if parts[:1] == ["data"]:
-        return f"{field} = {value!r}: give {meaning(parts)}"
+        return f"{field} = {shown(value)}: give {meaning(parts)}"
     if kind == "literal_error":
         near = near_miss(str(value), choices(parts))
-        return f"{field} = {value!r} is not one of {context['expected']}{near}"
-    return f"{field} = {value!r}: {detail['msg'].lower()} ({meaning(parts)})"
+        return f"{field} = {shown(value)} is not one of {context['expected']}{near}"
+    reason = detail["msg"].lower().replace("tuple", "list").replace(" after validation", "")
+    return f"{field} = {shown(value)}: {reason} ({meaning(parts)})"
+
+
+def shown(value: object) -> str:
+    """A value as the user wrote it, cut where it would flood the message."""
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def siblings(parts: list[str]) -> list[str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 Count = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(ge=0.0, lt=1.0)]
@@ -18,7 +18,10 @@ Corpora = str | list[str | list[str]]
 
 
 class Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+    # strict: `heads = true` is not 1 and `joint = "no"` is not a switch; a whole number may stand for a float
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, validate_default=True, strict=True, allow_inf_nan=False
+    )
 
 
 class Task(Section):
@@ -31,6 +34,21 @@ class Data(Section):
     train: Corpora = Field(description='"phrasebook", a path (.tsv, .jsonl), a [source, target] pair, a list')
     valid: Corpora | None = Field(None, description="watched during training; chooses the checkpoint")
     test: Corpora | None = Field(None, description="scored once, at the end")
+
+    @field_validator("train", "valid", "test")
+    @classmethod
+    def _possible(cls, corpora: Corpora | None, info: ValidationInfo) -> Corpora | None:
+        """A pair has two sides, and a list something in it; whether the files are there is seen later."""
+        if corpora is None:
+            return None
+        parts = [corpora] if isinstance(corpora, str) else corpora
+        pairs = [part for part in parts if isinstance(part, list)]
+        if not parts or "" in parts or any(len(pair) != 2 or "" in pair for pair in pairs):
+            raise ValueError(
+                f"data.{info.field_name} = {corpora}: name a corpus, a [source, target] pair, "
+                "or a list of such; none of them may be empty"
+            )
+        return corpora
 
 
 class Text(Section):
@@ -94,7 +112,7 @@ class Train(Section):
         description="of the rate after the warm-up; the paper's own peak is (width * warmup)^-0.5",
     )
     warmup: int = Field(4000, ge=0, description="updates until the peak; else steps / 10, 4000 at most")
-    betas: tuple[Share, Share] = Field((0.9, 0.98), description="Adam's")
+    betas: tuple[Share, Share] = Field((0.9, 0.98), strict=False, description="Adam's, two numbers")
     epsilon: float = Field(1e-9, gt=0, description="Adam's")
     weight_decay: float = Field(0.0, ge=0, description="only matrices decay")
     label_smoothing: Share = Field(0.1, description="epsilon_ls of the paper")

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from typing import get_args
 
+from regard.config.presets import PRESETS
 from regard.config.schema import Decode, Model, Section, Text, Train
 
+PRESET = "transformer-tiny"
 HEAD = """\
 # A run of Regard. Train it:   regard train {name} --out runs/my-model
 # Then use it:                 echo "I see the small house." | regard translate -m runs/my-model
@@ -24,7 +28,7 @@ train = "phrasebook"            # or "pairs.tsv", "pairs.jsonl", ["train.en", "t
 [text]
 {text}
 [model]
-preset = "transformer-tiny"     # -tiny, -small, -base, -big; every number below can be overridden
+preset = "{preset}"     # -tiny, -small, -base, -big; every number below can be overridden
 {model}
 [train]
 steps = 2000
@@ -38,19 +42,24 @@ warmup = 400
 def template(name: str) -> str:
     return HEAD.format(
         name=name,
+        preset=PRESET,
         text=commented(Text),
-        model=commented(Model, skip=("preset", "family")),
+        model=commented(Model, skip=("preset", "family"), instead=PRESETS[PRESET]),
         train=commented(Train, skip=("steps", "lr", "warmup")),
         decode=commented(Decode),
     )
 
 
-def commented(section: type[Section], skip: tuple[str, ...] = ()) -> str:
-    """`# field = default   # meaning` for each field of a section."""
+def commented(
+    section: type[Section], skip: tuple[str, ...] = (), instead: Mapping[str, object] | None = None
+) -> str:
+    """`# field = default   # meaning` for each field of a section; a preset's numbers stand `instead`."""
     lines = []
     for name, field in section.model_fields.items():
         if name not in skip:
-            default = field.get_default(call_default_factory=True)
+            default = (instead or {}).get(name, field.get_default(call_default_factory=True))
             value = "(unset)" if default is None else json.dumps(default)
-            lines.append(f"# {name} = {value}".ljust(32) + f"# {field.description}\n")
+            choices = [choice for choice in get_args(field.annotation) if isinstance(choice, str)]
+            among = f" ({', '.join(choices)})" if choices else ""
+            lines.append(f"# {name} = {value}".ljust(32) + f"# {field.description}{among}\n")
     return "".join(lines)

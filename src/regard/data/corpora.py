@@ -12,6 +12,7 @@ from regard.data.example import Example
 from regard.data.files import find, lines
 from regard.data.phrasebook import phrases
 from regard.errors import UsageError
+from regard.text.tokenizer import replace_surrogates
 
 PHRASEBOOK_SIZE = {"train": 100_000, "valid": 500, "test": 1000}
 TABLES = (".tsv", ".jsonl", ".tsv.gz", ".jsonl.gz")
@@ -22,7 +23,8 @@ def read_examples(corpora: Corpora, task: Task, split: str) -> list[Example]:
     examples: list[Example] = []
     for corpus in parts(corpora):
         before = len(examples)
-        examples += [pair for pair in read_corpus(corpus, task, split) if pair.source and pair.target]
+        found = read_corpus(corpus, task, split)
+        examples += [pair for pair in found if pair.source.strip() and pair.target.strip()]
         if len(examples) == before:
             raise UsageError(f"data.{split}: {describe(corpus)} holds no pair of sentences")
     return examples
@@ -32,8 +34,10 @@ def check_corpora(corpora: Corpora) -> None:
     """Whether the files of a setting are there, without reading them."""
     for corpus in parts(corpora):
         for name in (corpus,) if isinstance(corpus, str) else corpus:
-            if name.split(":")[0] != "phrasebook" and not find(name).is_file():
-                raise UsageError(f"{find(name)}: no such file")
+            if name.split(":")[0] != "phrasebook":
+                path = find(name)
+                if not path.exists() or path.is_dir():
+                    raise UsageError(f"{path}: {'is a folder' if path.is_dir() else 'no such file'}")
 
 
 def parts(corpora: Corpora) -> list[Corpus]:
@@ -99,12 +103,16 @@ def read_pair(source: Path, target: Path) -> Iterator[Example]:
 
 def read_tsv(path: Path) -> Iterator[Example]:
     for number, line in enumerate(lines(path), start=1):
-        columns = line.split("\t")
-        if len(columns) < 2:
-            if not line:
-                continue
-            raise UsageError(f"{path}, line {number}: no tab; write source, tab, target")
-        yield Example(columns[0], columns[1])
+        if line.strip():
+            yield split_columns(line, f"{path}, line {number}")
+
+
+def split_columns(line: str, where: str) -> Example:
+    """Source, tab, target; further columns (a score, a licence) are not looked at."""
+    columns = line.split("\t")
+    if len(columns) < 2:
+        raise UsageError(f"{where}: no tab; write source, tab, target")
+    return Example(columns[0], columns[1])
 
 
 def read_jsonl(path: Path, task: Task) -> Iterator[Example]:
@@ -117,9 +125,11 @@ def read_jsonl(path: Path, task: Task) -> Iterator[Example]:
         except (ValueError, RecursionError) as error:
             raise UsageError(f"{path}, line {number}: not valid JSON ({error})") from None
         row = row.get("translation", row) if isinstance(row, dict) else {}
+        row = row if isinstance(row, dict) else {}
         for left, right in (("source", "target"), (task.source, task.target)):
             if isinstance(row.get(left), str) and isinstance(row.get(right), str):
-                yield Example(row[left], row[right])
+                # JSON can spell half a character ("\\ud800"), which no UTF-8 file can hold
+                yield Example(replace_surrogates(row[left]), replace_surrogates(row[right]))
                 break
         else:
             raise UsageError(

@@ -48,7 +48,7 @@ def _raw_lines(path: Path) -> Iterator[bytes]:
         raise UsageError(f"{path}: no such file") from None
     except IsADirectoryError:
         raise UsageError(f"{path} is a folder, not a text file") from None
-    except PermissionError:
-        raise UsageError(f"{path}: not permitted to read it") from None
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise UsageError(f"{path}: the gzip file is damaged or cut short ({error}); fetch it again") from None
+    except OSError as error:  # not permitted, a file where a folder should be, a disk that fails
+        raise UsageError(f"{path}: cannot read it: {error.strerror}") from None

@@ -80,9 +80,7 @@ class Translator:
             split = "never"  # a prefix belongs to the line as a whole
         cut = [self.cut(line, split) for line in lines]
         parts = [part for line in cut for part in line if part.text]
-        forced = [self.folder.target.encode(text) for text in prefixes] if prefixes is not None else None
-        if forced is not None:
-            forced = [ids for ids, line in zip(forced, cut) for part in line if part.text]
+        forced = self.forced(prefixes, cut) if prefixes is not None else None
         sources = self.folder.source.encode_batch([part.text for part in parts])
         samples = [self.objective.source(ids) for ids in sources]
         found = decode(self.folder.model, samples, options, self.special, self.device, forced, done)
@@ -100,6 +98,14 @@ class Translator:
         pieces = lambda text: len(self.folder.source.encode(text))  # noqa: E731
         return segments(line, pieces, split, self.folder.split_above, self.folder.config.max_length - 1)
 
+    def forced(self, prefixes: Sequence[str], cut: Sequence[Sequence[Segment]]) -> list[list[int]]:
+        """The prefix of each part: that of its line if it is the line's first, else none."""
+        found: list[list[int]] = []
+        for prefix, line in zip(prefixes, cut, strict=True):
+            rest = [[] for part in line if part.text][1:]
+            found += [self.folder.target.encode(prefix), *rest] if any(part.text for part in line) else []
+        return found
+
     def join(self, line: Sequence[Segment], answers: Iterator[Answer], nbest: int) -> list[Candidate]:
         """Put the parts of a line back together: the k-th candidate is made of the k-th of each part."""
         own = [next(answers) if part.text else None for part in line]
@@ -111,19 +117,19 @@ class Translator:
     ) -> Candidate:
         text, score, log_probability = "", 0.0, 0.0
         alignment: Links | None = None if any(c and c[1] is None for c in chosen) else []
-        seen = 0  # source words of the parts before
+        read = ""  # the source up to here
         for part, answer in zip(line, chosen):
-            if answer is None:
-                text += part.before + part.after
-                continue
-            hypothesis, own = answer
-            said = len(text.split())
-            text += part.before + self.folder.target.decode(hypothesis.tokens) + part.after
-            score += hypothesis.score
-            log_probability += hypothesis.log_probability
-            if alignment is not None and own is not None:
-                alignment += [(source + seen, target + said) for source, target in own]
-            seen += len(part.text.split())
+            read, text = read + part.before, text + part.before
+            if answer is not None:
+                hypothesis, own = answer
+                said = self.folder.target.decode(hypothesis.tokens)
+                if alignment is not None and own is not None:
+                    seen, told = words_before(read, part.text), words_before(text, said)
+                    alignment += [(source + seen, target + told) for source, target in own]
+                score += hypothesis.score
+                log_probability += hypothesis.log_probability
+                text += said
+            read, text = read + part.text + part.after, text + part.after
         return Candidate(text, score, log_probability, alignment)
 
     def align(
@@ -149,9 +155,15 @@ class Translator:
         return score(self.folder.model, samples, self.folder.decode.tokens_per_batch, self.device)
 
 
+def words_before(text: str, following: str) -> int:
+    """The number of the first word of `following`; where a word was cut in two, it goes on in that word."""
+    cut = text and following and not text[-1].isspace() and not following[0].isspace()
+    return len(text.split()) - bool(cut)
+
+
 def decode_options(base: Decode, options: Mapping[str, object]) -> Decode:
     """The folder's options with some replaced; a wrong name or value is an error that says so."""
-    tree = {"data": {"train": ""}, "decode": {**base.model_dump(), **options}}
+    tree = {"data": {"train": "phrasebook"}, "decode": {**base.model_dump(), **options}}
     return resolve(tree, where="options").decode
 
 

@@ -158,12 +158,13 @@ def patient(dice: Dice, given: Plan, noun: Noun, definite: bool = False) -> Nomi
 
 
 _HUMAN: Final = frozenset({"people", "family"})
+_ATTITUDES: Final = frozenset({"know", "like", "love"})  # towards something that one has met
 
 
 def transitive(dice: Dice, given: Plan) -> Clause:
     verb, objects = dice.pick(TRANSITIVE)
     tense = suited(given.tense, verb, given.subject)
-    direct = patient(dice, given, dice.pick(objects))
+    direct = patient(dice, given, dice.pick(objects), definite=verb.english[0] in _ATTITUDES)
     adverb = None if verb.no_perfect else _adverb(dice, given, tense, direct)
     manner = None if adverb is not None else _manner(dice, verb, direct)
     place = None if manner is not None or verb.stative else _place(dice, given, verb)

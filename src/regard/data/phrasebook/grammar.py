@@ -22,6 +22,7 @@ from regard.data.phrasebook.structure import (
     Relative,
     Sentence,
     Tense,
+    Verb,
 )
 from regard.data.phrasebook.verbs import HELPING, SINGLE, TRANSITIVE
 from regard.data.phrasebook.words import ADJECTIVES, PRONOUNS, REMARKS
@@ -216,20 +217,20 @@ def _object_with_relative(dice: Dice) -> Sentence:
     if noun.kind in ("people", "family") and not human:
         noun, human = dice.pick(CLASSES["people"]), True
     head = NounPhrase("the", noun, noun.is_countable and dice.chance(30), choices.describe(dice, noun, 20))
-    relative = person_relative(dice, head) if human else _thing_relative(dice, head)
+    relative = person_relative(dice, head) if human else _thing_relative(dice, head, verb)
     tense = suited(given.tense, verb, given.subject)
     direct = head._replace(relative=relative)
     return Sentence(Clause(given.subject, verb, tense, given.modal, direct, negated=given.negated))
 
 
-def _thing_relative(dice: Dice, head: NounPhrase) -> Relative:
+def _thing_relative(dice: Dice, head: NounPhrase, outer: Verb) -> Relative:
     frames = _VERBS_OF[head.noun.english[0]]
-    if not frames or dice.chance(25):
+    verb = dice.pick(frames).verb if frames else outer
+    if verb is outer or dice.chance(20):
         tense = dice.pick((Tense.PRESENT, Tense.PAST))
         return Relative(Case.NOMINATIVE, _thing_state(dice, Gap(head.agreement), head.noun, tense), False)
     acting = PRONOUNS[dice.pick(("I", "you", "he", "she", "we", "they"))]
     given = plan(dice, acting, negated=20)
-    verb = dice.pick(frames).verb
     tense = suited(given.tense, verb, acting)
     when = choices.time(dice, tense) if not verb.no_perfect and dice.chance(30) else None
     clause = Clause(acting, verb, tense, given.modal, Gap(), time=when, negated=given.negated)

@@ -1,0 +1,155 @@
+"""Laws that every model keeps: stepping, chunking, batching, padding, the future, states as values."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from regard.data import Batch, Tokens, collate
+from regard.model import State
+from samples import random_samples, small
+
+MODELS = {
+    "paper": small(1),
+    "pre": small(2, norm="pre", activation="gelu"),
+    "learned": small(3, positions="learned", heads=2, head_width=5, decoder_layers=1),
+}
+CLOSE = {"atol": 2e-5, "rtol": 1e-4}
+
+
+def logits_alone(model, sample):
+    with torch.no_grad():
+        return model(collate([sample]))[0]
+
+
+@pytest.mark.parametrize("name", MODELS)
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 10**6), data=st.data())
+def test_full_equals_any_chunking(name, seed, data):
+    """Rows of unequal length too: those that are through are fed rubbish, which must not matter."""
+    model = MODELS[name]
+    samples = random_samples(3, seed)
+    batch = collate(samples)
+    longest = batch.target.ids.shape[1]
+    state, done, parts = model.start(batch), 0, []
+    while done < longest:
+        size = data.draw(st.integers(1, longest - done))
+        logits, state = model.step(state, batch.target.ids[:, done : done + size])
+        parts.append(logits)
+        done += size
+    stepped = torch.cat(parts, dim=1)
+    for row, sample in enumerate(samples):
+        length = len(sample.target)
+        torch.testing.assert_close(stepped[row, :length], logits_alone(model, sample), **CLOSE)
+
+
+@pytest.mark.parametrize("name", MODELS)
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 10**6), multiple=st.sampled_from([1, 3, 16]))
+def test_batch_equals_each_row_alone(name, seed, multiple):
+    model, samples = MODELS[name], random_samples(4, seed)
+    with torch.no_grad():
+        together = model(collate(samples, multiple))
+    for row, sample in enumerate(samples):
+        torch.testing.assert_close(together[row, : len(sample.target)], logits_alone(model, sample), **CLOSE)
+
+
+@pytest.mark.parametrize("name", MODELS)
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 10**6))
+def test_rubbish_in_padding_and_in_the_future_changes_nothing(name, seed):
+    model, samples = MODELS[name], random_samples(3, seed)
+    batch = collate(samples, multiple=4)
+    torch.manual_seed(seed)
+
+    def with_rubbish(side: Tokens) -> Tokens:
+        rubbish = torch.randint(0, 23, side.ids.shape)
+        return Tokens(torch.where(side.positions < 0, rubbish, side.ids), side.positions)
+
+    with torch.no_grad():
+        clean = model(batch)
+        dirty = model(Batch(with_rubbish(batch.source), with_rubbish(batch.target)))
+        for row, sample in enumerate(samples):
+            assert torch.equal(clean[row, : len(sample.target)], dirty[row, : len(sample.target)])
+        cut = int(torch.randint(1, batch.target.ids.shape[1] + 1, ()))
+        future = batch.target.ids.clone()
+        future[:, cut:] = torch.randint(0, 23, future[:, cut:].shape)
+        other = model(Batch(batch.source, Tokens(future, batch.target.positions)))
+        torch.testing.assert_close(clean[:, :cut], other[:, :cut], atol=1e-6, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", MODELS)
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 10**6), beams=st.integers(1, 3), data=st.data())
+def test_select_and_join(name, seed, beams, data):
+    """Rows that are repeated, dropped, reordered and joined go on as if they had been alone."""
+    model, samples = MODELS[name], random_samples(4, seed)
+    target = torch.randint(4, 23, (8,), generator=torch.Generator().manual_seed(seed))
+    early, late = collate(samples[:2]), collate(samples[2:])
+    one = model.start(early, beams)
+    _, one = model.step(one, target[:3].expand(2 * beams, -1))
+    two = model.start(late, beams)
+    _, two = model.step(two, target[:1].expand(2 * beams, -1))
+    state = State.join([one, two])
+    rows = data.draw(st.lists(st.integers(0, 4 * beams - 1), min_size=1, max_size=9))
+    logits, _ = model.step(state.select(torch.tensor(rows)), target[-1:].expand(len(rows), -1))
+    for at, row in enumerate(rows):
+        source = row // beams
+        words = torch.cat([target[: 3 if source < 2 else 1], target[-1:]]).tolist()
+        alone = logits_alone(model, type(samples[0])(samples[source].source, words, words))
+        torch.testing.assert_close(logits[at, -1], alone[-1], **CLOSE)
+
+
+def test_a_state_is_a_value():
+    """Two continuations of one state once shared a buffer: the second would have overwritten the first."""
+    model, batch = MODELS["paper"], collate(random_samples(2, 5))
+    _, state = model.step(model.start(batch), torch.tensor([[2, 7, 8]] * 2))
+    first, after_first = model.step(state, torch.tensor([[9]] * 2))
+    second, _ = model.step(state, torch.tensor([[10]] * 2))
+    again, after_again = model.step(state, torch.tensor([[9]] * 2))
+    assert torch.equal(first, again) and not torch.equal(first, second)
+    next_one, _ = model.step(after_first, torch.tensor([[11]] * 2))
+    next_other, _ = model.step(after_again, torch.tensor([[11]] * 2))
+    assert torch.equal(next_one, next_other)
+    kept = state.select(torch.tensor([1, 0]))
+    swapped, _ = model.step(kept, torch.tensor([[9]] * 2))
+    torch.testing.assert_close(swapped, first.flip(0), **CLOSE)
+
+
+def test_beams_share_the_keys_of_their_source():
+    model, batch = MODELS["paper"], collate(random_samples(3, 6))
+    state = model.start(batch, beams=4)
+    assert len(state) == 12 and all(len(tensor) == 3 for tensor in state.sources.values())
+    inside = state.select(torch.tensor([1, 0, 0, 3, 4, 4, 4, 4, 8, 9, 10, 11]))
+    assert inside.beams == 4 and inside.sources is state.sources
+    dropped = state.select(torch.arange(4, 12))
+    assert dropped.beams == 4 and all(len(tensor) == 2 for tensor in dropped.sources.values())
+    mixed = state.select(torch.tensor([0, 5, 1, 2]))
+    assert mixed.beams == 1 and all(len(tensor) == 4 for tensor in mixed.sources.values())
+
+
+def test_states_with_other_beams_are_not_joined():
+    model, batch = MODELS["paper"], collate(random_samples(1, 6))
+    with pytest.raises(ValueError, match="beams"):
+        State.join([model.start(batch, 1), model.start(batch, 2)])
+
+
+def test_watching_changes_nothing():
+    from regard.trace import Recorder
+
+    for model in MODELS.values():
+        batch = collate(random_samples(3, 8))
+        recorder = Recorder()
+        with torch.no_grad():
+            torch.testing.assert_close(model(batch, recorder), model(batch), **CLOSE)
+        shares = recorder.tensors["decoder.0.cross.weights"]
+        seen = (batch.target.positions >= 0)[:, None, :, None].expand_as(shares[..., :1])
+        torch.testing.assert_close(shares.sum(-1, keepdim=True), seen.float())
+        assert {
+            "encoder.0.self.scores",
+            "encoder.embedding.sum",
+            "decoder.out",
+            "logits",
+        } <= recorder.tensors.keys()
