@@ -70,7 +70,7 @@ def parse_value(text: str) -> Any:
 
 def resolve(tree: Mapping[str, Any], base: Path | None = None, where: str = "config") -> Config:
     """Fill in the preset, check everything, and make paths independent of the working folder."""
-    tree = {key: dict(value) if isinstance(value, dict) else value for key, value in tree.items()}
+    tree = {key: given(value) if isinstance(value, dict) else value for key, value in tree.items()}
     if isinstance(tree.get("model"), dict):
         tree["model"] = with_preset(tree["model"], where)
     fill_dependent_defaults(tree)
@@ -80,6 +80,11 @@ def resolve(tree: Mapping[str, Any], base: Path | None = None, where: str = "con
         return Config.model_validate(tree)
     except ValidationError as error:
         raise UsageError("\n".join(f"{where}: {line}" for line in explain(error))) from None
+
+
+def given(section: Tree) -> Tree:
+    """Without fields that are None: TOML cannot write it, so a run read back would not be the same."""
+    return {name: value for name, value in section.items() if value is not None}
 
 
 def fill_dependent_defaults(tree: Tree) -> None:

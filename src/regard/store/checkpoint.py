@@ -16,10 +16,20 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from regard.errors import RegardError, UsageError
-from regard.store.files import Json, read_json, sha256, sync_file, sync_folder, told_plainly, write_json
+from regard.store.files import (
+    Json,
+    read_json,
+    sha256,
+    sync_file,
+    sync_folder,
+    to_json,
+    told_plainly,
+    write_json,
+)
 
 Tensors = Mapping[str, Tensor]
 STEP = re.compile(r"step-(\d+)")
+CONTENT = ("model.safetensors", "optimizer.safetensors", "state.json")
 
 
 @dataclass(frozen=True)
@@ -44,9 +54,8 @@ def save_checkpoint(run: Path, step: int, checkpoint: Checkpoint) -> Path:
         for name, tensors in (("model", checkpoint.model), ("optimizer", checkpoint.optimizer)):
             save_tensors(aside / f"{name}.safetensors", tensors)
         write_json(aside / "state.json", checkpoint.state)
-        files = sorted(path for path in aside.iterdir())
-        digests = {path.name: {"bytes": path.stat().st_size, "sha256": sha256(path)} for path in files}
-        write_json(aside / "manifest.json", {"step": step, "files": digests})
+        files = {name: facts(aside / name) for name in CONTENT}
+        write_json(aside / "manifest.json", {"step": step, "files": files})
         shutil.rmtree(final, ignore_errors=True)  # only a broken one can be here: valid ones are resumed from
         aside.rename(final)
         sync_folder(final.parent)
@@ -68,14 +77,21 @@ def steps(run: Path) -> list[int]:
 
 def verify(folder: Path) -> None:
     """Raise with the file's name unless every file is as its manifest says."""
-    manifest = read_json(folder / "manifest.json")
+    path = folder / "manifest.json"
+    manifest = read_json(path)
+    as_written = (to_json(manifest)).encode() == path.read_bytes()  # a changed space is a change too
     files = manifest.get("files")
-    if not isinstance(files, dict) or not {"model.safetensors", "state.json"} <= set(files):
-        raise UsageError(f"{folder / 'manifest.json'}: not a manifest of a checkpoint")
-    for name, facts in files.items():
-        path = folder / name
-        if not path.is_file() or sha256(path) != facts.get("sha256"):
-            raise UsageError(f"{path}: missing or damaged (its SHA-256 is not the manifest's)")
+    if not as_written or folder.name != f"step-{manifest.get('step')}" or not isinstance(files, dict):
+        raise UsageError(f"{path}: damaged, or of another checkpoint")
+    if set(files) != set(CONTENT):
+        raise UsageError(f"{path}: not a manifest of a checkpoint")
+    for name in CONTENT:
+        if not (folder / name).is_file() or files[name] != facts(folder / name):
+            raise UsageError(f"{folder / name}: missing or damaged (it is not what the manifest says)")
+
+
+def facts(path: Path) -> Json:
+    return {"bytes": path.stat().st_size, "sha256": sha256(path)}
 
 
 def load_checkpoint(folder: Path) -> Checkpoint:

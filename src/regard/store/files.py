@@ -62,7 +62,11 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    write_text(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+    write_text(path, to_json(content))
+
+
+def to_json(content: Mapping[str, Any]) -> str:
+    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
 
 def read_json(path: Path) -> Json:

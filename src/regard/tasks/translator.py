@@ -92,7 +92,7 @@ class Translator:
                 for number, hypotheses in enumerate(chosen)
             ]
         )
-        return [Translation(line, self.join(own, answers, nbest)) for line, own in zip(lines, cut)]
+        return [Translation(line, self.join(own, answers, nbest, alignment)) for line, own in zip(lines, cut)]
 
     def cut(self, line: str, split: Split) -> list[Segment]:
         pieces = lambda text: len(self.folder.source.encode(text))  # noqa: E731
@@ -102,21 +102,29 @@ class Translator:
         """The prefix of each part: that of its line if it is the line's first, else none."""
         found: list[list[int]] = []
         for prefix, line in zip(prefixes, cut, strict=True):
-            rest = [[] for part in line if part.text][1:]
-            found += [self.folder.target.encode(prefix), *rest] if any(part.text for part in line) else []
+            ids = self.folder.target.encode(prefix)
+            for part in line:
+                if part.text:
+                    found.append(ids)
+                    ids = []
         return found
 
-    def join(self, line: Sequence[Segment], answers: Iterator[Answer], nbest: int) -> list[Candidate]:
+    def join(
+        self, line: Sequence[Segment], answers: Iterator[Answer], nbest: int, aligned: bool
+    ) -> list[Candidate]:
         """Put the parts of a line back together: the k-th candidate is made of the k-th of each part."""
         own = [next(answers) if part.text else None for part in line]
         count = min((len(answer) for answer in own if answer is not None), default=1)
-        return [self.join_one(line, [a[k] if a else None for a in own]) for k in range(min(nbest, count))]
+        return [
+            self.join_one(line, [answer[k] if answer else None for answer in own], aligned)
+            for k in range(min(nbest, count))
+        ]
 
     def join_one(
-        self, line: Sequence[Segment], chosen: Sequence[tuple[Hypothesis, Links | None] | None]
+        self, line: Sequence[Segment], chosen: Sequence[tuple[Hypothesis, Links | None] | None], aligned: bool
     ) -> Candidate:
         text, score, log_probability = "", 0.0, 0.0
-        alignment: Links | None = None if any(c and c[1] is None for c in chosen) else []
+        alignment: Links | None = [] if aligned else None
         read = ""  # the source up to here
         for part, answer in zip(line, chosen):
             read, text = read + part.before, text + part.before
@@ -149,6 +157,10 @@ class Translator:
 
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[list[float]]:
         """log p of each piece of each given target, and of its end."""
+        if len(sources) != len(targets):
+            raise UsageError(
+                f"{len(sources)} sources and {len(targets)} targets: they come in pairs"
+            )
         left = self.folder.source.encode_batch(list(sources))
         right = self.folder.target.encode_batch(list(targets))
         samples: list[Sample] = [self.objective.pair(s, t) for s, t in zip(left, right)]

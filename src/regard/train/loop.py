@@ -8,12 +8,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from regard.config import Config, Decode
 from regard.data import Batch
 from regard.errors import RegardError
 from regard.machine import Machine
+from regard.model import EncoderDecoder
 from regard.store import (
     Checkpoint,
     folder_of,
@@ -24,7 +25,7 @@ from regard.store import (
     unique_weights,
 )
 from regard.train.evaluate import held_out_loss, text_scores, translate_samples
-from regard.train.loss import count, cross_entropy
+from regard.train.loss import count, output_cross_entropy
 from regard.train.optimizer import load_optimizer, make_optimizer, optimizer_tensors
 from regard.train.prepare import Materials
 from regard.train.progress import Metrics, Record
@@ -62,7 +63,7 @@ class Trainer:
         self,
         config: Config,
         folder: Path,
-        model: nn.Module,
+        model: EncoderDecoder,
         stream: Stream,
         materials: Materials,
         machine: Machine,
@@ -134,17 +135,21 @@ class Trainer:
         for number, batch in enumerate(batches):
             # dropout is a function of (seed, step, number): nothing to store, the same after a resume
             torch.manual_seed(mix(self.config.train.seed, step, number))
-            batch = batch.to(self.machine.device)
-            with torch.autocast(
-                self.machine.device.type, torch.bfloat16, enabled=self.machine.precision == "bfloat16"
-            ):
-                logits = self.model(batch)
-            if batch.labels is None:
-                raise ValueError("a training batch needs labels")
-            loss = cross_entropy(logits, batch.labels, self.config.train.label_smoothing)
+            loss = self.loss(batch.to(self.machine.device))
             (loss / tokens).backward()  # type: ignore[no-untyped-call]
             total += loss.item()
         return total, tokens
+
+    def loss(self, batch: Batch) -> Tensor:
+        """The sum over the labels; products in the precision of the machine, sums in float32."""
+        if batch.labels is None:
+            raise ValueError("a training batch needs labels")
+        half = self.machine.precision == "bfloat16"
+        with torch.autocast(self.machine.device.type, torch.bfloat16, enabled=half):
+            hidden = self.model.hidden(batch)
+        dtype = torch.bfloat16 if half else None
+        smoothing = self.config.train.label_smoothing
+        return output_cross_entropy(hidden, self.model.output.weight, batch.labels, smoothing, dtype)
 
     def train_record(self, window: Window, norm: float) -> Record:
         at = self.progress

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from regard.data import IGNORED
+
+ROWS_AT_ONCE = 256  # logits of so many tokens fit the caches of a CPU; all at once would go through memory
 
 
 def cross_entropy(logits: Tensor, labels: Tensor, smoothing: float = 0.0) -> Tensor:
@@ -14,12 +19,65 @@ def cross_entropy(logits: Tensor, labels: Tensor, smoothing: float = 0.0) -> Ten
     logits [B,T,V], labels [B,T]; divide by `count(labels)` for the loss per token.
     """
     return F.cross_entropy(
-        logits.flatten(0, 1).float() if logits.dtype.itemsize < 4 else logits.flatten(0, 1),
+        logits.flatten(0, 1),
         labels.flatten(),
         ignore_index=IGNORED,
         reduction="sum",
         label_smoothing=smoothing,
     )
+
+
+def output_cross_entropy(
+    hidden: Tensor, weight: Tensor, labels: Tensor, smoothing: float = 0.0, dtype: torch.dtype | None = None
+) -> Tensor:
+    """`cross_entropy` of the logits `hidden @ weight^T`, which are never held as a whole.
+
+    hidden [B,T,D], weight [V,D], labels [B,T]. Products are computed in `dtype`, sums in float32 or wider.
+    """
+    asked = labels.flatten() != IGNORED
+    rows = hidden.flatten(0, 1)[asked]  # [M,D]: padding costs nothing here
+    total: Tensor = _OutputCrossEntropy.apply(rows, weight, labels.flatten()[asked], smoothing, dtype)  # type: ignore[no-untyped-call]
+    return total
+
+
+class _OutputCrossEntropy(torch.autograd.Function):
+    """Computes the gradients beside the loss, portion by portion, while the logits are in the cache.
+
+    With p = softmax(logits) and V words:  d loss / d logits = p - (1 - eps) * onehot(label) - eps / V.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, hidden: Tensor, weight: Tensor, labels: Tensor, smoothing: float, dtype: torch.dtype | None
+    ) -> Tensor:
+        h, w = hidden.to(dtype or hidden.dtype), weight.to(dtype or weight.dtype)
+        wide = torch.promote_types(h.dtype, torch.float32)
+        grad_hidden = torch.empty(hidden.shape, dtype=wide, device=hidden.device)
+        grad_weight = torch.zeros(weight.shape, dtype=wide, device=weight.device)
+        total = torch.zeros((), dtype=wide, device=hidden.device)
+        for start in range(0, len(labels), ROWS_AT_ONCE):
+            rows = slice(start, start + ROWS_AT_ONCE)
+            gold = labels[rows].unsqueeze(1)  # [m,1]
+            logits = (h[rows] @ w.T).to(wide)  # [m,V]
+            said = (1 - smoothing) * logits.gather(1, gold).sum()
+            if smoothing:
+                said = said + smoothing * logits.mean(dim=1).sum()
+            highest = logits.amax(dim=1, keepdim=True)
+            p = logits.sub_(highest).exp_()  # the logits are not needed any more
+            sums = p.sum(dim=1, keepdim=True)
+            total += (highest + sums.log()).sum() - said
+            gradient = p.div_(sums).sub_(smoothing / p.shape[1])
+            gradient.scatter_add_(1, gold, torch.full_like(gold, -(1 - smoothing), dtype=wide))
+            narrow = gradient.to(h.dtype)
+            grad_hidden[rows] = (narrow @ w).to(wide)
+            grad_weight += narrow.T @ h[rows]
+        ctx.save_for_backward(grad_hidden.to(hidden.dtype), grad_weight.to(weight.dtype))
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, *scale: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
+        grad_hidden, grad_weight = ctx.saved_tensors
+        return grad_hidden * scale[0], grad_weight * scale[0], None, None, None
 
 
 def count(labels: Tensor) -> int:

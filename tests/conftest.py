@@ -1,0 +1,105 @@
+"""A made-up language and a model that speaks it, trained once for all tests in a few seconds."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+
+from regard.config import Config, resolve
+
+WORDS = {  # each word has one translation, and the order of the words is reversed
+    "".join((onset, vowel)): "".join((vowel.upper(), onset)) for onset in "bdfgklmn" for vowel in "aei"
+}
+SOURCE_WORDS = sorted(WORDS)
+
+
+def toy_translation(source: str) -> str:
+    return " ".join(WORDS[word] for word in reversed(source.split()))
+
+
+def toy_sentences(count: int, seed: int) -> list[str]:
+    dice = random.Random(seed)
+    return [" ".join(dice.choices(SOURCE_WORDS, k=dice.randint(1, 4))) for _ in range(count)]
+
+
+def write_toy_corpus(path: Path, count: int, seed: int) -> Path:
+    rows = (f"{sentence}\t{toy_translation(sentence)}\n" for sentence in toy_sentences(count, seed))
+    path.write_text("".join(rows), encoding="utf-8")
+    return path
+
+
+def toy_config(folder: Path, **train: object) -> Config:
+    """A run on the toy language whose corpora lie in `folder`."""
+    return resolve(
+        {
+            "task": {"source": "toy", "target": "TOY"},
+            "data": {
+                "train": str(write_toy_corpus(folder / "train.tsv", 4000, 1)),
+                "valid": str(write_toy_corpus(folder / "valid.tsv", 40, 2)),
+                "test": str(write_toy_corpus(folder / "test.tsv", 60, 3)),
+            },
+            "text": {"kind": "word", "vocabulary": 400},
+            "model": {
+                "width": 32,
+                "layers": 1,
+                "heads": 2,
+                "feed_forward": 64,
+                "dropout": 0.0,
+                "max_length": 64,
+            },
+            "train": {
+                "steps": 400,
+                "lr": 1e-2,
+                "warmup": 80,
+                "schedule": "linear",
+                "betas": [0.9, 0.95],
+                "tokens_per_batch": 512,
+                "log_every": 50,
+                "checkpoint_every": 200,
+                "label_smoothing": 0.0,
+                "threads": 1,
+                **train,
+            },
+            "decode": {"beam": 2},
+        }
+    )
+
+
+@dataclass(frozen=True)
+class Toy:
+    """A trained model folder and the corpora beside it."""
+
+    model: Path
+    corpora: Path
+
+
+@pytest.fixture(scope="session")
+def toy(tmp_path_factory: pytest.TempPathFactory) -> Toy:
+    from regard.train import train
+
+    corpora, model = tmp_path_factory.mktemp("corpora"), tmp_path_factory.mktemp("models") / "toy"
+    threads = torch.get_num_threads()
+    try:
+        train(toy_config(corpora), model)
+    finally:
+        torch.set_num_threads(threads)
+    return Toy(model, corpora)
+
+
+@pytest.fixture(scope="session")
+def tiny_model(toy: Toy) -> Path:
+    """The folder of a model that really translates the toy language."""
+    return toy.model
+
+
+@pytest.fixture
+def same_threads() -> Iterator[None]:
+    """Commands run in this process choose a number of threads; other tests must not see it."""
+    threads = torch.get_num_threads()
+    yield
+    torch.set_num_threads(threads)

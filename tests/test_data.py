@@ -1,0 +1,388 @@
+"""Files to examples to batches: no pair is ever shifted, every example comes once, errors name the line."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from regard.config import Corpora, Task
+from regard.data import IGNORED, Dataset, Example, Sample, Translation, collate, lines, plan, tokenize
+from regard.data.batches import cut
+from regard.data.corpora import check_corpora, read_corpus, read_examples
+from regard.errors import UsageError
+from regard.text import learn
+
+ENGLISH_GERMAN = Task(source="en", target="de")
+
+
+def put(path: Path, content: bytes) -> Path:
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+    return path
+
+
+def pairs_of(corpora: Corpora, task: Task = ENGLISH_GERMAN, split: str = "train") -> list[tuple[str, str]]:
+    return [(example.source, example.target) for example in read_examples(corpora, task, split)]
+
+
+def complaint(corpora: Corpora, task: Task = ENGLISH_GERMAN) -> str:
+    with pytest.raises(UsageError) as caught:
+        read_examples(corpora, task, "train")
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+# lines
+
+
+@pytest.mark.parametrize("name", ["text", "text.gz"])
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b"", []),
+        (b"a", ["a"]),
+        (b"a\n", ["a"]),
+        (b"a\nb", ["a", "b"]),
+        (b"\n\n", ["", ""]),
+        (b"a\r\nb\r\n", ["a", "b"]),
+        (b"a\rb\n", ["a\rb"]),
+        (b"\xef\xbb\xbfa\n\xef\xbb\xbfb\n", ["a", "\ufeffb"]),
+        ("a\u2028b\u0085c\x0bd\x0ce\u2029f\x1cg\n".encode(), ["a\u2028b\u0085c\x0bd\x0ce\u2029f\x1cg"]),
+        (b"a\x00b\n", ["a\x00b"]),
+        (b" a \t\n", [" a \t"]),
+    ],
+)
+def test_a_line_ends_at_newline_only(tmp_path: Path, name: str, content: bytes, expected: list[str]) -> None:
+    assert list(lines(put(tmp_path / name, content))) == expected
+
+
+@pytest.mark.parametrize("name", ["text", "text.gz"])
+def test_bad_utf8_is_told_with_file_line_and_byte(tmp_path: Path, name: str) -> None:
+    path = put(tmp_path / name, b"good\nbad \xff here\n")
+    with pytest.raises(UsageError) as caught:
+        list(lines(path))
+    assert str(caught.value).startswith(f"{path}, line 2: byte 5 (0xff) is not UTF-8")
+
+
+def test_what_is_no_text_file(tmp_path: Path) -> None:
+    whole = gzip.compress(b"some text that is long enough to be cut\n" * 50)
+    cut_short, no_gzip, text = tmp_path / "short.gz", tmp_path / "no.gz", tmp_path / "text"
+    cut_short.write_bytes(whole[:-20])
+    no_gzip.write_bytes(b"not compressed at all")
+    text.write_bytes(b"")
+    for path, word in (
+        (cut_short, "damaged or cut short"),
+        (no_gzip, "damaged or cut short"),
+        (tmp_path, "is a folder"),
+        (tmp_path / "none", "no such file"),
+        (text / "below", "Not a directory"),
+        (tmp_path / ("n" * 300), "name too long"),
+    ):
+        with pytest.raises(UsageError, match=word) as caught:
+            list(lines(path))
+        assert str(path) in str(caught.value)
+
+
+# pairs
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(st.tuples(*[st.text(st.characters(exclude_characters="\n"))] * 2), max_size=12), st.booleans()
+)
+def test_no_line_of_any_content_shifts_a_pair(
+    tmp_path: Path, rows: list[tuple[str, str]], newline_at_end: bool
+) -> None:
+    """Each line carries its number, so a pair whose numbers differ was shifted."""
+    left = [f"{number} {text}" for number, (text, _) in enumerate(rows)]
+    right = [f"{number} {text}" for number, (_, text) in enumerate(rows)]
+    for name, side in (("en", left), ("de", right)):
+        text = "\n".join(side) + "\n" * (newline_at_end and bool(side))
+        put(tmp_path / name, text.encode())
+    found = list(read_corpus((str(tmp_path / "en"), str(tmp_path / "de")), ENGLISH_GERMAN, "train"))
+    assert [(pair.source, pair.target) for pair in found] == [
+        (one.removesuffix("\r"), two.removesuffix("\r")) for one, two in zip(left, right)
+    ]
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.binary(max_size=8).map(lambda line: line.replace(b"\n", b"")), min_size=1, max_size=8))
+def test_random_bytes_are_read_whole_or_refused(tmp_path: Path, raw: list[bytes]) -> None:
+    en = put(tmp_path / "en", b"".join(line + b"\n" for line in raw))
+    de = put(tmp_path / "de", b"".join(b"%d\n" % number for number in range(len(raw))))
+    corpus = read_corpus((str(en), str(de)), ENGLISH_GERMAN, "train")
+    try:
+        expected = [line.decode() for line in raw]
+    except UnicodeDecodeError:
+        with pytest.raises(UsageError, match="is not UTF-8"):
+            list(corpus)
+        return
+    found = list(corpus)
+    assert [pair.target for pair in found] == [str(number) for number in range(len(raw))]
+    assert [pair.source for pair in found][1:] == [line.removesuffix("\r") for line in expected[1:]]
+
+
+@pytest.mark.parametrize("longer", ["en", "de"])
+def test_unequal_files_are_refused_with_both_counts(tmp_path: Path, longer: str) -> None:
+    shorter = "de" if longer == "en" else "en"
+    long, short = put(tmp_path / longer, b"a\n" * 7), put(tmp_path / shorter, b"a\n" * 5)
+    message = complaint([str(tmp_path / "en"), str(tmp_path / "de")])
+    assert f"{short} has 5 lines but {long} has 7" in message
+    assert "line 6" in message
+
+
+def test_pairs_with_an_empty_side_are_left_out_and_shift_nothing(tmp_path: Path) -> None:
+    en = put(tmp_path / "en", "one\n\n  \nfour\nfive\n".encode())
+    de = put(tmp_path / "de", "eins\nzwei\ndrei\n\u00a0\nfünf\n".encode())
+    assert pairs_of([str(en), str(de)]) == [("one", "eins"), ("five", "fünf")]
+
+
+def test_two_corpora_of_two_files_each(tmp_path: Path) -> None:
+    for name, text in (("a.en", b"a"), ("a.de", b"A"), ("b.en", b"b"), ("b.de.gz", b"B")):
+        put(tmp_path / name, text)
+    names = [
+        [str(tmp_path / "a.en"), str(tmp_path / "a.de")],
+        [str(tmp_path / "b.en"), str(tmp_path / "b.de.gz")],
+    ]
+    assert pairs_of(names) == [("a", "A"), ("b", "B")]
+
+
+def test_two_tables_are_two_corpora_and_no_pair(tmp_path: Path) -> None:
+    one, two = put(tmp_path / "one.tsv", b"a\tA\n"), put(tmp_path / "two.jsonl.gz", b'{"en": "b", "de": "B"}')
+    assert pairs_of([str(one), str(two)]) == [("a", "A"), ("b", "B")]
+
+
+def test_a_corpus_without_a_pair_is_named(tmp_path: Path) -> None:
+    empty = put(tmp_path / "empty.tsv", b"")
+    assert complaint(str(empty)) == f"data.train: {empty} holds no pair of sentences"
+    assert "holds no pair" in complaint([str(put(tmp_path / "en", b"\n")), str(put(tmp_path / "de", b"x\n"))])
+
+
+def test_one_plain_file_is_not_a_corpus(tmp_path: Path) -> None:
+    assert '["file.source", "file.target"]' in complaint(str(put(tmp_path / "text.en", b"a\n")))
+    assert complaint(str(tmp_path / "none.en")).endswith("no such file")
+
+
+def test_tsv(tmp_path: Path) -> None:
+    path = put(tmp_path / "pairs.tsv.gz", b"a\tA\n\n \nb\tB\tCC-BY\n\tempty\nc\x0c\tC\n")
+    assert pairs_of(str(path)) == [("a", "A"), ("b", "B"), ("c\x0c", "C")]
+    broken = put(tmp_path / "broken.tsv", b"a\tA\nno tab here\n")
+    assert complaint(str(broken)) == f"{broken}, line 2: no tab; write source, tab, target"
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"source": "s", "target": "t"},
+        {"en": "s", "de": "t"},
+        {"translation": {"en": "s", "de": "t"}},
+        {"translation": {"source": "s", "target": "t"}, "id": 7},
+        {"de": "t", "en": "s", "fr": "u"},
+    ],
+)
+def test_jsonl_in_its_usual_shapes(tmp_path: Path, row: dict[str, object]) -> None:
+    path = put(tmp_path / "pairs.jsonl", json.dumps(row).encode() + b"\n\n")
+    assert pairs_of(str(path)) == [("s", "t")]
+
+
+@pytest.mark.parametrize(
+    ("row", "word"),
+    [
+        ("{", "not valid JSON"),
+        ("[" * 100_000, "not valid JSON"),
+        ("[1, 2]", '"source" and "target"'),
+        ('"text"', '"source" and "target"'),
+        ('{"source": "s"}', '"source" and "target"'),
+        ('{"source": "s", "target": 5}', '"source" and "target"'),
+        ('{"translation": "s"}', '(or "en" and "de")'),  # was a traceback
+        ('{"translation": ["s", "t"]}', '(or "en" and "de")'),
+    ],
+)
+def test_jsonl_errors_name_the_line(tmp_path: Path, row: str, word: str) -> None:
+    path = put(tmp_path / "pairs.jsonl", b'{"source": "s", "target": "t"}\n' + row.encode())
+    message = complaint(str(path))
+    assert message.startswith(f"{path}, line 2: ")
+    assert word in message
+
+
+def test_half_a_character_in_json_becomes_the_replacement_character(tmp_path: Path) -> None:
+    """JSON can spell a lone surrogate. As a sample in metrics.jsonl it would have ended the run."""
+    path = put(tmp_path / "pairs.jsonl", rb'{"source": "a\ud800", "target": "\ud83d\ude00"}')
+    assert pairs_of(str(path)) == [("a\ufffd", "😀")]
+
+
+def test_names_of_corpora(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("REGARD_DATA", raising=False)
+    assert "set the environment variable REGARD_DATA" in complaint("data:set/pairs.tsv")
+    monkeypatch.setenv("REGARD_DATA", str(tmp_path))
+    assert complaint("data:set/pairs.tsv") == f"{tmp_path / 'set' / 'pairs.tsv'}: no such file"
+    (tmp_path / "set").mkdir()
+    put(tmp_path / "set" / "pairs.tsv", b"a\tA\n")
+    assert pairs_of("data:set/pairs.tsv") == [("a", "A")]
+
+
+def test_the_phrasebook_in_both_directions() -> None:
+    forth = pairs_of("phrasebook:20")
+    back = pairs_of("phrasebook:20", Task(source="de", target="en"))
+    assert len(forth) == 20
+    assert [(right, left) for left, right in back] == forth
+    test = pairs_of("phrasebook:20", split="test")
+    assert not set(test) & set(forth)
+
+
+def test_phrasebook_errors() -> None:
+    assert '"phrasebook:abc": write phrasebook:N' in complaint("phrasebook:abc")
+    assert "write phrasebook:N" in complaint("phrasebook:-5")
+    assert "holds no pair" in complaint("phrasebook:0")
+    assert 'not "en" and "fr"' in complaint("phrasebook", Task(source="en", target="fr"))
+
+
+def test_check_corpora_reads_nothing_but_sees_what_is_missing(tmp_path: Path) -> None:
+    here = put(tmp_path / "here.tsv", b"\xff")
+    check_corpora([str(here), "phrasebook"])
+    with pytest.raises(UsageError, match=r"none\.tsv: no such file"):
+        check_corpora([str(here), str(tmp_path / "none.tsv")])
+    with pytest.raises(UsageError, match="is a folder"):
+        check_corpora([[str(here), str(tmp_path)]])
+
+
+# datasets
+
+
+def dataset() -> tuple[Dataset, list[Example]]:
+    examples = [Example("a b c", "d"), Example("a", "b c d a b"), Example("b", "c"), Example("c c", "d d")]
+    tokenizer = learn([text for e in examples for text in (e.source, e.target)], "word", 300)
+    return tokenize(examples, tokenizer, tokenizer), examples
+
+
+def test_a_dataset_keeps_every_sentence() -> None:
+    found, examples = dataset()
+    assert len(found) == len(examples)
+    assert found.source.lengths.tolist() == [3, 1, 1, 2]
+    assert found.target.lengths.tolist() == [1, 5, 1, 2]
+    assert found.source[0].tolist()[:2] == [found.source[1][0], found.source[2][0]]
+
+
+def test_at_most_drops_pairs_whole() -> None:
+    found, _ = dataset()
+    short = found.at_most(2)
+    assert len(short) == 2
+    assert [short.source[i].tolist() for i in range(2)] == [found.source[i].tolist() for i in (2, 3)]
+    assert [short.target[i].tolist() for i in range(2)] == [found.target[i].tolist() for i in (2, 3)]
+    assert found.at_most(5) is found
+    assert len(found.at_most(0)) == 0
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=1, max_size=20))
+def test_select_is_what_a_list_would_do(rows: list[tuple[int, bool]]) -> None:
+    from regard.data.dataset import Side, _offsets
+
+    lengths = np.array([length for length, _ in rows], dtype=np.int64)
+    side = Side(np.arange(lengths.sum(), dtype=np.int32), _offsets(lengths))
+    chosen = side.select(np.array([keep for _, keep in rows]))
+    expected = [side[number].tolist() for number, (_, keep) in enumerate(rows) if keep]
+    assert [chosen[number].tolist() for number in range(len(chosen))] == expected
+
+
+# batches
+
+sizes = st.lists(st.tuples(st.integers(1, 60), st.integers(1, 60)), min_size=1, max_size=80)
+
+
+@settings(deadline=None)
+@given(sizes, st.integers(16, 200), st.integers(0, 2**31 - 1), st.integers(0, 1000))
+def test_an_epoch_has_every_example_once_within_the_budget(
+    rows: list[tuple[int, int]], tokens: int, seed: int, epoch: int
+) -> None:
+    lengths = np.array(rows, dtype=np.int64)
+    batches = plan(lengths, tokens, seed, epoch)
+    assert sorted(number for batch in batches for number in batch.tolist()) == list(range(len(rows)))
+    for batch in batches:
+        padded = len(batch) * int(lengths[batch].max())
+        assert padded <= tokens or len(batch) == 1
+    again = plan(lengths, tokens, seed, epoch)
+    assert [batch.tolist() for batch in again] == [batch.tolist() for batch in batches]
+
+
+def test_epochs_and_seeds_are_drawn_anew() -> None:
+    lengths = np.random.default_rng(0).integers(1, 40, (500, 2))
+    orders = [
+        [batch.tolist() for batch in plan(lengths, 256, seed, epoch)]
+        for seed, epoch in ((1, 0), (1, 1), (2, 0))
+    ]
+    assert orders[0] != orders[1]
+    assert orders[0] != orders[2]
+    assert {frozenset(batch) for batch in orders[0]} != {frozenset(batch) for batch in orders[1]}
+
+
+def test_several_pools_lose_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("regard.data.batches.POOL", 7)
+    lengths = np.random.default_rng(0).integers(1, 9, (40, 2))
+    found = [number for batch in plan(lengths, 32, 1, 0) for number in batch.tolist()]
+    assert sorted(found) == list(range(40))
+
+
+def greedy(lengths: list[int], tokens: int) -> list[list[int]]:
+    """The plain way to cut: add while it fits."""
+    batches: list[list[int]] = []
+    for number, length in enumerate(lengths):
+        if batches and (len(batches[-1]) + 1) * length <= tokens:
+            batches[-1].append(number)
+        else:
+            batches.append([number])
+    return batches
+
+
+@given(st.lists(st.integers(0, 50), max_size=60).map(sorted), st.integers(1, 150))
+def test_cut_equals_a_greedy_cutter(lengths: list[int], tokens: int) -> None:
+    order = np.arange(len(lengths))
+    # a length of 0 costs nothing: the cutter counts it as 1 to bound the batch
+    found = cut(order, np.array(lengths, dtype=np.int64).clip(min=1), tokens)
+    assert [batch.tolist() for batch in found] == greedy([max(1, length) for length in lengths], tokens)
+
+
+# collate
+
+
+def test_collate_pads_on_the_right_with_position_minus_one() -> None:
+    ask = Translation(start=2, source_end=1, target_end=1)
+    batch = collate([ask.pair([7, 8], [9]), ask.pair([7], [5, 6, 4])])
+    assert batch.source is not None
+    assert batch.target is not None
+    assert batch.labels is not None
+    assert batch.source.ids.tolist() == [[7, 8, 1], [7, 1, 0]]
+    assert batch.source.positions.tolist() == [[0, 1, 2], [0, 1, -1]]
+    assert batch.target.ids.tolist() == [[2, 9, 0, 0], [2, 5, 6, 4]]
+    assert batch.target.positions.tolist() == [[0, 1, -1, -1], [0, 1, 2, 3]]
+    assert batch.labels.tolist() == [[9, 1, IGNORED, IGNORED], [5, 6, 4, 1]]
+    assert (batch.source.count, batch.target.count) == (5, 6)
+    assert {tensor.dtype for tensor in (batch.source.ids, batch.target.positions, batch.labels)} == {
+        torch.int64
+    }
+
+
+@given(st.lists(st.lists(st.integers(3, 99), max_size=9), min_size=1, max_size=6), st.integers(1, 8))
+def test_collate_rounds_up_to_a_multiple(rows: list[list[int]], multiple: int) -> None:
+    ask = Translation(start=2, source_end=1, target_end=1)
+    batch = collate([ask.source(row) for row in rows], multiple)
+    assert batch.target is None
+    assert batch.labels is None
+    assert batch.source is not None
+    width = batch.source.ids.shape[1]
+    longest = max(len(row) + 1 for row in rows)
+    assert width % multiple == 0
+    assert longest <= width < longest + multiple
+    for row, ids, positions in zip(rows, batch.source.ids, batch.source.positions):
+        assert ids[positions >= 0].tolist() == [*row, 1]
+        assert positions.tolist() == [*range(len(row) + 1), *[-1] * (width - len(row) - 1)]
+
+
+def test_collate_of_nothing_asked_is_an_empty_batch() -> None:
+    batch = collate([Sample()])
+    assert (batch.source, batch.target, batch.labels) == (None, None, None)

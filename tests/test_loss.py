@@ -1,0 +1,82 @@
+"""The loss and the learning rate against their formulas."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from regard.config import Train
+from regard.data import IGNORED
+from regard.train.loss import count, cross_entropy, output_cross_entropy
+from regard.train.schedule import learning_rate
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    rows=st.integers(1, 3),
+    length=st.integers(1, 300),
+    smoothing=st.sampled_from([0.0, 0.1, 0.5]),
+    scale=st.sampled_from([1.0, 0.01, -3.0]),
+)
+def test_output_cross_entropy_equals_torch_in_value_and_gradient(rows, length, smoothing, scale):
+    """Its gradients are computed ahead of time: a scaled loss must scale them too."""
+    torch.manual_seed(length)
+    hidden = torch.randn(rows, length, 6, dtype=torch.float64, requires_grad=True)
+    weight = torch.randn(11, 6, dtype=torch.float64, requires_grad=True)
+    labels = torch.randint(0, 11, (rows, length))
+    labels[torch.rand(rows, length) < 0.3] = IGNORED
+    ours = output_cross_entropy(hidden, weight, labels, smoothing) * scale
+    theirs = cross_entropy(hidden @ weight.T, labels, smoothing) * scale
+    torch.testing.assert_close(ours, theirs)
+    for own, other in zip(
+        torch.autograd.grad(ours, (hidden, weight)), torch.autograd.grad(theirs, (hidden, weight))
+    ):
+        torch.testing.assert_close(own, other)
+
+
+def test_output_cross_entropy_in_bfloat16_is_near():
+    torch.manual_seed(0)
+    hidden, weight = torch.randn(4, 90, 32, requires_grad=True), torch.randn(500, 32, requires_grad=True)
+    labels = torch.randint(0, 500, (4, 90))
+    exact = cross_entropy(hidden @ weight.T, labels, 0.1)
+    near = output_cross_entropy(hidden, weight, labels, 0.1, torch.bfloat16)
+    assert near.item() == pytest.approx(exact.item(), rel=2e-3)
+    wanted = torch.autograd.grad(exact, (hidden, weight))
+    for own, other in zip(torch.autograd.grad(near, (hidden, weight)), wanted):
+        assert F.cosine_similarity(own.flatten(), other.flatten(), dim=0) > 0.9995
+
+
+def test_cross_entropy_is_the_written_formula():
+    logits, labels = torch.randn(2, 3, 5, dtype=torch.float64), torch.tensor([[0, 4, IGNORED], [2, 2, 1]])
+    log_p = logits.log_softmax(-1)
+    expected = 0.0
+    for row in range(2):
+        for at in range(3):
+            label = int(labels[row, at])
+            if label != IGNORED:
+                expected += 0.9 * -log_p[row, at, label] + 0.1 * -log_p[row, at].mean()
+    torch.testing.assert_close(cross_entropy(logits, labels, 0.1), expected)
+    assert count(labels) == 5
+
+
+def test_the_papers_schedule():
+    config = Train(schedule="paper", warmup=4000)
+    for step in (1, 100, 4000, 4001, 100_000):
+        expected = 512**-0.5 * min(step**-0.5, step * 4000**-1.5)
+        assert learning_rate(step, config, 512) == pytest.approx(expected, rel=1e-12)
+    same = Train(schedule="inverse-sqrt", lr=(512 * 4000) ** -0.5, warmup=4000)
+    for step in (1, 399, 4000, 90_000):
+        assert learning_rate(step, same, 512) == pytest.approx(learning_rate(step, config, 512))
+
+
+@pytest.mark.parametrize("schedule", ["linear", "cosine", "constant", "inverse-sqrt"])
+def test_schedules_rise_to_the_peak_and_fall(schedule):
+    config = Train(schedule=schedule, lr=2e-3, warmup=10, steps=100)
+    rates = [learning_rate(step, config, 64) for step in range(1, 101)]
+    assert rates[:10] == sorted(rates[:10]) and rates[9] == pytest.approx(2e-3)
+    assert rates[9:] == sorted(rates[9:], reverse=True)
+    if schedule in ("linear", "cosine"):
+        assert rates[-1] == pytest.approx(0.0, abs=1e-9)

@@ -1,0 +1,262 @@
+"""Folders and checkpoints: equal to transformers, the same after saving, nothing torn ever accepted."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from regard.config import Config, Model
+from regard.data import collate
+from regard.errors import RegardError, UsageError
+from regard.model import EncoderDecoder, build
+from regard.store import (
+    Checkpoint,
+    average_weights,
+    folder_of,
+    load_checkpoint,
+    load_latest,
+    open_folder,
+    prune,
+    save_checkpoint,
+    steps,
+    unique_weights,
+    write_identity,
+    write_weights,
+)
+from regard.store.files import write_atomically
+from regard.store.huggingface import is_marian
+from regard.text import learn
+from samples import END, START, random_samples, small
+
+TEXTS = ["a small house stands here", "the cat sees a dog", "no dog sleeps in the house"] * 20
+LEARNED = learn(TEXTS, "bpe", 300)
+MARIAN = {"width": 16, "layers": 2, "heads": 4, "feed_forward": 24, "dropout": 0.0}
+
+
+def config(**model: object) -> Config:
+    return Config.model_validate({"data": {"train": "phrasebook"}, "model": {**MARIAN, **model}})
+
+
+def written(path: Path, seed: int = 0, separate: bool = False, **changes: object) -> EncoderDecoder:
+    """A folder with a random model in it."""
+    path.mkdir(exist_ok=True)
+    own = config(**changes)
+    torch.manual_seed(seed)
+    target = learn([text.upper() for text in TEXTS], "bpe", 290) if separate else None
+    model = build(own.model, len(LEARNED), len(target) if target else None).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.2)
+    write_identity(path, own, LEARNED, target, split_above=30)
+    write_weights(path, own.model, unique_weights(model))
+    return model
+
+
+def as_marian(path: Path, seed: int):
+    """A small random model, and the same opened by transformers."""
+    from transformers import MarianMTModel
+
+    model = small(seed)
+    own = Model(**MARIAN)
+    content = json.loads(json.dumps(_marian_json(own, model.output.weight.shape[0])))
+    (path / "config.json").write_text(json.dumps(content))
+    write_weights(path, own, unique_weights(model))
+    return model, MarianMTModel.from_pretrained(path).eval()
+
+
+def _marian_json(own: Model, vocabulary: int) -> dict[str, object]:
+    from regard.store.huggingface import _marian
+
+    ids = {"pad_token_id": 0, "eos_token_id": END, "bos_token_id": START, "decoder_start_token_id": START}
+    return {
+        "model_type": "marian",
+        "vocab_size": vocabulary,
+        "is_encoder_decoder": True,
+        **ids,
+        **_marian(own),
+    }
+
+
+@pytest.mark.parametrize("changes", [{}, {"activation": "gelu"}, {"encoder_layers": 3, "decoder_layers": 1}])
+@pytest.mark.parametrize("separate", [False, True])
+def test_transformers_opens_our_folder(tmp_path, changes, separate):
+    """Interleaved waves here, half-and-half there: the permutation of the width must undo the difference."""
+    from transformers import AutoModelForSeq2SeqLM
+
+    model = written(tmp_path, separate=separate, **changes)
+    theirs = AutoModelForSeq2SeqLM.from_pretrained(tmp_path).eval()
+    batch = collate(random_samples(5, 3, vocabulary=280))
+    with torch.no_grad():
+        expected = theirs(
+            input_ids=batch.source.ids,
+            attention_mask=(batch.source.positions >= 0).long(),
+            decoder_input_ids=batch.target.ids,
+        ).logits
+        ours = model(batch)
+    seen = batch.target.positions >= 0
+    torch.testing.assert_close(ours[seen], expected[seen], atol=1e-5, rtol=1e-5)
+
+
+def test_transformers_gives_our_text(tmp_path):
+    from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+    from regard.tasks import load
+
+    written(tmp_path)
+    tokenizer, theirs = (
+        AutoTokenizer.from_pretrained(tmp_path),
+        AutoModelForSeq2SeqLM.from_pretrained(tmp_path),
+    )
+    ours = load(tmp_path, device="cpu", threads=1)
+    for text in TEXTS[:3]:
+        limit = len(tokenizer(text).input_ids) + 50
+        generated = theirs.generate(
+            **tokenizer(text, return_tensors="pt"), max_length=None, max_new_tokens=limit
+        )
+        assert tokenizer.decode(generated[0], skip_special_tokens=True) == ours.translate(text)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"norm": "pre"}, {"positions": "learned"}, {"head_width": 3}, {"tie_embeddings": False}],
+)
+@pytest.mark.parametrize("separate", [False, True])
+def test_saved_and_opened_is_the_same(tmp_path, changes, separate):
+    model = written(tmp_path, separate=separate, **changes)
+    folder = open_folder(tmp_path)
+    assert is_marian(folder.config) == (not changes)
+    before, after = unique_weights(model), unique_weights(folder.model)
+    assert before.keys() == after.keys()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    assert (folder.target is folder.source) == (not separate)
+
+
+def broken(path: Path, name: str, change) -> Path:
+    written(path)
+    content = json.loads((path / name).read_text())
+    change(content)
+    (path / name).write_text(json.dumps(content))
+    return path
+
+
+def test_wrong_folders_are_refused_with_the_reason(tmp_path):
+    cases = {
+        "no such folder": tmp_path / "nothing",
+        "no config.json": tmp_path,
+        "model_type": broken(tmp_path / "a", "config.json", lambda c: c.update(model_type="bert")),
+        "missing 'd_model'": broken(tmp_path / "b", "config.json", lambda c: c.pop("d_model")),
+        "another model": broken(tmp_path / "c", "config.json", lambda c: c.update(vocab_size=7)),
+        "is missing": broken(tmp_path / "d", "config.json", lambda c: c.update(encoder_layers=3)),
+        "does not have|is unknown": broken(
+            tmp_path / "e", "config.json", lambda c: c.update(encoder_layers=1)
+        ),
+        "shape": broken(
+            tmp_path / "f", "config.json", lambda c: c.update(encoder_ffn_dim=8, decoder_ffn_dim=8)
+        ),
+        "less than or equal": broken(tmp_path / "g", "config.json", lambda c: c.update(d_model=2**40)),
+    }
+    for message, path in cases.items():
+        with pytest.raises(UsageError, match=message):
+            open_folder(path)
+    torn = tmp_path / "h"
+    written(torn)
+    content = (torn / "model.safetensors").read_bytes()
+    (torn / "model.safetensors").write_bytes(content[: len(content) // 2])
+    with pytest.raises(UsageError, match=r"model\.safetensors"):
+        open_folder(torn)
+    (torn / "model.safetensors").unlink()
+    with pytest.raises(UsageError, match="--resume"):
+        open_folder(torn)
+    (torn / "config.json").write_text("[" * 100_000)
+    with pytest.raises(UsageError, match=r"config\.json"):
+        open_folder(torn)
+
+
+def test_the_tokenizer_of_another_model_is_noticed(tmp_path):
+    """Equal size is not enough: other merges would give other ids and quiet nonsense."""
+    written(tmp_path)
+    other = learn([text[::-1] for text in TEXTS], "bpe", len(LEARNED))
+    assert len(other) == len(LEARNED)
+    other.save(tmp_path / "tokenizer.json")
+    with pytest.raises(UsageError, match="another model"):
+        open_folder(tmp_path)
+
+
+def checkpoint(value: float) -> Checkpoint:
+    weights = {"w": torch.full((3,), value), "b": torch.arange(2.0)}
+    return Checkpoint(weights, {"w/exp_avg": torch.ones(3)}, {"step": int(value)})
+
+
+def test_checkpoints_are_whole_or_not_there(tmp_path):
+    for step in (5, 10, 15):
+        save_checkpoint(tmp_path, step, checkpoint(float(step)))
+    assert steps(tmp_path) == [5, 10, 15]
+    said: list[str] = []
+    assert load_latest(tmp_path, said.append).state == {"step": 15} and not said
+    newest = folder_of(tmp_path, 15)
+    for name in ("model.safetensors", "optimizer.safetensors", "state.json", "manifest.json"):
+        whole = (newest / name).read_bytes()
+        for damaged in (whole[:-1], whole[: len(whole) // 2], b"", flipped(whole)):
+            (newest / name).write_bytes(damaged)
+            said.clear()
+            assert load_latest(tmp_path, said.append).state == {"step": 10}
+            assert len(said) == 1 and (name in said[0] or "manifest" in said[0])
+        (newest / name).write_bytes(whole)
+    (folder_of(tmp_path, 20)).mkdir()
+    assert load_latest(tmp_path, said.append).state == {"step": 15}
+
+
+def flipped(content: bytes) -> bytes:
+    at = len(content) // 3
+    return content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]
+
+
+def test_an_interrupted_save_leaves_the_old_and_no_rest(tmp_path, monkeypatch):
+    save_checkpoint(tmp_path, 5, checkpoint(5.0))
+    monkeypatch.setattr("regard.store.checkpoint.write_json", fail)
+    with pytest.raises(RegardError, match="disk is full"):
+        save_checkpoint(tmp_path, 10, checkpoint(10.0))
+    monkeypatch.undo()
+    assert load_latest(tmp_path, print).state == {"step": 5}
+    save_checkpoint(tmp_path, 15, checkpoint(15.0))
+    prune(tmp_path, {15})
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-15"]
+
+
+def fail(*arguments: object) -> None:
+    raise OSError(28, "No space left on device")
+
+
+def test_a_failed_write_keeps_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "weights"
+    write_atomically(path, b"old")
+    monkeypatch.setattr("os.fsync", fail)
+    with pytest.raises(RegardError, match=r"weights: the disk is full"):
+        write_atomically(path, b"new")
+    assert path.read_bytes() == b"old" and list(tmp_path.iterdir()) == [path]
+
+
+def test_average_is_the_mean(tmp_path):
+    folders = [save_checkpoint(tmp_path, step, checkpoint(float(step))) for step in (1, 2, 6)]
+    mean = average_weights(folders)
+    assert torch.equal(mean["w"], torch.full((3,), 3.0)) and torch.equal(mean["b"], torch.arange(2.0))
+    other = load_checkpoint(folders[0])
+    shutil.rmtree(folders[0])
+    save_checkpoint(tmp_path, 1, Checkpoint({"v": other.model["w"]}, {}, {"step": 1}))
+    with pytest.raises(UsageError, match="other names"):
+        average_weights(folders)
+
+
+def test_unknown_tensors_are_named(tmp_path):
+    written(tmp_path)
+    tensors = load_file(tmp_path / "model.safetensors")
+    save_file(
+        {**tensors, "model.encoder.layers.0.extra.weight": torch.ones(2)}, tmp_path / "model.safetensors"
+    )
+    with pytest.raises(UsageError, match=r"layers\.0\.extra\.weight"):
+        open_folder(tmp_path)
