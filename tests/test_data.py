@@ -91,11 +91,11 @@ def test_what_is_no_text_file(tmp_path: Path) -> None:
 
 # pairs
 
+ANY_LINE = st.text(st.characters(codec="utf-8", exclude_characters="\n"))
+
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    st.lists(st.tuples(*[st.text(st.characters(exclude_characters="\n"))] * 2), max_size=12), st.booleans()
-)
+@given(st.lists(st.tuples(ANY_LINE, ANY_LINE), max_size=12), st.booleans())
 def test_no_line_of_any_content_shifts_a_pair(
     tmp_path: Path, rows: list[tuple[str, str]], newline_at_end: bool
 ) -> None:
@@ -138,7 +138,7 @@ def test_unequal_files_are_refused_with_both_counts(tmp_path: Path, longer: str)
 
 
 def test_pairs_with_an_empty_side_are_left_out_and_shift_nothing(tmp_path: Path) -> None:
-    en = put(tmp_path / "en", "one\n\n  \nfour\nfive\n".encode())
+    en = put(tmp_path / "en", b"one\n\n  \nfour\nfive\n")
     de = put(tmp_path / "de", "eins\nzwei\ndrei\n\u00a0\nfünf\n".encode())
     assert pairs_of([str(en), str(de)]) == [("one", "eins"), ("five", "fünf")]
 

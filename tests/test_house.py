@@ -33,6 +33,7 @@ FLOORS = {
     )
     for name in names
 }
+NAME = lambda path: str(path.relative_to(SOURCE))  # noqa: E731
 LONGEST_FILE, LONGEST_FUNCTION = 400, 70
 
 
@@ -64,7 +65,7 @@ def test_every_room_has_its_floor() -> None:
     assert {room(path) for path in FILES} - {"__main__"} == set(FLOORS)
 
 
-@pytest.mark.parametrize("path", [path for path in FILES if path not in DOORS], ids=str)
+@pytest.mark.parametrize("path", [path for path in FILES if path not in DOORS], ids=NAME)
 def test_a_room_imports_only_from_rooms_above(path: Path) -> None:
     own = room(path)
     wrong = {other for other in imported_rooms(parse(path)) if other != own and FLOORS[other] >= FLOORS[own]}
@@ -76,7 +77,7 @@ def test_the_rule_can_fail() -> None:
     assert imported_rooms(tree) == {"store", "__init__", "decode"}
 
 
-@pytest.mark.parametrize("path", FILES, ids=str)
+@pytest.mark.parametrize("path", FILES, ids=NAME)
 def test_files_and_functions_are_short(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert text.count("\n") <= LONGEST_FILE
@@ -86,7 +87,7 @@ def test_files_and_functions_are_short(path: Path) -> None:
             assert length <= LONGEST_FUNCTION, f"{node.name} has {length} lines"
 
 
-@pytest.mark.parametrize("path", FILES, ids=str)
+@pytest.mark.parametrize("path", FILES, ids=NAME)
 def test_nothing_runs_what_a_file_says(path: Path) -> None:
     """A model folder is data: no pickle, no torch.load, no eval."""
     for node in ast.walk(parse(path)):

@@ -82,5 +82,5 @@ def in_words(error: Exception) -> tuple[str, int]:
         case MemoryError():
             return "not enough memory; try a smaller batch (tokens_per_batch) or beam", 1
         case OSError(filename=name, strerror=reason):
-            return f"{name or 'cannot read or write'}: {reason or error}", 1
+            return f"{name or 'cannot write the results'}: {reason or error}", 1
     return f"{type(error).__name__}: {error}; this should not happen, --debug shows where it did", 1

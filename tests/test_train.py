@@ -1,0 +1,232 @@
+"""The real trainer: it learns, accumulates exactly, and resumes with the same bits from every step."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from regard.config import Config, resolve
+from regard.data import collate
+from regard.errors import RegardError, UsageError
+from regard.machine import choose_machine
+from regard.store import folder_of, steps
+from regard.tasks import load
+from regard.train import Silent, train
+from regard.train.loop import mix
+from regard.train.prepare import prepare
+from regard.train.run import make_trainer, pinned
+from samples import random_samples
+
+LETTERS = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"]
+
+
+def pairs(change, count: int, seed: int) -> list[tuple[str, str]]:
+    """Distinct lines of letters, and what `change` makes of them."""
+    chance, found = random.Random(seed), {}
+    while len(found) < count:
+        words = [chance.choice(LETTERS) for _ in range(chance.randint(2, 6))]
+        found[" ".join(words)] = " ".join(change(words))
+    return list(found.items())
+
+
+def write_tsv(path: Path, rows: list[tuple[str, str]]) -> str:
+    path.write_text("".join(f"{left}\t{right}\n" for left, right in rows))
+    return str(path)
+
+
+def toy(tmp_path: Path, change=list, count: int = 400, **train_fields: object) -> Config:
+    rows = pairs(change, count + 50, seed=1)
+    tree = {
+        "data": {
+            "train": write_tsv(tmp_path / "train.tsv", rows[50:]),
+            "valid": write_tsv(tmp_path / "valid.tsv", rows[:50]),
+        },
+        "text": {"kind": "word", "vocabulary": 300},
+        "model": {"width": 32, "layers": 1, "heads": 4, "feed_forward": 64, "dropout": 0.1, "max_length": 20},
+        "train": {"steps": 12, "tokens_per_batch": 128, "checkpoint_every": 4, "threads": 1, **train_fields},
+    }
+    return resolve(tree)
+
+
+def final_tensors(folder: Path) -> dict[str, torch.Tensor]:
+    """Weights of the folder, and weights and optimiser of its last checkpoint."""
+    last = folder_of(folder, steps(folder)[-1])
+    files = [folder / "model.safetensors", last / "model.safetensors", last / "optimizer.safetensors"]
+    return {f"{n}:{name}": t for n, file in enumerate(files) for name, t in load_file(file).items()}
+
+
+def assert_same_bits(one: Path, other: Path) -> None:
+    left, right = final_tensors(one), final_tensors(other)
+    assert left.keys() == right.keys()
+    assert [name for name in left if not torch.equal(left[name], right[name])] == []
+    ignore = {"seconds"}
+    states = [json.loads((folder_of(f, steps(f)[-1]) / "state.json").read_text()) for f in (one, other)]
+    assert {k: v for k, v in states[0].items() if k not in ignore} == {
+        k: v for k, v in states[1].items() if k not in ignore
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "change"), [("copy", list), ("reverse", lambda words: words[::-1]), ("sort", sorted)]
+)
+def test_the_trainer_learns(tmp_path, name, change):
+    """Copying, reversing and sorting letters: untrained none is right, trained nearly all unseen ones."""
+    config = toy(
+        tmp_path,
+        change,
+        count=3000,
+        steps=400,
+        tokens_per_batch=512,
+        checkpoint_every=400,
+        lr=5e-3,
+        schedule="linear",
+        label_smoothing=0.0,
+    )
+    own = {"dropout": 0.0, "layers": 2, "norm": "pre"}
+    still = config.model_copy(update={"model": config.model.model_copy(update=own)})
+    config = still.model_copy(update={"train": still.train.model_copy(update={"warmup": 40})})
+    one_step = config.model_copy(update={"train": config.train.model_copy(update={"steps": 1})})
+    untrained = train(one_step, tmp_path / "raw")
+    trained = train(config, tmp_path / name)
+    unseen = pairs(change, 3150, seed=1)[3050:]
+    model = load(tmp_path / name, device="cpu", threads=1)
+    right = sum(model.translate(left) == answer for left, answer in unseen)
+    assert untrained.records[0]["exact"] < 0.05
+    assert trained.records[0]["exact"] >= 0.9 and right >= 90
+
+
+def trainer_for(tmp_path: Path, **fields: object):
+    config = toy(tmp_path, precision="float64", **fields)
+    config = config.model_copy(update={"model": config.model.model_copy(update={"dropout": 0.0})})
+    machine = choose_machine("cpu", "float64", 1)
+    config = pinned(config, machine)
+    materials = prepare(config, tmp_path / "run", lambda text: None)
+    return make_trainer(config, tmp_path / "run", materials, machine)
+
+
+def test_accumulation_equals_the_large_batch(tmp_path):
+    """Unequal batches: a mean of means would weigh the short one's words more."""
+    trainer = trainer_for(tmp_path)
+    samples = random_samples(9, 3, longest=12, vocabulary=16)
+    parts = [collate(samples[:1]), collate(samples[1:3]), collate(samples[3:])]
+    gradients = []
+    for batches in ([collate(samples)], parts):
+        trainer.backward(batches, step=1)
+        gradients.append({n: p.grad.clone() for n, p in trainer.model.named_parameters()})
+    for name, gradient in gradients[0].items():
+        torch.testing.assert_close(gradients[1][name], gradient, atol=1e-13, rtol=1e-9)
+
+
+class StopAt(Silent):
+    """Ctrl-C at a step, as a person would."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def record(self, record):
+        if record["kind"] == "train" and record["step"] == self.step:
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_resuming_from_every_step_gives_the_same_bits(tmp_path):
+    """Over epoch borders, inside the checkpoint interval, with dropout, accumulation and averaging."""
+    options = {
+        "log_every": 1,
+        "accumulate": 2,
+        "average": 2,
+        "validate_sentences": 5,
+        "tokens_per_batch": 512,
+    }
+    config = toy(tmp_path, **options)
+    whole = train(config, tmp_path / "whole")
+    assert whole.finished and whole.step == 12
+    again = train(config, tmp_path / "again")
+    assert_same_bits(tmp_path / "whole", tmp_path / "again")
+    assert again.records[0]["loss"] == whole.records[0]["loss"]
+    for stop in (1, 3, 4, 6, 8, 11):
+        folder = tmp_path / f"cut-{stop}"
+        first = train(config, folder, listener=StopAt(stop))
+        assert not first.finished and first.step == stop
+        second = train(None if stop % 2 else config, folder, resume=True)
+        assert second.finished
+        assert_same_bits(tmp_path / "whole", folder)
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines if line["kind"] == "train"] == list(range(1, 13))
+
+
+def test_a_torn_checkpoint_is_passed_over(tmp_path):
+    config = toy(tmp_path)
+    train(config, tmp_path / "whole")
+    folder = tmp_path / "torn"
+    train(config, folder)
+    newest = folder_of(folder, 12) / "model.safetensors"
+    newest.write_bytes(newest.read_bytes()[:-7])
+    train(None, folder, resume=True)
+    assert_same_bits(tmp_path / "whole", folder)
+
+
+def test_runs_are_not_overwritten_and_not_mixed(tmp_path):
+    config, folder = toy(tmp_path), tmp_path / "run"
+    train(config, folder)
+    with pytest.raises(UsageError, match="already holds a run"):
+        train(config, folder)
+    other = config.model_copy(update={"train": config.train.model_copy(update={"seed": 9})})
+    with pytest.raises(UsageError, match=r"train\.seed"):
+        train(other, folder, resume=True)
+    longer = config.model_copy(update={"train": config.train.model_copy(update={"steps": 16})})
+    assert train(longer, folder, resume=True).step == 16
+    (tmp_path / "train.tsv").write_text((tmp_path / "train.tsv").read_text() + "a b\ta b\n")
+    with pytest.raises(RegardError, match="data is not what this run began with"):
+        train(None, folder, resume=True)
+    with pytest.raises(UsageError, match="no run to resume"):
+        train(None, tmp_path / "nothing", resume=True)
+
+
+def test_limits_and_early_stopping(tmp_path):
+    config = toy(tmp_path, steps=1000, epochs=0.5, tokens_per_batch=64, validate_sentences=0)
+    outcome = train(config, tmp_path / "half")
+    state = json.loads((folder_of(tmp_path / "half", outcome.step) / "state.json").read_text())
+    assert 5 < outcome.step < 1000 and state["epoch"] == 0
+    assert len(steps(tmp_path / "half")) <= 4, "keep = 3, and the best"
+    # a rate of nearly nothing: no validation is better than the first by much, so patience runs out
+    stale = toy(tmp_path, steps=1000, lr=1e-12, checkpoint_every=2, patience=2, metric="bleu")
+    assert train(stale, tmp_path / "stale").step < 20
+
+
+def test_the_best_checkpoint_is_chosen(tmp_path):
+    """A dozen pairs learned by heart: the loss on unseen ones rises, and the last checkpoint must not win."""
+    config = toy(
+        tmp_path, count=12, steps=120, checkpoint_every=20, lr=1e-2, metric="loss", label_smoothing=0.0
+    )
+    outcome = train(config, tmp_path / "run")
+    records = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    losses = {r["step"]: r["loss"] for r in records if r["kind"] == "valid"}
+    assert min(losses, key=losses.__getitem__) != 120, "this run must get worse, or the test shows nothing"
+    assert outcome.records[0]["loss"] == pytest.approx(min(losses.values()), rel=1e-9)
+
+
+def test_a_run_leaves_a_picture_a_card_and_metrics(tmp_path):
+    outcome = train(toy(tmp_path), tmp_path / "run")
+    assert (tmp_path / "run" / "curves.png").read_bytes().startswith(b"\x89PNG")
+    card = (tmp_path / "run" / "README.md").read_text()
+    assert card.startswith("---\nlanguage:") and "BLEU" in card and "train.tsv" in card
+    assert str(tmp_path) not in card, "a card goes out into the world: no paths of this machine"
+    assert outcome.records[0]["kind"] == "final-valid"
+
+
+def test_seeds_of_steps_are_far_apart():
+    seeds = {mix(seed, step, number) for seed in range(4) for step in range(300) for number in range(3)}
+    assert len(seeds) == 4 * 300 * 3 and all(0 <= seed < 2**63 for seed in seeds)
+
+
+def test_a_diverging_run_stops_before_the_weights_are_lost(tmp_path):
+    config = toy(tmp_path, lr=1e38, warmup=1, clip=0.0)
+    with pytest.raises(RegardError, match="not finite at step"):
+        train(config, tmp_path / "run")
