@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import random
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import torch
 
+from regard import cli
 from regard.config import Config, resolve
 
 WORDS = {  # each word has one translation, and the order of the words is reversed
@@ -103,3 +106,53 @@ def same_threads() -> Iterator[None]:
     threads = torch.get_num_threads()
     yield
     torch.set_num_threads(threads)
+
+
+@dataclass(frozen=True)
+class Result:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def lines(self) -> list[str]:
+        assert self.out.endswith("\n") or not self.out
+        return self.out.split("\n")[:-1]
+
+
+Command = Callable[..., Result]
+Refused = Callable[..., str]
+
+
+@pytest.fixture(name="regard")
+def run_in_process(capsysbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> Command:
+    """Run a command in this process: torch is imported once for all tests. One thread: cores may be busy."""
+    monkeypatch.setattr("regard.machine.available_cores", lambda: [0])
+
+    def run(*arguments: object, stdin: str | bytes = b"") -> Result:
+        raw = stdin.encode() if isinstance(stdin, str) else stdin
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(raw)))
+        capsysbinary.readouterr()
+        with pytest.raises(SystemExit) as caught:
+            cli.main([str(argument) for argument in arguments])
+        sys.stdout.flush()
+        out, err = capsysbinary.readouterr()
+        assert isinstance(caught.value.code, int)
+        return Result(caught.value.code, out.decode(), err.decode())
+
+    return run
+
+
+@pytest.fixture
+def refused(regard: Command) -> Refused:
+    """Run a command that must fail: one sentence, no traceback, nothing on stdout."""
+
+    def run(*arguments: object, stdin: str | bytes = b"", code: int = 2) -> str:
+        result = regard(*arguments, stdin=stdin)
+        assert (result.code, result.out) == (code, ""), result
+        assert result.err.startswith("error: ")
+        assert result.err.count("\n") == 1
+        assert "Traceback" not in result.err
+        return result.err.removeprefix("error: ").rstrip("\n")
+
+    return run

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -12,10 +13,10 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from regard.config import Corpora, Task
+from regard.config import Corpora, Data, Task
 from regard.data import IGNORED, Dataset, Example, Sample, Translation, collate, lines, plan, tokenize
 from regard.data.batches import cut
-from regard.data.corpora import check_corpora, read_corpus, read_examples
+from regard.data.corpora import check_data, read_corpus, read_examples
 from regard.errors import UsageError
 from regard.text import learn
 
@@ -243,13 +244,28 @@ def test_phrasebook_errors() -> None:
     assert 'not "en" and "fr"' in complaint("phrasebook", Task(source="en", target="fr"))
 
 
-def test_check_corpora_reads_nothing_but_sees_what_is_missing(tmp_path: Path) -> None:
-    here = put(tmp_path / "here.tsv", b"\xff")
-    check_corpora([str(here), "phrasebook"])
-    with pytest.raises(UsageError, match=r"none\.tsv: no such file"):
-        check_corpora([str(here), str(tmp_path / "none.tsv")])
-    with pytest.raises(UsageError, match="is a folder"):
-        check_corpora([[str(here), str(tmp_path)]])
+def test_check_data_sees_what_is_missing_by_the_first_pair(tmp_path: Path) -> None:
+    here = str(put(tmp_path / "here.tsv", b"a\tA\n\xff\n"))
+    check_data(Data(train=[here, "phrasebook"], valid=here), ENGLISH_GERMAN)
+    for wrong, word in (
+        ([here, str(tmp_path / "none.tsv")], r"none\.tsv: no such file"),
+        ([[here, str(tmp_path)]], "is a folder"),
+        ([[here, here, here]], r"\[source, target\] pair"),
+        ("phrasebook:many", "write phrasebook:N"),
+        (str(put(tmp_path / "plain.en", b"a")), r"must be \.tsv or \.jsonl"),
+    ):
+        with pytest.raises(UsageError, match=word):
+            check_data(Data.model_construct(train=here, valid=None, test=wrong), ENGLISH_GERMAN)
+    with pytest.raises(UsageError, match="English and German"):
+        check_data(Data(train="phrasebook"), Task(source="en", target="fr"))
+
+
+def test_check_data_takes_nothing_from_a_pipe(tmp_path: Path) -> None:
+    """Two pipes that lose different numbers of lines would shift every pair."""
+    pipe = tmp_path / "pipe.tsv"
+    os.mkfifo(pipe)
+    check_data(Data(train=str(pipe)), ENGLISH_GERMAN)  # opening it to read would wait for a writer
+    assert pipe.is_fifo()
 
 
 # datasets

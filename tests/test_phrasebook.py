@@ -194,9 +194,9 @@ def test_splits_share_no_sentence_whatever_the_seed(held_out: list[Phrase]) -> N
     assert all(split_of(pair.english) == "test" for pair in held_out)
 
 
-def test_about_one_percent_is_held_out_each(drawn: list[Phrase]) -> None:
+def test_about_a_twentieth_is_held_out_each(drawn: list[Phrase]) -> None:
     counts = Counter(split_of(pair.english) for pair in drawn[:50_000])
-    assert 350 < counts["valid"] < 650 and 350 < counts["test"] < 650
+    assert 2_000 < counts["valid"] < 3_000 and 2_000 < counts["test"] < 3_000
 
 
 def test_unknown_split() -> None:

@@ -38,13 +38,10 @@ def show(path: File, override: Overrides = None) -> None:
 
 @app.command("check")
 def check(path: File, override: Overrides = None) -> None:
-    """Say what is wrong with a file, or that nothing is; the corpora are looked for too."""
+    """Say what is wrong with a file, or that nothing is; the beginning of each corpus is read too."""
     from regard.config import load_config
-    from regard.data.corpora import check_corpora
+    from regard.data.corpora import check_data
 
     config = load_config(path, override or [])
-    for split in ("train", "valid", "test"):
-        corpora = getattr(config.data, split)
-        if corpora is not None:
-            check_corpora(corpora)
+    check_data(config.data, config.task)
     say(f"{path} is right")

@@ -8,10 +8,11 @@ import shutil
 from importlib import metadata
 from pathlib import Path
 
-from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from regard import __version__
+from regard.cli.terminal import tables
 
 LIBRARIES = ("torch", "tokenizers", "safetensors", "sacrebleu", "numpy", "pydantic")
 
@@ -36,11 +37,11 @@ def doctor() -> None:
     table.add_row("cuda", ", ".join(cuda) or "none")
     free = shutil.disk_usage(Path.cwd()).free
     table.add_row("disk here", f"{free / 2**30:.1f} GiB free")
-    table.add_row("corpora", os.environ.get("REGARD_DATA") or "REGARD_DATA is not set")
+    table.add_row("corpora", Text(os.environ.get("REGARD_DATA") or "REGARD_DATA is not set"))
     table.add_row(
         "would use", f"{chosen.device}, {chosen.threads} threads, {chosen.precision} from width 512 on"
     )
-    Console(highlight=False).print(table)
+    tables().print(table)
 
 
 def memory() -> str:

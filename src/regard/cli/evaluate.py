@@ -18,6 +18,7 @@ from regard.cli.terminal import (
     one_line,
     open_model,
     print_line,
+    tables,
     writable,
 )
 from regard.cli.translate import parse_options
@@ -120,7 +121,6 @@ def by_phenomenon(right: list[bool]) -> dict[str, dict[str, float]]:
 
 
 def show(row: dict[str, object]) -> None:
-    from rich.console import Console
     from rich.table import Table
 
     table = Table(box=None, show_header=False, pad_edge=False)
@@ -133,4 +133,4 @@ def show(row: dict[str, object]) -> None:
         table.add_row("", "", "")
         for name, facts in phenomena.items():
             table.add_row(name, f"{100 * facts['exact']:.1f} %", f"[dim]of {facts['sentences']:.0f}")
-    Console(highlight=False).print(table)
+    tables().print(table)

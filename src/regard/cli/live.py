@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -122,7 +123,7 @@ def bar(record: Record, width: int = 30) -> str:
 
 def sparkline(values: list[float], width: int = 30, rising: bool = False) -> str:
     """The last values as a row of small bars."""
-    shown = values[-width:]
+    shown = [value for value in values if math.isfinite(value)][-width:]
     if len(shown) < 2:
         return ""
     low, high = min(shown), max(shown)

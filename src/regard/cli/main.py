@@ -53,14 +53,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in arguments
     try:
-        code = app(args=[each for each in arguments if each != "--debug"], standalone_mode=False)
+        own = [argument for argument in arguments if argument != "--debug"]
+        code = app(args=own, prog_name="regard", standalone_mode=False)
         sys.stdout.flush()  # here, where a reader that has gone can still be handled
     except (BrokenPipeError, ReaderGone):
         # whoever read our output has gone, as `head` does: nothing to tell, and nowhere to tell it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
     except Exception as error:
-        if debug:
+        if debug and not hasattr(error, "format_message"):  # wrong use is explained, never traced
             raise
         text, code = in_words(error)
         explain(text) if text else None
@@ -82,5 +83,5 @@ def in_words(error: Exception) -> tuple[str, int]:
         case MemoryError():
             return "not enough memory; try a smaller batch (tokens_per_batch) or beam", 1
         case OSError(filename=name, strerror=reason):
-            return f"{name or 'cannot write the results'}: {reason or error}", 1
+            return f"{name or 'cannot write'}: {reason or error}", 1
     return f"{type(error).__name__}: {error}; this should not happen, --debug shows where it did", 1

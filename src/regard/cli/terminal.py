@@ -23,13 +23,18 @@ AT_ONCE = 2000  # lines read before they are sorted by length and translated tog
 
 ModelFolder = Annotated[Path, typer.Option("--model", "-m", help="The model folder.", show_default=False)]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")]
-Threads = Annotated[int, typer.Option(min=0, help="Threads of the CPU; 0 = one for each core.")]
+Threads = Annotated[int, typer.Option(min=0, max=1024, help="Threads of the CPU; 0 = one for each core.")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
 
 
 def messages() -> Console:
     """Where everything goes that is not a result. What is printed is text: a path may hold [b] or :x:."""
     return Console(stderr=True, highlight=False, soft_wrap=True, markup=False, emoji=False)
+
+
+def tables() -> Console:
+    """Where tables of results go; in a file or a pipe they are as wide as they need to be."""
+    return Console(highlight=False, emoji=False, width=None if sys.stdout.isatty() else 200)
 
 
 def explain(text: str) -> None:
@@ -44,6 +49,8 @@ def open_model(path: Path, device: str, threads: int) -> Translator:
 
 def read_stdin() -> Iterator[str]:
     """Lines of stdin, by the rules of a file: UTF-8, ending at a newline only."""
+    if sys.stdin is None:
+        raise UsageError("stdin is closed; give a text or a file")
     for number, raw in enumerate(sys.stdin.buffer, start=1):
         try:
             line = raw.decode("utf-8")

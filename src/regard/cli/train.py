@@ -40,6 +40,7 @@ def train(
     """
     from regard.config import load_config
     from regard.config.load import apply_override, read_toml, resolve
+    from regard.data.corpora import check_data
 
     if out is None:
         raise UsageError("where to? Give the run's folder with --out, for example --out runs/first")
@@ -60,6 +61,7 @@ def train(
             resolved = resolve(tree, where=str(stored))
     else:
         resolved = load_config(config, given)
+        check_data(resolved.data, resolved.task)  # before a folder is begun for a run that cannot be
     run(resolved, out, resume, plain)
 
 

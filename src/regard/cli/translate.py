@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -69,27 +70,19 @@ def translate(
     output = writable(output)
     translator = open_model(model, device, threads)
     chosen = decode_options(translator.folder.decode, parse_options(option, beam, nbest))
-    interactive = sys.stdin.isatty() and not text
+    interactive = is_typed(text)
     lines = read_inputs(text or [])
     results: list[str] = []
     count = 0
-    with messages().status("translating") as status:
+    with nullcontext() if interactive else messages().status("translating") as status:
         for portion in portions(lines, 1 if interactive else AT_ONCE):
-            found = translator.translate_lines(
-                portion,
-                chosen,
-                nbest,
-                alignment,
-                split,
-                [prefix] * len(portion) if prefix is not None else None,
-            )
-            for each in found:
+            prefixes = [prefix] * len(portion) if prefix is not None else None
+            for each in translator.translate_lines(portion, chosen, nbest, alignment, split, prefixes):
                 count += 1
-                shown = (
-                    [as_object(count, each)] if as_json else as_lines(count, each, nbest, scores, alignment)
-                )
-                results += shown
-            status.update(f"translated {count:,} lines")
+                as_text = as_lines(count, each, nbest, scores, alignment)
+                results += [as_object(count, each)] if as_json else as_text
+            if status is not None:
+                status.update(f"translated {count:,} lines")
             if output is None:
                 for line in results[:-1]:
                     print_line(line)
@@ -100,6 +93,14 @@ def translate(
 
         write_text(output, "".join(f"{line}\n" for line in results))
         say(f"wrote {count:,} translations to {output}")
+
+
+def is_typed(text: list[str] | None) -> bool:
+    """Whether a person types the lines; they are told how, and answered line by line."""
+    typed = text in (None, [], ["-"]) and sys.stdin is not None and sys.stdin.isatty()
+    if typed:
+        say("type a sentence a line; Ctrl-D ends")
+    return typed
 
 
 def parse_options(given: list[str] | None, beam: int | None, nbest: int) -> dict[str, object]:

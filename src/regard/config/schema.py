@@ -130,7 +130,7 @@ class Train(Section):
         "auto", description="of the arithmetic"
     )
     device: str = Field("auto", description="auto, cpu, cuda, cuda:1, mps")
-    threads: int = Field(0, ge=0, description="0 = one for each core; resuming keeps the number")
+    threads: int = Field(0, ge=0, le=1024, description="0 = one for each core; resuming keeps the number")
 
     @model_validator(mode="after")
     def _possible(self) -> Train:

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from itertools import zip_longest
 from pathlib import Path
 
-from regard.config import Corpora, Corpus, Task
+from regard.config import Corpora, Corpus, Data, Task
 from regard.data.example import Example
 from regard.data.files import find, lines
 from regard.data.phrasebook import phrases
 from regard.errors import UsageError
 from regard.text.tokenizer import replace_surrogates
 
-PHRASEBOOK_SIZE = {"train": 100_000, "valid": 500, "test": 1000}
+PHRASEBOOK_SIZE = {"train": 50_000, "valid": 500, "test": 1000}
 TABLES = (".tsv", ".jsonl", ".tsv.gz", ".jsonl.gz")
 
 
@@ -30,14 +30,19 @@ def read_examples(corpora: Corpora, task: Task, split: str) -> list[Example]:
     return examples
 
 
-def check_corpora(corpora: Corpora) -> None:
-    """Whether the files of a setting are there, without reading them."""
+def check_data(data: Data, task: Task) -> None:
+    """Whether the corpora of a run are there and begin as they should; only a first pair is read."""
+    for split in ("train", "valid", "test"):
+        if getattr(data, split) is not None:
+            check_corpora(getattr(data, split), task, split)
+
+
+def check_corpora(corpora: Corpora, task: Task, split: str) -> None:
     for corpus in parts(corpora):
-        for name in (corpus,) if isinstance(corpus, str) else corpus:
-            if name.split(":")[0] != "phrasebook":
-                path = find(name)
-                if not path.exists() or path.is_dir():
-                    raise UsageError(f"{path}: {'is a folder' if path.is_dir() else 'no such file'}")
+        names = [corpus] if isinstance(corpus, str) else corpus
+        files = [find(name) for name in names if name.split(":")[0] != "phrasebook"]
+        if not any(path.is_fifo() for path in files):  # what is read from a pipe is gone
+            next(read_corpus(corpus, task, split), None)
 
 
 def parts(corpora: Corpora) -> list[Corpus]:

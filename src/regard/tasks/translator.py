@@ -158,9 +158,7 @@ class Translator:
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[list[float]]:
         """log p of each piece of each given target, and of its end."""
         if len(sources) != len(targets):
-            raise UsageError(
-                f"{len(sources)} sources and {len(targets)} targets: they come in pairs"
-            )
+            raise UsageError(f"{len(sources)} sources and {len(targets)} targets: they come in pairs")
         left = self.folder.source.encode_batch(list(sources))
         right = self.folder.target.encode_batch(list(targets))
         samples: list[Sample] = [self.objective.pair(s, t) for s, t in zip(left, right)]

@@ -1,0 +1,47 @@
+# Two commands do everything on a fresh machine: `make demo` and `make test`.
+# PYTHON names the interpreter to make .venv with (3.11 or newer).
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+READY_TEST := $(VENV)/.ready-test
+RUN := runs/demo
+
+.PHONY: demo test check test-fast test-hard bench clean
+
+$(READY): pyproject.toml requirements.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Python 3.11 or newer is needed: make PYTHON=python3.12 ..."; exit 1; }
+	test -d $(VENV) || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.txt -e .
+	touch $@
+
+$(READY_TEST): $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.txt -e '.[test]'
+	touch $@
+
+# Train a translator on the built-in phrasebook, test it on unseen sentences, use it.
+demo: $(READY)
+	@$(BIN)/python recipes/demo.py $(RUN)
+
+# All checks and tests.
+test: $(READY_TEST) check
+	$(BIN)/python -m pytest -m "not slow"
+
+check: $(READY_TEST)
+	$(BIN)/ruff check src tests bench recipes
+	$(BIN)/ruff format --check src tests bench recipes
+	$(BIN)/mypy
+
+# Longer trials: many kills, larger samples of the laws.
+test-hard: $(READY_TEST)
+	$(BIN)/python -m pytest -m slow
+	$(BIN)/python bench/kills.py --kills 30
+
+# Races against transformers; figures go to the terminal.
+bench: $(READY_TEST)
+	$(BIN)/python bench/training.py
+	$(BIN)/python bench/decoding.py
+
+clean:
+	rm -rf $(VENV) runs .mypy_cache .ruff_cache .pytest_cache .hypothesis

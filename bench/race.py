@@ -1,0 +1,100 @@
+"""What the races share: the same shape here and in transformers, interleaved rounds, ratios."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from regard.config import PRESETS, Config, resolve
+from regard.data import Example, read_examples
+from regard.model import EncoderDecoder, build
+
+Runner = Callable[[], int]  # does one round and says how many target tokens it was
+
+
+def shape(name: str, **train: object) -> Config:
+    return resolve(
+        {
+            "task": {"source": "en", "target": "de"},
+            "data": {"train": "phrasebook"},
+            "model": {"preset": f"transformer-{name}"},
+            "text": {"vocabulary": 10_000},
+            "train": train,
+        }
+    )
+
+
+def pairs(count: int) -> tuple[list[Example], str]:
+    """Real text: Multi30k where REGARD_DATA has it, else the phrasebook."""
+    task = shape("tiny").task
+    if (Path(os.environ.get("REGARD_DATA", "/nowhere")) / "multi30k").is_dir():
+        files: list[str | list[str]] = [f"data:multi30k/train.lc.tok.{side}.gz" for side in ("en", "de")]
+        return read_examples(files, task, "train")[:count], "multi30k"
+    return read_examples(f"phrasebook:{count}", task, "train"), "phrasebook"
+
+
+def marian(name: str, vocabulary: int, dropout: float = 0.1) -> torch.nn.Module:
+    """MarianMTModel of a preset's shape, with random weights."""
+    from transformers import MarianConfig, MarianMTModel
+
+    numbers = PRESETS[f"transformer-{name}"]
+    config = MarianConfig(
+        vocab_size=vocabulary,
+        d_model=numbers["width"],
+        encoder_layers=numbers["layers"],
+        decoder_layers=numbers["layers"],
+        encoder_attention_heads=numbers["heads"],
+        decoder_attention_heads=numbers["heads"],
+        encoder_ffn_dim=numbers["feed_forward"],
+        decoder_ffn_dim=numbers["feed_forward"],
+        activation_function="relu",
+        dropout=dropout,
+        attention_dropout=0.0,
+        activation_dropout=0.0,
+        scale_embedding=True,
+        max_position_embeddings=512,
+        pad_token_id=0,
+        eos_token_id=1,
+        bos_token_id=2,
+        decoder_start_token_id=2,
+        forced_eos_token_id=None,
+    )
+    return MarianMTModel(config)
+
+
+def ours(name: str, vocabulary: int) -> EncoderDecoder:
+    return build(shape(name).model, vocabulary)
+
+
+def race(runners: dict[str, Runner], rounds: int, seed: int = 0) -> dict[str, list[float]]:
+    """Tokens per second of each runner in each round; the order is drawn anew, noise hits all alike."""
+    chance, speeds = random.Random(seed), {name: [] for name in runners}
+    for runner in runners.values():
+        runner()  # warm up
+    for _ in range(rounds):
+        for name in chance.sample(list(runners), len(runners)):
+            began = time.perf_counter()
+            tokens = runners[name]()
+            speeds[name].append(tokens / (time.perf_counter() - began))
+    return speeds
+
+
+def report(title: str, speeds: dict[str, list[float]], own: str, others: list[str]) -> None:
+    """A line for people and one for programs; ratios are medians over rounds, against the better other."""
+    better = max(others, key=lambda name: statistics.median(speeds[name]))
+    ratios = [a / b for a, b in zip(speeds[own], speeds[better])]
+    for name, values in speeds.items():
+        print(
+            f"{title:28} {name:22} best {max(values):9.0f}  median {statistics.median(values):9.0f} tokens/s"
+        )
+    middle, low, high = statistics.median(ratios), min(ratios), max(ratios)
+    print(f"{title:28} {own} / {better}: {middle:.2f}x (rounds {low:.2f} to {high:.2f})")
+    row = {"race": title, "against": better, "ratio": middle, "low": low, "high": high, "rounds": len(ratios)}
+    print(json.dumps(row), flush=True)
