@@ -9,7 +9,7 @@ import torch
 
 from regard.errors import UsageError
 
-WIDE_ENOUGH = 512  # below this width converting to bfloat16 and back costs a CPU more than it saves
+WIDE_ENOUGH = 128  # below this width converting to bfloat16 and back costs a CPU more than it saves
 
 
 @dataclass(frozen=True)
