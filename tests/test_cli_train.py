@@ -168,7 +168,6 @@ def test_a_checkpoint_that_the_system_refuses_does_not_exist(
     assert not [path for path in (out / "checkpoints").iterdir() if path.name.startswith("step-")]
 
 
-@pytest.mark.xfail(strict=True, reason="safetensors raises its own error, which the store does not translate")
 def test_the_refused_file_is_named(cut_off: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
     out, result = cut_off
     assert f"error: {out / 'checkpoints'}" in result.stderr

@@ -230,3 +230,44 @@ def test_a_diverging_run_stops_before_the_weights_are_lost(tmp_path):
     config = toy(tmp_path, lr=1e38, warmup=1, clip=0.0)
     with pytest.raises(RegardError, match="not finite at step"):
         train(config, tmp_path / "run")
+
+
+def test_learned_positions_end_somewhere(tmp_path):
+    """Decoding once ran past the last learned position, in the first validation of such a run."""
+    config = toy(tmp_path, steps=4, checkpoint_every=2)
+    long_line = " ".join(LETTERS * 3)
+    (tmp_path / "valid.tsv").write_text(f"a b c\ta b c\n{long_line}\t{long_line}\n")
+    learned = config.model.model_copy(update={"positions": "learned"})
+    said: list[str] = []
+
+    class Listening(Silent):
+        def say(self, text: str) -> None:
+            said.append(text)
+
+    outcome = train(config.model_copy(update={"model": learned}), tmp_path / "run", listener=Listening())
+    assert outcome.records[0]["sentences"] == 1
+    assert any("left out 1 pairs of data.valid" in text for text in said)
+    model = load(tmp_path / "run", device="cpu", threads=1)
+    assert model.translate(long_line)  # cut into parts that fit
+    with pytest.raises(UsageError, match="20 positions"):
+        model.score([long_line], [long_line])
+
+
+def test_equal_scores_are_decided_by_the_loss(tmp_path):
+    """Two validations with BLEU 0 once kept the earlier, worse one."""
+    trainer = trainer_for(tmp_path)
+    for step, loss in ((10, 4.9), (20, 3.8), (30, 3.9)):
+        trainer.progress.step = step
+        trainer.judge({"kind": "valid", "step": step, "bleu": 0.0, "loss": loss})
+    assert trainer.progress.best_step == 20 and trainer.progress.worse == 1
+
+
+def test_a_run_whose_data_cannot_be_read_has_not_begun(tmp_path):
+    """Its folder once "held a run" that could neither be begun again nor resumed."""
+    config = toy(tmp_path)
+    good = (tmp_path / "train.tsv").read_text()
+    (tmp_path / "train.tsv").write_text(good + "no tab in this line\n")
+    with pytest.raises(UsageError, match="no tab"):
+        train(config, tmp_path / "run")
+    (tmp_path / "train.tsv").write_text(good)
+    assert train(config, tmp_path / "run").finished

@@ -92,9 +92,7 @@ class LiveView(PlainView):
         table.add_row("step", f"{at['step']:,}" + (f" of {at['steps']:,}" if "steps" in at else ""), bar(at))
         table.add_row("loss", f"{at['loss']:.4f}", sparkline(self.losses))
         table.add_row("speed", f"{at['tokens_per_second']:,.0f} tokens/s", f"learning rate {at['lr']:.2e}")
-        table.add_row(
-            "time", f"{clock(at['seconds'])} gone", f"{clock(left)} left" if left is not None else ""
-        )
+        table.add_row("time", f"{clock(at['seconds'])} gone", f"{clock(left)} left")
         parts: list[RenderableType] = [table]
         if self.valid:
             score = (
@@ -107,11 +105,11 @@ class LiveView(PlainView):
         return Group(*parts)
 
 
-def time_left(record: Record) -> float | None:
-    steps = record.get("steps")
-    if not steps or not record["step"]:
-        return None
-    return float(record["seconds"] / record["step"] * (steps - record["step"]))
+def time_left(record: Record) -> float:
+    """Seconds until the first limit is reached."""
+    by_steps = record["seconds"] / record["step"] * (record["steps"] - record["step"])
+    minutes = record.get("minutes")
+    return float(by_steps if minutes is None else min(by_steps, 60 * minutes - record["seconds"]))
 
 
 def bar(record: Record, width: int = 30) -> str:

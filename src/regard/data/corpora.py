@@ -19,12 +19,20 @@ TABLES = (".tsv", ".jsonl", ".tsv.gz", ".jsonl.gz")
 
 
 def read_examples(corpora: Corpora, task: Task, split: str) -> list[Example]:
-    """All pairs of a setting such as `data.train`, in order; pairs with an empty side are left out."""
+    """All pairs of a setting such as `data.train`, in order.
+
+    Nothing is learned from a pair with an empty side, so training leaves it out; a test set stays whole.
+    """
     examples: list[Example] = []
     for corpus in parts(corpora):
         before = len(examples)
         found = read_corpus(corpus, task, split)
-        examples += [pair for pair in found if pair.source.strip() and pair.target.strip()]
+        whole = (
+            [pair for pair in found if pair.source.strip() and pair.target.strip()]
+            if split == "train"
+            else found
+        )
+        examples += whole
         if len(examples) == before:
             raise UsageError(f"data.{split}: {describe(corpus)} holds no pair of sentences")
     return examples

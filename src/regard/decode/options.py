@@ -28,9 +28,13 @@ class Hypothesis:
     finished: bool  # False where the length limit cut it off
 
 
-def longest_output(options: Decode, source_length: int) -> int:
-    """Pieces at most, for one source; it must not depend on the source's neighbours."""
-    return options.max_length or source_length + EXTRA_LENGTH
+def longest_output(options: Decode, source_length: int, prefix: int, readable: int | None) -> int:
+    """Pieces at most for one source, its prefix included; it must not depend on the source's neighbours.
+
+    `readable` is what the decoder can read: the start and all pieces but the last.
+    """
+    wanted = prefix + (options.max_length or source_length + EXTRA_LENGTH)
+    return wanted if readable is None else min(wanted, max(readable, prefix + 1))
 
 
 def length_penalty(options: Decode, length: int) -> float:

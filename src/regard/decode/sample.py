@@ -25,7 +25,9 @@ def sample(
         for source in range(len(lengths))
         for copy in range(options.beam)
     ]
-    limits = [longest_output(options, lengths[row.source]) + len(row.prefix) for row in rows]
+    limits = [
+        longest_output(options, lengths[row.source], len(row.prefix), model.longest_target) for row in rows
+    ]
     running = list(range(len(rows)))
     last = torch.full((len(rows), 1), special.start, dtype=torch.int64)
     for length in range(max(limits)):

@@ -22,6 +22,8 @@ NEVER = float("-inf")
 class Steppable(Protocol):
     """What a search asks of a model."""
 
+    @property
+    def longest_target(self) -> int | None: ...
     def start(self, batch: Batch, beams: int = 1) -> State: ...
     def step(self, state: State, tokens: Tensor) -> tuple[Tensor, State]: ...
 
@@ -46,7 +48,8 @@ class BeamSearch:
         self.device = device = next(iter(self.state.rows.values())).device
         self.prefixes = prefixes or [()] * len(lengths)
         self.limits = [
-            longest_output(options, length) + len(prefix) for length, prefix in zip(lengths, self.prefixes)
+            longest_output(options, length, len(prefix), model.longest_target)
+            for length, prefix in zip(lengths, self.prefixes)
         ]
         self.alive = list(range(len(lengths)))  # the source of each group of K rows
         self.finished: list[list[Hypothesis]] = [[] for _ in lengths]

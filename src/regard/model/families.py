@@ -37,9 +37,9 @@ def build(
 
 
 def embedding(config: ModelConfig, vocabulary: int, tokens: nn.Embedding | None = None) -> Embedding:
-    positions = {"sinusoidal": Sinusoidal, "learned": Learned}[config.positions]
+    kind = Learned if config.positions == "learned" else Sinusoidal
     tokens = tokens or nn.Embedding(vocabulary, config.width)
-    return Embedding(tokens, positions(config.width, config.max_length), config.dropout)
+    return Embedding(tokens, kind(config.width, config.max_length), config.dropout)
 
 
 def stack(config: ModelConfig, layers: int, cross: bool) -> Stack:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from regard.errors import UsageError
+
 
 def sinusoid(positions: Tensor, width: int, dtype: torch.dtype = torch.float32) -> Tensor:
     """PE(pos, 2i) = sin(pos / 10000^(2i/D)), PE(pos, 2i+1) = cos(pos / 10000^(2i/D))  (paper, 3.5).
@@ -18,6 +20,8 @@ def sinusoid(positions: Tensor, width: int, dtype: torch.dtype = torch.float32) 
 
 class Sinusoidal(nn.Module):
     """The paper's fixed waves. Nothing is learned and no position is too far."""
+
+    limit: int | None = None
 
     def __init__(self, width: int, length: int) -> None:
         super().__init__()
@@ -38,7 +42,14 @@ class Learned(nn.Module):
 
     def __init__(self, width: int, length: int) -> None:
         super().__init__()
+        self.limit: int | None = length
         self.table = nn.Parameter(torch.randn(length, width) * width**-0.5)
 
     def forward(self, positions: Tensor) -> Tensor:
-        return self.table[positions.clamp(min=0)]  # [B,T] -> [B,T,D]
+        """[B,T] -> [B,T,D]; a sequence that is too long is an error: there is no vector for its end."""
+        if positions.numel() and int(positions.max()) >= len(self.table):
+            raise UsageError(
+                f"a sequence of {int(positions.max()) + 1} pieces is too long for this model: "
+                f"it has learned {len(self.table)} positions"
+            )
+        return self.table[positions.clamp(min=0)]

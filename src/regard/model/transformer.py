@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from regard.data.example import Batch, Tokens
 from regard.model.attention import MultiHeadAttention, visible
 from regard.model.layers import FeedForward, Linear, PostNorm
+from regard.model.positions import Learned, Sinusoidal
 from regard.model.state import Past, State
 from regard.model.tap import Tap, tapped, within
 
@@ -21,7 +22,7 @@ KeysValues = tuple[Tensor, Tensor]  # two of [B,H,S,C]
 class Embedding(nn.Module):
     """embedding(token) * sqrt(D) + position  (paper, 3.4 and 3.5), then dropout (5.4)."""
 
-    def __init__(self, tokens: nn.Embedding, positions: nn.Module, dropout: float) -> None:
+    def __init__(self, tokens: nn.Embedding, positions: Sinusoidal | Learned, dropout: float) -> None:
         super().__init__()
         self.tokens = tokens
         self.positions = positions
@@ -142,6 +143,11 @@ class EncoderDecoder(nn.Module):
         self.encoder = encoder
         self.decoder = decoder
         self.output = output
+
+    @property
+    def longest_target(self) -> int | None:
+        """Pieces that the decoder can read, its start included; None where there is no limit."""
+        return self.target.positions.limit
 
     def forward(self, batch: Batch, tap: Tap | None = None) -> Tensor:
         """Logits over the vocabulary at every target position: [B,T,V]."""

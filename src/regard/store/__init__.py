@@ -11,7 +11,7 @@ from regard.store.checkpoint import (
     save_checkpoint,
     steps,
 )
-from regard.store.files import read_json, write_atomically, write_json, write_text
+from regard.store.files import read_json, told_plainly, write_atomically, write_json, write_text
 from regard.store.folder import (
     Folder,
     load_weights_into,
@@ -34,6 +34,7 @@ __all__ = [
     "read_json",
     "save_checkpoint",
     "steps",
+    "told_plainly",
     "unique_weights",
     "write_atomically",
     "write_card",

@@ -21,6 +21,11 @@ IDENTITY = (
 )
 
 
+def _own(run: Path) -> bytes:
+    path = run / "config.json"
+    return path.read_bytes() if path.is_file() else b""
+
+
 def average_into(given: list[Path], out: Path, last: int) -> list[Path]:
     """Average checkpoints, or the `last` newest of one run, into the folder `out`; returns what was used."""
     if out.exists():
@@ -33,8 +38,14 @@ def average_into(given: list[Path], out: Path, last: int) -> list[Path]:
     for folder in folders:
         if not (folder / "manifest.json").is_file():
             raise UsageError(f"{folder} is no checkpoint; give step-N folders or a run with checkpoints")
+    runs = [folder.resolve().parent.parent for folder in folders]
+    run = runs[0]
+    for other in runs[1:]:
+        if _own(other) != _own(run):
+            raise UsageError(
+                f"{other} is a run with another config.json than {run}: their weights do not mix"
+            )
     weights = average_weights(folders)
-    run = folders[0].resolve().parent.parent
     if not (run / "config.json").is_file():
         raise UsageError(f"{run} has no config.json: checkpoints are averaged inside their run's folder")
     aside = out.with_name(f".{out.name}.partial")

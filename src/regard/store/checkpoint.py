@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from torch import Tensor
 
 from regard.errors import RegardError, UsageError
@@ -63,7 +63,7 @@ def save_checkpoint(run: Path, step: int, checkpoint: Checkpoint) -> Path:
 
 
 def save_tensors(path: Path, tensors: Tensors) -> None:
-    save_file({name: tensor.detach().contiguous() for name, tensor in tensors.items()}, path)
+    path.write_bytes(save({name: tensor.detach().contiguous() for name, tensor in tensors.items()}))
     sync_file(path)
 
 

@@ -150,7 +150,10 @@ def read_weights(path: Path, config: Model, joint: bool) -> dict[str, Tensor]:
     bias = tensors.pop("final_logits_bias", None)
     if bias is not None and bool(bias.any()):
         raise UsageError(f"{path / WEIGHTS}: final_logits_bias is not zero, which Regard cannot use yet")
-    return to_ours(tensors, marian(joint), config.width)
+    try:
+        return to_ours(tensors, marian(joint), config.width)
+    except UsageError as error:
+        raise UsageError(f"{path / WEIGHTS}: {error}") from None
 
 
 def load_weights_into(model: nn.Module, weights: Mapping[str, Tensor], path: Path) -> None:

@@ -84,6 +84,9 @@ def _translate(tensors: Mapping[str, Tensor], table: dict[str, tuple[str, int]],
         if pattern not in table:
             raise UsageError(f'the weights hold "{name}", which this kind of model does not have')
         other, axis = table[pattern]
+        if axis >= 0 and tensor.shape[axis : axis + 1] != order.shape:
+            shapes = f"{list(tensor.shape)}, but the width of the model is {len(order)}"
+            raise UsageError(f'the tensor "{name}" has shape {shapes}')
         renamed[other.format(number[1]) if number else other] = (
             tensor if axis < 0 else tensor.index_select(axis, order)
         )

@@ -46,6 +46,7 @@ class Progress:
     seconds: float = 0.0
     best_step: int | None = None
     best_score: float | None = None  # higher is better; minus the loss if that is the metric
+    best_loss: float | None = None  # of that validation: it decides between equal scores
     worse: int = 0  # validations since the best
 
 
@@ -157,6 +158,7 @@ class Trainer:
             "kind": "train",
             "step": at.step,
             "steps": self.config.train.steps,
+            "minutes": self.config.train.minutes,
             "epoch": round(self.stream.epochs_done, 4),
             "loss": window.loss / max(1, window.count),
             "lr": learning_rate(at.step, self.config.train, self.config.model.width),
@@ -205,8 +207,11 @@ class Trainer:
         value = record.get(self.config.train.metric)
         value = -record["loss"] if value is None or self.config.train.metric == "loss" else value
         at = self.progress
-        if at.best_score is None or value > at.best_score:
-            at.best_score, at.best_step, at.worse = value, at.step, 0
+        best = (
+            (at.best_score, -at.best_loss) if at.best_score is not None and at.best_loss is not None else None
+        )
+        if best is None or (value, -record["loss"]) > best:
+            at.best_score, at.best_loss, at.best_step, at.worse = value, record["loss"], at.step, 0
         else:
             at.worse += 1
 

@@ -47,8 +47,20 @@ def prepare(config: Config, folder: Path, say: Callable[[str], None]) -> Materia
     held: list[Held | None] = []
     for corpora, split in ((config.data.valid, "valid"), (config.data.test, "test")):
         found = read_examples(corpora, config.task, split) if corpora is not None else None
-        held.append(hold(found, source, target or source) if found else None)
+        own = hold(found, source, target or source) if found else None
+        held.append(readable(own, config, split, say) if own else None)
     return Materials(source, target, training, held[0], held[1], fingerprint(training))
+
+
+def readable(held: Held, config: Config, split: str, say: Callable[[str], None]) -> Held:
+    """Without the pairs for whose ends learned positions have no vector; waves reach any length."""
+    if config.model.positions != "learned":
+        return held
+    longest = config.model.max_length
+    keep = [n for n, s in enumerate(held.samples) if max(len(s.source), len(s.target)) <= longest]
+    if len(keep) < len(held.samples):
+        say(f"left out {len(held.samples) - len(keep):,} pairs of data.{split}: longer than {longest} pieces")
+    return Held([held.examples[n] for n in keep], [held.samples[n] for n in keep])
 
 
 def tokenizers(

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any, Protocol
 
-from regard.store import write_text
+from regard.store import told_plainly, write_text
 
 Record = dict[str, Any]
 FILE = "metrics.jsonl"
@@ -43,10 +42,8 @@ class Metrics:
 
     def add(self, record: Record) -> None:
         line = json.dumps(record, ensure_ascii=False) + "\n"
-        with self.path.open("a", encoding="utf-8", newline="\n") as file:
+        with told_plainly(self.path), self.path.open("a", encoding="utf-8", newline="\n") as file:
             file.write(line)
-            file.flush()
-            os.fsync(file.fileno()) if record["kind"] != "train" else None
         self.listener.record(record)
 
 

@@ -57,9 +57,9 @@ def train(
     )
     config = pinned(config, machine)
     machine.use()
-    folder.mkdir(parents=True, exist_ok=True)
-    write_text(folder / "run.toml", to_toml(config))
     materials = prepare(config, folder, listener.say)
+    # only now: a run whose data cannot be read has not begun
+    write_text(folder / "run.toml", to_toml(config))
     write_identity(folder, config, materials.source, materials.target, split_above(materials.training))
     trainer = make_trainer(config, folder, materials, machine)
     metrics = Metrics(folder, listener)
@@ -84,7 +84,9 @@ def open_run(config: Config | None, folder: Path, resume: bool) -> Config:
     if not stored.is_file():
         if config is None:
             raise UsageError(f"{folder} holds no run to resume; give its TOML file to begin one")
-        if folder.is_file() or (folder.is_dir() and any(folder.iterdir())):
+        if folder.is_file() or (
+            folder.is_dir() and any(not path.name.startswith(".") for path in folder.iterdir())
+        ):
             raise UsageError(f"{folder} is not empty and holds no run; choose another folder with --out")
         return config
     if not resume:
@@ -179,11 +181,11 @@ def choose(trainer: Trainer, metrics: Metrics) -> str:
         name = f"average of the checkpoints {', '.join(path.name for path in averaged)}"
         if trainer.materials.valid is None:
             return name
-        score = at.best_score
+        worse = at.worse
         record = trainer.validate()
         trainer.judge(record)
         metrics.add({**record, "kind": "average"})
-        if score is None or (at.best_score or 0) > score:
+        if at.worse <= worse:
             return name
     if best is None:
         if averaged:
