@@ -21,7 +21,7 @@ def small(seed: int = 0, vocabulary: int = VOCABULARY, **changes: object) -> Enc
     model = build(Model(**fields), vocabulary).eval()
     with torch.no_grad():
         for parameter in model.parameters():
-            parameter.add_(torch.randn_like(parameter) * 0.2)
+            parameter.add_(torch.randn_like(parameter) * 0.8 * fields["width"] ** -0.5)
     return model
 
 

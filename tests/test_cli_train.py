@@ -110,7 +110,7 @@ def test_a_misspelt_corpus_leaves_no_run_behind(regard: Command, run_file: Path,
 
 def test_a_place_that_cannot_be_written(refused: Refused, run_file: Path) -> None:
     message = refused("train", run_file, "--out", run_file / "below", code=1)
-    assert message == f"{run_file / 'below'}: Not a directory"
+    assert message == f"{run_file / 'below'}: cannot write: Not a directory"
 
 
 def test_a_disk_that_fills_up_while_saving(

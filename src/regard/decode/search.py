@@ -51,6 +51,8 @@ class BeamSearch:
             longest_output(options, length, len(prefix), model.longest_target)
             for length, prefix in zip(lengths, self.prefixes)
         ]
+        self.limit = torch.tensor(self.limits, device=device)  # of those alive: [N]
+        self.never = torch.tensor(special.forbidden, dtype=torch.int64, device=device)
         self.alive = list(range(len(lengths)))  # the source of each group of K rows
         self.finished: list[list[Hypothesis]] = [[] for _ in lengths]
         self.scores = torch.full((len(lengths), self.beams), NEVER, device=device)  # sum of log p: [N,K]
@@ -71,8 +73,7 @@ class BeamSearch:
         log_p, token, beam = self.candidates(logits)  # [N,2K] each, best first
         length = self.tokens.shape[2] + 1
         ends = token == self.special.end
-        limit = torch.tensor([self.limits[source] for source in self.alive], device=self.device)
-        closing = (ends | (limit <= length)[:, None]) & (log_p > NEVER)  # [N,2K]
+        closing = (ends | (self.limit <= length)[:, None]) & (log_p > NEVER)  # [N,2K]
         closing[:, self.beams :] = False  # only the K best count; the rest keeps K beams running
         if bool(closing.any()):
             self.collect(closing, log_p, token, beam)
@@ -98,7 +99,7 @@ class BeamSearch:
 
     def forbid(self, logits: Tensor) -> None:
         """Take away what may never be said, and the end before the minimum length."""
-        logits[:, list(self.special.forbidden)] = NEVER
+        logits.index_fill_(1, self.never, NEVER)
         if self.tokens.shape[2] < self.options.min_length:
             logits[:, self.special.end] = NEVER
 
@@ -156,15 +157,14 @@ class BeamSearch:
 
     def keep(self, groups: list[int], parent: Tensor) -> None:
         """Go on with these sources; the rows of each follow their beams' parents."""
+        if self.beams == 1 and len(groups) == len(self.alive):
+            return
         group = torch.tensor(groups, dtype=torch.int64, device=self.device)
         rows = (group[:, None] * self.beams + parent[group]).view(-1)  # [N'*K]
         if len(groups) < len(self.alive):
             self.alive = [self.alive[number] for number in groups]
-            self.scores, self.tokens, self.details = (
-                self.scores[group],
-                self.tokens[group],
-                self.details[group],
-            )
+            self.scores, self.limit = self.scores[group], self.limit[group]
+            self.tokens, self.details = self.tokens[group], self.details[group]
         if groups:
             self.state = self.state.select(rows)
 

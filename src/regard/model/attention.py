@@ -13,6 +13,8 @@ from torch import Tensor, nn
 from regard.model.layers import Linear
 from regard.model.tap import Tap
 
+FEW_QUERIES = 8
+
 
 def self_attention_rows(x: Tensor) -> Tensor:
     """Without parameters, words in rows: e_ij = x_i . x_j; a_ij = softmax_j(e_ij); z_i = sum_j a_ij x_j."""
@@ -63,8 +65,9 @@ def scores(q: Tensor, k: Tensor, bias: Tensor | None = None, scale: float | None
 
 def masked_softmax(products: Tensor, mask: Tensor) -> Tensor:
     """softmax over the visible keys; a query that sees nothing gets zeros, not NaN and not padding."""
+    hidden = ~mask
     lowest = torch.finfo(products.dtype).min
-    return products.masked_fill(~mask, lowest).softmax(dim=-1).masked_fill(~mask, 0.0)
+    return products.masked_fill(hidden, lowest).softmax(dim=-1).masked_fill(hidden, 0.0)
 
 
 def weights(
@@ -90,8 +93,9 @@ def attend(
 
 
 def _plain_is_better(q: Tensor) -> bool:
-    """On a CPU the fused kernel is slower for bfloat16, and for one query its sums depend on the batch."""
-    return q.device.type == "cpu" and (q.dtype == torch.bfloat16 or q.shape[-2] == 1)
+    """On a CPU the fused kernel is slower for bfloat16 and for few queries; and for one query its sums
+    depend on the batch, which would let neighbours change a sentence."""
+    return q.device.type == "cpu" and (q.dtype == torch.bfloat16 or q.shape[-2] <= FEW_QUERIES)
 
 
 class MultiHeadAttention(nn.Module):
@@ -109,18 +113,27 @@ class MultiHeadAttention(nn.Module):
         self.value = Linear(width, heads * channels)
         self.output = Linear(heads * channels, width)
 
+    def queries(self, x: Tensor) -> Tensor:
+        """q = W_q x, cut into heads: [B,T,D] -> [B,H,T,C]."""
+        return self.cut(self.query(x))
+
     def keys_values(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """k = W_k x, v = W_v x, cut into heads: [B,S,D] -> two of [B,H,S,C]."""
-        return self._heads(self.key(x)), self._heads(self.value(x))
+        return self.cut(self.key(x)), self.cut(self.value(x))
 
-    def forward(self, x: Tensor, k: Tensor, v: Tensor, mask: Tensor, tap: Tap | None = None) -> Tensor:
-        q = self._heads(self.query(x))  # [B,H,T,C]
+    def queries_keys_values(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """All three of the same words, for self-attention."""
+        return self.queries(x), *self.keys_values(x)
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor, tap: Tap | None = None) -> Tensor:
+        """[B,H,T,C] and two of [B,H,S,C] -> [B,T,D]."""
         z = attend(q, k, v, mask) if tap is None else watched(q, k, v, mask, tap)
         out: Tensor = self.output(z.transpose(1, 2).flatten(2))  # [B,T,H*C] -> [B,T,D]
         return out if tap is None else tap("output", out)
 
-    def _heads(self, x: Tensor) -> Tensor:
-        return x.view(*x.shape[:2], self.heads, -1).transpose(1, 2)  # [B,T,H*C] -> [B,H,T,C]
+    def cut(self, x: Tensor) -> Tensor:
+        rows, length, width = x.shape
+        return x.view(rows, length, self.heads, width // self.heads).transpose(1, 2)  # [B,T,H*C] -> [B,H,T,C]
 
 
 def watched(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, tap: Tap) -> Tensor:

@@ -15,9 +15,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-BLOCK = (
-    16  # columns are added in blocks: sums over keys then have equal bits whatever the padding (see attend)
-)
+# Sums over keys have equal bits whatever the padding if the keys come in blocks of 16 columns, and if one
+# product of the attention is not so small that another kernel takes it (measured as for `Linear`).
+BLOCK = 16
+SMALLEST_PRODUCT = 512  # columns times channels of a head
 Tensors = dict[str, Tensor]
 
 
@@ -48,6 +49,7 @@ class State:
     growing: Tensors = field(default_factory=dict)
     sources: Tensors = field(default_factory=dict)
     beams: int = 1
+    block: int = BLOCK  # `growing` has a multiple of so many columns
     length: int = 0
     tip: _Tip = field(default_factory=lambda: _Tip(0))
 
@@ -66,8 +68,8 @@ class State:
         if self.tip.column == self.length and length <= capacity:
             self.tip.column = length
             return replace(self, length=length)
-        room = _round_up(length)
-        growing = {name: _fit(name, tensor, room) for name, tensor in self._own_columns().items()}
+        room = round_up(length, self.block)
+        growing = {name: fit(name, tensor, room) for name, tensor in self._own_columns().items()}
         return replace(self, growing=growing, length=length, tip=_Tip(length))
 
     def _own_columns(self) -> Tensors:
@@ -82,12 +84,14 @@ class State:
         if len(rows) == count and torch.equal(rows, torch.arange(count, device=rows.device)):
             return self
         sources, beams = self._select_sources(rows // self.beams)
-        growing = {name: _fit(name, t, _round_up(self.length)) for name, t in self._own_columns().items()}
+        room = round_up(self.length, self.block)
+        growing = {name: fit(name, t, room) for name, t in self._own_columns().items()}
         return State(
             rows=_take(self.rows, rows),
             growing=_take(growing, rows),
             sources=sources,
             beams=beams,
+            block=self.block,
             length=self.length,
             tip=_Tip(self.length),
         )
@@ -115,6 +119,7 @@ class State:
             growing=_join([state._own_columns() for state in states]),
             sources=_join([state.sources for state in states]),
             beams=states[0].beams,
+            block=states[0].block,
             length=length,
             tip=_Tip(length),
         )
@@ -124,15 +129,20 @@ def _take(tensors: Tensors, index: Tensor) -> Tensors:
     return {name: tensor.index_select(0, index) for name, tensor in tensors.items()}
 
 
-def _round_up(length: int) -> int:
-    return -(-length // BLOCK) * BLOCK
+def round_up(length: int, block: int) -> int:
+    return -(-length // block) * block
+
+
+def steady_block(channels: int) -> int:
+    """Columns of keys that come together, for heads of so many channels: 16, more for narrow heads."""
+    return round_up(max(BLOCK, -(-SMALLEST_PRODUCT // channels)), BLOCK)
 
 
 def _time(name: str) -> int:
     return -1 if name.endswith("positions") else -2
 
 
-def _fit(name: str, tensor: Tensor, columns: int) -> Tensor:
+def fit(name: str, tensor: Tensor, columns: int) -> Tensor:
     """Pad the time axis to `columns`."""
     missing = columns - tensor.shape[_time(name)]
     if missing <= 0:
@@ -146,6 +156,6 @@ def _join(parts: Sequence[Tensors]) -> Tensors:
         tensors = [part[name] for part in parts]
         if len({tensor.shape[1:] for tensor in tensors}) > 1:
             longest = max(tensor.shape[_time(name)] for tensor in tensors)
-            tensors = [_fit(name, tensor, longest) for tensor in tensors]
+            tensors = [fit(name, tensor, longest) for tensor in tensors]
         joined[name] = torch.cat(tensors)
     return joined

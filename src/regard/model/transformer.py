@@ -13,7 +13,7 @@ from regard.data.example import Batch, Tokens
 from regard.model.attention import MultiHeadAttention, visible
 from regard.model.layers import FeedForward, Linear, PostNorm
 from regard.model.positions import Learned, Sinusoidal
-from regard.model.state import Past, State
+from regard.model.state import Past, State, fit, round_up, steady_block
 from regard.model.tap import Tap, tapped, within
 
 KeysValues = tuple[Tensor, Tensor]  # two of [B,H,S,C]
@@ -73,17 +73,17 @@ class Block(nn.Module):
 
     def look_back(self, x: Tensor, mask: Tensor, past: Past | None, tap: Tap | None) -> Tensor:
         """Self-attention over the words of this run and, when stepping, those before."""
-        k, v = self.attention.keys_values(x)  # [B,H,T,C]
+        q, k, v = self.attention.queries_keys_values(x)  # [B,H,T,C]
         if past is not None:
             k, v = past.append(k, v)  # [B,H,S,C]
-        out: Tensor = self.attention(x, k, v, mask, tap)
+        out: Tensor = self.attention(q, k, v, mask, tap)
         return out
 
     def look_across(self, x: Tensor, memory: KeysValues, mask: Tensor, tap: Tap | None) -> Tensor:
         """Cross-attention. The beams of one source stand side by side as more queries on the same keys."""
         k, v = memory  # [N,H,S,C]
         queries = x.reshape(len(k), -1, x.shape[-1])  # [N*beams,T,D] -> [N,beams*T,D]
-        out: Tensor = self.crossing()(queries, k, v, mask, tap)
+        out: Tensor = self.crossing()(self.crossing().queries(queries), k, v, mask, tap)
         return out.view(x.shape)
 
     def source_keys_values(self, encoded: Tensor) -> KeysValues:
@@ -185,11 +185,14 @@ class EncoderDecoder(nn.Module):
         growing = {"positions": source.ids.new_full((rows, 0), -1)}
         sources = {"source.positions": source.positions}
         for number, (k, v) in enumerate(memory):
-            # contiguous once here, because every step reads them
-            sources[f"{number}.cross.key"], sources[f"{number}.cross.value"] = k.contiguous(), v.contiguous()
+            sources[f"{number}.cross.key"], sources[f"{number}.cross.value"] = k, v
             empty = k.new_zeros((rows, k.shape[1], 0, k.shape[3]))
             growing[f"{number}.self.key"], growing[f"{number}.self.value"] = empty, empty
-        return State({"next": source.ids.new_zeros(rows)}, growing, sources, beams)
+        block = steady_block(memory[0][0].shape[-1])
+        columns = round_up(source.ids.shape[1], block)
+        # contiguous once here, because every step reads them
+        sources = {name: fit(name, tensor, columns).contiguous() for name, tensor in sources.items()}
+        return State({"next": source.ids.new_zeros(rows)}, growing, sources, beams, block)
 
     @torch.no_grad()
     def step(self, state: State, tokens: Tensor, tap: Tap | None = None) -> tuple[Tensor, State]:

@@ -9,7 +9,7 @@ from typing import overload
 
 from regard.config import Decode, resolve
 from regard.data import Sample
-from regard.decode import Hypothesis, decode, score
+from regard.decode import Hypothesis, decode, make_engine, score
 from regard.errors import UsageError
 from regard.machine import choose_machine
 from regard.store import Folder, open_folder
@@ -46,6 +46,7 @@ class Translator:
 
     def __init__(self, folder: Folder) -> None:
         self.folder = folder
+        self.engine = make_engine(folder.model)
         self.device = next(folder.model.parameters()).device
         self.objective = objective(folder.source, folder.target)
         self.special = special(folder.target)
@@ -83,7 +84,7 @@ class Translator:
         forced = self.forced(prefixes, cut) if prefixes is not None else None
         sources = self.folder.source.encode_batch([part.text for part in parts])
         samples = [self.objective.source(ids) for ids in sources]
-        found = decode(self.folder.model, samples, options, self.special, self.device, forced, done)
+        found = decode(self.engine, samples, options, self.special, self.device, forced, done)
         chosen = [hypotheses[:nbest] for hypotheses in found]
         aligned = self.align(sources, chosen) if alignment else None
         answers = iter(

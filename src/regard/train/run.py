@@ -21,6 +21,7 @@ from regard.store import (
     load_checkpoint,
     load_latest,
     load_weights_into,
+    told_plainly,
     unique_weights,
     write_card,
     write_identity,
@@ -57,6 +58,8 @@ def train(
     )
     config = pinned(config, machine)
     machine.use()
+    with told_plainly(folder):  # a place that cannot be written is better known before the work
+        folder.mkdir(parents=True, exist_ok=True)
     materials = prepare(config, folder, listener.say)
     # only now: a run whose data cannot be read has not begun
     write_text(folder / "run.toml", to_toml(config))

@@ -1,0 +1,97 @@
+"""The engine against the model it was made of: its numbers, its text, its states."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+
+from regard.config import Decode
+from regard.data import Sample, collate
+from regard.decode import Special, decode, make_engine, score
+from regard.decode.engine import Engine, PackedLinear
+from regard.decode.kernels import can_pack
+from regard.model import State
+from samples import END, START, random_samples, small
+
+SPECIAL = Special(START, END, forbidden=(0, START, 3))
+CPU = torch.device("cpu")
+SHAPES = {
+    "small": {},
+    "pre": {"norm": "pre", "activation": "gelu"},
+    "learned": {"positions": "learned", "max_length": 64, "heads": 2, "head_width": 5},
+    "packed": {"width": 256, "heads": 4, "feed_forward": 1024, "layers": 1},
+}
+MODELS = {name: small(21, **changes) for name, changes in SHAPES.items()}
+ENGINES = {name: make_engine(copy.deepcopy(model)) for name, model in MODELS.items()}
+
+
+def sources(count: int, seed: int, longest: int = 30) -> list[Sample]:
+    return [Sample(source=sample.source) for sample in random_samples(count, seed, longest)]
+
+
+def assert_near(found: torch.Tensor, expected: torch.Tensor) -> None:
+    """Within rounding of float32, measured on the largest logit."""
+    torch.testing.assert_close(found, expected, atol=1e-5 * float(expected.abs().max()), rtol=1e-5)
+
+
+def test_this_machine_really_packs():
+    """Else the rest of this file would compare the model with itself."""
+    if not can_pack(torch.ones(2, 2)):
+        pytest.skip("this build of torch has no packed kernels: the model itself decodes")
+    assert all(isinstance(engine, Engine) for engine in ENGINES.values())
+    widen = ENGINES["packed"].layers[0].widen.__self__
+    assert isinstance(widen, PackedLinear) and widen.multiply.__name__ == "packed_linear"
+
+
+@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("beams", [1, 3])
+def test_steps_are_the_models(name, beams):
+    model, engine = MODELS[name], ENGINES[name]
+    batch = collate(random_samples(4, 5), 16)
+    own, other = model.start(batch, beams), engine.start(batch, beams)
+    words = torch.randint(4, 23, (4 * beams, 20), generator=torch.Generator().manual_seed(3))
+    for sizes in (3, 1, 1, 1, 12, 1):  # over the border of a block of 16 columns
+        tokens, words = words[:, :sizes], words[:, sizes:]
+        expected, own = model.step(own, tokens)
+        found, other = engine.step(other, tokens)
+        assert_near(found, expected)
+    rows = torch.tensor([2, 0, 0, 3])
+    own, other = own.select(rows), other.select(rows)
+    joined = State.join([other, other.select(torch.tensor([1]))])
+    expected, _ = model.step(own, torch.full((4, 1), 9))
+    found, _ = engine.step(joined, torch.full((5, 1), 9))
+    assert_near(found[:4], expected)
+    assert_near(found[4], expected[1])
+
+
+@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("beam", [1, 4])
+def test_the_text_is_the_models(name, beam):
+    samples, options = sources(20, 6), Decode(beam=beam, max_length=20)
+    own = decode(MODELS[name], samples, options, SPECIAL, CPU)
+    other = decode(ENGINES[name], samples, options, SPECIAL, CPU)
+    assert [h[0].tokens for h in own] == [h[0].tokens for h in other]
+
+
+@pytest.mark.parametrize("name", ["small", "packed"])
+@pytest.mark.parametrize("beam", [1, 5])
+def test_neighbours_change_no_bit(name, beam):
+    engine, samples, options = ENGINES[name], sources(17, 7, longest=50), Decode(beam=beam, max_length=18)
+    alone = [decode(engine, [sample], options, SPECIAL, CPU)[0] for sample in samples]
+    for tokens in (100, 10_000):
+        sized = options.model_copy(update={"tokens_per_batch": tokens})
+        together = decode(engine, samples, sized, SPECIAL, CPU)
+        assert [[(h.tokens, h.score) for h in each] for each in together] == [
+            [(h.tokens, h.score) for h in each] for each in alone
+        ]
+
+
+def test_a_packed_model_still_scores():
+    for name, model in MODELS.items():
+        samples = random_samples(5, 8)
+        own = score(model, samples, 1000, CPU)
+        other = score(ENGINES[name].model, samples, 1000, CPU)
+        for left, right in zip(own, other):
+            assert left == pytest.approx(right, abs=2e-3, rel=1e-5)
