@@ -11,7 +11,8 @@ RECIPE = Path(__file__).with_name("phrasebook-en-de.toml")
 SENTENCES = [
     "I would like to read this book.",
     "Sarah was walking in the park with her cat Alex.",
-    "The doctor whom we have called says that the old machines are too expensive.",
+    "The doctor whom we have called has not yet repaired the old machine.",
+    "Python executes quickly.",
     "At half past seven my friends are not allowed to turn on the lamp.",
 ]
 NEXT = """

@@ -61,15 +61,15 @@ def train(
     with told_plainly(folder):  # a place that cannot be written is better known before the work
         folder.mkdir(parents=True, exist_ok=True)
     materials = prepare(config, folder, listener.say)
-    # only now: a run whose data cannot be read has not begun
-    write_text(folder / "run.toml", to_toml(config))
-    write_identity(folder, config, materials.source, materials.target, split_above(materials.training))
     trainer = make_trainer(config, folder, materials, machine)
-    metrics = Metrics(folder, listener)
     checkpoint = load_latest(folder, listener.say) if resume else None
     if checkpoint is not None:
         trainer.restore(checkpoint)
         listener.say(f"resuming after step {trainer.progress.step}")
+    # only now: a run whose data cannot be read, or has changed, is not touched
+    write_text(folder / "run.toml", to_toml(config))
+    write_identity(folder, config, materials.source, materials.target, split_above(materials.training))
+    metrics = Metrics(folder, listener)
     metrics.rewind(trainer.progress.step)
     listener.say(
         f"{parameters(trainer.model):,} parameters; {machine.device}, {machine.precision}, "
