@@ -50,7 +50,7 @@ def options(
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line; exit 0 when done, 1 on failure, 2 on wrong use, 130 when interrupted."""
-    # Before torch loads OpenMP: threads that wait soon sleep. As fast when alone, several times faster when
+    # Before torch loads OpenMP: threads that wait soon sleep. As fast when alone, and faster when
     # another program wants the cores too.
     os.environ.setdefault("GOMP_SPINCOUNT", "10000")
     arguments = list(sys.argv[1:] if arguments is None else arguments)
