@@ -65,7 +65,7 @@ def main() -> None:
         batches = [stream.next() for _ in range(options.batches)]
         tokens = sum(count(batch.labels) for batch in batches)
         padding = sum(float((batch.labels == IGNORED).float().mean()) for batch in batches) / len(batches)
-        materials = Materials(tokenizer, None, dataset, None, None, fingerprint(dataset))
+        materials = Materials(tokenizer, None, dataset, None, None, fingerprint(dataset), 0)
         with tempfile.TemporaryDirectory() as folder:
             trainer = make_trainer(pinned(config, machine), Path(folder), materials, machine)
 

@@ -221,6 +221,25 @@ def test_a_run_leaves_a_picture_a_card_and_metrics(tmp_path):
     assert outcome.records[0]["kind"] == "final-valid"
 
 
+def test_two_sentences_in_a_line_are_both_translated(tmp_path):
+    """A model of single sentences once answered the first and dropped the second without a word."""
+    rows = [(f"{left} .", f"{right} .") for left, right in pairs(list, 800, seed=2)]
+    config = toy(
+        tmp_path, steps=150, tokens_per_batch=512, checkpoint_every=150, lr=5e-3, label_smoothing=0.0
+    )
+    write_tsv(tmp_path / "train.tsv", rows)
+    train(config, tmp_path / "single")
+    assert load(tmp_path / "single", device="cpu", threads=1).folder.split_above == 0
+    two = [(f"{a[0]} {a[0].upper()}", f"{a[1]} {a[1].upper()}") for a in rows]
+    write_tsv(tmp_path / "train.tsv", two)
+    short = config.model_copy(update={"train": config.train.model_copy(update={"steps": 1})})
+    train(short, tmp_path / "double")
+    assert load(tmp_path / "double", device="cpu", threads=1).folder.split_above > 4
+    model = load(tmp_path / "single", device="cpu", threads=1)
+    apart = [model.translate("a b c ."), model.translate("D e f .")]
+    assert model.translate("a b c . D e f .") == " ".join(apart)
+
+
 def test_seeds_of_steps_are_far_apart():
     seeds = {mix(seed, step, number) for seed in range(4) for step in range(300) for number in range(3)}
     assert len(seeds) == 4 * 300 * 3 and all(0 <= seed < 2**63 for seed in seeds)

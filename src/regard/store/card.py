@@ -59,7 +59,8 @@ def write_card(
     """`facts` are data, steps and chosen; `scores` maps a score's name with its signature to its value."""
     model = config.model
     hugging = is_marian(model) and config.text.joint
-    rows = "".join(f"| {name} | {value} |\n" for name, value in scores.items())
+    # a signature holds the bars that part the columns of a table
+    rows = "".join(f"| {name.replace('|', chr(92) + '|')} | {value} |\n" for name, value in scores.items())
     text = CARD.format(
         source=config.task.source,
         target=config.task.target,

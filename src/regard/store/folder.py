@@ -37,7 +37,7 @@ class Folder:
     model: EncoderDecoder
     source: Tokenizer
     target: Tokenizer
-    split_above: int  # pieces; longer lines are cut into sentences, because training saw few so long
+    split_above: int  # pieces; longer lines are cut into sentences, because training hardly saw such lines
 
 
 def unique_weights(model: nn.Module) -> dict[str, Tensor]:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from regard.config import Config
-from regard.data import Dataset, read_examples, tokenize
+from regard.data import Dataset, Example, read_examples, tokenize
 from regard.errors import UsageError
-from regard.text import Tokenizer, learn
+from regard.text import Tokenizer, learn, split_sentences
 from regard.train.evaluate import Held, hold
+
+LINES_LOOKED_AT = 2000
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,7 @@ class Materials:
     valid: Held | None
     test: Held | None
     fingerprint: str  # of the training ids: a resumed run must see the same
+    split_above: int  # pieces of a line from which on it is cut into sentences when the model is used
 
     @property
     def output(self) -> Tokenizer:
@@ -49,7 +52,8 @@ def prepare(config: Config, folder: Path, say: Callable[[str], None]) -> Materia
         found = read_examples(corpora, config.task, split) if corpora is not None else None
         own = hold(found, source, target or source) if found else None
         held.append(readable(own, config, split, say) if own else None)
-    return Materials(source, target, training, held[0], held[1], fingerprint(training))
+    longest = split_above(training, examples)
+    return Materials(source, target, training, held[0], held[1], fingerprint(training), longest)
 
 
 def readable(held: Held, config: Config, split: str, say: Callable[[str], None]) -> Held:
@@ -84,6 +88,14 @@ def fingerprint(dataset: Dataset) -> str:
     return digest.hexdigest()[:16]
 
 
-def split_above(dataset: Dataset) -> int:
-    """Lines with more pieces than nearly all training lines are better cut into sentences."""
+def split_above(dataset: Dataset, examples: Sequence[Example]) -> int:
+    """What the model has not seen is better cut into sentences.
+
+    If training lines are single sentences, that is every line with several (0); else lines with more pieces
+    than nearly all training lines.
+    """
+    looked_at = examples[:: max(1, len(examples) // LINES_LOOKED_AT)]
+    several = sum(len(split_sentences(example.source)) > 1 for example in looked_at)
+    if several < 0.05 * len(looked_at):
+        return 0
     return int(np.quantile(dataset.source.lengths, 0.99)) + 1

@@ -31,7 +31,7 @@ from regard.store import (
 from regard.train.curves import draw_curves
 from regard.train.evaluate import Held, held_out_loss, objective, text_scores, translate_samples
 from regard.train.loop import Trainer
-from regard.train.prepare import Materials, prepare, split_above
+from regard.train.prepare import Materials, prepare
 from regard.train.progress import Listener, Metrics, Record, Silent
 from regard.train.stream import Stream
 
@@ -68,7 +68,7 @@ def train(
         listener.say(f"resuming after step {trainer.progress.step}")
     # only now: a run whose data cannot be read, or has changed, is not touched
     write_text(folder / "run.toml", to_toml(config))
-    write_identity(folder, config, materials.source, materials.target, split_above(materials.training))
+    write_identity(folder, config, materials.source, materials.target, materials.split_above)
     metrics = Metrics(folder, listener)
     metrics.rewind(trainer.progress.step)
     listener.say(
