@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from regard.cli.terminal import (
+    AT_ONCE,
     AsJson,
     Device,
     ModelFolder,
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from regard.data import Example
-
-AT_ONCE = 2000
 
 
 def score(

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from regard.cli.live import view
-from regard.cli.terminal import messages
+from regard.cli.terminal import messages, say
 from regard.errors import UsageError
 
 Out = Annotated[Path, typer.Option("--out", "-o", help="The new model folder.", show_default=False)]
@@ -99,4 +99,4 @@ def average(
     from regard.store.average import average_into
 
     folders = average_into(checkpoints, out, last)
-    messages().print(f"wrote the average of {', '.join(path.name for path in folders)} to {out}")
+    say(f"wrote the average of {', '.join(path.name for path in folders)} to {out}")

@@ -17,12 +17,12 @@ from torch import Tensor, nn
 
 from regard.data import Batch
 from regard.decode.kernels import can_pack, pack, packed_linear
+from regard.decode.options import NEVER
 from regard.model import EncoderDecoder, State
 from regard.model.attention import MultiHeadAttention
 from regard.model.layers import PreNorm, steady_linear
 from regard.model.transformer import Block
 
-NEVER = float("-inf")
 Map = Callable[[Tensor], Tensor]
 WORTH_PACKING = 1 << 17  # numbers in a weight; for smaller ones the call costs more than the product
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from regard.config import Decode
 
+NEVER = float("-inf")  # the log-probability of what may not be said, the score of what may not be seen
 EXTRA_LENGTH = 50  # the paper's limit: source length + 50
 
 

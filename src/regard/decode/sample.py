@@ -10,8 +10,8 @@ from torch import Tensor
 
 from regard.config import Decode
 from regard.data import Batch
-from regard.decode.options import Hypothesis, Prefixes, Special, length_penalty, longest_output
-from regard.decode.search import NEVER, Steppable, source_lengths
+from regard.decode.options import NEVER, Hypothesis, Prefixes, Special, length_penalty, longest_output
+from regard.decode.search import Steppable, source_lengths
 
 
 def sample(

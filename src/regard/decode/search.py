@@ -13,10 +13,8 @@ from torch import Tensor
 
 from regard.config import Decode
 from regard.data import Batch
-from regard.decode.options import Hypothesis, Prefixes, Special, length_penalty, longest_output
+from regard.decode.options import NEVER, Hypothesis, Prefixes, Special, length_penalty, longest_output
 from regard.model import State
-
-NEVER = float("-inf")
 
 
 class Steppable(Protocol):
