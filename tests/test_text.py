@@ -81,6 +81,27 @@ def test_any_text_survives(trained: dict[str, Tokenizer], kind: str, text: str) 
     assert tokenizer.encode_batch([text, text]) == [ids, ids]
 
 
+# words, spaces of all kinds, and what Python alone takes for a space
+PATCHWORK = st.lists(
+    st.sampled_from(
+        [*"ab1.'’é日\x1c\x1d\x1e\x1f\x85\xa0\u180e\u200b\u2028\u3000\t\n\r\x0b\x0c", " ", "'s", "<s>", "</s>"]
+    ),
+    max_size=12,
+).map("".join)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=400, deadline=None)
+@given(text=PATCHWORK | TEXTS)
+@example(text="".join(NASTY))
+@example(text="")
+def test_words_looked_up_are_what_the_library_says(
+    trained: dict[str, Tokenizer], kind: str, text: str
+) -> None:
+    tokenizer = trained[kind]
+    assert tokenizer.encode(text) == tokenizer._pipeline.encode(text, add_special_tokens=False).ids
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("text", [*NASTY, *CORPUS[:8]])
 def test_nasty_text_survives(trained: dict[str, Tokenizer], kind: str, text: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
@@ -13,6 +12,7 @@ from tokenizers import Regex, models, pre_tokenizers, trainers
 from regard.errors import UsageError, near_miss
 from regard.text.tokenizer import (
     BYTE_ALPHABET,
+    CHUNK,
     SPECIALS,
     Tokenizer,
     build_pipeline,
@@ -29,8 +29,6 @@ LEAST_VOCABULARY = len(_BASE) + 1
 # A score so low that a special is never the best way to write a text that merely looks like it.
 _NEVER = -1000.0
 _LONGEST = 64  # characters of one piece
-# A word with the whitespace before it: no pre-token reaches over its end.
-_CHUNK = re.compile(r"\s*\S+|\s+")
 
 
 def learn(texts: Iterable[str], kind: str = "bpe", vocabulary: int = 8000) -> Tokenizer:
@@ -109,7 +107,7 @@ def _count_words(texts: Iterator[str]) -> Counter[str]:
     """How often each pre-token occurs, with the space in front that encoding will put there."""
     chunks: Counter[str] = Counter()
     for text in texts:
-        chunks.update(_CHUNK.findall(" " + text))
+        chunks.update(CHUNK.findall(" " + text))
     cut = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True).pre_tokenize_str
     words: Counter[str] = Counter()
     for chunk, count in chunks.items():
