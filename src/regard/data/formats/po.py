@@ -1,0 +1,213 @@
+"""gettext catalogues (.po, .pot). polib reads them; only the lines of filled entries are written anew.
+
+polib's own writer would wrap every string again; here an entry that is not filled keeps its bytes.
+"""
+
+from __future__ import annotations
+
+import gettext
+import io
+import re
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+
+import polib
+
+from regard.data.formats.document import Pair, Unit, check_language, decode, encode, read_bytes
+from regard.data.formats.placeholders import of_flags, survived
+from regard.errors import UsageError
+
+NOTE = "# Machine translated by Regard."
+WRAPPED = re.compile(r".{1,74}(?:\s|$)|\S+\s?")  # the space stays at the end of the line, as gettext has it
+PLURAL = re.compile(r"nplurals\s*=\s*(\d+)\s*;\s*plural\s*=\s*([^;\n]+)")
+OFTEN = 5  # a form used for more numbers than these must name the number (what msgfmt -c asks)
+
+TWO, FRENCH, ONE = (
+    "nplurals=2; plural=(n != 1);",
+    "nplurals=2; plural=(n > 1);",
+    "nplurals=1; plural=0;",
+)
+SLAVIC = (
+    "nplurals=3; plural=(n%10==1 && n%100!=11 ? 0 : n%10>=2 && n%10<=4 && (n%100<10 || n%100>=20) ? 1 : 2);"
+)
+POLISH = "nplurals=3; plural=(n==1 ? 0 : n%10>=2 && n%10<=4 && (n%100<10 || n%100>=20) ? 1 : 2);"
+CZECH = "nplurals=3; plural=(n==1) ? 0 : (n>=2 && n<=4) ? 1 : 2;"
+PLURALS = {  # for templates, which leave the line open; as in gettext's manual
+    **dict.fromkeys(("de", "en", "nl", "sv", "da", "no", "nb", "nn", "es", "it", "pt", "el", "fi"), TWO),
+    **dict.fromkeys(("et", "hu", "tr", "bg", "he", "eo", "ca", "eu", "gl"), TWO),
+    **dict.fromkeys(("fr", "pt_br"), FRENCH),
+    **dict.fromkeys(("ja", "zh", "ko", "vi", "th", "id"), ONE),
+    **dict.fromkeys(("ru", "uk", "be", "sr", "hr", "bs"), SLAVIC),
+    "pl": POLISH,
+    **dict.fromkeys(("cs", "sk"), CZECH),
+}
+
+
+class Catalogue:
+    """A parsed .po file and its lines: blocks[0] is what comes before the first entry, then one for each."""
+
+    reviewable = True
+
+    def __init__(self, path: Path, target: str | None = None) -> None:
+        self.path = path
+        raw = read_bytes(path)
+        named = re.search(rb"charset=([\w:.-]+)", raw[:10_000])
+        charset = named[1].decode("ascii") if named else "CHARSET"
+        self.encoding = "utf-8" if charset == "CHARSET" else charset  # a template leaves it open
+        text = decode(raw, self.encoding, path)
+        self.newline = "\r\n" if "\r\n" in text else "\n"
+        parsed = parse(text, path)
+        self.language = parsed.metadata.get("Language") or None
+        self.all = sorted(parsed, key=lambda entry: int(entry.linenum))
+        self.entries = sum(not entry.obsolete for entry in self.all)
+        self.blocks = cut(text, [max(entry.linenum, 1) - 1 for entry in self.all])
+        self.plural_forms = parsed.metadata.get("Plural-Forms", "")
+        if target is not None:
+            check_language(path, "target", self.language, target)
+            self.open_lines(target)
+
+    def open_lines(self, target: str) -> None:
+        """Fill what a template leaves open in its header."""
+        code = target.casefold().replace("-", "_")
+        known = PLURALS.get(code) or PLURALS.get(code.split("_")[0])
+        header = "".join(self.blocks[0]).replace("charset=CHARSET", "charset=UTF-8")
+        header = header.replace('"Language: \\n"', f'"Language: {target}\\n"')
+        if "nplurals=INTEGER" in header and known:
+            header = header.replace("nplurals=INTEGER; plural=EXPRESSION;", known)
+            self.plural_forms = known
+        self.blocks[0] = [header]
+
+    def pairs(self) -> Iterator[Pair]:
+        for entry in self.all:
+            if entry.obsolete or entry.fuzzy:
+                continue
+            if not entry.msgid_plural:
+                yield entry.linenum, entry.msgid, entry.msgstr
+                continue
+            _, form = self.plural(entry)
+            sides = {form(5): entry.msgid_plural}  # where there is one form only, it is the plural
+            sides = {form(1): entry.msgid} | sides
+            for number, source in sides.items():
+                yield entry.linenum, source, entry.msgstr_plural.get(number, "")
+
+    def plural(self, entry: polib.POEntry) -> tuple[int, Callable[[int], int]]:
+        """How many forms there are, and which one a number takes."""
+        found = PLURAL.search(self.plural_forms)
+        if found is None:
+            return max(len(entry.msgstr_plural), 1), lambda n: int(n != 1)
+        try:
+            return int(found[1]), gettext.c2py(found[2].strip())
+        except (ValueError, RecursionError):
+            raise UsageError(
+                f'{self.path}: the header\'s Plural-Forms cannot be read: "{found[0]}"'
+            ) from None
+
+    def sources(self, entry: polib.POEntry) -> tuple[str, ...]:
+        """What each form is made of: that of n = 1 of msgid, the others of msgid_plural.
+
+        "One file" cannot stand where a language uses the same form for 21, so then it is msgid_plural too.
+        """
+        if not entry.msgid_plural:
+            return (entry.msgid,)
+        count, form = self.plural(entry)
+        one = form(1) if count > 1 else -1
+        often = sum(form(n) == one for n in range(1001)) > OFTEN
+        if often and not survived(entry.msgid, entry.msgid_plural, of_flags(entry.flags)):
+            one = -1
+        return tuple(entry.msgid if number == one else entry.msgid_plural for number in range(count))
+
+    def units(self, everything: bool) -> list[Unit]:
+        return [
+            Unit(
+                self.sources(entry),
+                of_flags(entry.flags),
+                partial(self.fill, number),
+                partial(self.leave, number),
+            )
+            for number, entry in enumerate(self.all, start=1)
+            if not entry.obsolete and (everything or not said(entry))
+        ]
+
+    def fill(self, number: int, texts: Sequence[str], review: bool) -> None:
+        """Replace the msgstr lines of an entry, and say who wrote them."""
+        block, plural = self.blocks[number], bool(self.all[number - 1].msgid_plural)
+        first = next(at for at, line in enumerate(block) if line.lstrip().startswith("msgstr"))
+        last = first + 1
+        while last < len(block) and block[last].lstrip().startswith(("msgstr", '"')):
+            last += 1
+        strings = [
+            line
+            for form, text in enumerate(texts)
+            for line in quoted(f"msgstr[{form}]" if plural else "msgstr", text)
+        ]
+        head = [line for line in block[:first] if not line.startswith("#|")]
+        note = [] if any(line.startswith(NOTE) for line in head) else [NOTE + self.newline]
+        end = block[last - 1][len(block[last - 1].rstrip("\r\n")) :]  # the file may end without a newline
+        lines = [line + self.newline for line in strings[:-1]] + [strings[-1] + end]
+        self.blocks[number] = note + self.flagged(head, review) + lines + block[last:]
+
+    def leave(self, number: int) -> None:
+        """What could not be translated is marked, so that a person finds it."""
+        self.blocks[number] = self.flagged(self.blocks[number], True)
+
+    def flagged(self, lines: list[str], fuzzy: bool) -> list[str]:
+        """The lines of an entry with or without the flag "fuzzy"."""
+        flags = [flag.strip() for line in lines if line.startswith("#,") for flag in line[2:].split(",")]
+        if ("fuzzy" in flags) == fuzzy:
+            return lines
+        wanted = (["fuzzy"] if fuzzy else []) + [flag for flag in flags if flag and flag != "fuzzy"]
+        rest = [line for line in lines if not line.startswith("#,")]
+        at = next(at for at, line in enumerate(rest) if line.lstrip().startswith(("#|", "msg")))
+        return rest[:at] + ([f"#, {', '.join(wanted)}{self.newline}"] if wanted else []) + rest[at:]
+
+    def content(self) -> bytes:
+        return encode("".join(line for block in self.blocks for line in block), self.encoding, self.path)
+
+
+def said(entry: polib.POEntry) -> bool:
+    """Whether an entry has a translation, fuzzy or not."""
+    forms = entry.msgstr_plural.values() if entry.msgid_plural else [entry.msgstr]
+    return bool(forms) and all(forms)
+
+
+def parse(text: str, path: Path) -> polib.POFile:
+    """polib takes a path or a text; of a text it also breaks lines at characters that are none (U+2028)."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder, "copy.po")
+        copy.write_text(text, encoding="utf-8", newline="")
+        try:
+            return polib.pofile(str(copy), encoding="utf-8")
+        except OSError as error:
+            line = re.search(r"\(line (\d+)\)", str(error))
+            where = f", line {line[1]}" if line else ""
+            reason = (
+                "a quote inside a string" if "quote" in str(error) else "not what gettext's format allows"
+            )
+            raise UsageError(f"{path}{where}: {reason}; see what msgfmt -c says of it") from None
+
+
+def cut(text: str, starts: Sequence[int]) -> list[list[str]]:
+    """Lines with their ends, in blocks that begin at `starts`; the first is what comes before."""
+    lines = list(io.StringIO(text, newline=""))
+    edges = [0, *starts, len(lines)]
+    return [lines[left:right] for left, right in pairwise(edges)]
+
+
+def quoted(name: str, text: str) -> list[str]:
+    """A string in lines of gettext's style: one where it is short, else "" and a line each."""
+    lines = re.findall(r"[^\n]*\n|[^\n]+", text)
+    parts = [part for line in lines for part in (WRAPPED.findall(line) if len(line) > 75 else [line])]
+    if "".join(parts) != text:  # a string that cannot be wrapped so stays whole
+        parts = [text]
+    if len(parts) < 2 and len(text) + len(name) < 77:
+        return [f'{name} "{polib.escape(text)}"']
+    return [f'{name} ""', *(f'"{polib.escape(part)}"' for part in parts)]
+
+
+def read_po(path: Path, target: str) -> Iterator[Pair]:
+    catalogue = Catalogue(path)
+    check_language(path, "target", catalogue.language, target)
+    return catalogue.pairs()

@@ -1,0 +1,117 @@
+"""Fill a translator's file: what is protected comes back as it was, or the entry stays as it is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from regard.data.formats import Document, Unit
+from regard.data.formats.placeholders import has_words, put_accelerator, survived, take_accelerator
+
+Translate = Callable[[list[str]], list[str]]
+LAYOUT = re.compile(r"[\n\r\t]+")  # lines and columns of a text are translated one by one
+FIRST_SIGNS = re.compile(r"^\W+(?=\w)")
+UNWRITABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff\ufffe\uffff]")  # no XML or .po line can hold these
+
+
+@dataclass(frozen=True)
+class Outcome:
+    filled: int
+    left: int  # their placeholders did not survive
+    kept: int  # translated before
+
+
+@dataclass(frozen=True)
+class Text:
+    """One text of a unit, without the sign of its accelerator."""
+
+    unit: Unit
+    number: int  # among the unit's sources
+    source: str
+
+
+def fill_document(document: Document, translate: Translate, everything: bool, review: bool) -> Outcome:
+    """Translate what has no translation yet (or everything), all texts in one call."""
+    units = document.units(everything)
+    answers = iter(
+        translate_texts(
+            [Text(unit, number, source) for unit in units for number, source in enumerate(unit.sources)],
+            translate,
+        )
+    )
+    filled = 0
+    for unit in units:
+        own = [next(answers) for _ in unit.sources]
+        texts = [text for text in own if text is not None]
+        if len(texts) == len(own):
+            unit.fill(texts, review)
+            filled += 1
+        else:
+            unit.leave()
+    return Outcome(filled, len(units) - filled, document.entries - len(units))
+
+
+def translate_texts(texts: Sequence[Text], translate: Translate) -> list[str | None]:
+    """Each text whole; where a placeholder was lost, the parts between placeholders; else nothing."""
+    taken = [take_accelerator(text.source, text.unit.placeholders) for text in texts]
+    bare = [Text(text.unit, text.number, source) for text, (source, _) in zip(texts, taken)]
+    first = attempt(bare, [whole(text) for text in bare], translate)
+    lost = [number for number, said in enumerate(first) if said is None]
+    again = [bare[number] for number in lost]
+    found = dict(zip(lost, attempt(again, [apart(text) for text in again], translate)))
+    best = [found.get(number, said) for number, said in enumerate(first)]
+    return [
+        put_accelerator(said, sign, text.unit.placeholders) if said is not None and sign is not None else said
+        for text, said, (_, sign) in zip(texts, best, taken)
+    ]
+
+
+def attempt(texts: Sequence[Text], pieces: Sequence[list[str]], translate: Translate) -> list[str | None]:
+    """Translate those pieces that have words, put each text together, and keep what is sound."""
+    wanted = list(
+        dict.fromkeys(
+            piece
+            for text, own in zip(texts, pieces)
+            for piece in own
+            if has_words(piece, text.unit.placeholders)
+        )
+    )
+    answers = translate(wanted) if wanted else []
+    said = {piece: UNWRITABLE.sub(" ", answer) for piece, answer in zip(wanted, answers, strict=True)}
+    joined = ["".join(said.get(piece, piece) for piece in own) for own in pieces]
+    return [answer if sound(text, answer) else None for text, answer in zip(texts, joined)]
+
+
+def sound(text: Text, answer: str) -> bool:
+    """Whether an answer may stand in the file: it says something, and says every placeholder."""
+    return (
+        bool(answer.strip()) >= bool(text.source.strip())
+        and survived(text.source, answer, text.unit.placeholders)
+        and text.unit.fits(text.number, answer)
+    )
+
+
+def whole(text: Text) -> list[str]:
+    """The lines of a text, and between them what separates them."""
+    return split(text.source, LAYOUT)
+
+
+def apart(text: Text) -> list[str]:
+    """The text between placeholders, and these; signs at the start of a part are no words to translate."""
+    placeholders = text.unit.placeholders
+    cut = re.compile(f"{LAYOUT.pattern}|{placeholders.pattern}", placeholders.flags)
+    return [
+        part
+        for piece in split(text.source, cut)
+        for part in (split(piece, FIRST_SIGNS) if has_words(piece, placeholders) else [piece])
+    ]
+
+
+def split(text: str, separator: re.Pattern[str]) -> list[str]:
+    """All of the text, cut before and after each separator."""
+    found, at = [], 0
+    for match in separator.finditer(text):
+        found += [text[at : match.start()], match[0]]
+        at = match.end()
+    return [piece for piece in [*found, text[at:]] if piece]

@@ -1,0 +1,330 @@
+"""Public sets brought here: whole, checked, with their licence, or not at all."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import subprocess
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from conftest import Command, Refused
+from regard.data import catalogue, hub
+from regard.data.catalogue import SETS, File, PublicSet
+
+TEXT = "".join(f"line {number}\n" for number in range(5000)).encode()
+OTHER = b"another text\n"
+
+
+def sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+class Server(ThreadingHTTPServer):
+    """Files at their addresses, and the routes of the hub that its library asks for."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.files: dict[str, bytes] = {}
+        self.tear_after: int | None = None  # bytes of a body before the connection breaks
+        self.hidden: tuple[str, ...] = ()  # beginnings of paths that are not found
+        self.asked: list[tuple[str, str, str | None]] = []
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Server
+
+    def do_HEAD(self) -> None:
+        self.answer(body=False)
+
+    def do_GET(self) -> None:
+        self.answer(body=True)
+
+    def answer(self, body: bool) -> None:
+        path = self.path.split("?")[0]
+        self.server.asked.append((self.command, path, self.headers.get("Range")))
+        if path.startswith(self.server.hidden):
+            code = "RepoNotFound" if path.startswith("/api") else "EntryNotFound"
+            self.send(404, b"", {"X-Error-Code": code}, body)
+            return
+        if path.startswith("/api/datasets/"):
+            self.send(
+                200, json.dumps(self.listing(path)).encode(), {"Content-Type": "application/json"}, body
+            )
+            return
+        content = self.server.files.get(path)
+        if content is None:
+            self.send(404, b"", {"X-Error-Code": "EntryNotFound"}, body)
+            return
+        headers = {"ETag": f'"{sha256(content)}"', "X-Repo-Commit": "c" * 40, "Accept-Ranges": "bytes"}
+        begin = int((self.headers.get("Range") or "bytes=0-")[6:].split("-")[0])
+        if begin >= len(content):
+            self.send(416, b"", {}, body)
+        elif begin:
+            headers["Content-Range"] = f"bytes {begin}-{len(content) - 1}/{len(content)}"
+            self.send(206, content[begin:], headers, body)
+        else:
+            self.send(200, content, headers, body)
+
+    def listing(self, path: str) -> list[dict[str, object]]:
+        name = "/".join(path.split("/")[3:5])
+        prefix = f"/datasets/{name}/resolve/main/"
+        return [
+            {"type": "file", "path": each.removeprefix(prefix), "size": len(content), "oid": "0" * 40}
+            for each, content in self.server.files.items()
+            if each.startswith(prefix)
+        ]
+
+    def send(self, status: int, content: bytes, headers: dict[str, str], body: bool) -> None:
+        self.send_response(status)
+        for key, value in {**headers, "Content-Length": str(len(content))}.items():
+            self.send_header(key, value)
+        self.end_headers()
+        if body:
+            torn = self.server.tear_after
+            self.wfile.write(content[:torn])
+            self.close_connection = torn is not None
+
+    def log_message(self, format: str, *arguments: object) -> None:
+        pass
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with Server() as running:
+        thread = threading.Thread(target=running.serve_forever, daemon=True)
+        thread.start()
+        yield running
+        running.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def small(server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A catalogue of three sets, and an empty folder of corpora."""
+    server.files = {"/a/train.en.gz": gzip.compress(TEXT), "/a/train.de": OTHER}
+    hub_files = {
+        "data/train.jsonl": b'{"en": "a", "de": "b"}\n',
+        "data/test.jsonl": b"{}\n",
+        "README.md": b"#",
+    }
+    server.files |= {f"/datasets/someone/set/resolve/main/{name}": raw for name, raw in hub_files.items()}
+    sets = (
+        PublicSet(
+            "pair",
+            "two files",
+            "CC0",
+            (
+                File("train.en.gz", sha256(TEXT), f"{server.address}/a/train.en.gz"),
+                File("train.de.gz", sha256(OTHER), f"{server.address}/a/train.de"),
+            ),
+        ),
+        PublicSet(
+            "hubbed", "from the hub", "CC BY", hub="someone/set", patterns=("data/*.jsonl",), folder="both"
+        ),
+        PublicSet("copied", "only from a folder", "ask", (File("x.txt", sha256(OTHER)),), folder="both"),
+    )
+    monkeypatch.setattr(catalogue, "SETS", sets)
+    monkeypatch.setattr(hub, "SETS", sets)
+    monkeypatch.setenv("HF_ENDPOINT", server.address)
+    monkeypatch.delenv("REGARD_DATA_MIRROR", raising=False)
+    monkeypatch.setenv("REGARD_DATA", str(tmp_path / "corpora"))
+    return tmp_path / "corpora"
+
+
+def names(folder: Path) -> set[str]:
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_set_is_fetched_from_its_addresses(regard: Command, small: Path, server: Server) -> None:
+    found = regard("data", "get", "pair")
+    assert (found.code, found.out) == (0, "")
+    assert found.err.split("\n")[0] == "pair: licence CC0"
+    assert names(small) == {
+        f"pair/{name}" for name in ("train.en.gz", "train.de.gz", "SHA256SUMS", "LICENCE.txt")
+    }
+    assert gzip.decompress((small / "pair/train.de.gz").read_bytes()) == OTHER
+    assert "Licence: CC0" in (small / "pair/LICENCE.txt").read_text()
+    checked = subprocess.run(["sha256sum", "-c", "SHA256SUMS"], cwd=small / "pair", capture_output=True)
+    assert checked.returncode == 0
+    assert regard("data", "get", "pair", "--verify").err == "pair: 2 files are as they were\n"
+    asked = len(server.asked)
+    assert regard("data", "get", "pair").err.endswith("pair: all is here already\n")
+    assert len(server.asked) == asked
+
+
+def test_a_damaged_file_is_found_and_brought_again(regard: Command, refused: Refused, small: Path) -> None:
+    regard("data", "get", "pair")
+    victim = small / "pair/train.en.gz"
+    victim.write_bytes(victim.read_bytes()[:-1] + b"!")
+    assert "train.en.gz is not what it was" in refused("data", "get", "pair", "--verify", code=1)
+    assert regard("data", "get", "pair").err.endswith(f"pair: 1 new files in {small / 'pair'}\n")
+    assert regard("data", "get", "pair", "--verify").code == 0
+    victim.unlink()
+    assert "train.en.gz is missing" in refused("data", "get", "pair", "--verify", code=1)
+
+
+def test_a_torn_connection_is_gone_on_with(regard: Command, small: Path, server: Server) -> None:
+    server.tear_after = 1000
+    size = len(server.files["/a/train.en.gz"])
+    broken = regard("data", "get", "pair")
+    assert broken.code == 1
+    assert f"the connection broke (1,000 of {size:,} bytes); run the command again" in broken.err
+    assert names(small) == {"pair/LICENCE.txt", "pair/.train.en.gz.part"}
+    server.tear_after = None
+    assert regard("data", "get", "pair").code == 0
+    assert ("GET", "/a/train.en.gz", "bytes=1000-") in server.asked
+    assert gzip.decompress((small / "pair/train.en.gz").read_bytes()) == TEXT
+    assert regard("data", "get", "pair", "--verify").code == 0
+    assert not [name for name in names(small) if name.endswith(".part")]
+
+
+def test_a_part_as_long_as_the_file_is_fetched_anew(regard: Command, small: Path, server: Server) -> None:
+    (small / "pair").mkdir(parents=True)
+    (small / "pair/.train.en.gz.part").write_bytes(b"x" * len(server.files["/a/train.en.gz"]))
+    assert regard("data", "get", "pair").code == 0
+    assert gzip.decompress((small / "pair/train.en.gz").read_bytes()) == TEXT
+
+
+def test_faults_leave_nothing_under_the_name(regard: Command, small: Path, server: Server) -> None:
+    server.files["/a/train.en.gz"] = gzip.compress(TEXT + b"one more\n")
+    wrong = regard("data", "get", "pair")
+    assert wrong.code == 1
+    assert "error: train.en.gz: its text has the checksum" in wrong.err
+    server.files["/a/train.en.gz"] = gzip.compress(TEXT)[:-9]
+    assert "the gzip file is damaged or cut short" in regard("data", "get", "pair").err
+    del server.files["/a/train.en.gz"]
+    missing = regard("data", "get", "pair")
+    assert "the server says 404 Not Found; with a copy on this machine" in missing.err
+    assert names(small) == {"pair/LICENCE.txt"}
+    server.shutdown()
+    server.server_close()
+    gone = regard("data", "get", "pair")
+    assert (gone.code, gone.err.count("error:")) == (1, 1)
+    assert "cannot be reached" in gone.err
+
+
+def test_a_set_of_the_hub(regard: Command, small: Path, server: Server) -> None:
+    assert regard("data", "get", "hubbed").code == 0
+    kept = {"both/data/train.jsonl", "both/data/test.jsonl", "both/SHA256SUMS", "both/LICENCE.txt"}
+    assert names(small) == kept
+    assert (small / "both/data/test.jsonl").read_bytes() == b"{}\n"
+    text = (small / "both/LICENCE.txt").read_text()
+    assert "hubbed: from the hub.\nLicence: CC BY." in text
+    assert "Licence: ask." in text
+    asked = len(server.asked)
+    assert regard("data", "get", "hubbed").err.endswith("all is here already\n")
+    assert len(server.asked) == asked
+    (small / "both/data/test.jsonl").write_bytes(b"[]\n")
+    assert regard("data", "get", "hubbed", "--verify").code == 1
+    assert regard("data", "get", "hubbed").code == 0
+    assert (small / "both/data/test.jsonl").read_bytes() == b"{}\n"
+
+
+def test_a_hub_that_lists_nothing_or_names_outside(regard: Command, small: Path, server: Server) -> None:
+    kept = dict(server.files)
+    server.files = {}
+    none = regard("data", "get", "hubbed")
+    assert "the hub's someone/set has no file data/*.jsonl" in none.err
+    assert not small.exists()
+    server.files = kept | {"/datasets/someone/set/resolve/main/data/../../../../x.jsonl": b"out"}
+    assert regard("data", "get", "hubbed").code == 0
+    assert not (small.parent / "x.jsonl").exists()
+
+
+def test_what_the_hub_does_not_have(regard: Command, small: Path, server: Server) -> None:
+    server.hidden = ("/api",)
+    gone = regard("data", "get", "hubbed")
+    assert (gone.code, gone.err.count("\n")) == (1, 2)
+    assert "error: the hub's someone/set cannot be had: " in gone.err
+    assert "--from FOLDER" in gone.err
+    server.hidden = ("/datasets/someone/set/resolve/main/data/test",)
+    lacking = regard("data", "get", "hubbed")
+    assert "error: the hub's someone/set/data/test.jsonl cannot be had: " in lacking.err
+    assert not (small / "both/data/test.jsonl").exists()
+    server.hidden = ()
+    assert regard("data", "get", "hubbed").code == 0
+    assert (small / "both/data/test.jsonl").read_bytes() == b"{}\n"
+
+
+def test_a_set_is_copied_from_a_folder(
+    regard: Command, small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mirror = tmp_path / "mirror"
+    (mirror / "pair").mkdir(parents=True)
+    (mirror / "pair/train.en.gz").write_bytes(gzip.compress(TEXT, 1))  # packed otherwise, the same text
+    lacking = regard("data", "get", "pair", "--from", mirror)
+    assert lacking.code == 2
+    assert f"{mirror} does not hold pair: it has no pair/train.de.gz" in lacking.err
+    assert not small.exists()
+    (mirror / "pair/train.de.gz").write_bytes(gzip.compress(OTHER))
+    to = tmp_path / "elsewhere"
+    assert regard("data", "get", "pair", "--from", mirror, "--to", to).code == 0
+    assert (to / "pair/train.en.gz").read_bytes() == (mirror / "pair/train.en.gz").read_bytes()
+    monkeypatch.setenv("REGARD_DATA_MIRROR", str(mirror))
+    (mirror / "x.txt").write_bytes(OTHER)
+    assert regard("data", "get", "copied").code == 0
+    assert (small / "both/x.txt").read_bytes() == OTHER
+    (mirror / "both/data").mkdir(parents=True)
+    (mirror / "both/data/a.jsonl").write_bytes(b"{}\n")
+    assert regard("data", "get", "hubbed").code == 0
+    assert (small / "both/data/a.jsonl").read_bytes() == b"{}\n"
+    assert "x.txt" in (small / "both/SHA256SUMS").read_text()
+    monkeypatch.setenv("REGARD_DATA_MIRROR", str(tmp_path / "nowhere"))
+    assert "nowhere: no such folder to copy from" in regard("data", "get", "pair").err
+
+
+def test_wrong_use(refused: Refused, small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert 'no set is called "piar"; did you mean "pair"?' in refused("data", "get", "piar")
+    assert "pair is not in" in refused("data", "get", "pair", "--verify")
+    monkeypatch.delenv("REGARD_DATA")
+    assert "Set REGARD_DATA to the folder of your corpora, or give --to FOLDER" in refused(
+        "data", "get", "pair"
+    )
+
+
+def test_a_set_without_address(regard: Command, small: Path) -> None:
+    assert (
+        "copied has no address to fetch it from; copy it with --from FOLDER"
+        in regard("data", "get", "copied").err
+    )
+    assert not small.exists()
+
+
+def test_the_list_says_what_is_here(regard: Command, small: Path) -> None:
+    def rows() -> dict[str, dict[str, object]]:
+        return {row["name"]: row for row in map(json.loads, regard("data", "list", "--json").lines)}
+
+    assert not any(row["here"] for row in rows().values())
+    regard("data", "get", "hubbed")
+    regard("data", "get", "pair")
+    assert {name for name, row in rows().items() if row["here"]} == {"hubbed", "pair"}
+    assert rows()["pair"]["files"] == ["data:pair/train.en.gz", "data:pair/train.de.gz"]
+    shown = regard("data", "list").lines
+    assert len(shown) == 4
+    assert "CC BY" in next(line for line in shown if line.startswith("hubbed"))
+
+
+def test_the_catalogue_is_in_order() -> None:
+    """Names are unique, each set can be had somehow, every checksum is one, and says whose licence it is."""
+    assert len({each.name for each in SETS}) == len(SETS)
+    places = [(each.place, file.name) for each in SETS for file in each.files]
+    assert len(set(places)) == len(places)
+    for each in SETS:
+        assert each.files or each.hub
+        assert bool(each.hub) == bool(each.patterns)
+        assert each.licence
+        for file in each.files:
+            assert len(bytes.fromhex(file.sha256)) == 32
+            assert file.address is None or file.address.startswith("https://")
