@@ -44,7 +44,8 @@ def digest(folder: Path) -> str:
     """Of the final model, and of weights, optimiser and position in the last checkpoint."""
     last = max((folder / "checkpoints").glob("step-*"), key=lambda path: int(path.name[5:]))
     state = json.loads((last / "state.json").read_text())
-    state.pop("seconds")
+    for clock in ("seconds", "updating", "waiting", "validating", "saving"):
+        state.pop(clock)
     found = hashlib.sha256(json.dumps(state, sort_keys=True).encode())
     for path in (folder, last):
         found.update((path / "model.safetensors").read_bytes())

@@ -55,7 +55,7 @@ def main() -> None:
     options = parser.parse_args()
     examples, corpus = pairs(20_000)
     tokenizer = learn([text for e in examples for text in (e.source, e.target)], "bpe", 10_000)
-    dataset = tokenize(examples, tokenizer, tokenizer)
+    dataset = tokenize([(e.source, e.target) for e in examples], tokenizer, tokenizer)
     for name in options.shapes:
         config = shape(name, tokens_per_batch=options.tokens)
         machine = choose_machine(width=config.model.width)

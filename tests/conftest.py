@@ -45,6 +45,7 @@ def toy_config(folder: Path, **train: object) -> Config:
                 "train": str(write_toy_corpus(folder / "train.tsv", 4000, 1)),
                 "valid": str(write_toy_corpus(folder / "valid.tsv", 40, 2)),
                 "test": str(write_toy_corpus(folder / "test.tsv", 60, 3)),
+                "leaks": "keep",  # its sentences are all one word apart
             },
             "text": {"kind": "word", "vocabulary": 400},
             "model": {
@@ -79,6 +80,14 @@ class Toy:
 
     model: Path
     corpora: Path
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Prepared data of the tests never meets that of the user."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("REGARD_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -46,7 +46,7 @@ def test_train_resume_and_what_may_change(
     assert f"regard translate -m '{out}'" in result.err
     assert "step 6" in result.err
     assert [row["kind"] for row in metrics(out)] == [
-        *("train", "valid", "train", "train", "valid", "final-valid", "test")
+        *("train", "valid", "train", "train", "valid", "final-valid", "test", "run")
     ]
     assert (out / "README.md").is_file()
     # a second run into the same folder

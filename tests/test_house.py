@@ -25,8 +25,8 @@ FLOORS = {
             ["data"],
             ["model"],
             ["store", "decode"],
-            ["train"],
             ["trace"],
+            ["train"],
             ["tasks"],
             ["cli"],
         ]

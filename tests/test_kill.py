@@ -8,6 +8,7 @@ SHORT = """
 [data]
 train = "pairs.tsv"
 valid = "pairs.tsv"
+leaks = "keep"
 [text]
 kind = "word"
 vocabulary = 300

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 
@@ -18,11 +18,12 @@ from regard.cli.terminal import (
     one_line,
     open_model,
     print_line,
+    say,
     tables,
     writable,
 )
 from regard.cli.translate import parse_options
-from regard.errors import UsageError
+from regard.errors import UsageError, near_miss
 
 if TYPE_CHECKING:
     from regard.config import Corpora
@@ -41,6 +42,14 @@ def evaluate(
     option: Annotated[
         list[str] | None, typer.Option("--set", help="Any field of the section decode.")
     ] = None,
+    tokenize: Annotated[
+        str | None,
+        typer.Option(
+            help="How sacreBLEU cuts text into words: 13a, none (it is tokenised already), intl, char, zh; "
+            "else as the run did.",
+            show_default=False,
+        ),
+    ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write the translations here.")
     ] = None,
@@ -54,11 +63,13 @@ def evaluate(
 
       regard evaluate -m runs/demo
       regard evaluate -m runs/demo --data test.en --data test.de --beam 5
+      regard evaluate -m runs/demo --data test.tok.en --data test.tok.de --tokenize none
     """
     from regard.tasks import decode_options
-    from regard.train import text_scores
+    from regard.train.evaluate import looks_tokenized, text_scores
 
     output = writable(output)
+    words = choose_words(model, tokenize)
     translator = open_model(model, device, threads)
     corpora = choose_corpora(model, data)
     examples = read(corpora, translator.folder.task)
@@ -69,7 +80,10 @@ def evaluate(
     seconds = time.perf_counter() - began
     texts = [each.text for each in found]
     right = [text == example.target for text, example in zip(texts, examples)]
-    scores = text_scores(texts, [example.target for example in examples])
+    references = [example.target for example in examples]
+    scores = text_scores(texts, references, words)
+    if words not in ("none", "char") and looks_tokenized(references):
+        say("the references look tokenised already; scores published for such text come from --tokenize none")
     row = {
         "sentences": len(texts),
         "bleu": scores.bleu,
@@ -100,6 +114,23 @@ def choose_corpora(model: Path, data: list[str] | None) -> Corpora:
     if run is None or run.data.test is None:
         raise UsageError(f"{model} names no test set; give one with --data")
     return run.data.test
+
+
+def choose_words(model: Path, tokenize: str | None) -> str:
+    """sacreBLEU's tokenisation: what the user names, else what the run used, if it can be had."""
+    from regard.config import Train, load_config
+    from regard.config.schema import Tokenization
+    from regard.train.evaluate import bleu_tokenization, make_bleu
+
+    known = get_args(Tokenization)
+    if tokenize is not None and tokenize not in known:
+        near = near_miss(tokenize, known)
+        raise UsageError(f'--tokenize "{tokenize}" is not one of {", ".join(known)}{near}')
+    run = load_config(model / "run.toml") if (model / "run.toml").is_file() else None
+    choice = tokenize or (run.train.bleu_tokenize if run else Train().bleu_tokenize)
+    words = bleu_tokenization(choice, run.task.target if run else "")
+    make_bleu(words)
+    return words
 
 
 def read(corpora: Corpora, task: object) -> list[Example]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 Record = dict[str, Any]
 BARS = "▁▂▃▄▅▆▇█"
+SHOWN = ("train", "valid", "average", "final-valid", "test")  # kinds of records; the report shows the others
 
 
 @contextmanager
@@ -40,7 +41,8 @@ class PlainView:
         self.console.print(Text(text))
 
     def record(self, record: Record) -> None:
-        self.console.print(Text(line(record)))
+        if record["kind"] in SHOWN:
+            self.console.print(Text(line(record)))
 
 
 def line(record: Record) -> str:
@@ -76,7 +78,7 @@ class LiveView(PlainView):
         if record["kind"] == "train":
             self.latest = record
             self.losses.append(record["loss"])
-        else:
+        elif record["kind"] in SHOWN:
             self.valid = record
             if "bleu" in record:
                 self.scores.append(record["bleu"])

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import typer
 
 from regard import __version__
-from regard.cli import config, doctor, evaluate, score, tokenizer, train, translate
+from regard.cli import config, data, doctor, evaluate, report, score, tokenizer, train, translate
 from regard.cli.terminal import ReaderGone, explain
 from regard.errors import RegardError
 
@@ -28,9 +28,11 @@ app.command("train")(train.train)
 app.command("translate")(translate.translate)
 app.command("score")(score.score)
 app.command("evaluate")(evaluate.evaluate)
+app.command("report")(report.report)
 app.command("average")(train.average)
 app.add_typer(tokenizer.app, name="tokenizer")
 app.add_typer(config.app, name="config")
+app.add_typer(data.app, name="data")
 app.command("doctor")(doctor.doctor)
 
 

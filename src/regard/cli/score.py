@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -22,11 +22,6 @@ from regard.cli.terminal import (
     say,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from regard.data import Example
-
 
 def score(
     model: ModelFolder,
@@ -42,19 +37,18 @@ def score(
 
       regard score -m runs/demo valid.en valid.de
     """
-    from regard.data.corpora import read_corpus, split_columns
+    from regard.data.corpora import read_rows, split_columns
+    from regard.data.findings import Refused
 
     translator = open_model(model, device, threads)
     if str(source) == "-":
-        pairs: Iterator[Example] = (
-            split_columns(line, f"stdin, line {n}") for n, line in enumerate(read_stdin(), start=1)
-        )
+        pairs = split_columns(read_stdin(), "stdin", Refused())
     else:
         corpus = str(source) if target is None else (str(source), str(target))
-        pairs = read_corpus(corpus, translator.folder.task, "test")
+        pairs = read_rows(corpus, translator.folder.task, "test")
     total, pieces = 0.0, 0
     for portion in portions(pairs, AT_ONCE):
-        rows = translator.score([pair.source for pair in portion], [pair.target for pair in portion])
+        rows = translator.score([row[1] for row in portion], [row[2] for row in portion])
         for row in rows:
             own = math.fsum(row)
             total, pieces = total + own, pieces + len(row)

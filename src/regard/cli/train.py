@@ -28,6 +28,9 @@ def train(
     override: Annotated[
         list[str] | None, typer.Option("--set", help="Any field: --set train.lr=3e-4 --set model.layers=3.")
     ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Stop before training if the data check finds anything.")
+    ] = False,
     plain: Annotated[bool, typer.Option("--plain", help="Plain lines even on a terminal.")] = False,
 ) -> None:
     """Train a model; Ctrl-C saves and says how to go on.
@@ -62,16 +65,16 @@ def train(
     else:
         resolved = load_config(config, given)
         check_data(resolved.data, resolved.task)  # before a folder is begun for a run that cannot be
-    run(resolved, out, resume, plain)
+    run(resolved, out, resume, strict, plain)
 
 
-def run(config: object, out: Path, resume: bool, plain: bool) -> None:
+def run(config: object, out: Path, resume: bool, strict: bool, plain: bool) -> None:
     from regard.train import train as train_model
 
     console = messages()
     place = shlex.quote(str(out))
     with view(console, plain) as listener:
-        outcome = train_model(config, out, resume, listener)  # type: ignore[arg-type]
+        outcome = train_model(config, out, resume, listener, strict)  # type: ignore[arg-type]
     if not outcome.finished:
         console.print(f"saved after step {outcome.step}; go on with:  regard train --resume --out {place}")
         sys.exit(130)
@@ -80,6 +83,7 @@ def run(config: object, out: Path, resume: bool, plain: bool) -> None:
             f"{record['kind']}: BLEU {record['bleu']:.2f}, chrF {record['chrf']:.2f}, "
             f"{100 * record['exact']:.1f} % of {record['sentences']} exact, loss {record['loss']:.4f}"
         )
+    console.print(f"the report is {out / 'report.html'}")
     console.print(f'the model is in {out}; use it:  echo "a sentence" | regard translate -m {place}')
 
 

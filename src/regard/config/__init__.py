@@ -2,7 +2,7 @@
 
 from regard.config.load import differing_field, load_config, resolve, to_toml, to_tree
 from regard.config.presets import PRESETS
-from regard.config.schema import Config, Corpora, Corpus, Data, Decode, Model, Task, Text, Train
+from regard.config.schema import Config, Corpora, Corpus, Data, Decode, Model, Task, Text, Train, Weighted
 from regard.config.template import template
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "Task",
     "Text",
     "Train",
+    "Weighted",
     "differing_field",
     "load_config",
     "resolve",

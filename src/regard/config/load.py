@@ -17,6 +17,7 @@ from regard.config.schema import Config
 from regard.errors import UsageError, near_miss
 
 Tree = dict[str, Any]
+CORPORA = ("train", "valid", "test")  # the fields of [data] that hold corpora
 NAMES = ("phrasebook", "data")  # before a colon, or alone: the name of a corpus, not a path
 
 
@@ -75,7 +76,8 @@ def resolve(tree: Mapping[str, Any], base: Path | None = None, where: str = "con
         tree["model"] = with_preset(tree["model"], where)
     fill_dependent_defaults(tree)
     if base is not None and isinstance(tree.get("data"), dict):
-        tree["data"] = {key: absolute(value, base) for key, value in tree["data"].items()}
+        data = tree["data"]
+        tree["data"] = {**data, **{key: absolute(data[key], base) for key in CORPORA if key in data}}
     try:
         return Config.model_validate(tree)
     except ValidationError as error:
@@ -116,6 +118,8 @@ def absolute(corpora: Any, base: Path) -> Any:
             raise UsageError(f'"{corpora}" cannot be a path: {error}') from None
     if isinstance(corpora, list):
         return [absolute(corpus, base) for corpus in corpora]
+    if isinstance(corpora, dict) and "corpus" in corpora:
+        return {**corpora, "corpus": absolute(corpora["corpus"], base)}
     return corpora
 
 

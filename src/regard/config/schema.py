@@ -12,10 +12,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validat
 Count = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(ge=0.0, lt=1.0)]
 
-# A corpus is a name or path, or a [source, target] pair of paths; a setting takes one or a list of them.
-Corpus = str | tuple[str, str]
-Corpora = str | list[str | list[str]]
-
 
 class Section(BaseModel):
     # strict: `heads = true` is not 1 and `joint = "no"` is not a switch; a whole number may stand for a float
@@ -24,16 +20,36 @@ class Section(BaseModel):
     )
 
 
+class Weighted(Section):
+    """`{corpus = "forum.tsv", weight = 0.5}`: half of its pairs in each epoch, another half in the next."""
+
+    corpus: str | list[str]
+    weight: float = Field(gt=0, le=1000, description="how often its pairs come in an epoch")
+
+
+# A corpus is a name or path, or a [source, target] pair of paths; a setting takes one or a list of them.
+Corpus = str | tuple[str, str]
+Corpora = str | list[str | list[str] | Weighted]
+
+
 class Task(Section):
     name: Literal["translate"] = Field("translate", description="the verb of the command that uses the model")
     source: str = Field("source", min_length=1, description="source language, e.g. en")
     target: str = Field("target", min_length=1, description="target language, e.g. de")
 
 
+CORPORA = (
+    '"phrasebook", a path (.tsv, .jsonl, .po, .tmx, .xliff, .srt), a [source, target] pair, '
+    "or a list of these or of {corpus = ..., weight = ...}"
+)
+
+
 class Data(Section):
-    train: Corpora = Field(description='"phrasebook", a path (.tsv, .jsonl), a [source, target] pair, a list')
+    train: Corpora = Field(description=CORPORA)
     valid: Corpora | None = Field(None, description="watched during training; chooses the checkpoint")
     test: Corpora | None = Field(None, description="scored once, at the end")
+    leaks: Literal["drop", "keep"] = Field("drop", description="training pairs that are held-out pairs")
+    duplicates: Literal["keep", "drop"] = Field("keep", description="training pairs that came before")
 
     @field_validator("train", "valid", "test")
     @classmethod
@@ -41,7 +57,8 @@ class Data(Section):
         """A pair has two sides, and a list something in it; whether the files are there is seen later."""
         if corpora is None:
             return None
-        parts = [corpora] if isinstance(corpora, str) else corpora
+        listed = [corpora] if isinstance(corpora, str) else corpora
+        parts = [part.corpus if isinstance(part, Weighted) else part for part in listed]
         pairs = [part for part in parts if isinstance(part, list)]
         if not parts or "" in parts or any(len(pair) != 2 or "" in pair for pair in pairs):
             raise ValueError(
@@ -99,6 +116,22 @@ class Model(Section):
         return self
 
 
+# How sacreBLEU cuts text into the words that BLEU counts; "none" is for text that is tokenised already.
+Tokenization = Literal[
+    "auto",
+    "13a",
+    "none",
+    "intl",
+    "char",
+    "zh",
+    "ja-mecab",
+    "ko-mecab",
+    "flores101",
+    "flores200",
+    "spBLEU-1K",
+]
+
+
 class Train(Section):
     steps: int = Field(100_000, ge=1, description="updates at most")
     epochs: float | None = Field(None, gt=0, description="passes over the data at most")
@@ -122,6 +155,7 @@ class Train(Section):
     validate_every: int | None = Field(None, ge=1, description="updates; else as checkpoint_every")
     validate_sentences: int = Field(500, ge=0, description="decoded for the score; 0 = loss only")
     metric: Literal["bleu", "chrf", "loss"] = Field("bleu", description="chooses the best checkpoint")
+    bleu_tokenize: Tokenization = Field("auto", description="sacreBLEU's words; auto = 13a, or by language")
     patience: int | None = Field(None, ge=1, description="validations without a better one before stopping")
     checkpoint_every: Count = Field(500, description="updates between two checkpoints")
     keep: Count = Field(3, description="newest checkpoints kept, beside the best")
@@ -151,6 +185,12 @@ class Decode(Section):
     early_stopping: Literal[False, True, "never"] = Field(False, description="as in transformers")
     min_length: int = Field(0, ge=0, description="pieces before the end may come")
     max_length: int | None = Field(None, ge=1, description="pieces at most; else source length + 50")
+    no_repeat_ngram: int = Field(0, ge=0, description="no run of so many pieces comes twice; 0 = may")
+    repetition_penalty: float = Field(1.0, gt=0, description="above 1: pieces said before score lower")
+    ensemble: Literal["probability", "log"] = Field(
+        "probability", description="of several models: the mean of probabilities, or of their logarithms"
+    )
+    context: int = Field(0, ge=0, description="sentences before, put before each sentence of a long line")
     sample: bool = Field(False, description="draw instead of searching; `beam` draws a sentence")
     temperature: float = Field(1.0, gt=0, description="of sampling; below 1 is bolder")
     top_k: int = Field(0, ge=0, description="sample from the k most probable pieces; 0 = all")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import get_args
 
 from regard.config.presets import PRESETS
-from regard.config.schema import Decode, Model, Section, Text, Train
+from regard.config.schema import Data, Decode, Model, Section, Text, Train
 
 PRESET = "transformer-tiny"
 HEAD = """\
@@ -24,7 +24,7 @@ target = "de"
 train = "phrasebook"            # or "pairs.tsv", "pairs.jsonl", ["train.en", "train.de"], or a list of these
 # valid = ["valid.en", "valid.de"]
 # test = ["test.en", "test.de"]
-
+{data}
 [text]
 {text}
 [model]
@@ -43,6 +43,7 @@ def template(name: str) -> str:
     return HEAD.format(
         name=name,
         preset=PRESET,
+        data=commented(Data, skip=("train", "valid", "test")),
         text=commented(Text),
         model=commented(Model, skip=("preset", "family"), instead=PRESETS[PRESET]),
         train=commented(Train, skip=("steps", "lr", "warmup")),

@@ -1,38 +1,44 @@
-"""Corpora to examples: two line-aligned files, TSV, JSONL, plain or .gz, or the built-in phrasebook."""
+"""Corpora to pairs: two line-aligned files, TSV, JSONL, translators' formats, or the built-in phrasebook."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 from pathlib import Path
 
-from regard.config import Corpora, Corpus, Data, Task
+from regard.config import Corpora, Corpus, Data, Task, Weighted
 from regard.data.example import Example
-from regard.data.files import find, lines
+from regard.data.files import checked_lines, find, stamp
+from regard.data.findings import Findings, Refused
+from regard.data.formats import FORMATS, read_pairs
 from regard.data.phrasebook import phrases
 from regard.errors import UsageError
 from regard.text.tokenizer import replace_surrogates
 
 PHRASEBOOK_SIZE = {"train": 50_000, "valid": 500, "test": 1000}
-TABLES = (".tsv", ".jsonl", ".tsv.gz", ".jsonl.gz")
+TABLES = (".tsv", ".jsonl", ".tsv.gz", ".jsonl.gz", *FORMATS)
+
+# A pair is absurd if one side is this many times longer, in UTF-8 bytes, after a mercy for short ones:
+# "Yes." may well be a sentence of thirty letters elsewhere.
+RATIO, MERCY = 8, 16
+
+Row = tuple[int, str, str]  # line (or entry) number, source, target
 
 
-def read_examples(corpora: Corpora, task: Task, split: str) -> list[Example]:
-    """All pairs of a setting such as `data.train`, in order.
+def read_examples(
+    corpora: Corpora, task: Task, split: str, findings: Findings | None = None
+) -> list[Example]:
+    """All pairs of a setting such as `data.test`, in order.
 
-    Nothing is learned from a pair with an empty side, so training leaves it out; a test set stays whole.
+    Without `findings` a line that cannot be used is an error; with them it is left out and recorded.
     """
     examples: list[Example] = []
-    for corpus in parts(corpora):
+    for corpus, _ in parts(corpora):
         before = len(examples)
-        found = read_corpus(corpus, task, split)
-        whole = (
-            [pair for pair in found if pair.source.strip() and pair.target.strip()]
-            if split == "train"
-            else found
-        )
-        examples += whole
+        examples += [
+            Example(source, target) for _, source, target in read_rows(corpus, task, split, findings)
+        ]
         if len(examples) == before:
             raise UsageError(f"data.{split}: {describe(corpus)} holds no pair of sentences")
     return examples
@@ -42,31 +48,28 @@ def check_data(data: Data, task: Task) -> None:
     """Whether the corpora of a run are there and begin as they should; only a first pair is read."""
     for split in ("train", "valid", "test"):
         if getattr(data, split) is not None:
-            check_corpora(getattr(data, split), task, split)
+            for corpus, _ in parts(getattr(data, split)):
+                for path in files(corpus):
+                    stamp(path)
+                if next(read_rows(corpus, task, split, Findings()), None) is None:
+                    raise UsageError(f"data.{split}: {describe(corpus)} holds no pair of sentences")
 
 
-def check_corpora(corpora: Corpora, task: Task, split: str) -> None:
-    for corpus in parts(corpora):
-        names = [corpus] if isinstance(corpus, str) else corpus
-        files = [find(name) for name in names if name.split(":")[0] != "phrasebook"]
-        if not any(path.is_fifo() for path in files):  # what is read from a pipe is gone
-            next(read_corpus(corpus, task, split), None)
-
-
-def parts(corpora: Corpora) -> list[Corpus]:
-    """One corpus or a list of them; two paths that are no tables are a [source, target] pair."""
+def parts(corpora: Corpora) -> list[tuple[Corpus, float]]:
+    """Corpora and their weights; two paths that are no tables are a [source, target] pair."""
     if isinstance(corpora, str):
-        return [corpora]
+        return [(corpora, 1.0)]
     if len(corpora) == 2 and all(isinstance(part, str) and not is_whole(part) for part in corpora):
-        return [(str(corpora[0]), str(corpora[1]))]
-    found: list[Corpus] = []
+        return [((str(corpora[0]), str(corpora[1])), 1.0)]
+    found: list[tuple[Corpus, float]] = []
     for part in corpora:
-        if isinstance(part, str):
-            found.append(part)
-        elif len(part) == 2:
-            found.append((part[0], part[1]))
+        corpus, weight = (part.corpus, part.weight) if isinstance(part, Weighted) else (part, 1.0)
+        if isinstance(corpus, str):
+            found.append((corpus, weight))
+        elif len(corpus) == 2:
+            found.append(((corpus[0], corpus[1]), weight))
         else:
-            raise UsageError(f"a corpus of two files is a [source, target] pair, not {part}")
+            raise UsageError(f"a corpus of two files is a [source, target] pair, not {corpus}")
     if not found:
         raise UsageError("the list of corpora is empty")
     return found
@@ -74,84 +77,132 @@ def parts(corpora: Corpora) -> list[Corpus]:
 
 def is_whole(name: str) -> bool:
     """Whether one name holds both sides."""
-    return name.endswith(TABLES) or name.split(":")[0] == "phrasebook"
+    return name.lower().endswith(TABLES) or is_phrasebook(name)
+
+
+def is_phrasebook(corpus: Corpus) -> bool:
+    return isinstance(corpus, str) and corpus.split(":")[0] == "phrasebook"
+
+
+def files(corpus: Corpus) -> list[Path]:
+    names = [corpus] if isinstance(corpus, str) else corpus
+    return [find(name) for name in names if not is_phrasebook(name)]
 
 
 def describe(corpus: Corpus) -> str:
     return corpus if isinstance(corpus, str) else " and ".join(corpus)
 
 
-def read_corpus(corpus: Corpus, task: Task, split: str) -> Iterator[Example]:
+def read_rows(corpus: Corpus, task: Task, split: str, findings: Findings | None = None) -> Iterator[Row]:
+    """The usable pairs of a corpus with their line numbers.
+
+    Nothing is learned from a pair with an empty side or of absurd lengths, so training leaves it out;
+    a test set stays whole.
+    """
+    found = Refused() if findings is None else findings
+    rows = _rows(corpus, task, split, found)
+    return _learnable(rows, str(files(corpus)[0]), found) if split == "train" and files(corpus) else rows
+
+
+def _rows(corpus: Corpus, task: Task, split: str, findings: Findings) -> Iterator[Row]:
     if isinstance(corpus, tuple):
-        return read_pair(find(corpus[0]), find(corpus[1]))
-    if corpus.split(":")[0] == "phrasebook":
+        return read_pair(find(corpus[0]), find(corpus[1]), findings)
+    if is_phrasebook(corpus):
         return read_phrasebook(corpus, task, split)
-    path = find(corpus)
-    if corpus.endswith((".tsv", ".tsv.gz")):
-        return read_tsv(path)
-    if corpus.endswith((".jsonl", ".jsonl.gz")):
-        return read_jsonl(path, task)
-    if not path.exists():
-        raise UsageError(f"{path}: no such file")
+    path, name = find(corpus), corpus.lower()
+    if name.endswith((".tsv", ".tsv.gz")):
+        return read_tsv(path, findings)
+    if name.endswith((".jsonl", ".jsonl.gz")):
+        return read_jsonl(path, task, findings)
+    if name.endswith(FORMATS):
+        return read_pairs(path, task)
+    stamp(path)
     raise UsageError(
-        f"{path}: one file must be .tsv or .jsonl (or .gz of these); "
+        f"{path}: one file must be one of {', '.join(TABLES)}; "
         'for two files write ["file.source", "file.target"]'
     )
 
 
-def read_pair(source: Path, target: Path) -> Iterator[Example]:
+def _learnable(rows: Iterator[Row], file: str, findings: Findings) -> Iterator[Row]:
+    for number, source, target in rows:
+        if not source.strip() or not target.strip():
+            findings.add("empty", file, number)
+        elif is_absurd(source, target):
+            findings.add("ratio", file, number, note=f"{len(source)} and {len(target)} characters")
+        else:
+            yield number, source, target
+
+
+def is_absurd(source: str, target: str) -> bool:
+    one, two = len(source), len(target)
+    if one + MERCY <= 2 * (two + MERCY) and two + MERCY <= 2 * (one + MERCY):
+        return False  # a character has four bytes at most, so this is no pair to count the bytes of
+    one, two = len(source.encode()) + MERCY, len(target.encode()) + MERCY
+    return one > RATIO * two or two > RATIO * one
+
+
+def read_pair(source: Path, target: Path, findings: Findings) -> Iterator[Row]:
     """Two line-aligned files; never a shifted pair, so unequal counts are an error."""
-    count = 0
-    sides = zip_longest(lines(source), lines(target))
-    for count, (left, right) in enumerate(sides, start=1):
-        if left is None or right is None:
-            short, long = (source, target) if left is None else (target, source)
-            total = count + sum(1 for _ in sides)
+    end = object()
+    sides = zip_longest(checked_lines(source, findings), checked_lines(target, findings), fillvalue=end)
+    for number, (left, right) in enumerate(sides, start=1):
+        if left is end or right is end:
+            short, long = (source, target) if left is end else (target, source)
+            total = number + sum(1 for _ in sides)
             raise UsageError(
-                f"{short} has {count - 1} lines but {long} has {total}: "
-                f"line {count} has no counterpart; the files must be aligned line by line"
+                f"{short} has {number - 1} lines but {long} has {total}: "
+                f"line {number} has no counterpart; the files must be aligned line by line"
             )
-        yield Example(left, right)
+        if isinstance(left, str) and isinstance(right, str):
+            yield number, left, right
 
 
-def read_tsv(path: Path) -> Iterator[Example]:
-    for number, line in enumerate(lines(path), start=1):
-        if line.strip():
-            yield split_columns(line, f"{path}, line {number}")
+def read_tsv(path: Path, findings: Findings) -> Iterator[Row]:
+    return split_columns(checked_lines(path, findings), str(path), findings)
 
 
-def split_columns(line: str, where: str) -> Example:
+def split_columns(lines: Iterable[str | None], name: str, findings: Findings) -> Iterator[Row]:
     """Source, tab, target; further columns (a score, a licence) are not looked at."""
-    columns = line.split("\t")
-    if len(columns) < 2:
-        raise UsageError(f"{where}: no tab; write source, tab, target")
-    return Example(columns[0], columns[1])
+    for number, line in enumerate(lines, start=1):
+        if line is None or not line.strip():
+            continue
+        columns = line.split("\t", 2)
+        if len(columns) > 1:
+            yield number, columns[0], columns[1]
+        else:
+            findings.add("malformed", name, number, note="no tab; write source, tab, target")
 
 
-def read_jsonl(path: Path, task: Task) -> Iterator[Example]:
+def read_jsonl(path: Path, task: Task, findings: Findings) -> Iterator[Row]:
     """Objects with "source" and "target", or the two language codes, or these inside "translation"."""
-    for number, line in enumerate(lines(path), start=1):
-        if not line.strip():
+    for number, line in enumerate(checked_lines(path, findings), start=1):
+        if line is None or not line.strip():
             continue
         try:
             row = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise UsageError(f"{path}, line {number}: not valid JSON ({error})") from None
-        row = row.get("translation", row) if isinstance(row, dict) else {}
-        row = row if isinstance(row, dict) else {}
-        for left, right in (("source", "target"), (task.source, task.target)):
-            if isinstance(row.get(left), str) and isinstance(row.get(right), str):
-                # JSON can spell half a character ("\\ud800"), which no UTF-8 file can hold
-                yield Example(replace_surrogates(row[left]), replace_surrogates(row[right]))
-                break
+            findings.add("malformed", str(path), number, note=f"not valid JSON ({error})")
+            continue
+        if (pair := _sides(row, task)) is not None:
+            yield number, *pair
         else:
-            raise UsageError(
-                f'{path}, line {number}: needs the strings "source" and "target" '
-                f'(or "{task.source}" and "{task.target}")'
-            )
+            wanted = f'"source" and "target" (or "{task.source}" and "{task.target}")'
+            findings.add("malformed", str(path), number, note=f"needs the strings {wanted}")
 
 
-def read_phrasebook(name: str, task: Task, split: str) -> Iterator[Example]:
+def _sides(row: object, task: Task) -> tuple[str, str] | None:
+    row = row.get("translation", row) if isinstance(row, dict) else None
+    if not isinstance(row, dict):
+        return None
+    for names in (("source", "target"), (task.source, task.target)):
+        left, right = (row.get(name) for name in names)
+        if isinstance(left, str) and isinstance(right, str):
+            # JSON can spell half a character ("\\ud800"), which no UTF-8 file can hold
+            return replace_surrogates(left), replace_surrogates(right)
+    return None
+
+
+def read_phrasebook(name: str, task: Task, split: str) -> Iterator[Row]:
     """`phrasebook` or `phrasebook:250000`; English and German, in either direction."""
     _, _, size = name.partition(":")
     if size and not size.isdecimal():
@@ -161,9 +212,8 @@ def read_phrasebook(name: str, task: Task, split: str) -> Iterator[Example]:
             f"the phrasebook is English and German: set task.source and task.target to en and de, "
             f'not "{task.source}" and "{task.target}"'
         )
-
-    for phrase in phrases(split, int(size or PHRASEBOOK_SIZE[split])):
+    for number, phrase in enumerate(phrases(split, int(size or PHRASEBOOK_SIZE[split])), start=1):
         if task.source == "en":
-            yield Example(phrase.english, phrase.german)
+            yield number, phrase.english, phrase.german
         else:
-            yield Example(phrase.german, phrase.english)
+            yield number, phrase.german, phrase.english

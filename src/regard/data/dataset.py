@@ -1,25 +1,32 @@
-"""A corpus as ids: flat arrays and the offsets into them; compact, and the same when mapped from disk."""
+"""A corpus as ids: flat arrays in shards, in memory or mapped from disk, of which a pool is read at a time.
+
+A shard holds, for both sides, all ids one after another and the length of each sentence. It is read in blocks
+of sentences that lie together, so that a corpus larger than memory is read at the speed of the disk.
+"""
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from regard.data.example import Example
 from regard.text import Tokenizer
 
-Ids = npt.NDArray[np.int32]
-Offsets = npt.NDArray[np.int64]
-PORTION = 50_000  # texts tokenised at once
+Ids = npt.NDArray[np.unsignedinteger]
+Lengths = npt.NDArray[np.integer]
+Numbers = npt.NDArray[np.int64]
+BLOCK = 1024  # sentences that are read together
 
 
 @dataclass(frozen=True)
 class Side:
+    """Sentences of one language: the ids of all, and where each begins."""
+
     ids: Ids
-    offsets: Offsets  # one more than there are sentences
+    offsets: Numbers  # one more than there are sentences
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -28,43 +35,127 @@ class Side:
         return self.ids[self.offsets[index] : self.offsets[index + 1]]
 
     @property
-    def lengths(self) -> Offsets:
+    def lengths(self) -> Numbers:
         return np.diff(self.offsets)
 
-    def select(self, keep: npt.NDArray[np.bool_]) -> Side:
-        lengths = self.lengths
-        return Side(self.ids[np.repeat(keep, lengths)], _offsets(lengths[keep]))
+
+class Column:
+    """One side of a shard. `ids` and `lengths` may be mapped from disk: they are only ever copied from."""
+
+    def __init__(self, ids: Ids, lengths: Lengths) -> None:
+        self.ids, self.lengths = ids, lengths
+        blocks = np.arange(0, len(lengths), BLOCK)
+        sums = np.add.reduceat(lengths, blocks, dtype=np.int64) if len(lengths) else blocks
+        self.starts = offsets(sums)  # of every block
+        release(lengths)
+        if self.starts[-1] != len(ids):
+            raise ValueError("the lengths of a shard do not add up to its ids")
+
+    def read(self, first: int, last: int) -> tuple[Ids, Numbers]:
+        """Copies of the ids and lengths of sentences first .. last-1, all of one block."""
+        block = first // BLOCK
+        lengths = self.lengths[block * BLOCK : last].astype(np.int64)
+        start = int(self.starts[block]) + int(lengths[: first - block * BLOCK].sum())
+        own = lengths[first - block * BLOCK :]
+        return np.array(self.ids[start : start + int(own.sum())]), own
 
 
 @dataclass(frozen=True)
-class Dataset:
+class Shard:
+    source: Column
+    target: Column
+
+    def __len__(self) -> int:
+        return len(self.source.lengths)
+
+
+@dataclass(frozen=True)
+class Part:
+    """One corpus of a run; `weight` is how often its pairs come in an epoch."""
+
+    shards: Sequence[Shard]
+    weight: float = 1.0
+
+    def __len__(self) -> int:
+        return sum(len(shard) for shard in self.shards)
+
+    def blocks(self, part: int) -> Numbers:
+        """[blocks, 4]: part, shard, first and last sentence of each."""
+        rows = [
+            (part, number, first, min(first + BLOCK, len(shard)))
+            for number, shard in enumerate(self.shards)
+            for first in range(0, len(shard), BLOCK)
+        ]
+        return np.array(rows, dtype=np.int64).reshape(-1, 4)
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Pairs that are in memory."""
+
     source: Side
     target: Side
 
     def __len__(self) -> int:
         return len(self.source)
 
-    def at_most(self, longest: int) -> Dataset:
-        """Without the pairs of which one side has more than `longest` pieces."""
-        keep = (self.source.lengths <= longest) & (self.target.lengths <= longest)
-        return self if keep.all() else Dataset(self.source.select(keep), self.target.select(keep))
+
+@dataclass(frozen=True)
+class Dataset:
+    parts: Sequence[Part]
+
+    def __len__(self) -> int:
+        """Pairs on disk, each counted once."""
+        return sum(len(part) for part in self.parts)
+
+    def load(self, blocks: Numbers) -> Pool:
+        """The pairs of some blocks, in their order."""
+        shards = [
+            (self.parts[part].shards[shard], first, last) for part, shard, first, last in blocks.tolist()
+        ]
+        sides = []
+        for name in ("source", "target"):
+            columns = [(getattr(shard, name), first, last) for shard, first, last in shards]
+            read = [column.read(first, last) for column, first, last in columns]
+            sides.append(gather(read))
+            for column, _, _ in columns:
+                release(column.ids)
+                release(column.lengths)
+        return Pool(*sides)
 
 
-def tokenize(examples: Sequence[Example], source: Tokenizer, target: Tokenizer) -> Dataset:
-    return Dataset(
-        _tokenize_side([example.source for example in examples], source),
-        _tokenize_side([example.target for example in examples], target),
-    )
+def gather(read: Sequence[tuple[Ids, Numbers]]) -> Side:
+    return Side(np.concatenate([ids for ids, _ in read]), offsets(np.concatenate([own for _, own in read])))
 
 
-def _tokenize_side(texts: Sequence[str], tokenizer: Tokenizer) -> Side:
-    rows: list[list[int]] = []
-    for start in range(0, len(texts), PORTION):
-        rows += tokenizer.encode_batch(texts[start : start + PORTION])
-    lengths = np.array([len(row) for row in rows], dtype=np.int64)
-    ids = np.fromiter((piece for row in rows for piece in row), dtype=np.int32, count=int(lengths.sum()))
-    return Side(ids, _offsets(lengths))
+def release(array: npt.NDArray[np.generic]) -> None:
+    """Give back the pages of a mapped file: what was read of it need not stay in memory."""
+    mapped = getattr(array, "_mmap", None)
+    if isinstance(mapped, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+        mapped.madvise(mmap.MADV_DONTNEED)
 
 
-def _offsets(lengths: Offsets) -> Offsets:
-    return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths)])
+def offsets(lengths: npt.NDArray[np.integer]) -> Numbers:
+    return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths, dtype=np.int64)])
+
+
+def encode(texts: Sequence[str], tokenizer: Tokenizer) -> tuple[Ids, Numbers]:
+    """The ids of texts one after another, and the length of each."""
+    rows = tokenizer.encode_batch(texts)
+    lengths = np.fromiter(map(len, rows), dtype=np.int64, count=len(rows))
+    ids = np.fromiter((piece for row in rows for piece in row), narrowest(len(tokenizer)), int(lengths.sum()))
+    return ids, lengths
+
+
+def narrowest(numbers: int) -> np.dtype[np.unsignedinteger]:
+    """The smallest type for the ids 0 .. numbers-1."""
+    return np.dtype(np.uint16 if numbers <= 1 << 16 else np.uint32)
+
+
+def tokenize(pairs: Sequence[tuple[str, str]], source: Tokenizer, target: Tokenizer) -> Dataset:
+    """A corpus that is small enough for memory."""
+    columns = [
+        Column(*encode([pair[side] for pair in pairs], tokenizer))
+        for side, tokenizer in enumerate((source, target))
+    ]
+    return Dataset([Part([Shard(*columns)])])

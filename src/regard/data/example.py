@@ -1,16 +1,9 @@
-"""What crosses the doors of this room: `Example` (text), `Sample` (ids), `Batch` (tensors).
-
-Shapes: B rows, T target tokens, S source tokens.
-"""
+"""What crosses the doors of this room as text and as ids: `Example` and `Sample`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-
-import numpy as np
-import torch
-from torch import Tensor
+from dataclasses import dataclass
 
 IGNORED = -100  # a label that is not asked for
 
@@ -34,61 +27,3 @@ class Sample:
     source: Sequence[int] = ()
     target: Sequence[int] = ()
     labels: Sequence[int] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Tokens:
-    """Rows of ids with their positions; position -1 is padding and its id means nothing."""
-
-    ids: Tensor  # [B,T] int64
-    positions: Tensor  # [B,T] int64
-
-    def to(self, device: torch.device) -> Tokens:
-        return Tokens(self.ids.to(device), self.positions.to(device))
-
-    @property
-    def count(self) -> int:
-        return int((self.positions >= 0).sum())
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    source: Tokens | None = None
-    target: Tokens | None = None
-    labels: Tensor | None = None  # [B,T] int64, IGNORED where nothing is asked
-
-    def to(self, device: torch.device) -> Batch:
-        return replace(
-            self,
-            source=self.source.to(device) if self.source else None,
-            target=self.target.to(device) if self.target else None,
-            labels=None if self.labels is None else self.labels.to(device),
-        )
-
-
-def tokens(rows: Sequence[Sequence[int]], multiple: int = 1) -> Tokens:
-    """Pad rows on the right to the longest, rounded up to a multiple."""
-    ids = pad(rows, 0, multiple)
-    columns = torch.arange(ids.shape[1]).expand(len(rows), -1)
-    lengths = torch.tensor([len(row) for row in rows], dtype=torch.int64)[:, None]
-    return Tokens(ids, columns.masked_fill(columns >= lengths, -1))
-
-
-def pad(rows: Sequence[Sequence[int]], value: int, multiple: int = 1) -> Tensor:
-    longest = max((len(row) for row in rows), default=0)
-    table = np.full((len(rows), -(-longest // multiple) * multiple), value, dtype=np.int64)
-    for number, row in enumerate(rows):
-        table[number, : len(row)] = row
-    return torch.from_numpy(table)
-
-
-def collate(samples: Sequence[Sample], multiple: int = 1) -> Batch:
-    """Samples to one batch. Sides that no sample has are left out."""
-    has_source = any(len(sample.source) for sample in samples)
-    has_target = any(len(sample.target) for sample in samples)
-    has_labels = any(len(sample.labels) for sample in samples)
-    return Batch(
-        source=tokens([sample.source for sample in samples], multiple) if has_source else None,
-        target=tokens([sample.target for sample in samples], multiple) if has_target else None,
-        labels=pad([sample.labels for sample in samples], IGNORED, multiple) if has_labels else None,
-    )

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import gzip
 import os
+import re
+import stat
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Protocol
 
+from regard.data.findings import Findings
 from regard.errors import UsageError
 
 DATA_VARIABLE = "REGARD_DATA"
+LONGEST_LINE = 1 << 20  # bytes; what is longer is no line of a corpus
+LONGEST_INPUT = 1 << 28  # bytes of a line that a person asks about
+WIDE = (b"\xff\xfe", b"\xfe\xff")  # how UTF-16 begins
+# What `str.splitlines` would cut at and `wc -l` does not count, and what is no text at all.
+_ODD = re.compile("[\0\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029\ufeff]")
 
 
 def find(name: str) -> Path:
@@ -25,9 +34,26 @@ def find(name: str) -> Path:
     return Path(root) / name.removeprefix("data:")
 
 
+def stamp(path: Path) -> tuple[int, int]:
+    """Size and time of a file that can be read more than once."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        raise UsageError(f"{path}: no such file") from None
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path}: cannot read it: {getattr(error, 'strerror', None) or error}") from None
+    if stat.S_ISDIR(found.st_mode):
+        raise UsageError(f"{path} is a folder, not a text file")
+    if not stat.S_ISREG(found.st_mode):
+        raise UsageError(f"{path} is a pipe or a device; training reads a file twice: save it to one first")
+    return found.st_size, found.st_mtime_ns
+
+
 def lines(path: Path) -> Iterator[str]:
     """The lines of a file without their ends; a "\\r" before the end and a BOM at the start are dropped."""
-    for number, raw in enumerate(_raw_lines(path), start=1):
+    for number, (_, raw, whole) in enumerate(_raw_lines(path, LONGEST_INPUT), start=1):
+        if not whole:
+            raise UsageError(f"{path}, line {number}: longer than {LONGEST_INPUT >> 20} MiB")
         try:
             line = raw.decode("utf-8")
         except UnicodeDecodeError as error:
@@ -40,15 +66,82 @@ def lines(path: Path) -> Iterator[str]:
         yield line.removeprefix("\ufeff") if number == 1 else line
 
 
-def _raw_lines(path: Path) -> Iterator[bytes]:
+def checked_lines(path: Path, findings: Findings) -> Iterator[str | None]:
+    """Every line of a corpus, None where it cannot be used: as many as there are, so that no pair shifts."""
+    name, before = str(path), stamp(path) if path.is_file() else None
+    number, raw, whole = 0, b"", True
+    for number, (offset, raw, whole) in enumerate(_raw_lines(path, LONGEST_LINE), start=1):
+        if number == 1 and raw.startswith(WIDE):
+            raise UsageError(
+                f"{path}: UTF-16, not UTF-8; convert it: iconv -f UTF-16 -t UTF-8 {path.name} > new"
+            )
+        if not whole:
+            findings.add("endless", name, number, offset)
+            yield None
+            continue
+        try:
+            line = raw.decode("utf-8").removesuffix("\n")
+        except UnicodeDecodeError as error:
+            wrong = f"0x{raw[error.start]:02x} is not UTF-8"
+            findings.add("bad-utf8", name, number, offset + error.start, wrong)
+            yield None
+            continue
+        yield line if _ODD.search(line) is None else _mend(line, name, number, offset, findings)
+    if number and whole and not raw.endswith(b"\n"):
+        findings.add("no-newline", name, number)
+    if before is not None and stamp(path) != before:
+        raise UsageError(f"{path} changed while it was read; start again when it is complete")
+
+
+def _mend(line: str, name: str, number: int, offset: int, findings: Findings) -> str | None:
+    """A line with signs that text does not need."""
+    if "\0" in line:
+        findings.add("nul", name, number, offset + len(line[: line.index("\0")].encode()), "a NUL byte")
+        return None
+    if "\ufeff" in line:
+        findings.add("bom", name, number, offset + len(line[: line.index("\ufeff")].encode()))
+        line = line.replace("\ufeff", "")
+    if line.endswith("\r"):
+        findings.add("carriage-return", name, number)
+        line = line[:-1]
+    if odd := _ODD.search(line):
+        byte = offset + len(line[: odd.start()].encode())
+        findings.add("odd-separator", name, number, byte, f"U+{ord(odd[0]):04X}")
+    return line
+
+
+def _raw_lines(path: Path, longest: int) -> Iterator[tuple[int, bytes, bool]]:
+    """(offset, bytes, whether whole) of each line; of a longer one than `longest` only the beginning."""
+    offset = number = 0
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            yield from file
+            while raw := file.readline(longest):
+                number += 1
+                whole = raw.endswith(b"\n") or len(raw) < longest
+                yield offset, raw, whole
+                offset += len(raw) if whole else len(raw) + _skip_line(file)
     except FileNotFoundError:
         raise UsageError(f"{path}: no such file") from None
     except IsADirectoryError:
         raise UsageError(f"{path} is a folder, not a text file") from None
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise UsageError(f"{path}: the gzip file is damaged or cut short ({error}); fetch it again") from None
+        raise UsageError(
+            f"{path}: the gzip file is damaged or cut short after line {number}, byte {offset} of its text "
+            f"({error}); fetch it again"
+        ) from None
     except OSError as error:  # not permitted, a file where a folder should be, a disk that fails
         raise UsageError(f"{path}: cannot read it: {error.strerror}") from None
+
+
+class Readable(Protocol):
+    def readline(self, size: int, /) -> bytes: ...
+
+
+def _skip_line(file: Readable) -> int:
+    """Read to the end of the line without keeping it: its length."""
+    length = 0
+    while piece := file.readline(LONGEST_LINE):
+        length += len(piece)
+        if piece.endswith(b"\n"):
+            break
+    return length

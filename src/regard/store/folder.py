@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from regard.config import Config, Decode, Model, Task, load_config, to_toml
 from regard.errors import UsageError
 from regard.model import EncoderDecoder, build
+from regard.store.checkpoint import load_weights
 from regard.store.files import Json, read_json, write_atomically, write_json, write_text
 from regard.store.huggingface import config_json, is_marian, model_config
 from regard.store.names import marian, to_ours, to_theirs
@@ -65,6 +66,8 @@ def generation_config(config: Config, tokenizer: Tokenizer) -> Json:
         "num_beams": config.decode.beam,
         "length_penalty": config.decode.length_penalty,
         "early_stopping": config.decode.early_stopping,
+        "no_repeat_ngram_size": config.decode.no_repeat_ngram,
+        "repetition_penalty": config.decode.repetition_penalty,
         "max_length": config.model.max_length,
         "decoder_start_token_id": tokenizer.start,
         "bos_token_id": tokenizer.start,
@@ -86,22 +89,27 @@ def write_weights(path: Path, config: Model, weights: Mapping[str, Tensor]) -> N
 
 
 def open_folder(path: Path, device: torch.device | None = None) -> Folder:
-    """Open a model folder for use; whatever is wrong with it is said with the file's name."""
+    """Open a model folder for use; whatever is wrong with it is said with the file's name.
+
+    A checkpoint of a run opens as well: its weights, with all else from the run's folder.
+    """
     if not path.is_dir():
         raise UsageError(f"{path}: no such folder" if not path.exists() else f"{path} is not a folder")
-    if not (path / "config.json").is_file():
-        raise UsageError(f"{path} is not a model folder: it has no config.json")
-    content = read_json(path / "config.json")
-    config = model_config(content, str(path / "config.json"))
-    source, target = load_tokenizers(path, content)
+    home = run_of(path) or path
+    if not (home / "config.json").is_file():
+        raise UsageError(f"{home} is not a model folder: it has no config.json")
+    content = read_json(home / "config.json")
+    config = model_config(content, str(home / "config.json"))
+    source, target = load_tokenizers(home, content)
     if not (path / WEIGHTS).is_file():
         raise UsageError(
             f"{path} has no {WEIGHTS} yet; if its training was cut off, go on with "
             f'"regard train --resume --out {path}"'
         )
     model = build(config, len(source), None if target is source else len(target))
-    load_weights_into(model, read_weights(path, config, joint=target is source), path / WEIGHTS)
-    run = load_config(path / "run.toml") if (path / "run.toml").is_file() else None
+    weights = read_weights(path, config, target is source) if home is path else load_weights(path)
+    load_weights_into(model, weights, path / WEIGHTS)
+    run = load_config(home / "run.toml") if (home / "run.toml").is_file() else None
     own = content.get("regard", {})
     return Folder(
         path=path,
@@ -113,6 +121,13 @@ def open_folder(path: Path, device: torch.device | None = None) -> Folder:
         target=target,
         split_above=int(own.get("split_above", config.max_length)),
     )
+
+
+def run_of(path: Path) -> Path | None:
+    """The folder of the run that a checkpoint belongs to, None where the path is no checkpoint."""
+    own = path.resolve()
+    is_checkpoint = own.parent.name == "checkpoints" and (own / "manifest.json").is_file()
+    return own.parent.parent if is_checkpoint else None
 
 
 def load_tokenizers(path: Path, content: Json) -> tuple[Tokenizer, Tokenizer]:

@@ -24,7 +24,8 @@ from regard.store import (
     steps,
     unique_weights,
 )
-from regard.train.evaluate import held_out_loss, text_scores, translate_samples
+from regard.train.evaluate import bleu_tokenization, held_out_loss, text_scores, translate_samples
+from regard.train.flops import training_flops
 from regard.train.loss import count, output_cross_entropy
 from regard.train.optimizer import load_optimizer, make_optimizer, optimizer_tensors
 from regard.train.prepare import Materials
@@ -41,9 +42,15 @@ class Progress:
 
     step: int = 0
     epoch: int = 0
-    place: int = 0  # in the epoch
+    pool: int = 0  # in the epoch
+    place: int = 0  # in the pool
     tokens: int = 0  # target tokens learned from
-    seconds: float = 0.0
+    flops: int = 0  # of all forward and backward passes
+    seconds: float = 0.0  # on the clock; of these in updates, in validations and in saving:
+    updating: float = 0.0
+    waiting: float = 0.0  # for the batches of the updates, and part of their time
+    validating: float = 0.0
+    saving: float = 0.0
     best_step: int | None = None
     best_score: float | None = None  # higher is better; minus the loss if that is the metric
     best_loss: float | None = None  # of that validation: it decides between equal scores
@@ -110,7 +117,9 @@ class Trainer:
 
     def update(self) -> tuple[float, int, float]:
         """One step of the optimiser: (loss sum, its tokens, norm of the gradient)."""
+        began = time.perf_counter()
         batches = [self.stream.next() for _ in range(self.config.train.accumulate)]
+        self.progress.waiting += time.perf_counter() - began
         step = self.progress.step + 1
         rate = learning_rate(step, self.config.train, self.config.model.width)
         for group in self.optimizer.param_groups:
@@ -123,8 +132,11 @@ class Trainer:
                 "lengthen train.warmup, then go on from the last checkpoint with --resume"
             )
         self.optimizer.step()
-        self.progress.step, self.progress.tokens = step, self.progress.tokens + tokens
-        self.progress.epoch, self.progress.place = self.stream.epoch, self.stream.place
+        at, stream = self.progress, self.stream
+        at.step, at.tokens = step, at.tokens + tokens
+        at.epoch, at.pool, at.place = stream.epoch, stream.pool, stream.place
+        self.progress.flops += sum(training_flops(self.model, batch) for batch in batches)
+        self.progress.updating += time.perf_counter() - began
         return loss, tokens, norm
 
     def backward(self, batches: Sequence[Batch], step: int) -> tuple[float, int]:
@@ -189,17 +201,20 @@ class Trainer:
         valid, device = self.materials.valid, self.machine.device
         if valid is None:
             raise ValueError("this run has no validation data")
+        began = time.perf_counter()
         self.model.eval()
         record: Record = {"kind": "valid", "step": self.progress.step}
         record["loss"] = held_out_loss(self.model, valid, device)
         shown = valid.first(self.config.train.validate_sentences)
         if shown.samples:
             texts = translate_samples(self.model, shown.samples, GREEDY, self.materials.output, device)
-            scores = text_scores(texts, [example.target for example in shown.examples])
+            words = bleu_tokenization(self.config.train.bleu_tokenize, self.config.task.target)
+            scores = text_scores(texts, [example.target for example in shown.examples], words)
             pick = (self.progress.step // self.config.train.checkpoint_every) % len(texts)
             example = shown.examples[pick]
             record |= {"bleu": scores.bleu, "chrf": scores.chrf, "signature": scores.bleu_signature}
             record["sample"] = {"source": example.source, "reference": example.target, "output": texts[pick]}
+        self.progress.validating += time.perf_counter() - began
         return record
 
     def judge(self, record: Record) -> None:
@@ -216,12 +231,14 @@ class Trainer:
             at.worse += 1
 
     def save(self) -> None:
+        began = time.perf_counter()
         at, train = self.progress, self.config.train
         state = {**asdict(at), "data": self.materials.fingerprint}
         tensors = optimizer_tensors(self.model, self.optimizer)
         save_checkpoint(self.folder, at.step, Checkpoint(unique_weights(self.model), tensors, state))
         kept = self.scheduled_steps()[-max(train.keep, train.average) :]
         prune(self.folder, {at.step, *kept} | ({at.best_step} if at.best_step is not None else set()))
+        at.saving += time.perf_counter() - began
 
     def scheduled_steps(self) -> list[int]:
         return [step for step in steps(self.folder) if self.is_scheduled(step) or step == self.progress.step]
@@ -245,6 +262,7 @@ class Trainer:
             self.stream.tokens_per_batch,
             self.stream.seed,
             self.progress.epoch,
+            self.progress.pool,
             self.progress.place,
         )
 

@@ -25,14 +25,18 @@ from regard.store import (
     unique_weights,
     write_card,
     write_identity,
+    write_json,
     write_text,
     write_weights,
 )
 from regard.train.curves import draw_curves
-from regard.train.evaluate import Held, held_out_loss, objective, text_scores, translate_samples
+from regard.train.evaluate import bleu_tokenization, make_bleu, objective
+from regard.train.final import final_scores
+from regard.train.flops import measured_peak
 from regard.train.loop import Trainer
-from regard.train.prepare import Materials, prepare
+from regard.train.prepare import Materials, names, prepare
 from regard.train.progress import Listener, Metrics, Record, Silent
+from regard.train.report import evaluate_command, write_report
 from regard.train.stream import Stream
 
 # What may differ when a run is resumed: where it ends and what it keeps, never what it computes.
@@ -48,11 +52,20 @@ class Outcome:
 
 
 def train(
-    config: Config | None, folder: Path, resume: bool = False, listener: Listener | None = None
+    config: Config | None,
+    folder: Path,
+    resume: bool = False,
+    listener: Listener | None = None,
+    strict: bool = False,
 ) -> Outcome:
-    """Train into `folder`. With `resume` go on from its newest valid checkpoint, with equal bits."""
+    """Train into `folder`. With `resume` go on from its newest valid checkpoint, with equal bits.
+
+    `strict` stops before training where a check of the data found anything.
+    """
     listener = listener or Silent()
     config = open_run(config, folder, resume)
+    # what the scores need is better missed now than at the first validation
+    make_bleu(bleu_tokenization(config.train.bleu_tokenize, config.task.target))
     machine = choose_machine(
         config.train.device, config.train.precision, config.train.threads, config.model.width
     )
@@ -60,7 +73,7 @@ def train(
     machine.use()
     with told_plainly(folder):  # a place that cannot be written is better known before the work
         folder.mkdir(parents=True, exist_ok=True)
-    materials = prepare(config, folder, listener.say)
+    materials = prepare(config, folder, listener.say, strict)
     trainer = make_trainer(config, folder, materials, machine)
     checkpoint = load_latest(folder, listener.say) if resume else None
     if checkpoint is not None:
@@ -68,6 +81,7 @@ def train(
         listener.say(f"resuming after step {trainer.progress.step}")
     # only now: a run whose data cannot be read, or has changed, is not touched
     write_text(folder / "run.toml", to_toml(config))
+    write_json(folder / "data.json", materials.record)
     write_identity(folder, config, materials.source, materials.target, materials.split_above)
     metrics = Metrics(folder, listener)
     metrics.rewind(trainer.progress.step)
@@ -158,19 +172,26 @@ def stopping(trainer: Trainer) -> Iterator[None]:
 
 
 def finish(trainer: Trainer, metrics: Metrics) -> list[Record]:
-    """Choose the model, write it to the folder's root, score it, write card and curves."""
-    config, folder = trainer.config, trainer.folder
+    """Choose the model, write it to the folder's root, score it, write card, curves and report."""
+    config, folder, materials = trainer.config, trainer.folder, trainer.materials
     chosen = choose(trainer, metrics)
     write_weights(folder, config.model, unique_weights(trainer.model))
     records = []
-    for kind, held in (("final-valid", trainer.materials.valid), ("test", trainer.materials.test)):
-        if held is not None:
+    for kind, held in (("final-valid", materials.valid), ("test", materials.test)):
+        if held is not None and held.samples:
             record = final_scores(trainer, kind, held)
             metrics.add(record)
             records.append(record)
-    facts = {"data": describe(config), "steps": trainer.progress.step, "chosen": chosen}
-    write_card(folder, config, parameters(trainer.model), facts, card_scores(records))
+    facts = {
+        "data": names(config.data.train),
+        "steps": trainer.progress.step,
+        "chosen": chosen,
+        "command": evaluate_command(config, folder.resolve().name),
+    }
+    write_card(folder, config, parameters(trainer.model), facts, card_scores(records), materials.record)
+    metrics.add(run_record(trainer, chosen))
     draw_curves(folder)
+    write_report(folder)
     return records
 
 
@@ -198,23 +219,28 @@ def choose(trainer: Trainer, metrics: Metrics) -> str:
     return f"best checkpoint by {trainer.config.train.metric} on the validation data, step {best}"
 
 
-def final_scores(trainer: Trainer, kind: str, held: Held) -> Record:
-    """Loss, BLEU and chrF of the chosen model, decoded as `[decode]` says."""
-    trainer.model.eval()
-    device, output = trainer.machine.device, trainer.materials.output
-    texts = translate_samples(trainer.model, held.samples, trainer.config.decode, output, device)
-    scores = text_scores(texts, [example.target for example in held.examples])
-    exact = sum(text == example.target for text, example in zip(texts, held.examples)) / len(texts)
+def run_record(trainer: Trainer, chosen: str) -> Record:
+    """What the whole run was and cost; times are seconds, all resumptions included."""
+    at, machine, materials = trainer.progress, trainer.machine, trainer.materials
+    tokenizers = (materials.source,) if materials.target is None else (materials.source, materials.target)
     return {
-        "kind": kind,
-        "step": trainer.progress.step,
-        "loss": held_out_loss(trainer.model, held, device),
-        "bleu": scores.bleu,
-        "chrf": scores.chrf,
-        "exact": exact,
-        "sentences": len(texts),
-        "bleu_signature": scores.bleu_signature,
-        "chrf_signature": scores.chrf_signature,
+        "kind": "run",
+        "step": at.step,
+        "epochs": trainer.stream.epochs_done,
+        "tokens": at.tokens,
+        "chosen": chosen,
+        "parameters": parameters(trainer.model),
+        "vocabulary": [len(tokenizer) for tokenizer in tokenizers],
+        "device": str(machine.device),
+        "precision": machine.precision,
+        "threads": machine.threads,
+        "seconds": at.seconds,
+        "updating": at.updating,
+        "waiting": at.waiting,
+        "validating": at.validating,
+        "saving": at.saving,
+        "flops": at.flops,
+        "peak": measured_peak(machine),
     }
 
 
@@ -224,14 +250,3 @@ def card_scores(records: list[Record]) -> dict[str, str]:
         for record in records
         for name, key in (("BLEU", "bleu"), ("chrF", "chrf"))
     }
-
-
-def describe(config: Config) -> str:
-    """The corpora by file name: a card goes out into the world, the folders of this machine do not."""
-    corpora = config.data.train
-    names = (
-        [corpora]
-        if isinstance(corpora, str)
-        else [n for c in corpora for n in ([c] if isinstance(c, str) else c)]
-    )
-    return ", ".join(Path(name).name for name in names)

@@ -4,6 +4,9 @@ One abstract structure is thrown with dice and then realised in both languages, 
 translation, and one English sentence has exactly one German sentence and the reverse.
 """
 
+from __future__ import annotations
+
+from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -73,6 +76,43 @@ def split_of(english: str) -> str:
     return _split(_fingerprint(english))
 
 
+class Seen:
+    """A set of 64-bit numbers in some 16 bytes each; Python's own takes 100, too many for 20 million."""
+
+    def __init__(self) -> None:
+        self._table, self._count = array("Q", bytes(8 << 10)), 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, number: int) -> bool:
+        """Whether it is new."""
+        if 5 * self._count >= 3 * len(self._table):
+            self._grow()
+        if new := _put(self._table, number or 1):  # 0 is an empty slot
+            self._count += 1
+        return new
+
+    def _grow(self) -> None:
+        wider = array("Q", bytes(16 * len(self._table)))
+        for number in self._table:
+            if number:
+                _put(wider, number)
+        self._table = wider
+
+
+def _put(table: array[int], number: int) -> bool:
+    """Open addressing: the first free slot from the number's own on, unless it stands there already."""
+    mask = len(table) - 1  # a power of two
+    slot = number >> 8 & mask  # the lowest bits say the split
+    while table[slot]:
+        if table[slot] == number:
+            return False
+        slot = (slot + 1) & mask
+    table[slot] = number
+    return True
+
+
 def phrases(split: str, count: int, seed: int = 0) -> Iterator[Phrase]:
     """`count` distinct pairs of one split, in the order of their index."""
     if split not in SPLITS:
@@ -81,13 +121,12 @@ def phrases(split: str, count: int, seed: int = 0) -> Iterator[Phrase]:
 
 
 def _phrases(split: str, count: int, seed: int) -> Iterator[Phrase]:
-    given: set[int] = set()
+    given = Seen()
     for index in count_from():
         if len(given) >= count:
             return
         structure, english = _draw(seed, index)
         fingerprint = _fingerprint(english)
         # The German is left for those that are wanted: most are not when the split is small.
-        if _split(fingerprint) == split and fingerprint not in given:
-            given.add(fingerprint)
+        if _split(fingerprint) == split and given.add(fingerprint):
             yield _complete(structure, english)

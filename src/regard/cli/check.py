@@ -1,0 +1,101 @@
+"""`regard data check`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from regard.cli.terminal import print_line, say
+from regard.errors import RegardError
+
+if TYPE_CHECKING:
+    from regard.config import Data, Task
+    from regard.data.check import Checked
+    from regard.data.findings import Findings
+
+HeldOut = Annotated[
+    list[Path] | None,
+    typer.Option(help="Held-out pairs: a table, or twice for two files.", show_default=False),
+]
+
+
+def check(
+    corpus: Annotated[
+        list[Path],
+        typer.Argument(help="A run's TOML file; or a .tsv, .jsonl, .po ...; or two aligned files."),
+    ],
+    valid: HeldOut = None,
+    test: HeldOut = None,
+    source: Annotated[
+        str, typer.Option(help="Source language, where the format names languages.")
+    ] = "source",
+    target: Annotated[str, typer.Option(help="Target language.")] = "target",
+    strict: Annotated[bool, typer.Option("--strict", help="Exit 1 if anything is found.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+) -> None:
+    """Look at every line of a corpus: bytes, lengths, duplicates, training pairs that are in valid or test.
+
+    [bold]Examples[/]
+
+      regard data check run.toml
+      regard data check train.en train.de --test test.en --test test.de --strict
+    """
+    from regard.data.check import check as look
+    from regard.data.check import held_out, make_findings
+
+    data, task = asked(corpus, valid, test, source, target)
+    findings = make_findings(data)
+    checked = look(data, task, held_out(data, task, findings), findings, say)
+    if as_json:
+        print_line(json.dumps(as_data(checked), ensure_ascii=False))
+    else:
+        tell(findings, sum(each.pairs for each in checked.corpora))
+    if strict and findings.counts:
+        raise RegardError("--strict: something was found")
+
+
+def asked(
+    corpus: list[Path], valid: list[Path] | None, test: list[Path] | None, source: str, target: str
+) -> tuple[Data, Task]:
+    from regard.config import load_config, resolve
+
+    if len(corpus) == 1 and corpus[0].suffix == ".toml":
+        config = load_config(corpus[0])
+    else:
+        given = {"train": corpus, "valid": valid, "test": test}
+        named = {name: one_corpus(paths) for name, paths in given.items() if paths}
+        tree = {"data": named, "task": {"source": source, "target": target}}
+        config = resolve(tree, base=Path.cwd(), where="arguments")
+    return config.data, config.task
+
+
+def one_corpus(paths: list[Path]) -> str | list[str]:
+    return str(paths[0]) if len(paths) == 1 else [str(path) for path in paths]
+
+
+def as_data(checked: Checked) -> dict[str, object]:
+    from regard.data.corpora import describe
+
+    return {
+        "corpora": [
+            {"name": describe(each.corpus), "pairs": each.pairs, "used": each.pairs - len(each.dropped)}
+            for each in checked.corpora
+        ],
+        "findings": checked.findings.to_json(),
+    }
+
+
+def tell(findings: Findings, pairs: int) -> None:
+    """Each kind with its count, what becomes of it, and its first places."""
+    for kind in findings.to_json():
+        fate = "left out" if kind["left_out"] else "used"
+        print_line(f"{kind['count']:>9,}  {kind['kind']:<18} {fate:<9} {kind['meaning']}")
+        for place in findings.places[kind["kind"]]:
+            print_line(f"{'':11}{place}")
+        if kind["count"] > len(kind["places"]):
+            print_line(f"{'':11}... and {kind['count'] - len(kind['places']):,} more")
+    nothing = "" if findings.counts else "; nothing found"
+    print_line(f"{pairs:,} pairs can be learned from{nothing}")

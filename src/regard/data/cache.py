@@ -1,0 +1,76 @@
+"""The user's cache of prepared corpora: a folder for each key, complete or absent."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from regard.data.shards import MANIFEST
+from regard.errors import RegardError
+
+CACHE_VARIABLE = "REGARD_CACHE"
+
+
+def cache_folder() -> Path:
+    """Where prepared data lies: REGARD_CACHE, else where this system keeps what can be made again."""
+    if own := os.environ.get(CACHE_VARIABLE):
+        return Path(own)
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData/Local") / "regard"
+    if sys.platform == "darwin":
+        return Path.home() / "Library/Caches/regard"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "regard"
+
+
+def key_of(content: Any) -> str:
+    """The name of whatever follows from `content` alone."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def prepared(key: str, make: Callable[[Path], None], beside: Path) -> Path:
+    """The folder of `key`; made aside and then named, so that it is complete or absent.
+
+    Where the user's cache cannot be written, it is made beside the run.
+    """
+    wanted = cache_folder() / key
+    if (wanted / MANIFEST).is_file():
+        return wanted
+    try:
+        return _make(wanted, make)
+    except PermissionError:
+        return _make(beside / key, make) if not (beside / key / MANIFEST).is_file() else beside / key
+
+
+def _make(wanted: Path, make: Callable[[Path], None]) -> Path:
+    try:
+        wanted.parent.mkdir(parents=True, exist_ok=True)
+        aside = Path(tempfile.mkdtemp(prefix=f".{wanted.name[:8]}-", dir=wanted.parent))
+    except PermissionError:
+        raise
+    except OSError as error:
+        if error.errno == 30:  # EROFS: as if not permitted
+            raise PermissionError(*error.args) from None
+        raise _no_room(wanted, error) from None
+    try:
+        make(aside)
+        aside.rename(wanted)
+    except OSError as error:
+        if not (wanted / MANIFEST).is_file():  # else another process was first, with the same content
+            raise _no_room(wanted, error) from None
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+    return wanted
+
+
+def _no_room(wanted: Path, error: OSError) -> RegardError:
+    return RegardError(
+        f"{wanted.parent}: cannot keep the prepared data: {error.strerror or error}; "
+        f"make room there, or set {CACHE_VARIABLE} to a folder with more"
+    )

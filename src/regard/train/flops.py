@@ -1,0 +1,72 @@
+"""What a run costs: floating-point operations, counted, and the most this machine does, measured."""
+
+from __future__ import annotations
+
+import time
+
+import torch
+
+from regard.data import IGNORED, Batch
+from regard.machine import Machine
+from regard.model import EncoderDecoder
+
+PEAK_SECONDS = 0.6  # for measuring, at most
+PEAK_SIZES = (512, 1024, 2048, 4096, 8192)
+PEAK_ROUNDS = 3
+
+
+def forward_flops(model: EncoderDecoder, rows: int, source: int, target: int, answers: int) -> int:
+    """Of one forward pass over B rows of S source and T target tokens, padding included.
+
+    A product of [m,k] and [k,n] costs 2mkn. With width D, I = H * C channels in all heads, feed-forward F and
+    vocabulary V, for one row
+
+        encoder layer   2S (4DI + 2DF)  +  4 S^2 I
+        decoder layer   2T (4DI + 2DF)  +  4 T^2 I      itself and its own words
+                     +  2T (2DI)  +  2S (2DI)  +  4TSI  the source: queries and output, keys and values, sums
+        output          2 DV for each of the answers that are asked for
+
+    where 4 S^2 I is QK^T and the mix of V, whole also where the mask hides the future, as it is computed.
+    Sums, norms, softmax and the embedding's look-up are not counted, by custom.
+    """
+    block = next(iter(model.encoder))
+    inner, width = block.attention.query.weight.shape
+    feed_forward = block.feed_forward.widen.weight.shape[0]
+    token = 2 * (4 * width * inner + 2 * width * feed_forward)
+    encoder = source * token + 4 * source**2 * inner
+    crossing = 4 * (target + source) * width * inner + 4 * target * source * inner
+    decoder = target * token + 4 * target**2 * inner + crossing
+    layers = len(model.encoder) * encoder + len(model.decoder) * decoder
+    return int(rows * layers + 2 * answers * width * model.output.weight.shape[0])
+
+
+def training_flops(model: EncoderDecoder, batch: Batch) -> int:
+    """Forward and backward of a batch: 3 times forward, for each product Y = XW has the gradients
+    dX = dY W^T and dW = X^T dY, of the same cost. The output layer answers only where a label asks."""
+    if batch.source is None or batch.target is None or batch.labels is None:
+        raise ValueError("a training batch has a source, a target and labels")
+    rows, target = batch.target.ids.shape
+    answers = int((batch.labels != IGNORED).sum())
+    return 3 * forward_flops(model, rows, batch.source.ids.shape[1], target, answers)
+
+
+def measured_peak(machine: Machine) -> float:
+    """Operations a second of the fastest of some large square matrix products, in the run's own precision
+    and threads: what this machine does at this moment, not what a data sheet says of it."""
+    dtype = getattr(torch, machine.precision)
+    best, began = 0.0, time.perf_counter()
+    for size in PEAK_SIZES:
+        matrix = torch.ones((size, size), dtype=dtype, device=machine.device)
+        taken = min(timed_product(matrix) for _ in range(PEAK_ROUNDS))
+        best = max(best, 2 * size**3 / taken)
+        next_size = 8 * (PEAK_ROUNDS + 1) * taken  # seconds: twice the size is 8 times the work
+        if time.perf_counter() - began + next_size > PEAK_SECONDS:
+            break
+    return best
+
+
+def timed_product(matrix: torch.Tensor) -> float:
+    began = time.perf_counter()
+    product = matrix @ matrix
+    product[-1, -1].item()  # waits for a device that works on its own
+    return max(1e-9, time.perf_counter() - began)

@@ -1,0 +1,6 @@
+"""The report of a run: one page, as HTML and as Markdown, made from the run's folder alone."""
+
+from regard.train.report.scores import evaluate_command
+from regard.train.report.write import write_report
+
+__all__ = ["evaluate_command", "write_report"]

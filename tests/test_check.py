@@ -1,0 +1,271 @@
+"""Every line is looked at: what is wrong is counted with its place, the rest is used, no pair is shifted."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import dirty
+from conftest import Command, Refused
+from regard.config import Task, resolve
+from regard.data.check import Checked, Thinned, check, held_out, make_findings
+from regard.data.corpora import is_absurd, read_rows
+from regard.data.files import LONGEST_LINE
+from regard.data.findings import KINDS, PLACES, Findings
+from regard.data.phrasebook import Seen
+from regard.errors import RegardError, UsageError
+from regard.train.prepare import prepare
+
+TASK = Task(source="en", target="de")
+GOOD = b"a good line of %d words"
+
+
+def put(path: Path, content: bytes) -> str:
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+    return str(path)
+
+
+def look(**data: object) -> Checked:
+    config = resolve({"data": data, "task": TASK.model_dump()})
+    findings = make_findings(config.data)
+    return check(config.data, TASK, held_out(config.data, TASK, findings), findings)
+
+
+def places(checked: Checked, kind: str) -> list[tuple[str, int, int | None]]:
+    return [(Path(p.file).name, p.line, p.byte) for p in checked.findings.places.get(kind, [])]
+
+
+def test_every_kind_is_found_in_its_place_and_nothing_shifts(tmp_path: Path) -> None:
+    """The number in each line tells whether its partner is the right one."""
+    lines = [b"line %d of the source" % number for number in range(14)]
+    other = [b"zeile %d von vielen" % number for number in range(14)]
+    lines[0] = b"\xef\xbb\xbf" + lines[0]
+    lines[2] = b"bad \xff byte 2"
+    other[3] = b"a NUL\x00 in 3"
+    lines[4] += b"\r"
+    other[5] = "zeile 5 von\u2028vielen".encode()
+    other[6] = b"  "
+    lines[7] = b"x" * 300
+    other[8] = b"o" * (LONGEST_LINE + 5)
+    other[9] = b"\xed\xa0\x80 half a character 9"
+    names = put(tmp_path / "en", b"\n".join(lines)), put(tmp_path / "de", b"\n".join(other) + b"\n")
+    checked = look(train=list(names))
+    assert places(checked, "bom") == [("en", 1, 0)]
+    assert places(checked, "bad-utf8") == [
+        ("en", 3, sum(map(len, lines[:2])) + 2 + 4),
+        ("de", 10, sum(map(len, other[:9])) + 9),
+    ]
+    assert places(checked, "nul") == [("de", 4, sum(map(len, other[:3])) + 3 + 5)]
+    assert places(checked, "carriage-return") == [("en", 5, None)]
+    assert places(checked, "odd-separator") == [("de", 6, sum(map(len, other[:5])) + 5 + 11)]
+    assert [line for _, line, _ in places(checked, "empty")] == [7]
+    assert [line for _, line, _ in places(checked, "ratio")] == [8]
+    assert places(checked, "endless") == [("de", 9, sum(map(len, other[:8])) + 8)]
+    assert places(checked, "no-newline") == [("en", 14, None)]
+    rows = list(read_rows(names, TASK, "train", Findings()))
+    assert [number for number, _, _ in rows] == [1, 2, 5, 6, 11, 12, 13, 14]
+    for number, source, target in rows:
+        assert f" {number - 1} " in f"{source} "
+        assert f" {number - 1} " in f"{target} "
+    assert checked.corpora[0].pairs == 8
+    assert checked.findings.left_out == 6
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.binary(max_size=12), min_size=1, max_size=6), st.booleans())
+def test_any_bytes_keep_the_lines_that_wc_counts(tmp_path: Path, pieces: list[bytes], ended: bool) -> None:
+    from regard.data.files import checked_lines
+
+    content = b"\n".join(pieces) + b"\n" * ended
+    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
+        content = b"." + content
+    path = tmp_path / "file"
+    path.write_bytes(content)
+    count = content.count(b"\n") + (not content.endswith(b"\n") and bool(content))
+    assert len(list(checked_lines(path, Findings()))) == count
+
+
+def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "pairs.tsv"
+    put(path, b"a\tb\n" * 10)
+    rows = read_rows(str(path), TASK, "train", Findings())
+    next(rows)
+    with path.open("ab") as file:
+        file.write(b"c\td\n")
+    with pytest.raises(UsageError, match="changed while it was read"):
+        list(rows)
+
+
+def test_gzip_cut_short_names_the_place(tmp_path: Path) -> None:
+    whole = gzip.compress(b"".join(b"%d some words\t%d einige worte\n" % (n, n * n) for n in range(3000)))
+    (tmp_path / "pairs.tsv.gz").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(UsageError, match=r"cut short after line \d+, byte \d+"):
+        look(train=str(tmp_path / "pairs.tsv.gz"))
+
+
+def test_wide_text_is_recognised(tmp_path: Path) -> None:
+    path = put(tmp_path / "pairs.tsv", "a\tb\n".encode("utf-16"))
+    with pytest.raises(UsageError, match="UTF-16"):
+        look(train=path)
+
+
+def test_a_corpus_of_which_nothing_is_left_says_why(tmp_path: Path) -> None:
+    path = put(tmp_path / "pairs.tsv", b"no tab\nnone here\n")
+    with pytest.raises(UsageError, match=r"pairs\.tsv holds no pair to learn from \(.*line 1: no tab"):
+        look(train=path)
+
+
+def test_duplicates_are_counted_across_files_and_dropped_on_request(tmp_path: Path) -> None:
+    one = put(tmp_path / "one.tsv", b"a b\tA B\nc d\tC D\na b\tA B\n")
+    two = put(tmp_path / "two.tsv", b"e f\tE F\nc d\tC D\n")
+    checked = look(train=[one, two])
+    assert places(checked, "duplicate") == [("one.tsv", 3, None), ("two.tsv", 2, None)]
+    assert [each.dropped.tolist() for each in checked.corpora] == [[], []]
+    dropping = look(train=[one, two], duplicates="drop")
+    assert [each.dropped.tolist() for each in dropping.corpora] == [[2], [1]]
+
+
+def leaky(tmp_path: Path) -> dict[str, object]:
+    train = [
+        "the small dog sleeps under the old table\tder kleine hund schläft unter dem alten tisch",
+        "nobody knows where the letters have gone\tniemand weiß wo die briefe geblieben sind",
+        "The small dog sleeps, under the old table!\tDer kleine Hund schläft unter dem alten Tisch.",
+        "the small dog sleeps under the new table\tder kleine hund schläft unter dem neuen tisch",
+        "the small dog sleeps under the old table\tetwas ganz anderes steht auf dieser seite hier",
+    ]
+    test = "the small dog sleeps under the old table\tder kleine hund schläft unter dem alten tisch\n"
+    return {
+        "train": put(tmp_path / "train.tsv", "\n".join(train).encode()),
+        "test": put(tmp_path / "test.tsv", test.encode()),
+    }
+
+
+def test_training_pairs_of_the_test_set_are_left_out_by_kind(tmp_path: Path) -> None:
+    checked = look(**leaky(tmp_path))
+    found = {kind: [line for _, line, _ in places(checked, kind)] for kind in checked.findings.counts}
+    assert found == {
+        "leak-exact": [1],
+        "leak-normalised": [3],
+        "leak-near": [4],
+        "shared-exact": [5],
+        "no-newline": [5],
+    }
+    assert checked.corpora[0].dropped.tolist() == [0, 2, 3]
+    assert "line 1 of data.test" in str(checked.findings.places["leak-exact"][0])
+    kept = look(**leaky(tmp_path), leaks="keep")
+    assert kept.corpora[0].dropped.tolist() == []
+    assert kept.findings.left_out == 0
+
+
+def test_what_is_dropped_is_not_trained_on(tmp_path: Path) -> None:
+    tree = {"data": leaky(tmp_path), "task": TASK.model_dump(), "text": {"kind": "word", "vocabulary": 400}}
+    materials = prepare(resolve(tree), tmp_path / "run", print)
+    assert len(materials.training) == 2
+    assert {each["split"]: (each["pairs"], each["used"]) for each in materials.record["corpora"]} == {
+        "train": (5, 2),
+        "test": (1, 1),
+    }
+    with pytest.raises(RegardError, match=r"--strict: .*leak-exact"):
+        prepare(resolve(tree), tmp_path / "other", print, strict=True)
+
+
+def test_places_are_bounded_and_counts_are_not() -> None:
+    findings = Findings()
+    for number in range(1000):
+        findings.add("empty", "file", number)
+    (finding,) = findings.to_json()
+    assert finding["count"] == 1000
+    assert len(finding["places"]) == PLACES
+
+
+@given(st.text(max_size=60), st.text(max_size=60))
+def test_the_short_way_to_absurd_lengths_changes_nothing(source: str, target: str) -> None:
+    one, two = (
+        len(text.encode()) + 16
+        for text in (source.encode(errors="replace").decode(), target.encode(errors="replace").decode())
+    )
+    clean = source.encode(errors="replace").decode(), target.encode(errors="replace").decode()
+    assert is_absurd(*clean) == (one > 8 * two or two > 8 * one)
+
+
+@given(st.integers(1, 20), st.integers(0, 500))
+def test_a_thinned_sample_is_evenly_spread(limit: int, count: int) -> None:
+    thinned = Thinned(limit)
+    for number in range(count):
+        thinned.add(str(number), "")
+    numbers = [int(source) for source, _ in thinned.rows]
+    assert len(numbers) <= limit
+    assert numbers == list(range(0, count, thinned.every))
+    assert count <= limit or len(numbers) >= limit // 2
+
+
+@given(st.lists(st.integers(0, 2**64 - 1) | st.integers(0, 40).map(lambda n: n << 8), max_size=3000))
+@settings(max_examples=20, deadline=None)
+def test_seen_is_a_set(numbers: list[int]) -> None:
+    seen, known = Seen(), set()
+    for number in numbers:
+        number = number or 1
+        assert seen.add(number) == (number not in known)
+        known.add(number)
+    assert len(seen) == len(known)
+
+
+# sixty dirty corpora
+
+
+@pytest.mark.parametrize(
+    "case",
+    [*dirty.bad_bytes(), *dirty.separators(), *dirty.marks_and_ends(), *dirty.lengths()],
+    ids=lambda case: case.name,
+)
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_dirty_corpus_gives_the_documented_result(tmp_path: Path, case: dirty.Case, packed: bool) -> None:
+    assert dirty.run_case(tmp_path, case, packed) is None
+
+
+def test_what_cannot_be_used_is_refused_with_its_place(tmp_path: Path) -> None:
+    for case in dirty.refusals(tmp_path):
+        assert dirty.run_refusal(*case) is None
+
+
+def test_random_bytes_never_change_the_number_of_lines(tmp_path: Path) -> None:
+    assert dirty.random_files(tmp_path, 300, seed=2) == 0
+
+
+# the command
+
+
+def test_data_check_lists_what_it_found(tmp_path: Path, regard: Command) -> None:
+    data = leaky(tmp_path)
+    result = regard("data", "check", data["train"], "--test", data["test"])
+    assert result.code == 0
+    assert any("leak-exact" in line and "left out" in line for line in result.lines)
+    assert any(f"{data['train']}, line 3: line 1 of data.test" in line for line in result.lines)
+    parsed = json.loads(regard("data", "check", data["train"], "--test", data["test"], "--json").lines[0])
+    assert Counter({each["kind"]: each["count"] for each in parsed["findings"]})["leak-near"] == 1
+    assert parsed["corpora"] == [{"name": data["train"], "pairs": 5, "used": 2}]
+    assert {each["kind"] for each in parsed["findings"]} <= set(KINDS)
+    strict = regard("data", "check", data["train"], "--strict")
+    assert (strict.code, strict.err) == (1, "error: --strict: something was found\n")
+
+
+def test_data_check_of_a_run(tmp_path: Path, regard: Command) -> None:
+    leaky(tmp_path)
+    (tmp_path / "run.toml").write_text('[data]\ntrain = "train.tsv"\ntest = "test.tsv"\n')
+    result = regard("data", "check", tmp_path / "run.toml")
+    assert result.code == 0
+    assert "5 pairs can be learned from" in result.lines[-1]
+
+
+def test_strict_training_stops_before_a_folder_is_begun(tmp_path: Path, refused: Refused) -> None:
+    leaky(tmp_path)
+    (tmp_path / "run.toml").write_text('[data]\ntrain = "train.tsv"\ntest = "test.tsv"\n')
+    message = refused("train", tmp_path / "run.toml", "--out", tmp_path / "run", "--strict", code=1)
+    assert "--strict" in message
+    assert not (tmp_path / "run" / "run.toml").exists()
