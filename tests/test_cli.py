@@ -187,10 +187,16 @@ def test_json_schema(regard: Command, tiny_model: Path) -> None:
     first, blank = [json.loads(line) for line in result.lines]
     assert list(first) == ["line", "source", "text", "candidates"]
     assert (first["line"], first["source"], first["text"]) == (1, "ba de", "Ed Ab")
-    assert [list(each) for each in first["candidates"]] == [["text", "score", "log_probability"]] * 2
+    known = ["text", "score", "log_probability", "finished", "pieces", "piece_log_probabilities"]
+    assert [list(each) for each in first["candidates"]] == [known] * 2
+    assert first["candidates"][0]["pieces"] == [" Ed", " Ab", "</s>"]
+    for each in first["candidates"]:
+        assert len(each["pieces"]) == len(each["piece_log_probabilities"])
+        assert sum(each["piece_log_probabilities"]) == pytest.approx(each["log_probability"], abs=1e-5)
     assert first["candidates"][0]["text"] == first["text"]
     assert 0 >= first["candidates"][0]["score"] >= first["candidates"][1]["score"]
-    nothing = {"text": "", "score": 0.0, "log_probability": 0.0}
+    nothing = {"text": "", "score": 0.0, "log_probability": 0.0, "finished": True}
+    nothing |= {"pieces": [], "piece_log_probabilities": []}
     assert blank == {"line": 2, "source": "", "text": "", "candidates": [nothing]}
     aligned = regard("translate", "-m", tiny_model, "--json", "--alignment", stdin="\n").lines[0]
     assert json.loads(aligned)["candidates"] == [{**nothing, "alignment": []}]

@@ -41,7 +41,7 @@ def explain(text: str) -> None:
     messages().print(Text.assemble(("error:", "bold red"), " ", text))
 
 
-def open_model(path: Path, device: str, threads: int) -> Translator:
+def open_model(path: Path | list[Path], device: str, threads: int) -> Translator:
     from regard.tasks import load
 
     return load(path, device, threads)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from contextlib import nullcontext
 from pathlib import Path
@@ -10,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from regard.cli.answers import USUAL_ALTERNATIVES, Lines, NextWords, read_wishes
+from regard.cli.documents import Everything, Fuzzy, document_among, fill_file
 from regard.cli.terminal import (
     AT_ONCE,
     AsJson,
     Device,
-    ModelFolder,
     Threads,
     messages,
-    one_line,
     open_model,
     portions,
     print_line,
@@ -28,62 +27,126 @@ from regard.cli.terminal import (
 from regard.errors import UsageError
 
 if TYPE_CHECKING:
-    from regard.tasks import Translation
+    from collections.abc import Iterable
+
+Models = Annotated[
+    list[Path],
+    typer.Option(
+        "--model", "-m", help="The model folder, or run/checkpoints/step-N; several are an ensemble."
+    ),
+]
+Texts = Annotated[list[str] | None, typer.Argument(help="Texts or files; nothing or - reads stdin.")]
+Beam = Annotated[int | None, typer.Option(min=1, help="Hypotheses kept; 1 is greedy.")]
+NBest = Annotated[int, typer.Option(min=1, help="Candidates a line, as `line ||| text ||| score`.")]
+Scores = Annotated[bool, typer.Option("--scores", help="Put the score and a tab before the text.")]
+Alignment = Annotated[
+    bool, typer.Option("--alignment", help="Add a tab and the word alignment, source-target.")
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="Any field of the section decode: --set length_penalty=0.6."),
+]
+Prefix = Annotated[str | None, typer.Option(help="What every translation begins with.")]
+Splitting = Annotated[
+    Literal["auto", "always", "never"], typer.Option(help="Cut lines into sentences; auto: long ones.")
+]
+Require = Annotated[
+    list[str] | None, typer.Option(help="Words that every translation must hold; may come several times.")
+]
+Forbid = Annotated[
+    list[str] | None, typer.Option(help="Words that no translation may hold; may come several times.")
+]
+ByLine = Annotated[
+    Path | None,
+    typer.Option("--constraints", help='A line each: {"require": ["a phrase"], "forbid": ["another"]}.'),
+]
+Alternatives = Annotated[
+    str | None,
+    typer.Option(help="After this beginning, the --nbest most probable next words and how each goes on."),
+]
+Over = Annotated[
+    Literal["cut", "skip", "error"],
+    typer.Option("--too-long", help="A sentence too long for the model: cut it, skip its line, or stop."),
+]
+Output = Annotated[Path | None, typer.Option("--output", "-o", help="A file instead of stdout.")]
 
 
 def translate(
-    model: ModelFolder,
-    text: Annotated[
-        list[str] | None, typer.Argument(help="Texts or files; nothing or - reads stdin.")
-    ] = None,
-    beam: Annotated[int | None, typer.Option(min=1, help="Hypotheses kept; 1 is greedy.")] = None,
-    nbest: Annotated[int, typer.Option(min=1, help="Candidates a line, as `line ||| text ||| score`.")] = 1,
-    scores: Annotated[
-        bool, typer.Option("--scores", help="Put the score and a tab before the text.")
-    ] = False,
-    alignment: Annotated[
-        bool, typer.Option("--alignment", help="Add a tab and the word alignment, source-target.")
-    ] = False,
+    model: Models,
+    text: Texts = None,
+    beam: Beam = None,
+    nbest: NBest = 1,
+    scores: Scores = False,
+    alignment: Alignment = False,
     as_json: AsJson = False,
-    option: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="Any field of the section decode: --set length_penalty=0.6."),
-    ] = None,
-    prefix: Annotated[str | None, typer.Option(help="What every translation begins with.")] = None,
-    split: Annotated[
-        Literal["auto", "always", "never"], typer.Option(help="Cut lines into sentences; auto: long ones.")
-    ] = "auto",
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="A file instead of stdout.")] = None,
+    option: Settings = None,
+    prefix: Prefix = None,
+    require: Require = None,
+    forbid: Forbid = None,
+    constraints: ByLine = None,
+    alternatives: Alternatives = None,
+    split: Splitting = "auto",
+    too_long: Over = "cut",
+    output: Output = None,
+    everything: Everything = False,
+    fuzzy: Fuzzy = False,
     device: Device = "auto",
     threads: Threads = 0,
 ) -> None:
-    """Translate lines of text; order and blank lines are kept.
+    """Translate lines of text, or the untranslated entries of a .po, .tmx, .xliff or .srt.
+
+    [bold]--json[/] gives an object a line
+
+      line, source, text, candidates (best first), and where they apply
+      broken (a sentence was cut), skipped, disobeyed (phrases not as wished);
+      a candidate has text, score, log_probability,
+      finished (false: cut off at the length limit),
+      pieces, piece_log_probabilities (with the end of each sentence),
+      alignment (with --alignment: pairs of words, source and target)
 
     [bold]Examples[/]
 
       echo "I see the small house." | regard translate -m runs/demo
       regard translate -m runs/demo article.txt -o article.de.txt
       regard translate -m runs/demo "The cat sleeps." --nbest 3 --beam 5
+      regard translate -m runs/demo "The cat sleeps." --require Kater --forbid Katze
+      regard translate -m runs/demo "The cat sleeps." --alternatives "Die"
+      regard translate -m runs/demo messages.po -o messages.de.po
     """
     from regard.tasks import decode_options
 
     output = writable(output)
+    wishes = read_wishes(require, forbid, constraints)
+    marked = lines_only(nbest, scores, alignment, as_json, prefix)
+    marked |= {"--require, --forbid or --constraints": wishes.any, "--alternatives": alternatives is not None}
+    document = document_among(text, marked, everything or fuzzy)
     translator = open_model(model, device, threads)
     chosen = decode_options(translator.folder.decode, parse_options(option, beam, nbest))
-    interactive = is_typed(text)
-    lines = read_inputs(text or [])
+    if document is not None:
+        fill_file(document, translator, chosen, split, everything, fuzzy, output)
+        return
+    answer: Lines | NextWords = Lines(
+        translator, chosen, wishes, nbest, scores, alignment, as_json, split, prefix, too_long
+    )
+    if alternatives is not None:
+        count = nbest if nbest > 1 else USUAL_ALTERNATIVES
+        answer = NextWords(translator, chosen, alternatives, count, as_json)
+    answer_all(answer, read_inputs(text or []), is_typed(text), output)
+
+
+def answer_all(
+    answer: Lines | NextWords, lines: Iterable[str], interactive: bool, output: Path | None
+) -> None:
+    """Answer portion by portion: at once on stdout, or in the end into a file."""
     results: list[str] = []
     count = 0
     with nullcontext() if interactive else messages().status("translating") as status:
         for portion in portions(lines, 1 if interactive else AT_ONCE):
-            prefixes = [prefix] * len(portion) if prefix is not None else None
-            for each in translator.translate_lines(portion, chosen, nbest, alignment, split, prefixes):
-                count += 1
-                as_text = as_lines(count, each, nbest, scores, alignment)
-                results += [as_object(count, each)] if as_json else as_text
+            results += answer(portion, count + 1)
+            count += len(portion)
             if status is not None:
                 status.update(f"translated {count:,} lines")
-            if output is None:
+            if output is None and results:
                 for line in results[:-1]:
                     print_line(line)
                 print_line(results[-1], flush=True)
@@ -93,6 +156,20 @@ def translate(
 
         write_text(output, "".join(f"{line}\n" for line in results))
         say(f"wrote {count:,} translations to {output}")
+    answer.end()
+
+
+def lines_only(
+    nbest: int, scores: bool, alignment: bool, as_json: bool, prefix: str | None
+) -> dict[str, bool]:
+    """Which options were given that say something of a line, and nothing of a document."""
+    return {
+        "--nbest": nbest > 1,
+        "--scores": scores,
+        "--alignment": alignment,
+        "--json": as_json,
+        "--prefix": prefix is not None,
+    }
 
 
 def is_typed(text: list[str] | None) -> bool:
@@ -118,34 +195,3 @@ def parse_options(given: list[str] | None, beam: int | None, nbest: int) -> dict
     elif nbest > 1 and "beam" not in options:
         options["beam"] = max(4, nbest)
     return options
-
-
-def as_object(number: int, found: Translation) -> str:
-    """All that is known of a line, as JSON."""
-    candidates = [
-        {
-            "text": each.text,
-            "score": each.score,
-            "log_probability": each.log_probability,
-            **({"alignment": [list(link) for link in each.alignment]} if each.alignment is not None else {}),
-        }
-        for each in found.candidates
-    ]
-    row = {"line": number, "source": found.source, "text": found.text, "candidates": candidates}
-    return json.dumps(row, ensure_ascii=False)
-
-
-def as_lines(number: int, found: Translation, nbest: int, scores: bool, alignment: bool) -> list[str]:
-    from regard.trace import pharaoh
-
-    lines = []
-    for each in found.candidates:
-        text = one_line(each.text)
-        if nbest > 1:
-            text = f"{number - 1} ||| {text} ||| {each.score:.4f}"
-        elif scores:
-            text = f"{each.score:.4f}\t{text}"
-        if alignment:
-            text += f"\t{pharaoh(each.alignment or [])}"
-        lines.append(text)
-    return lines

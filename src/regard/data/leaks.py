@@ -261,15 +261,19 @@ class Table:
     def of(cls, hashes: Hashes, lines: Places, keep: Yes, most: int) -> Table:
         """Of what is to be kept, but for hashes that more than `most` lines share."""
         hashes, lines = hashes[keep], lines[keep]
+        order = np.lexsort([lines, hashes])
+        hashes, lines = hashes[order], lines[order]
+        # "b b b b" without each of its words is four times the same: a line counts once
+        new = np.append(True, (np.diff(hashes) != 0) | (np.diff(lines) != 0))[: len(hashes)]
+        hashes, lines = hashes[new], lines[new]
         _, group, sizes = np.unique(hashes, return_inverse=True, return_counts=True)
         rare = sizes[group] <= most
         hashes, lines = hashes[rare], lines[rare]
-        order = np.argsort(hashes, kind="stable")
         bits = max(10, len(hashes).bit_length() + 4)
         shift = np.uint64(64 - bits)
         maybe = np.zeros(1 << bits, dtype=np.bool_)
         maybe[hashes >> shift] = True
-        return cls(hashes[order], lines[order], maybe, shift)
+        return cls(hashes, lines, maybe, shift)
 
     def find(self, hashes: Hashes) -> tuple[Places, Places]:
         """The places in `hashes` whose hash is here, once for each line it belongs to; and these lines."""

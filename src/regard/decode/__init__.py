@@ -1,8 +1,30 @@
 """Choosing tokens: beam search, sampling and scoring, for every model."""
 
+from regard.decode.alternatives import Word, next_words
 from regard.decode.engine import make_engine
-from regard.decode.options import Hypothesis, Special
+from regard.decode.ensemble import Ensemble, Mean, scorer
+from regard.decode.options import Hypothesis, Special, longest_output
+from regard.decode.phrases import Constraint, Lexicon, Phrase
+from regard.decode.progress import pieces_needed
 from regard.decode.run import decode
 from regard.decode.score import score
+from regard.decode.search import Steppable
 
-__all__ = ["Hypothesis", "Special", "decode", "make_engine", "score"]
+__all__ = [
+    "Constraint",
+    "Ensemble",
+    "Hypothesis",
+    "Lexicon",
+    "Mean",
+    "Phrase",
+    "Special",
+    "Steppable",
+    "Word",
+    "decode",
+    "longest_output",
+    "make_engine",
+    "next_words",
+    "pieces_needed",
+    "score",
+    "scorer",
+]

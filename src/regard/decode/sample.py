@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -11,15 +12,22 @@ from torch import Tensor
 from regard.config import Decode
 from regard.data import Batch
 from regard.decode.options import NEVER, Hypothesis, Prefixes, Special, length_penalty, longest_output
-from regard.decode.search import Steppable, source_lengths
+from regard.decode.rules import Ban, Rows, penalize_repeats
+from regard.decode.search import Constraints, S, Steppable, bans_for, source_lengths
 
 
 def sample(
-    model: Steppable, batch: Batch, options: Decode, special: Special, prefixes: Prefixes = None
+    model: Steppable[S],
+    batch: Batch,
+    options: Decode,
+    special: Special,
+    prefixes: Prefixes = None,
+    constraints: Constraints = None,
 ) -> list[list[Hypothesis]]:
     """For each source `options.beam` independent draws, best first."""
     lengths = source_lengths(batch)
     state = model.start(batch, options.beam)
+    bans = bans_for(options, constraints, prefixes or [()] * len(lengths))
     rows = [
         Draw(batch, source, copy, options, prefixes)
         for source in range(len(lengths))
@@ -32,7 +40,10 @@ def sample(
     last = torch.full((len(rows), 1), special.start, dtype=torch.int64)
     for length in range(max(limits)):
         logits, state = model.step(state, last.to(next(iter(state.rows.values())).device))
-        log_p = log_probabilities(logits[:, -1], options, special, length)
+        scores = logits[:, -1]
+        if bans or options.repetition_penalty != 1:
+            scores = obey(scores, [rows[number] for number in running], bans, options, special)
+        log_p = log_probabilities(scores, options, special, length)
         tokens = [rows[number].next(log_p[at]) for at, number in enumerate(running)]
         going = [
             at
@@ -83,6 +94,20 @@ class Draw:
         )
 
 
+def obey(
+    logits: Tensor, rows: Sequence[Draw], bans: Sequence[Ban], options: Decode, special: Special
+) -> Tensor:
+    """Logits after penalty and bans [R,V]; where nothing is left to say, the sentence ends."""
+    tokens = torch.tensor([row.tokens for row in rows], dtype=torch.int64, device=logits.device)  # [R,t]
+    logits = penalize_repeats(logits, tokens, options.repetition_penalty)
+    logits[:, list(special.forbidden)] = NEVER
+    running = Rows(tokens, [row.source for row in rows])
+    for ban in bans:
+        ban(logits, running)
+    logits[(logits == NEVER).all(dim=1), special.end] = 0.0
+    return logits
+
+
 def stream(batch: Batch, source: int, copy: int, seed: int) -> int:
     """The key of a row's random numbers, from its own words: neighbours and place do not enter."""
     if batch.source is None:
@@ -96,8 +121,8 @@ def log_probabilities(logits: Tensor, options: Decode, special: Special, length:
     """log softmax(logits / temperature) over what may be said: [R,V]."""
     logits = logits.double() / options.temperature
     logits[:, list(special.forbidden)] = NEVER
-    if length < options.min_length:
-        logits[:, special.end] = NEVER
+    if length < options.min_length:  # unless rules left nothing but the end
+        logits[(logits > NEVER).sum(dim=1) > 1, special.end] = NEVER
     if 0 < options.top_k < logits.shape[1]:
         smallest = logits.topk(options.top_k, dim=1).values[:, -1:]
         logits = logits.masked_fill(logits < smallest, NEVER)

@@ -6,54 +6,99 @@ Shapes: N sources still running, K beams, R = N * K rows, V vocabulary.
 
 from __future__ import annotations
 
-from typing import Protocol
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic, Protocol, Self, TypeVar
 
 import torch
 from torch import Tensor
 
 from regard.config import Decode
 from regard.data import Batch
+from regard.decode.forbid import ForbiddenPhrases, WordBegins
 from regard.decode.options import NEVER, Hypothesis, Prefixes, Special, length_penalty, longest_output
-from regard.model import State
+from regard.decode.phrases import Constraint
+from regard.decode.rules import Ban, Rows, bans_of, penalize_repeats
+
+Constraints = Sequence[Constraint] | None
 
 
-class Steppable(Protocol):
+class Running(Protocol):
+    """What a search asks of a state."""
+
+    @property
+    def rows(self) -> Mapping[str, Tensor]: ...
+    def select(self, rows: Tensor) -> Self: ...
+
+
+S = TypeVar("S", bound=Running)
+
+
+class Steppable(Protocol[S]):
     """What a search asks of a model."""
 
     @property
     def longest_target(self) -> int | None: ...
-    def start(self, batch: Batch, beams: int = 1) -> State: ...
-    def step(self, state: State, tokens: Tensor) -> tuple[Tensor, State]: ...
+    def start(self, batch: Batch, beams: int = 1) -> S: ...
+    def step(self, state: S, tokens: Tensor) -> tuple[Tensor, S]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """Continuations to choose from, W for each source: [N,W] each."""
+
+    total: Tensor  # what ranks: the beam's score and the token's
+    own: Tensor  # log p of the token
+    token: Tensor
+    beam: Tensor  # which of the K beams goes on
 
 
 def beam_search(
-    model: Steppable, batch: Batch, options: Decode, special: Special, prefixes: Prefixes = None
+    model: Steppable[S],
+    batch: Batch,
+    options: Decode,
+    special: Special,
+    prefixes: Prefixes = None,
+    constraints: Constraints = None,
 ) -> list[list[Hypothesis]]:
     """For each source its `options.beam` best hypotheses, best first."""
-    return BeamSearch(model, batch, options, special, prefixes).run()
+    return BeamSearch(model, batch, options, special, prefixes, constraints).run()
 
 
-class BeamSearch:
+class BeamSearch(Generic[S]):
     """The running beams of a batch. Sources that are done leave at once, so later steps are smaller."""
 
     def __init__(
-        self, model: Steppable, batch: Batch, options: Decode, special: Special, prefixes: Prefixes
+        self,
+        model: Steppable[S],
+        batch: Batch,
+        options: Decode,
+        special: Special,
+        prefixes: Prefixes,
+        constraints: Constraints = None,
+        beams: int | None = None,
     ) -> None:
         lengths = source_lengths(batch)
         self.model, self.options, self.special = model, options, special
-        self.beams = options.beam
+        self.beams = beams or options.beam  # K, at least the number of hypotheses that are wanted
         self.state = model.start(batch, self.beams)
         self.device = device = next(iter(self.state.rows.values())).device
         self.prefixes = prefixes or [()] * len(lengths)
+        extra = [constraint.size for constraint in constraints] if constraints else [0] * len(lengths)
         self.limits = [
-            longest_output(options, length, len(prefix), model.longest_target)
-            for length, prefix in zip(lengths, self.prefixes)
+            longest_output(options, length + more, len(prefix), model.longest_target)
+            for length, more, prefix in zip(lengths, extra, self.prefixes)
         ]
         self.limit = torch.tensor(self.limits, device=device)  # of those alive: [N]
         self.never = torch.tensor(special.forbidden, dtype=torch.int64, device=device)
+        self.bans = bans_for(options, constraints, self.prefixes)
+        self.may_stick = bool(self.bans)  # rules can leave a source with nothing to say
         self.alive = list(range(len(lengths)))  # the source of each group of K rows
         self.finished: list[list[Hypothesis]] = [[] for _ in lengths]
-        self.scores = torch.full((len(lengths), self.beams), NEVER, device=device)  # sum of log p: [N,K]
+        self.scores = torch.full(
+            (len(lengths), self.beams), NEVER, device=device
+        )  # sums of what ranks: [N,K]
         self.scores[:, 0] = 0.0  # all beams begin alike: only one may count
         self.tokens = torch.empty((len(lengths), self.beams, 0), dtype=torch.int64, device=device)  # [N,K,t]
         self.details = torch.empty((len(lengths), self.beams, 0), device=device)  # log p of each: [N,K,t]
@@ -68,38 +113,70 @@ class BeamSearch:
 
     def advance(self, logits: Tensor) -> None:
         """One step: choose among the continuations, collect those that end, drop sources that are done."""
-        log_p, token, beam = self.candidates(logits)  # [N,2K] each, best first
+        found = self.candidates(logits)
         length = self.tokens.shape[2] + 1
-        ends = token == self.special.end
-        closing = (ends | (self.limit <= length)[:, None]) & (log_p > NEVER)  # [N,2K]
-        closing[:, self.beams :] = False  # only the K best count; the rest keeps K beams running
+        closing, chosen, kept = self.choose(found, length)
         if bool(closing.any()):
-            self.collect(closing, log_p, token, beam)
-        going_on = log_p.masked_fill(ends, NEVER)
-        chosen, kept = going_on.topk(self.beams, dim=1)  # [N,K]
-        self.append(kept, log_p, token, beam)
+            self.collect(closing, found)
+        if self.may_stick:
+            self.rescue(chosen)
+        self.append(kept, found)
         self.scores = chosen
         groups = [number for number in range(len(self.alive)) if not self.is_done(number, length)]
-        self.keep(groups, beam.gather(1, kept))
+        self.keep(groups, found.beam.gather(1, kept))
 
-    def candidates(self, logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The 2K best continuations of each source. Of these at most K end, so K can always go on."""
-        vocabulary = logits.shape[1]
+    def candidates(self, logits: Tensor) -> Candidates:
+        """The best continuations of each source."""
         log_total = logits.logsumexp(dim=1, keepdim=True)  # [R,1]
         self.forbid(logits)
-        best, token = top(logits, min(2 * self.beams, vocabulary))  # [R,k]
-        log_p = best - log_total  # log softmax, only where it is needed
+        ranking, shift = self.penalized(logits, log_total)
+        best, token = self.pick(ranking)  # [R,k]
+        log_p = best - shift  # log softmax, only where it is needed
+        own = log_p if ranking is logits else logits.gather(1, token) - log_total
         self.force(log_p, token)
+        if own is not log_p:
+            self.force(own, token)
         total = (self.scores.view(-1, 1) + log_p).view(len(self.alive), -1)  # [N,K*k]
-        width = best.shape[1]
-        total, index = total.topk(min(2 * self.beams, total.shape[1]), dim=1)
-        return total, token.view(len(self.alive), -1).gather(1, index), index // width
+        return self.shortlist(total, own.view(total.shape), token.view(total.shape))
 
     def forbid(self, logits: Tensor) -> None:
-        """Take away what may never be said, and the end before the minimum length."""
+        """Take away what may never be said, the end before the minimum length, and what rules ban."""
         logits.index_fill_(1, self.never, NEVER)
         if self.tokens.shape[2] < self.options.min_length:
             logits[:, self.special.end] = NEVER
+        if self.bans:
+            sources = [source for source in self.alive for _ in range(self.beams)]
+            rows = Rows(self.tokens.flatten(0, 1), sources)
+            for ban in self.bans:
+                ban(logits, rows)
+
+    def penalized(self, logits: Tensor, log_total: Tensor) -> tuple[Tensor, Tensor]:
+        """What ranks tokens, and what to take from it: as in transformers log p, in greedy search logits."""
+        penalty = self.options.repetition_penalty
+        if penalty == 1:
+            return logits, log_total
+        tokens = self.tokens.flatten(0, 1)
+        if self.beams == 1:
+            return penalize_repeats(logits, tokens, penalty), log_total
+        return penalize_repeats(logits - log_total, tokens, penalty), torch.zeros_like(log_total)
+
+    def pick(self, ranking: Tensor) -> tuple[Tensor, Tensor]:
+        """Tokens worth a look for each row: [R,V] -> values and ids [R,k], best first."""
+        return top(ranking, min(2 * self.beams, ranking.shape[1]))
+
+    def shortlist(self, total: Tensor, own: Tensor, token: Tensor) -> Candidates:
+        """The 2K best of each source. Of these at most K end, so K can always go on."""
+        width = total.shape[1] // self.beams
+        total, index = total.topk(min(2 * self.beams, total.shape[1]), dim=1)
+        return Candidates(total, own.gather(1, index), token.gather(1, index), index // width)
+
+    def choose(self, found: Candidates, length: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Which candidates become hypotheses [N,W], and the scores and numbers of those that go on [N,K]."""
+        ends = found.token == self.special.end
+        closing = (ends | (self.limit <= length)[:, None]) & (found.total > NEVER)
+        closing[:, self.beams :] = False  # only the K best count; the rest keeps K beams running
+        chosen, kept = found.total.masked_fill(ends, NEVER).topk(self.beams, dim=1)
+        return closing, chosen, kept
 
     def force(self, log_p: Tensor, token: Tensor) -> None:
         """Where a prefix still runs, its next token is the only candidate and costs nothing."""
@@ -111,39 +188,50 @@ class BeamSearch:
                 log_p[rows, 0] = 0.0
                 token[rows, 0] = self.prefixes[source][at]
 
-    def append(self, kept: Tensor, log_p: Tensor, token: Tensor, beam: Tensor) -> None:
-        parent = beam.gather(1, kept)  # [N,K]
-        before = self.scores.gather(1, parent)
-        own = (log_p.gather(1, kept) - before).unsqueeze(2)
+    def append(self, kept: Tensor, found: Candidates) -> None:
+        parent = found.beam.gather(1, kept)  # [N,K]
         history = parent.unsqueeze(2).expand(-1, -1, self.tokens.shape[2])
-        self.tokens = torch.cat([self.tokens.gather(1, history), token.gather(1, kept).unsqueeze(2)], dim=2)
+        token, own = found.token.gather(1, kept).unsqueeze(2), found.own.gather(1, kept).unsqueeze(2)
+        self.tokens = torch.cat([self.tokens.gather(1, history), token], dim=2)
         self.details = torch.cat([self.details.gather(1, history), own], dim=2)
 
-    def collect(self, closing: Tensor, log_p: Tensor, token: Tensor, beam: Tensor) -> None:
+    def collect(self, closing: Tensor, found: Candidates) -> None:
         """Turn candidates that end, by the end token or by the limit, into hypotheses; keep the K best."""
         for number, candidate in closing.nonzero().tolist():
-            source, row = self.alive[number], int(beam[number, candidate])
-            total = float(log_p[number, candidate])
-            words = [*self.tokens[number, row].tolist(), int(token[number, candidate])]
-            own = total - float(self.scores[number, row])
-            ended = words[-1] == self.special.end
-            generated = len(words) - len(self.prefixes[source])
-            hypothesis = Hypothesis(
-                tokens=tuple(words[:-1] if ended else words),
-                log_probability=total,
-                score=total / length_penalty(self.options, generated),
-                token_log_probabilities=(*self.details[number, row].tolist(), own),
-                finished=ended,
-            )
-            best = [*self.finished[source], hypothesis]
-            self.finished[source] = sorted(best, key=lambda h: -h.score)[: self.beams]
+            row = int(found.beam[number, candidate])
+            words = [*self.tokens[number, row].tolist(), int(found.token[number, candidate])]
+            details = [*self.details[number, row].tolist(), float(found.own[number, candidate])]
+            self.finish(number, words, details, float(found.total[number, candidate]))
+
+    def finish(self, number: int, words: list[int], details: list[float], total: float) -> None:
+        source = self.alive[number]
+        ended = words[-1:] == [self.special.end]
+        generated = len(words) - len(self.prefixes[source])
+        hypothesis = Hypothesis(
+            tokens=tuple(words[:-1] if ended else words),
+            log_probability=math.fsum(details),
+            score=total / length_penalty(self.options, generated),
+            token_log_probabilities=tuple(details),
+            finished=ended,
+        )
+        best = [*self.finished[source], hypothesis]
+        self.finished[source] = sorted(best, key=lambda h: -h.score)[: self.options.beam]
+
+    def rescue(self, chosen: Tensor) -> None:
+        """Where rules leave nothing to say and nothing has ended, the best beam is given out as it is."""
+        for number, best in enumerate(chosen[:, 0].tolist()):
+            if best == NEVER and not self.finished[self.alive[number]]:
+                words, details = self.tokens[number, 0].tolist(), self.details[number, 0].tolist()
+                self.finish(number, words, details, float(self.scores[number, 0]))
 
     def is_done(self, number: int, length: int) -> bool:
         source = self.alive[number]
         done = self.finished[source]
         if length >= self.limits[source]:
             return True
-        if len(done) < self.beams:
+        if self.may_stick and float(self.scores[number, 0]) == NEVER:
+            return True
+        if len(done) < self.options.beam:
             return False
         if self.options.early_stopping is True or self.beams == 1:
             return True
@@ -180,6 +268,16 @@ def top(values: Tensor, count: int, block: int = 128) -> tuple[Tensor, Tensor]:
     index = torch.cat([inside, rest], dim=1)
     best, where = values.gather(1, index).topk(count, dim=1)
     return best, index.gather(1, where)
+
+
+def bans_for(options: Decode, constraints: Constraints, prefixes: Sequence[Sequence[int]]) -> list[Ban]:
+    """The rules of this run; usually none, and then none costs anything."""
+    bans = bans_of(options)
+    if constraints and any(each.forbid for each in constraints):
+        bans.append(ForbiddenPhrases(constraints))
+    if constraints and any(each.whole_prefix for each in constraints):
+        bans.append(WordBegins(constraints, prefixes))
+    return bans
 
 
 def source_lengths(batch: Batch) -> list[int]:

@@ -9,7 +9,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from regard.data.example import Batch, Tokens
+from regard.data.batch import Batch, Tokens
 from regard.model.attention import MultiHeadAttention, visible
 from regard.model.layers import FeedForward, Linear, PostNorm
 from regard.model.positions import Learned, Sinusoidal

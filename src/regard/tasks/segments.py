@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from regard.text import cut_words, split_sentences
@@ -18,6 +18,7 @@ class Segment:
     before: str
     text: str
     after: str
+    broken: bool = False  # one of the parts of a sentence that was too long
 
 
 def segments(
@@ -27,7 +28,7 @@ def segments(
 
     `above` is what counts as long and `longest` what the model can read at all, both in pieces.
     """
-    whole = _segment(line, "")
+    whole = segment(line, "")
     if not whole.text:
         return [whole]
     parts = [(line, "")]
@@ -37,16 +38,17 @@ def segments(
     for text, gap in parts:
         if pieces(text.strip()) > longest:
             found += [
-                _segment(part, after)
+                replace(segment(part, after), broken=True)
                 for part, after in cut_words(text, lambda t: pieces(t.strip()) <= longest)
             ]
-            found[-1] = Segment(found[-1].before, found[-1].text, found[-1].after + gap)
+            found[-1] = replace(found[-1], after=found[-1].after + gap)
         else:
-            found.append(_segment(text, gap))
+            found.append(segment(text, gap))
     return found
 
 
-def _segment(text: str, gap: str) -> Segment:
+def segment(text: str, gap: str = "") -> Segment:
+    """A text as one segment."""
     core = text.strip()
     if not core:
         return Segment("", "", text + gap)

@@ -3,173 +3,246 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import overload
+from typing import Any, overload
+
+import torch
 
 from regard.config import Decode, resolve
 from regard.data import Sample
-from regard.decode import Hypothesis, decode, make_engine, score
+from regard.decode import (
+    Constraint,
+    Ensemble,
+    Hypothesis,
+    Lexicon,
+    Mean,
+    Steppable,
+    Word,
+    decode,
+    make_engine,
+    next_words,
+    score,
+    scorer,
+)
 from regard.errors import UsageError
 from regard.machine import choose_machine
 from regard.store import Folder, open_folder
-from regard.tasks.segments import Segment, Split, segments
+from regard.tasks.context import WithContext
+from regard.tasks.lines import Cutter, Job, Line, TooLong, jobs
+from regard.tasks.results import Alternative, Answer, Candidate, Joiner, Translation
+from regard.tasks.segments import Split, segment
+from regard.tasks.wishes import Wish, check_room, compile_wishes, constraints_of, disobeyed
 from regard.trace import Links, cross_weights, links, word_weights
 from regard.train.evaluate import objective, special
 
 ALIGNED_AT_ONCE = 64
-Answer = list[tuple[Hypothesis, Links | None]]  # the candidates of one part
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """One translation of a line. `score` and `log_probability` are sums over its sentences."""
-
-    text: str
-    score: float
-    log_probability: float
-    alignment: Links | None = None
-
-
-@dataclass(frozen=True)
-class Translation:
-    source: str
-    candidates: list[Candidate]  # best first
-
-    @property
-    def text(self) -> str:
-        return self.candidates[0].text
+Say = Callable[[str], None]
+Texts = Sequence[str]
 
 
 class Translator:
-    """An opened translation model."""
+    """An opened translation model, or several with the same tokenizers that speak as one."""
 
-    def __init__(self, folder: Folder) -> None:
-        self.folder = folder
-        self.engine = make_engine(folder.model)
+    def __init__(self, folder: Folder, *others: Folder) -> None:
+        self.folders = (folder, *others)
+        self.folder = folder  # its tokenizers and options are those of all
+        for other in others:
+            check_same_tokenizers(folder, other)
+        self.engines = [make_engine(each.model) for each in self.folders]
         self.device = next(folder.model.parameters()).device
         self.objective = objective(folder.source, folder.target)
         self.special = special(folder.target)
+        self.longest = min(each.config.max_length for each in self.folders) - 1  # pieces of a source
+        self.split_above = min(each.split_above for each in self.folders)
+        self.joiner = Joiner(folder.target.decode, folder.target.end)
+
+    @cached_property
+    def lexicon(self) -> Lexicon:
+        return Lexicon.of(self.folder.target)
 
     @overload
-    def translate(self, text: str, **options: object) -> str: ...  # type: ignore[overload-overlap]
+    def translate(  # type: ignore[overload-overlap]
+        self, text: str, *, require: Texts = (), forbid: Texts = (), **options: object
+    ) -> str: ...
     @overload
-    def translate(self, text: Sequence[str], **options: object) -> list[str]: ...
-    def translate(self, text: str | Sequence[str], **options: object) -> str | list[str]:
-        """Translate one text or many; options are those of `[decode]`: beam=5, sample=True, top_p=0.9 ..."""
+    def translate(
+        self, text: Texts, *, require: Texts = (), forbid: Texts = (), **options: object
+    ) -> list[str]: ...
+    def translate(
+        self, text: str | Texts, *, require: Texts = (), forbid: Texts = (), **options: object
+    ) -> str | list[str]:
+        """Translate one text or many; options are those of `[decode]`: beam=5, sample=True, top_p=0.9 ...
+
+        Every translation holds the phrases of `require` and none of `forbid`, as whole words.
+        """
         lines = [text] if isinstance(text, str) else list(text)
-        texts = [
-            found.text for found in self.translate_lines(lines, decode_options(self.folder.decode, options))
-        ]
+        wishes = [Wish(tuple(require), tuple(forbid))] * len(lines) if require or forbid else None
+        found = self.translate_lines(lines, decode_options(self.folder.decode, options), wishes=wishes)
+        texts = [each.text for each in found]
         return texts[0] if isinstance(text, str) else texts
 
     def translate_lines(
         self,
-        lines: Sequence[str],
+        lines: Texts,
         options: Decode | None = None,
         nbest: int = 1,
         alignment: bool = False,
         split: Split = "auto",
-        prefixes: Sequence[str] | None = None,
+        prefixes: Texts | None = None,
         done: Callable[[int], None] = lambda count: None,
+        wishes: Sequence[Wish] | None = None,
+        too_long: TooLong = "cut",
+        first: int = 1,
+        say: Say = lambda text: None,
     ) -> list[Translation]:
-        """Translate lines with everything known about them; a prefix is what the translation begins with."""
+        """Translate lines with everything known about them; a prefix is what the translation begins with.
+
+        `too_long` is what to do with a sentence that the model cannot read: cut it between words, skip its
+        line (the translation is empty and says so), or raise; `first` is the number of the first line in
+        messages. `say` is told when memory runs short.
+        """
         options = options or self.folder.decode
         if nbest > options.beam:
             raise UsageError(f"{nbest} candidates need a beam of at least {nbest}, not {options.beam}")
-        if prefixes is not None and split != "never":
-            split = "never"  # a prefix belongs to the line as a whole
-        cut = [self.cut(line, split) for line in lines]
-        parts = [part for line in cut for part in line if part.text]
-        forced = self.forced(prefixes, cut) if prefixes is not None else None
-        sources = self.folder.source.encode_batch([part.text for part in parts])
-        samples = [self.objective.source(ids) for ids in sources]
-        found = decode(self.engine, samples, options, self.special, self.device, forced, done)
-        chosen = [hypotheses[:nbest] for hypotheses in found]
-        aligned = self.align(sources, chosen) if alignment else None
-        answers = iter(
-            [
-                [(h, aligned[number][rank] if aligned else None) for rank, h in enumerate(hypotheses)]
-                for number, hypotheses in enumerate(chosen)
+        wanted = compile_wishes(self.lexicon, wishes, first) if wishes else None
+        splits: list[Split] = [split] * len(lines)
+        if prefixes is not None or wanted is not None:  # they belong to a line as a whole
+            splits = [
+                "never" if prefixes is not None or (wanted and wanted[n].require) else split
+                for n in range(len(lines))
             ]
-        )
-        return [Translation(line, self.join(own, answers, nbest, alignment)) for line, own in zip(lines, cut)]
-
-    def cut(self, line: str, split: Split) -> list[Segment]:
-        pieces = lambda text: len(self.folder.source.encode(text))  # noqa: E731
-        return segments(line, pieces, split, self.folder.split_above, self.folder.config.max_length - 1)
-
-    def forced(self, prefixes: Sequence[str], cut: Sequence[Sequence[Segment]]) -> list[list[int]]:
-        """The prefix of each part: that of its line if it is the line's first, else none."""
-        found: list[list[int]] = []
-        for prefix, line in zip(prefixes, cut, strict=True):
-            ids = self.folder.target.encode(prefix)
-            for part in line:
-                if part.text:
-                    found.append(ids)
-                    ids = []
-        return found
-
-    def join(
-        self, line: Sequence[Segment], answers: Iterator[Answer], nbest: int, aligned: bool
-    ) -> list[Candidate]:
-        """Put the parts of a line back together: the k-th candidate is made of the k-th of each part."""
-        own = [next(answers) if part.text else None for part in line]
-        count = min((len(answer) for answer in own if answer is not None), default=1)
+        cutter = Cutter(self.folder.source, self.split_above, self.longest, too_long)
+        cut = cutter.cut(lines, splits, first)
+        forced = [self.folder.target.encode(prefix) for prefix in prefixes] if prefixes is not None else None
+        work = list(jobs(cut, forced))
+        constraints = constraints_of(work, wanted) if wanted else None
+        if constraints:
+            check_room(work, constraints, options, self.model(options).longest_target, first)
+        found = [each[:nbest] for each in self.search(work, cut, options, constraints, done, say)]
+        answers = self.answers([job.source for job in work], found, alignment)
+        placed = {(job.line, job.place): answer for job, answer in zip(work, answers)}
         return [
-            self.join_one(line, [answer[k] if answer else None for answer in own], aligned)
-            for k in range(min(nbest, count))
+            self.translation(number, line, placed, nbest, alignment, wanted[number] if wanted else None)
+            for number, line in enumerate(cut)
         ]
 
-    def join_one(
-        self, line: Sequence[Segment], chosen: Sequence[tuple[Hypothesis, Links | None] | None], aligned: bool
-    ) -> Candidate:
-        text, score, log_probability = "", 0.0, 0.0
-        alignment: Links | None = [] if aligned else None
-        read = ""  # the source up to here
-        for part, answer in zip(line, chosen):
-            read, text = read + part.before, text + part.before
-            if answer is not None:
-                hypothesis, own = answer
-                said = self.folder.target.decode(hypothesis.tokens)
-                if alignment is not None and own is not None:
-                    seen, told = words_before(read, part.text), words_before(text, said)
-                    alignment += [(source + seen, target + told) for source, target in own]
-                score += hypothesis.score
-                log_probability += hypothesis.log_probability
-                text += said
-            read, text = read + part.text + part.after, text + part.after
-        return Candidate(text, score, log_probability, alignment)
+    def model(self, options: Decode) -> Steppable[Any]:
+        """What decodes: the one model, or all of them."""
+        return self.engines[0] if len(self.engines) == 1 else Ensemble(self.engines, options.ensemble)
+
+    def search(
+        self,
+        work: Sequence[Job],
+        lines: Sequence[Line],
+        options: Decode,
+        constraints: Sequence[Constraint] | None,
+        done: Callable[[int], None],
+        say: Say,
+    ) -> list[list[Hypothesis]]:
+        """The hypotheses of each job."""
+        model = self.model(options)
+        rules = {(job.line, job.place): rule for job, rule in zip(work, constraints or ())}
+
+        def run(portion: Sequence[Job]) -> list[list[Hypothesis]]:
+            samples = [self.objective.source(job.source) for job in portion]
+            prefixes = [job.prefix for job in portion] if any(job.prefix for job in portion) else None
+            own = [rules[job.line, job.place] for job in portion] if rules else None
+            return decode(model, samples, options, self.special, self.device, prefixes, done, own, say)
+
+        if not options.context:
+            return run(work)
+        source, target = self.folder.source, self.folder.target
+        return WithContext(lines, source, target, options.context, self.longest).run(work, run)
+
+    def answers(
+        self, sources: Sequence[Sequence[int]], found: Sequence[Sequence[Hypothesis]], alignment: bool
+    ) -> list[Answer]:
+        if not alignment:
+            return [[(hypothesis, None) for hypothesis in own] for own in found]
+        aligned = self.align(sources, found)
+        return [list(zip(own, linked)) for own, linked in zip(found, aligned)]
+
+    def translation(
+        self,
+        number: int,
+        line: Line,
+        answers: Mapping[tuple[int, int], Answer],
+        nbest: int,
+        alignment: bool,
+        wanted: Constraint | None,
+    ) -> Translation:
+        if line.skipped:
+            nothing = Candidate("", alignment=[] if alignment else None, finished=False)
+            return Translation(line.text, [nothing], skipped=True)
+        own = [answers.get((number, place)) for place in range(len(line.parts))]
+        candidates = self.joiner.join(line.parts, own, nbest, alignment)
+        wrong = disobeyed(wanted, candidates[0].text) if wanted and line.spoken else ()
+        return Translation(line.text, candidates, line.broken, disobeyed=wrong)
 
     def align(
         self, sources: Sequence[Sequence[int]], found: Sequence[Sequence[Hypothesis]]
     ) -> list[list[Links]]:
-        """Word links for every hypothesis of every part."""
+        """Word links for every hypothesis of every part; of several models the mean of their attention."""
         pairs = [(source, h.tokens) for source, hypotheses in zip(sources, found) for h in hypotheses]
         flat: list[Links] = []
         for start in range(0, len(pairs), ALIGNED_AT_ONCE):
             portion = pairs[start : start + ALIGNED_AT_ONCE]
-            weights = cross_weights(self.folder.model, [self.objective.pair(s, t) for s, t in portion])
-            for (source, target), table in zip(portion, weights):
+            samples = [self.objective.pair(s, t) for s, t in portion]
+            weights = [cross_weights(folder.model, samples) for folder in self.folders]
+            for (source, target), *tables in zip(portion, *weights):
                 words = self.folder.source.words(source), self.folder.target.words(target)
-                flat.append(links(word_weights(table, *words)))
+                flat.append(links(word_weights(torch.stack(tables).mean(dim=0), *words)))
         rest = iter(flat)
         return [[next(rest) for _ in hypotheses] for hypotheses in found]
 
-    def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[list[float]]:
+    def alternatives(
+        self, source: str, prefix: str = "", count: int = 5, options: Decode | None = None
+    ) -> list[Alternative]:
+        """The most probable next words after the beginning of a translation, each with its best ending.
+
+        The prefix is taken as whole words; a word may be several pieces, and alternatives differ as words.
+        """
+        options = options or self.folder.decode
+        ids = self.folder.source.encode(source.strip())
+        if len(ids) > self.longest:
+            raise UsageError(f"a text of {len(ids)} pieces is too long: the model reads {self.longest}")
+        begun = self.folder.target.encode(prefix.strip()) if prefix.strip() else []
+        sample, model = self.objective.source(ids), self.model(options)
+        words = next_words(model, sample, begun, count, self.special, self.lexicon, self.device)
+        forced = [[*begun, *word.pieces] for word in words if word.pieces]
+        whole = [Constraint(self.lexicon, whole_prefix=True)] * len(forced)
+        samples = [sample] * len(forced)
+        found = decode(model, samples, options, self.special, self.device, forced, constraints=whole)
+        endings = iter(found)
+        return [
+            Alternative(word.text, word.log_probability, self.ending(word, prefix, endings)) for word in words
+        ]
+
+    def ending(self, word: Word, prefix: str, endings: Iterator[list[Hypothesis]]) -> Candidate:
+        """The translation that goes on with a word; without one it is the prefix."""
+        if not word.pieces:
+            return Candidate(prefix.strip(), word.log_probability, word.log_probability)
+        return self.joiner.add(Candidate(""), "", segment(""), next(endings)[0], None)
+
+    def score(self, sources: Texts, targets: Texts, mean: Mean = "probability") -> list[list[float]]:
         """log p of each piece of each given target, and of its end."""
         if len(sources) != len(targets):
             raise UsageError(f"{len(sources)} sources and {len(targets)} targets: they come in pairs")
         left = self.folder.source.encode_batch(list(sources))
         right = self.folder.target.encode_batch(list(targets))
         samples: list[Sample] = [self.objective.pair(s, t) for s, t in zip(left, right)]
-        return score(self.folder.model, samples, self.folder.decode.tokens_per_batch, self.device)
+        voice = scorer([folder.model for folder in self.folders], mean)
+        return score(voice, samples, self.folder.decode.tokens_per_batch, self.device)
 
 
-def words_before(text: str, following: str) -> int:
-    """The number of the first word of `following`; where a word was cut in two, it goes on in that word."""
-    cut = text and following and not text[-1].isspace() and not following[0].isspace()
-    return len(text.split()) - bool(cut)
+def check_same_tokenizers(one: Folder, other: Folder) -> None:
+    for left, right in ((one.source, other.source), (one.target, other.target)):
+        if left.fingerprint != right.fingerprint:
+            raise UsageError(
+                f"{one.path} and {other.path} have different tokenizers ({left.fingerprint}, "
+                f"{right.fingerprint}): models that speak together must share theirs"
+            )
 
 
 def decode_options(base: Decode, options: Mapping[str, object]) -> Decode:
@@ -178,8 +251,9 @@ def decode_options(base: Decode, options: Mapping[str, object]) -> Decode:
     return resolve(tree, where="options").decode
 
 
-def load(path: str | Path, device: str = "auto", threads: int = 0) -> Translator:
-    """Open a model folder: `regard.load("runs/demo").translate("...")`."""
+def load(path: str | Path | Sequence[str | Path], device: str = "auto", threads: int = 0) -> Translator:
+    """Open a model folder: `regard.load("runs/demo").translate("...")`; several are an ensemble."""
+    paths = [path] if isinstance(path, str | Path) else list(path)
     machine = choose_machine(device, precision="float32", threads=threads)
     machine.use()
-    return Translator(open_folder(Path(path), machine.device))
+    return Translator(*(open_folder(Path(each), machine.device) for each in paths))

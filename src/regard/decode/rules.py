@@ -1,0 +1,58 @@
+"""What a hypothesis may not say next, or should rather not, because of what it said before.
+
+A ban takes tokens away (their score becomes minus infinity); a penalty changes what ranks. Both see only the
+tokens of a row, so every model and every search can obey them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from regard.config import Decode
+from regard.decode.options import NEVER
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The running rows that a rule looks at."""
+
+    tokens: Tensor  # [R,t], what each row said so far, a forced prefix included
+    sources: Sequence[int]  # which source each row belongs to
+
+
+class Ban(Protocol):
+    def __call__(self, logits: Tensor, rows: Rows) -> None:
+        """Set what may not be said to minus infinity, in place: [R,V]."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoRepeatedNgram:
+    """No n tokens in a row come twice (Paulus et al. 2018): the n-1 last ones must go on in a new way."""
+
+    size: int
+
+    def __call__(self, logits: Tensor, rows: Rows) -> None:
+        length = rows.tokens.shape[1]
+        if length < self.size:
+            return
+        windows = rows.tokens.unfold(1, self.size, 1)  # [R,t-n+1,n]
+        last = rows.tokens[:, length - self.size + 1 :].unsqueeze(1)  # [R,1,n-1]
+        again = (windows[..., :-1] == last).all(dim=2)  # [R,t-n+1]
+        row, place = again.nonzero(as_tuple=True)
+        logits[row, windows[row, place, -1]] = NEVER
+
+
+def penalize_repeats(scores: Tensor, tokens: Tensor, penalty: float) -> Tensor:
+    """Of tokens said before: score * penalty if it is negative, else score / penalty (Keskar et al. 2019)."""
+    own = scores.gather(1, tokens)  # [R,t]
+    return scores.scatter(1, tokens, torch.where(own < 0, own * penalty, own / penalty))
+
+
+def bans_of(options: Decode) -> list[Ban]:
+    """The bans that the options ask for; usually none."""
+    return [NoRepeatedNgram(options.no_repeat_ngram)] if options.no_repeat_ngram else []
