@@ -7,8 +7,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, overload
 
-import torch
-
 from regard.config import Decode, resolve
 from regard.data import Sample
 from regard.decode import (
@@ -33,10 +31,9 @@ from regard.tasks.lines import Cutter, Job, Line, TooLong, jobs
 from regard.tasks.results import Alternative, Answer, Candidate, Joiner, Translation
 from regard.tasks.segments import Split, segment
 from regard.tasks.wishes import Wish, check_room, compile_wishes, constraints_of, disobeyed
-from regard.trace import Links, cross_weights, links, word_weights
+from regard.trace import Links, align
 from regard.train.evaluate import objective, special
 
-ALIGNED_AT_ONCE = 64
 Say = Callable[[str], None]
 Texts = Sequence[str]
 
@@ -185,15 +182,8 @@ class Translator:
     ) -> list[list[Links]]:
         """Word links for every hypothesis of every part; of several models the mean of their attention."""
         pairs = [(source, h.tokens) for source, hypotheses in zip(sources, found) for h in hypotheses]
-        flat: list[Links] = []
-        for start in range(0, len(pairs), ALIGNED_AT_ONCE):
-            portion = pairs[start : start + ALIGNED_AT_ONCE]
-            samples = [self.objective.pair(s, t) for s, t in portion]
-            weights = [cross_weights(folder.model, samples) for folder in self.folders]
-            for (source, target), *tables in zip(portion, *weights):
-                words = self.folder.source.words(source), self.folder.target.words(target)
-                flat.append(links(word_weights(torch.stack(tables).mean(dim=0), *words)))
-        rest = iter(flat)
+        models = [folder.model for folder in self.folders]
+        rest = iter(align(models, pairs, self.folder.source, self.folder.target))
         return [[next(rest) for _ in hypotheses] for hypotheses in found]
 
     def alternatives(

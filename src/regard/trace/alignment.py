@@ -11,12 +11,35 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from regard.data import Sample, collate
+from regard.data import Sample, Translation, collate
 from regard.model import EncoderDecoder
 from regard.model.state import BLOCK
+from regard.text import Tokenizer
 from regard.trace.recorder import Recorder
 
 Links = list[tuple[int, int]]  # (source word, target word)
+ALIGNED_AT_ONCE = 64
+
+
+def align(
+    models: Sequence[EncoderDecoder],
+    pairs: Sequence[tuple[Sequence[int], Sequence[int]]],
+    source: Tokenizer,
+    target: Tokenizer,
+) -> list[Links]:
+    """The word links of each (source ids, target ids); of several models by the mean of their attention."""
+    ask = Translation(start=target.start, source_end=source.end, target_end=target.end)
+    order = sorted(range(len(pairs)), key=lambda number: len(pairs[number][0]))  # little padding
+    aligned: dict[int, Links] = {}
+    for start in range(0, len(order), ALIGNED_AT_ONCE):
+        numbers = order[start : start + ALIGNED_AT_ONCE]
+        # the last piece is said but never read, and learned positions may have no place for it
+        samples = [ask.pair(pairs[number][0], pairs[number][1][:-1]) for number in numbers]
+        weights = [cross_weights(model, samples) for model in models]
+        for number, *tables in zip(numbers, *weights):
+            words = source.words(pairs[number][0]), target.words(pairs[number][1])
+            aligned[number] = links(word_weights(torch.stack(tables).mean(dim=0), *words))
+    return [aligned[number] for number in range(len(pairs))]
 
 
 @torch.no_grad()

@@ -10,17 +10,14 @@ from typing import TYPE_CHECKING
 from sacrebleu.metrics.chrf import CHRF
 
 from regard.decode import Hypothesis
-from regard.model import EncoderDecoder
 from regard.store import write_text
-from regard.text import Tokenizer
-from regard.trace import Links, cross_weights, links, word_weights
+from regard.trace import Links, align
 from regard.train.evaluate import (
     Held,
     best_hypotheses,
     bleu_tokenization,
     held_out_loss,
     intervals,
-    objective,
     text_scores,
 )
 from regard.train.progress import Record
@@ -28,7 +25,6 @@ from regard.train.progress import Record
 if TYPE_CHECKING:
     from regard.train.loop import Trainer
 
-ALIGNED_AT_ONCE = 64
 FILES = {"final-valid": "valid.jsonl", "test": "test.jsonl"}  # of the sentences, by the record's kind
 
 
@@ -38,7 +34,10 @@ def final_scores(trainer: Trainer, kind: str, held: Held) -> Record:
     best = best_hypotheses(model, held.samples, trainer.config.decode, output, device)
     texts = [output.decode(hypothesis.tokens) for hypothesis in best]
     references = [example.target for example in held.examples]
-    aligned = alignments(model, held, best, trainer.materials.source, output)
+    source = trainer.materials.source
+    sources = source.encode_batch([example.source for example in held.examples])
+    pairs = [(ids, hypothesis.tokens) for ids, hypothesis in zip(sources, best)]
+    aligned = align([model], pairs, source, output)
     write_sentences(trainer.folder / FILES[kind], held, best, texts, aligned)
     words = bleu_tokenization(trainer.config.train.bleu_tokenize, trainer.config.task.target)
     scores, around = text_scores(texts, references, words), intervals(texts, references, words)
@@ -55,24 +54,6 @@ def final_scores(trainer: Trainer, kind: str, held: Held) -> Record:
         "bleu_interval": around["bleu"],
         "chrf_interval": around["chrf"],
     }
-
-
-def alignments(
-    model: EncoderDecoder, held: Held, best: Sequence[Hypothesis], source: Tokenizer, target: Tokenizer
-) -> list[Links]:
-    """Which source word each word of each translation looked at most."""
-    ask = objective(source, target)
-    sources = source.encode_batch([example.source for example in held.examples])
-    order = sorted(range(len(sources)), key=lambda number: len(sources[number]))  # little padding
-    aligned: dict[int, Links] = {}
-    for start in range(0, len(order), ALIGNED_AT_ONCE):
-        numbers = order[start : start + ALIGNED_AT_ONCE]
-        # the last piece is said but never read, and learned positions may have no place for it
-        tables = cross_weights(model, [ask.pair(sources[n], best[n].tokens[:-1]) for n in numbers])
-        for number, table in zip(numbers, tables):
-            words = source.words(sources[number]), target.words(best[number].tokens)
-            aligned[number] = links(word_weights(table, *words))
-    return [aligned[number] for number in range(len(sources))]
 
 
 def write_sentences(
