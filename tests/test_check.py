@@ -260,7 +260,7 @@ def test_data_check_of_a_run(tmp_path: Path, regard: Command) -> None:
     (tmp_path / "run.toml").write_text('[data]\ntrain = "train.tsv"\ntest = "test.tsv"\n')
     result = regard("data", "check", tmp_path / "run.toml")
     assert result.code == 0
-    assert "5 pairs can be learned from" in result.lines[-1]
+    assert "2 left to learn from" in result.lines[-1]
 
 
 def test_strict_training_stops_before_a_folder_is_begun(tmp_path: Path, refused: Refused) -> None:

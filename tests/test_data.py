@@ -8,10 +8,12 @@ import os
 from pathlib import Path
 
 import numpy as np
+import pyarrow
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pyarrow import parquet
 
 from regard.config import Corpora, Data, Task
 from regard.data import IGNORED, Sample, Translation, collate, lines
@@ -212,6 +214,23 @@ def test_jsonl_errors_name_the_line(tmp_path: Path, row: str, word: str) -> None
     message = complaint(str(path))
     assert message.startswith(f"{path}, line 2: ")
     assert word in message
+
+
+def test_parquet_as_the_hub_has_it(tmp_path: Path) -> None:
+    table = {"translation": [{"en": f"line {n}", "de": f"zeile {n}"} for n in range(25_000)]}
+    parquet.write_table(pyarrow.table(table), tmp_path / "train.parquet", row_group_size=7000)
+    found = pairs_of(str(tmp_path / "train.parquet"))
+    assert found == [(f"line {n}", f"zeile {n}") for n in range(25_000)]
+    columns = pyarrow.table({"en": ["a", None, "c"], "de": ["A", "B", "C"]})
+    parquet.write_table(columns, tmp_path / "columns.parquet")
+    findings = Findings()
+    rows = list(read_rows(str(tmp_path / "columns.parquet"), ENGLISH_GERMAN, "train", findings))
+    assert rows == [(1, "a", "A"), (3, "c", "C")]
+    assert findings.places["malformed"][0].line == 2
+    whole = (tmp_path / "train.parquet").read_bytes()
+    for name, content in (("none", b""), ("cut", whole[:-9]), ("false", b"PAR1" + bytes(40) + b"PAR1")):
+        (tmp_path / f"{name}.parquet").write_bytes(content)
+        assert "not a readable .parquet file" in complaint(str(tmp_path / f"{name}.parquet"))
 
 
 def test_half_a_character_in_json_becomes_the_replacement_character(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def check(
     if as_json:
         print_line(json.dumps(as_data(checked), ensure_ascii=False))
     else:
-        tell(findings, sum(each.pairs for each in checked.corpora))
+        tell(findings, sum(each.pairs - len(each.dropped) for each in checked.corpora))
     if strict and findings.counts:
         raise RegardError("--strict: something was found")
 
@@ -98,4 +98,4 @@ def tell(findings: Findings, pairs: int) -> None:
         if kind["count"] > len(kind["places"]):
             print_line(f"{'':11}... and {kind['count'] - len(kind['places']):,} more")
     nothing = "" if findings.counts else "; nothing found"
-    print_line(f"{pairs:,} pairs can be learned from{nothing}")
+    print_line(f"{pairs:,} left to learn from{nothing}")

@@ -39,7 +39,7 @@ class Task(Section):
 
 
 CORPORA = (
-    '"phrasebook", a path (.tsv, .jsonl, .po, .tmx, .xliff, .srt), a [source, target] pair, '
+    '"phrasebook", a path (.tsv, .jsonl, .parquet, .po, .tmx, .xliff), a [source, target] pair, '
     "or a list of these or of {corpus = ..., weight = ...}"
 )
 

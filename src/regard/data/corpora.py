@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from importlib import import_module
 from itertools import zip_longest
 from pathlib import Path
 
@@ -17,7 +18,9 @@ from regard.errors import UsageError
 from regard.text.tokenizer import replace_surrogates
 
 PHRASEBOOK_SIZE = {"train": 50_000, "valid": 500, "test": 1000}
-TABLES = (".tsv", ".jsonl", ".tsv.gz", ".jsonl.gz", *FORMATS)
+TABLES = (".tsv", ".jsonl", ".tsv.gz", ".jsonl.gz", ".parquet", *FORMATS)
+
+ROWS_AT_ONCE = 10_000
 
 # A pair is absurd if one side is this many times longer, in UTF-8 bytes, after a mercy for short ones:
 # "Yes." may well be a sentence of thirty letters elsewhere.
@@ -114,6 +117,8 @@ def _rows(corpus: Corpus, task: Task, split: str, findings: Findings) -> Iterato
         return read_tsv(path, findings)
     if name.endswith((".jsonl", ".jsonl.gz")):
         return read_jsonl(path, task, findings)
+    if name.endswith(".parquet"):
+        return read_parquet(path, task, findings)
     if name.endswith(FORMATS):
         return read_pairs(path, task)
     stamp(path)
@@ -188,6 +193,27 @@ def read_jsonl(path: Path, task: Task, findings: Findings) -> Iterator[Row]:
         else:
             wanted = f'"source" and "target" (or "{task.source}" and "{task.target}")'
             findings.add("malformed", str(path), number, note=f"needs the strings {wanted}")
+
+
+def read_parquet(path: Path, task: Task, findings: Findings) -> Iterator[Row]:
+    """The columns or objects of a .jsonl, as the hub's datasets have them; some thousand rows at a time."""
+    stamp(path)
+    try:
+        library = import_module("pyarrow.parquet")
+    except ImportError:
+        raise UsageError(f'{path}: to read .parquet files, pip install "regard[hub]"') from None
+    number = 0
+    try:
+        portions = library.ParquetFile(path).iter_batches(ROWS_AT_ONCE)
+        rows = (row for portion in portions for row in portion.to_pylist())
+        for number, row in enumerate(rows, start=1):
+            if (pair := _sides(row, task)) is not None:
+                yield number, *pair
+            else:
+                findings.add("malformed", str(path), number, note="a row without its two sides")
+    except (OSError, ValueError) as error:  # the library's own errors are of these kinds
+        reason = str(error).split("\n")[0]
+        raise UsageError(f"{path}, after row {number}: not a readable .parquet file ({reason})") from None
 
 
 def _sides(row: object, task: Task) -> tuple[str, str] | None:
