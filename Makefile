@@ -33,10 +33,12 @@ check: $(READY_TEST)
 	$(BIN)/ruff format --check src tests bench recipes
 	$(BIN)/mypy
 
-# Longer trials: many kills, larger samples of the laws.
+# Longer trials: many kills, larger samples of the laws, dirty files, planted leaks. Each prints its figures.
 test-hard: $(READY_TEST)
 	$(BIN)/python -m pytest -m slow
 	$(BIN)/python bench/kills.py --kills 30
+	$(BIN)/python bench/dirty.py
+	$(BIN)/python bench/leaks.py
 
 # Races against transformers; figures go to the terminal.
 bench: $(READY_TEST)
