@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import regard as package
-from conftest import Command, Refused, toy_sentences
+from conftest import Command, Refused, Toy, toy_sentences
 from regard.config import Decode
 from regard.data import Sample, collate
 from regard.decode import Ensemble, Special, decode, make_engine, score, scorer
@@ -117,3 +117,20 @@ def test_other_tokenizers_are_refused(tiny_model: Path) -> None:
     other = replace(one, path=Path("elsewhere"), target=learn(["other words"], "bpe", 300))
     with pytest.raises(UsageError, match=r"toy and elsewhere have different tokenizers"):
         Translator(one, other)
+
+
+def test_scores_of_a_model_with_itself_are_the_models(toy: Toy, regard: Command) -> None:
+    """`evaluate` and `score` take several models as `translate` does."""
+    for command in (
+        ("evaluate", "--data", toy.corpora / "test.tsv", "--json"),
+        ("score", toy.corpora / "test.tsv"),
+    ):
+        name, *more = command
+        one = regard(name, "-m", toy.model, *more)
+        two = regard(name, "-m", toy.model, "-m", toy.model, *more)
+        assert one.code == two.code == 0
+        if name == "evaluate":
+            first, second = (json.loads(result.out) for result in (one, two))
+            assert {**first, "seconds": 0} == {**second, "seconds": 0}
+        else:
+            assert one.lines == two.lines

@@ -12,7 +12,7 @@ import typer
 from regard.cli.terminal import (
     AsJson,
     Device,
-    ModelFolder,
+    Models,
     Threads,
     messages,
     one_line,
@@ -33,7 +33,7 @@ PHRASEBOOK = "phrasebook"
 
 
 def evaluate(
-    model: ModelFolder,
+    model: Models,
     data: Annotated[
         list[str] | None,
         typer.Option(help="A corpus (.tsv, .jsonl, phrasebook), or twice: source and target file."),
@@ -69,9 +69,9 @@ def evaluate(
     from regard.train.evaluate import looks_tokenized, text_scores
 
     output = writable(output)
-    words = choose_words(model, tokenize)
+    words = choose_words(model[0], tokenize)
     translator = open_model(model, device, threads)
-    corpora = choose_corpora(model, data)
+    corpora = choose_corpora(model[0], data)
     examples = read(corpora, translator.folder.task)
     options = decode_options(translator.folder.decode, parse_options(option, beam, 1))
     began = time.perf_counter()

@@ -13,7 +13,7 @@ from regard.cli.terminal import (
     AT_ONCE,
     AsJson,
     Device,
-    ModelFolder,
+    Models,
     Threads,
     open_model,
     portions,
@@ -24,7 +24,7 @@ from regard.cli.terminal import (
 
 
 def score(
-    model: ModelFolder,
+    model: Models,
     source: Annotated[Path, typer.Argument(help="Source file, or a .tsv of both sides, or - for stdin.")],
     target: Annotated[Path | None, typer.Argument(help="Target file.", show_default=False)] = None,
     as_json: AsJson = False,

@@ -21,7 +21,12 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 AT_ONCE = 2000  # lines read before they are sorted by length and translated together
 
-ModelFolder = Annotated[Path, typer.Option("--model", "-m", help="The model folder.", show_default=False)]
+Models = Annotated[
+    list[Path],
+    typer.Option(
+        "--model", "-m", help="The model folder, or run/checkpoints/step-N; several are an ensemble."
+    ),
+]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")]
 Threads = Annotated[int, typer.Option(min=0, max=1024, help="Threads of the CPU; 0 = one for each core.")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
@@ -41,10 +46,10 @@ def explain(text: str) -> None:
     messages().print(Text.assemble(("error:", "bold red"), " ", text))
 
 
-def open_model(path: Path | list[Path], device: str, threads: int) -> Translator:
+def open_model(paths: list[Path], device: str, threads: int) -> Translator:
     from regard.tasks import load
 
-    return load(path, device, threads)
+    return load(paths, device, threads)
 
 
 def read_stdin() -> Iterator[str]:

@@ -15,6 +15,7 @@ from regard.cli.terminal import (
     AT_ONCE,
     AsJson,
     Device,
+    Models,
     Threads,
     messages,
     open_model,
@@ -29,12 +30,6 @@ from regard.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-Models = Annotated[
-    list[Path],
-    typer.Option(
-        "--model", "-m", help="The model folder, or run/checkpoints/step-N; several are an ensemble."
-    ),
-]
 Texts = Annotated[list[str] | None, typer.Argument(help="Texts or files; nothing or - reads stdin.")]
 Beam = Annotated[int | None, typer.Option(min=1, help="Hypotheses kept; 1 is greedy.")]
 NBest = Annotated[int, typer.Option(min=1, help="Candidates a line, as `line ||| text ||| score`.")]
