@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from conftest import Command
 from regard.config import Config, resolve
 from regard.data import Dataset, Translation, plan, tokenize
 from regard.data.batches import epoch_pools, generator, sizes
@@ -299,3 +300,16 @@ def test_several_files_with_weights(tmp_path: Path) -> None:
     assert sum(int(sizes(blocks).sum()) for blocks in pools) == 25
     assert [each["weight"] for each in materials.record["corpora"]] == [0.5, 1.0]
     assert materials.record["findings"][0]["kind"] == "duplicate"
+
+
+def test_the_cache_can_be_seen_and_cleared(
+    tmp_path: Path, regard: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
+    assert "0 prepared corpora" in regard("data", "cache").out
+    write_corpus(tmp_path / "train.tsv", 50)
+    before = prepare(config_of(tmp_path), tmp_path / "one", print)
+    assert "2 prepared corpora" in regard("data", "cache").out  # the vocabulary, and the ids
+    assert regard("data", "cache", "--clear").code == 0
+    assert list((tmp_path / "cache").iterdir()) == []
+    assert prepare(config_of(tmp_path), tmp_path / "two", print).fingerprint == before.fingerprint

@@ -1,4 +1,4 @@
-"""`regard data check | get | list`: what is wrong with a corpus, and public corpora by name."""
+"""`regard data check | get | list | cache`: what is wrong with a corpus, and public corpora by name."""
 
 from __future__ import annotations
 
@@ -72,3 +72,23 @@ def list_sets(to: To = None, as_json: AsJson = False) -> None:
     for each, here in rows:
         table.add_row(each.name, "yes" if here else "", each.about, each.licence, each.origin)
     tables().print(table)
+
+
+@app.command("cache")
+def cache(
+    clear: Annotated[bool, typer.Option("--clear", help="Delete it; what is needed is made again.")] = False,
+) -> None:
+    """Say where prepared corpora are kept and how much room they take."""
+    import shutil
+
+    from regard.data.cache import CACHE_VARIABLE, cache_folder, entries, size
+
+    found = entries()
+    total = sum(size(entry) for entry in found)
+    print_line(f"{cache_folder()}: {len(found):,} prepared corpora, {total / 2**20:,.1f} MiB")
+    if clear:
+        for entry in found:
+            shutil.rmtree(entry)
+        say("deleted")
+    elif found:
+        say(f"--clear deletes them; {CACHE_VARIABLE} names another folder")

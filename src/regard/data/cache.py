@@ -29,6 +29,17 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "regard"
 
 
+def entries() -> list[Path]:
+    """What is kept: complete folders, and those that a process which was cut off left behind."""
+    root = cache_folder()
+    return sorted(path for path in root.iterdir() if path.is_dir()) if root.is_dir() else []
+
+
+def size(entry: Path) -> int:
+    """Bytes on disk."""
+    return sum(path.stat().st_size for path in entry.rglob("*") if path.is_file())
+
+
 def key_of(content: Any) -> str:
     """The name of whatever follows from `content` alone."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:32]
