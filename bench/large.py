@@ -89,6 +89,7 @@ def main() -> None:
         figures["on_disk_mib"] = on_disk()
         figures["batch_ms"], figures["batches_different"] = walk(materials, 4096, options.batches)
         train(config, folder / "whole", listener=Teller())
+        figures["resident_mib"], figures["peak_mib"] = memory("VmRSS"), memory("VmHWM")  # of one run
         half = config.model_copy(
             update={"train": config.train.model_copy(update={"steps": options.steps // 2})}
         )
@@ -101,7 +102,6 @@ def main() -> None:
             digest(models[0] / file) == digest(models[1] / file)
             for file in ("model.safetensors", "optimizer.safetensors")
         )
-        figures["resident_mib"], figures["peak_mib"] = memory("VmRSS"), memory("VmHWM")
     print(json.dumps(figures))
 
 

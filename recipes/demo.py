@@ -21,7 +21,7 @@ What to try next
   {regard} translate -m {run} --nbest 3 --scores --alignment "Why has he sold the blue car?"
   {regard} config init my-run.toml     # then put your own files into [data]
   {regard} train my-run.toml --out runs/my-run
-The curves of this run are in {run}/curves.png, its card in {run}/README.md.
+The report of this run is {run}/report.html, its card {run}/README.md.
 """
 
 

@@ -19,7 +19,7 @@ from regard.decode import Hypothesis, Special, decode, score
 from regard.errors import UsageError
 from regard.text import Tokenizer
 
-LOSS_TOKENS_PER_BATCH = 4096
+LOSS_TOKENS_PER_BATCH = 1024  # logits of so many tokens over the whole vocabulary are held at once
 RESAMPLES = 1000  # of the bootstrap; sacreBLEU's own number
 # scripts that put no spaces between words, and sacreBLEU's words for them that need nothing installed
 UNSPACED = {"zh": "zh", "ja": "char", "th": "char", "km": "char", "lo": "char", "my": "char"}

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from regard.config import Config, Decode
 from regard.data import Batch
 from regard.errors import RegardError
-from regard.machine import Machine
+from regard.machine import Machine, give_back_memory
 from regard.model import EncoderDecoder
 from regard.store import (
     Checkpoint,
@@ -34,6 +34,7 @@ from regard.train.schedule import learning_rate
 from regard.train.stream import Stream
 
 GREEDY = Decode(beam=1)
+MEMORY_EVERY = 10  # updates; it costs less than a hundredth of them
 
 
 @dataclass
@@ -92,6 +93,8 @@ class Trainer:
             self.progress.seconds = time.perf_counter() - began
             window.loss, window.count = window.loss + loss, window.count + tokens
             step = self.progress.step
+            if step % MEMORY_EVERY == 0:
+                give_back_memory()
             if step % self.config.train.log_every == 0:
                 metrics.add(self.train_record(window, norm))
                 window = Window()
@@ -202,6 +205,7 @@ class Trainer:
         if valid is None:
             raise ValueError("this run has no validation data")
         began = time.perf_counter()
+        give_back_memory()
         self.model.eval()
         record: Record = {"kind": "valid", "step": self.progress.step}
         record["loss"] = held_out_loss(self.model, valid, device)

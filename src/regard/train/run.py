@@ -13,7 +13,7 @@ import torch
 
 from regard.config import Config, differing_field, load_config, to_toml
 from regard.errors import UsageError
-from regard.machine import Machine, choose_machine
+from regard.machine import Machine, choose_machine, give_back_memory
 from regard.model import build, parameters
 from regard.store import (
     average_weights,
@@ -179,6 +179,7 @@ def finish(trainer: Trainer, metrics: Metrics) -> list[Record]:
     records = []
     for kind, held in (("final-valid", materials.valid), ("test", materials.test)):
         if held is not None and held.samples:
+            give_back_memory()
             record = final_scores(trainer, kind, held)
             metrics.add(record)
             records.append(record)
