@@ -295,7 +295,7 @@ def test_a_run_whose_data_cannot_be_read_has_not_begun(tmp_path):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc alone keeps what is free, and can be asked for it")
 def test_free_memory_goes_back_to_the_system():
-    """An hour of batches of all sizes once left three gigabytes where one was in use."""
+    """Batches of all sizes once left three gigabytes where one was in use."""
 
     def resident() -> int:
         return int(Path("/proc/self/statm").read_text().split()[1]) * 4096

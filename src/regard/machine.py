@@ -70,7 +70,7 @@ def give_back_memory() -> None:
     """Return what is free to the system.
 
     Batches of all sizes leave holes between the blocks of glibc's heap, which it keeps: a training that needs
-    one gigabyte would hold three after an hour.
+    one gigabyte would soon hold three.
     """
     trim = getattr(_c_library(), "malloc_trim", None)
     if trim is not None:  # glibc alone has it
