@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import os
 import re
 import sys
 import tempfile
@@ -19,6 +18,7 @@ import time
 from pathlib import Path
 
 from regard.config import resolve
+from regard.data.cache import entries, size
 from regard.train import train
 from regard.train.evaluate import objective
 from regard.train.prepare import Materials, prepare
@@ -86,7 +86,7 @@ def main() -> None:
             materials = prepare(config, folder / "prepared", Teller().say)
             figures[start] = round(time.perf_counter() - began, 2)
             figures[start.replace("seconds", "peak_mib")] = memory("VmHWM")
-        figures["on_disk_mib"] = on_disk()
+        figures["on_disk_mib"] = round(sum(map(size, entries())) / 2**20, 1)
         figures["batch_ms"], figures["batches_different"] = walk(materials, 4096, options.batches)
         train(config, folder / "whole", listener=Teller())
         figures["resident_mib"], figures["peak_mib"] = memory("VmRSS"), memory("VmHWM")  # of one run
@@ -103,11 +103,6 @@ def main() -> None:
             for file in ("model.safetensors", "optimizer.safetensors")
         )
     print(json.dumps(figures))
-
-
-def on_disk() -> float:
-    root = Path(os.environ.get("REGARD_CACHE") or Path.home() / ".cache" / "regard")
-    return round(sum(path.stat().st_size for path in root.rglob("*.npy")) / 2**20, 1)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -16,6 +17,7 @@ from regard.data.shards import MANIFEST
 from regard.errors import RegardError
 
 CACHE_VARIABLE = "REGARD_CACHE"
+NOT_ALLOWED = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 def cache_folder() -> Path:
@@ -63,10 +65,8 @@ def _make(wanted: Path, make: Callable[[Path], None]) -> Path:
     try:
         wanted.parent.mkdir(parents=True, exist_ok=True)
         aside = Path(tempfile.mkdtemp(prefix=f".{wanted.name[:8]}-", dir=wanted.parent))
-    except PermissionError:
-        raise
     except OSError as error:
-        if error.errno == 30:  # EROFS: as if not permitted
+        if error.errno in NOT_ALLOWED:
             raise PermissionError(*error.args) from None
         raise _no_room(wanted, error) from None
     try:

@@ -74,10 +74,6 @@ class Findings:
     def leaves_out(self, kind: str) -> bool:
         return kind in self.dropped or (KINDS[kind].left_out and kind not in self.kept)
 
-    @property
-    def left_out(self) -> int:
-        return sum(count for kind, count in self.counts.items() if self.leaves_out(kind))
-
     def to_json(self, whole_paths: bool = True) -> list[dict[str, Any]]:
         """In the order of `KINDS`. What leaves this machine names files, not the folders they lie in."""
         return [

@@ -31,6 +31,7 @@ from regard.text import Tokenizer, learn, split_sentences
 from regard.train.evaluate import Held, hold
 
 LINES_LOOKED_AT = 2000
+BESIDE = ".data"  # in the run's folder, where the user's cache cannot be written; a run may still begin there
 
 Say = Callable[[str], None]
 
@@ -55,9 +56,10 @@ def prepare(config: Config, folder: Path, say: Say, strict: bool = False) -> Mat
     """Check and tokenise the corpora, or open what was prepared before."""
     work = Preparation(config, folder, say, strict)
     source, target = tokenizers = work.tokenizers
-    entry = prepared(work.key("shards", *work.prints(tokenizers)), work.write, folder / "data")
+    entry = prepared(work.key("shards", *work.prints(tokenizers)), work.write, folder / BESIDE)
     manifest = read_manifest(entry)
-    refuse(manifest["record"]["findings"]) if strict else None
+    if strict:
+        refuse(manifest["record"]["findings"])
     weights = [weight for _, weight in parts(config.data.train)]
     training = Dataset([open_shards(entry, *each) for each in zip(manifest["corpora"], weights, strict=True)])
     say(summary(manifest["record"]["findings"], len(training)))
@@ -87,14 +89,15 @@ class Preparation:
     @cached_property
     def checked(self) -> Checked:
         found = check(self.config.data, self.config.task, self.held, self.findings, self.say)
-        refuse(found.findings.to_json()) if self.strict else None
+        if self.strict:
+            refuse(found.findings.to_json())
         return found
 
     @cached_property
     def tokenizers(self) -> tuple[Tokenizer, Tokenizer | None]:
         """Those that this run learned before it was cut off; else from the cache; else learned."""
         complete = (self.folder / "config.json").is_file()  # written after the tokenizers
-        place = self.folder if complete else prepared(self.key("text"), self.learn, self.folder / "data")
+        place = self.folder if complete else prepared(self.key("text"), self.learn, self.folder / BESIDE)
         joint = self.config.text.joint
         target = None if joint else Tokenizer.load(place / "target_tokenizer.json")
         return Tokenizer.load(place / "tokenizer.json"), target
