@@ -199,6 +199,11 @@ def test_evaluate_with_a_chosen_tokenisation(
         {},
         {"encoder_layers": 3, "decoder_layers": 1, "heads": 2, "head_width": 5},
         {"norm": "pre", "activation": "gelu", "tie_embeddings": False, "feed_forward": 40},
+        {"family": "rnn"},
+        {"family": "rnn", "cell": "gru", "tie_embeddings": False},
+        {"family": "bahdanau"},
+        {"family": "bahdanau", "score": "dot", "cell": "gru"},
+        {"family": "bahdanau", "score": "general"},
     ],
 )
 def test_operations_are_those_that_torch_counts(shape: dict) -> None:

@@ -7,6 +7,9 @@ PRESETS: dict[str, dict[str, object]] = {
     "transformer-tiny": {"layers": 4, "width": 128, "feed_forward": 256, "heads": 4, "dropout": 0.1},
     # Joey NMT's IWSLT14 size
     "transformer-small": {"layers": 6, "width": 256, "feed_forward": 1024, "heads": 4, "dropout": 0.1},
+    # what came before, in sizes like tiny's
+    "rnn-tiny": {"family": "rnn", "layers": 2, "width": 192, "dropout": 0.2},
+    "bahdanau-tiny": {"family": "bahdanau", "cell": "gru", "layers": 1, "width": 256, "dropout": 0.2},
     # the paper's base and big (Vaswani et al. 2017, Table 3)
     "transformer-base": {"layers": 6, "width": 512, "feed_forward": 2048, "heads": 8, "dropout": 0.1},
     "transformer-big": {"layers": 6, "width": 1024, "feed_forward": 4096, "heads": 16, "dropout": 0.3},

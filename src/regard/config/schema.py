@@ -78,7 +78,9 @@ class Model(Section):
     """Names as in the paper's Table 3: width = d_model, feed_forward = d_ff, head_width = d_k = d_v."""
 
     preset: str | None = Field(None, description="a named set of the numbers below")
-    family: Literal["transformer"] = Field("transformer", description="which builder makes the model")
+    family: Literal["transformer", "rnn", "bahdanau"] = Field(
+        "transformer", description="which builder makes the model"
+    )
     width: int = Field(512, ge=2, le=65536, description="d_model")
     layers: int = Field(6, ge=1, le=1000, description="N, in the encoder and in the decoder")
     encoder_layers: int | None = Field(None, ge=1, le=1000, description="if not `layers`")
@@ -90,6 +92,9 @@ class Model(Section):
     norm: Literal["post", "pre"] = Field("post", description="layer norm after the sum (paper) or before")
     positions: Literal["sinusoidal", "learned"] = Field("sinusoidal", description="how order enters")
     dropout: Share = Field(0.1, description="on embeddings and every sub-layer's output")
+    cell: Literal["lstm", "gru"] = Field("lstm", description="of the families rnn and bahdanau")
+    score: Literal["additive", "dot", "general"] = Field("additive", description="of bahdanau's attention")
+    reverse_source: bool = Field(False, description="rnn: read the last word first (Sutskever 2014)")
     tie_embeddings: bool = Field(True, description="output layer = target embedding (= source if joint)")
     max_length: int = Field(512, ge=2, le=1_000_000, description="longest sequence in pieces")
 
@@ -104,6 +109,8 @@ class Model(Section):
 
     @model_validator(mode="after")
     def _possible(self) -> Model:
+        if self.family != "transformer":
+            return self._possible_recurrent()
         if self.head_width is None and self.width % self.heads:
             raise ValueError(
                 f"model.width = {self.width} is not a multiple of model.heads = {self.heads}: "
@@ -112,6 +119,18 @@ class Model(Section):
         if self.positions == "sinusoidal" and self.width % 2:
             raise ValueError(
                 f"model.width = {self.width} must be even for sinusoidal positions (sine and cosine in pairs)"
+            )
+        return self
+
+    def _possible_recurrent(self) -> Model:
+        if self.family == "bahdanau" and self.width % 2:
+            raise ValueError(
+                f"model.width = {self.width} must be even: half of it reads forwards and half backwards"
+            )
+        if len({self.layers, *self.depth}) > 1:
+            raise ValueError(
+                "model.encoder_layers, model.decoder_layers: an RNN hands each layer's state over, "
+                "so that both have model.layers"
             )
         return self
 

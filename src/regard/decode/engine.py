@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from regard.data import Batch
 from regard.decode.kernels import can_pack, pack, packed_linear
 from regard.decode.options import NEVER
-from regard.model import EncoderDecoder, State
+from regard.model import EncoderDecoder, Model, State
 from regard.model.attention import MultiHeadAttention
 from regard.model.layers import PreNorm, steady_linear
 from regard.model.transformer import Block
@@ -84,10 +84,10 @@ def pack_model(model: EncoderDecoder) -> None:
     model.output = PackedLinear(model.output)  # type: ignore[assignment]
 
 
-def make_engine(model: EncoderDecoder) -> EncoderDecoder | Engine:
+def make_engine(model: Model) -> Model | Engine:
     """The fastest thing with the model's `start` and `step` on this machine. Packs the model in place."""
     model.eval()
-    if not can_pack(model.output.weight):
+    if not isinstance(model, EncoderDecoder) or not can_pack(model.output.weight):
         return model
     pack_model(model)
     return Engine(model)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 from torch import nn
@@ -10,13 +11,30 @@ from regard.config import Model as ModelConfig
 from regard.model.attention import MultiHeadAttention
 from regard.model.layers import ACTIVATIONS, RESIDUALS, FeedForward, Linear
 from regard.model.positions import Learned, Sinusoidal
+from regard.model.recurrent import (
+    CELLS,
+    LSTM,
+    SCORES,
+    Cell,
+    Reader,
+    RecurrentEncoderDecoder,
+    Writer,
+)
 from regard.model.transformer import Block, Embedding, EncoderDecoder, Stack
 
+Model = EncoderDecoder | RecurrentEncoderDecoder
 
-def build(
+
+def build(config: ModelConfig, source_vocabulary: int, target_vocabulary: int | None = None) -> Model:
+    """A model with fresh weights. Without a target vocabulary both sides share one, and its embedding."""
+    builder = transformer if config.family == "transformer" else recurrent
+    return builder(config, source_vocabulary, target_vocabulary)
+
+
+def transformer(
     config: ModelConfig, source_vocabulary: int, target_vocabulary: int | None = None
 ) -> EncoderDecoder:
-    """A model with fresh weights. Without a target vocabulary both sides share one, and its embedding."""
+    """The paper's (Vaswani et al. 2017, Figure 1)."""
     width = config.width
     encoder_layers, decoder_layers = config.depth
     source = embedding(config, source_vocabulary)
@@ -55,6 +73,43 @@ def stack(config: ModelConfig, layers: int, cross: bool) -> Stack:
         for _ in range(layers)
     ]
     return Stack(blocks, nn.LayerNorm(width) if config.norm == "pre" else nn.Identity())
+
+
+def recurrent(
+    config: ModelConfig, source_vocabulary: int, target_vocabulary: int | None = None
+) -> RecurrentEncoderDecoder:
+    """Sequence to sequence through one state (`rnn`), or with a look back at every step (`bahdanau`)."""
+    width, looks = config.width, config.family == "bahdanau"
+    source = nn.Embedding(source_vocabulary, width)
+    shared = target_vocabulary is None and config.tie_embeddings
+    target = source if shared else nn.Embedding(target_vocabulary or source_vocabulary, width)
+    output = Linear(width, target.num_embeddings, bias=False)
+    cell: Callable[[int, int], Cell] = CELLS[config.cell]
+    directions = 2 if looks else 1
+    reading = [[cell(width, width // directions) for _ in range(directions)] for _ in range(config.layers)]
+    writing = [cell(width * (2 if looks and not number else 1), width) for number in range(config.layers)]
+    state = width * writing[0].parts
+    model = RecurrentEncoderDecoder(
+        source=source,
+        target=target,
+        reader=Reader(reading, config.dropout, config.reverse_source),
+        bridge=nn.Sequential(Linear(state, state), nn.Tanh()) if looks else nn.Identity(),
+        writer=Writer(writing, SCORES[config.score](width) if looks else None, width, config.dropout),
+        output=output,
+        dropout=config.dropout,
+    )
+    initialise(model)
+    remember_at_first(model)
+    if config.tie_embeddings:
+        output.weight = target.weight
+    return model
+
+
+def remember_at_first(model: nn.Module) -> None:
+    """Forget gates begin open (bias 1), or nothing old would survive at first (Jozefowicz et al. 2015)."""
+    for module in model.modules():
+        if isinstance(module, LSTM):
+            nn.init.ones_(module.read.bias[module.size : 2 * module.size])
 
 
 def initialise(model: nn.Module) -> None:

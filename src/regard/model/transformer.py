@@ -149,6 +149,11 @@ class EncoderDecoder(nn.Module):
         """Pieces that the decoder can read, its start included; None where there is no limit."""
         return self.target.positions.limit
 
+    @property
+    def alignment(self) -> str | None:
+        """The tensor of a traced run that tells where each step looked: of the layer before the last."""
+        return f"decoder.{max(0, len(self.decoder) - 2)}.cross.weights"
+
     def forward(self, batch: Batch, tap: Tap | None = None) -> Tensor:
         """Logits over the vocabulary at every target position: [B,T,V]."""
         return tapped(tap, "logits", self.output(self.hidden(batch, tap)))

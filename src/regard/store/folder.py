@@ -17,7 +17,8 @@ from torch import Tensor, nn
 
 from regard.config import Config, Decode, Model, Task, load_config, to_toml
 from regard.errors import UsageError
-from regard.model import EncoderDecoder, build
+from regard.model import Model as AnyModel
+from regard.model import build
 from regard.store.checkpoint import load_weights
 from regard.store.files import Json, read_json, write_atomically, write_json, write_text
 from regard.store.huggingface import config_json, is_marian, model_config
@@ -35,7 +36,7 @@ class Folder:
     task: Task
     decode: Decode
     config: Model
-    model: EncoderDecoder
+    model: AnyModel
     source: Tokenizer
     target: Tokenizer
     split_above: int  # pieces; longer lines are cut into sentences, because training hardly saw such lines

@@ -16,7 +16,8 @@ from regard.text import Tokenizer
 
 def is_marian(model: Model) -> bool:
     return (
-        model.norm == "post"
+        model.family == "transformer"
+        and model.norm == "post"
         and model.positions == "sinusoidal"
         and model.tie_embeddings
         and model.channels * model.heads == model.width
@@ -37,7 +38,7 @@ def config_json(model: Model, source: Tokenizer, target: Tokenizer | None) -> Js
         common |= {"decoder_vocab_size": len(target), "share_encoder_decoder_embeddings": False}
     if not is_marian(model):
         fields = model.model_dump(mode="json", exclude={"preset"})
-        return {"model_type": "regard", "architectures": ["EncoderDecoder"], **common, "model": fields}
+        return {"model_type": "regard", "architectures": [model.family], **common, "model": fields}
     return {"model_type": "marian", "architectures": ["MarianMTModel"], **common, **_marian(model)}
 
 

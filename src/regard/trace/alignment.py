@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from regard.data import Sample, Translation, collate
-from regard.model import EncoderDecoder
+from regard.model import Model
 from regard.model.state import BLOCK
 from regard.text import Tokenizer
 from regard.trace.recorder import Recorder
@@ -22,7 +22,7 @@ ALIGNED_AT_ONCE = 64
 
 
 def align(
-    models: Sequence[EncoderDecoder],
+    models: Sequence[Model],
     pairs: Sequence[tuple[Sequence[int], Sequence[int]]],
     source: Tokenizer,
     target: Tokenizer,
@@ -43,10 +43,14 @@ def align(
 
 
 @torch.no_grad()
-def cross_weights(model: EncoderDecoder, samples: Sequence[Sample], layer: int | None = None) -> list[Tensor]:
-    """For each sample [target tokens, source tokens], mean over heads, at the step that says the token."""
-    layer = max(0, len(model.decoder) - 2) if layer is None else layer
-    name = f"decoder.{layer}.cross.weights"
+def cross_weights(model: Model, samples: Sequence[Sample], name: str | None = None) -> list[Tensor]:
+    """For each sample [target tokens, source tokens], mean over heads, at the step that says the token.
+
+    `name` is the tensor to look at, else the model's own choice; a model that never looks back gives zeros.
+    """
+    name = name or model.alignment
+    if name is None:
+        return [torch.zeros(len(sample.target), len(sample.source)) for sample in samples]
     recorder = Recorder(wanted=name.__eq__)
     device = next(model.parameters()).device
     model(collate(samples, BLOCK).to(device), recorder)

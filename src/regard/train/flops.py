@@ -5,29 +5,38 @@ from __future__ import annotations
 import time
 
 import torch
+from torch import nn
 
 from regard.data import IGNORED, Batch
 from regard.machine import Machine
-from regard.model import EncoderDecoder
+from regard.model import EncoderDecoder, Model, RecurrentEncoderDecoder
 
 PEAK_SECONDS = 0.6  # for measuring, at most
 PEAK_SIZES = (512, 1024, 2048, 4096, 8192)
 PEAK_ROUNDS = 3
 
 
-def forward_flops(model: EncoderDecoder, rows: int, source: int, target: int, answers: int) -> int:
+def forward_flops(model: Model, rows: int, source: int, target: int, answers: int) -> int:
     """Of one forward pass over B rows of S source and T target tokens, padding included.
 
-    A product of [m,k] and [k,n] costs 2mkn. With width D, I = H * C channels in all heads, feed-forward F and
-    vocabulary V, for one row
+    A product of [m,k] and [k,n] costs 2mkn. Sums, norms, softmax and the embedding's look-up are not counted,
+    by custom. The output layer costs 2 DV for each of the answers that are asked for.
+    """
+    row = recurrent_row if isinstance(model, RecurrentEncoderDecoder) else transformer_row
+    output = 2 * answers * model.output.weight.numel()
+    return int(rows * row(model, source, target) + output)  # type: ignore[operator]
+
+
+def transformer_row(model: EncoderDecoder, source: int, target: int) -> int:
+    """One row of S source and T target tokens through the layers.
+
+    With width D, I = H * C channels in all heads and feed-forward F:
 
         encoder layer   2S (4DI + 2DF)  +  4 S^2 I
         decoder layer   2T (4DI + 2DF)  +  4 T^2 I      itself and its own words
                      +  2T (2DI)  +  2S (2DI)  +  4TSI  the source: queries and output, keys and values, sums
-        output          2 DV for each of the answers that are asked for
 
     where 4 S^2 I is QK^T and the mix of V, whole also where the mask hides the future, as it is computed.
-    Sums, norms, softmax and the embedding's look-up are not counted, by custom.
     """
     block = next(iter(model.encoder))
     inner, width = block.attention.query.weight.shape
@@ -36,11 +45,32 @@ def forward_flops(model: EncoderDecoder, rows: int, source: int, target: int, an
     encoder = source * token + 4 * source**2 * inner
     crossing = 4 * (target + source) * width * inner + 4 * target * source * inner
     decoder = target * token + 4 * target**2 * inner + crossing
-    layers = len(model.encoder) * encoder + len(model.decoder) * decoder
-    return int(rows * layers + 2 * answers * width * model.output.weight.shape[0])
+    return int(len(model.encoder) * encoder + len(model.decoder) * decoder)
 
 
-def training_flops(model: EncoderDecoder, batch: Batch) -> int:
+def recurrent_row(model: RecurrentEncoderDecoder, source: int, target: int) -> int:
+    """One row of S source and T target words: each cell's weights once a word, the bridge once a layer;
+
+    with attention   2S D^2 keys,  2T D^2 queries (additive),  2TSD scores,  2TSD the mix of values
+    """
+    reading = 2 * source * weights_of(model.reader)
+    writing = 2 * target * (weights_of(model.writer.layers) + weights_of(model.writer.readout))
+    bridge = 2 * len(model.writer.layers) * weights_of(model.bridge)
+    score = model.writer.score
+    if score is None:
+        return reading + writing + bridge
+    keys = source * weights_of(getattr(score, "key", None))
+    queries = target * weights_of(getattr(score, "query", None))
+    sums = 2 * target * source * model.output.weight.shape[1]
+    return reading + writing + bridge + 2 * (keys + queries + sums)
+
+
+def weights_of(module: nn.Module | None) -> int:
+    """Numbers in the matrices of a module."""
+    return sum(p.numel() for p in module.parameters() if p.dim() == 2) if module is not None else 0
+
+
+def training_flops(model: Model, batch: Batch) -> int:
     """Forward and backward of a batch: 3 times forward, for each product Y = XW has the gradients
     dX = dY W^T and dW = X^T dY, of the same cost. The output layer answers only where a label asks."""
     if batch.source is None or batch.target is None or batch.labels is None:

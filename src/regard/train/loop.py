@@ -14,7 +14,7 @@ from regard.config import Config, Decode
 from regard.data import Batch
 from regard.errors import RegardError
 from regard.machine import Machine, give_back_memory
-from regard.model import EncoderDecoder
+from regard.model import Model
 from regard.store import (
     Checkpoint,
     folder_of,
@@ -72,7 +72,7 @@ class Trainer:
         self,
         config: Config,
         folder: Path,
-        model: EncoderDecoder,
+        model: Model,
         stream: Stream,
         materials: Materials,
         machine: Machine,
