@@ -78,7 +78,7 @@ class Model(Section):
     """Names as in the paper's Table 3: width = d_model, feed_forward = d_ff, head_width = d_k = d_v."""
 
     preset: str | None = Field(None, description="a named set of the numbers below")
-    family: Literal["transformer", "rnn", "bahdanau"] = Field(
+    family: Literal["transformer", "rnn", "bahdanau", "gpt", "llama", "t5"] = Field(
         "transformer", description="which builder makes the model"
     )
     width: int = Field(512, ge=2, le=65536, description="d_model")
@@ -88,7 +88,11 @@ class Model(Section):
     heads: int = Field(8, ge=1, le=1024, description="h")
     head_width: int | None = Field(None, ge=1, le=8192, description="d_k = d_v; else width / heads")
     feed_forward: int = Field(2048, ge=1, le=1_000_000, description="d_ff")
-    activation: Literal["relu", "gelu", "swish"] = Field("relu", description="inside the feed-forward")
+    activation: Literal["relu", "gelu", "gelu_tanh", "swish"] = Field(
+        "relu", description="inside the feed-forward"
+    )
+    gated: bool = Field(False, description="t5: a gate in the feed-forward, as in version 1.1")
+    groups: int | None = Field(None, ge=1, description="llama: heads of keys and values; else `heads`")
     norm: Literal["post", "pre"] = Field("post", description="layer norm after the sum (paper) or before")
     positions: Literal["sinusoidal", "learned"] = Field("sinusoidal", description="how order enters")
     dropout: Share = Field(0.1, description="on embeddings and every sub-layer's output")
@@ -109,8 +113,10 @@ class Model(Section):
 
     @model_validator(mode="after")
     def _possible(self) -> Model:
-        if self.family != "transformer":
+        if self.family in ("rnn", "bahdanau"):
             return self._possible_recurrent()
+        if self.groups is not None and self.heads % self.groups:
+            raise ValueError(f"model.heads = {self.heads} is not a multiple of model.groups = {self.groups}")
         if self.head_width is None and self.width % self.heads:
             raise ValueError(
                 f"model.width = {self.width} is not a multiple of model.heads = {self.heads}: "

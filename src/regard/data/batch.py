@@ -21,9 +21,16 @@ class Tokens:
 
     ids: Tensor  # [B,T] int64
     positions: Tensor  # [B,T] int64
+    documents: Tensor | None = None  # [B,T]: which text of a packed row a token belongs to
+    segments: Tensor | None = None  # [B,T]: question or context, first or second sentence
 
     def to(self, device: torch.device) -> Tokens:
-        return Tokens(self.ids.to(device), self.positions.to(device))
+        return Tokens(
+            self.ids.to(device),
+            self.positions.to(device),
+            None if self.documents is None else self.documents.to(device),
+            None if self.segments is None else self.segments.to(device),
+        )
 
     @property
     def count(self) -> int:

@@ -19,8 +19,8 @@ from regard.data import Batch
 from regard.decode.kernels import can_pack, pack, packed_linear
 from regard.decode.options import NEVER
 from regard.model import EncoderDecoder, Model, State
-from regard.model.attention import MultiHeadAttention
-from regard.model.layers import PreNorm, steady_linear
+from regard.model.attention import MultiHeadAttention, cut
+from regard.model.layers import FeedForward, PreNorm, steady_linear
 from regard.model.transformer import Block
 
 Map = Callable[[Tensor], Tensor]
@@ -48,12 +48,13 @@ class PackedSelf(MultiHeadAttention):
 
     def __init__(self, attention: MultiHeadAttention) -> None:
         nn.Module.__init__(self)
-        self.heads = attention.heads
+        self.heads, self.groups = attention.heads, attention.groups
+        self.channels, self.scale = attention.channels, attention.scale
         self.all = PackedLinear(attention.query, attention.key, attention.value)
         self.output = PackedLinear(attention.output)  # type: ignore[assignment]
 
     def queries_keys_values(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        q, k, v = (self.cut(part) for part in self.all(x).chunk(3, dim=-1))
+        q, k, v = (cut(part, self.heads) for part in self.all(x).chunk(3, dim=-1))
         return q, k, v
 
 
@@ -62,13 +63,14 @@ class PackedCross(MultiHeadAttention):
 
     def __init__(self, attention: MultiHeadAttention) -> None:
         nn.Module.__init__(self)
-        self.heads = attention.heads
+        self.heads, self.groups = attention.heads, attention.groups
+        self.channels, self.scale = attention.channels, attention.scale
         self.query = PackedLinear(attention.query)  # type: ignore[assignment]
         self.key_value = PackedLinear(attention.key, attention.value)
         self.output = PackedLinear(attention.output)  # type: ignore[assignment]
 
     def keys_values(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        k, v = (self.cut(part) for part in self.key_value(x).chunk(2, dim=-1))
+        k, v = (cut(part, self.heads) for part in self.key_value(x).chunk(2, dim=-1))
         return k, v
 
 
@@ -87,10 +89,22 @@ def pack_model(model: EncoderDecoder) -> None:
 def make_engine(model: Model) -> Model | Engine:
     """The fastest thing with the model's `start` and `step` on this machine. Packs the model in place."""
     model.eval()
-    if not isinstance(model, EncoderDecoder) or not can_pack(model.output.weight):
+    if not packable(model):
         return model
     pack_model(model)
     return Engine(model)
+
+
+def packable(model: Model) -> bool:
+    """The lean step knows the paper's blocks: order in the embeddings, every head's own keys."""
+    return (
+        isinstance(model, EncoderDecoder)
+        and can_pack(model.output.weight)
+        and model.decoder.positions is None
+        and all(isinstance(block.feed_forward, FeedForward) for block in model.decoder)
+        and all(block.attention.groups == block.attention.heads for block in model.decoder)
+        and all(block.attention.scale is None for block in model.decoder)
+    )
 
 
 class Engine:

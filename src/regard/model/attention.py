@@ -84,12 +84,18 @@ def attend(
 
     Mask and bias meet here and nowhere else.
     """
+    k, v = for_all_heads(k, q), for_all_heads(v, q)
     if _plain_is_better(q):
         return weights(q, k, mask, bias, scale) @ v
     if bias is None:
         return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)
     combined = bias.masked_fill(~mask, float("-inf"))
     return F.scaled_dot_product_attention(q, k, v, attn_mask=combined, scale=scale)
+
+
+def for_all_heads(x: Tensor, q: Tensor) -> Tensor:
+    """Keys or values that serve a group of query heads each (Ainslie et al. 2023): [B,G,S,C] -> [B,H,S,C]."""
+    return x if x.shape[1] == q.shape[1] else x.repeat_interleave(q.shape[1] // x.shape[1], dim=1)
 
 
 def _plain_is_better(q: Tensor) -> bool:
@@ -102,8 +108,9 @@ def together(x: Tensor, *maps: Linear) -> list[Tensor]:
     """Several linear maps of one input. While learning as one product, which is faster forth and back."""
     if not torch.is_grad_enabled():
         return [each(x) for each in maps]
-    weight, bias = torch.cat([each.weight for each in maps]), torch.cat([each.bias for each in maps])
-    return list(F.linear(x, weight, bias).chunk(len(maps), dim=-1))
+    weight = torch.cat([each.weight for each in maps])
+    bias = torch.cat([each.bias for each in maps]) if maps[0].bias is not None else None
+    return list(F.linear(x, weight, bias).split([each.out_features for each in maps], dim=-1))
 
 
 class MultiHeadAttention(nn.Module):
@@ -113,43 +120,73 @@ class MultiHeadAttention(nn.Module):
     serves training, stepwise decoding and cross-attention.
     """
 
-    def __init__(self, width: int, heads: int, channels: int) -> None:
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        channels: int,
+        groups: int | None = None,
+        bias: bool = True,
+        scale: float | None = None,
+    ) -> None:
+        """`groups` of query heads share keys and values, else each has its own; `scale` is else C^-0.5."""
         super().__init__()
-        self.heads = heads
-        self.query = Linear(width, heads * channels)
-        self.key = Linear(width, heads * channels)
-        self.value = Linear(width, heads * channels)
-        self.output = Linear(heads * channels, width)
+        self.heads, self.groups, self.channels, self.scale = heads, groups or heads, channels, scale
+        self.query = Linear(width, heads * channels, bias)
+        self.key = Linear(width, self.groups * channels, bias)
+        self.value = Linear(width, self.groups * channels, bias)
+        self.output = Linear(heads * channels, width, bias)
 
     def queries(self, x: Tensor) -> Tensor:
         """q = W_q x, cut into heads: [B,T,D] -> [B,H,T,C]."""
-        return self.cut(self.query(x))
+        return cut(self.query(x), self.heads)
 
     def keys_values(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """k = W_k x, v = W_v x, cut into heads: [B,S,D] -> two of [B,H,S,C]."""
+        """k = W_k x, v = W_v x, cut into heads: [B,S,D] -> two of [B,G,S,C]."""
         k, v = together(x, self.key, self.value)
-        return self.cut(k), self.cut(v)
+        return cut(k, self.groups), cut(v, self.groups)
 
     def queries_keys_values(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """All three of the same words, for self-attention."""
         q, k, v = together(x, self.query, self.key, self.value)
-        return self.cut(q), self.cut(k), self.cut(v)
+        return cut(q, self.heads), cut(k, self.groups), cut(v, self.groups)
 
-    def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor, tap: Tap | None = None) -> Tensor:
-        """[B,H,T,C] and two of [B,H,S,C] -> [B,T,D]."""
-        z = attend(q, k, v, mask) if tap is None else watched(q, k, v, mask, tap)
+    def forward(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        mask: Tensor,
+        tap: Tap | None = None,
+        bias: Tensor | None = None,
+    ) -> Tensor:
+        """[B,H,T,C] and two of [B,G,S,C] -> [B,T,D]."""
+        if tap is None:
+            z = attend(q, k, v, mask, bias, self.scale)
+        else:
+            z = watched(q, k, v, mask, tap, bias, self.scale)
         out: Tensor = self.output(z.transpose(1, 2).flatten(2))  # [B,T,H*C] -> [B,T,D]
         return out if tap is None else tap("output", out)
 
-    def cut(self, x: Tensor) -> Tensor:
-        rows, length, width = x.shape
-        return x.view(rows, length, self.heads, width // self.heads).transpose(1, 2)  # [B,T,H*C] -> [B,H,T,C]
+
+def cut(x: Tensor, heads: int) -> Tensor:
+    rows, length, width = x.shape
+    return x.view(rows, length, heads, width // heads).transpose(1, 2)  # [B,T,H*C] -> [B,H,T,C]
 
 
-def watched(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, tap: Tap) -> Tensor:
+def watched(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor,
+    tap: Tap,
+    bias: Tensor | None = None,
+    scale: float | None = None,
+) -> Tensor:
     """`attend` in plain steps, each of which the tap sees and may replace."""
     q, k, v = tap("query", q), tap("key", k), tap("value", v)
+    k, v = for_all_heads(k, q), for_all_heads(v, q)
     mask = tap("mask", mask)
-    products = tap("scores", scores(q, k))
+    products = tap("scores", scores(q, k, bias, scale))
     shares = tap("weights", masked_softmax(products, mask))
     return tap("mixed", shares @ v)

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
 
 from torch import nn
 
 from regard.config import Model as ModelConfig
 from regard.model.attention import MultiHeadAttention
-from regard.model.layers import ACTIVATIONS, RESIDUALS, FeedForward, Linear
-from regard.model.positions import Learned, Sinusoidal
+from regard.model.layers import (
+    ACTIVATIONS,
+    RESIDUALS,
+    FeedForward,
+    GatedFeedForward,
+    Linear,
+    PostNorm,
+    PreNorm,
+    RMSNorm,
+    Scaled,
+)
+from regard.model.positions import Learned, RelativeBias, Rotary, Sinusoidal
 from regard.model.recurrent import (
     CELLS,
     LSTM,
@@ -20,32 +31,76 @@ from regard.model.recurrent import (
     RecurrentEncoderDecoder,
     Writer,
 )
-from regard.model.transformer import Block, Embedding, EncoderDecoder, Stack
+from regard.model.transformer import Block, Embedding, EncoderDecoder, LanguageModel, Stack
 
-Model = EncoderDecoder | RecurrentEncoderDecoder
+Model = EncoderDecoder | LanguageModel | RecurrentEncoderDecoder
 
 
 def build(config: ModelConfig, source_vocabulary: int, target_vocabulary: int | None = None) -> Model:
     """A model with fresh weights. Without a target vocabulary both sides share one, and its embedding."""
-    builder = transformer if config.family == "transformer" else recurrent
-    return builder(config, source_vocabulary, target_vocabulary)
+    return FAMILIES[config.family](config, source_vocabulary, target_vocabulary)
 
 
-def transformer(
-    config: ModelConfig, source_vocabulary: int, target_vocabulary: int | None = None
-) -> EncoderDecoder:
+def transformer(config: ModelConfig, source: int, target: int | None = None) -> EncoderDecoder:
     """The paper's (Vaswani et al. 2017, Figure 1)."""
     width = config.width
+    positions = Learned if config.positions == "learned" else Sinusoidal
+    parts = Parts(
+        attention=partial(MultiHeadAttention, width, config.heads, config.channels),
+        feed_forward=partial(FeedForward, width, config.feed_forward, ACTIVATIONS[config.activation]),
+        norm=partial(nn.LayerNorm, width),
+        residual=RESIDUALS[config.norm],
+        dropout=config.dropout,
+    )
+
+    def embed(words: nn.Embedding) -> Embedding:
+        return Embedding(words, positions(width, config.max_length), config.dropout, width**0.5)
+
+    return encoder_decoder(config, source, target, parts, parts, embed)
+
+
+def t5(config: ModelConfig, source: int, target: int | None = None) -> EncoderDecoder:
+    """T5 (Raffel et al. 2020): order as a bias of the scores, no biases elsewhere, scores not scaled.
+
+    `gated` makes it version 1.1, whose output layer is its own.
+    """
+    width, heads = config.width, config.heads
+    forward = GatedFeedForward if config.gated else FeedForward
+    parts = Parts(
+        attention=partial(MultiHeadAttention, width, heads, config.channels, bias=False, scale=1.0),
+        feed_forward=partial(forward, width, config.feed_forward, ACTIVATIONS[config.activation], bias=False),
+        norm=partial(RMSNorm, width, eps=1e-6),
+        residual=PreNorm,
+        dropout=config.dropout,
+        positions=partial(RelativeBias, heads, True),
+    )
+    embed = partial(Embedding, positions=None, dropout=config.dropout)
+    writing = replace(parts, positions=partial(RelativeBias, heads, False))
+    model = encoder_decoder(config, source, target, parts, writing, embed)
+    if config.tie_embeddings:  # a shared matrix serves both ends: for the output it is too large by sqrt(D)
+        model.decoder.last = nn.Sequential(model.decoder.last, Scaled(width**-0.5))
+    return model
+
+
+def encoder_decoder(
+    config: ModelConfig,
+    source_vocabulary: int,
+    target_vocabulary: int | None,
+    reading: Parts,
+    writing: Parts,
+    embed: Callable[[nn.Embedding], Embedding],
+) -> EncoderDecoder:
     encoder_layers, decoder_layers = config.depth
-    source = embedding(config, source_vocabulary)
+    source = embed(nn.Embedding(source_vocabulary, config.width))
     shared = target_vocabulary is None and config.tie_embeddings
-    target = embedding(config, target_vocabulary or source_vocabulary, source.tokens if shared else None)
-    output = Linear(width, target.tokens.num_embeddings, bias=False)
+    words = source.tokens if shared else nn.Embedding(target_vocabulary or source_vocabulary, config.width)
+    target = embed(words)
+    output = Linear(config.width, words.num_embeddings, bias=False)
     model = EncoderDecoder(
         source=source,
         target=target,
-        encoder=stack(config, encoder_layers, cross=False),
-        decoder=stack(config, decoder_layers, cross=True),
+        encoder=reading.stack(encoder_layers),
+        decoder=writing.stack(decoder_layers, cross=True),
         output=output,
     )
     initialise(model)
@@ -54,25 +109,70 @@ def transformer(
     return model
 
 
-def embedding(config: ModelConfig, vocabulary: int, tokens: nn.Embedding | None = None) -> Embedding:
-    kind = Learned if config.positions == "learned" else Sinusoidal
-    tokens = tokens or nn.Embedding(vocabulary, config.width)
-    return Embedding(tokens, kind(config.width, config.max_length), config.dropout)
-
-
-def stack(config: ModelConfig, layers: int, cross: bool) -> Stack:
+def gpt(config: ModelConfig, vocabulary: int, _: int | None = None) -> LanguageModel:
+    """GPT-2 (Radford et al. 2019): pre-norm, learned positions, one matrix for words in and out."""
     width = config.width
-    attention = partial(MultiHeadAttention, width, config.heads, config.channels)
-    blocks = [
-        Block(
-            attention=attention(),
-            feed_forward=FeedForward(width, config.feed_forward, ACTIVATIONS[config.activation]),
-            residual=partial(RESIDUALS[config.norm], width, config.dropout),
-            cross=attention() if cross else None,
-        )
-        for _ in range(layers)
-    ]
-    return Stack(blocks, nn.LayerNorm(width) if config.norm == "pre" else nn.Identity())
+    parts = Parts(
+        attention=partial(MultiHeadAttention, width, config.heads, config.channels),
+        feed_forward=partial(FeedForward, width, config.feed_forward, ACTIVATIONS[config.activation]),
+        norm=partial(nn.LayerNorm, width),
+        residual=PreNorm,
+        dropout=config.dropout,
+    )
+    return language_model(config, vocabulary, parts, Learned(width, config.max_length))
+
+
+def llama(config: ModelConfig, vocabulary: int, _: int | None = None) -> LanguageModel:
+    """Llama (Touvron et al. 2023): turned queries and keys, RMS norm, a gate, shared keys; no biases."""
+    width = config.width
+    parts = Parts(
+        attention=partial(
+            MultiHeadAttention, width, config.heads, config.channels, groups=config.groups, bias=False
+        ),
+        feed_forward=partial(GatedFeedForward, width, config.feed_forward, ACTIVATIONS[config.activation]),
+        norm=partial(RMSNorm, width, eps=1e-5),
+        residual=PreNorm,
+        dropout=config.dropout,
+        positions=partial(Rotary, config.channels),
+    )
+    return language_model(config, vocabulary, parts, None)
+
+
+def language_model(
+    config: ModelConfig, vocabulary: int, parts: Parts, positions: Learned | None
+) -> LanguageModel:
+    words = nn.Embedding(vocabulary, config.width)
+    output = Linear(config.width, vocabulary, bias=False)
+    model = LanguageModel(Embedding(words, positions, config.dropout), parts.stack(config.depth[1]), output)
+    begin_small(model, config.depth[1])
+    if config.tie_embeddings:
+        output.weight = words.weight
+    return model
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What the blocks of a stack are made of; each call makes a part with weights of its own."""
+
+    attention: Callable[[], MultiHeadAttention]
+    feed_forward: Callable[[], FeedForward | GatedFeedForward]
+    norm: Callable[[], nn.Module]
+    residual: type[PostNorm]
+    dropout: float
+    positions: Callable[[], Rotary | RelativeBias] | None = None
+
+    def stack(self, layers: int, cross: bool = False) -> Stack:
+        blocks = [
+            Block(
+                attention=self.attention(),
+                feed_forward=self.feed_forward(),
+                residual=lambda: self.residual(self.norm(), self.dropout),
+                cross=self.attention() if cross else None,
+            )
+            for _ in range(layers)
+        ]
+        last = self.norm() if issubclass(self.residual, PreNorm) else nn.Identity()
+        return Stack(blocks, last, self.positions() if self.positions is not None else None)
 
 
 def recurrent(
@@ -121,6 +221,28 @@ def initialise(model: nn.Module) -> None:
                 nn.init.zeros_(module.bias)
         elif isinstance(module, nn.Embedding):
             nn.init.normal_(module.weight, std=module.embedding_dim**-0.5)
+
+
+def begin_small(model: nn.Module, layers: int) -> None:
+    """GPT-2's beginning: deviations of 0.02, and less by sqrt(2N) where 2N sub-layers add to one sum."""
+    for name, module in model.named_modules():
+        if isinstance(module, nn.Linear | nn.Embedding):
+            ends = name.endswith((".attention.output", ".feed_forward.narrow"))
+            nn.init.normal_(module.weight, std=0.02 * ((2 * layers) ** -0.5 if ends else 1.0))
+            if isinstance(module, nn.Linear) and module.bias is not None:
+                nn.init.zeros_(module.bias)
+        elif isinstance(module, Learned):
+            nn.init.normal_(module.table, std=0.02)
+
+
+FAMILIES: dict[str, Callable[[ModelConfig, int, int | None], Model]] = {
+    "transformer": transformer,
+    "rnn": recurrent,
+    "bahdanau": recurrent,
+    "gpt": gpt,
+    "llama": llama,
+    "t5": t5,
+}
 
 
 def parameters(model: nn.Module) -> int:

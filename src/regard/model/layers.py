@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -36,13 +37,16 @@ class Linear(nn.Linear):
         return steady_linear(x, self.weight, self.bias)
 
 
+Activation = Callable[[Tensor], Tensor]
+
+
 class FeedForward(nn.Module):
     """FFN(x) = max(0, x W_1 + b_1) W_2 + b_2, the same at every position  (paper, equation 2)."""
 
-    def __init__(self, width: int, hidden: int, activation: Callable[[Tensor], Tensor]) -> None:
+    def __init__(self, width: int, hidden: int, activation: Activation, bias: bool = True) -> None:
         super().__init__()
-        self.widen = Linear(width, hidden)
-        self.narrow = Linear(hidden, width)
+        self.widen = Linear(width, hidden, bias)
+        self.narrow = Linear(hidden, width, bias)
         self.activation = activation
 
     def forward(self, x: Tensor, tap: Tap | None = None) -> Tensor:
@@ -50,12 +54,46 @@ class FeedForward(nn.Module):
         return tapped(tap, "output", self.narrow(hidden))  # [B,T,F] -> [B,T,D]
 
 
+class GatedFeedForward(nn.Module):
+    """FFN(x) = (act(x W_g) * x W_1) W_2  (Shazeer 2020): Llama's with swish, T5 v1.1's with GELU."""
+
+    def __init__(self, width: int, hidden: int, activation: Activation, bias: bool = False) -> None:
+        super().__init__()
+        self.gate = Linear(width, hidden, bias)
+        self.widen = Linear(width, hidden, bias)
+        self.narrow = Linear(hidden, width, bias)
+        self.activation = activation
+
+    def forward(self, x: Tensor, tap: Tap | None = None) -> Tensor:
+        hidden = tapped(tap, "hidden", self.activation(self.gate(x)) * self.widen(x))  # [B,T,F]
+        return tapped(tap, "output", self.narrow(hidden))  # [B,T,F] -> [B,T,D]
+
+
+class RMSNorm(nn.RMSNorm):
+    """g * x / sqrt(mean(x^2) + epsilon)  (Zhang & Sennrich 2019); in float32, as T5 and Llama do."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        wide = x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
+        return super().forward(wide).to(x.dtype)
+
+
+class Scaled(nn.Module):
+    """x times a number."""
+
+    def __init__(self, factor: float) -> None:
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.factor
+
+
 class PostNorm(nn.Module):
     """LayerNorm(x + Dropout(Sublayer(x))), as in the paper (5.4)."""
 
-    def __init__(self, width: int, dropout: float) -> None:
+    def __init__(self, norm: nn.Module, dropout: float) -> None:
         super().__init__()
-        self.norm = nn.LayerNorm(width)
+        self.norm = norm
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
@@ -71,5 +109,10 @@ class PreNorm(PostNorm):
         return out
 
 
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu, "swish": F.silu}
+ACTIVATIONS: dict[str, Activation] = {
+    "relu": F.relu,
+    "gelu": F.gelu,
+    "gelu_tanh": partial(F.gelu, approximate="tanh"),  # GPT-2's and T5's
+    "swish": F.silu,
+}
 RESIDUALS: dict[str, type[PostNorm]] = {"post": PostNorm, "pre": PreNorm}

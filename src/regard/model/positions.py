@@ -1,6 +1,13 @@
-"""How order enters: without positions, attention and the dense layers are blind to it."""
+"""How order enters: without positions, attention and the dense layers are blind to it.
+
+It is added to the embeddings (`Sinusoidal`, `Learned`), or it meets queries and keys inside every attention:
+as a turn of both (`Rotary`) or as a number added to their scores (`RelativeBias`).
+"""
 
 from __future__ import annotations
+
+import math
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -53,3 +60,68 @@ class Learned(nn.Module):
                 f"it has learned {len(self.table)} positions"
             )
         return self.table[positions.clamp(min=0)]
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What the positions of one run mean to its attentions."""
+
+    turn: tuple[Tensor, Tensor] | None = None  # cosine and sine for each word: two of [B,1,T,C/2]
+    bias: Tensor | None = None  # [B,H,T,S]
+
+
+class Rotary(nn.Module):
+    """Queries and keys turned by an angle that grows with their position (Su et al. 2021, equation 34):
+
+    pair i of a head turns by pos * theta^(-2i/C), so that q . k depends on the distance alone.
+    The pairs are (x_i, x_{i + C/2}), halves as in Llama and not neighbours as in the paper; the two differ by
+    a permutation of the channels.
+    """
+
+    def __init__(self, channels: int, theta: float = 10000.0) -> None:
+        super().__init__()
+        self.channels, self.theta = channels, theta
+
+    def forward(self, query_pos: Tensor, key_pos: Tensor) -> Order:
+        """[B,T] -> the turn of the words of this run; keys from before were turned when they came."""
+        pair = torch.arange(0, self.channels, 2, dtype=torch.float64, device=query_pos.device)  # 2i
+        angle = query_pos.double()[:, None, :, None] * self.theta ** (-pair / self.channels)  # [B,1,T,C/2]
+        return Order(turn=(angle.cos(), angle.sin()))
+
+
+def turned(x: Tensor, turn: tuple[Tensor, Tensor]) -> Tensor:
+    """Rotate each pair of channels: [B,H,T,C]."""
+    cosine, sine = (part.to(x.dtype) for part in turn)
+    one, two = x.chunk(2, dim=-1)
+    return torch.cat([one * cosine - two * sine, two * cosine + one * sine], dim=-1)
+
+
+class RelativeBias(nn.Module):
+    """A learned number for each head and distance, added to the scores (T5; Raffel et al. 2020, 2.1).
+
+    Near distances have a bucket each, far ones share buckets that widen with their logarithm.
+    """
+
+    def __init__(self, heads: int, both_ways: bool, buckets: int = 32, farthest: int = 128) -> None:
+        super().__init__()
+        self.both_ways, self.buckets, self.farthest = both_ways, buckets, farthest
+        self.table = nn.Embedding(buckets, heads)
+
+    def forward(self, query_pos: Tensor, key_pos: Tensor) -> Order:
+        """[B,T], [B,S] -> [B,H,T,S]."""
+        distance = key_pos[:, None, :] - query_pos[:, :, None]  # [B,T,S]
+        return Order(bias=self.table(self.bucket(distance)).permute(0, 3, 1, 2))
+
+    def bucket(self, distance: Tensor) -> Tensor:
+        """Key position minus query position -> the number of its bucket."""
+        buckets, first = self.buckets, torch.zeros_like(distance)
+        if self.both_ways:  # half of them for what comes after
+            buckets //= 2
+            first = (distance > 0) * buckets
+            distance = distance.abs()
+        else:
+            distance = (-distance).clamp(min=0)
+        exact = buckets // 2
+        ratio = distance.clamp(min=1).float() / exact
+        far = exact + (ratio.log() / math.log(self.farthest / exact) * (buckets - exact)).long()
+        return first + torch.where(distance < exact, distance, far.clamp(max=buckets - 1))

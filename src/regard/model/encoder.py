@@ -1,0 +1,70 @@
+"""The encoder alone (BERT): it reads a text as a whole and answers about its words or about all of it."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from regard.data.batch import Batch
+from regard.model.attention import visible
+from regard.model.layers import Activation, Linear
+from regard.model.tap import Tap, tapped, within
+from regard.model.transformer import Embedding, Stack
+
+
+class EncoderOnly(nn.Module):
+    """An encoder, a head that prepares its states for a task, and the task's output layer."""
+
+    alignment: str | None = None
+
+    def __init__(self, source: Embedding, encoder: Stack, head: nn.Module, output: Linear) -> None:
+        super().__init__()
+        self.source = source
+        self.encoder = encoder
+        self.head = head
+        self.output = output
+
+    def forward(self, batch: Batch, tap: Tap | None = None) -> Tensor:
+        """What is asked for, word by word or once: [B,S,V], [B,S,labels], [B,1,labels] or [B,S,2]."""
+        return tapped(tap, "logits", self.output(self.hidden(batch, tap)))
+
+    def hidden(self, batch: Batch, tap: Tap | None = None) -> Tensor:
+        """What the output layer sees: [B,S,D], or [B,1,D] of a whole text."""
+        return tapped(tap, "head", self.head(self.encode(batch, tap)))
+
+    def encode(self, batch: Batch, tap: Tap | None = None) -> Tensor:
+        """[B,S] -> [B,S,D]."""
+        if batch.source is None:
+            raise ValueError("an encoder needs a text")
+        source = batch.source
+        x = self.source(source.ids, source.positions, within(tap, "encoder.embedding"), source.segments)
+        mask = visible(source.positions, source.positions, causal=False)  # [B,1,S,S]
+        order = self.encoder.order(source.positions, source.positions)
+        out: Tensor = self.encoder(x, mask, tap=within(tap, "encoder"), order=order)
+        return out
+
+
+class WordHead(nn.Module):
+    """Before the words of the vocabulary: norm(act(W x + b))  (Devlin et al. 2019, as released)."""
+
+    def __init__(self, width: int, activation: Activation, norm: nn.Module) -> None:
+        super().__init__()
+        self.dense = Linear(width, width)
+        self.activation = activation
+        self.norm = norm
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.norm(self.activation(self.dense(x)))
+        return out
+
+
+class SentenceHead(nn.Module):
+    """A whole text by its first position: tanh(W x_0 + b), [B,S,D] -> [B,1,D]."""
+
+    def __init__(self, width: int, dropout: float) -> None:
+        super().__init__()
+        self.dense = Linear(width, width)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.dropout(self.dense(x[:, :1]).tanh())
+        return out
