@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 import torch
 from transformers import (
+    BertConfig,
+    BertForMaskedLM,
+    BertForQuestionAnswering,
+    BertForSequenceClassification,
+    BertForTokenClassification,
     GPT2Config,
     GPT2LMHeadModel,
     LlamaConfig,
@@ -204,6 +210,69 @@ def test_t5(gated: bool) -> None:
         mask = (source.positions >= 0).long()
         expected = theirs(source.ids, attention_mask=mask, decoder_input_ids=target.ids).logits
     compare(found, expected)
+
+
+BERT = [
+    (r"bert\.embeddings\.word_embeddings\.", "source.tokens."),
+    (r"bert\.embeddings\.position_embeddings\.weight", "source.positions.table"),
+    (r"bert\.embeddings\.token_type_embeddings\.", "source.segments."),
+    (r"bert\.embeddings\.LayerNorm\.", "source.norm."),
+    *(
+        (rf"bert\.encoder\.layer\.(\d+)\.attention\.self\.{part}\.", rf"encoder.blocks.\1.attention.{part}.")
+        for part in ("query", "key", "value")
+    ),
+    (r"bert\.encoder\.layer\.(\d+)\.attention\.output\.dense\.", r"encoder.blocks.\1.attention.output."),
+    (
+        r"bert\.encoder\.layer\.(\d+)\.attention\.output\.LayerNorm\.",
+        r"encoder.blocks.\1.attention_residual.norm.",
+    ),
+    (r"bert\.encoder\.layer\.(\d+)\.intermediate\.dense\.", r"encoder.blocks.\1.feed_forward.widen."),
+    (r"bert\.encoder\.layer\.(\d+)\.output\.dense\.", r"encoder.blocks.\1.feed_forward.narrow."),
+    (r"bert\.encoder\.layer\.(\d+)\.output\.LayerNorm\.", r"encoder.blocks.\1.feed_forward_residual.norm."),
+    (r"bert\.pooler\.dense\.", "head.dense."),
+    (r"cls\.predictions\.transform\.dense\.", "head.dense."),
+    (r"cls\.predictions\.transform\.LayerNorm\.", "head.norm."),
+    (r"cls\.predictions\.bias", "output.bias"),
+    (r"classifier\.", "output."),
+    (r"qa_outputs\.", "output."),
+]
+
+
+@pytest.mark.parametrize(
+    ("head", "kind"),
+    [
+        ("words", BertForMaskedLM),
+        ("sentence", BertForSequenceClassification),
+        ("tokens", BertForTokenClassification),
+        ("span", BertForQuestionAnswering),
+    ],
+)
+def test_bert(head: str, kind: type[torch.nn.Module]) -> None:
+    config = BertConfig(
+        vocab_size=23,
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=24,
+        max_position_embeddings=20,
+        num_labels=2 if head == "span" else 3,
+    )
+    theirs = shaken(kind(config))
+    fields = {"family": "bert", "width": 16, "layers": 2, "heads": 4, "feed_forward": 24, "max_length": 20}
+    own = build(Model(**fields, activation="gelu", head=head, dropout=0.0), 23, 3)
+    ours = load(own, renamed(theirs, BERT))
+    segments = torch.tensor([[0, 0, 0, 1, 1, 1], [0, 1, 1, 0, 0, 0]])
+    words = replace(tokens(ROWS), segments=segments)
+    mask = (words.positions >= 0).long()
+    with torch.no_grad():
+        found = ours(Batch(source=words))
+        told = theirs(words.ids, attention_mask=mask, token_type_ids=segments)
+    if head == "sentence":
+        torch.testing.assert_close(found[:, 0], told.logits, **CLOSE)
+    elif head == "span":
+        compare(found, torch.stack([told.start_logits, told.end_logits], dim=-1))
+    else:
+        compare(found, told.logits)
 
 
 @pytest.mark.parametrize("both_ways", [True, False])

@@ -78,7 +78,7 @@ class Model(Section):
     """Names as in the paper's Table 3: width = d_model, feed_forward = d_ff, head_width = d_k = d_v."""
 
     preset: str | None = Field(None, description="a named set of the numbers below")
-    family: Literal["transformer", "rnn", "bahdanau", "gpt", "llama", "t5"] = Field(
+    family: Literal["transformer", "rnn", "bahdanau", "gpt", "llama", "t5", "bert"] = Field(
         "transformer", description="which builder makes the model"
     )
     width: int = Field(512, ge=2, le=65536, description="d_model")
@@ -92,6 +92,9 @@ class Model(Section):
         "relu", description="inside the feed-forward"
     )
     gated: bool = Field(False, description="t5: a gate in the feed-forward, as in version 1.1")
+    head: Literal["words", "sentence", "tokens", "span"] | None = Field(
+        None, description="bert: what it answers about; else as the task asks"
+    )
     groups: int | None = Field(None, ge=1, description="llama: heads of keys and values; else `heads`")
     norm: Literal["post", "pre"] = Field("post", description="layer norm after the sum (paper) or before")
     positions: Literal["sinusoidal", "learned"] = Field("sinusoidal", description="how order enters")

@@ -10,6 +10,7 @@ from torch import nn
 
 from regard.config import Model as ModelConfig
 from regard.model.attention import MultiHeadAttention
+from regard.model.encoder import EncoderOnly, SentenceHead, WordHead
 from regard.model.layers import (
     ACTIVATIONS,
     RESIDUALS,
@@ -33,7 +34,7 @@ from regard.model.recurrent import (
 )
 from regard.model.transformer import Block, Embedding, EncoderDecoder, LanguageModel, Stack
 
-Model = EncoderDecoder | LanguageModel | RecurrentEncoderDecoder
+Model = EncoderDecoder | LanguageModel | EncoderOnly | RecurrentEncoderDecoder
 
 
 def build(config: ModelConfig, source_vocabulary: int, target_vocabulary: int | None = None) -> Model:
@@ -150,6 +151,35 @@ def language_model(
     return model
 
 
+def bert(config: ModelConfig, vocabulary: int, labels: int | None = None) -> EncoderOnly:
+    """BERT (Devlin et al. 2019): post-norm, learned positions, two segments, a head for the task."""
+    width, norm = config.width, partial(nn.LayerNorm, config.width, eps=1e-12)
+    activation = ACTIVATIONS[config.activation]
+    parts = Parts(
+        attention=partial(MultiHeadAttention, width, config.heads, config.channels),
+        feed_forward=partial(FeedForward, width, config.feed_forward, activation),
+        norm=norm,
+        residual=PostNorm,
+        dropout=config.dropout,
+    )
+    words = nn.Embedding(vocabulary, width)
+    positions = Learned(width, config.max_length)
+    source = Embedding(words, positions, config.dropout, segments=nn.Embedding(2, width), norm=norm())
+    heads: dict[str, Callable[[], tuple[nn.Module, int]]] = {
+        "words": lambda: (WordHead(width, activation, norm()), vocabulary),
+        "sentence": lambda: (SentenceHead(width, config.dropout), labels or 2),
+        "tokens": lambda: (nn.Dropout(config.dropout), labels or 2),
+        "span": lambda: (nn.Identity(), 2),  # the first and the last word
+    }
+    head, answers = heads[config.head or "words"]()
+    output = Linear(width, answers)
+    model = EncoderOnly(source, parts.stack(config.depth[0]), head, output)
+    begin_small(model)
+    if config.tie_embeddings and config.head in (None, "words"):
+        output.weight = words.weight
+    return model
+
+
 @dataclass(frozen=True)
 class Parts:
     """What the blocks of a stack are made of; each call makes a part with weights of its own."""
@@ -223,12 +253,12 @@ def initialise(model: nn.Module) -> None:
             nn.init.normal_(module.weight, std=module.embedding_dim**-0.5)
 
 
-def begin_small(model: nn.Module, layers: int) -> None:
-    """GPT-2's beginning: deviations of 0.02, and less by sqrt(2N) where 2N sub-layers add to one sum."""
+def begin_small(model: nn.Module, layers: int | None = None) -> None:
+    """BERT's beginning, deviations of 0.02; GPT-2's: less by sqrt(2N) where 2N sub-layers add to one sum."""
     for name, module in model.named_modules():
         if isinstance(module, nn.Linear | nn.Embedding):
-            ends = name.endswith((".attention.output", ".feed_forward.narrow"))
-            nn.init.normal_(module.weight, std=0.02 * ((2 * layers) ** -0.5 if ends else 1.0))
+            ends = layers and name.endswith((".attention.output", ".feed_forward.narrow"))
+            nn.init.normal_(module.weight, std=0.02 * ((2 * layers) ** -0.5 if layers and ends else 1.0))
             if isinstance(module, nn.Linear) and module.bias is not None:
                 nn.init.zeros_(module.bias)
         elif isinstance(module, Learned):
@@ -242,6 +272,7 @@ FAMILIES: dict[str, Callable[[ModelConfig, int, int | None], Model]] = {
     "gpt": gpt,
     "llama": llama,
     "t5": t5,
+    "bert": bert,
 }
 
 
