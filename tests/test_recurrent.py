@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from conftest import toy_sentences, toy_translation, write_toy_corpus
 from regard.config import Model, resolve
 from regard.data import Sample, collate
 from regard.model import build
@@ -129,6 +130,7 @@ def test_half_precision_keeps_the_memory():
         ({"family": "bahdanau", "width": 15}, "must be even"),
         ({"family": "rnn", "encoder_layers": 3}, "both have model.layers"),
         ({"family": "lstm"}, "is not one of"),
+        ({"family": "gpt"}, "cannot translate"),
     ],
 )
 def test_impossible_shapes_are_refused(model, word):
@@ -136,3 +138,52 @@ def test_impossible_shapes_are_refused(model, word):
 
     with pytest.raises(UsageError, match=word):
         resolve({"data": {"train": "phrasebook"}, "model": model})
+
+
+@pytest.mark.parametrize("family", ["rnn", "bahdanau", "t5"])
+def test_every_command_works_on_the_family(family, tmp_path, regard):
+    """Train, interrupt and resume, translate with alignment, score: nothing knows which family it is."""
+    write_toy_corpus(tmp_path / "train.tsv", 1500, 1)
+    write_toy_corpus(tmp_path / "test.tsv", 40, 2)
+    steps = 260 if family == "bahdanau" else 30
+    (tmp_path / "run.toml").write_text(f"""
+[task]
+source = "toy"
+target = "TOY"
+[data]
+train = "train.tsv"
+valid = "test.tsv"
+leaks = "keep"
+[text]
+kind = "word"
+vocabulary = 400
+[model]
+family = "{family}"
+width = 64
+layers = 1
+heads = 4
+feed_forward = 64
+dropout = 0.0
+[train]
+steps = {steps}
+lr = 1e-2
+warmup = 20
+schedule = "inverse-sqrt"
+tokens_per_batch = 512
+checkpoint_every = 10
+label_smoothing = 0.0
+""")
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    assert regard("train", tmp_path / "run.toml", "--out", whole).code == 0
+    assert regard("train", tmp_path / "run.toml", "--out", cut, "--set", "train.steps=20").code == 0
+    assert regard("train", tmp_path / "run.toml", "--out", cut, "--resume").code == 0
+    one, two = (folder / f"checkpoints/step-{steps}" for folder in (whole, cut))
+    for name in ("model.safetensors", "optimizer.safetensors"):
+        assert (one / name).read_bytes() == (two / name).read_bytes()
+    sentences = toy_sentences(20, 9)
+    told = regard("translate", "-m", whole, "--alignment", "--beam", 3, stdin="\n".join(sentences))
+    assert told.code == 0
+    right = sum(line.split("\t")[0] == toy_translation(s) for line, s in zip(told.lines, sentences))
+    assert right >= 16 or family != "bahdanau"
+    assert regard("score", "-m", whole, tmp_path / "test.tsv").code == 0
+    assert (whole / "report.html").is_file()

@@ -199,6 +199,8 @@ def test_evaluate_with_a_chosen_tokenisation(
         {},
         {"encoder_layers": 3, "decoder_layers": 1, "heads": 2, "head_width": 5},
         {"norm": "pre", "activation": "gelu", "tie_embeddings": False, "feed_forward": 40},
+        {"family": "t5"},
+        {"family": "t5", "gated": True, "tie_embeddings": False, "heads": 2, "head_width": 5},
         {"family": "rnn"},
         {"family": "rnn", "cell": "gru", "tie_embeddings": False},
         {"family": "bahdanau"},

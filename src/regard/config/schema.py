@@ -227,6 +227,9 @@ class Decode(Section):
     tokens_per_batch: int = Field(4096, ge=1, description="padded source tokens times beam at once")
 
 
+FAMILIES_OF = {"translate": ("transformer", "rnn", "bahdanau", "t5")}  # what can do which task
+
+
 class Config(Section):
     task: Task = Field(default_factory=lambda: Task())
     data: Data
@@ -234,3 +237,12 @@ class Config(Section):
     model: Model = Field(default_factory=lambda: Model())
     train: Train = Field(default_factory=lambda: Train())
     decode: Decode = Field(default_factory=lambda: Decode())
+
+    @model_validator(mode="after")
+    def _possible(self) -> Config:
+        fitting = FAMILIES_OF[self.task.name]
+        if self.model.family not in fitting:
+            raise ValueError(
+                f'model.family = "{self.model.family}" cannot {self.task.name}; take {", ".join(fitting)}'
+            )
+        return self

@@ -30,7 +30,7 @@ def forward_flops(model: Model, rows: int, source: int, target: int, answers: in
 def transformer_row(model: EncoderDecoder, source: int, target: int) -> int:
     """One row of S source and T target tokens through the layers.
 
-    With width D, I = H * C channels in all heads and feed-forward F:
+    With width D, I = H * C channels in all heads and feed-forward F (2DF with a gate is 3DF):
 
         encoder layer   2S (4DI + 2DF)  +  4 S^2 I
         decoder layer   2T (4DI + 2DF)  +  4 T^2 I      itself and its own words
@@ -39,12 +39,12 @@ def transformer_row(model: EncoderDecoder, source: int, target: int) -> int:
     where 4 S^2 I is QK^T and the mix of V, whole also where the mask hides the future, as it is computed.
     """
     block = next(iter(model.encoder))
-    inner, width = block.attention.query.weight.shape
-    feed_forward = block.feed_forward.widen.weight.shape[0]
-    token = 2 * (4 * width * inner + 2 * width * feed_forward)
+    inner = block.attention.heads * block.attention.channels
+    token = 2 * (weights_of(block.attention) + weights_of(block.feed_forward))
+    crossing = weights_of(block.attention)  # half of it for the queries and the output, half for the source
     encoder = source * token + 4 * source**2 * inner
-    crossing = 4 * (target + source) * width * inner + 4 * target * source * inner
-    decoder = target * token + 4 * target**2 * inner + crossing
+    decoder = target * token + 4 * target**2 * inner
+    decoder += (target + source) * crossing + 4 * target * source * inner
     return int(len(model.encoder) * encoder + len(model.decoder) * decoder)
 
 
