@@ -17,7 +17,7 @@ from regard.model.attention import (
     self_attention_columns,
     self_attention_rows,
 )
-from regard.model.families import stack
+from regard.model.families import transformer
 from regard.model.layers import Linear
 from regard.model.positions import Sinusoidal, sinusoid
 from regard.model.transformer import Block
@@ -153,7 +153,8 @@ def test_multi_head_equals_torch():
 def test_blocks_equal_torch_layers(norm, cross):
     torch.manual_seed(1)
     config = Model(width=24, heads=4, feed_forward=40, dropout=0.0, norm=norm)
-    block: Block = randomised(next(iter(stack(config, 1, cross))))
+    model = transformer(config.model_copy(update={"layers": 1}), 10)
+    block: Block = randomised(next(iter(model.decoder if cross else model.encoder)))
     options = {"dropout": 0.0, "batch_first": True, "norm_first": norm == "pre"}
     kind = nn.TransformerDecoderLayer if cross else nn.TransformerEncoderLayer
     theirs = kind(24, 4, 40, **options).double().eval()

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from regard.data import Batch
 from regard.decode.kernels import can_pack, pack, packed_linear
 from regard.decode.options import NEVER
-from regard.model import EncoderDecoder, Model, State
+from regard.model import EncoderDecoder, State, Writing
 from regard.model.attention import MultiHeadAttention, cut
 from regard.model.layers import FeedForward, PreNorm, steady_linear
 from regard.model.transformer import Block
@@ -86,20 +86,19 @@ def pack_model(model: EncoderDecoder) -> None:
     model.output = PackedLinear(model.output)  # type: ignore[assignment]
 
 
-def make_engine(model: Model) -> Model | Engine:
+def make_engine(model: Writing) -> Writing | Engine:
     """The fastest thing with the model's `start` and `step` on this machine. Packs the model in place."""
     model.eval()
-    if not packable(model):
+    if not isinstance(model, EncoderDecoder) or not packable(model):
         return model
     pack_model(model)
     return Engine(model)
 
 
-def packable(model: Model) -> bool:
+def packable(model: EncoderDecoder) -> bool:
     """The lean step knows the paper's blocks: order in the embeddings, every head's own keys."""
     return (
-        isinstance(model, EncoderDecoder)
-        and can_pack(model.output.weight)
+        can_pack(model.output.weight)
         and model.decoder.positions is None
         and all(isinstance(block.feed_forward, FeedForward) for block in model.decoder)
         and all(block.attention.groups == block.attention.heads for block in model.decoder)

@@ -110,7 +110,7 @@ def together(x: Tensor, *maps: Linear) -> list[Tensor]:
         return [each(x) for each in maps]
     weight = torch.cat([each.weight for each in maps])
     bias = torch.cat([each.bias for each in maps]) if maps[0].bias is not None else None
-    return list(F.linear(x, weight, bias).split([each.out_features for each in maps], dim=-1))
+    return list(torch.split(F.linear(x, weight, bias), [each.out_features for each in maps], dim=-1))
 
 
 class MultiHeadAttention(nn.Module):

@@ -34,7 +34,8 @@ from regard.model.recurrent import (
 )
 from regard.model.transformer import Block, Embedding, EncoderDecoder, LanguageModel, Stack
 
-Model = EncoderDecoder | LanguageModel | EncoderOnly | RecurrentEncoderDecoder
+Writing = EncoderDecoder | LanguageModel | RecurrentEncoderDecoder  # those that say word after word
+Model = Writing | EncoderOnly
 
 
 def build(config: ModelConfig, source_vocabulary: int, target_vocabulary: int | None = None) -> Model:

@@ -41,9 +41,9 @@ class LSTM(nn.Module):
 
     def forward(self, read: Tensor, state: Tensor) -> Tensor:
         """`read` = W x + b: [B,4D]; the state [B,2D] before and after."""
-        h, c = state.split(self.size, dim=-1)
+        h, c = state.chunk(2, dim=-1)
         # in the precision of the state: a memory that is added to at every step must not be rounded
-        i, f, g, o = (read + self.recur(h)).to(state.dtype).split(self.size, dim=-1)
+        i, f, g, o = (read + self.recur(h)).to(state.dtype).chunk(4, dim=-1)
         c = f.sigmoid() * c + i.sigmoid() * g.tanh()
         return torch.cat([o.sigmoid() * c.tanh(), c], dim=-1)
 
@@ -64,10 +64,10 @@ class GRU(nn.Module):
 
     def forward(self, read: Tensor, state: Tensor) -> Tensor:
         """`read` = W x + b: [B,3D]; the state [B,D] before and after."""
-        x_r, x_z, x_n = read.to(state.dtype).split(self.size, dim=-1)
-        h_r, h_z, h_n = self.recur(state).to(state.dtype).split(self.size, dim=-1)
-        z = (x_z + h_z).sigmoid()
-        n = (x_n + (x_r + h_r).sigmoid() * h_n).tanh()
+        x_r, x_z, x_n = read.to(state.dtype).chunk(3, dim=-1)
+        h_r, h_z, h_n = self.recur(state).to(state.dtype).chunk(3, dim=-1)
+        z: Tensor = (x_z + h_z).sigmoid()
+        n: Tensor = (x_n + (x_r + h_r).sigmoid() * h_n).tanh()
         return (1 - z) * n + z * state
 
 
@@ -159,6 +159,7 @@ class Reader(nn.Module):
     def __init__(self, layers: Sequence[Sequence[Cell]], dropout: float, reverse: bool) -> None:
         super().__init__()
         self.layers = nn.ModuleList(nn.ModuleList(directions) for directions in layers)
+        self.parts = layers[0][0].parts
         self.dropout = nn.Dropout(dropout)
         self.reverse = reverse  # read the last word first (Sutskever et al. 2014, 3.3)
 
@@ -170,14 +171,14 @@ class Reader(nn.Module):
             found = [run(cell, x, valid, self.reverse ^ bool(way)) for way, cell in enumerate(cells)]
             x = torch.cat([hidden for hidden, _ in found], dim=-1)
             x = tapped(tap, f"{number}.hidden", self.dropout(x))
-            last.append(joined([state for _, state in found], found[0][0].shape[-1]))
+            last.append(joined([state for _, state in found], self.parts))
         return x, torch.stack(last, dim=1)
 
 
-def joined(states: Sequence[Tensor], size: int) -> Tensor:
+def joined(states: Sequence[Tensor], parts: int) -> Tensor:
     """The states of both directions part by part: [h h', c c'] and not [h c, h' c']."""
-    parts = zip(*(state.split(size, dim=-1) for state in states))
-    return torch.cat([part for group in parts for part in group], dim=-1)
+    groups = zip(*(state.chunk(parts, dim=-1) for state in states))
+    return torch.cat([part for group in groups for part in group], dim=-1)
 
 
 class Writer(nn.Module):

@@ -25,6 +25,7 @@ from regard.decode import (
 )
 from regard.errors import UsageError
 from regard.machine import choose_machine
+from regard.model import EncoderOnly, Writing
 from regard.store import Folder, open_folder
 from regard.tasks.context import WithContext
 from regard.tasks.lines import Cutter, Job, Line, TooLong, jobs
@@ -46,7 +47,7 @@ class Translator:
         self.folder = folder  # its tokenizers and options are those of all
         for other in others:
             check_same_tokenizers(folder, other)
-        self.engines = [make_engine(each.model) for each in self.folders]
+        self.engines = [make_engine(writing(each)) for each in self.folders]
         self.device = next(folder.model.parameters()).device
         self.objective = objective(folder.source, folder.target)
         self.special = special(folder.target)
@@ -224,6 +225,13 @@ class Translator:
         samples: list[Sample] = [self.objective.pair(s, t) for s, t in zip(left, right)]
         voice = scorer([folder.model for folder in self.folders], mean)
         return score(voice, samples, self.folder.decode.tokens_per_batch, self.device)
+
+
+def writing(folder: Folder) -> Writing:
+    """The folder's model, if it says word after word."""
+    if isinstance(folder.model, EncoderOnly):
+        raise UsageError(f"{folder.path}: a {folder.config.family} model writes no text")
+    return folder.model
 
 
 def check_same_tokenizers(one: Folder, other: Folder) -> None:

@@ -9,7 +9,8 @@ from torch import nn
 
 from regard.data import IGNORED, Batch
 from regard.machine import Machine
-from regard.model import EncoderDecoder, Model, RecurrentEncoderDecoder
+from regard.model import EncoderDecoder, EncoderOnly, LanguageModel, Model, RecurrentEncoderDecoder
+from regard.model.transformer import Stack
 
 PEAK_SECONDS = 0.6  # for measuring, at most
 PEAK_SIZES = (512, 1024, 2048, 4096, 8192)
@@ -22,30 +23,38 @@ def forward_flops(model: Model, rows: int, source: int, target: int, answers: in
     A product of [m,k] and [k,n] costs 2mkn. Sums, norms, softmax and the embedding's look-up are not counted,
     by custom. The output layer costs 2 DV for each of the answers that are asked for.
     """
-    row = recurrent_row if isinstance(model, RecurrentEncoderDecoder) else transformer_row
-    output = 2 * answers * model.output.weight.numel()
-    return int(rows * row(model, source, target) + output)  # type: ignore[operator]
+    return rows * row_flops(model, source, target) + 2 * answers * model.output.weight.numel()
 
 
-def transformer_row(model: EncoderDecoder, source: int, target: int) -> int:
-    """One row of S source and T target tokens through the layers.
+def row_flops(model: Model, source: int, target: int) -> int:
+    """One row of S source and T target tokens through the layers."""
+    match model:
+        case EncoderDecoder():
+            return stack_flops(model.encoder, source) + stack_flops(model.decoder, target, source)
+        case LanguageModel():
+            return stack_flops(model.decoder, target)
+        case EncoderOnly():
+            return stack_flops(model.encoder, source)
+        case RecurrentEncoderDecoder():
+            return recurrent_row(model, source, target)
+
+
+def stack_flops(stack: Stack, words: int, source: int = 0) -> int:
+    """The blocks of an encoder (T words), or of a decoder that looks at S words of a source.
 
     With width D, I = H * C channels in all heads and feed-forward F (2DF with a gate is 3DF):
 
-        encoder layer   2S (4DI + 2DF)  +  4 S^2 I
-        decoder layer   2T (4DI + 2DF)  +  4 T^2 I      itself and its own words
-                     +  2T (2DI)  +  2S (2DI)  +  4TSI  the source: queries and output, keys and values, sums
+        2T (4DI + 2DF)  +  4 T^2 I             itself and its own words
+        2T (2DI)  +  2S (2DI)  +  4TSI         a source: queries and output, keys and values, sums
 
-    where 4 S^2 I is QK^T and the mix of V, whole also where the mask hides the future, as it is computed.
+    where 4 T^2 I is QK^T and the mix of V, whole also where the mask hides the future, as it is computed.
     """
-    block = next(iter(model.encoder))
+    block = next(iter(stack))
     inner = block.attention.heads * block.attention.channels
-    token = 2 * (weights_of(block.attention) + weights_of(block.feed_forward))
-    crossing = weights_of(block.attention)  # half of it for the queries and the output, half for the source
-    encoder = source * token + 4 * source**2 * inner
-    decoder = target * token + 4 * target**2 * inner
-    decoder += (target + source) * crossing + 4 * target * source * inner
-    return int(len(model.encoder) * encoder + len(model.decoder) * decoder)
+    cost = 2 * words * (weights_of(block.attention) + weights_of(block.feed_forward)) + 4 * words**2 * inner
+    if block.cross is not None:  # half of its weights for the queries and the output, half for the source
+        cost += (words + source) * weights_of(block.cross) + 4 * words * source * inner
+    return len(stack) * cost
 
 
 def recurrent_row(model: RecurrentEncoderDecoder, source: int, target: int) -> int:
@@ -73,11 +82,11 @@ def weights_of(module: nn.Module | None) -> int:
 def training_flops(model: Model, batch: Batch) -> int:
     """Forward and backward of a batch: 3 times forward, for each product Y = XW has the gradients
     dX = dY W^T and dW = X^T dY, of the same cost. The output layer answers only where a label asks."""
-    if batch.source is None or batch.target is None or batch.labels is None:
-        raise ValueError("a training batch has a source, a target and labels")
-    rows, target = batch.target.ids.shape
+    if batch.labels is None:
+        raise ValueError("a training batch has labels")
+    source, target = (0 if side is None else side.ids.shape[1] for side in (batch.source, batch.target))
     answers = int((batch.labels != IGNORED).sum())
-    return 3 * forward_flops(model, rows, batch.source.ids.shape[1], target, answers)
+    return 3 * forward_flops(model, len(batch.labels), source, target, answers)
 
 
 def measured_peak(machine: Machine) -> float:
