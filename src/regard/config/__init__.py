@@ -2,7 +2,19 @@
 
 from regard.config.load import differing_field, load_config, resolve, to_toml, to_tree
 from regard.config.presets import PRESETS
-from regard.config.schema import Config, Corpora, Corpus, Data, Decode, Model, Task, Text, Train, Weighted
+from regard.config.schema import (
+    Config,
+    Corpora,
+    Corpus,
+    Data,
+    Decode,
+    Init,
+    Model,
+    Task,
+    Text,
+    Train,
+    Weighted,
+)
 from regard.config.template import template
 
 __all__ = [
@@ -12,6 +24,7 @@ __all__ = [
     "Corpus",
     "Data",
     "Decode",
+    "Init",
     "Model",
     "Task",
     "Text",

@@ -12,8 +12,8 @@ import tomli_w
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from regard.config.presets import PRESETS
-from regard.config.schema import Config
+from regard.config.presets import FAMILY_DEFAULTS, PRESETS
+from regard.config.schema import FAMILIES_OF, HEADS, METRICS, Config
 from regard.errors import UsageError, near_miss
 
 Tree = dict[str, Any]
@@ -78,6 +78,8 @@ def resolve(tree: Mapping[str, Any], base: Path | None = None, where: str = "con
     if base is not None and isinstance(tree.get("data"), dict):
         data = tree["data"]
         tree["data"] = {**data, **{key: absolute(data[key], base) for key in CORPORA if key in data}}
+    if base is not None and isinstance(tree.get("init"), dict) and "from" in tree["init"]:
+        tree["init"] = {**tree["init"], "from": absolute(tree["init"]["from"], base)}
     try:
         return Config.model_validate(tree)
     except ValidationError as error:
@@ -92,8 +94,18 @@ def given(section: Tree) -> Tree:
 def fill_dependent_defaults(tree: Tree) -> None:
     """Defaults that follow from another field; written out, so that resuming with other limits keeps them."""
     train, data = tree.setdefault("train", {}), tree.get("data")
-    if isinstance(train, dict) and isinstance(steps := train.get("steps", 100_000), int):
-        train.setdefault("warmup", min(4000, max(1, steps // 10)))
+    task = str(tree["task"].get("name")) if isinstance(tree.get("task"), dict) else "translate"
+    if isinstance(train, dict):
+        if isinstance(steps := train.get("steps", 100_000), int):
+            train.setdefault("warmup", min(4000, max(1, steps // 10)))
+        if task != "translate":
+            train.setdefault("label_smoothing", 0.0)  # the paper's, for words of a translation
+        train.setdefault("metric", METRICS.get(task, ("bleu",))[0])
+    if isinstance(model := tree.setdefault("model", {}), dict):
+        family = str(model.setdefault("family", FAMILIES_OF.get(task, ("transformer",))[0]))
+        tree["model"] = {**FAMILY_DEFAULTS.get(family, {}), **model}
+        if family == "bert" and task in HEADS:
+            tree["model"].setdefault("head", HEADS[task])
     if isinstance(data, dict) and str(data.get("train", "")).split(":")[0] == "phrasebook":
         data.setdefault("valid", "phrasebook")
         data.setdefault("test", "phrasebook")

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+# What the published models of a family have; a preset or `[model]` may say otherwise.
+FAMILY_DEFAULTS: dict[str, dict[str, object]] = {
+    "gpt": {"activation": "gelu_tanh"},
+    "llama": {"activation": "swish"},
+    "bert": {"activation": "gelu"},
+}
+
 PRESETS: dict[str, dict[str, object]] = {
     # the size that published Multi30k scores use (Wu et al. 2021)
     "transformer-tiny": {"layers": 4, "width": 128, "feed_forward": 256, "heads": 4, "dropout": 0.1},
@@ -10,6 +17,15 @@ PRESETS: dict[str, dict[str, object]] = {
     # what came before, in sizes like tiny's
     "rnn-tiny": {"family": "rnn", "layers": 2, "width": 192, "dropout": 0.2},
     "bahdanau-tiny": {"family": "bahdanau", "cell": "gru", "layers": 1, "width": 256, "dropout": 0.2},
+    # what came of it: nanoGPT's size for a CPU, and the like
+    "gpt-tiny": {"family": "gpt", "layers": 4, "width": 128, "feed_forward": 512, "heads": 4},
+    "llama-tiny": {"family": "llama", "layers": 4, "width": 128, "feed_forward": 344, "heads": 4},
+    "bert-tiny": {"family": "bert", "layers": 4, "width": 128, "feed_forward": 512, "heads": 4},
+    "t5-tiny": {"family": "t5", "layers": 4, "width": 128, "feed_forward": 256, "heads": 4},
+    # as they were published
+    "gpt2": {"family": "gpt", "layers": 12, "width": 768, "feed_forward": 3072, "heads": 12},
+    "bert-base": {"family": "bert", "layers": 12, "width": 768, "feed_forward": 3072, "heads": 12},
+    "t5-small": {"family": "t5", "layers": 6, "width": 512, "feed_forward": 2048, "heads": 8},
     # the paper's base and big (Vaswani et al. 2017, Table 3)
     "transformer-base": {"layers": 6, "width": 512, "feed_forward": 2048, "heads": 8, "dropout": 0.1},
     "transformer-big": {"layers": 6, "width": 1024, "feed_forward": 4096, "heads": 16, "dropout": 0.3},

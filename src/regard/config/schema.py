@@ -21,10 +21,16 @@ class Section(BaseModel):
 
 
 class Weighted(Section):
-    """`{corpus = "forum.tsv", weight = 0.5}`: half of its pairs in each epoch, another half in the next."""
+    """`{corpus = "forum.tsv", weight = 0.5}`: half of its pairs in each epoch, another half in the next.
+
+    For a model of several tasks (T5): `prefix` stands before every source and says what is wanted, and `say`
+    gives words for a target: `{corpus = "reviews.tsv", prefix = "sentiment: ", say = {1 = "good"}}`.
+    """
 
     corpus: str | list[str]
-    weight: float = Field(gt=0, le=1000, description="how often its pairs come in an epoch")
+    weight: float = Field(1.0, gt=0, le=1000, description="how often its pairs come in an epoch")
+    prefix: str = Field("", description="stands before every source")
+    say: dict[str, str] = Field(default_factory=dict, description="words instead of these targets")
 
 
 # A corpus is a name or path, or a [source, target] pair of paths; a setting takes one or a list of them.
@@ -32,14 +38,24 @@ Corpus = str | tuple[str, str]
 Corpora = str | list[str | list[str] | Weighted]
 
 
+TaskName = Literal["translate", "generate", "fill", "classify", "tag", "answer"]
+
+
 class Task(Section):
-    name: Literal["translate"] = Field("translate", description="the verb of the command that uses the model")
-    source: str = Field("source", min_length=1, description="source language, e.g. en")
-    target: str = Field("target", min_length=1, description="target language, e.g. de")
+    name: TaskName = Field("translate", description="the verb of the command that uses the model")
+    source: str = Field("source", min_length=1, description="source language, or the only one, e.g. en")
+    target: str = Field("target", min_length=1, description="translate: target language, e.g. de")
+    many: bool = Field(False, description="classify: a text has any number of labels, not one")
+    masked: float = Field(0.15, gt=0, lt=1, description="fill: share of the pieces that is hidden")
+    whole_words: bool = Field(False, description="fill: hide all pieces of a word or none")
+    mean_span: float = Field(3.0, ge=1, description="fill with t5: pieces of a hidden span on average")
+    stride: int = Field(128, ge=1, description="answer: pieces that two windows of a long context share")
+    longest_answer: int = Field(30, ge=1, description="answer: pieces of an answer at most")
 
 
 CORPORA = (
-    '"phrasebook", a path (.tsv, .jsonl, .parquet, .po, .tmx, .xliff), a [source, target] pair, '
+    '"phrasebook", a path (pairs or labels: .tsv, .jsonl, .parquet; pairs: .po, .tmx, .xliff; text: .txt; '
+    "tags: .conll; questions: SQuAD's .json), a [source, target] pair, "
     "or a list of these or of {corpus = ..., weight = ...}"
 )
 
@@ -50,6 +66,9 @@ class Data(Section):
     test: Corpora | None = Field(None, description="scored once, at the end")
     leaks: Literal["drop", "keep"] = Field("drop", description="training pairs that are held-out pairs")
     duplicates: Literal["keep", "drop"] = Field("keep", description="training pairs that came before")
+    documents: Literal["file", "paragraph", "line"] = Field(
+        "file", description="generate, fill: what a document is in a plain text file"
+    )
 
     @field_validator("train", "valid", "test")
     @classmethod
@@ -72,6 +91,15 @@ class Text(Section):
     kind: Literal["bpe", "unigram", "word", "character"] = Field("bpe", description="how text is cut")
     vocabulary: int = Field(8000, ge=300, le=1_000_000, description="pieces at most, bytes included")
     joint: bool = Field(True, description="one vocabulary for both languages")
+
+
+POSITIONS = {  # what each family can be built with
+    "transformer": ("sinusoidal", "learned"),
+    "gpt": ("learned", "rotary"),
+    "llama": ("rotary",),
+    "t5": ("relative",),
+    "bert": ("learned",),
+}
 
 
 class Model(Section):
@@ -97,13 +125,23 @@ class Model(Section):
     )
     groups: int | None = Field(None, ge=1, description="llama: heads of keys and values; else `heads`")
     norm: Literal["post", "pre"] = Field("post", description="layer norm after the sum (paper) or before")
-    positions: Literal["sinusoidal", "learned"] = Field("sinusoidal", description="how order enters")
+    positions: Literal["sinusoidal", "learned", "rotary", "relative"] = Field(
+        "sinusoidal", description="how order enters; rotary: llama, relative: t5"
+    )
     dropout: Share = Field(0.1, description="on embeddings and every sub-layer's output")
     cell: Literal["lstm", "gru"] = Field("lstm", description="of the families rnn and bahdanau")
     score: Literal["additive", "dot", "general"] = Field("additive", description="of bahdanau's attention")
     reverse_source: bool = Field(False, description="rnn: read the last word first (Sutskever 2014)")
     tie_embeddings: bool = Field(True, description="output layer = target embedding (= source if joint)")
     max_length: int = Field(512, ge=2, le=1_000_000, description="longest sequence in pieces")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _usual_positions(cls, fields: object) -> object:
+        """Without a word about it, order enters as the family's paper has it."""
+        if isinstance(fields, dict) and (usual := POSITIONS.get(fields.get("family", "transformer"))):
+            return {"positions": usual[0], **fields}
+        return fields
 
     @property
     def depth(self) -> tuple[int, int]:
@@ -125,6 +163,9 @@ class Model(Section):
                 f"model.width = {self.width} is not a multiple of model.heads = {self.heads}: "
                 "change one of them or give model.head_width"
             )
+        if self.positions not in POSITIONS[self.family]:
+            known = ", ".join(POSITIONS[self.family])
+            raise ValueError(f'model.positions = "{self.positions}": {self.family} has {known}')
         if self.positions == "sinusoidal" and self.width % 2:
             raise ValueError(
                 f"model.width = {self.width} must be even for sinusoidal positions (sine and cosine in pairs)"
@@ -182,7 +223,9 @@ class Train(Section):
     log_every: Count = Field(10, description="updates between two lines of metrics")
     validate_every: int | None = Field(None, ge=1, description="updates; else as checkpoint_every")
     validate_sentences: int = Field(500, ge=0, description="decoded for the score; 0 = loss only")
-    metric: Literal["bleu", "chrf", "loss"] = Field("bleu", description="chooses the best checkpoint")
+    metric: Literal["bleu", "chrf", "loss", "accuracy", "f1", "exact"] | None = Field(
+        None, description="chooses the best checkpoint; else as the task's METRICS"
+    )
     bleu_tokenize: Tokenization = Field("auto", description="sacreBLEU's words; auto = 13a, or by language")
     patience: int | None = Field(None, ge=1, description="validations without a better one before stopping")
     checkpoint_every: Count = Field(500, description="updates between two checkpoints")
@@ -227,7 +270,48 @@ class Decode(Section):
     tokens_per_batch: int = Field(4096, ge=1, description="padded source tokens times beam at once")
 
 
-FAMILIES_OF = {"translate": ("transformer", "rnn", "bahdanau", "t5")}  # what can do which task
+class Init(Section):
+    """What a run begins with instead of drawn weights."""
+
+    model: str | None = Field(
+        None, alias="from", description="a model folder: its weights, tokenizer and shape"
+    )
+    keep: Literal["fitting", "all"] = Field(
+        "fitting", description="weights with a place here, or all or none"
+    )
+    freeze: int | Literal["body"] = Field(
+        0, description='lowest layers that do not learn, with the embeddings; "body": all but the head'
+    )
+    layer_decay: float = Field(1.0, gt=0, le=1, description="each layer learns at so much of the one above")
+
+    model_config = ConfigDict(populate_by_name=True, serialize_by_alias=True)
+
+    @field_validator("freeze")
+    @classmethod
+    def _count(cls, freeze: int | str) -> int | str:
+        if isinstance(freeze, int) and freeze < 0:
+            raise ValueError(f'init.freeze = {freeze}: a number of layers, or "body"')
+        return freeze
+
+
+# What can do which task (the first unless told), and by what its checkpoints are judged.
+FAMILIES_OF: dict[str, tuple[str, ...]] = {
+    "translate": ("transformer", "rnn", "bahdanau", "t5"),
+    "generate": ("gpt", "llama"),
+    "fill": ("bert", "t5"),
+    "classify": ("bert",),
+    "tag": ("bert",),
+    "answer": ("bert",),
+}
+METRICS = {
+    "translate": ("bleu", "chrf", "exact", "loss"),
+    "generate": ("loss",),
+    "fill": ("accuracy", "loss"),
+    "classify": ("accuracy", "f1", "loss"),
+    "tag": ("f1", "accuracy", "loss"),
+    "answer": ("f1", "exact", "loss"),
+}
+HEADS = {"fill": "words", "classify": "sentence", "tag": "tokens", "answer": "span"}  # of BERT
 
 
 class Config(Section):
@@ -237,9 +321,15 @@ class Config(Section):
     model: Model = Field(default_factory=lambda: Model())
     train: Train = Field(default_factory=lambda: Train())
     decode: Decode = Field(default_factory=lambda: Decode())
+    init: Init = Field(default_factory=lambda: Init())
 
     @model_validator(mode="after")
     def _possible(self) -> Config:
+        if self.train.metric not in METRICS[self.task.name]:
+            known = ", ".join(METRICS[self.task.name])
+            raise ValueError(
+                f'train.metric = "{self.train.metric}" does not judge "{self.task.name}": {known}'
+            )
         fitting = FAMILIES_OF[self.task.name]
         if self.model.family not in fitting:
             raise ValueError(

@@ -112,16 +112,17 @@ def encoder_decoder(
 
 
 def gpt(config: ModelConfig, vocabulary: int, _: int | None = None) -> LanguageModel:
-    """GPT-2 (Radford et al. 2019): pre-norm, learned positions, one matrix for words in and out."""
-    width = config.width
+    """GPT-2 (Radford et al. 2019): pre-norm, learned positions or turned keys, one matrix in and out."""
+    width, rotary = config.width, config.positions == "rotary"
     parts = Parts(
         attention=partial(MultiHeadAttention, width, config.heads, config.channels),
         feed_forward=partial(FeedForward, width, config.feed_forward, ACTIVATIONS[config.activation]),
         norm=partial(nn.LayerNorm, width),
         residual=PreNorm,
         dropout=config.dropout,
+        positions=partial(Rotary, config.channels) if rotary else None,
     )
-    return language_model(config, vocabulary, parts, Learned(width, config.max_length))
+    return language_model(config, vocabulary, parts, None if rotary else Learned(width, config.max_length))
 
 
 def llama(config: ModelConfig, vocabulary: int, _: int | None = None) -> LanguageModel:

@@ -223,7 +223,7 @@ class Trainer:
 
     def judge(self, record: Record) -> None:
         """Remember the best validation; count those since."""
-        value = record.get(self.config.train.metric)
+        value = record.get(str(self.config.train.metric))
         value = -record["loss"] if value is None or self.config.train.metric == "loss" else value
         at = self.progress
         best = (
