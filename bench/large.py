@@ -20,7 +20,6 @@ from pathlib import Path
 from regard.config import resolve
 from regard.data.cache import entries, size
 from regard.train import train
-from regard.train.evaluate import objective
 from regard.train.prepare import Materials, prepare
 from regard.train.progress import Listener, Record
 from regard.train.stream import Stream
@@ -49,7 +48,7 @@ def digest(path: Path) -> str:
 
 def walk(materials: Materials, tokens: int, batches: int) -> tuple[float, int]:
     """Milliseconds a batch, and batches that differ after opening the stream anew at their place."""
-    ask = objective(materials.source, materials.output)
+    ask = materials.objective
     stream = Stream(materials.training, ask, tokens, seed=1)
     different, began, checked = 0, time.perf_counter(), 0.0
     for number in range(batches):

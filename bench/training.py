@@ -15,9 +15,9 @@ import torch
 
 from race import marian, pairs, race, report, shape
 from regard.data import IGNORED, Batch, tokenize
+from regard.data.objectives import Pairs
 from regard.machine import choose_machine
 from regard.text import learn
-from regard.train.evaluate import objective
 from regard.train.loss import count
 from regard.train.prepare import Materials, fingerprint
 from regard.train.run import make_trainer, pinned
@@ -60,7 +60,7 @@ def main() -> None:
         config = shape(name, tokens_per_batch=options.tokens)
         machine = choose_machine(width=config.model.width)
         machine.use()
-        ask = objective(tokenizer, tokenizer)
+        ask = Pairs(tokenizer, tokenizer, 512)
         stream = Stream(dataset, ask, options.tokens, seed=1)
         batches = [stream.next() for _ in range(options.batches)]
         tokens = sum(count(batch.labels) for batch in batches)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,11 +15,13 @@ from hypothesis import strategies as st
 import dirty
 from conftest import Command, Refused
 from regard.config import Task, resolve
-from regard.data.check import Checked, Thinned, check, held_out, make_findings
-from regard.data.corpora import is_absurd, read_rows
+from regard.data import check as checking
+from regard.data.check import Checked, Thinned, check, held_out, make_findings, portions
+from regard.data.corpora import read_rows
 from regard.data.files import LONGEST_LINE
 from regard.data.findings import KINDS, PLACES, Findings
 from regard.data.phrasebook import Seen
+from regard.data.rows.pairs import is_absurd
 from regard.errors import RegardError, UsageError
 from regard.train.prepare import prepare
 
@@ -31,10 +34,14 @@ def put(path: Path, content: bytes) -> str:
     return str(path)
 
 
-def look(**data: object) -> Checked:
-    config = resolve({"data": data, "task": TASK.model_dump()})
+def look(task: Task = TASK, **data: object) -> Checked:
+    config = resolve({"data": data, "task": task.model_dump()})
     findings = make_findings(config.data)
-    return check(config.data, TASK, held_out(config.data, TASK, findings), findings)
+    return check(config.data, task, held_out(config.data, task, findings), findings)
+
+
+def lines_found(checked: Checked) -> dict[str, list[int]]:
+    return {kind: [line for _, line, _ in places(checked, kind)] for kind in checked.findings.counts}
 
 
 def left_out(checked: Checked) -> int:
@@ -152,8 +159,7 @@ def leaky(tmp_path: Path) -> dict[str, object]:
 
 def test_training_pairs_of_the_test_set_are_left_out_by_kind(tmp_path: Path) -> None:
     checked = look(**leaky(tmp_path))
-    found = {kind: [line for _, line, _ in places(checked, kind)] for kind in checked.findings.counts}
-    assert found == {
+    assert lines_found(checked) == {
         "leak-exact": [1],
         "leak-normalised": [3],
         "leak-near": [4],
@@ -165,6 +171,105 @@ def test_training_pairs_of_the_test_set_are_left_out_by_kind(tmp_path: Path) -> 
     kept = look(**leaky(tmp_path), leaks="keep")
     assert kept.corpora[0].dropped.tolist() == []
     assert left_out(kept) == 0
+
+
+KNOWN = "the small dog sleeps under the old table near the door"
+TEXTS = [
+    KNOWN,
+    "nobody knows where the letters have gone since then",
+    "The small dog sleeps, under the old table near the door!",
+    "the small dog sleeps under the new table near the door",
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "task", "line"),
+    [
+        ("text.txt", Task(name="generate"), lambda text: f"{text}\n"),
+        ("text.txt", Task(name="fill"), lambda text: f"{text}\n"),
+        ("text.tsv", Task(name="classify"), lambda text: f"{text}\tgood\n"),
+        ("text.jsonl", Task(name="classify"), lambda text: json.dumps({"text": text, "label": 1}) + "\n"),
+        ("text.conll", Task(name="tag"), lambda text: text.replace(" ", " O\n") + " O\n\n"),
+        (
+            "text.jsonl",
+            Task(name="answer"),
+            lambda text: json.dumps({"question": text[:9], "context": text[9:], "answers": []}) + "\n",
+        ),
+    ],
+)
+def test_a_text_is_all_that_there_is_to_leak(
+    tmp_path: Path, name: str, task: Task, line: Callable[[str], str]
+) -> None:
+    """Labels, tags and answers are the same everywhere, and no half of anything."""
+    train = put(tmp_path / name, "".join(line(text) for text in TEXTS).encode())
+    (tmp_path / "held").mkdir()
+    test = put(tmp_path / "held" / name, line(KNOWN).encode())
+    checked = look(task, train=train, test=test, documents="line")
+    starts = [1 + sum(line(text).count("\n") for text in TEXTS[:number]) for number in range(4)]
+    assert lines_found(checked) == {
+        "leak-exact": [starts[0]],
+        "leak-normalised": [starts[2]],
+        "leak-near": [starts[3]],
+    }
+    assert checked.corpora[0].dropped.tolist() == [0, 2, 3]
+
+
+def test_one_word_of_a_long_document_is_no_leak(tmp_path: Path) -> None:
+    words = [f"word{number}" for number in range(1000)]
+    changed = [*words[:500], "another", *words[501:]]
+    train = put(tmp_path / "train.txt", "\n".join([" ".join(changed), " ".join(words).upper()]).encode())
+    test = put(tmp_path / "test.txt", " ".join(words).encode())
+    checked = look(Task(name="generate"), train=train, test=test, documents="line")
+    assert lines_found(checked) == {"leak-normalised": [2], "no-newline": [1, 2]}
+
+
+def test_labels_are_collected_and_unseen_ones_told(tmp_path: Path) -> None:
+    train = put(tmp_path / "train.tsv", b"one film\tb\nanother play\ta, c\nthird song\t\n")
+    valid = put(tmp_path / "valid.tsv", b"some words\ta\nother words\td,b,e\nno words\t\nmore words\tf\n")
+    many = Task(name="classify", many=True)
+    checked = look(many, train=train, valid=valid)
+    assert checked.labels == ("a", "b", "c")
+    assert places(checked, "unseen-label") == [("valid.tsv", 2, None), ("valid.tsv", 4, None)]
+    assert checked.findings.places["unseen-label"][0].note == "d, e"
+    assert checked.corpora[0].dropped.tolist() == []
+    both = look(many, train=train, valid=[valid, valid])
+    assert [place.file for place in both.findings.places["unseen-label"]] == ["data.valid"] * 4
+    tags = put(tmp_path / "train.conll", b"a B-X\nb O\n\nc I-X\n")
+    other = put(tmp_path / "test.conll", b"d B-X\ne O\n\nf B-Y\ng I-Y\n")
+    checked = look(Task(name="tag"), train=tags, test=other)
+    assert checked.labels == ("B-X", "I-X", "O")
+    assert places(checked, "unseen-label") == [("test.conll", 4, None)]
+    assert look(**leaky(tmp_path)).labels == ()
+
+
+def test_a_corpus_that_is_told_by_words_leaks_by_its_source(tmp_path: Path) -> None:
+    """Every label is in the held-out data, and every source begins with the same words."""
+    train = put(tmp_path / "train.tsv", b"sentence\tlabel\nquite a film\t1\nquite a play\t0\nold news\t1\n")
+    test = put(tmp_path / "test.tsv", b"sentence\tlabel\nquite a film\t1\nold news\t0\n")
+    told = {"prefix": "is what people say of this one good or bad: ", "say": {"1": "good", "0": "bad"}}
+    checked = look(train=[{"corpus": train, **told}], test=[{"corpus": test, **told}])
+    assert lines_found(checked) == {"header": [1, 1], "leak-exact": [2, 4]}
+    assert checked.sample[1] == (f"{told['prefix']}quite a play", "bad")
+
+
+def test_duplicates_of_labelled_texts_have_the_same_label(tmp_path: Path) -> None:
+    train = put(tmp_path / "train.tsv", b"film\tgood\nfilm\tbad\nfilm\tgood\n")
+    assert lines_found(look(Task(name="classify"), train=train)) == {"duplicate": [3]}
+
+
+@given(st.lists(st.integers(0, 30), max_size=60))
+def test_a_portion_is_bounded_by_rows_and_by_characters(sizes: list[int]) -> None:
+    rows = [(number, "s" * size, "t") for number, size in enumerate(sizes)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checking, "PORTION", 5)
+        patch.setattr(checking, "CHARACTERS", 40)
+        found = list(portions(iter(rows)))
+    assert [row for portion in found for row in portion] == rows
+    for number, portion in enumerate(found):
+        size = sum(len(source) + len(target) for _, source, target in portion)
+        assert 0 < len(portion) <= 5
+        assert size - len(portion[-1][1]) - 1 < 40
+        assert number == len(found) - 1 or len(portion) == 5 or size >= 40
 
 
 def test_what_is_dropped_is_not_trained_on(tmp_path: Path) -> None:
@@ -198,15 +303,17 @@ def test_the_short_way_to_absurd_lengths_changes_nothing(source: str, target: st
     assert is_absurd(*clean) == (one > 8 * two or two > 8 * one)
 
 
-@given(st.integers(1, 20), st.integers(0, 500))
-def test_a_thinned_sample_is_evenly_spread(limit: int, count: int) -> None:
-    thinned = Thinned(limit)
+@given(st.integers(1, 20), st.integers(0, 500), st.integers(10, 1000))
+def test_a_thinned_sample_is_evenly_spread(limit: int, count: int, characters: int) -> None:
+    thinned = Thinned(limit, characters)
     for number in range(count):
-        thinned.add(str(number), "")
+        thinned.add(f"{number:09d}", "x")
     numbers = [int(source) for source, _ in thinned.rows]
     assert len(numbers) <= limit
+    assert 10 * len(numbers) <= characters
     assert numbers == list(range(0, count, thinned.every))
-    assert count <= limit or len(numbers) >= limit // 2
+    most = min(limit, characters // 10)
+    assert len(numbers) == count if count <= most else len(numbers) >= most // 2
 
 
 @given(st.lists(st.integers(0, 2**64 - 1) | st.integers(0, 40).map(lambda n: n << 8), max_size=3000))
@@ -265,6 +372,25 @@ def test_data_check_of_a_run(tmp_path: Path, regard: Command) -> None:
     result = regard("data", "check", tmp_path / "run.toml")
     assert result.code == 0
     assert "2 left to learn from" in result.lines[-1]
+
+
+def test_data_check_of_another_task(tmp_path: Path, regard: Command, refused: Refused) -> None:
+    train = put(tmp_path / "train.tsv", b"text\tlabel\na film\tgood,long\na play\tbad\n")
+    valid = put(tmp_path / "valid.tsv", b"a song\tnew\n")
+    result = regard("data", "check", train, "--valid", valid, "--task", "classify", "--many", "--json")
+    parsed = json.loads(result.lines[0])
+    assert parsed["corpora"] == [{"name": train, "pairs": 2, "used": 2}]
+    assert {each["kind"]: each["count"] for each in parsed["findings"]} == {"header": 1, "unseen-label": 1}
+    one, two = put(tmp_path / "one.txt", b"a\n\nb\n"), put(tmp_path / "two.txt", b"c\n")
+    result = regard("data", "check", one, two, "--task", "generate", "--documents", "paragraph")
+    assert result.lines == ["3 left to learn from; nothing found"]
+    (tmp_path / "run.toml").write_text('[task]\nname = "tag"\n[data]\ntrain = "some.conll"\n')
+    put(tmp_path / "some.conll", b"a O\n\nb\n")
+    result = regard("data", "check", tmp_path / "run.toml")
+    assert "misaligned" in result.lines[0]
+    assert result.lines[-1] == "1 left to learn from"
+    assert "task.name" in refused("data", "check", one, "--task", "summarise")
+    assert "holds no sentence with tags to learn from" in refused("data", "check", one, "--task", "tag")
 
 
 def test_strict_training_stops_before_a_folder_is_begun(tmp_path: Path, refused: Refused) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 import pytest
@@ -26,68 +25,15 @@ from regard.config import Model
 from regard.data.batch import Batch, Tokens, tokens
 from regard.model import build
 from regard.model.positions import RelativeBias
+from regard.store.huggingface import BERT, GPT2, LLAMA, T5, Kind, Shape, to_ours
 
 CLOSE = {"atol": 2e-5, "rtol": 1e-4}
 
-GPT2 = [
-    (r"transformer\.wte\.weight", "target.tokens.weight"),
-    (r"transformer\.wpe\.weight", "target.positions.table"),
-    (r"transformer\.h\.(\d+)\.ln_1\.", r"decoder.blocks.\1.attention_residual.norm."),
-    (r"transformer\.h\.(\d+)\.ln_2\.", r"decoder.blocks.\1.feed_forward_residual.norm."),
-    (r"transformer\.h\.(\d+)\.attn\.c_proj\.", r"decoder.blocks.\1.attention.output."),
-    (r"transformer\.h\.(\d+)\.mlp\.c_fc\.", r"decoder.blocks.\1.feed_forward.widen."),
-    (r"transformer\.h\.(\d+)\.mlp\.c_proj\.", r"decoder.blocks.\1.feed_forward.narrow."),
-    (r"transformer\.ln_f\.", "decoder.last."),
-]
-LLAMA = [
-    (r"model\.embed_tokens\.weight", "target.tokens.weight"),
-    (r"model\.layers\.(\d+)\.input_layernorm\.", r"decoder.blocks.\1.attention_residual.norm."),
-    (r"model\.layers\.(\d+)\.post_attention_layernorm\.", r"decoder.blocks.\1.feed_forward_residual.norm."),
-    (r"model\.layers\.(\d+)\.self_attn\.q_proj\.", r"decoder.blocks.\1.attention.query."),
-    (r"model\.layers\.(\d+)\.self_attn\.k_proj\.", r"decoder.blocks.\1.attention.key."),
-    (r"model\.layers\.(\d+)\.self_attn\.v_proj\.", r"decoder.blocks.\1.attention.value."),
-    (r"model\.layers\.(\d+)\.self_attn\.o_proj\.", r"decoder.blocks.\1.attention.output."),
-    (r"model\.layers\.(\d+)\.mlp\.gate_proj\.", r"decoder.blocks.\1.feed_forward.gate."),
-    (r"model\.layers\.(\d+)\.mlp\.up_proj\.", r"decoder.blocks.\1.feed_forward.widen."),
-    (r"model\.layers\.(\d+)\.mlp\.down_proj\.", r"decoder.blocks.\1.feed_forward.narrow."),
-    (r"model\.norm\.", "decoder.last."),
-    (r"lm_head\.weight", "output.weight"),
-]
-ATTENTION = [("q", "query"), ("k", "key"), ("v", "value"), ("o", "output")]
-T5 = [
-    (r"shared\.weight", "source.tokens.weight"),
-    (r"lm_head\.weight", "output.weight"),
-    (
-        r"(encoder|decoder)\.block\.0\.layer\.0\.SelfAttention\.relative_attention_bias\.",
-        r"\1.positions.table.",
-    ),
-    *(
-        (rf"(\w+)\.block\.(\d+)\.layer\.0\.SelfAttention\.{a}\.", rf"\1.blocks.\2.attention.{b}.")
-        for a, b in ATTENTION
-    ),
-    *(
-        (rf"(\w+)\.block\.(\d+)\.layer\.1\.EncDecAttention\.{a}\.", rf"\1.blocks.\2.cross.{b}.")
-        for a, b in ATTENTION
-    ),
-    (r"(\w+)\.block\.(\d+)\.layer\.0\.layer_norm\.", r"\1.blocks.\2.attention_residual.norm."),
-    (r"encoder\.block\.(\d+)\.layer\.1\.layer_norm\.", r"encoder.blocks.\1.feed_forward_residual.norm."),
-    (r"decoder\.block\.(\d+)\.layer\.1\.layer_norm\.", r"decoder.blocks.\1.cross_residual.norm."),
-    (r"decoder\.block\.(\d+)\.layer\.2\.layer_norm\.", r"decoder.blocks.\1.feed_forward_residual.norm."),
-    (r"(\w+)\.block\.(\d+)\.layer\.\d\.DenseReluDense\.(?:wi|wi_1)\.", r"\1.blocks.\2.feed_forward.widen."),
-    (r"(\w+)\.block\.(\d+)\.layer\.\d\.DenseReluDense\.wi_0\.", r"\1.blocks.\2.feed_forward.gate."),
-    (r"(\w+)\.block\.(\d+)\.layer\.\d\.DenseReluDense\.wo\.", r"\1.blocks.\2.feed_forward.narrow."),
-    (r"encoder\.final_layer_norm\.", "encoder.last."),
-    (r"decoder\.final_layer_norm\.", "decoder.last."),
-]
 
-
-def renamed(theirs: torch.nn.Module, table: list[tuple[str, str]]) -> dict[str, torch.Tensor]:
-    found = {}
-    for name, tensor in theirs.named_parameters():
-        fitting = [(pattern, ours) for pattern, ours in table if re.match(pattern, name)]
-        assert len(fitting) == 1, (name, fitting)
-        found[re.sub(*fitting[0], name)] = tensor.detach()
-    return found
+def renamed(theirs: torch.nn.Module, kind: Kind, own: Model) -> dict[str, torch.Tensor]:
+    """Their weights under our names, by the table with which folders are read."""
+    tensors = {name: tensor.detach() for name, tensor in theirs.named_parameters()}
+    return to_ours(tensors, kind.table(own, Shape(head=own.head or "words")))
 
 
 def load(model: torch.nn.Module, weights: dict[str, torch.Tensor]) -> torch.nn.Module:
@@ -126,20 +72,8 @@ def test_gpt2() -> None:
         GPT2LMHeadModel(GPT2Config(vocab_size=23, n_positions=20, n_embd=16, n_layer=3, n_head=4))
     )
     fields = {"family": "gpt", "width": 16, "layers": 3, "heads": 4, "feed_forward": 64, "max_length": 20}
-    weights = {}
-    for name, tensor in theirs.named_parameters():
-        if ".attn.c_attn." in name:
-            layer = re.search(r"h\.(\d+)", name)[1]
-            for part, piece in zip(("query", "key", "value"), tensor.detach().chunk(3, dim=-1)):
-                own = piece.T if piece.dim() == 2 else piece
-                weights[f"decoder.blocks.{layer}.attention.{part}.{name.rsplit('.', 1)[1]}"] = own
-    table = {name: tensor for name, tensor in theirs.named_parameters() if ".attn.c_attn." not in name}
-    for name, tensor in table.items():
-        fitting = [(pattern, ours) for pattern, ours in GPT2 if re.match(pattern, name)]
-        assert len(fitting) == 1, name
-        turned = tensor.T if ".c_" in name and tensor.dim() == 2 else tensor
-        weights[re.sub(*fitting[0], name)] = turned.detach()
-    ours = load(build(Model(**fields, activation="gelu_tanh", dropout=0.0), 23), weights)
+    own = Model(**fields, activation="gelu_tanh", dropout=0.0)
+    ours = load(build(own, 23), renamed(theirs, GPT2, own))
     batch, ids, mask = text()
     with torch.no_grad():
         compare(ours(batch), theirs(ids, attention_mask=mask).logits)
@@ -160,8 +94,8 @@ def test_llama(groups: int) -> None:
     )
     theirs = shaken(LlamaForCausalLM(config))
     fields = {"family": "llama", "width": 16, "layers": 2, "heads": 4, "feed_forward": 24, "groups": groups}
-    own = build(Model(**fields, activation="swish", dropout=0.0, tie_embeddings=False), 23)
-    ours = load(own, renamed(theirs, LLAMA))
+    own = Model(**fields, activation="swish", dropout=0.0, tie_embeddings=False)
+    ours = load(build(own, 23), renamed(theirs, LLAMA, own))
     batch, ids, mask = text()
     with torch.no_grad():
         compare(ours(batch), theirs(ids, attention_mask=mask).logits)
@@ -186,56 +120,20 @@ def test_t5(gated: bool) -> None:
         theirs.lm_head.weight = torch.nn.Parameter(theirs.lm_head.weight.detach().clone())
     shaken(theirs)
     fields = {"family": "t5", "width": 16, "layers": 2, "heads": 4, "head_width": 5, "feed_forward": 24}
-    own = build(
-        Model(
-            **fields,
-            gated=gated,
-            activation="gelu_tanh" if gated else "relu",
-            dropout=0.0,
-            tie_embeddings=not gated,
-        ),
-        23,
+    own = Model(
+        **fields,
+        gated=gated,
+        activation="gelu_tanh" if gated else "relu",
+        dropout=0.0,
+        tie_embeddings=not gated,
     )
-    weights = renamed(theirs, T5)
-    if gated:
-        weights["target.tokens.weight"] = weights["source.tokens.weight"]
-    else:
-        weights = {
-            name.replace("decoder.last.", "decoder.last.0."): tensor for name, tensor in weights.items()
-        }
-    ours = load(own, weights)
+    ours = load(build(own, 23), renamed(theirs, T5, own))
     source, target = tokens([[5, 6, 7, 8, 9, 10, 11, 3], [4, 11, 12]]), tokens(ROWS)
     with torch.no_grad():
         found = ours(Batch(source=source, target=target))
         mask = (source.positions >= 0).long()
         expected = theirs(source.ids, attention_mask=mask, decoder_input_ids=target.ids).logits
     compare(found, expected)
-
-
-BERT = [
-    (r"bert\.embeddings\.word_embeddings\.", "source.tokens."),
-    (r"bert\.embeddings\.position_embeddings\.weight", "source.positions.table"),
-    (r"bert\.embeddings\.token_type_embeddings\.", "source.segments."),
-    (r"bert\.embeddings\.LayerNorm\.", "source.norm."),
-    *(
-        (rf"bert\.encoder\.layer\.(\d+)\.attention\.self\.{part}\.", rf"encoder.blocks.\1.attention.{part}.")
-        for part in ("query", "key", "value")
-    ),
-    (r"bert\.encoder\.layer\.(\d+)\.attention\.output\.dense\.", r"encoder.blocks.\1.attention.output."),
-    (
-        r"bert\.encoder\.layer\.(\d+)\.attention\.output\.LayerNorm\.",
-        r"encoder.blocks.\1.attention_residual.norm.",
-    ),
-    (r"bert\.encoder\.layer\.(\d+)\.intermediate\.dense\.", r"encoder.blocks.\1.feed_forward.widen."),
-    (r"bert\.encoder\.layer\.(\d+)\.output\.dense\.", r"encoder.blocks.\1.feed_forward.narrow."),
-    (r"bert\.encoder\.layer\.(\d+)\.output\.LayerNorm\.", r"encoder.blocks.\1.feed_forward_residual.norm."),
-    (r"bert\.pooler\.dense\.", "head.dense."),
-    (r"cls\.predictions\.transform\.dense\.", "head.dense."),
-    (r"cls\.predictions\.transform\.LayerNorm\.", "head.norm."),
-    (r"cls\.predictions\.bias", "output.bias"),
-    (r"classifier\.", "output."),
-    (r"qa_outputs\.", "output."),
-]
 
 
 @pytest.mark.parametrize(
@@ -259,8 +157,8 @@ def test_bert(head: str, kind: type[torch.nn.Module]) -> None:
     )
     theirs = shaken(kind(config))
     fields = {"family": "bert", "width": 16, "layers": 2, "heads": 4, "feed_forward": 24, "max_length": 20}
-    own = build(Model(**fields, activation="gelu", head=head, dropout=0.0), 23, 3)
-    ours = load(own, renamed(theirs, BERT))
+    own = Model(**fields, activation="gelu", head=head, dropout=0.0)
+    ours = load(build(own, 23, 3), renamed(theirs, BERT, own))
     segments = torch.tensor([[0, 0, 0, 1, 1, 1], [0, 1, 1, 0, 0, 0]])
     words = replace(tokens(ROWS), segments=segments)
     mask = (words.positions >= 0).long()

@@ -32,7 +32,7 @@ from regard.train.evaluate import bleu_tokenization, intervals, looks_tokenized,
 from regard.train.flops import forward_flops, measured_peak, training_flops
 from regard.train.loss import output_cross_entropy
 from regard.train.report import write_report
-from regard.train.report.blocks import Alignment, Chart, Sentence, Series, Table, printable
+from regard.train.report.blocks import Alignment, Case, Chart, Matrix, Series, Table, printable
 from regard.train.report.drawing import alignment_svg, chart_svg, ticks
 from regard.train.report.html import html
 from regard.train.report.markdown import fenced, markdown
@@ -349,11 +349,24 @@ def test_hostile_text_is_shown_as_text(folder: Path) -> None:
 @given(st.text(max_size=40), st.text(max_size=40))
 def test_any_text_leaves_the_page_as_it_is(one: str, two: str) -> None:
     """The elements do not depend on the text, and the text comes back out of the page."""
-    page = Page(html(Sentence(one, two, two, one)))
-    assert page.tags == ["dl", "dt", "dd", "dt", "dd", "dt", "dd", "dd"]
+
+    def lines(text: str) -> str:
+        return "\n".join(printable(line) for line in text.removesuffix("\n").split("\n"))
+
+    page = Page(html(Case([("source", one), ("output", two)], f"remark {one}")))
+    assert page.tags == ["dl", "dt", "dd", "dt", "dd", "dd"]
     assert "".join(page.texts) == "".join(
-        ["source", printable(one), "reference", printable(two), "output", printable(two), printable(one)]
+        ["source", lines(one), "output", lines(two), printable(f"remark {one}")]
     )
+    page = Page(html(Matrix([one, two], [[1, 0], [2, 3]])))
+    assert page.tags == [
+        "div",
+        "table",
+        "thead",
+        *["tr", "th", "th", "th"],
+        "tbody",
+        *["tr", "th", "td", "td"] * 2,
+    ]
     page = Page(html(Table(["a", "b"], [[one, two]])))
     assert page.tags == ["div", "table", "thead", "tr", "th", "th", "tbody", "tr", "td", "td"]
     page = Page(alignment_svg(Alignment([one, two], [two], [(1, 0)])))
@@ -372,9 +385,11 @@ def test_no_text_leaves_its_fence(lines: list[str]) -> None:
 @settings(max_examples=40, deadline=None)
 @given(st.text(alphabet="ab|\\*_`<>[]&\n", max_size=20))
 def test_a_cell_stays_one_cell(text: str) -> None:
-    row = markdown(Table(["a", "b"], [[text, "end"]])).split("\n")[2:]
-    assert len(row) == 1
-    assert len(re.findall(r"(?<!\\)(?:\\\\)*\|", row[0])) == 3
+    table = markdown(Table(["a", "b"], [[text, "end"]])).split("\n")
+    matrix = markdown(Matrix([text], [[1]])).split("\n")
+    assert len(table) == len(matrix) == 3
+    for row in (table[2], matrix[0], matrix[2]):
+        assert len(re.findall(r"(?<!\\)(?:\\\\)*\|", row)) == 3
 
 
 @settings(max_examples=40, deadline=None)

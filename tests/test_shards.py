@@ -17,14 +17,24 @@ from regard.config import Config, resolve
 from regard.data import Dataset, Translation, plan, tokenize
 from regard.data.batches import epoch_pools, generator, sizes
 from regard.data.cache import prepared
-from regard.data.dataset import BLOCK, Column, Part, Shard
-from regard.data.shards import MANIFEST, Writer, open_shards, select, write_manifest
+from regard.data.dataset import BLOCK, Column, Part, Shard, select
+from regard.data.objectives import Pairs
+from regard.data.shards import MANIFEST, Writer, open_shards, write_manifest
 from regard.errors import RegardError, UsageError
 from regard.text import learn
 from regard.train.prepare import Materials, prepare
 from regard.train.stream import Stream
 
-TRANSLATION = Translation(start=1, source_end=2, target_end=2)
+
+class OfIds(Pairs):
+    """Pairs whose ids are there already."""
+
+    @property
+    def ask(self) -> Translation:
+        return Translation(start=1, source_end=2, target_end=2)
+
+
+TRANSLATION = OfIds(None, None, 512)
 
 
 def numbered(first: int, count: int) -> Shard:
@@ -284,7 +294,7 @@ def test_pairs_longer_than_the_model_are_left_out_and_named(tmp_path: Path) -> N
     (finding,) = materials.record["findings"]
     assert (finding["kind"], finding["count"], finding["places"][0]["line"]) == ("too-long", 1, 21)
     tiny = config.model_copy(update={"model": config.model.model_copy(update={"max_length": 2})})
-    with pytest.raises(UsageError, match="every pair"):
+    with pytest.raises(UsageError, match="every row"):
         prepare(tiny, tmp_path / "other", print)
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from regard.config import Config, Model
+from regard.config import Config, Model, resolve
 from regard.data import collate
 from regard.errors import RegardError, UsageError
 from regard.model import EncoderDecoder, build
@@ -25,11 +25,12 @@ from regard.store import (
     save_checkpoint,
     steps,
     unique_weights,
+    write_card,
     write_identity,
     write_weights,
 )
 from regard.store.files import write_atomically
-from regard.store.huggingface import is_marian
+from regard.store.huggingface import opens_in_transformers
 from regard.text import learn
 from samples import END, START, random_samples, small
 
@@ -39,7 +40,7 @@ MARIAN = {"width": 16, "layers": 2, "heads": 4, "feed_forward": 24, "dropout": 0
 
 
 def config(**model: object) -> Config:
-    return Config.model_validate({"data": {"train": "phrasebook"}, "model": {**MARIAN, **model}})
+    return resolve({"data": {"train": "phrasebook"}, "model": {**MARIAN, **model}})
 
 
 def written(path: Path, seed: int = 0, separate: bool = False, **changes: object) -> EncoderDecoder:
@@ -70,7 +71,7 @@ def as_marian(path: Path, seed: int):
 
 
 def _marian_json(own: Model, vocabulary: int) -> dict[str, object]:
-    from regard.store.huggingface import _marian
+    from regard.store.huggingface.marian import write
 
     ids = {"pad_token_id": 0, "eos_token_id": END, "bos_token_id": START, "decoder_start_token_id": START}
     return {
@@ -78,7 +79,7 @@ def _marian_json(own: Model, vocabulary: int) -> dict[str, object]:
         "vocab_size": vocabulary,
         "is_encoder_decoder": True,
         **ids,
-        **_marian(own),
+        **write(own),
     }
 
 
@@ -129,7 +130,7 @@ def test_transformers_gives_our_text(tmp_path):
 def test_saved_and_opened_is_the_same(tmp_path, changes, separate):
     model = written(tmp_path, separate=separate, **changes)
     folder = open_folder(tmp_path)
-    assert is_marian(folder.config) == (not changes)
+    assert opens_in_transformers(folder.config) == (not changes)
     before, after = unique_weights(model), unique_weights(folder.model)
     assert before.keys() == after.keys()
     assert all(torch.equal(before[name], after[name]) for name in before)
@@ -148,7 +149,7 @@ def test_wrong_folders_are_refused_with_the_reason(tmp_path):
     cases = {
         "no such folder": tmp_path / "nothing",
         "no config.json": tmp_path,
-        "model_type": broken(tmp_path / "a", "config.json", lambda c: c.update(model_type="bert")),
+        "model_type": broken(tmp_path / "a", "config.json", lambda c: c.update(model_type="bart")),
         "missing 'd_model'": broken(tmp_path / "b", "config.json", lambda c: c.pop("d_model")),
         "another model": broken(tmp_path / "c", "config.json", lambda c: c.update(vocab_size=7)),
         "is missing": broken(tmp_path / "d", "config.json", lambda c: c.update(encoder_layers=3)),
@@ -260,3 +261,40 @@ def test_unknown_tensors_are_named(tmp_path):
     )
     with pytest.raises(UsageError, match=r"layers\.0\.extra\.weight"):
         open_folder(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("task", "model", "said"),
+    [
+        (
+            "translate",
+            {},
+            ["language:\n- en\n- de\n", "Translation from en to de", "2+2 layers", "Seq2SeqLM"],
+        ),
+        ("translate", {"norm": "pre"}, ["library_name: regard", 'translate("a sentence")']),
+        (
+            "translate",
+            {"family": "rnn"},
+            ["library_name: regard", "A recurrent", "2+2 layers, width 16, 9 par"],
+        ),
+        ("generate", {"family": "gpt"}, ["language:\n- en\npipe", "2 layers", 'regard generate -m run "']),
+        ("fill", {}, ["pipeline_tag: fill-mask", "library_name: transformers", "regard fill -m run"]),
+        ("classify", {}, ['pipeline("text-classification", model="run")', 'load("run").classify("a text")']),
+        ("tag", {}, ['pipeline("token-classification", model="run")', "4 heads"]),
+        ("answer", {}, ["pipeline_tag: question-answering", "--context article.txt"]),
+    ],
+)
+def test_the_card_says_what_the_model_is_for(tmp_path, task, model, said):
+    own = resolve(
+        {
+            "task": {"name": task, "source": "en", "target": "de"},
+            "data": {"train": "corpus.tsv"},
+            "model": {**MARIAN, **model},
+        }
+    )
+    facts = {"data": "corpus.tsv", "steps": 7, "chosen": "the best", "command": "regard evaluate -m run"}
+    write_card(tmp_path / "run", own, 9, facts, {"a|b": "1.0"}, {})
+    card = (tmp_path / "run" / "README.md").read_text()
+    for part in [*said, "| a\\|b | 1.0 |", "\nregard evaluate -m run\n", "| updates | 7 |"]:
+        assert part in card, card
+    assert card.count("---\n") == 2 and card.startswith("---\n")

@@ -152,6 +152,50 @@ def test_transformers_agrees(trained: dict[str, Tokenizer], kind: str, tmp_path:
     assert theirs.decode(broken, skip_special_tokens=True) == ours.decode(broken)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=150, deadline=None)
+@given(text=PATCHWORK | TEXTS)
+@example(text="".join(NASTY))
+@example(text=" \ud800 a\udfff")
+def test_spans_are_where_the_pieces_stand(trained: dict[str, Tokenizer], kind: str, text: str) -> None:
+    tokenizer = trained[kind]
+    ids, spans = tokenizer.spans(text)
+    assert ids == tokenizer.encode(text) and len(spans) == len(ids)
+    plain = text.encode(errors="surrogatepass").decode(errors="replace") if not text.isascii() else text
+    for piece, (start, end) in zip(tokenizer.pieces(ids), spans):
+        assert 0 <= start <= end <= len(text) and not text[start:end][:1].isspace()
+        if "<0x" not in piece and len(plain) == len(text):
+            assert piece.lstrip() == plain[start:end]
+    assert spans == sorted(spans)
+    covered = {place for start, end in spans for place in range(start, end)}
+    assert covered >= {place for place, sign in enumerate(text) if not sign.isspace()}
+
+
+EXTRA = ("<mask>", "<extra_id_0>", "<extra_id_1>", "<extra_id_2>")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_extra_specials_stand_at_the_end(trained: dict[str, Tokenizer], kind: str, tmp_path: Path) -> None:
+    plain = trained[kind]
+    assert (plain.mask, plain.sentinels) == (None, ())
+    more = learn(CORPUS, kind, 600, extra=EXTRA)
+    size = len(more)
+    assert size <= 600
+    assert (more.mask, more.sentinels) == (size - 4, (size - 3, size - 2, size - 1))
+    assert more.mask in more.never_said and not set(more.sentinels) & set(more.never_said)
+    assert more.pieces(range(size - 4, size)) == list(EXTRA)
+    text = "a <mask> of <extra_id_0>, </s>"
+    assert more.decode([*more.encode(text), more.mask]) == text
+    assert max(more.encode(text)) < size - 4
+    assert more.fingerprint != learn(CORPUS, kind, 600, extra=EXTRA[:2]).fingerprint
+    more.save(tmp_path / "tokenizer.json")
+    again = Tokenizer.load(tmp_path)
+    assert (again.mask, again.sentinels, again.fingerprint) == (more.mask, more.sentinels, more.fingerprint)
+    assert again.encode(text) == more.encode(text)
+    with pytest.raises(UsageError, match=f"at least {LEAST_VOCABULARY + 4}"):
+        learn(CORPUS, kind, LEAST_VOCABULARY + 3, extra=EXTRA)
+
+
 TRAIN = """
 import hashlib, json, pathlib, sys
 from regard.text import KINDS, learn

@@ -3,6 +3,8 @@
 import regard
 model = regard.load("runs/demo")
 model.translate("I see the small house.")
+
+`load` gives a Translator, Generator, Filler, Classifier, Tagger or Answerer, as the folder's task asks for.
 """
 
 from __future__ import annotations
@@ -12,15 +14,27 @@ from typing import TYPE_CHECKING
 from regard.errors import RegardError, UsageError
 
 if TYPE_CHECKING:
-    from regard.tasks import Translator, load
+    from regard.tasks import Answerer, Classifier, Filler, Generator, Tagger, Translator, load
 
 __version__ = "0.1.0"
-__all__ = ["RegardError", "Translator", "UsageError", "__version__", "load"]
+__all__ = [
+    "Answerer",
+    "Classifier",
+    "Filler",
+    "Generator",
+    "RegardError",
+    "Tagger",
+    "Translator",
+    "UsageError",
+    "__version__",
+    "load",
+]
+TASKS = ("Answerer", "Classifier", "Filler", "Generator", "Tagger", "Translator", "load")
 
 
 def __getattr__(name: str) -> object:
-    """`load` and `Translator` on first use, so that `import regard` does not wait for torch."""
-    if name in ("load", "Translator"):
+    """The tasks on first use, so that `import regard` does not wait for torch."""
+    if name in TASKS:
         from regard import tasks
 
         return getattr(tasks, name)

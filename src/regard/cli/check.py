@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,17 +19,24 @@ if TYPE_CHECKING:
 
 HeldOut = Annotated[
     list[Path] | None,
-    typer.Option(help="Held-out pairs: a table, or twice for two files.", show_default=False),
+    typer.Option(help="Held-out data: a file, or twice for a pair of files.", show_default=False),
 ]
 
 
 def check(
     corpus: Annotated[
         list[Path],
-        typer.Argument(help="A run's TOML file; or a .tsv, .jsonl, .po ...; or two aligned files."),
+        typer.Argument(help="A run's TOML file; or what the task learns from: .tsv, .txt, .conll ..."),
     ],
     valid: HeldOut = None,
     test: HeldOut = None,
+    task: Annotated[
+        str, typer.Option(help="What is to be learned: translate, generate, fill, classify, tag, answer.")
+    ] = "translate",
+    many: Annotated[bool, typer.Option("--many", help="classify: any number of labels a text.")] = False,
+    documents: Annotated[
+        str, typer.Option(help="generate, fill: a document is a file, a paragraph or a line.")
+    ] = "file",
     source: Annotated[
         str, typer.Option(help="Source language, where the format names languages.")
     ] = "source",
@@ -36,19 +44,21 @@ def check(
     strict: Annotated[bool, typer.Option("--strict", help="Exit 1 if anything is found.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
-    """Look at every line of a corpus: bytes, lengths, duplicates, training pairs that are in valid or test.
+    """Look at every line of a corpus: bytes, lengths, duplicates, training rows that are in valid or test.
 
     [bold]Examples[/]
 
       regard data check run.toml
       regard data check train.en train.de --test test.en --test test.de --strict
+      regard data check reviews.tsv --task classify --valid valid.tsv
     """
     from regard.data.check import check as look
     from regard.data.check import held_out, make_findings
 
-    data, task = asked(corpus, valid, test, source, target)
+    wanted = {"name": task, "many": many, "source": source, "target": target}
+    data, of = asked({"train": corpus, "valid": valid, "test": test}, wanted, documents)
     findings = make_findings(data)
-    checked = look(data, task, held_out(data, task, findings), findings, say)
+    checked = look(data, of, held_out(data, of, findings), findings, say)
     if as_json:
         print_line(json.dumps(as_data(checked), ensure_ascii=False))
     else:
@@ -58,16 +68,17 @@ def check(
 
 
 def asked(
-    corpus: list[Path], valid: list[Path] | None, test: list[Path] | None, source: str, target: str
+    given: Mapping[str, list[Path] | None], task: Mapping[str, object], documents: str
 ) -> tuple[Data, Task]:
+    """What a run's file says, or what the arguments do."""
     from regard.config import load_config, resolve
 
+    corpus = given["train"] or []
     if len(corpus) == 1 and corpus[0].suffix == ".toml":
         config = load_config(corpus[0])
     else:
-        given = {"train": corpus, "valid": valid, "test": test}
         named = {name: one_corpus(paths) for name, paths in given.items() if paths}
-        tree = {"data": named, "task": {"source": source, "target": target}}
+        tree = {"data": {**named, "documents": documents}, "task": task}
         config = resolve(tree, base=Path.cwd(), where="arguments")
     return config.data, config.task
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 
+from regard.cli.judge import judge, show_scores
 from regard.cli.terminal import (
     AsJson,
     Device,
@@ -16,7 +17,6 @@ from regard.cli.terminal import (
     Threads,
     messages,
     one_line,
-    open_model,
     print_line,
     say,
     tables,
@@ -26,8 +26,9 @@ from regard.cli.translate import parse_options
 from regard.errors import UsageError, near_miss
 
 if TYPE_CHECKING:
-    from regard.config import Corpora
+    from regard.config import Corpora, Task
     from regard.data import Example
+    from regard.tasks import Translator
 
 PHRASEBOOK = "phrasebook"
 
@@ -36,44 +37,73 @@ def evaluate(
     model: Models,
     data: Annotated[
         list[str] | None,
-        typer.Option(help="A corpus (.tsv, .jsonl, phrasebook), or twice: source and target file."),
+        typer.Option(
+            help="A corpus in a form that the task can be trained with; pairs: also source and target file."
+        ),
     ] = None,
-    beam: Annotated[int | None, typer.Option(min=1, help="Hypotheses kept; 1 is greedy.")] = None,
+    beam: Annotated[int | None, typer.Option(min=1, help="translate: hypotheses kept; 1 is greedy.")] = None,
     option: Annotated[
-        list[str] | None, typer.Option("--set", help="Any field of the section decode.")
+        list[str] | None, typer.Option("--set", help="translate: any field of the section decode.")
     ] = None,
     tokenize: Annotated[
         str | None,
         typer.Option(
-            help="How sacreBLEU cuts text into words: 13a, none (it is tokenised already), intl, char, zh; "
-            "else as the run did.",
+            help="translate: how sacreBLEU cuts text into words: 13a, none (it is tokenised already), intl, "
+            "char, zh; else as the run did.",
             show_default=False,
         ),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write the translations here.")
+        Path | None,
+        typer.Option(
+            "--output", "-o", help="Write the translations here; of other tasks an object for each text."
+        ),
     ] = None,
     as_json: AsJson = False,
     device: Device = "auto",
     threads: Threads = 0,
 ) -> None:
-    """Translate a test set and score it: BLEU and chrF by sacreBLEU, and how many lines are exactly right.
+    """Score a model on a test set, that of its run or another, by what its task is judged by.
+
+    translate: BLEU and chrF by sacreBLEU, lines that are exactly right; classify: accuracy and F1;
+    tag: F1 of whole entities; answer: exact match and F1 as SQuAD counts them; generate: perplexity
+    and bits per byte; fill: hidden pieces that are guessed.
 
     [bold]Examples[/]
 
       regard evaluate -m runs/demo
       regard evaluate -m runs/demo --data test.en --data test.de --beam 5
       regard evaluate -m runs/demo --data test.tok.en --data test.tok.de --tokenize none
+      regard evaluate -m runs/names --data test.conll --json
     """
+    from regard.tasks import Translator, load
+
+    output = writable(output)
+    if tokenize is not None:
+        check_words(tokenize)
+    opened = load(model, device, threads)
+    corpora = choose_corpora(model[0], data)
+    if isinstance(opened, Translator):
+        options = parse_options(option, beam, 1)
+        row = score_translations(opened, corpora, options, choose_words(model[0], tokenize), output)
+        print_line(json.dumps(row, ensure_ascii=False)) if as_json else show(row)
+        return
+    if beam is not None or option or tokenize is not None:
+        raise UsageError(
+            f"--beam, --set and --tokenize are for models that translate; this can {opened.folder.task.name}"
+        )
+    row = judge(opened.folder, corpora, output)
+    print_line(json.dumps(row, ensure_ascii=False)) if as_json else show_scores(row)
+
+
+def score_translations(
+    translator: Translator, corpora: Corpora, given: dict[str, object], words: str, output: Path | None
+) -> dict[str, object]:
     from regard.tasks import decode_options
     from regard.train.evaluate import looks_tokenized, text_scores
 
-    output = writable(output)
-    words = choose_words(model[0], tokenize)
-    translator = open_model(model, device, threads)
-    corpora = choose_corpora(model[0], data)
     examples = read(corpora, translator.folder.task)
-    options = decode_options(translator.folder.decode, parse_options(option, beam, 1))
+    options = decode_options(translator.folder.decode, given)
     began = time.perf_counter()
     with messages().status(f"translating {len(examples):,} lines"):
         found = translator.translate_lines([example.source for example in examples], options)
@@ -84,7 +114,7 @@ def evaluate(
     scores = text_scores(texts, references, words)
     if words not in ("none", "char") and looks_tokenized(references):
         say("the references look tokenised already; scores published for such text come from --tokenize none")
-    row = {
+    row: dict[str, object] = {
         "sentences": len(texts),
         "bleu": scores.bleu,
         "bleu_signature": scores.bleu_signature,
@@ -99,44 +129,54 @@ def evaluate(
         from regard.store import write_text
 
         write_text(output, "".join(f"{one_line(text)}\n" for text in texts))
-    print_line(json.dumps(row, ensure_ascii=False)) if as_json else show(row)
+    return row
 
 
 def choose_corpora(model: Path, data: list[str] | None) -> Corpora:
     """What the user names, else the test set of the run."""
     from regard.config import load_config
+    from regard.store.folder import run_of
 
     if data:
         if len(data) > 2:
             raise UsageError("--data: give one corpus, or a source file and a target file")
         return data[0] if len(data) == 1 else list(data)
-    run = load_config(model / "run.toml") if (model / "run.toml").is_file() else None
+    stored = (run_of(model) or model) / "run.toml"
+    run = load_config(stored) if stored.is_file() else None
     if run is None or run.data.test is None:
         raise UsageError(f"{model} names no test set; give one with --data")
     return run.data.test
 
 
+def check_words(tokenize: str) -> None:
+    from regard.config.schema import Tokenization
+
+    known = get_args(Tokenization)
+    if tokenize not in known:
+        near = near_miss(tokenize, known)
+        raise UsageError(f'--tokenize "{tokenize}" is not one of {", ".join(known)}{near}')
+
+
 def choose_words(model: Path, tokenize: str | None) -> str:
     """sacreBLEU's tokenisation: what the user names, else what the run used, if it can be had."""
     from regard.config import Train, load_config
-    from regard.config.schema import Tokenization
+    from regard.store.folder import run_of
     from regard.train.evaluate import bleu_tokenization, make_bleu
 
-    known = get_args(Tokenization)
-    if tokenize is not None and tokenize not in known:
-        near = near_miss(tokenize, known)
-        raise UsageError(f'--tokenize "{tokenize}" is not one of {", ".join(known)}{near}')
-    run = load_config(model / "run.toml") if (model / "run.toml").is_file() else None
+    if tokenize is not None:
+        check_words(tokenize)
+    stored = (run_of(model) or model) / "run.toml"
+    run = load_config(stored) if stored.is_file() else None
     choice = tokenize or (run.train.bleu_tokenize if run else Train().bleu_tokenize)
     words = bleu_tokenization(choice, run.task.target if run else "")
     make_bleu(words)
     return words
 
 
-def read(corpora: Corpora, task: object) -> list[Example]:
+def read(corpora: Corpora, task: Task) -> list[Example]:
     from regard.data import read_examples
 
-    return read_examples(corpora, task, "test")  # type: ignore[arg-type]
+    return read_examples(corpora, task, "test")
 
 
 def by_phenomenon(right: list[bool]) -> dict[str, dict[str, float]]:

@@ -17,6 +17,16 @@ if TYPE_CHECKING:
 
 Record = dict[str, Any]
 BARS = "▁▂▃▄▅▆▇█"
+SCORES = {
+    "bleu": "BLEU",
+    "chrf": "chrF",
+    "f1": "F1",
+    "accuracy": "accuracy",
+    "exact": "exact",
+    "perplexity": "perplexity",
+    "bits_per_byte": "bits a byte",
+}
+SHARES = ("f1", "accuracy", "exact")
 SHOWN = ("train", "valid", "average", "final-valid", "test")  # kinds of records; the report shows the others
 
 
@@ -51,16 +61,23 @@ def line(record: Record) -> str:
             f"step {record['step']}  epoch {record['epoch']:.2f}  loss {record['loss']:.4f}  "
             f"lr {record['lr']:.2e}  {record['tokens_per_second']:,.0f} tokens/s"
         )
-    scores = "".join(
-        f"  {name} {record[key]:.2f}" for name, key in (("BLEU", "bleu"), ("chrF", "chrf")) if key in record
-    )
+    scores = "".join(f"  {score}" for score in scores_of(record))
     sample = record.get("sample")
     shown = f"\n  {sample['source']}\n  -> {sample['output']}" if sample else ""
     return f"{record['kind']} at step {record['step']}  loss {record['loss']:.4f}{scores}{shown}"
 
 
+def scores_of(record: Record) -> list[str]:
+    """The scores of a validation, the first of them the one to look at."""
+    return [
+        f"{name} {100 * record[key]:.1f} %" if key in SHARES else f"{name} {record[key]:.2f}"
+        for key, name in SCORES.items()
+        if key in record
+    ]
+
+
 class LiveView(PlainView):
-    """Loss, speed, score, time left and a sample translation, in place."""
+    """Loss, speed, score, time left and a sample of what the model says, in place."""
 
     def __init__(self, console: Console) -> None:
         super().__init__(console)
@@ -80,8 +97,8 @@ class LiveView(PlainView):
             self.losses.append(record["loss"])
         elif record["kind"] in SHOWN:
             self.valid = record
-            if "bleu" in record:
-                self.scores.append(record["bleu"])
+            if found := [record[key] for key in SCORES if key in record]:
+                self.scores.append(found[0])
         if self.screen is not None:
             self.screen.update(self.render())
 
@@ -97,10 +114,8 @@ class LiveView(PlainView):
         table.add_row("time", f"{clock(at['seconds'])} gone", f"{clock(left)} left")
         parts: list[RenderableType] = [table]
         if self.valid:
-            score = (
-                f"BLEU {self.valid['bleu']:.2f}" if "bleu" in self.valid else f"loss {self.valid['loss']:.4f}"
-            )
-            table.add_row("valid", score, sparkline(self.scores, rising=True))
+            score = [*scores_of(self.valid), f"loss {self.valid['loss']:.4f}"][0]
+            table.add_row("valid", score, sparkline(self.scores, rising="perplexity" not in self.valid))
             if sample := self.valid.get("sample"):
                 parts.append(Text(f"  {sample['source']}", style="dim"))
                 parts.append(Text(f"  {sample['output']}"))

@@ -9,7 +9,23 @@ from collections.abc import Sequence
 import typer
 
 from regard import __version__
-from regard.cli import config, data, doctor, evaluate, report, score, tokenizer, train, translate
+from regard.cli import (
+    answer,
+    classify,
+    compare,
+    config,
+    data,
+    doctor,
+    evaluate,
+    fill,
+    generate,
+    report,
+    score,
+    tag,
+    tokenizer,
+    train,
+    translate,
+)
 from regard.cli.terminal import ReaderGone, explain
 from regard.errors import RegardError
 
@@ -26,8 +42,14 @@ app = typer.Typer(
 )
 app.command("train")(train.train)
 app.command("translate")(translate.translate)
+app.command("generate")(generate.generate)
+app.command("fill")(fill.fill)
+app.command("classify")(classify.classify)
+app.command("tag")(tag.tag)
+app.command("answer")(answer.answer)
 app.command("score")(score.score)
 app.command("evaluate")(evaluate.evaluate)
+app.command("compare")(compare.compare)
 app.command("report")(report.report)
 app.command("average")(train.average)
 app.add_typer(tokenizer.app, name="tokenizer")

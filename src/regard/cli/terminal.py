@@ -27,6 +27,7 @@ Models = Annotated[
         "--model", "-m", help="The model folder, or run/checkpoints/step-N; several are an ensemble."
     ),
 ]
+OneModel = Annotated[Path, typer.Option("--model", "-m", help="The model folder, or run/checkpoints/step-N.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")]
 Threads = Annotated[int, typer.Option(min=0, max=1024, help="Threads of the CPU; 0 = one for each core.")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
@@ -47,9 +48,9 @@ def explain(text: str) -> None:
 
 
 def open_model(paths: list[Path], device: str, threads: int) -> Translator:
-    from regard.tasks import load
+    from regard.tasks import Translator, load_as
 
-    return load(paths, device, threads)
+    return load_as(Translator, paths, device, threads)
 
 
 def read_stdin() -> Iterator[str]:
@@ -97,8 +98,13 @@ class ReaderGone(Exception):
 
 def print_line(text: str, flush: bool = False) -> None:
     """One line of result, in UTF-8 and with "\\n" on every system."""
+    put(f"{text}\n", flush)
+
+
+def put(text: str, flush: bool = False) -> None:
+    """A part of a line of result."""
     try:
-        sys.stdout.buffer.write(text.encode("utf-8", errors="replace") + b"\n")
+        sys.stdout.buffer.write(text.encode("utf-8", errors="replace"))
         if flush:
             sys.stdout.buffer.flush()
     except BrokenPipeError:

@@ -13,6 +13,15 @@ from regard.cli.live import view
 from regard.cli.terminal import messages, say
 from regard.errors import UsageError
 
+USE = {
+    "translate": 'echo "a sentence" | regard translate -m {model}',
+    "generate": 'regard generate -m {model} "A beginning"',
+    "fill": 'regard fill -m {model} "A <mask> in a text."',
+    "classify": 'echo "a text" | regard classify -m {model}',
+    "tag": 'echo "a text" | regard tag -m {model}',
+    "answer": 'regard answer -m {model} --context article.txt "A question?"',
+}
+
 Out = Annotated[Path, typer.Option("--out", "-o", help="The new model folder.", show_default=False)]
 
 
@@ -70,6 +79,7 @@ def train(
 
 def run(config: object, out: Path, resume: bool, strict: bool, plain: bool) -> None:
     from regard.train import train as train_model
+    from regard.train.report import told
 
     console = messages()
     place = shlex.quote(str(out))
@@ -79,12 +89,9 @@ def run(config: object, out: Path, resume: bool, strict: bool, plain: bool) -> N
         console.print(f"saved after step {outcome.step}; go on with:  regard train --resume --out {place}")
         sys.exit(130)
     for record in outcome.records:
-        console.print(
-            f"{record['kind']}: BLEU {record['bleu']:.2f}, chrF {record['chrf']:.2f}, "
-            f"{100 * record['exact']:.1f} % of {record['sentences']} exact, loss {record['loss']:.4f}"
-        )
+        console.print(told(outcome.task, record))
     console.print(f"the report is {out / 'report.html'}")
-    console.print(f'the model is in {out}; use it:  echo "a sentence" | regard translate -m {place}')
+    console.print(f"the model is in {out}; use it:  {USE[outcome.task].format(model=place)}")
 
 
 def average(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, Protocol
 
 import typer
 
@@ -120,7 +120,7 @@ def translate(
     if document is not None:
         fill_file(document, translator, chosen, split, everything, fuzzy, output)
         return
-    answer: Lines | NextWords = Lines(
+    answer: Answering = Lines(
         translator, chosen, wishes, nbest, scores, alignment, as_json, split, prefix, too_long
     )
     if alternatives is not None:
@@ -129,18 +129,31 @@ def translate(
     answer_all(answer, read_inputs(text or []), is_typed(text), output)
 
 
+class Answering(Protocol):
+    """Lines to lines of result; in the end it says what is to be known about them."""
+
+    def __call__(self, lines: list[str], first: int) -> list[str]: ...
+
+    def end(self) -> None: ...
+
+
 def answer_all(
-    answer: Lines | NextWords, lines: Iterable[str], interactive: bool, output: Path | None
+    answer: Answering,
+    lines: Iterable[str],
+    interactive: bool,
+    output: Path | None,
+    doing: str = "translating",
+    done: str = "translations",
 ) -> None:
     """Answer portion by portion: at once on stdout, or in the end into a file."""
     results: list[str] = []
     count = 0
-    with nullcontext() if interactive else messages().status("translating") as status:
+    with nullcontext() if interactive else messages().status(doing) as status:
         for portion in portions(lines, 1 if interactive else AT_ONCE):
             results += answer(portion, count + 1)
             count += len(portion)
             if status is not None:
-                status.update(f"translated {count:,} lines")
+                status.update(f"{doing}: {count:,} lines")
             if output is None and results:
                 for line in results[:-1]:
                     print_line(line)
@@ -150,7 +163,7 @@ def answer_all(
         from regard.store import write_text
 
         write_text(output, "".join(f"{line}\n" for line in results))
-        say(f"wrote {count:,} translations to {output}")
+        say(f"wrote {count:,} {done} to {output}")
     answer.end()
 
 

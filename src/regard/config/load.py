@@ -12,7 +12,7 @@ import tomli_w
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from regard.config.presets import FAMILY_DEFAULTS, PRESETS
+from regard.config.presets import DECODE_DEFAULTS, FAMILY_DEFAULTS, PRESETS
 from regard.config.schema import FAMILIES_OF, HEADS, METRICS, Config
 from regard.errors import UsageError, near_miss
 
@@ -94,7 +94,7 @@ def given(section: Tree) -> Tree:
 def fill_dependent_defaults(tree: Tree) -> None:
     """Defaults that follow from another field; written out, so that resuming with other limits keeps them."""
     train, data = tree.setdefault("train", {}), tree.get("data")
-    task = str(tree["task"].get("name")) if isinstance(tree.get("task"), dict) else "translate"
+    task = str(tree["task"].get("name", "translate")) if isinstance(tree.get("task"), dict) else "translate"
     if isinstance(train, dict):
         if isinstance(steps := train.get("steps", 100_000), int):
             train.setdefault("warmup", min(4000, max(1, steps // 10)))
@@ -106,9 +106,16 @@ def fill_dependent_defaults(tree: Tree) -> None:
         tree["model"] = {**FAMILY_DEFAULTS.get(family, {}), **model}
         if family == "bert" and task in HEADS:
             tree["model"].setdefault("head", HEADS[task])
+    if task in DECODE_DEFAULTS and isinstance(decode := tree.setdefault("decode", {}), dict):
+        tree["decode"] = {**DECODE_DEFAULTS[task], **searched(decode)}
     if isinstance(data, dict) and str(data.get("train", "")).split(":")[0] == "phrasebook":
         data.setdefault("valid", "phrasebook")
         data.setdefault("test", "phrasebook")
+
+
+def searched(decode: Tree) -> Tree:
+    """Who names a beam wants a search, unless told otherwise."""
+    return {"sample": False, **decode} if "beam" in decode else decode
 
 
 def with_preset(model: Tree, where: str) -> Tree:

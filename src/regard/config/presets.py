@@ -9,6 +9,11 @@ FAMILY_DEFAULTS: dict[str, dict[str, object]] = {
     "bert": {"activation": "gelu"},
 }
 
+# What a task decodes with unless `[decode]` says otherwise. A text that goes on is drawn, not searched for.
+DECODE_DEFAULTS: dict[str, dict[str, object]] = {
+    "generate": {"sample": True, "beam": 1, "temperature": 0.8, "max_length": 200},
+}
+
 PRESETS: dict[str, dict[str, object]] = {
     # the size that published Multi30k scores use (Wu et al. 2021)
     "transformer-tiny": {"layers": 4, "width": 128, "feed_forward": 256, "heads": 4, "dropout": 0.1},

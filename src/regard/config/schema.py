@@ -128,6 +128,10 @@ class Model(Section):
     positions: Literal["sinusoidal", "learned", "rotary", "relative"] = Field(
         "sinusoidal", description="how order enters; rotary: llama, relative: t5"
     )
+    theta: float = Field(10000.0, gt=0, description="rotary: base of the angles")
+    buckets: int = Field(32, ge=4, description="relative: kinds of distance that are told apart")
+    farthest: int = Field(128, ge=4, description="relative: distances from here on are one")
+    epsilon: float | None = Field(None, gt=0, description="of the norms; else 1e-5, bert 1e-12, t5 1e-6")
     dropout: Share = Field(0.1, description="on embeddings and every sub-layer's output")
     cell: Literal["lstm", "gru"] = Field("lstm", description="of the families rnn and bahdanau")
     score: Literal["additive", "dot", "general"] = Field("additive", description="of bahdanau's attention")

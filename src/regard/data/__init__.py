@@ -7,7 +7,7 @@ from regard.data.corpora import read_examples
 from regard.data.dataset import Dataset, tokenize
 from regard.data.example import IGNORED, Example, Sample
 from regard.data.files import lines
-from regard.data.objective import Translation
+from regard.data.objectives import Objective, Translation
 
 if TYPE_CHECKING:
     from regard.data.batch import Batch, Tokens, collate
@@ -17,6 +17,7 @@ __all__ = [
     "Batch",
     "Dataset",
     "Example",
+    "Objective",
     "Sample",
     "Tokens",
     "Translation",

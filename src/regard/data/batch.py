@@ -41,7 +41,7 @@ class Tokens:
 class Batch:
     source: Tokens | None = None
     target: Tokens | None = None
-    labels: Tensor | None = None  # [B,T] int64, IGNORED where nothing is asked
+    labels: Tensor | None = None  # int64, IGNORED where nothing is asked: [B,T], or [B,1], [B,2], [B,L] of a text
 
     def to(self, device: torch.device) -> Batch:
         return replace(
@@ -60,6 +60,22 @@ def tokens(rows: Sequence[Sequence[int]], multiple: int = 1) -> Tokens:
     return Tokens(ids, columns.masked_fill(columns >= lengths, -1))
 
 
+def source_tokens(samples: Sequence[Sample], multiple: int) -> Tokens:
+    found = tokens([sample.source for sample in samples], multiple)
+    if not any(len(sample.segments) for sample in samples):
+        return found
+    return replace(found, segments=pad([sample.segments for sample in samples], 0, multiple))
+
+
+def target_tokens(samples: Sequence[Sample], multiple: int) -> Tokens:
+    found = tokens([sample.target for sample in samples], multiple)
+    if any(len(sample.positions) for sample in samples):
+        found = replace(found, positions=pad([sample.positions for sample in samples], -1, multiple))
+    if any(any(sample.documents) for sample in samples):  # else a row is of one document
+        found = replace(found, documents=pad([sample.documents for sample in samples], -1, multiple))
+    return found
+
+
 def pad(rows: Sequence[Sequence[int]], value: int, multiple: int = 1) -> Tensor:
     longest = max((len(row) for row in rows), default=0)
     table = np.full((len(rows), -(-longest // multiple) * multiple), value, dtype=np.int64)
@@ -74,7 +90,8 @@ def collate(samples: Sequence[Sample], multiple: int = 1) -> Batch:
     has_target = any(len(sample.target) for sample in samples)
     has_labels = any(len(sample.labels) for sample in samples)
     return Batch(
-        source=tokens([sample.source for sample in samples], multiple) if has_source else None,
-        target=tokens([sample.target for sample in samples], multiple) if has_target else None,
-        labels=pad([sample.labels for sample in samples], IGNORED, multiple) if has_labels else None,
+        source=source_tokens(samples, multiple) if has_source else None,
+        target=target_tokens(samples, multiple) if has_target else None,
+        # no further than the longest: they may stand for a text as a whole
+        labels=pad([sample.labels for sample in samples], IGNORED) if has_labels else None,
     )

@@ -11,15 +11,19 @@ import numpy as np
 
 from regard.data.dataset import Dataset, Numbers
 
-POOL = 128  # blocks in memory at once
+POOL = 128  # blocks in memory at once,
+POOL_IDS = 1 << 24  # unless their rows are so long that there are more ids than this
+
+ORDER, LAYOUT, MASKS = range(3)  # what dice are thrown for
 
 
-def generator(seed: int, epoch: int, stream: int) -> np.random.Generator:
-    """Independent dice for each (seed, epoch, stream)."""
+def generator(
+    seed: int, epoch: int, stream: int, purpose: int = ORDER, place: int = 0
+) -> np.random.Generator:
+    """Independent dice for each (seed, epoch, stream, purpose, place)."""
     key = np.array([seed, epoch], dtype=np.uint64)
-    return np.random.Generator(
-        np.random.Philox(key=key, counter=np.array([0, 0, 0, stream], dtype=np.uint64))
-    )
+    counter = np.array([0, place, purpose, stream], dtype=np.uint64)
+    return np.random.Generator(np.random.Philox(key=key, counter=counter))
 
 
 def epoch_pools(dataset: Dataset, seed: int, epoch: int) -> list[Numbers]:
@@ -28,7 +32,8 @@ def epoch_pools(dataset: Dataset, seed: int, epoch: int) -> list[Numbers]:
     drawn = [weighted(part.blocks(number), part.weight, random) for number, part in enumerate(dataset.parts)]
     blocks = np.concatenate(drawn)
     blocks = blocks[random.permutation(len(blocks))]
-    return [blocks[start : start + POOL] for start in range(0, len(blocks), POOL)]
+    pool = max(1, min(POOL, POOL_IDS * len(blocks) // max(1, dataset.ids)))
+    return [blocks[start : start + pool] for start in range(0, len(blocks), pool)]
 
 
 def weighted(blocks: Numbers, weight: float, random: np.random.Generator) -> Numbers:

@@ -18,6 +18,7 @@ from regard.text import Tokenizer
 Ids = npt.NDArray[np.unsignedinteger]
 Lengths = npt.NDArray[np.integer]
 Numbers = npt.NDArray[np.int64]
+Encoded = tuple[Ids, Numbers]  # ids one after another, and the length of each sentence
 BLOCK = 1024  # sentences that are read together
 
 
@@ -108,6 +109,12 @@ class Dataset:
         """Pairs on disk, each counted once."""
         return sum(len(part) for part in self.parts)
 
+    @property
+    def ids(self) -> int:
+        """On disk, of both columns."""
+        shards = [shard for part in self.parts for shard in part.shards]
+        return sum(len(column.ids) for shard in shards for column in (shard.source, shard.target))
+
     def load(self, blocks: Numbers) -> Pool:
         """The pairs of some blocks, in their order."""
         shards = [
@@ -139,12 +146,20 @@ def offsets(lengths: npt.NDArray[np.integer]) -> Numbers:
     return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths, dtype=np.int64)])
 
 
-def encode(texts: Sequence[str], tokenizer: Tokenizer) -> tuple[Ids, Numbers]:
-    """The ids of texts one after another, and the length of each."""
-    rows = tokenizer.encode_batch(texts)
+def encode(texts: Sequence[str], tokenizer: Tokenizer) -> Encoded:
+    return column(tokenizer.encode_batch(texts), narrowest(len(tokenizer)))
+
+
+def column(rows: Sequence[Sequence[int]], dtype: np.dtype[np.unsignedinteger]) -> Encoded:
+    """Rows of numbers one after another, and the length of each."""
     lengths = np.fromiter(map(len, rows), dtype=np.int64, count=len(rows))
-    ids = np.fromiter((piece for row in rows for piece in row), narrowest(len(tokenizer)), int(lengths.sum()))
-    return ids, lengths
+    return np.fromiter((number for row in rows for number in row), dtype, int(lengths.sum())), lengths
+
+
+def select(encoded: Encoded, keep: npt.NDArray[np.bool_]) -> Encoded:
+    """Some of the sentences."""
+    ids, lengths = encoded
+    return (ids, lengths) if keep.all() else (ids[np.repeat(keep, lengths)], lengths[keep])
 
 
 def narrowest(numbers: int) -> np.dtype[np.unsignedinteger]:

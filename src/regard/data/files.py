@@ -71,10 +71,8 @@ def checked_lines(path: Path, findings: Findings) -> Iterator[str | None]:
     name, before = str(path), stamp(path) if path.is_file() else None
     number, raw, whole = 0, b"", True
     for number, (offset, raw, whole) in enumerate(_raw_lines(path, LONGEST_LINE), start=1):
-        if number == 1 and raw.startswith(WIDE):
-            raise UsageError(
-                f"{path}: UTF-16, not UTF-8; convert it: iconv -f UTF-16 -t UTF-8 {path.name} > new"
-            )
+        if number == 1:
+            _refuse_wide(path, raw)
         if not whole:
             findings.add("endless", name, number, offset)
             yield None
@@ -91,6 +89,34 @@ def checked_lines(path: Path, findings: Findings) -> Iterator[str | None]:
         findings.add("no-newline", name, number)
     if before is not None and stamp(path) != before:
         raise UsageError(f"{path} changed while it was read; start again when it is complete")
+
+
+def whole_text(path: Path, findings: Findings) -> str:
+    """All of a file that is no sequence of lines, such as JSON; a byte order mark before it is removed."""
+    before, pieces, size = stamp(path), [], 0
+    for _, raw, whole in _raw_lines(path, LONGEST_INPUT):
+        pieces.append(raw)
+        size += len(raw)
+        if not whole or size > LONGEST_INPUT:
+            raise UsageError(f"{path}: larger than {LONGEST_INPUT >> 20} MiB; write it as a .jsonl")
+    content = b"".join(pieces)
+    _refuse_wide(path, content)
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UsageError(
+            f"{path}, byte {error.start}: 0x{content[error.start]:02x} is not UTF-8; convert the file"
+        ) from None
+    if text.startswith("\ufeff"):
+        findings.add("bom", str(path), 1, 0)
+    if stamp(path) != before:
+        raise UsageError(f"{path} changed while it was read; start again when it is complete")
+    return text.removeprefix("\ufeff")
+
+
+def _refuse_wide(path: Path, beginning: bytes) -> None:
+    if beginning.startswith(WIDE):
+        raise UsageError(f"{path}: UTF-16, not UTF-8; convert it: iconv -f UTF-16 -t UTF-8 {path.name} > new")
 
 
 def _mend(line: str, name: str, number: int, offset: int, findings: Findings) -> str | None:

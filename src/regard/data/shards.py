@@ -12,14 +12,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from regard.data.dataset import Column, Ids, Part, Shard, narrowest
+from regard.data.dataset import Column, Encoded, Ids, Part, Shard, narrowest
 from regard.errors import RegardError
 
 MANIFEST = "manifest.json"
 SHARD = 1 << 20  # pairs in a shard
 SIDES = ("source", "target")
-
-Encoded = tuple[Ids, npt.NDArray[np.int64]]  # ids one after another, and the length of each sentence
 
 
 @dataclass
@@ -54,12 +52,6 @@ class Writer:
         if self.count:
             self.flush()
         return self.entries
-
-
-def select(encoded: Encoded, keep: npt.NDArray[np.bool_]) -> Encoded:
-    """Some of the sentences."""
-    ids, lengths = encoded
-    return (ids, lengths) if keep.all() else (ids[np.repeat(keep, lengths)], lengths[keep])
 
 
 def write_array(path: Path, array: npt.NDArray[Any]) -> str:

@@ -7,7 +7,7 @@ from regard.decode.options import Hypothesis, Special, longest_output
 from regard.decode.phrases import Constraint, Lexicon, Phrase
 from regard.decode.progress import pieces_needed
 from regard.decode.run import decode
-from regard.decode.score import score
+from regard.decode.score import answers, ranked_ends, score
 from regard.decode.search import Steppable
 
 __all__ = [
@@ -20,11 +20,13 @@ __all__ = [
     "Special",
     "Steppable",
     "Word",
+    "answers",
     "decode",
     "longest_output",
     "make_engine",
     "next_words",
     "pieces_needed",
+    "ranked_ends",
     "score",
     "scorer",
 ]

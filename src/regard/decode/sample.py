@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Generic
 
 import numpy as np
 import torch
@@ -13,7 +14,7 @@ from regard.config import Decode
 from regard.data import Batch
 from regard.decode.options import NEVER, Hypothesis, Prefixes, Special, length_penalty, longest_output
 from regard.decode.rules import Ban, Rows, penalize_repeats
-from regard.decode.search import Constraints, S, Steppable, bans_for, source_lengths
+from regard.decode.search import Constraints, S, Steppable, bans_for, first_words, room, source_lengths
 
 
 def sample(
@@ -25,40 +26,72 @@ def sample(
     constraints: Constraints = None,
 ) -> list[list[Hypothesis]]:
     """For each source `options.beam` independent draws, best first."""
-    lengths = source_lengths(batch)
-    state = model.start(batch, options.beam)
-    bans = bans_for(options, constraints, prefixes or [()] * len(lengths))
-    rows = [
-        Draw(batch, source, copy, options, prefixes)
-        for source in range(len(lengths))
-        for copy in range(options.beam)
-    ]
-    limits = [
-        longest_output(options, lengths[row.source], len(row.prefix), model.longest_target) for row in rows
-    ]
-    running = list(range(len(rows)))
-    last = torch.full((len(rows), 1), special.start, dtype=torch.int64)
-    for length in range(max(limits)):
-        logits, state = model.step(state, last.to(next(iter(state.rows.values())).device))
-        scores = logits[:, -1]
-        if bans or options.repetition_penalty != 1:
-            scores = obey(scores, [rows[number] for number in running], bans, options, special)
-        log_p = log_probabilities(scores, options, special, length)
-        tokens = [rows[number].next(log_p[at]) for at, number in enumerate(running)]
-        going = [
-            at
-            for at, number in enumerate(running)
-            if tokens[at] != special.end and length + 1 < limits[number]
-        ]
-        running = [running[at] for at in going]
-        if not running:
-            break
-        last = torch.tensor([[tokens[at]] for at in going])
-        state = state.select(torch.tensor(going, device=logits.device))
-    found: list[list[Hypothesis]] = [[] for _ in lengths]
-    for row in rows:
+    drawing = Sampling(model, batch, options, special, prefixes, constraints)
+    for _ in drawing.steps():
+        pass
+    found: list[list[Hypothesis]] = [[] for _ in source_lengths(batch)]
+    for row in drawing.rows:
         found[row.source].append(row.hypothesis(options, special))
     return [sorted(draws, key=lambda h: -h.score) for draws in found]
+
+
+class Sampling(Generic[S]):
+    """The running draws of a batch; of each source those with the numbers `copies`."""
+
+    def __init__(
+        self,
+        model: Steppable[S],
+        batch: Batch,
+        options: Decode,
+        special: Special,
+        prefixes: Prefixes = None,
+        constraints: Constraints = None,
+        copies: Sequence[int] | None = None,
+    ) -> None:
+        lengths = source_lengths(batch)
+        copies = range(options.beam) if copies is None else copies
+        self.model, self.options, self.special = model, options, special
+        self.state = model.start(batch, len(copies))
+        self.bans = bans_for(options, constraints, prefixes or [()] * len(lengths))
+        self.rows = [
+            Draw(batch, source, copy, options, prefixes) for source in range(len(lengths)) for copy in copies
+        ]
+        self.limits = [
+            longest_output(options, lengths[row.source], len(row.prefix), room(model, lengths[row.source]))
+            for row in self.rows
+        ]
+
+    def steps(self) -> Iterator[None]:
+        """One more piece in each row that still runs, at each step."""
+        state, running = self.state, list(range(len(self.rows)))
+        last = first_words(state, self.special)
+        for length in range(max(self.limits)):
+            logits, state = self.model.step(state, last.to(next(iter(state.rows.values())).device))
+            tokens = self.choose(logits[:, -1], running, length)
+            yield
+            going = [
+                at
+                for at, number in enumerate(running)
+                if tokens[at] != self.special.end and length + 1 < self.limits[number]
+            ]
+            running = [running[at] for at in going]
+            if not running:
+                break
+            last = torch.tensor([[tokens[at]] for at in going])
+            state = state.select(torch.tensor(going, device=logits.device))
+
+    def choose(self, scores: Tensor, running: Sequence[int], length: int) -> list[int]:
+        """What each running row says next: [R,V]."""
+        rows = [self.rows[number] for number in running]
+        if self.bans or self.options.repetition_penalty != 1:
+            scores = obey(scores, rows, self.bans, self.options, self.special)
+        log_p = log_probabilities(scores, self.options, self.special, length)
+        return [row.next(own) for row, own in zip(rows, log_p)]
+
+    @property
+    def said(self) -> list[int]:
+        """The pieces of the first row so far."""
+        return [token for token in self.rows[0].tokens if token != self.special.end]
 
 
 class Draw:

@@ -7,7 +7,7 @@ Shapes: N sources still running, K beams, R = N * K rows, V vocabulary.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, Self, TypeVar
 
@@ -87,7 +87,7 @@ class BeamSearch(Generic[S]):
         self.prefixes = prefixes or [()] * len(lengths)
         extra = [constraint.size for constraint in constraints] if constraints else [0] * len(lengths)
         self.limits = [
-            longest_output(options, length + more, len(prefix), model.longest_target)
+            longest_output(options, length + more, len(prefix), room(model, length))
             for length, more, prefix in zip(lengths, extra, self.prefixes)
         ]
         self.limit = torch.tensor(self.limits, device=device)  # of those alive: [N]
@@ -104,12 +104,25 @@ class BeamSearch(Generic[S]):
         self.details = torch.empty((len(lengths), self.beams, 0), device=device)  # log p of each: [N,K,t]
 
     def run(self) -> list[list[Hypothesis]]:
-        last = torch.full((len(self.alive) * self.beams, 1), self.special.start, device=self.device)
+        for _ in self.steps():
+            pass
+        return self.finished
+
+    def steps(self) -> Iterator[None]:
+        """One more piece in each beam, at each step."""
+        last = first_words(self.state, self.special)
         while self.alive:
             logits, self.state = self.model.step(self.state, last)
             self.advance(logits[:, -1].float())
             last = self.tokens[:, :, -1:].reshape(-1, 1)
-        return self.finished
+            yield
+
+    @property
+    def said(self) -> Sequence[int]:
+        """The pieces of the only source so far; of several beams nothing is certain before the end."""
+        if self.alive:
+            return self.tokens[0, 0].tolist() if self.beams == 1 else ()
+        return self.finished[0][0].tokens
 
     def advance(self, logits: Tensor) -> None:
         """One step: choose among the continuations, collect those that end, drop sources that are done."""
@@ -253,6 +266,22 @@ class BeamSearch(Generic[S]):
             self.tokens, self.details = self.tokens[group], self.details[group]
         if groups:
             self.state = self.state.select(rows)
+
+
+def room(model: Steppable[S], source_length: int) -> int | None:
+    """Pieces that a model can read of what it writes, its start included; a prompt takes from it."""
+    limit = model.longest_target
+    if limit is None or not getattr(model, "reads_prompts", False):
+        return limit
+    return max(1, limit - source_length + 1)
+
+
+def first_words(state: S, special: Special) -> Tensor:
+    """What a search feeds first: the start, or the last word of each row's prompt. [R,1]."""
+    any_row = next(iter(state.rows.values()))
+    first = state.rows.get("first")
+    start = torch.full((len(any_row),), special.start, device=any_row.device)
+    return (start if first is None else first)[:, None]
 
 
 def top(values: Tensor, count: int, block: int = 128) -> tuple[Tensor, Tensor]:

@@ -50,7 +50,7 @@ def transformer(config: ModelConfig, source: int, target: int | None = None) -> 
     parts = Parts(
         attention=partial(MultiHeadAttention, width, config.heads, config.channels),
         feed_forward=partial(FeedForward, width, config.feed_forward, ACTIVATIONS[config.activation]),
-        norm=partial(nn.LayerNorm, width),
+        norm=partial(nn.LayerNorm, width, eps=config.epsilon or 1e-5),
         residual=RESIDUALS[config.norm],
         dropout=config.dropout,
     )
@@ -64,20 +64,21 @@ def transformer(config: ModelConfig, source: int, target: int | None = None) -> 
 def t5(config: ModelConfig, source: int, target: int | None = None) -> EncoderDecoder:
     """T5 (Raffel et al. 2020): order as a bias of the scores, no biases elsewhere, scores not scaled.
 
-    `gated` makes it version 1.1, whose output layer is its own.
+    `gated` makes it version 1.1, whose output layer is its own; both sides read with one embedding anyway.
     """
     width, heads = config.width, config.heads
     forward = GatedFeedForward if config.gated else FeedForward
     parts = Parts(
         attention=partial(MultiHeadAttention, width, heads, config.channels, bias=False, scale=1.0),
         feed_forward=partial(forward, width, config.feed_forward, ACTIVATIONS[config.activation], bias=False),
-        norm=partial(RMSNorm, width, eps=1e-6),
+        norm=partial(RMSNorm, width, eps=config.epsilon or 1e-6),
         residual=PreNorm,
         dropout=config.dropout,
-        positions=partial(RelativeBias, heads, True),
+        positions=partial(RelativeBias, heads, True, config.buckets, config.farthest),
     )
     embed = partial(Embedding, positions=None, dropout=config.dropout)
-    writing = replace(parts, positions=partial(RelativeBias, heads, False))
+    one_way = partial(RelativeBias, heads, False, config.buckets, config.farthest)
+    writing = replace(parts, positions=one_way)
     model = encoder_decoder(config, source, target, parts, writing, embed)
     if config.tie_embeddings:  # a shared matrix serves both ends: for the output it is too large by sqrt(D)
         model.decoder.last = nn.Sequential(model.decoder.last, Scaled(width**-0.5))
@@ -94,7 +95,7 @@ def encoder_decoder(
 ) -> EncoderDecoder:
     encoder_layers, decoder_layers = config.depth
     source = embed(nn.Embedding(source_vocabulary, config.width))
-    shared = target_vocabulary is None and config.tie_embeddings
+    shared = target_vocabulary is None and (config.tie_embeddings or config.family == "t5")
     words = source.tokens if shared else nn.Embedding(target_vocabulary or source_vocabulary, config.width)
     target = embed(words)
     output = Linear(config.width, words.num_embeddings, bias=False)
@@ -117,10 +118,10 @@ def gpt(config: ModelConfig, vocabulary: int, _: int | None = None) -> LanguageM
     parts = Parts(
         attention=partial(MultiHeadAttention, width, config.heads, config.channels),
         feed_forward=partial(FeedForward, width, config.feed_forward, ACTIVATIONS[config.activation]),
-        norm=partial(nn.LayerNorm, width),
+        norm=partial(nn.LayerNorm, width, eps=config.epsilon or 1e-5),
         residual=PreNorm,
         dropout=config.dropout,
-        positions=partial(Rotary, config.channels) if rotary else None,
+        positions=partial(Rotary, config.channels, config.theta) if rotary else None,
     )
     return language_model(config, vocabulary, parts, None if rotary else Learned(width, config.max_length))
 
@@ -133,10 +134,10 @@ def llama(config: ModelConfig, vocabulary: int, _: int | None = None) -> Languag
             MultiHeadAttention, width, config.heads, config.channels, groups=config.groups, bias=False
         ),
         feed_forward=partial(GatedFeedForward, width, config.feed_forward, ACTIVATIONS[config.activation]),
-        norm=partial(RMSNorm, width, eps=1e-5),
+        norm=partial(RMSNorm, width, eps=config.epsilon or 1e-5),
         residual=PreNorm,
         dropout=config.dropout,
-        positions=partial(Rotary, config.channels),
+        positions=partial(Rotary, config.channels, config.theta),
     )
     return language_model(config, vocabulary, parts, None)
 
@@ -155,7 +156,7 @@ def language_model(
 
 def bert(config: ModelConfig, vocabulary: int, labels: int | None = None) -> EncoderOnly:
     """BERT (Devlin et al. 2019): post-norm, learned positions, two segments, a head for the task."""
-    width, norm = config.width, partial(nn.LayerNorm, config.width, eps=1e-12)
+    width, norm = config.width, partial(nn.LayerNorm, config.width, eps=config.epsilon or 1e-12)
     activation = ACTIVATIONS[config.activation]
     parts = Parts(
         attention=partial(MultiHeadAttention, width, config.heads, config.channels),

@@ -143,12 +143,14 @@ def run(cell: Cell, x: Tensor, valid: Tensor, backwards: bool = False) -> tuple[
 
     At padding the state stays as it was, wherever the padding is.
     """
-    read = cell.read(x)  # all words at once: only the recurrence needs one step after the other
+    # all words at once: only the recurrence needs one step after the other. Cut once: the gradient of a slice
+    # is a tensor as large as the whole, that of `unbind` is one for all
+    read, kept = cell.read(x).unbind(1), valid[:, :, None].unbind(1)
     state = x.new_zeros((len(x), cell.parts * cell.size))
     hidden: list[Tensor] = []
     times = range(x.shape[1])
     for time in reversed(times) if backwards else times:
-        state = torch.where(valid[:, time, None], cell(read[:, time], state), state)
+        state = torch.where(kept[time], cell(read[time], state), state)
         hidden.append(state[:, : cell.size])
     return torch.stack(hidden[::-1] if backwards else hidden, dim=1), state
 
@@ -275,13 +277,13 @@ class RecurrentEncoderDecoder(nn.Module):
         """Word after word: [R,T,D] -> what the output layer sees [R,T,D], and the last state."""
         seen: list[Tensor] = []
         looks: list[tuple[Tensor, Tensor]] = []
-        for time in range(words.shape[1]):
+        for word, kept in zip(words.unbind(1), valid[:, :, None, None].unbind(1)):
             context = None
             if memory is not None:
                 context, *look = self.writer.look(state, memory)
                 looks.append((look[0], look[1]))
-            x, after = self.writer(words[:, time], state, context)
-            state = torch.where(valid[:, time, None, None], after, state)
+            x, after = self.writer(word, state, context)
+            state = torch.where(kept, after, state)
             seen.append(x)
         for number, name in enumerate(("scores", "weights") if looks else ()):
             tapped(tap, f"cross.{name}", torch.stack([look[number] for look in looks], dim=2))  # [N,K,T,S]

@@ -307,6 +307,7 @@ class LanguageModel(Speaker):
     """A decoder alone (GPT, Llama): what it reads and what it writes are one text."""
 
     alignment: str | None = None  # there is no source to look at
+    reads_prompts = True  # what stands before is read by the same positions
 
     def hidden(self, batch: Batch, tap: Tap | None = None) -> Tensor:
         if batch.target is None:

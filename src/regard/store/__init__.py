@@ -12,18 +12,13 @@ from regard.store.checkpoint import (
     steps,
 )
 from regard.store.files import read_json, told_plainly, write_atomically, write_json, write_text
-from regard.store.folder import (
-    Folder,
-    load_weights_into,
-    open_folder,
-    unique_weights,
-    write_identity,
-    write_weights,
-)
+from regard.store.folder import Folder, Initial, open_folder, read_model, write_identity
+from regard.store.weights import load_weights_into, unique_weights, write_weights
 
 __all__ = [
     "Checkpoint",
     "Folder",
+    "Initial",
     "average_weights",
     "folder_of",
     "load_checkpoint",
@@ -32,6 +27,7 @@ __all__ = [
     "open_folder",
     "prune",
     "read_json",
+    "read_model",
     "save_checkpoint",
     "steps",
     "told_plainly",

@@ -9,7 +9,7 @@ from regard.config import load_config
 from regard.errors import UsageError
 from regard.store.checkpoint import average_weights, folder_of, steps
 from regard.store.files import told_plainly
-from regard.store.folder import write_weights
+from regard.store.weights import write_weights
 
 IDENTITY = (
     "config.json",
@@ -18,6 +18,7 @@ IDENTITY = (
     "tokenizer.json",
     "tokenizer_config.json",
     "target_tokenizer.json",
+    "target_tokenizer_config.json",
 )
 
 

@@ -6,26 +6,32 @@ file that is replaced as a whole. So a folder is usable at every moment after th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save
-from torch import Tensor, nn
+from pydantic import ValidationError
+from torch import Tensor
 
 from regard.config import Config, Decode, Model, Task, load_config, to_toml
 from regard.errors import UsageError
 from regard.model import Model as AnyModel
 from regard.model import build
 from regard.store.checkpoint import load_weights
-from regard.store.files import Json, read_json, write_atomically, write_json, write_text
-from regard.store.huggingface import config_json, is_marian, model_config
-from regard.store.names import marian, to_ours, to_theirs
+from regard.store.files import Json, read_json, write_json, write_text
+from regard.store.huggingface import config_json, labels_of, model_config, ours, task_of
+from regard.store.weights import WEIGHTS, load_weights_into, read_tensors
 from regard.text import Tokenizer, huggingface_config
 
-WEIGHTS = "model.safetensors"
+FRAMES = {"bert": "both", "gpt": "start", "llama": "start"}  # what stands around a text; else its end
+DECODE = {  # their names of how words are chosen
+    "num_beams": "beam",
+    "length_penalty": "length_penalty",
+    "early_stopping": "early_stopping",
+    "no_repeat_ngram_size": "no_repeat_ngram",
+    "repetition_penalty": "repetition_penalty",
+}
 
 
 @dataclass(frozen=True)
@@ -40,35 +46,81 @@ class Folder:
     source: Tokenizer
     target: Tokenizer
     split_above: int  # pieces; longer lines are cut into sentences, because training hardly saw such lines
+    labels: tuple[str, ...] = ()  # what a classifier or tagger answers
 
 
-def unique_weights(model: nn.Module) -> dict[str, Tensor]:
-    """The learned tensors by name; one that is shared stands there once."""
-    return {name: parameter.detach() for name, parameter in model.named_parameters()}
+@dataclass(frozen=True)
+class Initial:
+    """What a folder has for a run to begin with."""
+
+    path: Path
+    config: Model
+    task: Task | None  # None: a body without a head
+    source: Tokenizer
+    target: Tokenizer
+    labels: tuple[str, ...]
+    weights: dict[str, Tensor]  # under our names
+
+
+@dataclass(frozen=True)
+class Described:
+    """All that a folder says of its model but the weights."""
+
+    path: Path  # where the weights are: the folder, or a checkpoint of its run
+    home: Path
+    content: Json  # of config.json
+    config: Model
+    run: Config | None
+    task: Task | None
+    labels: tuple[str, ...]
+    source: Tokenizer
+    target: Tokenizer
+
+    @property
+    def joint(self) -> bool:
+        return self.target is self.source
+
+    @property
+    def head(self) -> str | None:
+        return None if self.task is None else self.config.head or "words"
+
+    @property
+    def beside(self) -> int | None:
+        """The size beside that of the vocabulary with which the model is built."""
+        if self.config.family == "bert":
+            return len(self.labels) or None
+        return None if self.joint else len(self.target)
 
 
 def write_identity(
-    path: Path, config: Config, source: Tokenizer, target: Tokenizer | None, split_above: int
+    path: Path,
+    config: Config,
+    source: Tokenizer,
+    target: Tokenizer | None,
+    split_above: int,
+    labels: Sequence[str] = (),
 ) -> None:
     """Everything of a folder but weights, scores and card."""
-    output = target or source
-    write_text(path / "tokenizer.json", source.to_json())
-    write_json(path / "tokenizer_config.json", huggingface_config(source, config.model.max_length))
-    if target is not None:
-        write_text(path / "target_tokenizer.json", target.to_json())
+    output, model = target or source, config.model
+    write_text(path / "tokenizer.json", source.to_json(FRAMES.get(model.family, "end")))
+    told = huggingface_config(source, model.max_length)
+    if model.family == "bert":
+        told["model_input_names"] = ["input_ids", "token_type_ids", "attention_mask"]
+    write_json(path / "tokenizer_config.json", told)
+    for ending, content in target.files().items() if target is not None else ():
+        write_text(path / f"target_tokenizer{ending}", content)
     own: Json = {"source": source.fingerprint, "target": output.fingerprint, "split_above": split_above}
-    write_json(path / "config.json", config_json(config.model, source, target) | {"regard": own})
-    write_json(path / "generation_config.json", generation_config(config, output))
+    described = config_json(model, source, target, config.task, labels)
+    write_json(path / "config.json", described | {"regard": own})
+    if model.family != "bert":
+        write_json(path / "generation_config.json", generation_config(config, output))
     write_text(path / "run.toml", to_toml(config))
 
 
 def generation_config(config: Config, tokenizer: Tokenizer) -> Json:
+    chosen = {name: getattr(config.decode, ours) for name, ours in DECODE.items()}
     return {
-        "num_beams": config.decode.beam,
-        "length_penalty": config.decode.length_penalty,
-        "early_stopping": config.decode.early_stopping,
-        "no_repeat_ngram_size": config.decode.no_repeat_ngram,
-        "repetition_penalty": config.decode.repetition_penalty,
+        **chosen,
         "max_length": config.model.max_length,
         "decoder_start_token_id": tokenizer.start,
         "bos_token_id": tokenizer.start,
@@ -78,50 +130,77 @@ def generation_config(config: Config, tokenizer: Tokenizer) -> Json:
     }
 
 
-def write_weights(path: Path, config: Model, weights: Mapping[str, Tensor]) -> None:
-    """Replace the folder's weights, under Hugging Face's names where its Marian class fits."""
-    tensors = dict(weights)
-    if is_marian(config):
-        vocabulary = tensors.get("target.tokens.weight", tensors["source.tokens.weight"]).shape[0]
-        tensors = to_theirs(tensors, marian("target.tokens.weight" not in tensors), config.width)
-        tensors["final_logits_bias"] = torch.zeros(1, vocabulary)  # Marian has one, the paper has none
-    content = save({name: tensor.contiguous() for name, tensor in tensors.items()}, {"format": "pt"})
-    write_atomically(path / WEIGHTS, content)
-
-
 def open_folder(path: Path, device: torch.device | None = None) -> Folder:
     """Open a model folder for use; whatever is wrong with it is said with the file's name.
 
     A checkpoint of a run opens as well: its weights, with all else from the run's folder.
     """
+    told = describe(path)
+    if told.task is None:
+        raise UsageError(
+            f"{path} is a model without a head for a task (BertModel): give it as [init] from of a run that "
+            "trains one"
+        )
+    weights = weights_of(told, told.head)
+    model = build(told.config, len(told.source), told.beside)
+    load_weights_into(model, weights, path / WEIGHTS)
+    own = told.content.get("regard", {})
+    return Folder(
+        path=path,
+        task=told.task,
+        decode=told.run.decode if told.run else decode_of(told.home, told.content),
+        config=told.config,
+        model=model.to(device or torch.device("cpu")).eval(),
+        source=told.source,
+        target=told.target,
+        split_above=int(own.get("split_above", told.config.max_length)),
+        labels=told.labels,
+    )
+
+
+def read_model(path: Path, head: str | None = None) -> Initial:
+    """What a folder or a checkpoint has to begin a run with, also where it has no head.
+
+    `head` is the one that the run will have, else the folder's: another one is left out, except that the
+    pooler which most BERTs have serves the head "sentence".
+    """
+    told = describe(path)
+    wanted = head or told.head
+    if told.config.family != "bert" or wanted == told.head:
+        weights = weights_of(told, wanted)
+    else:
+        weights = weights_of(told, "pooler" if wanted == "sentence" else None)
+    return Initial(path, told.config, told.task, told.source, told.target, told.labels, weights)
+
+
+def describe(path: Path) -> Described:
     if not path.is_dir():
         raise UsageError(f"{path}: no such folder" if not path.exists() else f"{path} is not a folder")
     home = run_of(path) or path
-    if not (home / "config.json").is_file():
+    file = home / "config.json"
+    if not file.is_file():
         raise UsageError(f"{home} is not a model folder: it has no config.json")
-    content = read_json(home / "config.json")
-    config = model_config(content, str(home / "config.json"))
+    content = read_json(file)
+    config = model_config(content, str(file))
     source, target = load_tokenizers(home, content)
-    if not (path / WEIGHTS).is_file():
-        raise UsageError(
-            f"{path} has no {WEIGHTS} yet; if its training was cut off, go on with "
-            f'"regard train --resume --out {path}"'
-        )
-    model = build(config, len(source), None if target is source else len(target))
-    weights = read_weights(path, config, target is source) if home is path else load_weights(path)
-    load_weights_into(model, weights, path / WEIGHTS)
     run = load_config(home / "run.toml") if (home / "run.toml").is_file() else None
-    own = content.get("regard", {})
-    return Folder(
-        path=path,
-        task=run.task if run else Task(),
-        decode=run.decode if run else Decode(),
-        config=config,
-        model=model.to(device or torch.device("cpu")).eval(),
-        source=source,
-        target=target,
-        split_above=int(own.get("split_above", config.max_length)),
-    )
+    task = run.task if run else task_of(content, str(file))
+    labels = labels_of(content, task, str(file))
+    return Described(path, home, content, config, run, task, labels, source, target)
+
+
+def weights_of(told: Described, head: str | None) -> dict[str, Tensor]:
+    """The weights under our names."""
+    if told.path != told.home:
+        content, tensors = {}, load_weights(told.path)  # a checkpoint has our names
+    else:
+        content, tensors = told.content, read_tensors(told.path)
+    if head == "pooler" and not any(name.endswith("pooler.dense.weight") for name in tensors):
+        head = None
+    try:
+        return ours(content, told.config, tensors, told.joint, head)
+    except UsageError as error:
+        raise UsageError(f"{told.path / WEIGHTS}: {error}") from None
 
 
 def run_of(path: Path) -> Path | None:
@@ -131,9 +210,21 @@ def run_of(path: Path) -> Path | None:
     return own.parent.parent if is_checkpoint else None
 
 
+def decode_of(home: Path, content: Json) -> Decode:
+    """How a model of another program chooses its words: greedily, unless its folder says otherwise."""
+    file = home / "generation_config.json"
+    said = {**content, **(read_json(file) if file.is_file() else {})}
+    chosen = {our: said[name] for name, our in DECODE.items() if said.get(name) is not None}
+    try:
+        return Decode.model_validate({"beam": 1, **chosen})
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise UsageError(f"{file}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+
+
 def load_tokenizers(path: Path, content: Json) -> tuple[Tokenizer, Tokenizer]:
     """The folder's tokenizers, after a check that they belong to its weights."""
-    source = Tokenizer.load(path / "tokenizer.json")
+    source = Tokenizer.load(path)
     separate = path / "target_tokenizer.json"
     target = Tokenizer.load(separate) if separate.is_file() else source
     own = content.get("regard", {})
@@ -153,35 +244,3 @@ def load_tokenizers(path: Path, content: Json) -> tuple[Tokenizer, Tokenizer]:
                 f"the model was trained with another set of {size}; put the original file back"
             )
     return source, target
-
-
-def read_weights(path: Path, config: Model, joint: bool) -> dict[str, Tensor]:
-    """The weights of a folder under our names."""
-    try:
-        tensors = load_file(path / WEIGHTS)
-    except (SafetensorError, OSError) as error:
-        raise UsageError(f"{path / WEIGHTS}: not a readable safetensors file ({error})") from None
-    if not is_marian(config):
-        return tensors
-    bias = tensors.pop("final_logits_bias", None)
-    if bias is not None and bool(bias.any()):
-        raise UsageError(f"{path / WEIGHTS}: final_logits_bias is not zero, which Regard cannot use yet")
-    try:
-        return to_ours(tensors, marian(joint), config.width)
-    except UsageError as error:
-        raise UsageError(f"{path / WEIGHTS}: {error}") from None
-
-
-def load_weights_into(model: nn.Module, weights: Mapping[str, Tensor], path: Path) -> None:
-    """Copy weights into a model; a missing, unknown or misshapen tensor is an error that names it."""
-    own = dict(model.named_parameters())
-    if missing := sorted(own.keys() - weights.keys()):
-        raise UsageError(f'{path}: the tensor "{missing[0]}" is missing ({len(missing)} in all)')
-    if unknown := sorted(weights.keys() - own.keys()):
-        raise UsageError(f'{path}: the tensor "{unknown[0]}" is unknown ({len(unknown)} in all)')
-    with torch.no_grad():
-        for name, parameter in own.items():
-            if parameter.shape != weights[name].shape:
-                shapes = f"{list(weights[name].shape)}, the model needs {list(parameter.shape)}"
-                raise UsageError(f'{path}: the tensor "{name}" has shape {shapes}')
-            parameter.copy_(weights[name])

@@ -1,19 +1,38 @@
 """Text in, answer out."""
 
+from regard.tasks.answerer import Answer, Answered, Answerer
+from regard.tasks.classifier import Classification, Classifier, Label
+from regard.tasks.filler import Filler
+from regard.tasks.generator import Generator
 from regard.tasks.lines import TooLong
+from regard.tasks.load import load, load_as
 from regard.tasks.results import Alternative, Candidate, Translation
 from regard.tasks.segments import Split
-from regard.tasks.translator import Translator, decode_options, load
+from regard.tasks.tagger import Entity, Tagger, Tagging, Word
+from regard.tasks.translator import Translator, decode_options
 from regard.tasks.wishes import Wish
 
 __all__ = [
     "Alternative",
+    "Answer",
+    "Answered",
+    "Answerer",
     "Candidate",
+    "Classification",
+    "Classifier",
+    "Entity",
+    "Filler",
+    "Generator",
+    "Label",
     "Split",
+    "Tagger",
+    "Tagging",
     "TooLong",
     "Translation",
     "Translator",
     "Wish",
+    "Word",
     "decode_options",
     "load",
+    "load_as",
 ]

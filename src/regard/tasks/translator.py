@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import Any, overload
 
 from regard.config import Decode, resolve
 from regard.data import Sample
+from regard.data.objectives import Pairs
 from regard.decode import (
     Constraint,
     Ensemble,
@@ -24,16 +24,15 @@ from regard.decode import (
     scorer,
 )
 from regard.errors import UsageError
-from regard.machine import choose_machine
 from regard.model import EncoderOnly, Writing
-from regard.store import Folder, open_folder
+from regard.store import Folder
 from regard.tasks.context import WithContext
 from regard.tasks.lines import Cutter, Job, Line, TooLong, jobs
 from regard.tasks.results import Alternative, Answer, Candidate, Joiner, Translation
 from regard.tasks.segments import Split, segment
 from regard.tasks.wishes import Wish, check_room, compile_wishes, constraints_of, disobeyed
 from regard.trace import Links, align
-from regard.train.evaluate import objective, special
+from regard.train.evaluate import special
 
 Say = Callable[[str], None]
 Texts = Sequence[str]
@@ -49,7 +48,8 @@ class Translator:
             check_same_tokenizers(folder, other)
         self.engines = [make_engine(writing(each)) for each in self.folders]
         self.device = next(folder.model.parameters()).device
-        self.objective = objective(folder.source, folder.target)
+        source, target = folder.source, folder.target
+        self.objective = Pairs(source, target, folder.config.max_length).ask
         self.special = special(folder.target)
         self.longest = min(each.config.max_length for each in self.folders) - 1  # pieces of a source
         self.split_above = min(each.split_above for each in self.folders)
@@ -247,11 +247,3 @@ def decode_options(base: Decode, options: Mapping[str, object]) -> Decode:
     """The folder's options with some replaced; a wrong name or value is an error that says so."""
     tree = {"data": {"train": "phrasebook"}, "decode": {**base.model_dump(), **options}}
     return resolve(tree, where="options").decode
-
-
-def load(path: str | Path | Sequence[str | Path], device: str = "auto", threads: int = 0) -> Translator:
-    """Open a model folder: `regard.load("runs/demo").translate("...")`; several are an ensemble."""
-    paths = [path] if isinstance(path, str | Path) else list(path)
-    machine = choose_machine(device, precision="float32", threads=threads)
-    machine.use()
-    return Translator(*(open_folder(Path(each), machine.device) for each in paths))

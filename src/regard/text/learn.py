@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TypeVar
 
 from tokenizers import Regex, models, pre_tokenizers, trainers
+from tokenizers import Tokenizer as Pipeline
 
 from regard.errors import UsageError, near_miss
 from regard.text.tokenizer import (
@@ -31,15 +32,21 @@ _NEVER = -1000.0
 _LONGEST = 64  # characters of one piece
 
 
-def learn(texts: Iterable[str], kind: str = "bpe", vocabulary: int = 8000) -> Tokenizer:
-    """Train a tokenizer with at most `vocabulary` pieces; fewer when the texts have no more to give."""
+def learn(
+    texts: Iterable[str], kind: str = "bpe", vocabulary: int = 8000, extra: Sequence[str] = ()
+) -> Tokenizer:
+    """Train a tokenizer with at most `vocabulary` pieces; fewer when the texts have no more to give.
+
+    `extra` specials ("<mask>", T5's "<extra_id_0>"...) count among them and stand at the end.
+    """
     if kind not in _LEARNERS:
         names = ", ".join(_LEARNERS)
         raise UsageError(f'unknown kind of tokenizer "{kind}", it can be {names}{near_miss(kind, _LEARNERS)}')
-    if vocabulary < LEAST_VOCABULARY:
+    least = LEAST_VOCABULARY + len(extra)
+    if vocabulary < least:
         raise UsageError(
-            f"a vocabulary of {vocabulary} is too small: {len(SPECIALS)} specials, 256 bytes and something "
-            f"to learn need at least {LEAST_VOCABULARY}"
+            f"a vocabulary of {vocabulary} is too small: {len(SPECIALS) + len(extra)} specials, 256 bytes "
+            f"and something to learn need at least {least}"
         )
     clean = _without_blanks(texts)
     first = next(clean, None)
@@ -47,7 +54,8 @@ def learn(texts: Iterable[str], kind: str = "bpe", vocabulary: int = 8000) -> To
         raise UsageError(
             "cannot train a tokenizer: the corpus has no text; give at least one line that is not blank"
         )
-    return _LEARNERS[kind](chain([first], clean), vocabulary)
+    pipeline = _LEARNERS[kind](chain([first], clean), vocabulary - len(extra))
+    return finish_pipeline(pipeline, extra)
 
 
 def _without_blanks(texts: Iterable[str]) -> Iterator[str]:
@@ -56,7 +64,7 @@ def _without_blanks(texts: Iterable[str]) -> Iterator[str]:
             yield replace_surrogates(text)
 
 
-def _learn_bpe(texts: Iterator[str], vocabulary: int) -> Tokenizer:
+def _learn_bpe(texts: Iterator[str], vocabulary: int) -> Pipeline:
     pipeline = build_pipeline(models.BPE())
     trainer = trainers.BpeTrainer(
         vocab_size=vocabulary,
@@ -71,28 +79,28 @@ def _learn_bpe(texts: Iterator[str], vocabulary: int) -> Tokenizer:
     pipeline.pre_tokenizer = pre_tokenizers.Sequence([whole_words, cut])
     pipeline.train_from_iterator(texts, trainer)
     pipeline.pre_tokenizer = whole_words
-    return finish_pipeline(pipeline)
+    return pipeline
 
 
-def _learn_unigram(texts: Iterator[str], vocabulary: int) -> Tokenizer:
+def _learn_unigram(texts: Iterator[str], vocabulary: int) -> Pipeline:
     scores = learn_pieces(_count_words(texts), vocabulary - len(_BASE))
     # Bytes that the texts do not use cost more than any piece, so they stay the last resort.
     last_resort = min(scores.values()) - 1.0
     ranked = {to_byte_alphabet(piece): score for piece, score in _ranked(scores)}
     byte_scores = [(sign, ranked.pop(sign, last_resort)) for sign in BYTE_ALPHABET]
     pieces = [*((name, _NEVER) for name in SPECIALS), *byte_scores, *ranked.items()]
-    return finish_pipeline(build_pipeline(models.Unigram(pieces, unk_id=SPECIALS.index("<unk>"))))
+    return build_pipeline(models.Unigram(pieces, unk_id=SPECIALS.index("<unk>")))
 
 
-def _learn_word(texts: Iterator[str], vocabulary: int) -> Tokenizer:
+def _learn_word(texts: Iterator[str], vocabulary: int) -> Pipeline:
     pieces = [to_byte_alphabet(word) for word, _ in _ranked(_count_words(texts)) if len(word) <= _LONGEST]
     names = list(dict.fromkeys([*_BASE, *pieces]))[:vocabulary]
     # Without merges, a word outside the vocabulary stays a row of bytes.
     model = models.BPE({name: number for number, name in enumerate(names)}, [], ignore_merges=True)
-    return finish_pipeline(build_pipeline(model))
+    return build_pipeline(model)
 
 
-def _learn_character(texts: Iterator[str], vocabulary: int) -> Tokenizer:
+def _learn_character(texts: Iterator[str], vocabulary: int) -> Pipeline:
     counts: Counter[str] = Counter()
     for text in texts:
         counts.update(text)
@@ -100,7 +108,7 @@ def _learn_character(texts: Iterator[str], vocabulary: int) -> Tokenizer:
     names = list(dict.fromkeys([*_BASE, *pieces]))[:vocabulary]
     # Equal scores make the fewest pieces the best: a known character is one piece, another its bytes.
     scores = [(name, _NEVER if name in SPECIALS else -1.0) for name in names]
-    return finish_pipeline(build_pipeline(models.Unigram(scores, unk_id=SPECIALS.index("<unk>")), whole=True))
+    return build_pipeline(models.Unigram(scores, unk_id=SPECIALS.index("<unk>")), whole=True)
 
 
 def _count_words(texts: Iterator[str]) -> Counter[str]:
@@ -121,7 +129,7 @@ def _ranked(counts: Mapping[str, Number]) -> list[tuple[str, Number]]:
     return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
 
 
-_LEARNERS: dict[str, Callable[[Iterator[str], int], Tokenizer]] = {
+_LEARNERS: dict[str, Callable[[Iterator[str], int], Pipeline]] = {
     "bpe": _learn_bpe,
     "unigram": _learn_unigram,
     "word": _learn_word,

@@ -2,6 +2,7 @@
 
 A vocabulary writes each of the 256 bytes as one printable character (the byte-level alphabet), the
 pieces in between as strings of them. Lone surrogates are no Unicode text and become U+FFFD.
+Tokenizers of other programs (`foreign.py`) are the same class to callers.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,10 @@ from regard.errors import RegardError, UsageError
 
 SPECIALS = ("<pad>", "</s>", "<s>", "<unk>")
 PAD, END, START, UNKNOWN = SPECIALS
+MASK = "<mask>"  # what stands for a hidden word, where the vocabulary has it
+_SENTINEL = re.compile(r"<extra_id_(\d+)>")  # T5's: what stands for a hidden span
+
+Spans = list[tuple[int, int]]
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -40,7 +45,7 @@ def _byte_alphabet() -> list[str]:
 
 
 BYTE_ALPHABET = _byte_alphabet()
-_BYTE_OF = {character: byte for byte, character in enumerate(BYTE_ALPHABET)}
+BYTE_OF = {character: byte for byte, character in enumerate(BYTE_ALPHABET)}
 
 
 def to_byte_alphabet(text: str) -> str:
@@ -67,43 +72,84 @@ def build_pipeline(model: models.Model, *, whole: bool = False) -> tokenizers.To
     return pipeline
 
 
-def _number_of(pipeline: tokenizers.Tokenizer, name: str) -> int:
-    number = pipeline.token_to_id(name)
-    if number is None:
-        raise UsageError(f"a tokenizer of another program, it lacks {name}")
-    return number
+# What stands around a text, for other programs: a source ends, a text to go on with begins, BERT's does both.
+FRAMES = {
+    "end": (f"$A {END}", f"$A {END} $B:1 {END}:1"),
+    "start": (f"{START} $A", f"{START} $A $B:1"),
+    "both": (f"{START} $A {END}", f"{START} $A {END} $B:1 {END}:1"),
+}
 
 
-def finish_pipeline(pipeline: tokenizers.Tokenizer) -> Tokenizer:
-    """Mark the specials of a trained pipeline, and let other programs end each text with `</s>`."""
-    pipeline.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in SPECIALS])
-    pipeline.post_processor = processors.TemplateProcessing(
-        single=f"$A {END}",
-        pair=f"$A {END} $B:1 {END}:1",
-        special_tokens=[(END, _number_of(pipeline, END))],
-    )
+def framed(pipeline: tokenizers.Tokenizer, frame: str) -> tokenizers.Tokenizer:
+    single, pair = FRAMES[frame]
+    ids = [(name, pipeline.token_to_id(name)) for name in (START, END) if name in pair]
+    pipeline.post_processor = processors.TemplateProcessing(single=single, pair=pair, special_tokens=ids)
+    return pipeline
+
+
+def finish_pipeline(pipeline: tokenizers.Tokenizer, extra: Sequence[str] = ()) -> Tokenizer:
+    """Mark the specials of a trained pipeline, the extra ones at the end, and let texts end with `</s>`."""
+    # To other programs a gap holds the space before it, as a word does; the next word gets its own anew.
+    words = pipeline.normalizer is not None
+    gaps = [AddedToken(name, special=True, normalized=False, lstrip=words, rstrip=words) for name in extra]
+    usual = [AddedToken(name, special=True, normalized=False) for name in SPECIALS]
+    pipeline.add_special_tokens([*usual, *gaps])
     # A fresh copy: a trained model may still hold caches of its untrained state.
-    return Tokenizer(tokenizers.Tokenizer.from_str(pipeline.to_str()))
+    return Tokenizer(tokenizers.Tokenizer.from_str(framed(pipeline, "end").to_str()))
+
+
+def special_ids(pipeline: tokenizers.Tokenizer) -> dict[str, int]:
+    added = pipeline.get_added_tokens_decoder().items()
+    return {token.content: number for number, token in added if token.special}
+
+
+def sentinels_of(specials: Mapping[str, int]) -> tuple[int, ...]:
+    """The ids of T5's sentinels in the order of their names."""
+    found = {
+        int(match[1]): number for name, number in specials.items() if (match := _SENTINEL.fullmatch(name))
+    }
+    return tuple(found[place] for place in sorted(found))
 
 
 class Tokenizer:
     """Text to ids and back, through a `tokenizers` pipeline."""
 
+    start: int  # before a text that is written, and BERT's first piece ([CLS])
+    end: int  # after each text (</s>, [SEP])
+    pad: int
+    mask: int | None  # stands for a hidden word, if there is such a piece
+    sentinels: tuple[int, ...]  # stand for hidden spans (T5), in order
+    never_said: tuple[int, ...]  # what no text contains, so that no decoder may say it
+
     def __init__(self, pipeline: tokenizers.Tokenizer) -> None:
         self._pipeline = pipeline
         # Specials written in a text are ordinary text. The setting is not stored in tokenizer.json.
         pipeline.encode_special_tokens = True
-        self.pad = _number_of(pipeline, PAD)
-        self.end = _number_of(pipeline, END)
-        self.start = _number_of(pipeline, START)
-        # what no text contains, so that no decoder may say it
-        self.never_said = (self.pad, self.start, _number_of(pipeline, UNKNOWN))
+        specials = special_ids(pipeline)
+        self.pad, self.end, self.start, unknown = (specials[name] for name in SPECIALS)
+        self.mask = specials.get(MASK)
+        self.sentinels = sentinels_of(specials)
+        self.never_said = (self.pad, self.start, unknown, *([] if self.mask is None else [self.mask]))
         self._whole = pipeline.normalizer is None  # texts go to the model uncut
         self._pieces_of: dict[str, list[int]] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle as the text of tokenizer.json; the pipeline alone would forget its settings."""
         return _from_json, (self._pipeline.to_str(),)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What transformers must know about it (tokenizer_config.json)."""
+        names = {"pad_token": PAD, "eos_token": END, "bos_token": START, "unk_token": UNKNOWN}
+        hidden = {} if self.mask is None else {"mask_token": MASK}
+        return {
+            **names,
+            **hidden,
+            "model_input_names": ["input_ids", "attention_mask"],
+            "clean_up_tokenization_spaces": False,
+            # there, a hidden word is written into the text
+            "split_special_tokens": self.mask is None and not self.sentinels,
+        }
 
     def __len__(self) -> int:
         return int(self._pipeline.get_vocab_size())
@@ -133,6 +179,24 @@ class Tokenizer:
         if len(chunk) <= _LONGEST_REMEMBERED:
             self._pieces_of[chunk] = pieces
         return pieces
+
+    def spans(self, text: str) -> tuple[list[int], Spans]:
+        """The ids of a text, and from where to where in it the characters of each stand.
+
+        White space before a word belongs to no span; a part of a character has the span of all of it.
+        """
+        ids = self.encode(text)
+        places = [
+            at for at, sign in enumerate(replace_surrogates(text)) for _ in sign.encode()
+        ]  # of each byte
+        found: Spans = []
+        position = 0 if self._whole else -1  # the space in front stands nowhere
+        for number in ids:
+            following = position + len(self._bytes_of(number) or b"")
+            inside = places[max(position, 0) : following]
+            found.append((inside[0], inside[-1] + 1) if inside else (0, 0))
+            position = following
+        return ids, trimmed(text, found)
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of the ids without specials; broken UTF-8 gives U+FFFD, ids out of range nothing."""
@@ -165,38 +229,44 @@ class Tokenizer:
             result.append(following[0] if following else -1)
         return result
 
-    def to_json(self) -> str:
-        """The content of tokenizer.json."""
-        return str(self._pipeline.to_str(pretty=True))
+    def to_json(self, frame: str | None = None) -> str:
+        """The content of tokenizer.json; `frame` (FRAMES) is what other programs put around a text."""
+        if frame is None:
+            return str(self._pipeline.to_str(pretty=True))
+        return str(framed(tokenizers.Tokenizer.from_str(self._pipeline.to_str()), frame).to_str(pretty=True))
+
+    def files(self) -> dict[str, str]:
+        """What must be written to read this tokenizer again: the ends of the files' names, and contents."""
+        return {".json": self.to_json()}
 
     def save(self, path: Path) -> None:
-        """Write tokenizer.json."""
+        """Write tokenizer.json, and beside it what it cannot hold."""
         try:
-            path.write_text(self.to_json(), encoding="utf-8", newline="\n")
+            for ending, content in self.files().items():
+                own = path.with_name(path.name.removesuffix(".json") + ending)
+                own.write_text(content, encoding="utf-8", newline="\n")
         except OSError as error:
             raise RegardError(f"{path}: cannot write the tokenizer: {error.strerror}") from error
 
     @classmethod
     def load(cls, path: Path) -> Tokenizer:
-        """Read a tokenizer.json that `save` wrote."""
-        try:
-            content = path.read_text(encoding="utf-8")
-            json.loads(content)
-        except FileNotFoundError as error:
-            raise UsageError(f"{path}: no such file; give the tokenizer.json of a model folder") from error
-        except OSError as error:
-            raise UsageError(f"{path}: cannot read the tokenizer: {error.strerror}") from error
-        except (ValueError, RecursionError) as error:
-            raise UsageError(
-                f"{path}: not a tokenizer, the JSON is broken ({error}); copy or train it again"
-            ) from error
-        return _from_json(content, str(path))
+        """Read a tokenizer.json, ours or of another program, or what a model's folder has instead."""
+        from regard.text.foreign import read_foreign  # which builds upon this class
+
+        if path.is_dir() and not (path / "tokenizer.json").is_file():
+            return read_foreign(path)
+        path = path / "tokenizer.json" if path.is_dir() else path
+        content = read_text(path)
+        pipeline = to_pipeline(content, str(path))
+        return cls(pipeline) if is_own(pipeline) else read_foreign(path, pipeline)
 
     @cached_property
     def fingerprint(self) -> str:
         """A short hash of vocabulary and merges: two tokenizers with the same one give the same ids."""
         model = json.loads(self._pipeline.to_str())["model"]
         parts = [model["type"], model["vocab"], model.get("merges", [])]
+        if extra := {name: n for name, n in special_ids(self._pipeline).items() if name not in SPECIALS}:
+            parts.append(extra)
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
     @cached_property
@@ -205,7 +275,7 @@ class Tokenizer:
         table: list[tuple[str, bytes | None]] = [("", None)] * len(self)
         special = set(self._pipeline.get_added_tokens_decoder())
         for name, number in self._pipeline.get_vocab().items():
-            table[number] = (name, None if number in special else bytes(_BYTE_OF[sign] for sign in name))
+            table[number] = (name, None if number in special else bytes(BYTE_OF[sign] for sign in name))
         return table
 
     def _bytes_of(self, number: int) -> bytes | None:
@@ -239,8 +309,29 @@ def _word_of_each_byte(text: str) -> list[int]:
     return owners + [word] * waiting
 
 
-def _from_json(content: str, source: str = "tokenizer.json") -> Tokenizer:
-    """Build the tokenizer of a tokenizer.json, or say why it is none of ours."""
+def trimmed(text: str, spans: Spans) -> Spans:
+    """Spans without the white space that they begin with."""
+    return [(end - len(text[start:end].lstrip()), end) for start, end in spans]
+
+
+def read_text(path: Path) -> str:
+    """The text of a tokenizer's JSON file."""
+    try:
+        content = path.read_text(encoding="utf-8")
+        json.loads(content)
+    except FileNotFoundError as error:
+        raise UsageError(f"{path}: no such file; give the tokenizer.json of a model folder") from error
+    except OSError as error:
+        raise UsageError(f"{path}: cannot read the tokenizer: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise UsageError(
+            f"{path}: not a tokenizer, the JSON is broken ({error}); copy or train it again"
+        ) from error
+    return content
+
+
+def to_pipeline(content: str, source: str = "tokenizer.json") -> tokenizers.Tokenizer:
+    """The pipeline of a tokenizer.json, without settings that cut or fill up texts."""
     try:
         pipeline = tokenizers.Tokenizer.from_str(content)
     except Exception as error:  # the library raises bare Exception for every kind of wrong content
@@ -249,36 +340,29 @@ def _from_json(content: str, source: str = "tokenizer.json") -> Tokenizer:
         ) from error
     pipeline.no_padding()
     pipeline.no_truncation()
-    special = {token.content for token in pipeline.get_added_tokens_decoder().values() if token.special}
-    missing = [name for name in SPECIALS if name not in special]
-    if missing:
-        raise UsageError(
-            f"{source}: a tokenizer of another program, it lacks {', '.join(missing)}; "
-            "give the tokenizer.json of a model that regard trained"
-        )
-    ordinary = set(pipeline.get_vocab()) - {
-        token.content for token in pipeline.get_added_tokens_decoder().values()
-    }
-    if not ordinary >= set(BYTE_ALPHABET) or not set("".join(ordinary)) <= set(BYTE_ALPHABET):
-        raise UsageError(
-            f"{source}: a tokenizer of another program, its vocabulary is not made of bytes; "
-            "give the tokenizer.json of a model that regard trained"
-        )
-    return Tokenizer(pipeline)
+    return pipeline
+
+
+def _from_json(content: str) -> Tokenizer:
+    return Tokenizer(to_pipeline(content))
+
+
+def is_own(pipeline: tokenizers.Tokenizer) -> bool:
+    """Whether Regard made it: our specials come first, and all else is made of bytes."""
+    specials = special_ids(pipeline)
+    if [specials.get(name) for name in SPECIALS] != list(range(len(SPECIALS))):
+        return False
+    added = {token.content for token in pipeline.get_added_tokens_decoder().values()}
+    ordinary = pipeline.get_vocab().keys() - added
+    return ordinary >= set(BYTE_ALPHABET) >= set("".join(ordinary))
 
 
 def huggingface_config(tokenizer: Tokenizer, max_length: int) -> dict[str, Any]:
     """The content of tokenizer_config.json with which transformers gives our ids, `</s>`, and our text."""
     return {
         "tokenizer_class": "PreTrainedTokenizerFast",
-        "pad_token": PAD,
-        "eos_token": END,
-        "bos_token": START,
-        "unk_token": UNKNOWN,
+        **tokenizer.settings,
         "model_max_length": max_length,
         "padding_side": "right",
         "truncation_side": "right",
-        "model_input_names": ["input_ids", "attention_mask"],
-        "clean_up_tokenization_spaces": False,
-        "split_special_tokens": True,
     }

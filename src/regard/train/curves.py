@@ -5,12 +5,14 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
+from regard.config import load_config
 from regard.store import write_atomically
 from regard.train.progress import FILE, Record, read_metrics
+from regard.train.report.tasks import TASKS, Measure
 
 
 def draw_curves(folder: Path) -> Path:
-    """`curves.png`: loss, validation score and learning rate over the updates."""
+    """`curves.png`: loss, the task's validation scores and learning rate over the updates."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -20,13 +22,17 @@ def draw_curves(folder: Path) -> Path:
     training = [record for record in records if record["kind"] == "train"]
     valid = [record for record in records if record["kind"] == "valid"]
     figure, (left, middle, right) = plt.subplots(1, 3, figsize=(13, 3.6), layout="constrained")
-    _curve(left, training, "loss", "training (smoothed)")
-    _curve(left, valid, "loss", "validation", marker="o")
-    left.set(title="loss per token", xlabel="update")
-    _curve(middle, valid, "bleu", "BLEU", marker="o")
-    _curve(middle, valid, "chrf", "chrF", marker="o")
-    middle.set(title="validation, greedy", xlabel="update")
-    _curve(right, training, "lr", "learning rate")
+    config = load_config(folder / "run.toml")
+    wording = TASKS[config.task.name]
+    per = next(each for each in wording.scores if each.key == "loss")
+    smoothed = " (smoothed)" if config.train.label_smoothing else ""
+    _curve(left, training, per, f"training{smoothed}")
+    _curve(left, valid, per, "validation", marker="o")
+    left.set(title=per.name, xlabel="update")
+    for score in wording.curves:
+        _curve(middle, valid, score, score.name, marker="o")
+    middle.set(title=wording.chart, xlabel="update")
+    _curve(right, training, Measure("lr", "learning rate"), "learning rate")
     right.set(title="learning rate", xlabel="update")
     for axes in (left, middle, right):
         axes.grid(alpha=0.3)
@@ -39,7 +45,8 @@ def draw_curves(folder: Path) -> Path:
     return folder / "curves.png"
 
 
-def _curve(axes: object, records: list[Record], key: str, label: str, marker: str = "") -> None:
-    points = [(record["step"], record[key]) for record in records if key in record]
+def _curve(axes: object, records: list[Record], measure: Measure, label: str, marker: str = "") -> None:
+    found = [(record["step"], measure.of(record)) for record in records]
+    points = [(step, value) for step, value in found if value is not None]
     if points:
         axes.plot(*zip(*points), label=label, marker=marker, markersize=3)  # type: ignore[attr-defined]

@@ -1,39 +1,22 @@
-"""How good a model is on held-out text: loss per token, and scores of decoded text by sacreBLEU."""
+"""Scores of decoded text by sacreBLEU."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-import torch
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.significance import _bootstrap_resample
-from torch import nn
 
-from regard.config import Decode
-from regard.data import Example, Sample, Translation
-from regard.decode import Hypothesis, Special, decode, score
+from regard.decode import Special
 from regard.errors import UsageError
 from regard.text import Tokenizer
 
-LOSS_TOKENS_PER_BATCH = 1024  # logits of so many tokens over the whole vocabulary are held at once
 RESAMPLES = 1000  # of the bootstrap; sacreBLEU's own number
 # scripts that put no spaces between words, and sacreBLEU's words for them that need nothing installed
 UNSPACED = {"zh": "zh", "ja": "char", "th": "char", "km": "char", "lo": "char", "my": "char"}
-
-
-@dataclass(frozen=True)
-class Held:
-    """Held-out examples, as text and as samples."""
-
-    examples: Sequence[Example]
-    samples: Sequence[Sample]
-
-    def first(self, count: int) -> Held:
-        return Held(self.examples[:count], self.samples[:count])
 
 
 @dataclass(frozen=True)
@@ -44,41 +27,8 @@ class TextScores:
     chrf_signature: str
 
 
-def hold(examples: Sequence[Example], source: Tokenizer, target: Tokenizer) -> Held:
-    ask = objective(source, target)
-    sources = source.encode_batch([example.source for example in examples])
-    targets = target.encode_batch([example.target for example in examples])
-    return Held(examples, [ask.pair(left, right) for left, right in zip(sources, targets)])
-
-
-def objective(source: Tokenizer, target: Tokenizer) -> Translation:
-    return Translation(start=target.start, source_end=source.end, target_end=target.end)
-
-
 def special(target: Tokenizer) -> Special:
     return Special(start=target.start, end=target.end, forbidden=target.never_said)
-
-
-def held_out_loss(model: nn.Module, held: Held, device: torch.device) -> float:
-    """Mean of -log p over all target tokens, without smoothing; its exponential is the perplexity."""
-    log_p = score(model, held.samples, LOSS_TOKENS_PER_BATCH, device)
-    return -math.fsum(math.fsum(row) for row in log_p) / max(1, sum(len(row) for row in log_p))
-
-
-def best_hypotheses(
-    model: nn.Module, samples: Sequence[Sample], options: Decode, target: Tokenizer, device: torch.device
-) -> list[Hypothesis]:
-    """The best hypothesis of each sample."""
-    sources = [Sample(source=sample.source) for sample in samples]
-    found: list[list[Hypothesis]] = decode(model, sources, options, special(target), device)  # type: ignore[arg-type]
-    return [hypotheses[0] for hypotheses in found]
-
-
-def translate_samples(
-    model: nn.Module, samples: Sequence[Sample], options: Decode, target: Tokenizer, device: torch.device
-) -> list[str]:
-    """The best hypothesis of each sample as text."""
-    return [target.decode(best.tokens) for best in best_hypotheses(model, samples, options, target, device)]
 
 
 def text_scores(hypotheses: Sequence[str], references: Sequence[str], tokenize: str = "13a") -> TextScores:

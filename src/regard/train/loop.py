@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from regard.config import Config, Decode
+from regard.config import Config
 from regard.data import Batch
 from regard.errors import RegardError
 from regard.machine import Machine, give_back_memory
@@ -24,16 +24,15 @@ from regard.store import (
     steps,
     unique_weights,
 )
-from regard.train.evaluate import bleu_tokenization, held_out_loss, text_scores, translate_samples
 from regard.train.flops import training_flops
-from regard.train.loss import count, output_cross_entropy
+from regard.train.initial import freeze
+from regard.train.loss import count, ends_cross_entropy, many_cross_entropy, output_cross_entropy
 from regard.train.optimizer import load_optimizer, make_optimizer, optimizer_tensors
 from regard.train.prepare import Materials
 from regard.train.progress import Metrics, Record
 from regard.train.schedule import learning_rate
 from regard.train.stream import Stream
 
-GREEDY = Decode(beam=1)
 MEMORY_EVERY = 10  # updates; it costs less than a hundredth of them
 
 
@@ -80,7 +79,7 @@ class Trainer:
         self.config, self.folder, self.materials, self.machine = config, folder, materials, machine
         self.model = model.to(machine.device)
         self.stream = stream
-        self.optimizer = make_optimizer(self.model, config.train)
+        self.optimizer = make_optimizer(self.model, config.train, freeze(self.model, config.init))
         self.progress = Progress()
         self.stop_asked = False  # set by a signal: finish the update, save, leave
 
@@ -126,7 +125,7 @@ class Trainer:
         step = self.progress.step + 1
         rate = learning_rate(step, self.config.train, self.config.model.width)
         for group in self.optimizer.param_groups:
-            group["lr"] = rate
+            group["lr"] = rate * group["share"]
         loss, tokens = self.backward(batches, step)
         norm = clip(self.model, self.config.train.clip)
         if not norm < float("inf"):
@@ -160,12 +159,17 @@ class Trainer:
         """The sum over the labels; products in the precision of the machine, sums in float32."""
         if batch.labels is None:
             raise ValueError("a training batch needs labels")
-        half = self.machine.precision == "bfloat16"
+        half, kind = self.machine.precision == "bfloat16", self.stream.objective.loss
+        output = self.model.output
         with torch.autocast(self.machine.device.type, torch.bfloat16, enabled=half):
             hidden = self.model.hidden(batch)
-        dtype = torch.bfloat16 if half else None
-        smoothing = self.config.train.label_smoothing
-        return output_cross_entropy(hidden, self.model.output.weight, batch.labels, smoothing, dtype)
+            logits = output(hidden) if kind != "words" else None
+        if logits is None:
+            dtype, smoothing = torch.bfloat16 if half else None, self.config.train.label_smoothing
+            return output_cross_entropy(hidden, output.weight, batch.labels, smoothing, dtype, output.bias)
+        if kind == "ends" and batch.source is not None:
+            return ends_cross_entropy(logits, batch.labels, batch.source.positions)
+        return many_cross_entropy(logits, batch.labels)
 
     def train_record(self, window: Window, norm: float) -> Record:
         at = self.progress
@@ -200,26 +204,17 @@ class Trainer:
         self.save()
 
     def validate(self) -> Record:
-        """Loss on all held-out pairs; BLEU and chrF of greedy translations of the first of them."""
-        valid, device = self.materials.valid, self.machine.device
+        """The loss and the task's scores on held-out text."""
+        valid, train = self.materials.valid, self.config.train
         if valid is None:
             raise ValueError("this run has no validation data")
         began = time.perf_counter()
         give_back_memory()
         self.model.eval()
-        record: Record = {"kind": "valid", "step": self.progress.step}
-        record["loss"] = held_out_loss(self.model, valid, device)
-        shown = valid.first(self.config.train.validate_sentences)
-        if shown.samples:
-            texts = translate_samples(self.model, shown.samples, GREEDY, self.materials.output, device)
-            words = bleu_tokenization(self.config.train.bleu_tokenize, self.config.task.target)
-            scores = text_scores(texts, [example.target for example in shown.examples], words)
-            pick = (self.progress.step // self.config.train.checkpoint_every) % len(texts)
-            example = shown.examples[pick]
-            record |= {"bleu": scores.bleu, "chrf": scores.chrf, "signature": scores.bleu_signature}
-            record["sample"] = {"source": example.source, "reference": example.target, "output": texts[pick]}
+        pick = self.progress.step // train.checkpoint_every
+        scores = valid.validate(self.model, self.machine.device, train.validate_sentences, pick)
         self.progress.validating += time.perf_counter() - began
-        return record
+        return {"kind": "valid", "step": self.progress.step, **scores}
 
     def judge(self, record: Record) -> None:
         """Remember the best validation; count those since."""

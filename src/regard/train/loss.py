@@ -28,16 +28,36 @@ def cross_entropy(logits: Tensor, labels: Tensor, smoothing: float = 0.0) -> Ten
 
 
 def output_cross_entropy(
-    hidden: Tensor, weight: Tensor, labels: Tensor, smoothing: float = 0.0, dtype: torch.dtype | None = None
+    hidden: Tensor,
+    weight: Tensor,
+    labels: Tensor,
+    smoothing: float = 0.0,
+    dtype: torch.dtype | None = None,
+    bias: Tensor | None = None,
 ) -> Tensor:
-    """`cross_entropy` of the logits `hidden @ weight^T`, which are never held as a whole.
+    """`cross_entropy` of the logits `hidden @ weight^T + bias`, which are never held as a whole.
 
     hidden [B,T,D], weight [V,D], labels [B,T]. Products are computed in `dtype`, sums in float32 or wider.
     """
     asked = labels.flatten() != IGNORED
-    rows = hidden.flatten(0, 1)[asked]  # [M,D]: padding costs nothing here
-    total: Tensor = _OutputCrossEntropy.apply(rows, weight, labels.flatten()[asked], smoothing, dtype)  # type: ignore[no-untyped-call]
+    rows, gold = hidden.flatten(0, 1)[asked], labels.flatten()[asked]  # [M,D]: padding costs nothing here
+    total: Tensor = _OutputCrossEntropy.apply(rows, weight, bias, gold, smoothing, dtype)  # type: ignore[no-untyped-call]
     return total
+
+
+def ends_cross_entropy(logits: Tensor, labels: Tensor, positions: Tensor) -> Tensor:
+    """Of two softmaxes over the positions of a row, for the first and the last piece of an answer.
+
+    logits [B,S,2], labels [B,2], positions [B,S] of which padding (-1) is no answer.
+    """
+    seen = logits.float().masked_fill(positions[..., None] < 0, float("-inf")).transpose(1, 2)  # [B,2,S]
+    return F.cross_entropy(seen.flatten(0, 1), labels.flatten(), ignore_index=IGNORED, reduction="sum")
+
+
+def many_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
+    """A yes or no for each label: logits [B,1,L], labels [B,L] of 0 and 1."""
+    wide = logits[:, 0].float()
+    return F.binary_cross_entropy_with_logits(wide, labels.to(wide.dtype), reduction="sum")
 
 
 class _OutputCrossEntropy(torch.autograd.Function):
@@ -48,17 +68,26 @@ class _OutputCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, hidden: Tensor, weight: Tensor, labels: Tensor, smoothing: float, dtype: torch.dtype | None
+        ctx: Any,
+        hidden: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        labels: Tensor,
+        smoothing: float,
+        dtype: torch.dtype | None,
     ) -> Tensor:
         h, w = hidden.to(dtype or hidden.dtype), weight.to(dtype or weight.dtype)
         wide = torch.promote_types(h.dtype, torch.float32)
         grad_hidden = torch.empty(hidden.shape, dtype=wide, device=hidden.device)
         grad_weight = torch.zeros(weight.shape, dtype=wide, device=weight.device)
+        grad_bias = None if bias is None else torch.zeros(bias.shape, dtype=wide, device=bias.device)
         total = torch.zeros((), dtype=wide, device=hidden.device)
         for start in range(0, len(labels), ROWS_AT_ONCE):
             rows = slice(start, start + ROWS_AT_ONCE)
             gold = labels[rows].unsqueeze(1)  # [m,1]
             logits = (h[rows] @ w.T).to(wide)  # [m,V]
+            if bias is not None:
+                logits += bias
             said = (1 - smoothing) * logits.gather(1, gold).sum()
             if smoothing:
                 said = said + smoothing * logits.mean(dim=1).sum()
@@ -68,16 +97,19 @@ class _OutputCrossEntropy(torch.autograd.Function):
             total += (highest + sums.log()).sum() - said
             gradient = p.div_(sums).sub_(smoothing / p.shape[1])
             gradient.scatter_add_(1, gold, torch.full_like(gold, -(1 - smoothing), dtype=wide))
+            if grad_bias is not None:
+                grad_bias += gradient.sum(dim=0)
             narrow = gradient.to(h.dtype)
             grad_hidden[rows] = (narrow @ w).to(wide)
             grad_weight += narrow.T @ h[rows]
-        ctx.save_for_backward(grad_hidden.to(hidden.dtype), grad_weight.to(weight.dtype))
+        ctx.save_for_backward(grad_hidden.to(hidden.dtype), grad_weight.to(weight.dtype), grad_bias)
         return total
 
     @staticmethod
-    def backward(ctx: Any, *scale: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
-        grad_hidden, grad_weight = ctx.saved_tensors
-        return grad_hidden * scale[0], grad_weight * scale[0], None, None, None
+    def backward(ctx: Any, *scale: Tensor) -> tuple[Tensor, Tensor, Tensor | None, None, None, None]:
+        hidden, weight, bias = ctx.saved_tensors
+        own = None if bias is None else bias * scale[0]
+        return hidden * scale[0], weight * scale[0], own, None, None, None
 
 
 def count(labels: Tensor) -> int:

@@ -11,13 +11,19 @@ from regard.config import Train
 from regard.errors import UsageError
 
 
-def make_optimizer(model: nn.Module, config: Train) -> torch.optim.Optimizer:
-    """Only matrices decay: shrinking biases and norms has no use."""
-    parameters = list(model.parameters())
-    groups = [
-        {"params": [p for p in parameters if p.dim() >= 2], "weight_decay": config.weight_decay},
-        {"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0.0},
-    ]
+def make_optimizer(
+    model: nn.Module, config: Train, rates: Mapping[str, float] | None = None
+) -> torch.optim.Optimizer:
+    """Only matrices decay: shrinking biases and norms has no use.
+
+    `rates` are shares of the learning rate by parameter, 1 where it says nothing.
+    """
+    kinds: dict[tuple[float, float], list[nn.Parameter]] = {}
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad:
+            decay = config.weight_decay if parameter.dim() >= 2 else 0.0
+            kinds.setdefault(((rates or {}).get(name, 1.0), decay), []).append(parameter)
+    groups = [{"params": own, "share": share, "weight_decay": decay} for (share, decay), own in kinds.items()]
     kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[config.optimizer]
     made: torch.optim.Optimizer = kind(groups, lr=0.0, betas=config.betas, eps=config.epsilon, fused=True)
     return made

@@ -9,7 +9,6 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -17,21 +16,25 @@ import numpy as np
 
 import regard.data
 import regard.text
-from regard.config import Config, Corpora
-from regard.data import Dataset, Example
+from regard.config import Config, Corpora, Task
+from regard.data import Dataset, Example, Objective
 from regard.data.cache import key_of, prepared
-from regard.data.check import PORTION, Checked, CheckedCorpus, check, held_out, make_findings
-from regard.data.corpora import describe, files, parts, read_rows
-from regard.data.dataset import encode
+from regard.data.check import Checked, CheckedCorpus, check, held_out, make_findings, portions
+from regard.data.corpora import Listed, describe, files, listed, parts, read_rows
 from regard.data.files import stamp
 from regard.data.findings import Findings
-from regard.data.shards import Writer, fingerprint, open_shards, read_manifest, select, write_manifest
+from regard.data.shards import Writer, fingerprint, open_shards, read_manifest, write_manifest
 from regard.errors import RegardError, UsageError
+from regard.store import Initial, read_json
+from regard.store.folder import load_tokenizers
 from regard.text import Tokenizer, learn, split_sentences
-from regard.train.evaluate import Held, hold
+from regard.train.evaluation import Evaluation, make_evaluation, make_objective
 
 LINES_LOOKED_AT = 2000
 BESIDE = ".data"  # in the run's folder, where the user's cache cannot be written; a run may still begin there
+MASK = "<mask>"
+SENTINELS = tuple(f"<extra_id_{number}>" for number in range(100))  # as many as T5 has
+UNITS = {"translate": "pairs", "answer": "questions", "tag": "sentences"}  # else texts
 
 Say = Callable[[str], None]
 
@@ -39,10 +42,12 @@ Say = Callable[[str], None]
 @dataclass(frozen=True)
 class Materials:
     source: Tokenizer
-    target: Tokenizer | None  # None: both languages share the source's
+    target: Tokenizer | None  # None: both languages share the source's, or there is one
+    labels: Sequence[str]  # what texts or words can be called; () where nothing is called
+    objective: Objective
     training: Dataset
-    valid: Held | None
-    test: Held | None
+    valid: Evaluation | None
+    test: Evaluation | None
     fingerprint: str  # of the training ids: a resumed run must see the same
     split_above: int  # pieces of a line from which on it is cut into sentences when the model is used
     record: Mapping[str, Any]  # what was read and found: the run's data.json
@@ -52,39 +57,47 @@ class Materials:
         return self.target or self.source
 
 
-def prepare(config: Config, folder: Path, say: Say, strict: bool = False) -> Materials:
+def prepare(
+    config: Config, folder: Path, say: Say, strict: bool = False, initial: Initial | None = None
+) -> Materials:
     """Check and tokenise the corpora, or open what was prepared before."""
-    work = Preparation(config, folder, say, strict)
+    work = Preparation(config, folder, say, strict, initial)
     source, target = tokenizers = work.tokenizers
     entry = prepared(work.key("shards", *work.prints(tokenizers)), work.write, folder / BESIDE)
     manifest = read_manifest(entry)
     if strict:
         refuse(manifest["record"]["findings"])
-    weights = [weight for _, weight in parts(config.data.train)]
+    weights = [weight for _, weight in parts(config.data.train, config.task)]
     training = Dataset([open_shards(entry, *each) for each in zip(manifest["corpora"], weights, strict=True)])
-    say(summary(manifest["record"]["findings"], len(training)))
+    say(summary(manifest["record"], config.task))
     vocabulary = f"{len(source):,}" if target is None else f"{len(source):,} and {len(target):,}"
-    say(f"vocabulary of {vocabulary} pieces; {manifest['pieces']:.1f} pieces a target sentence")
-    held = [work.hold(split, source, target or source) for split in ("valid", "test")]
+    say(f"vocabulary of {vocabulary} pieces; {manifest['pieces']:.1f} pieces a row")
+    objective = work.objective(manifest["labels"])
+    held = [work.hold(split, objective, manifest["unanswered"]) for split in ("valid", "test")]
     return Materials(
-        source,
-        target,
-        training,
-        held[0],
-        held[1],
-        fingerprint(manifest["corpora"]),
-        manifest["split_above"],
-        with_weights(manifest["record"], weights),
+        source=source,
+        target=target,
+        labels=tuple(manifest["labels"]),
+        objective=objective,
+        training=training,
+        valid=held[0],
+        test=held[1],
+        fingerprint=fingerprint(manifest["corpora"]),
+        split_above=manifest["split_above"],
+        record=with_weights(manifest["record"], weights),
     )
 
 
 class Preparation:
     """The work that a cache saves: each step is done when something asks for it, and once."""
 
-    def __init__(self, config: Config, folder: Path, say: Say, strict: bool) -> None:
-        self.config, self.folder, self.say, self.strict = config, folder, say, strict
+    def __init__(
+        self, config: Config, folder: Path, say: Say, strict: bool, initial: Initial | None = None
+    ) -> None:
+        self.config, self.folder, self.say, self.strict, self.initial = config, folder, say, strict, initial
         self.findings = make_findings(config.data)
         self.held = held_out(config.data, config.task, self.findings)
+        self.unanswered = 0  # training questions without an answer
 
     @cached_property
     def checked(self) -> Checked:
@@ -95,46 +108,77 @@ class Preparation:
 
     @cached_property
     def tokenizers(self) -> tuple[Tokenizer, Tokenizer | None]:
-        """Those that this run learned before it was cut off; else from the cache; else learned."""
-        complete = (self.folder / "config.json").is_file()  # written after the tokenizers
-        place = self.folder if complete else prepared(self.key("text"), self.learn, self.folder / BESIDE)
-        joint = self.config.text.joint
-        target = None if joint else Tokenizer.load(place / "target_tokenizer.json")
-        return Tokenizer.load(place / "tokenizer.json"), target
+        """Those that this run began with; else those of the model it begins from; else learned, once."""
+        if (self.folder / "config.json").is_file():  # written after the tokenizers
+            source, target = load_tokenizers(self.folder, read_json(self.folder / "config.json"))
+            return source, None if target is source else target
+        if self.initial is not None:
+            source, target = self.initial.source, self.initial.target
+            return source, None if target is source else target
+        place = prepared(self.key("text"), self.learn, self.folder / BESIDE)
+        separate = place / "target_tokenizer.json"
+        return Tokenizer.load(place / "tokenizer.json"), Tokenizer.load(
+            separate
+        ) if separate.is_file() else None
 
     def learn(self, place: Path) -> None:
         text, sample = self.config.text, self.checked.sample
         sources, targets = [pair[0] for pair in sample], [pair[1] for pair in sample]
-        if text.joint:
-            learn([*sources, *targets], text.kind, text.vocabulary).save(place / "tokenizer.json")
-        else:
-            learn(sources, text.kind, text.vocabulary).save(place / "tokenizer.json")
+        pairs = self.config.task.name == "translate"
+        both = [*sources, *targets] if pairs and text.joint else sources
+        learn(both, text.kind, text.vocabulary, self.extra).save(place / "tokenizer.json")
+        if pairs and not text.joint:
             learn(targets, text.kind, text.vocabulary).save(place / "target_tokenizer.json")
         write_manifest(place, {})
 
+    @property
+    def extra(self) -> tuple[str, ...]:
+        """Signs for what is hidden. BERT and T5 have them from the start, to be asked later."""
+        return {"bert": (MASK,), "t5": SENTINELS}.get(self.config.model.family, ())
+
+    def objective(self, labels: Sequence[str]) -> Objective:
+        source, target = self.tokenizers
+        return make_objective(self.config.task, self.config.model, source, target or source, labels)
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """In the order of the model that the run begins from, if that knows them all."""
+        own = tuple(self.checked.labels)
+        before = tuple(self.initial.labels) if self.initial is not None else ()
+        return before if set(own) <= set(before) else own
+
     def write(self, place: Path) -> None:
         """All corpora as shards, and the manifest."""
-        source, target = self.tokenizers
+        objective = self.objective(self.labels)
         corpora, used = [], []
         for number, checked in enumerate(self.checked.corpora):
-            writer = Writer(place, f"{number:03d}", self.config.model.max_length)
-            self.encode(checked, writer, source, target or source)
+            writer = Writer(place, f"{number:03d}", objective.longest)
+            used.append(self.encode(checked, writer, objective))
             corpora.append(writer.close())
-            used.append(sum(entry["pairs"] for entry in corpora[-1]))
-            if not used[-1]:
+            if not sum(entry["pairs"] for entry in corpora[-1]):
                 raise UsageError(
-                    f"data.train: every pair of {describe(checked.corpus)} is left out: {self.why(checked)}"
+                    f"data.train: every row of {describe(checked.corpus)} is left out: {self.why(checked)}"
                 )
         mapped = [open_shards(place, entries, 1.0) for entries in corpora]
+        columns = [shard.target if self.pairs else shard.source for part in mapped for shard in part.shards]
         lengths = [shard.source.lengths for part in mapped for shard in part.shards]
-        pieces = sum(len(shard.target.ids) for part in mapped for shard in part.shards) / sum(used)
         content = {
             "corpora": corpora,
-            "pieces": pieces,
-            "split_above": split_above(self.checked.sample, lengths),
-            "record": {"corpora": self.record(used), "findings": self.findings.to_json(whole_paths=False)},
+            "labels": list(self.labels),
+            "unanswered": self.unanswered,
+            "pieces": sum(len(column.ids) for column in columns) / sum(len(c.lengths) for c in columns),
+            "split_above": split_above(self.checked.sample, lengths) if self.pairs else 0,
+            "record": {
+                "corpora": self.record(used),
+                "findings": self.findings.to_json(whole_paths=False),
+                "unanswered": self.unanswered,  # with such questions a model learns to give no answer
+            },
         }
         write_manifest(place, content)
+
+    @property
+    def pairs(self) -> bool:
+        return self.config.task.name == "translate"
 
     def why(self, checked: CheckedCorpus) -> str:
         """For a corpus of which nothing is left."""
@@ -142,25 +186,27 @@ class Preparation:
             return 'it is in data.valid or data.test; if that is meant, set data.leaks = "keep"'
         return f"longer than model.max_length = {self.config.model.max_length} pieces"
 
-    def encode(self, checked: CheckedCorpus, writer: Writer, source: Tokenizer, target: Tokenizer) -> None:
-        """The second reading of a corpus: its pairs without those that the first one dropped, as ids."""
-        longest = self.config.model.max_length - 1  # one place is for the end
+    def encode(self, checked: CheckedCorpus, writer: Writer, objective: Objective) -> int:
+        """The second reading of a corpus: its rows without those that the first one dropped, as ids.
+
+        How many rows were used.
+        """
         name = str(files(checked.corpus)[0]) if files(checked.corpus) else describe(checked.corpus)
-        start = 0
-        rows = read_rows(checked.corpus, self.config.task, "train", Findings())
-        while portion := list(islice(rows, PORTION)):
-            left = encode([text for _, text, _ in portion], source)
-            right = encode([text for _, _, text in portion], target)
-            keep = (left[1] <= longest) & (right[1] <= longest)
-            for number in np.flatnonzero(~keep).tolist():
-                pieces = f"{left[1][number]} and {right[1][number]} pieces"
-                self.findings.add("too-long", name, portion[number][0], note=pieces)
+        start = used = 0
+        for portion in portions(read_rows(checked.listed, self.config.task, "train", Findings())):
             first, last = np.searchsorted(checked.dropped, [start, start + len(portion)])
-            keep[checked.dropped[first:last] - start] = False
-            writer.add(select(left, keep), select(right, keep))
+            dropped = set((checked.dropped[first:last] - start).tolist())
+            kept = [row for number, row in enumerate(portion) if number not in dropped]
+            columns = objective.encode(kept)
+            for number, note in columns.left_out:
+                self.findings.add("too-long", name, kept[number][0], note=note)
+            writer.add(columns.source, columns.target)
+            self.unanswered += sum(target == "[]" for _, _, target in kept)
+            used += len(kept) - len(columns.left_out)
             start += len(portion)
         if checked.pairs and start != checked.pairs:
             raise UsageError(f"{name} changed while it was read; start again when it is complete")
+        return used
 
     def record(self, used: Sequence[int]) -> list[dict[str, Any]]:
         """What was read, as data.json and the report tell it."""
@@ -171,7 +217,7 @@ class Preparation:
         held = [
             {
                 "split": split,
-                "name": names(getattr(self.config.data, split)),
+                "name": names(getattr(self.config.data, split), self.config.task),
                 "pairs": len(rows),
                 "used": len(rows),
             }
@@ -179,28 +225,39 @@ class Preparation:
         ]
         return train + held
 
-    def hold(self, split: str, source: Tokenizer, target: Tokenizer) -> Held | None:
+    def hold(self, split: str, objective: Objective, unanswered: int) -> Evaluation | None:
         if split not in self.held:
             return None
-        found = hold([Example(one, two) for _, one, two in self.held[split]], source, target)
-        return readable(found, self.config, split, self.say)
+        examples = [Example(one, two) for _, one, two in self.held[split]]
+        examples = readable(examples, objective, self.config, split, self.say)
+        return make_evaluation(self.config, objective, examples, unanswered > 0) if examples else None
 
     def key(self, kind: str, *more: str) -> str:
         """Of everything that the result follows from: files, settings, our own code."""
         data, task = self.config.data, self.config.task
         corpora = [
-            [describe(corpus), [[str(path.resolve()), *stamp(path)] for path in files(corpus)]]
+            [told(each), [[str(path.resolve()), *stamp(path)] for path in files(each.corpus)]]
             for setting in (data.train, data.valid, data.test)
             if setting is not None
-            for corpus, _ in parts(setting)
+            for each in listed(setting, task, data.documents)
         ]
-        settings = [data.leaks, data.duplicates, task.source, task.target]
-        own = self.config.text.model_dump() if kind == "text" else self.config.model.max_length
+        settings = [data.leaks, data.duplicates, task.model_dump(), self.extra]
+        own = self.config.text.model_dump() if kind == "text" else [self.config.model.max_length, self.known]
         return key_of([kind, code_version(), corpora, settings, own, *more])
+
+    @property
+    def known(self) -> list[str]:
+        """Labels of the model that the run begins from."""
+        return list(self.initial.labels) if self.initial is not None else []
 
     @staticmethod
     def prints(tokenizers: tuple[Tokenizer, Tokenizer | None]) -> list[str]:
         return [tokenizer.fingerprint for tokenizer in tokenizers if tokenizer is not None]
+
+
+def told(corpus: Listed) -> list[Any]:
+    """All that a config says of a corpus."""
+    return [describe(corpus.corpus), corpus.prefix, dict(corpus.say), corpus.documents]
 
 
 def code_version() -> str:
@@ -223,12 +280,14 @@ def refuse(findings: Sequence[Mapping[str, Any]]) -> None:
         )
 
 
-def summary(findings: Sequence[Mapping[str, Any]], used: int) -> str:
+def summary(record: Mapping[str, Any], task: Task) -> str:
     """One line about the check; the rest stands in data.json."""
+    findings = record["findings"]
+    used = sum(each["used"] for each in record["corpora"] if each["split"] == "train")
     left_out = sum(each["count"] for each in findings if each["left_out"])
     other = [f"{each['count']:,} {each['kind']}" for each in findings]
-    told = f" (found: {', '.join(other)}; see data.json)" if other else ""
-    return f"{used:,} training pairs, {left_out:,} left out{told}"
+    found = f" (found: {', '.join(other)}; see data.json)" if other else ""
+    return f"{used:,} training {UNITS.get(task.name, 'texts')}, {left_out:,} left out{found}"
 
 
 def with_weights(record: Mapping[str, Any], weights: Sequence[float]) -> dict[str, Any]:
@@ -236,8 +295,8 @@ def with_weights(record: Mapping[str, Any], weights: Sequence[float]) -> dict[st
     return {**record, "corpora": train + record["corpora"][len(weights) :]}
 
 
-def names(corpora: Corpora) -> str:
-    return ", ".join(short_name(corpus) for corpus, _ in parts(corpora))
+def names(corpora: Corpora, task: Task) -> str:
+    return ", ".join(short_name(corpus) for corpus, _ in parts(corpora, task))
 
 
 def short_name(corpus: str | tuple[str, str]) -> str:
@@ -245,15 +304,17 @@ def short_name(corpus: str | tuple[str, str]) -> str:
     return " and ".join(Path(name).name for name in ([corpus] if isinstance(corpus, str) else corpus))
 
 
-def readable(held: Held, config: Config, split: str, say: Say) -> Held:
-    """Without the pairs for whose ends learned positions have no vector; waves reach any length."""
-    if config.model.positions != "learned":
-        return held
-    longest = config.model.max_length
-    keep = [n for n, s in enumerate(held.samples) if max(len(s.source), len(s.target)) <= longest]
-    if len(keep) < len(held.samples):
-        say(f"left out {len(held.samples) - len(keep):,} pairs of data.{split}: longer than {longest} pieces")
-    return Held([held.examples[n] for n in keep], [held.samples[n] for n in keep])
+def readable(
+    examples: list[Example], objective: Objective, config: Config, split: str, say: Say
+) -> list[Example]:
+    """Without the held-out texts for whose ends learned positions have no vector; waves reach any length."""
+    if config.model.positions != "learned" or config.task.name in ("generate", "fill"):
+        return examples
+    rows = [(number, example.source, example.target) for number, example in enumerate(examples)]
+    long = set(objective.too_long(rows))
+    if long:
+        say(f"left out {len(long):,} of data.{split}: longer than {config.model.max_length} pieces")
+    return [example for number, example in enumerate(examples) if number not in long]
 
 
 def split_above(sample: Sequence[tuple[str, str]], lengths: Sequence[Any]) -> int:

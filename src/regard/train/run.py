@@ -12,6 +12,7 @@ from types import FrameType
 import torch
 
 from regard.config import Config, differing_field, load_config, to_toml
+from regard.config.schema import TaskName
 from regard.errors import UsageError
 from regard.machine import Machine, choose_machine, give_back_memory
 from regard.model import build, parameters
@@ -21,6 +22,8 @@ from regard.store import (
     load_checkpoint,
     load_latest,
     load_weights_into,
+    read_model,
+    steps,
     told_plainly,
     unique_weights,
     write_card,
@@ -30,9 +33,10 @@ from regard.store import (
     write_weights,
 )
 from regard.train.curves import draw_curves
-from regard.train.evaluate import bleu_tokenization, make_bleu, objective
-from regard.train.final import final_scores
+from regard.train.evaluate import bleu_tokenization, make_bleu
+from regard.train.evaluation.base import FILES
 from regard.train.flops import measured_peak
+from regard.train.initial import load_initial, with_shape
 from regard.train.loop import Trainer
 from regard.train.prepare import Materials, names, prepare
 from regard.train.progress import Listener, Metrics, Record, Silent
@@ -42,6 +46,17 @@ from regard.train.stream import Stream
 # What may differ when a run is resumed: where it ends and what it keeps, never what it computes.
 LIMITS = ("train.steps", "train.epochs", "train.minutes", "train.patience", "train.keep", "train.log_every")
 
+CARD_SCORES = {
+    "bleu": "BLEU",
+    "chrf": "chrF",
+    "accuracy": "accuracy",
+    "f1": "F1",
+    "exact": "exact",
+    "perplexity": "perplexity",
+    "bits_per_byte": "bits per byte",
+}
+PERCENT = ("accuracy", "f1", "exact")
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -49,6 +64,7 @@ class Outcome:
     finished: bool  # False: interrupted, to be resumed
     step: int
     records: list[Record]  # of the final model, on valid and test
+    task: TaskName = "translate"
 
 
 def train(
@@ -64,8 +80,16 @@ def train(
     """
     listener = listener or Silent()
     config = open_run(config, folder, resume)
-    # what the scores need is better missed now than at the first validation
-    make_bleu(bleu_tokenization(config.train.bleu_tokenize, config.task.target))
+    if config.task.name == "translate":
+        # what the scores need is better missed now than at the first validation
+        make_bleu(bleu_tokenization(config.train.bleu_tokenize, config.task.target))
+    initial = (
+        read_model(Path(config.init.model), config.model.head)
+        if config.init.model and not begun(folder)
+        else None
+    )
+    if initial is not None:
+        config = with_shape(config, initial.config)
     machine = choose_machine(
         config.train.device, config.train.precision, config.train.threads, config.model.width
     )
@@ -73,8 +97,10 @@ def train(
     machine.use()
     with told_plainly(folder):  # a place that cannot be written is better known before the work
         folder.mkdir(parents=True, exist_ok=True)
-    materials = prepare(config, folder, listener.say, strict)
+    materials = prepare(config, folder, listener.say, strict, initial)
     trainer = make_trainer(config, folder, materials, machine)
+    if initial is not None:
+        listener.say(load_initial(trainer.model, initial.weights, config.init))
     checkpoint = load_latest(folder, listener.say) if resume else None
     if checkpoint is not None:
         trainer.restore(checkpoint)
@@ -82,7 +108,8 @@ def train(
     # only now: a run whose data cannot be read, or has changed, is not touched
     write_text(folder / "run.toml", to_toml(config))
     write_json(folder / "data.json", materials.record)
-    write_identity(folder, config, materials.source, materials.target, materials.split_above)
+    labels = tuple(materials.labels)
+    write_identity(folder, config, materials.source, materials.target, materials.split_above, labels)
     metrics = Metrics(folder, listener)
     metrics.rewind(trainer.progress.step)
     listener.say(
@@ -92,7 +119,7 @@ def train(
     with stopping(trainer):
         finished = trainer.run(metrics)
     records = finish(trainer, metrics) if finished else []
-    return Outcome(folder, finished, trainer.progress.step, records)
+    return Outcome(folder, finished, trainer.progress.step, records, config.task.name)
 
 
 def open_run(config: Config | None, folder: Path, resume: bool) -> Config:
@@ -122,6 +149,11 @@ def open_run(config: Config | None, folder: Path, resume: bool) -> Config:
     return own
 
 
+def begun(folder: Path) -> bool:
+    """Whether a run has a checkpoint to go on from: then it needs nothing of the model it began with."""
+    return bool(steps(folder))
+
+
 def decided(config: Config, before: Config) -> dict[str, object]:
     """What followed from the machine, and from the first limit of steps, stays as it was."""
     kept: dict[str, object] = {}
@@ -141,12 +173,12 @@ def pinned(config: Config, machine: Machine) -> Config:
 
 def make_trainer(config: Config, folder: Path, materials: Materials, machine: Machine) -> Trainer:
     torch.manual_seed(config.train.seed)
-    target = None if materials.target is None else len(materials.target)
-    model = build(config.model, len(materials.source), target)
+    said = materials.labels or materials.target
+    model = build(config.model, len(materials.source), None if said is None else len(said))
     if machine.precision == "float64":
         model = model.double()
-    ask = objective(materials.source, materials.output)
-    stream = Stream(materials.training, ask, config.train.tokens_per_batch, config.train.seed)
+    train = config.train
+    stream = Stream(materials.training, materials.objective, train.tokens_per_batch, train.seed)
     return Trainer(config, folder, model, stream, materials, machine)
 
 
@@ -178,13 +210,14 @@ def finish(trainer: Trainer, metrics: Metrics) -> list[Record]:
     write_weights(folder, config.model, unique_weights(trainer.model))
     records = []
     for kind, held in (("final-valid", materials.valid), ("test", materials.test)):
-        if held is not None and held.samples:
+        if held is not None:
             give_back_memory()
-            record = final_scores(trainer, kind, held)
+            found = held.final(trainer.model.eval(), trainer.machine.device, folder / FILES[kind])
+            record = {"kind": kind, "step": trainer.progress.step, **found, "sentences": len(held)}
             metrics.add(record)
             records.append(record)
     facts = {
-        "data": names(config.data.train),
+        "data": names(config.data.train, config.task),
         "steps": trainer.progress.step,
         "chosen": chosen,
         "command": evaluate_command(config, folder.resolve().name),
@@ -246,8 +279,13 @@ def run_record(trainer: Trainer, chosen: str) -> Record:
 
 
 def card_scores(records: list[Record]) -> dict[str, str]:
-    return {
-        f"{record['kind']}: {name} ({record[f'{key}_signature']})": f"{record[key]:.2f}"
-        for record in records
-        for name, key in (("BLEU", "bleu"), ("chrF", "chrf"))
-    }
+    """The numbers of the final records that a reader of the card looks for."""
+    found = {}
+    for record in records:
+        for key, name in CARD_SCORES.items():
+            if key in record:
+                signature = f" ({record[f'{key}_signature']})" if f"{key}_signature" in record else ""
+                percent = key in PERCENT
+                value = f"{100 * record[key]:.1f} %" if percent else f"{record[key]:.2f}"
+                found[f"{record['kind']}: {name}{signature}"] = value
+    return found

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from regard.data import Batch, Dataset, Translation, collate
-from regard.data.batches import epoch_pools, generator, plan, sizes
+from regard.data import Batch, Dataset, Objective, collate
+from regard.data.batches import LAYOUT, MASKS, epoch_pools, generator, plan, sizes
 
 
 @dataclass
@@ -15,7 +15,7 @@ class Stream:
     """Batch `place` of pool `pool` of epoch `epoch` is a pure function of (seed, epoch, pool, place)."""
 
     dataset: Dataset
-    objective: Translation
+    objective: Objective
     tokens_per_batch: int
     seed: int
     epoch: int = 0
@@ -32,10 +32,10 @@ class Stream:
         self.before: list[int] = [0, *np.cumsum(counts).tolist()]  # pairs before each pool, and in all
 
     def open_pool(self) -> None:
-        self.pairs = self.dataset.load(self.pools[self.pool])
-        # one more piece on each side: the end, the start
-        lengths = np.stack([self.pairs.source.lengths, self.pairs.target.lengths], axis=1) + 1
-        self.batches = plan(lengths, self.tokens_per_batch, generator(self.seed, self.epoch, self.pool + 1))
+        rows, stream = self.dataset.load(self.pools[self.pool]), self.pool + 1
+        self.rows = self.objective.arrange(rows, generator(self.seed, self.epoch, stream, LAYOUT))
+        order = generator(self.seed, self.epoch, stream)
+        self.batches = plan(self.rows.lengths, self.tokens_per_batch, order)
 
     def next(self) -> Batch:
         if self.place >= len(self.batches):
@@ -44,11 +44,10 @@ class Stream:
                 self.epoch, self.pool = self.epoch + 1, 0
                 self.open_epoch()
             self.open_pool()
-        numbers = self.batches[self.place]
+        dice = generator(self.seed, self.epoch, self.pool + 1, MASKS, self.place)
+        samples = [self.rows.sample(number, dice) for number in self.batches[self.place].tolist()]
         self.place += 1
-        source, target = self.pairs.source, self.pairs.target
-        pairs = [(source[number].tolist(), target[number].tolist()) for number in numbers]
-        return collate([self.objective.pair(left, right) for left, right in pairs])
+        return collate(samples)
 
     @property
     def epochs_done(self) -> float:

@@ -59,6 +59,8 @@ class Chart:
     title: str
     series: Sequence[Series]
     from_zero: bool = False  # where only the distance from nothing says how much a change is
+    over: str = "update"
+    names: Sequence[str] = ()  # of the places 0, 1, 2 ... where these are no numbers
 
 
 @dataclass(frozen=True)
@@ -68,10 +70,19 @@ class Charts:
 
 
 @dataclass(frozen=True)
-class Sentence:
-    source: str
-    reference: str
-    output: str
+class Matrix:
+    """How often each label was called what: `counts[i][j]` texts of label i were called j."""
+
+    labels: Sequence[str]
+    counts: Sequence[Sequence[int]]
+    corner: str = "reference ↓ output →"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One held-out text, as (name, text): what stood there and what the model made of it."""
+
+    lines: Sequence[tuple[str, str]]
     remark: str
 
 
@@ -84,13 +95,19 @@ class Alignment:
     links: Sequence[tuple[int, int]]
 
 
-Block = Paragraph | Code | Tiles | Table | Charts | Sentence | Alignment
+Block = Paragraph | Code | Tiles | Table | Charts | Matrix | Case | Alignment
 
 
 @dataclass(frozen=True)
 class Section:
     title: str
     blocks: Sequence[Block]
+
+
+def shown_lines(text: str) -> list[str]:
+    """A text of several lines as such; what is too long is cut off as a whole."""
+    whole = text if len(text) <= LONGEST_SHOWN else text[:LONGEST_SHOWN] + " …"
+    return [printable(line) for line in whole.removesuffix("\n").split("\n")]
 
 
 def printable(text: str) -> str:

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from regard.config import Config, resolve
+from pathlib import Path
+
+from regard.config import Config, Model, resolve
 from regard.train.report.blocks import Block, Paragraph, Table
 from regard.train.report.facts import Facts
 from regard.train.report.words import clock, compact, plain
 
+ONE_STACK = ("gpt", "llama", "bert")
+RECURRENT = ("rnn", "bahdanau")
+
 
 def model(facts: Facts) -> list[Block]:
     config, run = facts.config, facts.last("run")
-    encoder, decoder = config.model.depth
-    rows = [
-        [
-            "shape",
-            f"{encoder} + {decoder} layers, width {config.model.width}, {config.model.heads} heads, "
-            f"feed-forward {config.model.feed_forward}",
-        ],
-    ]
+    rows = [["family", config.model.family], ["shape", shape(config.model)]]
+    if config.init.model is not None:
+        rows.append(["began with", Path(config.init.model).name])  # not its folder, as everywhere in a report
     if "parameters" in run:
         rows.append(["parameters", f"{run['parameters']:,}"])
     if "vocabulary" in run:
@@ -30,12 +30,36 @@ def model(facts: Facts) -> list[Block]:
     return blocks
 
 
+def shape(model: Model) -> str:
+    layers = f"{model.layers}" if model.family in ONE_STACK else " + ".join(map(str, model.depth))
+    if model.family in RECURRENT:
+        return f"{layers} layers of {model.cell.upper()} cells, width {model.width}"
+    return f"{layers} layers, width {model.width}, {model.heads} heads, feed-forward {model.feed_forward}"
+
+
 def differences(config: Config) -> list[list[str]]:
     """The settings that are not what they would be unsaid; the corpora stand elsewhere."""
-    usual = resolve({"data": {"train": "phrasebook"}, "model": {"preset": config.model.preset}})
-    elsewhere = {"train", "valid", "test", "device", "precision", "threads"}
+    usual = resolve(
+        {
+            "task": {"name": config.task.name},
+            "data": {"train": "phrasebook"},
+            "model": {"preset": config.model.preset, "family": config.model.family},
+        }
+    )
+    elsewhere = {
+        "train",
+        "valid",
+        "test",
+        "device",
+        "precision",
+        "threads",
+        "name",
+        "source",
+        "target",
+        "from",
+    }
     rows = []
-    for section in ("data", "text", "model", "train", "decode"):
+    for section in ("task", "data", "text", "model", "train", "decode", "init"):
         own, base = (getattr(each, section).model_dump(mode="json") for each in (config, usual))
         for field, value in own.items():
             if value != base[field] and field not in elsewhere:
@@ -44,16 +68,16 @@ def differences(config: Config) -> list[list[str]]:
 
 
 def cost(facts: Facts) -> list[Block]:
-    run = facts.last("run")
+    run, tokens = facts.last("run"), facts.wording.tokens
     if not run:
         at = facts.last("train")
-        return [Paragraph(f"The run has not ended; {at.get('tokens', 0):,} target tokens so far.")]
+        return [Paragraph(f"The run has not ended; {at.get('tokens', 0):,} {tokens} so far.")]
     updating = max(1e-9, run["updating"])
     achieved = run["flops"] / updating
     rows = [
         ["updates", f"{run['step']:,} in {run['epochs']:,.2f} epochs"],
-        ["target tokens learned from", f"{run['tokens']:,}"],
-        ["speed", f"{run['tokens'] / updating:,.0f} target tokens a second"],
+        [f"{tokens} learned from", f"{run['tokens']:,}"],
+        ["speed", f"{run['tokens'] / updating:,.0f} {tokens} a second"],
         ["time in updates", clock(run["updating"])],
         ["of these waiting for data", f"{clock(run['waiting'])}, {100 * run['waiting'] / updating:.1f} %"],
         ["time in validations", clock(run["validating"])],

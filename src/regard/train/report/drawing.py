@@ -7,9 +7,12 @@ from collections.abc import Callable, Sequence
 from html import escape
 
 from regard.train.report.blocks import Alignment, Chart, Point, Series, printable
+from regard.train.report.style import STYLE
 
 WIDTH, HEIGHT = 440, 210  # of a chart
 LEFT, RIGHT, TOP, BOTTOM = 46, 12, 26, 24  # its margins
+KEY_LINE = 16  # height of a line of the legend
+COLOURS = 6  # of the page's style; a seventh curve has the first one's again
 MOST_POINTS = 240  # of a curve; more cannot be told apart
 CELL, LETTER = 18, 7  # of a matrix; LETTER is about the width of a sign
 
@@ -17,23 +20,44 @@ Place = Callable[[float, float], Point]  # numbers to a point of the picture
 
 
 def chart_svg(chart: Chart) -> str:
-    """Lines over the updates, with round numbers at the axes."""
+    """Lines over the updates, with round numbers at the axes, or over places that have names."""
+    title = escape(chart_title(chart))
+    picture = curves(chart) or "<p>not recorded</p>"
+    return f"<figure><figcaption>{title}</figcaption>{picture}</figure>"
+
+
+def chart_title(chart: Chart) -> str:
+    return f"{chart.title}, by {chart.over}"
+
+
+def chart_file(chart: Chart) -> str:
+    """The same picture as a file of its own, its title in it; light or dark as the reader's page is."""
+    top = 22
+    title = f'<text class="word" x="{LEFT}" y="{6 - top // 2}">{escape(chart_title(chart))}</text>'
+    paper = f'<rect class="paper" y="{-top}" width="100%" height="100%"/>'
+    picture = curves(chart, f"<style>{STYLE}</style>{paper}{title}", top)
+    return picture.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1) + "\n"
+
+
+def curves(chart: Chart, before: str = "", room: int = 0) -> str:
+    """An SVG element, empty if there is nothing to draw; `before` stands first, `room` high above."""
     series = [Series(each.name, thinned(each.finite()), each.dots) for each in chart.series]
     series = [each for each in series if each.points]
-    title = escape(f"{chart.title}, by update")
     if not series:
-        return f"<figure><figcaption>{title}</figcaption><p>not recorded</p></figure>"
-    xs = ticks(0.0, max(x for each in series for x, _ in each.points), 5)
+        return ""
+    last = max(x for each in series for x, _ in each.points)
+    xs = [float(place) for place in range(max(2, len(chart.names)))] if chart.names else ticks(0.0, last, 5)
     values = [y for each in series for _, y in each.points]
     ys = ticks(min(*values, 0.0) if chart.from_zero else min(values), max(values), 4)
     place = scale(xs, ys)
-    names = series if len(series) > 1 else []
-    parts = [*axes(xs, ys, place), *legend(names)]
+    key, lower = legend(series if len(series) > 1 else [])
+    parts = axes(xs, ys, place, [printable(name) for name in chart.names])
     for number, each in enumerate(series):
         parts += line(each, number, [place(*point) for point in each.points])
-    label = f'role="img" aria-label="{title}"'
-    picture = f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" {label}>{"".join(parts)}</svg>'
-    return f"<figure><figcaption>{title}</figcaption>{picture}</figure>"
+    size = f'viewBox="0 {-room} {WIDTH} {HEIGHT + lower + room}" width="{WIDTH}"'
+    drawn = f'{before}{"".join(key)}<g transform="translate(0 {lower})">{"".join(parts)}</g>'
+    label = f'role="img" aria-label="{escape(chart_title(chart))}"'
+    return f"<svg {size} {label}>{drawn}</svg>"
 
 
 def thinned(points: Sequence[Point]) -> list[Point]:
@@ -64,32 +88,36 @@ def scale(xs: Sequence[float], ys: Sequence[float]) -> Place:
     return place
 
 
-def axes(xs: Sequence[float], ys: Sequence[float], place: Place) -> list[str]:
+def axes(xs: Sequence[float], ys: Sequence[float], place: Place, names: Sequence[str] = ()) -> list[str]:
     parts = []
     for value in ys:
         x, y = place(xs[0], value)
         parts.append(f'<line class="grid" x1="{x}" x2="{WIDTH - RIGHT}" y1="{y}" y2="{y}"/>')
         parts.append(f'<text x="{x - 6}" y="{y + 4}" text-anchor="end">{short(value)}</text>')
-    for value in xs:
+    for value, name in zip(xs, names or map(short, xs)):
         x, y = place(value, ys[0])
         anchor = "end" if value == xs[-1] else "middle"
-        parts.append(f'<text x="{x}" y="{y + 16}" text-anchor="{anchor}">{short(value)}</text>')
+        parts.append(f'<text x="{x}" y="{y + 16}" text-anchor="{anchor}">{escape(name)}</text>')
     return parts
 
 
-def legend(series: Sequence[Series]) -> list[str]:
-    parts, x = [], LEFT
+def legend(series: Sequence[Series]) -> tuple[list[str], int]:
+    """What each line is, and by how much the curves stand lower for more than one row of names."""
+    parts, x, y = [], LEFT, 11
     for number, each in enumerate(series):
-        parts.append(f'<line class="s{number % 2}" x1="{x}" x2="{x + 16}" y1="11" y2="11"/>')
-        parts.append(f'<text x="{x + 21}" y="15">{escape(each.name)}</text>')
-        x += 40 + LETTER * len(each.name)
-    return parts
+        name = printable(each.name)
+        if x > LEFT and x + 21 + LETTER * wide(name) > WIDTH:
+            x, y = LEFT, y + KEY_LINE
+        parts.append(f'<line class="s{number % COLOURS}" x1="{x}" x2="{x + 16}" y1="{y}" y2="{y}"/>')
+        parts.append(f'<text x="{x + 21}" y="{y + 4}">{escape(name)}</text>')
+        x += 40 + LETTER * wide(name)
+    return parts, y - 11
 
 
 def line(series: Series, number: int, places: Sequence[Point]) -> list[str]:
-    parts = [f'<polyline class="s{number % 2}" points="{" ".join(f"{x},{y}" for x, y in places)}"/>']
+    parts = [f'<polyline class="s{number % COLOURS}" points="{" ".join(f"{x},{y}" for x, y in places)}"/>']
     if series.dots or len(places) == 1:
-        parts += [f'<circle class="d{number % 2}" cx="{x}" cy="{y}" r="2.2"/>' for x, y in places]
+        parts += [f'<circle class="d{number % COLOURS}" cx="{x}" cy="{y}" r="2.2"/>' for x, y in places]
     return parts
 
 

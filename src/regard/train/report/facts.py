@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,9 @@ from regard.config import Config, load_config
 from regard.errors import UsageError
 from regard.store import read_json
 from regard.train.evaluate import bleu_tokenization
-from regard.train.final import FILES
+from regard.train.evaluation.base import FILES
 from regard.train.progress import FILE, Record, read_metrics
+from regard.train.report.tasks import TASKS, Check, Wording
 
 DATA = "data.json"
 SETS = {"test": "test", "final-valid": "valid"}  # the sets by the kind of their record, the severest first
@@ -24,12 +26,24 @@ class Facts:
     config: Config
     records: list[Record]  # of metrics.jsonl
     data: dict[str, Any] | None  # what was read and found; None if it was not recorded
-    sentences: dict[str, list[Record]]  # by the kind of their scores: final-valid, test
+    sentences: dict[str, list[Record]]  # the held-out texts by the kind of their scores: final-valid, test
 
     @property
     def title(self) -> str:
-        task = self.config.task
-        return f"{self.folder.resolve().name}: translation from {task.source} to {task.target}"
+        return f"{self.folder.resolve().name}: {self.wording.title(self.config.task)}"
+
+    @property
+    def wording(self) -> Wording:
+        return TASKS[self.config.task.name]
+
+    def chosen(self) -> tuple[str, list[Record]]:
+        """The held-out texts to look at: those of the test set, else of the validation set."""
+        own = ((name, self.sentences[kind]) for kind, name in SETS.items() if self.sentences[kind])
+        return next(own, ("", []))
+
+    def final(self) -> Record:
+        """The scores of the same set."""
+        return next((self.last(kind) for kind in SETS if self.last(kind)), {})
 
     @property
     def tokenization(self) -> str:
@@ -46,25 +60,29 @@ class Facts:
 def read_facts(folder: Path) -> Facts:
     if not (folder / "run.toml").is_file():
         raise UsageError(f"{folder} holds no run: it has no run.toml")
+    config = load_config(folder / "run.toml")
+    shape = TASKS[config.task.name].shape
     return Facts(
         folder=folder,
-        config=load_config(folder / "run.toml"),
+        config=config,
         records=read_metrics(folder / FILE),
         data=read_json(folder / DATA) if (folder / DATA).is_file() else None,
-        sentences={kind: read_sentences(folder / name) for kind, name in FILES.items()},
+        sentences={kind: read_sentences(folder / name, shape) for kind, name in FILES.items()},
     )
 
 
-def read_sentences(path: Path) -> list[Record]:
+def read_sentences(path: Path, shape: Mapping[str, Check]) -> list[Record]:
+    """The rows of a file, with the fields that a task's rows have and no others."""
     if not path.is_file():
         return []
     rows = []
     for number, line in enumerate(path.read_text(encoding="utf-8").split("\n")[:-1], start=1):
         try:
-            row = json.loads(line)
-            rows.append(
-                {key: row[key] for key in ("source", "reference", "output", "chrf", "score", "alignment")}
-            )
-        except (ValueError, TypeError, KeyError, RecursionError):
-            raise UsageError(f"{path}, line {number}: not a sentence of a run; score it again") from None
+            found = json.loads(line)
+            row = {key: found.get(key) for key in shape}
+        except (ValueError, AttributeError, RecursionError):
+            row = {}
+        if not row or not all(check(row[key]) for key, check in shape.items()):
+            raise UsageError(f"{path}, line {number}: not a sentence of a run; score it again")
+        rows.append(row)
     return rows

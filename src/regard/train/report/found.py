@@ -16,7 +16,7 @@ def data(facts: Facts) -> list[Block]:
     corpora, findings = facts.data.get("corpora") or [], facts.data.get("findings") or []
     blocks: list[Block] = []
     if corpora:
-        head = ["corpus", "split", "pairs", "used", "left out", "weight"]
+        head = ["corpus", "split", facts.wording.read, "used", "left out", "weight"]
         blocks.append(Table(head, [corpus_row(corpus) for corpus in corpora], text_columns=2))
     if not findings:
         return [*blocks, Paragraph("The check of every line found nothing wrong.")]
@@ -29,7 +29,8 @@ def data(facts: Facts) -> list[Block]:
         ]
         for finding in findings
     ]
-    return [*blocks, Table(["found", "pairs are", "for example", "count"], rows, text_columns=3)]
+    head = ["found", f"{facts.wording.read} are", "for example", "count"]
+    return [*blocks, Table(head, rows, text_columns=3)]
 
 
 def corpus_row(corpus: dict[str, Any]) -> list[str]:

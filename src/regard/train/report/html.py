@@ -8,14 +8,16 @@ from html import escape
 from regard.train.report.blocks import (
     Alignment,
     Block,
+    Case,
     Charts,
     Code,
+    Matrix,
     Paragraph,
     Section,
-    Sentence,
     Table,
     Tiles,
     printable,
+    shown_lines,
 )
 from regard.train.report.drawing import alignment_svg, chart_svg
 from regard.train.report.style import STYLE
@@ -67,10 +69,14 @@ def html(block: Block) -> str:
             return table(head, rows, text_columns)
         case Charts(charts, _):
             return '<div class="charts">' + "".join(chart_svg(chart) for chart in charts) + "</div>"
-        case Sentence(source, reference, output, remark):
-            pairs = (("source", source), ("reference", reference), ("output", output))
-            shown = "".join(f'<dt>{name}</dt><dd dir="auto">{text(words)}</dd>' for name, words in pairs)
-            return f'<dl class="sentence">{shown}<dd class="remark">{text(remark)}</dd></dl>'
+        case Matrix(labels, counts, corner):
+            return matrix(labels, counts, corner)
+        case Case(lines, remark):
+            shown = "".join(
+                f'<dt>{text(name)}</dt><dd dir="auto">{many_lines(own)}</dd>' for name, own in lines
+            )
+            last = f'<dd class="remark">{text(remark)}</dd>' if remark else ""
+            return f'<dl class="sentence">{shown}{last}</dl>'
         case Alignment():
             return alignment_svg(block)
 
@@ -88,6 +94,26 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], text_columns: int)
     top = f"<thead>{line(head, 'th')}</thead>" if any(head) else ""
     body = "".join(line(row, "td") for row in rows)
     return f'<div class="wide"><table>{top}<tbody>{body}</tbody></table></div>'
+
+
+def matrix(labels: Sequence[str], counts: Sequence[Sequence[int]], corner: str) -> str:
+    """The darker a cell, the larger its share of the row; right ones in another colour than wrong ones."""
+    names = "".join(f'<th class="number" scope="col">{text(label)}</th>' for label in labels)
+    rows = []
+    for number, (label, row) in enumerate(zip(labels, counts)):
+        total = max(1, sum(row))
+        cells = "".join(
+            f'<td class="number {"right" if number == column else "wrong"}" '
+            f'style="--share:{(count / total) ** 0.5:.2f}">{count:,}</td>'
+            for column, count in enumerate(row)
+        )
+        rows.append(f'<tr><th scope="row">{text(label)}</th>{cells}</tr>')
+    top = f"<thead><tr><th>{text(corner)}</th>{names}</tr></thead>"
+    return f'<div class="wide"><table class="matrix">{top}<tbody>{"".join(rows)}</tbody></table></div>'
+
+
+def many_lines(plain: str) -> str:
+    return "\n".join(escape(line) for line in shown_lines(plain))
 
 
 def text(plain: str) -> str:

@@ -8,15 +8,18 @@ from collections.abc import Sequence
 from regard.train.report.blocks import (
     Alignment,
     Block,
+    Case,
+    Chart,
     Charts,
     Code,
+    Matrix,
     Paragraph,
     Section,
-    Sentence,
     Series,
     Table,
     Tiles,
     printable,
+    shown_lines,
 )
 
 SPECIAL = re.compile(r"([\\`*_{}\[\]#|~!])")
@@ -26,7 +29,7 @@ def markdown_page(title: str, sections: Sequence[Section]) -> str:
     parts = [f"# {escaped(title)}"]
     for section in sections:
         parts += [f"## {escaped(section.title)}"] if section.title else []
-        parts += [block for each in section.blocks if (block := markdown(each))]
+        parts += [block for each in section.blocks if (block := markdown(each).rstrip("\n"))]
     return "\n\n".join(parts) + "\n"
 
 
@@ -41,13 +44,22 @@ def markdown(block: Block) -> str:
         case Table(head, rows, text_columns):
             return table(head, rows, text_columns)
         case Charts(charts, picture):
-            told = [
-                f"- {escaped(line)}" for chart in charts for each in chart.series if (line := course(each))
-            ]
-            return f"![The curves of the run]({picture})\n\n" + "\n".join(told)
-        case Sentence(source, reference, output, remark):
-            lines = [f"source     {source}", f"reference  {reference}", f"output     {output}"]
-            return f"{escaped(remark)}\n\n{fenced(lines)}"
+            curves = [each for chart in charts if not chart.names for each in chart.series]
+            told = [f"- {escaped(line)}" for each in curves if (line := course(each))]
+            return f"![{escaped(alternative(charts))}]({picture})\n\n" + "\n".join(told)
+        case Matrix(labels, counts, corner):
+            cells = [[f"{count:,}" for count in row] for row in counts]
+            return table([corner, *labels], [[label, *row] for label, row in zip(labels, cells)], 1)
+        case Case(lines, remark):
+            width = max(len(name) for name, _ in lines) + 2
+            shown = fenced(
+                [
+                    f"{name if not number else '':{width}}{line}"
+                    for name, words in lines
+                    for number, line in enumerate(shown_lines(words))
+                ]
+            )
+            return f"{escaped(remark)}\n\n{shown}" if remark else shown
         case Alignment(source, output, links):
             seen = {target: source[word] for word, target in links if word < len(source)}
             return fenced([f"{word}  <-  {seen[n]}" for n, word in enumerate(output) if n in seen])
@@ -58,6 +70,11 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], text_columns: int)
     cells = [[escaped(cell) for cell in row] for row in (head, *rows)]
     lines = [cells[0], marks, *cells[1:]]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def alternative(charts: Sequence[Chart]) -> str:
+    """What stands for a picture that is not shown."""
+    return "The curves of the run" if len(charts) > 1 else f"{charts[0].title}, by {charts[0].over}"
 
 
 def course(series: Series) -> str:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 
 from regard.config import Config
@@ -19,21 +19,22 @@ def scores(facts: Facts) -> list[Block]:
     found = [(name, facts.last(kind)) for kind, name in SETS.items() if facts.last(kind)]
     if not found:
         return [Paragraph("Not scored yet: the chosen model is scored when the run ends.")]
-    head = ["set", "sentences", "BLEU", "chrF", "exactly right", "loss a token", "perplexity"]
+    wording = facts.wording
+    columns = [each for each in wording.scores if any(each.of(record) is not None for _, record in found)]
     rows = [
-        [
-            name,
-            f"{row['sentences']:,}",
-            with_interval(row, "bleu"),
-            with_interval(row, "chrf"),
-            f"{100 * row['exact']:.1f} %",
-            f"{row['loss']:.4f}",
-            f"{math.exp(min(row['loss'], 700)):,.2f}",
-        ]
-        for name, row in found
+        [name, f"{record.get('sentences', 0):,}", *(each.shown(record) for each in columns)]
+        for name, record in found
     ]
-    row = found[0][1]
-    blocks: list[Block] = [Table(head, rows)]
+    blocks: list[Block] = [Table(["set", wording.texts, *(each.name for each in columns)], rows)]
+    blocks += REMARKS[facts.config.task.name](facts, found[0][1])
+    if command := evaluate_command(facts.config, facts.folder.resolve().name):
+        blocks += [Paragraph("To compute them again:"), Code([command])]
+    return blocks
+
+
+def of_translations(facts: Facts, row: Record) -> list[Block]:
+    """Where the numbers come from: interval, signatures, and whether they are those to publish."""
+    blocks: list[Block] = []
     if "bleu_interval" in row:
         blocks.append(
             Paragraph(
@@ -49,14 +50,35 @@ def scores(facts: Facts) -> list[Block]:
                 'such text are computed without a second tokenisation: train.bleu_tokenize = "none".'
             )
         )
-    if command := evaluate_command(facts.config, facts.folder.resolve().name):
-        blocks += [Paragraph("To compute them again:"), Code([command])]
     return blocks
 
 
-def with_interval(row: Record, key: str) -> str:
-    around = row.get(f"{key}_interval")
-    return f"{row[key]:.2f}" + (f" ± {around[1]:.2f}" if around else "")
+def of_guesses(facts: Facts, row: Record) -> list[Block]:
+    meanings = {"t5": "texts of which every hidden span was told"}
+    counted = meanings.get(facts.config.model.family, "hidden pieces that were guessed")
+    return [Paragraph(f"Accuracy is the share of the {counted}.")]
+
+
+def of_labels(facts: Facts, row: Record) -> list[Block]:
+    macro = "Macro F1 is the mean over the labels that occur, however rare they are."
+    right = "A text is right if all of its labels are. " if facts.config.task.many else ""
+    return [Paragraph(right + macro)]
+
+
+def saying(text: str) -> Callable[[Facts, Record], list[Block]]:
+    return lambda facts, record: [Paragraph(text)]
+
+
+REMARKS: dict[str, Callable[[Facts, Record], list[Block]]] = {
+    "translate": of_translations,
+    "generate": saying("Perplexity depends on how text is cut into tokens; bits per byte do not."),
+    "fill": of_guesses,
+    "classify": of_labels,
+    "tag": saying("An entity is right if its type, its first and its last word are, as conlleval counts."),
+    "answer": saying(
+        "As SQuAD's own script: without capitals, punctuation and articles, best over the references."
+    ),
+}
 
 
 def evaluate_command(config: Config, folder: str) -> str:
@@ -71,8 +93,16 @@ def evaluate_command(config: Config, folder: str) -> str:
     corpus = found[0][0] if len(found) == 1 else ()  # of several the run itself knows
     names = [corpus] if isinstance(corpus, str) else corpus
     given = [part for name in names for part in ("--data", public_name(name))]
-    words = bleu_tokenization(config.train.bleu_tokenize, config.task.target)
-    return shlex.join(["regard", "evaluate", "-m", folder, *given, "--tokenize", words])
+    option = OPTIONS.get(config.task.name)
+    choice = option(config) if option else []
+    return shlex.join(["regard", "evaluate", "-m", folder, *given, *choice])
+
+
+def tokenize_option(config: Config) -> list[str]:
+    return ["--tokenize", bleu_tokenization(config.train.bleu_tokenize, config.task.target)]
+
+
+OPTIONS: dict[str, Callable[[Config], list[str]]] = {"translate": tokenize_option}
 
 
 def public_name(corpus: str) -> str:

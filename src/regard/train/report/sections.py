@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-from regard.train.progress import Record
-from regard.train.report.blocks import (
-    Alignment,
-    Block,
-    Chart,
-    Charts,
-    Paragraph,
-    Section,
-    Sentence,
-    Series,
-    Table,
-    Tiles,
-)
-from regard.train.report.breakdown import by_length, measure, typical, worst_and_best
+from collections.abc import Callable, Sequence
+
+from regard.train.report import answered, classified, filled, generated, tagged, translated
+from regard.train.report.blocks import Block, Chart, Charts, Section, Series, Tiles
 from regard.train.report.cost import cost, model
 from regard.train.report.facts import SETS, Facts
 from regard.train.report.found import data
 from regard.train.report.scores import scores
+from regard.train.report.tasks import LOSS, Measure
 from regard.train.report.words import clock, compact
 
-SHOWN, DRAWN = 5, 3  # sentences at each end, alignments
 PICTURE = "curves.png"
+
+# What only the reports of one task have: what the model made of the held-out texts.
+OWN: dict[str, Sequence[tuple[str, Callable[[Facts], list[Block]]]]] = {
+    "translate": (
+        ("Score by length", translated.lengths),
+        ("Sentences", translated.sentences),
+        ("Alignment", translated.alignments),
+    ),
+    "generate": (("How it goes on", generated.continuations),),
+    "fill": (("Guesses", filled.guesses), ("Texts", filled.texts)),
+    "classify": (("Labels", classified.confusion), ("Errors", classified.errors)),
+    "tag": (("Entities", tagged.types), ("Errors", tagged.errors)),
+    "answer": (("Answers", answered.answers), ("Errors", answered.errors)),
+}
 
 
 def sections(facts: Facts) -> list[Section]:
@@ -32,9 +36,7 @@ def sections(facts: Facts) -> list[Section]:
         Section("Scores", scores(facts)),
         Section("Curves", [curves(facts)]),
         Section("Data", data(facts)),
-        Section("Score by length", lengths(facts)),
-        Section("Sentences", sentences(facts)),
-        Section("Alignment", alignments(facts)),
+        *(Section(title, content(facts)) for title, content in OWN[facts.config.task.name]),
         Section("Model and training", model(facts)),
         Section("Time and cost", cost(facts)),
     ]
@@ -43,11 +45,12 @@ def sections(facts: Facts) -> list[Section]:
 def overview(facts: Facts) -> Block:
     run, at = facts.last("run"), facts.last("train")
     best = facts.last("test") or facts.last("final-valid") or facts.last("valid")
-    remark = {"final-valid": "on the validation data", "valid": "at the last validation, greedy"}
+    remark = {"final-valid": "on the validation data", "valid": facts.wording.validated}
+    bare = {key: value for key, value in best.items() if not key.endswith("_interval")}
     tiles = [
-        (name, f"{best[key]:.2f}", remark.get(best["kind"], "on the test data"))
-        for name, key in (("BLEU", "bleu"), ("chrF", "chrf"))
-        if key in best
+        (each.name, each.shown(bare), remark.get(best["kind"], "on the test data"))
+        for each in facts.wording.scores[: facts.wording.main]
+        if each.of(best) is not None
     ]
     if "parameters" in run:
         tiles.append(
@@ -60,80 +63,24 @@ def overview(facts: Facts) -> Block:
 
 
 def curves(facts: Facts) -> Block:
-    def points(kind: str, key: str) -> list[tuple[float, float]]:
-        rows = facts.of_kind(kind)
-        return [(row["step"], row[key]) for row in rows if isinstance(row.get(key), int | float)]
+    def points(kind: str, measure: Measure) -> list[tuple[float, float]]:
+        found = [(row["step"], measure.of(row)) for row in facts.of_kind(kind)]
+        return [(step, value) for step, value in found if value is not None]
 
+    wording = facts.wording
     smoothed = ", smoothed labels" if facts.config.train.label_smoothing else ""
     loss = [
-        Series(f"training{smoothed}", points("train", "loss")),
-        Series("validation", points("valid", "loss"), dots=True),
+        Series(f"training{smoothed}", points("train", LOSS)),
+        Series("validation", points("valid", LOSS), dots=True),
     ]
-    quality = [
-        Series("BLEU", points("valid", "bleu"), dots=True),
-        Series("chrF", points("valid", "chrf"), dots=True),
-    ]
-    rate = [Series("learning rate", points("train", "lr"))]
-    speed = [Series("tokens a second", points("train", "tokens_per_second"))]
+    quality = [Series(each.name, points("valid", each), dots=True) for each in wording.curves]
+    rate = [Series("learning rate", points("train", Measure("lr", "")))]
+    speed = [Series("tokens a second", points("train", Measure("tokens_per_second", "")))]
+    per = next(each.name for each in wording.scores if each.key == "loss")
     charts = [
-        Chart("loss a token", loss),
-        Chart("validation, greedy", quality, from_zero=True),
+        Chart(per, loss),
+        Chart(wording.chart, quality, from_zero=True),
         Chart("learning rate", rate, from_zero=True),
-        Chart("target tokens a second", speed, from_zero=True),
+        Chart(f"{wording.tokens} a second", speed, from_zero=True),
     ]
     return Charts(charts, PICTURE)
-
-
-def chosen_set(facts: Facts) -> tuple[str, list[Record]]:
-    """The sentences to look at: those of the test set, else of the validation set."""
-    return next(
-        ((name, facts.sentences[kind]) for kind, name in SETS.items() if facts.sentences[kind]), ("", [])
-    )
-
-
-def lengths(facts: Facts) -> list[Block]:
-    name, rows = chosen_set(facts)
-    if not rows:
-        return [Paragraph("The sentences were not recorded.")]
-    unit, length = measure(facts.config.task.source)
-    buckets = by_length(rows, length, facts.tokenization)
-    table = Table(
-        [f"{unit} of the source, {name} data", "sentences", "BLEU", "chrF"],
-        [[b.name, f"{b.sentences:,}", f"{b.scores.bleu:.2f}", f"{b.scores.chrf:.2f}"] for b in buckets],
-    )
-    return [table]
-
-
-def sentences(facts: Facts) -> list[Block]:
-    name, rows = chosen_set(facts)
-    if not rows:
-        return [Paragraph("The sentences were not recorded.")]
-    worst, best = worst_and_best(rows, SHOWN)
-    return [
-        Paragraph(
-            f"The worst of the {name} data by chrF; the model's score is its log-probability by length."
-        ),
-        *(sentence(row) for row in worst),
-        Paragraph("The best, long ones first."),
-        *(sentence(row) for row in best),
-    ]
-
-
-def sentence(row: Record) -> Sentence:
-    remark = f"chrF {row['chrf']:.1f}, model's score {row['score']:.2f}"
-    return Sentence(row["source"], row["reference"], row["output"], remark)
-
-
-def alignments(facts: Facts) -> list[Block]:
-    _, rows = chosen_set(facts)
-    chosen = typical(rows, DRAWN)
-    if not chosen:
-        return [Paragraph("No alignment was recorded.")]
-    drawn = [
-        Alignment(row["source"].split(), row["output"].split(), [(s, t) for s, t in row["alignment"]])
-        for row in chosen
-    ]
-    text = (
-        "Sentences of middling score: for each word written, the source word that cross-attention saw most."
-    )
-    return [Paragraph(text), *drawn]

@@ -4,12 +4,14 @@ STYLE = """
 :root {
   color-scheme: light dark;
   --paper: #fff; --ink: #1c2126; --soft: #5b6670; --line: #d9dee3; --wash: #f4f6f8;
-  --first: #1f5fae; --second: #b4530a;
+  --first: #1f5fae; --second: #b4530a; --third: #1a7a50;
+  --fourth: #8538a8; --fifth: #b3234a; --sixth: #5f6570;
 }
 @media (prefers-color-scheme: dark) {
   :root {
     --paper: #14181c; --ink: #e4e8ec; --soft: #98a3ad; --line: #333b43; --wash: #1c2227;
-    --first: #7db2f0; --second: #f0a35e;
+    --first: #7db2f0; --second: #f0a35e; --third: #62cf9c;
+    --fourth: #d09bea; --fifth: #f58ba6; --sixth: #a7b0ba;
   }
 }
 * { box-sizing: border-box; }
@@ -26,7 +28,10 @@ p { margin: .5rem 0; color: var(--soft); max-width: 46rem; }
 }
 .tiles dt, .remark { color: var(--soft); font-size: .85rem; }
 .tiles dd { margin: 0; }
-.value { font-size: 1.55rem; font-weight: 600; line-height: 1.3; font-variant-numeric: tabular-nums; }
+.value {
+  font-size: 1.55rem; font-weight: 600; line-height: 1.3; white-space: nowrap;
+  font-variant-numeric: tabular-nums;
+}
 .wide { overflow-x: auto; margin: .6rem 0; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 th, td {
@@ -36,6 +41,13 @@ th, td {
 th { font-weight: 600; color: var(--soft); font-size: .85rem; }
 .number { text-align: right; white-space: nowrap; }
 tr { break-inside: avoid; }
+.matrix th, .matrix td { padding: .35rem .7rem; max-width: 12rem; overflow-wrap: anywhere; }
+.matrix tr :first-child { padding-left: 0; }
+.matrix tbody th { color: var(--ink); }
+.matrix td, .matrix thead .number { min-width: 4rem; }
+.matrix thead .number { white-space: normal; vertical-align: bottom; }
+.right { background: color-mix(in srgb, var(--first) calc(var(--share) * 45%), transparent); }
+.wrong { background: color-mix(in srgb, var(--second) calc(var(--share) * 55%), transparent); }
 pre {
   margin: .5rem 0; padding: .5rem .8rem; background: var(--wash); border: 1px solid var(--line);
   border-radius: 6px; white-space: pre-wrap; overflow-wrap: anywhere;
@@ -48,25 +60,35 @@ svg { display: block; max-width: 100%; height: auto; }
 svg text { fill: var(--soft); font: 11px system-ui, sans-serif; }
 svg .word { fill: var(--ink); font-size: 12px; }
 svg .grid { stroke: var(--line); stroke-width: 1; }
-svg .s0, svg .s1 { fill: none; stroke-width: 1.6; }
+svg .s0, svg .s1, svg .s2, svg .s3, svg .s4, svg .s5 { fill: none; stroke-width: 1.6; }
 svg .s0 { stroke: var(--first); }
 svg .s1 { stroke: var(--second); }
+svg .s2 { stroke: var(--third); stroke-dasharray: 6 2; }
+svg .s3 { stroke: var(--fourth); stroke-dasharray: 2 2; }
+svg .s4 { stroke: var(--fifth); stroke-dasharray: 8 2 2 2; }
+svg .s5 { stroke: var(--sixth); stroke-dasharray: 4 4; }
 svg .d0, svg .link { fill: var(--first); }
 svg .d1 { fill: var(--second); }
+svg .d2 { fill: var(--third); }
+svg .d3 { fill: var(--fourth); }
+svg .d4 { fill: var(--fifth); }
+svg .d5 { fill: var(--sixth); }
+svg .paper { fill: var(--paper); }
 svg .cell { fill: var(--wash); stroke: var(--line); }
 .sentence {
   display: grid; grid-template-columns: 6rem 1fr; gap: 0 .8rem; margin: .7rem 0; padding: .5rem .8rem;
   border-left: 3px solid var(--line); break-inside: avoid;
 }
 .sentence dt { color: var(--soft); font-size: .85rem; }
-.sentence dd { margin: 0; overflow-wrap: anywhere; unicode-bidi: isolate; }
+.sentence dd { margin: 0; overflow-wrap: anywhere; unicode-bidi: isolate; white-space: pre-wrap; }
 .sentence .remark { grid-column: 1 / -1; }
 .alignments { display: flex; flex-wrap: wrap; gap: 1.5rem 2.5rem; align-items: flex-end; }
 @media print {
   :root {
     color-scheme: light;
     --paper: #fff; --ink: #000; --soft: #444; --line: #bbb; --wash: #fff;
-    --first: #1f5fae; --second: #b4530a;
+    --first: #1f5fae; --second: #b4530a; --third: #1a7a50;
+    --fourth: #8538a8; --fifth: #b3234a; --sixth: #5f6570;
   }
   body { font-size: 10pt; }
   main { max-width: none; padding: 0; }

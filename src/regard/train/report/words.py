@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+
+MOST_TYPES = 60  # rows of a table that anybody reads
+NOT_RECORDED = "The held-out texts were not recorded."
 
 
 def number(value: object) -> str:
@@ -28,3 +32,20 @@ def clock(seconds: float) -> str:
 
 def plain(value: object) -> str:
     return "–" if value is None else value if isinstance(value, str) else json.dumps(value)
+
+
+def some_of(shown: int, found: int, of: int, words: str) -> str:
+    """`31 of 872 texts are wrong; 12 are shown`, and no more of them than there are."""
+    told = f"{found:,} of {of:,} {words}"
+    return told if found <= shown else f"{told}; {shown} are shown"
+
+
+def by_type_rows(types: Mapping[str, Mapping[str, float]]) -> list[list[str]]:
+    """Labels or types of entities with their count and scores, the most frequent first."""
+    ranked = sorted(types.items(), key=lambda each: -each[1]["count"])
+    rows = [
+        [name, f"{own['count']:,}", *(f"{100 * own[key]:.2f} %" for key in ("precision", "recall", "f1"))]
+        for name, own in ranked[:MOST_TYPES]
+    ]
+    left = len(ranked) - len(rows)
+    return [*rows, [f"and {left:,} more", "", "", "", ""]] if left else rows

@@ -1,0 +1,244 @@
+"""A beginning in, what follows out: language models."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, overload
+
+from regard.config import Decode
+from regard.config.load import searched
+from regard.config.presets import DECODE_DEFAULTS
+from regard.data import IGNORED, Sample
+from regard.data.objectives import Continuation
+from regard.data.rows.text import parts_of
+from regard.decode import Hypothesis, Steppable, decode, longest_output, make_engine, score
+from regard.decode.stream import Sliding, stream
+from regard.errors import UsageError
+from regard.model import LanguageModel
+from regard.store import Folder
+from regard.tasks.translator import decode_options
+from regard.text import Tokenizer
+from regard.train.evaluate import special
+from regard.train.evaluation.base import TOKENS_PER_BATCH
+from regard.train.metrics import language
+
+TooLongPrompt = Literal["error", "cut"]
+Say = Callable[[str], None]
+HALF_A_SIGN = "\ufffd"  # what bytes decode to that are no whole character, perhaps not yet
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a model wrote after a prompt; `prompt + text` is the whole."""
+
+    prompt: str
+    text: str
+    tokens: tuple[int, ...]  # ids of the text
+    log_probability: float  # of the text and its end, as drawn: after temperature, top-k and top-p
+    finished: bool  # the model ended the text; False where the length limit cut it off
+
+
+@dataclass(frozen=True)
+class Scored:
+    """How probable a text is, piece by piece."""
+
+    text: str
+    pieces: list[float]  # log p of each, and of the end
+
+    @property
+    def numbers(self) -> dict[str, float]:
+        return together([self])
+
+
+def together(scored: Iterable[Scored]) -> dict[str, float]:
+    """The numbers of texts as one: log_probability, tokens, bytes, perplexity, bits_per_byte."""
+    log_p, tokens, size = 0.0, 0, 0
+    for each in scored:
+        log_p, tokens = log_p + math.fsum(each.pieces), tokens + len(each.pieces)
+        size += len(each.text.encode(errors="replace"))
+    own = {"log_probability": log_p, "tokens": tokens, "bytes": size}
+    return own | language(log_p, tokens, size)
+
+
+class Generator:
+    """An opened language model (GPT, Llama).
+
+    It reads `window` pieces at once. What is longer goes on from the last half of them, and so on. A model
+    whose positions have no end (`rotary`) reads all that there is.
+    """
+
+    def __init__(self, folder: Folder) -> None:
+        if not isinstance(folder.model, LanguageModel):
+            raise UsageError(f"{folder.path}: a {folder.config.family} model does not go on with a text")
+        make_engine(folder.model)
+        self.folder, self.model, self.tokenizer = folder, folder.model, folder.source
+        self.device = next(folder.model.parameters()).device
+        self.special = special(folder.source)
+        self.window = folder.config.max_length
+        told = folder.decode.model_dump(exclude_unset=True)  # what stands in the folder
+        self.decode = decode_options(Decode(), {**DECODE_DEFAULTS["generate"], **told})
+
+    def options(self, given: Mapping[str, object]) -> Decode:
+        """The folder's [decode] with some fields replaced; a beam without `sample` asks for a search."""
+        return decode_options(self.decode, searched(dict(given)))
+
+    @overload
+    def generate(self, prompt: str, **options: object) -> str: ...
+    @overload
+    def generate(self, prompt: Sequence[str], **options: object) -> list[str]: ...
+    def generate(self, prompt: str | Sequence[str], **options: object) -> str | list[str]:
+        """What follows a prompt, or each of many, without the prompt itself.
+
+        Options are those of `[decode]`: sample=True, temperature=0.8, top_p=0.9, seed=1, max_length=200 ...;
+        `beam=1` is greedy, `beam=4` a search.
+        """
+        prompts = [prompt] if isinstance(prompt, str) else list(prompt)
+        texts = [found[0].text for found in self.write(prompts, self.options(options))]
+        return texts[0] if isinstance(prompt, str) else texts
+
+    def write(
+        self,
+        prompts: Sequence[str],
+        options: Decode | None = None,
+        too_long: TooLongPrompt = "error",
+        say: Say = lambda text: None,
+    ) -> list[list[Written]]:
+        """For each prompt its `options.beam` draws or hypotheses, best first."""
+        options = options or self.decode
+        read = [self.read(prompt, too_long, say) for prompt in prompts]
+        found: dict[int, list[Hypothesis]] = {}
+        for numbers in self.groups([len(ids) for ids in read], options):
+            samples = [Sample(source=read[number]) for number in numbers]
+            model = self.model_for(len(samples[0].source), options)
+            own = decode(model, samples, options, self.special, self.device, say=say)
+            found |= dict(zip(numbers, own))
+        return [
+            [self.written(prompts[number], ids, each) for each in found[number]]
+            for number, ids in enumerate(read)
+        ]
+
+    def stream(self, prompt: str, **options: object) -> Iterator[str]:
+        """The text of `generate` piece by piece, as it comes; never a part of a character."""
+        return self.stream_one(prompt, self.options(options))
+
+    def stream_one(
+        self,
+        prompt: str,
+        options: Decode,
+        draw: int = 0,
+        too_long: TooLongPrompt = "error",
+        say: Say = lambda text: None,
+    ) -> Iterator[str]:
+        """What is wrong with a prompt is said at once. `draw` is the number of a draw among several."""
+        ids = self.read(prompt, too_long, say)
+        model = self.model_for(len(ids), options)
+        if options.sample and options.beam > 1:  # which draw is the best is known in the end
+            best = decode(model, [Sample(source=ids)], options, self.special, self.device)[0][0]
+            return spelled(self.tokenizer, ids, best.tokens)
+        pieces = stream(model, Sample(source=ids), options, self.special, self.device, draw)
+        return spelled(self.tokenizer, ids, pieces)
+
+    def read(self, prompt: str, too_long: TooLongPrompt = "error", say: Say = lambda text: None) -> list[int]:
+        """`<s>` and the pieces of a prompt; of one that is too long, the end if that is wished."""
+        ids = [self.tokenizer.start, *self.tokenizer.encode(prompt)]
+        limit = self.model.longest_target
+        if limit is None or len(ids) <= limit:
+            return ids
+        told = f"the prompt has {len(ids)} pieces, its start included, but the model reads {limit} at once"
+        if too_long == "error":
+            raise UsageError(f"{told}; shorten it, or let only its end be read (--too-long cut)")
+        say(f"{told}: only its end is read")
+        return ids[-limit:]
+
+    def groups(self, lengths: Sequence[int], options: Decode) -> list[list[int]]:
+        """Numbers of the prompts that may share a batch: windows that will move must move together."""
+        groups: dict[int, list[int]] = {}
+        for number, length in enumerate(lengths):
+            groups.setdefault(length if self.overflows(length, options) else 0, []).append(number)
+        return list(groups.values())
+
+    def overflows(self, length: int, options: Decode) -> bool:
+        """Whether a prompt of this length may lead beyond what the model reads at once."""
+        limit, most = self.model.longest_target, longest_output(options, length, 0, None)
+        return limit is not None and length + most - 1 > limit  # the last piece is not read
+
+    def model_for(self, length: int, options: Decode) -> Steppable[Any]:
+        limit = self.model.longest_target
+        if limit is None or not self.overflows(length, options):
+            return self.model
+        return Sliding(self.model, limit)
+
+    def written(self, prompt: str, ids: Sequence[int], found: Hypothesis) -> Written:
+        text = "".join(spelled(self.tokenizer, ids, found.tokens))
+        return Written(prompt, text, found.tokens, found.log_probability, found.finished)
+
+    def score(self, texts: Sequence[str], stride: int | None = None, end: bool = True) -> list[Scored]:
+        """log p of each piece of each text, and of its end.
+
+        A text longer than the window is read in windows that overlap, each `stride` pieces further (half of
+        the window unless told): each piece counts once, with at least `window - stride` pieces before it,
+        where there are so many.
+        """
+        stride = max(1, self.window // 2) if stride is None else stride
+        if not 1 <= stride <= self.window:
+            raise UsageError(
+                f"a stride of {stride}: it lies between 1 and the window of {self.window} pieces"
+            )
+        samples = [windows(self.pieces(text, end), self.window, stride) for text in texts]
+        rows = score(self.model, [each for own in samples for each in own], TOKENS_PER_BATCH, self.device)
+        rest = iter(rows)
+        return [
+            Scored(text, [log_p for _ in own for log_p in next(rest)]) for text, own in zip(texts, samples)
+        ]
+
+    def pieces(self, text: str, end: bool) -> list[int]:
+        """A document as training reads it."""
+        objective = Continuation(self.tokenizer, self.window)
+        ids = [
+            piece for _, part, more in parts_of([(1, text)]) for piece in objective.pieces(part, bool(more))
+        ]
+        return ids if end else ids[:-1]
+
+
+def windows(ids: Sequence[int], window: int, stride: int) -> list[Sample]:
+    """A text as what a model reads at once; what an earlier window asked for is read and not asked again."""
+    read, said = ids[:-1], ids[1:]
+    found, asked = [], 0
+    for begin in range(0, len(read), stride):
+        last = min(begin + window, len(read))
+        labels = [*[IGNORED] * (asked - begin), *said[asked:last]]
+        found.append(Sample(target=read[begin:last], labels=labels))
+        asked = last
+        if last == len(read):
+            break
+    return found
+
+
+def spelled(tokenizer: Tokenizer, prompt: Sequence[int], pieces: Iterable[int]) -> Iterator[str]:
+    """The text that pieces add to a prompt, as they come; a character waits until it is whole.
+
+    Each time only the pieces since the last whole character are decoded, with those before them, on which it
+    depends whether a space stands between.
+    """
+    ids = list(prompt)
+    first, done = 0, len(ids)  # ids[first:done] have been told, and the rest is spelt after them
+    told = ""  # of the rest
+    for piece in pieces:
+        ids.append(piece)
+        text = added(tokenizer, ids[first:], done - first)
+        whole = text.rstrip(HALF_A_SIGN)
+        if len(whole) > len(told):
+            yield whole[len(told) :]
+            told = whole
+        if text == whole and text:
+            first, done, told = done, len(ids), ""
+    if len(rest := added(tokenizer, ids[first:], done - first)) > len(told):
+        yield rest[len(told) :]
+
+
+def added(tokenizer: Tokenizer, ids: Sequence[int], before: int) -> str:
+    """What the ids from number `before` on add to the text of those before them."""
+    begun, whole = tokenizer.decode(ids[:before]), tokenizer.decode(ids)
+    return whole[len(begun) :] if whole.startswith(begun) else tokenizer.decode(ids[before:])

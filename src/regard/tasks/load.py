@@ -1,0 +1,64 @@
+"""Open a model folder as what its task asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from regard.errors import UsageError
+from regard.machine import choose_machine
+from regard.store import Folder, open_folder
+from regard.tasks.answerer import Answerer
+from regard.tasks.classifier import Classifier
+from regard.tasks.filler import Filler
+from regard.tasks.generator import Generator
+from regard.tasks.tagger import Tagger
+from regard.tasks.translator import Translator
+
+Paths = str | Path | Sequence[str | Path]
+Kind = TypeVar("Kind")
+
+CLASSES: dict[str, type[Any]] = {
+    "translate": Translator,
+    "generate": Generator,
+    "fill": Filler,
+    "classify": Classifier,
+    "tag": Tagger,
+    "answer": Answerer,
+}
+
+
+def load(path: Paths, device: str = "auto", threads: int = 0) -> Any:
+    """Open a model folder: `regard.load("runs/demo").translate("...")`; several translate as an ensemble.
+
+    What comes is of the class that the folder's task needs, which the folder alone knows; see `load_as`.
+    """
+    folders = open_folders(path, device, threads)
+    return make(CLASSES[folders[0].task.name], folders)
+
+
+def load_as(kind: type[Kind], path: Paths, device: str = "auto", threads: int = 0) -> Kind:
+    """Open a model folder of a known task; one of another task is an error that names its command."""
+    return make(kind, open_folders(path, device, threads))
+
+
+def open_folders(path: Paths, device: str, threads: int) -> list[Folder]:
+    paths = [path] if isinstance(path, str | Path) else list(path)
+    machine = choose_machine(device, precision="float32", threads=threads)
+    machine.use()
+    return [open_folder(Path(each), machine.device) for each in paths]
+
+
+def make(kind: type[Kind], folders: Sequence[Folder]) -> Kind:
+    for folder in folders:
+        own = CLASSES[folder.task.name]
+        if own is not kind and folder.config.family != "t5":  # whose tasks are all text to text
+            raise UsageError(
+                f'{folder.path}: this model was made to {folder.task.name}; use "regard {folder.task.name}"'
+            )
+    if len(folders) > 1 and kind is not Translator:
+        raise UsageError(
+            f"{folders[1].path}: only models that translate can speak as one; give a single folder"
+        )
+    return kind(*folders)

@@ -1,0 +1,61 @@
+"""Models of a few words, trained in seconds without a run, and their folders."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+
+from regard.config import Config, Decode, Task, resolve
+from regard.data import IGNORED, Sample, collate
+from regard.model import Model, build
+from regard.store import Folder, unique_weights, write_identity, write_weights
+from regard.text import Tokenizer
+
+
+def small_config(task: str, family: str, max_length: int = 16, **model: object) -> Config:
+    size = {"width": 32, "layers": 1, "heads": 2, "feed_forward": 64, "dropout": 0.0}
+    own = {"family": family, "max_length": max_length, **size, **model}
+    return resolve({"task": {"name": task}, "data": {"train": "nothing.txt"}, "model": own})
+
+
+def small_model(config: Config, tokenizer: Tokenizer, seed: int = 1) -> Model:
+    torch.manual_seed(seed)
+    return build(config.model, len(tokenizer)).eval()
+
+
+def teach(model: Model, samples: Callable[[int], Sequence[Sample]], steps: int, lr: float) -> None:
+    """Adam on the samples of each step."""
+    optimizer = torch.optim.Adam(model.parameters(), lr)
+    for step in range(steps):
+        batch = collate(samples(step))
+        assert batch.labels is not None
+        loss = F.cross_entropy(model(batch).transpose(1, 2), batch.labels, ignore_index=IGNORED)
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+
+
+def opened(config: Config, model: Model, tokenizer: Tokenizer, decode: Decode | None = None) -> Folder:
+    """The folder that would be opened, without one on disk."""
+    return Folder(
+        path=Path("small"),
+        task=Task(name=config.task.name),
+        decode=decode or config.decode,
+        config=config.model,
+        model=model.eval(),
+        source=tokenizer,
+        target=tokenizer,
+        split_above=config.model.max_length,
+    )
+
+
+def written(path: Path, config: Config, model: Model, tokenizer: Tokenizer) -> Path:
+    """A folder on disk."""
+    path.mkdir(parents=True, exist_ok=True)
+    write_identity(path, config, tokenizer, None, config.model.max_length)
+    write_weights(path, config.model, unique_weights(model))
+    return path

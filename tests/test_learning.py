@@ -1,0 +1,164 @@
+"""Every family learns its task in seconds; runs resume with equal bits; a run may begin from another."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from regard.config import resolve
+from regard.errors import UsageError
+from regard.model import build
+from regard.store import open_folder
+from regard.train import Outcome, Silent, train
+from regard.train.initial import freeze, load_initial
+from regard.train.progress import Record
+from toys import task_config
+
+RUNS = {
+    "classify": ("classify", {}),
+    "tag": ("tag", {}),
+    "answer": ("answer", {}),
+    "fill": ("fill", {}),
+    "spans": ("fill", {"family": "t5"}),
+    "gpt": ("generate", {}),
+    "gpt-rotary": ("generate", {"positions": "rotary"}),
+    "llama": ("generate", {"family": "llama", "groups": 2}),
+}
+REACHED = {
+    "classify": ("accuracy", 0.95),
+    "tag": ("f1", 0.95),
+    "answer": ("f1", 0.9),
+    "fill": ("accuracy", 0.8),
+    "spans": ("accuracy", 0.4),
+}
+
+
+class Told(Silent):
+    def __init__(self) -> None:
+        self.said: list[str] = []
+        self.records: list[Record] = []
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+
+    def record(self, record: Record) -> None:
+        self.records.append(record)
+
+
+def records(outcome: Outcome) -> Record:
+    return {record["kind"]: record for record in outcome.records}
+
+
+@pytest.mark.usefixtures("same_threads")
+@pytest.mark.parametrize("name", RUNS)
+def test_every_family_learns_its_task(name: str, tmp_path: Path) -> None:
+    task, model = RUNS[name]
+    config = task_config(task, tmp_path, model)
+    outcome = train(config, tmp_path / "run")
+    test = records(outcome)["test"]
+    if name in REACHED:
+        measure, enough = REACHED[name]
+        untrained = train(task_config(task, tmp_path, model, steps=1, lr=1e-9), tmp_path / "untrained")
+        assert records(untrained)["test"][measure] < enough - 0.2
+        assert test[measure] >= enough
+    else:  # the first letter and the length are free
+        assert test["perplexity"] < 2.2
+    rows = [json.loads(line) for line in (tmp_path / "run" / "test.jsonl").read_text().splitlines()]
+    assert rows and all("output" in row for row in rows)
+    folder = open_folder(tmp_path / "run")
+    assert folder.task.name == task
+    assert (tmp_path / "run" / "report.html").is_file()
+
+
+@pytest.mark.usefixtures("same_threads")
+@pytest.mark.parametrize("name", ["tag", "fill", "spans", "gpt", "answer"])
+def test_a_resumed_run_of_any_task_has_the_same_bits(name: str, tmp_path: Path) -> None:
+    task, model = RUNS[name]
+    make = lambda **more: task_config(task, tmp_path, {**model, "dropout": 0.1}, warmup=2, **more)  # noqa: E731
+    train(make(steps=12, checkpoint_every=6), tmp_path / "whole")
+    train(make(steps=6, checkpoint_every=6, schedule="constant"), tmp_path / "other")
+    train(make(steps=12, checkpoint_every=6, minutes=1e-9), tmp_path / "cut")  # after one update
+    train(make(steps=12, checkpoint_every=6), tmp_path / "cut", resume=True)
+    one, two = (load_file(tmp_path / run / "model.safetensors") for run in ("whole", "cut"))
+    assert one.keys() == two.keys()
+    assert all(torch.equal(one[key], two[key]) for key in one)
+    other = load_file(tmp_path / "other" / "model.safetensors")
+    assert not all(torch.equal(one[key], other[key]) for key in one)
+
+
+@pytest.mark.usefixtures("same_threads")
+def test_a_model_that_read_much_learns_a_task_from_few_examples(tmp_path: Path) -> None:
+    """Pre-train, then fine-tune: the body comes from the folder, the head is new, and both are said."""
+    train(task_config("fill", tmp_path, steps=20), tmp_path / "read")
+    config = task_config("classify", tmp_path, steps=20)
+    tree = {
+        **config.model_dump(exclude_none=True, exclude={"model", "init"}),
+        "init": {"from": str(tmp_path / "read")},
+    }
+    told = Told()
+    outcome = train(resolve(tree), tmp_path / "tuned", listener=told)
+    loaded = next(text for text in told.said if "tensors loaded" in text)
+    assert "new: head.dense.weight, head.dense.bias, output.weight, output.bias" in loaded
+    assert outcome.finished
+    began, tuned = open_folder(tmp_path / "read"), open_folder(tmp_path / "tuned")
+    assert began.source.fingerprint == tuned.source.fingerprint
+    assert tuned.labels == ("bad", "good", "odd")
+
+
+@pytest.mark.usefixtures("same_threads")
+def test_frozen_layers_stay_and_lower_layers_learn_less(tmp_path: Path) -> None:
+    config = task_config("classify", tmp_path, steps=3, warmup=1, checkpoint_every=3)
+    train(config, tmp_path / "base")
+    start = dict(open_folder(tmp_path / "base").model.named_parameters())
+    init = {"from": str(tmp_path / "base"), "keep": "all", "freeze": 1}
+    tree = config.model_dump(exclude_none=True, exclude={"model", "init"})
+    train(resolve({**tree, "init": init}), tmp_path / "frozen")
+    after = dict(open_folder(tmp_path / "frozen").model.named_parameters())
+    still = {name for name in start if torch.equal(start[name], after[name])}
+    assert {"source.tokens.weight", "encoder.blocks.0.attention.query.weight"} <= still
+    assert not any(name.startswith(("encoder.blocks.1.", "output.", "head.")) for name in still)
+    train(resolve({**tree, "init": {**init, "freeze": "body"}}), tmp_path / "body")
+    after = dict(open_folder(tmp_path / "body").model.named_parameters())
+    moved = {name for name in start if not torch.equal(start[name], after[name])}
+    assert moved == {"head.dense.weight", "head.dense.bias", "output.weight", "output.bias"}
+
+
+def test_the_rates_of_layers_fall_towards_the_embeddings() -> None:
+    config = resolve(
+        {
+            "task": {"name": "classify"},
+            "data": {"train": "x.tsv"},
+            "init": {"layer_decay": 0.5},
+            "model": {"layers": 2, "width": 16, "heads": 2, "feed_forward": 16},
+        }
+    )
+    rates = freeze(build(config.model, 30, 3), config.init)
+    assert rates["output.weight"] == rates["head.dense.bias"] == 1.0
+    assert rates["encoder.blocks.1.attention.query.weight"] == 0.5
+    assert rates["encoder.blocks.0.feed_forward.widen.bias"] == 0.25
+    assert rates["source.tokens.weight"] == 0.125
+
+
+def test_weights_that_fit_nowhere_are_named() -> None:
+    config = resolve(
+        {
+            "task": {"name": "classify"},
+            "data": {"train": "x.tsv"},
+            "init": {"from": "old"},
+            "model": {"layers": 1, "width": 16, "heads": 2, "feed_forward": 16},
+        }
+    )
+    model = build(config.model, 30, 3)
+    strict = config.init.model_copy(update={"keep": "all"})
+    with pytest.raises(UsageError, match="no place for elsewhere"):
+        load_initial(model, {**dict(model.named_parameters()), "elsewhere": torch.zeros(1)}, strict)
+    with pytest.raises(UsageError, match="no weights for source"):
+        load_initial(model, {"output.bias": torch.zeros(3)}, strict)
+    with pytest.raises(UsageError, match="none of its weights"):
+        load_initial(model, {"elsewhere": torch.zeros(1)}, config.init)
+    assert "1 tensors loaded" in load_initial(model, {"output.bias": torch.ones(3)}, config.init)
+    assert model.output.bias.tolist() == [1, 1, 1]
