@@ -1,4 +1,4 @@
-"""A character model of Shakespeare here and in nanoGPT: the loss over all held-out text, and the time it took.
+"""A character model of Shakespeare here and in nanoGPT: the loss over all held-out text, and the time.
 
 python bench/language.py --nanogpt FOLDER --text tinyshakespeare.txt [--steps 2000] [--lr 4e-3] [--seed 1]
 
@@ -58,10 +58,8 @@ class Theirs:
 
     def update(self) -> None:
         places = torch.randint(len(self.train) - BLOCK, (BATCH,)).tolist()
-        x, y = (
-            torch.stack([torch.from_numpy(self.train[p + d : p + d + BLOCK].astype(np.int64)) for p in places])
-            for d in (0, 1)
-        )
+        rows = np.stack([self.train[place : place + BLOCK + 1] for place in places]).astype(np.int64)
+        x, y = torch.from_numpy(rows[:, :-1]), torch.from_numpy(rows[:, 1:])
         for group in self.optimizer.param_groups:
             group["lr"] = self.rate()
         _, loss = self.model(x, y)

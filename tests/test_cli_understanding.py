@@ -235,6 +235,19 @@ def test_labels_that_the_model_does_not_know_are_told_and_count_as_errors(
     assert (row["precision"], row["recall"]) == (0.5, 0.5)
 
 
+def test_texts_that_evaluate_cannot_read_are_told(regard: Command, tmp_path: Path) -> None:
+    path, long = tmp_path / "test.tsv", "ba " * 40
+    path.write_text(f"ba lala\thappy\n{long}lala\thappy\n", encoding="utf-8")
+    found = regard("evaluate", "-m", understanding.model("classify"), "--data", path, "--json")
+    assert "left out 1 of data.test: longer than 32 pieces" in found.err
+    assert json.loads(found.out)["sentences"] == 1
+    path.write_text(f"{long}lala\thappy\n", encoding="utf-8")
+    model = understanding.model("classify")
+    result = regard("evaluate", "-m", model, "--data", path)
+    assert (result.code, result.out) == (2, "")
+    assert "nothing is left to score: the model reads 32 pieces" in result.err
+
+
 def test_what_evaluate_refuses(refused: Refused, tmp_path: Path) -> None:
     model = understanding.model("tag")
     assert "for models that translate" in refused("evaluate", "-m", model, "--beam", 3)

@@ -77,11 +77,16 @@ def test_epochs_cut_the_same_text_at_other_places():
     assert first.sample(2, dice) == again.sample(2, dice) != other.sample(2, dice)
 
 
-def test_a_document_of_several_rows_is_one_document():
-    text = "the small cat sleeps and the dogs see it"
-    rows = [(1, text[:13], CONTINUES), (2, text[13:], "")]
-    source, _ = Continuation(TOKENIZER, 99).encode(rows).source
-    assert source.tolist() == [TOKENIZER.start, *TOKENIZER.encode(text), TOKENIZER.end]
+@pytest.mark.parametrize("kind", ["bpe", "character", "word", "unigram"])
+@pytest.mark.parametrize("place", [13, 20])
+def test_a_document_of_several_rows_is_one_document(kind, place):
+    """A part that began with a space lost it, one that began with a new line got a space before."""
+    text = "the small cat sleeps\n and the dogs see it"
+    tokenizer = learn(TEXTS, kind, 300)
+    rows = [(1, text[:place], CONTINUES), (2, text[place:], "")]
+    source, _ = Continuation(tokenizer, 99).encode(rows).source
+    assert source.tolist() == [tokenizer.start, *tokenizer.encode(text), tokenizer.end]
+    assert tokenizer.decode(source) == text
 
 
 def test_held_out_text_is_asked_in_windows_one_after_another():
@@ -146,11 +151,18 @@ def test_a_text_with_its_spans_put_back_is_the_text(text, share, mean, dice):
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.integers(0, 60), st.integers(1, 12), DICE)
+@given(st.integers(1, 60), st.integers(1, 12), DICE)
 def test_drawn_parts_add_up(total, count, dice):
-    parts = drawn_parts(total, count, dice)
-    assert sum(parts) == total and len(parts) == count
-    assert total < count or min(parts) >= 1
+    parts = drawn_parts(max(total, count), count, dice)
+    assert sum(parts) == max(total, count) and len(parts) == count and min(parts) >= 1
+
+
+def test_hidden_spans_stand_everywhere_in_a_short_text():
+    """A text of one span was always hidden at its end, so that nothing else was ever learned."""
+    ask = HiddenSpans(TOKENIZER, 100, 0.15)
+    ids = list(range(50, 60))
+    read = [ask.sample(ids, ids, generator(seed, 0, 0)).source for seed in range(200)]
+    assert {list(source).index(TOKENIZER.sentinels[0]) for source in read} == set(range(9))
 
 
 @pytest.mark.parametrize("ask", [HiddenWords(TOKENIZER, 12, 0.2), HiddenSpans(TOKENIZER, 12, 0.2)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -102,29 +103,47 @@ def test_a_tagger_of_transformers(tmp_path: Path) -> None:
     assert len({tag for tags in found for tag in tags}) > 2
 
 
-def test_answers_are_those_of_brute_force_over_the_logits_of_transformers(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("longest", "windows"), [(8, 1), (60, 2)])
+def test_answers_are_those_of_brute_force_over_the_logits_of_transformers(
+    tmp_path: Path, longest: int, windows: int
+) -> None:
+    """Of contexts that fit, and of such that are read in windows."""
     theirs, tokenizer = foreign(tmp_path / "m", BertForQuestionAnswering, ["LABEL_0", "LABEL_1"])
-    ours = regard.load(tmp_path / "m")
-    assert isinstance(ours, Answerer)
-    pairs = list(zip(sentences(6, seed=3, most=3), sentences(6, seed=4)))
+    folder = regard.load(tmp_path / "m").folder
+    stride, pieces = 9, 6
+    task = folder.task.model_copy(update={"stride": stride, "longest_answer": pieces})
+    ours = Answerer(replace(folder, task=task))
+    contexts = [text for text in sentences(60, 4, longest) if len(text) > longest or windows == 1][:6]
+    pairs = list(zip(sentences(6, seed=3, most=3), contexts, strict=True))
+    seen = 0
     for (question, context), found in zip(pairs, ours.answer_pairs(pairs, count=7), strict=True):
-        read = tokenizer(question, context, return_tensors="pt", return_offsets_mapping=True)
-        places = [n for n, side in enumerate(read.sequence_ids()) if side == 1]
-        offsets = read.pop("offset_mapping")[0].tolist()
-        with torch.no_grad():
-            told = theirs(**read)
-        first, last = told.start_logits[0], told.end_logits[0]
-        sums = {
-            (offsets[i][0], offsets[j][1]): float(first[i] + last[j] - first[0] - last[0])
-            for i in places
-            for j in places
-            if i <= j < i + ours.folder.task.longest_answer
-        }
+        read = tokenizer(
+            question,
+            context,
+            max_length=LONGEST,
+            stride=stride,
+            truncation="only_second",
+            return_overflowing_tokens=True,
+            return_offsets_mapping=True,
+        )
+        sums: dict[tuple[int, int], float] = {}
+        for number, (ids, kinds) in enumerate(zip(read["input_ids"], read["token_type_ids"])):
+            places = [n for n, side in enumerate(read.sequence_ids(number)) if side == 1]
+            offsets = read["offset_mapping"][number]
+            with torch.no_grad():
+                told = theirs(torch.tensor([ids]), token_type_ids=torch.tensor([kinds]))
+            first, last = told.start_logits[0], told.end_logits[0]
+            for i in places:
+                for j in [place for place in places if i <= place < i + pieces]:
+                    span, own = (offsets[i][0], offsets[j][1]), first[i] + last[j] - first[0] - last[0]
+                    sums[span] = max(sums.get(span, -torch.inf), float(own))
         best = sorted(sums, key=lambda span: -sums[span])[:7]
         assert [(each.start, each.end) for each in found.answers] == best
         assert [each.score for each in found.answers] == pytest.approx([sums[s] for s in best], abs=1e-3)
         assert all(context[each.start : each.end] == each.text for each in found.answers)
-        assert found.windows == 1
+        assert found.windows == len(read["input_ids"])
+        seen = max(seen, found.windows)
+    assert seen >= windows
 
 
 # Models that have learned a rule follow it.
@@ -158,11 +177,11 @@ def test_a_text_gets_the_label_that_its_word_decides(moods: Classifier) -> None:
 
 def test_any_number_of_labels() -> None:
     many = load_as(Classifier, understanding.model("many"), threads=1)
-    for text, labels in {"ba red de": {"red"}, "blue green fi": {"blue", "green"}, "ba de": set()}.items():
+    for text, labels in {"ba red de": {"red"}, "blue red fi": {"blue", "red"}, "ba de": set()}.items():
         found = many.classify(text)
         assert {label.name for label in found.labels} == labels
         assert {name for name, p in found.probabilities.items() if p >= 0.5} == labels
-        assert len(many.classify(text, count=2).labels) == 2
+        assert len(many.classify(text, count=1).labels) == 1
     assert many.classify("ba de").label == ""
 
 
@@ -257,22 +276,6 @@ def test_windows_hold_every_word(sizes: list[int], longest: int) -> None:
     ends = {length, *places}
     for each in found:  # a word is cut only where it is too long alone
         assert each.end in ends or not [p for p in places if each.start < p <= each.start + longest]
-
-
-def test_a_long_context_is_read_in_windows(answerer: Answerer) -> None:
-    dice = random.Random(11)
-    for before in (0, 20, 45, 70):
-        words = [
-            *dice.choices(understanding.NOISE, k=before),
-            "zu",
-            "ga",
-            *dice.choices(understanding.NOISE, k=80),
-        ]
-        context = " ".join(words)
-        found = answerer.answer_pairs([("fu zu ?", context)])[0]
-        assert found.windows > 1
-        start = len(" ".join(words[: before + 1])) + bool(before + 1)
-        assert (found.answers[0].text, found.answers[0].start) == ("ga", start)
 
 
 # Laws.

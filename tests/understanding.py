@@ -13,9 +13,14 @@ from regard.config import Config, resolve
 
 NOISE = ["ba", "be", "bi", "da", "de", "di", "fa", "fe", "fi", "ga"]
 MOODS = {"lala": "happy", "buhu": "sad", "grr": "angry"}  # one such word decides what a text is
-COLOURS = ["red", "blue", "green"]  # a text has the labels whose words stand in it
+COLOURS = ["red", "blue"]  # a text has the labels whose words stand in it
 FIRST, LAST, PLACES = ["Ana", "Bo", "Cleo"], ["Smit", "Jon", "Kuhl"], ["Oslo", "Rom", "Bern"]
-LAYERS_AND_STEPS = {"classify": (1, 220), "many": (2, 250), "tag": (1, 120), "answer": (2, 400)}
+SIZES = {  # layers, width, steps, rate, tokens a batch
+    "classify": (1, 64, 150, 5e-3, 256),
+    "many": (2, 64, 300, 2e-3, 256),
+    "tag": (1, 32, 120, 5e-3, 256),
+    "answer": (2, 32, 400, 1e-2, 512),
+}
 CUE = "zu"  # the word behind it is the answer
 
 
@@ -24,7 +29,7 @@ def noise(dice: random.Random, most: int) -> list[str]:
 
 
 def mood(dice: random.Random) -> tuple[str, str]:
-    words = noise(dice, 6)
+    words = noise(dice, 3)
     key = dice.choice(list(MOODS))
     words.insert(dice.randint(0, len(words)), key)
     return " ".join(words), MOODS[key]
@@ -32,7 +37,7 @@ def mood(dice: random.Random) -> tuple[str, str]:
 
 def colours(dice: random.Random) -> tuple[str, str]:
     own = [colour for colour in COLOURS if dice.random() < 0.5]
-    words = noise(dice, 4) + own
+    words = noise(dice, 2) + own
     dice.shuffle(words)
     return " ".join(words), ",".join(own)
 
@@ -88,7 +93,7 @@ CORPORA: dict[str, tuple[str, Make]] = {
 
 
 def config(folder: Path, corpus: str) -> Config:
-    layers, steps = LAYERS_AND_STEPS[corpus]
+    layers, width, steps, rate, tokens = SIZES[corpus]
     ending, make = CORPORA[corpus]
     task = "classify" if corpus == "many" else corpus
     paths = {
@@ -102,7 +107,7 @@ def config(folder: Path, corpus: str) -> Config:
             "text": {"kind": "word", "vocabulary": 400},
             "model": {
                 "family": "bert",
-                "width": 32,
+                "width": width,
                 "layers": layers,
                 "heads": 2,
                 "feed_forward": 64,
@@ -111,9 +116,11 @@ def config(folder: Path, corpus: str) -> Config:
             },
             "train": {
                 "steps": steps,
-                "lr": 5e-3,
+                "lr": rate,
+                "schedule": "linear",
+                "betas": [0.9, 0.95],
                 "warmup": 20,
-                "tokens_per_batch": 256,
+                "tokens_per_batch": tokens,
                 "label_smoothing": 0.0,
                 "log_every": 50,
                 "checkpoint_every": steps,

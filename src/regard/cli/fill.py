@@ -34,10 +34,11 @@ def fill(
     device: Device = "auto",
     threads: Threads = 0,
 ) -> None:
-    """Fill the gaps of each line: <mask>, [MASK] or three underscores stand for what is missing.
+    r"""Fill the gaps of each line: <mask>, \[MASK] or three underscores stand for what is missing.
 
-    A BERT puts one piece into each gap. Several gaps of a line are guessed each by itself, and the best
-    texts are those with the highest product. A T5 writes any number of pieces, gap after gap.
+    A BERT puts one piece into each gap. Several gaps of a line are guessed each
+    by itself, and the best texts are those with the highest product.
+    A T5 writes any number of pieces, gap after gap.
     A blank line stays blank.
 
     [bold]--json[/] gives an object a line

@@ -26,7 +26,8 @@ Longest = Annotated[
     int | None, typer.Option(min=1, help="Pieces at most; 200 unless the folder says otherwise.")
 ]
 Temperature = Annotated[
-    float | None, typer.Option(help="Of drawing, 0.8 unless the folder says otherwise; below 1 is bolder.")
+    float | None,
+    typer.Option(help="Of drawing, 0.8 unless the folder says otherwise; below 1 takes fewer risks."),
 ]
 TopK = Annotated[int | None, typer.Option(min=0, help="Draw from the k most probable pieces; 0 = all.")]
 TopP = Annotated[float | None, typer.Option(help="Draw from the smallest set of this probability.")]
@@ -59,12 +60,15 @@ def generate(
 ) -> None:
     """Go on with a text: the prompt, and what the model writes after it, piece by piece.
 
-    What follows is drawn, at the temperature 0.8 and from all pieces, unless the folder's run.toml has other
-    settings in [decode] or an option here says so. All of stdin is one prompt, without the end of its last
-    line; an empty one lets the model begin. Between several texts stands a line of three hyphens.
+    It is drawn, at the temperature 0.8 and from all pieces, unless the section
+    decode of the folder's run.toml or an option here says otherwise.
+    All of stdin is one prompt, without the end of its last line;
+    an empty one lets the model begin.
+    Between several texts stands a line of three hyphens.
 
-    A model with learned positions reads so many pieces at once. Where its text grows beyond them, it goes on
-    from the last half of what it read, and forgets the rest.
+    A model with learned positions reads so many pieces at once. Where its text
+    grows beyond them, it goes on from the last half of what it read, and
+    forgets the rest.
 
     [bold]--json[/] gives an object a text
 

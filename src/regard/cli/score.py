@@ -59,9 +59,11 @@ def score(
 ) -> None:
     """How probable the model finds given translations, or texts: log-probability of each line.
 
-    A language model tells with [bold]--json[/] also tokens, bytes, perplexity and bits_per_byte. It reads a
-    long text in windows that overlap: each piece counts once, with at least the window without the stride
-    before it. The numbers of all lines together come in the end, on stderr, or alone with --total.
+    A language model tells with [bold]--json[/] also tokens, bytes, perplexity and
+    bits_per_byte. It reads a long text in windows that overlap: each piece
+    counts once, with at least the window without the stride before it.
+    The numbers of all lines together come in the end, on stderr, or alone
+    with --total.
 
     [bold]Examples[/]
 

@@ -57,7 +57,9 @@ def apply_override(tree: Tree, override: str) -> None:
     section = tree.setdefault(parts[0], {})
     if not isinstance(section, dict):
         raise UsageError(f"[{parts[0]}] must be a section of fields")
-    section[parts[1]] = value
+    is_path = (parts[0] == "data" and parts[1] in CORPORA) or parts == ["init", "from"]
+    # a path on the command line is where the user stands, not where the file lies
+    section[parts[1]] = absolute(value, Path()) if is_path else value
 
 
 def parse_value(text: str) -> Any:

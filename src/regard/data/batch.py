@@ -41,7 +41,8 @@ class Tokens:
 class Batch:
     source: Tokens | None = None
     target: Tokens | None = None
-    labels: Tensor | None = None  # int64, IGNORED where nothing is asked: [B,T], or [B,1], [B,2], [B,L] of a text
+    # int64, IGNORED where nothing is asked: [B,T], or of a text as a whole [B,1], [B,2], [B,L]
+    labels: Tensor | None = None
 
     def to(self, device: torch.device) -> Batch:
         return replace(

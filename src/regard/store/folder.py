@@ -46,6 +46,7 @@ class Folder:
     source: Tokenizer
     target: Tokenizer
     split_above: int  # pieces; longer lines are cut into sentences, because training hardly saw such lines
+    may_refuse: bool = False  # some questions of the training had no answer
     labels: tuple[str, ...] = ()  # what a classifier or tagger answers
 
 
@@ -99,6 +100,7 @@ def write_identity(
     target: Tokenizer | None,
     split_above: int,
     labels: Sequence[str] = (),
+    may_refuse: bool = False,
 ) -> None:
     """Everything of a folder but weights, scores and card."""
     output, model = target or source, config.model
@@ -110,6 +112,7 @@ def write_identity(
     for ending, content in target.files().items() if target is not None else ():
         write_text(path / f"target_tokenizer{ending}", content)
     own: Json = {"source": source.fingerprint, "target": output.fingerprint, "split_above": split_above}
+    own |= {"may_refuse": True} if may_refuse else {}
     described = config_json(model, source, target, config.task, labels)
     write_json(path / "config.json", described | {"regard": own})
     if model.family != "bert":
@@ -154,6 +157,7 @@ def open_folder(path: Path, device: torch.device | None = None) -> Folder:
         source=told.source,
         target=told.target,
         split_above=int(own.get("split_above", told.config.max_length)),
+        may_refuse=bool(own.get("may_refuse", False)),
         labels=told.labels,
     )
 

@@ -7,12 +7,9 @@ from dataclasses import dataclass
 
 from regard.data.objectives import Answers, Window
 from regard.errors import UsageError
-from regard.store import Folder, read_json
-from regard.store.folder import run_of
+from regard.store import Folder
 from regard.tasks.reader import Reader
 from regard.train.evaluation.answers import Found, ranked_answers
-
-DATA = "data.json"  # what a run read; it counts the training questions without an answer
 
 
 @dataclass(frozen=True)
@@ -45,7 +42,6 @@ class Answerer(Reader):
     def __init__(self, folder: Folder) -> None:
         super().__init__(folder)
         self.objective = Answers(folder.source, folder.config.max_length, folder.task.stride)
-        self.may_refuse = may_refuse(folder)
 
     def answer(self, question: str, context: str, no_answer: float | None = None) -> Answer:
         """The best answer. "No answer" is given where that scores below `no_answer`: 0 unless told, if the
@@ -66,7 +62,7 @@ class Answerer(Reader):
         """
         if count < 1:
             raise UsageError(f"count = {count}: at least one answer")
-        least = 0.0 if no_answer is None and self.may_refuse else no_answer
+        least = 0.0 if no_answer is None and self.folder.may_refuse else no_answer
         cut = [self.windows(*pair, number) for number, pair in enumerate(pairs, first)]
         logits = iter(self.logits([self.objective.text(window) for own in cut for window in own]))
         longest = self.folder.task.longest_answer
@@ -84,7 +80,7 @@ class Answerer(Reader):
         if not found:
             size, most = len(self.folder.source.encode(question)), self.objective.max_length
             raise UsageError(
-                f"question {number}: its {size} pieces leave no room for the context: the model reads {most}, "
+                f"question {number}: its {size} pieces leave no room for a context: the model reads {most}, "
                 f"and the parts of a long context share {self.objective.stride} (task.stride); shorten it"
             )
         return found
@@ -92,9 +88,3 @@ class Answerer(Reader):
 
 def as_answer(found: Found) -> Answer:
     return Answer(found.text, found.start, found.end, found.score, found.probability)
-
-
-def may_refuse(folder: Folder) -> bool:
-    """Whether training had questions without an answer, as far as the folder knows."""
-    path = (run_of(folder.path) or folder.path) / DATA
-    return path.is_file() and bool(read_json(path).get("unanswered"))

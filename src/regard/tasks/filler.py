@@ -90,7 +90,7 @@ class Filler:
         self.cutter = Cutter(folder.source)
 
     @overload
-    def fill(self, text: str, count: int = 5) -> Filling: ...
+    def fill(self, text: str, count: int = 5) -> Filling: ...  # type: ignore[overload-overlap]
     @overload
     def fill(self, text: Sequence[str], count: int = 5) -> list[Filling]: ...
     def fill(self, text: str | Sequence[str], count: int = 5) -> Filling | list[Filling]:

@@ -85,7 +85,7 @@ class Generator:
         return decode_options(self.decode, searched(dict(given)))
 
     @overload
-    def generate(self, prompt: str, **options: object) -> str: ...
+    def generate(self, prompt: str, **options: object) -> str: ...  # type: ignore[overload-overlap]
     @overload
     def generate(self, prompt: Sequence[str], **options: object) -> list[str]: ...
     def generate(self, prompt: str | Sequence[str], **options: object) -> str | list[str]:

@@ -111,6 +111,12 @@ class Foreign(Tokenizer):
     def encode(self, text: str) -> list[int]:
         return self.encode_batch([text])[0]
 
+    def encode_inside(self, text: str) -> list[int]:
+        """SentencePiece puts a space before every text, also here, so that the text's own is taken off."""
+        ids = self._pipeline.encode("a", add_special_tokens=False).ids
+        marks = bool(ids) and str(self._pipeline.id_to_token(ids[0])).startswith("▁")
+        return self.encode(text.removeprefix(" ") if marks else text)
+
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         clean = [replace_surrogates(text) for text in texts]
         rows = [found.ids for found in self._pipeline.encode_batch_fast(clean, add_special_tokens=False)]

@@ -160,11 +160,15 @@ class Tokenizer:
         A text is words that came before, mostly: the pieces of each are looked up, and asked of the library
         once. Tested equal to the library's own encoding, and seven times as fast.
         """
+        return self.encode_inside(text if self._whole or not text else f" {text}")
+
+    def encode_inside(self, text: str) -> list[int]:
+        """The ids of a text that goes on with another: nothing is put in front of it."""
         text = replace_surrogates(text)
         if self._whole:
             return list(self._pipeline.encode(text, add_special_tokens=False).ids)
         ids: list[int] = []
-        for chunk in CHUNK.findall(" " + text) if text else ():
+        for chunk in CHUNK.findall(text):
             ids += self._pieces_of.get(chunk) or self._remember(chunk)
         return ids
 

@@ -50,6 +50,7 @@ class Materials:
     test: Evaluation | None
     fingerprint: str  # of the training ids: a resumed run must see the same
     split_above: int  # pieces of a line from which on it is cut into sentences when the model is used
+    may_refuse: bool  # some training questions have no answer
     record: Mapping[str, Any]  # what was read and found: the run's data.json
 
     @property
@@ -84,6 +85,7 @@ def prepare(
         test=held[1],
         fingerprint=fingerprint(manifest["corpora"]),
         split_above=manifest["split_above"],
+        may_refuse=manifest["unanswered"] > 0,
         record=with_weights(manifest["record"], weights),
     )
 
@@ -171,7 +173,6 @@ class Preparation:
             "record": {
                 "corpora": self.record(used),
                 "findings": self.findings.to_json(whole_paths=False),
-                "unanswered": self.unanswered,  # with such questions a model learns to give no answer
             },
         }
         write_manifest(place, content)

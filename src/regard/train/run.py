@@ -108,8 +108,15 @@ def train(
     # only now: a run whose data cannot be read, or has changed, is not touched
     write_text(folder / "run.toml", to_toml(config))
     write_json(folder / "data.json", materials.record)
-    labels = tuple(materials.labels)
-    write_identity(folder, config, materials.source, materials.target, materials.split_above, labels)
+    write_identity(
+        folder,
+        config,
+        materials.source,
+        materials.target,
+        materials.split_above,
+        materials.labels,
+        materials.may_refuse,
+    )
     metrics = Metrics(folder, listener)
     metrics.rewind(trainer.progress.step)
     listener.say(

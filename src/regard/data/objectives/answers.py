@@ -12,6 +12,7 @@ from regard.data.objectives.base import WIDE, Arranged, AsTheyStand, Columns, Di
 from regard.data.rows import Row
 from regard.text import Tokenizer
 
+LEAST_ROOM = 8  # pieces of a context beside a question
 NOWHERE = (0, 0)  # the start's place: no answer here
 
 
@@ -36,7 +37,7 @@ class Answers:
 
     tokenizer: Tokenizer
     max_length: int
-    stride: int  # pieces that two windows share
+    stride: int  # pieces that two windows share, half a window at most
     loss: Loss = "ends"
 
     @property
@@ -49,9 +50,10 @@ class Answers:
         asked = self.tokenizer.encode(question)
         ids, spans = self.tokenizer.spans(context)
         room = self.max_length - len(asked) - 3
-        if room < len(ids) and room <= self.stride:
+        if room < min(len(ids), LEAST_ROOM):
             return []
-        firsts = range(0, len(ids) - self.stride, room - self.stride) if room < len(ids) else [0]
+        stride = min(self.stride, room // 2)
+        firsts = range(0, len(ids) - stride, room - stride) if room < len(ids) else [0]
         own = [slice(first, first + room) for first in firsts]
         return [Window([start, *asked, end, *ids[each], end], len(asked) + 2, spans[each]) for each in own]
 

@@ -45,8 +45,7 @@ class Continuation:
 
     def pieces(self, text: str, more: bool) -> list[int]:
         begins, self.open = not self.open, more
-        # our tokenizers put a space before a text; the middle of a document has its own
-        own = self.tokenizer.encode(text if begins else text.removeprefix(" "))
+        own = self.tokenizer.encode(text) if begins else self.tokenizer.encode_inside(text)
         return [*([self.tokenizer.start] if begins else []), *own, *([] if more else [self.tokenizer.end])]
 
     def too_long(self, rows: Sequence[Row]) -> list[int]:

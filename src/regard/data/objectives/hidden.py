@@ -119,16 +119,19 @@ class HiddenSpans(Hidden):
         return Sample([*read, *source[place:], end], [self.tokenizer.start, *said[:-1]], said)
 
     def lengths(self, total: int, most: int, dice: Dice) -> tuple[list[int], list[int]]:
-        """Pieces kept before each span, and pieces of each span."""
+        """Pieces kept before each span, and pieces of each span.
+
+        Spans may stand at the beginning and at the end, but never side by side: T5 itself always hides the
+        end, which of short texts would teach little else.
+        """
         hidden = min(max(1, round(self.share * total)), max(1, total - 1))
-        spans = min(max(1, round(hidden / self.mean_span)), hidden, max(1, total - hidden), most)
-        return drawn_parts(total - hidden, spans, dice), drawn_parts(hidden, spans, dice)
+        spans = min(max(1, round(hidden / self.mean_span)), hidden, total - hidden + 1, most)
+        kept = drawn_parts(total - hidden + 2, spans + 1, dice)  # one too many at each end
+        return [kept[0] - 1, *kept[1:-1]], drawn_parts(hidden, spans, dice)
 
 
 def drawn_parts(total: int, count: int, dice: Dice) -> list[int]:
-    """A number as the sum of `count` others, none of them 0 where that is possible; all sums alike likely."""
-    if total < count:
-        return [1] * total + [0] * (count - total)
+    """A number as the sum of `count` others, none of them 0; all sums are alike likely."""
     cuts = np.sort(dice.choice(total - 1, count - 1, replace=False)) + 1 if count > 1 else np.zeros(0, int)
     return [int(part) for part in np.diff([0, *cuts.tolist(), total])]
 

@@ -1,0 +1,262 @@
+"""Fine-tuning a BERT here and in transformers with equal settings: the score, and the time.
+
+python bench/finetune.py RECIPE --model FOLDER [--seeds 3] [--set train.steps=300]
+
+RECIPE is recipes/ner.toml or recipes/squad.toml. Both begin with the same weights and take as many updates of
+as many rows on average, with the same optimiser, schedule, dropout and lengths; transformers in its usual way
+(shuffled rows of equal number, padded to the longest; float32). They train by turns in one process, so that
+noise hits both alike; time is that of the updates. The score is that of the held-out data: seqeval's F1 of
+data.test, or SQuAD's F1 of data.valid.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import (
+    AutoTokenizer,
+    BertForQuestionAnswering,
+    BertForTokenClassification,
+    get_linear_schedule_with_warmup,
+)
+
+from regard.config import Config, load_config
+from regard.data import Example, read_examples
+from regard.decode import ranked_ends
+from regard.machine import choose_machine
+from regard.store import read_model
+from regard.train.evaluation.answers import AnswerEvaluation
+from regard.train.initial import load_initial, with_shape
+from regard.train.loop import Trainer
+from regard.train.metrics import answering, tagging
+from regard.train.prepare import prepare
+from regard.train.run import make_trainer
+
+TURN = 20  # updates
+Rows = list[dict[str, Any]]
+
+
+class Tagging:
+    """Tokens of words, as in transformers' examples: the label at a word's first piece."""
+
+    def __init__(self, config: Config, folder: Path, labels: Sequence[str]) -> None:
+        self.config, self.labels = config, labels
+        self.tokenizer = AutoTokenizer.from_pretrained(folder)
+        self.rows = self.encode(read_examples(config.data.train, config.task, "train"))
+        self.test = read_examples(config.data.test, config.task, "test")
+
+    def model(self, folder: Path) -> torch.nn.Module:
+        names = dict(enumerate(self.labels))
+        return BertForTokenClassification.from_pretrained(folder, num_labels=len(names), id2label=names)
+
+    def encode(self, examples: Sequence[Example]) -> Rows:
+        number = {label: place for place, label in enumerate(self.labels)}
+        words = [example.source.split(" ") for example in examples]
+        coded = self.tokenizer(
+            words, is_split_into_words=True, truncation=True, max_length=self.config.model.max_length
+        )
+        rows = []
+        for place, example in enumerate(examples):
+            tags, owners = example.target.split(" "), coded.word_ids(place)
+            first = [own is not None and own != owners[at - 1] for at, own in enumerate(owners)]
+            labels = [
+                number.get(tags[own], -100) if is_first else -100 for own, is_first in zip(owners, first)
+            ]
+            rows.append({"ids": coded["input_ids"][place], "labels": labels, "first": first, "words": owners})
+        return rows
+
+    def loss(self, model: torch.nn.Module, batch: Rows) -> Tensor:
+        ids, mask = padded(batch)
+        labels = torch.full_like(ids, -100)
+        for place, row in enumerate(batch):
+            labels[place, : len(row["labels"])] = torch.tensor(row["labels"])
+        return model(input_ids=ids, attention_mask=mask, labels=labels).loss
+
+    @torch.no_grad()
+    def score(self, model: torch.nn.Module) -> float:
+        outputs = []
+        for example, row in zip(self.test, self.encode(self.test)):
+            best = model(input_ids=torch.tensor([row["ids"]])).logits[0].argmax(dim=1).tolist()
+            tags = ["O"] * len(example.source.split(" "))
+            for place, (own, is_first) in enumerate(zip(row["words"], row["first"])):
+                if is_first:
+                    tags[own] = self.labels[best[place]]
+            outputs.append(tags)
+        return float(tagging([example.target.split(" ") for example in self.test], outputs)["f1"])
+
+
+class Answering:
+    """Windows of contexts, as in transformers' examples."""
+
+    def __init__(self, config: Config, folder: Path, labels: Sequence[str]) -> None:
+        self.config = config
+        self.tokenizer = AutoTokenizer.from_pretrained(folder)
+        self.rows = self.encode(read_examples(config.data.train, config.task, "train"))
+        self.test = read_examples(config.data.valid, config.task, "valid")
+
+    def model(self, folder: Path) -> torch.nn.Module:
+        return BertForQuestionAnswering.from_pretrained(folder)
+
+    def encode(self, examples: Sequence[Example]) -> Rows:
+        parts = [example.source.partition("\n") for example in examples]
+        coded = self.tokenizer(
+            [part[0] for part in parts],
+            [part[2] for part in parts],
+            truncation="only_second",
+            max_length=self.config.model.max_length,
+            stride=self.config.task.stride,
+            return_overflowing_tokens=True,
+            return_offsets_mapping=True,
+        )
+        rows = []
+        for place, owner in enumerate(coded["overflow_to_sample_mapping"]):
+            sides, spans = coded.sequence_ids(place), coded["offset_mapping"][place]
+            text, start = json.loads(examples[owner].target)[0]
+            own = [
+                at
+                for at, side in enumerate(sides)
+                if side == 1 and spans[at][1] > start and spans[at][0] < start + len(text)
+            ]
+            inside = [at for at, side in enumerate(sides) if side == 1]
+            whole = own and spans[inside[0]][0] <= start and spans[inside[-1]][1] >= start + len(text)
+            rows.append(
+                {
+                    "ids": coded["input_ids"][place],
+                    "types": coded["token_type_ids"][place],
+                    "owner": owner,
+                    "spans": spans,
+                    "begins": inside[0],
+                    "ends": (own[0], own[-1]) if whole else (0, 0),
+                }
+            )
+        return rows
+
+    def loss(self, model: torch.nn.Module, batch: Rows) -> Tensor:
+        ids, mask = padded(batch)
+        types, _ = padded(batch, "types")
+        starts, ends = (torch.tensor([row["ends"][side] for row in batch]) for side in (0, 1))
+        read = {"input_ids": ids, "attention_mask": mask, "token_type_ids": types}
+        return model(**read, start_positions=starts, end_positions=ends).loss
+
+    @torch.no_grad()
+    def score(self, model: torch.nn.Module) -> float:
+        best: dict[int, tuple[float, str]] = {}
+        for row in self.encode(self.test):
+            found = model(input_ids=torch.tensor([row["ids"]]), token_type_ids=torch.tensor([row["types"]]))
+            logits = torch.stack([found.start_logits[0], found.end_logits[0]], dim=1)
+            first, last, value = next(ranked_ends(logits, row["begins"], self.config.task.longest_answer))
+            context = self.test[row["owner"]].source.partition("\n")[2]
+            text = context[row["spans"][first][0] : row["spans"][last][1]]
+            best[row["owner"]] = max(best.get(row["owner"], (float("-inf"), "")), (value, text))
+        references = [[text for text, _ in json.loads(example.target)] for example in self.test]
+        return float(answering(references, [best[number][1] for number in range(len(self.test))])[0]["f1"])
+
+
+def padded(batch: Rows, key: str = "ids") -> tuple[Tensor, Tensor]:
+    longest = max(len(row[key]) for row in batch)
+    table = torch.tensor([row[key] + [0] * (longest - len(row[key])) for row in batch])
+    mask = torch.tensor([[1] * len(row[key]) + [0] * (longest - len(row[key])) for row in batch])
+    return table, mask
+
+
+class Theirs:
+    def __init__(self, task: Tagging | Answering, folder: Path, config: Config, rows: int, seed: int) -> None:
+        torch.manual_seed(seed)
+        self.task, self.model, self.rows = task, task.model(folder).train(), rows
+        train = config.train
+        decays = [p for p in self.model.parameters() if p.dim() >= 2]
+        others = [p for p in self.model.parameters() if p.dim() < 2]
+        self.optimizer = torch.optim.AdamW(
+            [{"params": decays, "weight_decay": train.weight_decay}, {"params": others, "weight_decay": 0.0}],
+            lr=train.lr, betas=train.betas, eps=train.epsilon,
+        )  # fmt: skip
+        self.schedule = get_linear_schedule_with_warmup(self.optimizer, train.warmup, train.steps)
+        self.clip = train.clip
+        self.batches = self.stream(random.Random(seed))
+
+    def stream(self, dice: random.Random) -> Iterator[Rows]:
+        rows = list(self.task.rows)
+        while True:
+            dice.shuffle(rows)
+            for start in range(0, len(rows), self.rows):
+                yield rows[start : start + self.rows]
+
+    def update(self) -> None:
+        self.task.loss(self.model, next(self.batches)).backward()
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.clip)
+        self.optimizer.step()
+        self.schedule.step()
+        self.optimizer.zero_grad(set_to_none=True)
+
+
+def timed(update: Callable[[], object], count: int) -> float:
+    began = time.perf_counter()
+    for _ in range(count):
+        update()
+    return time.perf_counter() - began
+
+
+def our_trainer(config: Config, folder: Path, model: Path) -> Trainer:
+    initial = read_model(model, config.model.head)
+    config = with_shape(config, initial.config)
+    machine = choose_machine(precision=config.train.precision, width=config.model.width)
+    machine.use()
+    trainer = make_trainer(
+        config, folder, prepare(config, folder, lambda text: None, initial=initial), machine
+    )
+    print(load_initial(trainer.model, initial.weights, config.init), machine.precision)
+    return trainer
+
+
+def our_score(trainer: Trainer, config: Config, folder: Path) -> float:
+    materials = trainer.materials
+    judge = materials.valid if isinstance(materials.valid, AnswerEvaluation) else materials.test
+    return float(judge.final(trainer.model.eval(), trainer.machine.device, folder / "rows.jsonl")["f1"])
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    options.add_argument("recipe", type=Path)
+    options.add_argument("--model", type=Path, required=True)
+    options.add_argument("--seeds", type=int, default=3)
+    options.add_argument("--set", action="append", default=[], help="fields of the run")
+    given = options.parse_args()
+    found: dict[str, list[float]] = {"ours": [], "theirs": [], "our_seconds": [], "their_seconds": []}
+    for seed in range(1, given.seeds + 1):
+        changes = [f"train.seed={seed}", f"init.from={given.model}", *given.set]
+        config = load_config(given.recipe, changes)
+        with tempfile.TemporaryDirectory() as place:
+            folder = Path(place)
+            ours = our_trainer(config, folder, given.model)
+            config = ours.config
+            kind = Tagging if config.task.name == "tag" else Answering
+            task = kind(config, given.model, ours.materials.labels)
+            count = sum(len(batch) for batch in ours.stream.batches) / len(ours.stream.batches)
+            theirs = Theirs(task, given.model, config, round(count), seed)
+            print(f"seed {seed}: {len(task.rows):,} rows, {count:.1f} a batch")
+            seconds = {"ours": 0.0, "theirs": 0.0}
+            for start in range(0, config.train.steps, TURN):
+                turn = min(TURN, config.train.steps - start)
+                seconds["ours"] += timed(ours.update, turn)
+                seconds["theirs"] += timed(theirs.update, turn)
+            found["ours"].append(our_score(ours, config, folder))
+            found["theirs"].append(task.score(theirs.model.eval()))
+            found["our_seconds"].append(seconds["ours"])
+            found["their_seconds"].append(seconds["theirs"])
+            print(json.dumps({name: values[-1] for name, values in found.items()}), flush=True)
+    means = {name: statistics.fmean(values) for name, values in found.items()}
+    print(json.dumps({**means, "ratio": means["our_seconds"] / means["their_seconds"], "each": found}))
+
+
+if __name__ == "__main__":
+    main()
