@@ -266,7 +266,7 @@ def test_learned_positions_end_somewhere(tmp_path):
 
     outcome = train(config.model_copy(update={"model": learned}), tmp_path / "run", listener=Listening())
     assert outcome.records[0]["sentences"] == 1
-    assert any("left out 1 pairs of data.valid" in text for text in said)
+    assert any("left out 1 of data.valid" in text for text in said)
     model = load(tmp_path / "run", device="cpu", threads=1)
     assert model.translate(long_line)  # cut into parts that fit
     with pytest.raises(UsageError, match="20 positions"):

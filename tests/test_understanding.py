@@ -224,7 +224,8 @@ def test_no_answer_is_given_where_training_had_such_questions(answerer: Answerer
     assert answerer.answer("fu zu ?", "ba de fi ga", no_answer=-1000.0).text
     assert not answerer.answer("fu zu ?", "ba zu fi ga", no_answer=1000.0).text
     shutil.copytree(answerer.folder.path, tmp_path / "copy", ignore=shutil.ignore_patterns("checkpoints"))
-    (tmp_path / "copy" / "data.json").unlink()  # nobody knows any more: then it always answers
+    config = tmp_path / "copy" / "config.json"  # nobody knows any more: then it always answers
+    config.write_text(config.read_text().replace('"may_refuse": true', '"may_refuse": false'))
     assert load_as(Answerer, tmp_path / "copy", threads=1).answer("fu zu ?", "ba de fi ga").text
 
 
@@ -408,5 +409,5 @@ def test_a_checkpoint_of_a_run_can_be_used(answerer: Answerer) -> None:
     newest = max((answerer.folder.path / "checkpoints").iterdir())
     opened = regard.load(newest, threads=1)
     assert isinstance(opened, Answerer)
-    assert opened.may_refuse
+    assert opened.folder.may_refuse
     assert opened.answer("fu zu ?", "ba zu fi").text == "fi"

@@ -21,7 +21,6 @@ NAMED = 5  # labels that a message names
 def judge(folder: Folder, corpora: Corpora, output: Path | None) -> dict[str, Any]:
     """The scores of a model on corpora; each text with the model's answer is written to `output`."""
     from regard.data import read_examples
-    from regard.tasks.answerer import may_refuse
     from regard.train.evaluation import make_evaluation, make_objective
     from regard.train.prepare import readable
 
@@ -32,7 +31,7 @@ def judge(folder: Folder, corpora: Corpora, output: Path | None) -> dict[str, An
     examples = readable(examples, objective, config, "test", say)
     if not examples:
         raise UsageError(f"nothing is left to score: the model reads {folder.config.max_length} pieces")
-    evaluation = make_evaluation(config, objective, examples, may_refuse(folder))
+    evaluation = make_evaluation(config, objective, examples, folder.may_refuse)
     device = next(folder.model.parameters()).device
     began = time.perf_counter()
     with tempfile.TemporaryDirectory() as place, messages().status(f"scoring {len(evaluation):,} texts"):

@@ -18,6 +18,7 @@ from regard.config import Config, Decode, Model, Task, load_config, to_toml
 from regard.errors import UsageError
 from regard.model import Model as AnyModel
 from regard.model import build
+from regard.store.builtin import find_model
 from regard.store.checkpoint import load_weights
 from regard.store.files import Json, read_json, write_json, write_text
 from regard.store.huggingface import config_json, labels_of, model_config, ours, task_of
@@ -178,8 +179,7 @@ def read_model(path: Path, head: str | None = None) -> Initial:
 
 
 def describe(path: Path) -> Described:
-    if not path.is_dir():
-        raise UsageError(f"{path}: no such folder" if not path.exists() else f"{path} is not a folder")
+    path = find_model(path)
     home = run_of(path) or path
     file = home / "config.json"
     if not file.is_file():

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from sacrebleu.metrics.chrf import CHRF
 
-from regard.config import Config, Decode
+from regard.config import Config, Decode, Weighted
 from regard.data import Example, Sample
 from regard.data.objectives import Pairs
 from regard.decode import Hypothesis, decode
@@ -67,7 +67,9 @@ class TranslationEvaluation:
         references = [example.target for example in self.examples]
         scores = text_scores(texts, references, self.words)
         around = intervals(texts, references, self.words)
+        parts = self.by_prefix(texts)
         return {
+            **({"by_prefix": parts} if parts else {}),
             "loss": mean_loss(log_probabilities(model, self.samples, device)),
             "bleu": scores.bleu,
             "chrf": scores.chrf,
@@ -77,6 +79,30 @@ class TranslationEvaluation:
             "bleu_interval": around["bleu"],
             "chrf_interval": around["chrf"],
         }
+
+    @property
+    def prefixes(self) -> list[str]:
+        """What a model of several tasks is told, the longest first."""
+        listed = self.config.data.train if isinstance(self.config.data.train, list) else []
+        own = {part.prefix for part in listed if isinstance(part, Weighted) and part.prefix}
+        return sorted(own, key=lambda prefix: (-len(prefix), prefix))
+
+    def by_prefix(self, texts: Sequence[str]) -> dict[str, Record]:
+        """The scores of each task by itself, where there are several."""
+        groups: dict[str, list[int]] = {}
+        for number, example in enumerate(self.examples):
+            prefix = next((each for each in self.prefixes if example.source.startswith(each)), "")
+            groups.setdefault(prefix, []).append(number)
+        if list(groups) == [""]:
+            return {}
+        found = {}
+        for prefix, numbers in groups.items():
+            own = [(texts[number], self.examples[number].target) for number in numbers]
+            outputs, references = [pair[0] for pair in own], [pair[1] for pair in own]
+            exact = sum(one == two for one, two in own) / len(own)
+            bleu = text_scores(outputs, references, self.words).bleu
+            found[prefix] = {"sentences": len(own), "bleu": bleu, "exact": exact}
+        return found
 
     def best(
         self, model: Model, samples: Sequence[Sample], options: Decode, device: torch.device

@@ -1,0 +1,53 @@
+"""Train the small models of the package, and put them into it in half precision.
+
+python recipes/lessons.py [--runs runs/lessons] [--only phrasebook-rnn]
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+from pathlib import Path
+
+from safetensors.torch import load_file, save_file
+
+from regard.config import load_config
+from regard.train import train
+
+HERE = Path(__file__).parent
+PACKAGE = HERE.parent / "src" / "regard" / "models"
+FILES = ("config.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json", "README.md")
+SHAPES = {
+    "phrasebook-transformer": [],
+    "phrasebook-bahdanau": ["family=bahdanau", "cell=gru", "layers=1", "width=96"],
+    "phrasebook-rnn": ["family=rnn", "cell=lstm", "layers=1", "width=96"],
+}
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    options.add_argument("--runs", type=Path, default=Path("runs/lessons"))
+    options.add_argument("--only", choices=list(SHAPES), action="append")
+    given = options.parse_args()
+    for name in given.only or SHAPES:
+        changes = [f"model.{change}" for change in SHAPES[name]]
+        folder = given.runs / name
+        config = load_config(HERE / "lessons.toml", changes)
+        outcome = train(config, folder, resume=(folder / "run.toml").is_file())
+        scores = {record["kind"]: (record["bleu"], record["exact"]) for record in outcome.records}
+        print(name, scores, flush=True)
+        if outcome.finished:
+            put(folder, PACKAGE / name)
+
+
+def put(run: Path, place: Path) -> None:
+    """The run's model as a folder of the package: half precision, nothing of the run itself."""
+    place.mkdir(parents=True, exist_ok=True)
+    for name in FILES:
+        shutil.copyfile(run / name, place / name)
+    weights = {name: tensor.half() for name, tensor in load_file(run / "model.safetensors").items()}
+    save_file(weights, place / "model.safetensors", {"format": "pt"})
+
+
+if __name__ == "__main__":
+    main()
