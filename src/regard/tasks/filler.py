@@ -23,7 +23,6 @@ from regard.train.evaluate import special
 from regard.train.evaluation.base import TOKENS_PER_BATCH
 
 GAP = re.compile(r"<mask>|\[MASK\]|_{3,}")  # how a person writes a gap
-LEADS = ("x", ".", "0")  # signs behind which a text is cut as in the middle of a line
 LEAST_BEAM = 4  # of T5's search
 
 
@@ -235,24 +234,12 @@ class Cutter:
     def cut(self, text: str) -> Gapped:
         parts = GAP.split(text)
         bare = [self.bare(part) for part in parts[:-1]] + parts[-1:]
-        ids = [self.tokenizer.encode(bare[0]), *(self.inside(part) for part in bare[1:])]
+        ids = [self.tokenizer.encode(bare[0]), *(self.tokenizer.encode_inside(part) for part in bare[1:])]
         return Gapped(text, parts, ids)
 
     def bare(self, part: str) -> str:
         """A part without the space that belongs to the gap behind it."""
         return part.removesuffix(" ") if self.spaced else part
-
-    def inside(self, text: str) -> list[int]:
-        """The pieces of a text as they are behind another one, where no space is put in front."""
-        if not text:
-            return []
-        encode = self.tokenizer.encode
-        leads = sorted(LEADS, key=lambda lead: lead.isalpha() == text[0].isalpha())
-        for lead in leads:
-            before, whole = encode(lead), encode(lead + text)
-            if whole[: len(before)] == before:
-                return whole[len(before) :]
-        return encode(text)
 
     def join(self, text: Gapped, spans: Sequence[Span]) -> str:
         """The text with the gaps filled."""

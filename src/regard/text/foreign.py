@@ -48,6 +48,9 @@ _BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 _CLEAN = (" .", " ?", " !", " ,", " ' ", " n't", " 'm", " 's", " 've", " 're")
 
 
+LEADS = ("x", ".", "0")  # signs behind which a text is cut as in the middle of a line
+
+
 class Foreign(Tokenizer):
     """A tokenizer that Regard did not make."""
 
@@ -112,10 +115,12 @@ class Foreign(Tokenizer):
         return self.encode_batch([text])[0]
 
     def encode_inside(self, text: str) -> list[int]:
-        """SentencePiece puts a space before every text, also here, so that the text's own is taken off."""
-        ids = self._pipeline.encode("a", add_special_tokens=False).ids
-        marks = bool(ids) and str(self._pipeline.id_to_token(ids[0])).startswith("▁")
-        return self.encode(text.removeprefix(" ") if marks else text)
+        """Encoded behind a sign that it does not melt with, since many put a space before every text."""
+        for lead in sorted(LEADS, key=lambda lead: lead.isalpha() == text[:1].isalpha()):
+            before, whole = self.encode(lead), self.encode(lead + text)
+            if whole[: len(before)] == before:
+                return whole[len(before) :]
+        return self.encode(text)
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         clean = [replace_surrogates(text) for text in texts]

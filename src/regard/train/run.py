@@ -40,22 +40,11 @@ from regard.train.initial import load_initial, with_shape
 from regard.train.loop import Trainer
 from regard.train.prepare import Materials, names, prepare
 from regard.train.progress import Listener, Metrics, Record, Silent
-from regard.train.report import evaluate_command, write_report
+from regard.train.report import evaluate_command, main_scores, write_report
 from regard.train.stream import Stream
 
 # What may differ when a run is resumed: where it ends and what it keeps, never what it computes.
 LIMITS = ("train.steps", "train.epochs", "train.minutes", "train.patience", "train.keep", "train.log_every")
-
-CARD_SCORES = {
-    "bleu": "BLEU",
-    "chrf": "chrF",
-    "accuracy": "accuracy",
-    "f1": "F1",
-    "exact": "exact",
-    "perplexity": "perplexity",
-    "bits_per_byte": "bits per byte",
-}
-PERCENT = ("accuracy", "f1", "exact")
 
 
 @dataclass(frozen=True)
@@ -229,7 +218,8 @@ def finish(trainer: Trainer, metrics: Metrics) -> list[Record]:
         "chosen": chosen,
         "command": evaluate_command(config, folder.resolve().name),
     }
-    write_card(folder, config, parameters(trainer.model), facts, card_scores(records), materials.record)
+    scores = card_scores(config.task.name, records)
+    write_card(folder, config, parameters(trainer.model), facts, scores, materials.record)
     metrics.add(run_record(trainer, chosen))
     draw_curves(folder)
     write_report(folder)
@@ -285,14 +275,13 @@ def run_record(trainer: Trainer, chosen: str) -> Record:
     }
 
 
-def card_scores(records: list[Record]) -> dict[str, str]:
+def card_scores(task: TaskName, records: list[Record]) -> dict[str, str]:
     """The numbers of the final records that a reader of the card looks for."""
     found = {}
     for record in records:
-        for key, name in CARD_SCORES.items():
-            if key in record:
-                signature = f" ({record[f'{key}_signature']})" if f"{key}_signature" in record else ""
-                percent = key in PERCENT
-                value = f"{100 * record[key]:.1f} %" if percent else f"{record[key]:.2f}"
-                found[f"{record['kind']}: {name}{signature}"] = value
+        for measure in main_scores(task):
+            if measure.of(record) is not None:
+                signature = record.get(f"{measure.key}_signature")
+                name = f"{record['kind']}: {measure.name}" + (f" ({signature})" if signature else "")
+                found[name] = measure.shown({**record, f"{measure.key}_interval": None})
     return found

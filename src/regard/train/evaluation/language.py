@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Generic, TypeVar
 
 import torch
 
@@ -27,6 +28,8 @@ from regard.train.evaluation.base import (
 )
 from regard.train.metrics import language
 from regard.train.progress import Record
+
+Asked = TypeVar("Asked", HiddenWords, HiddenSpans)
 
 BEGINNING, GOES_ON = 32, 100  # pieces of a held-out text that are shown, and that the model adds
 EXAMPLES = 20  # texts that a model goes on with in the end
@@ -102,10 +105,10 @@ def goes_on(tokenizer: Tokenizer, prompt: Sequence[int], tokens: Sequence[int]) 
 
 
 @dataclass(frozen=True)
-class HiddenWordsEvaluation:
-    """The share of hidden pieces that are guessed; the same ones are hidden every time."""
+class HiddenEvaluation(Generic[Asked]):
+    """Texts of which the same pieces are hidden at every validation."""
 
-    objective: HiddenWords
+    objective: Asked
     examples: Sequence[Example]
 
     def __len__(self) -> int:
@@ -114,6 +117,10 @@ class HiddenWordsEvaluation:
     @cached_property
     def samples(self) -> list[Sample]:
         return self.objective.held(as_rows(self.examples))
+
+
+class HiddenWordsEvaluation(HiddenEvaluation[HiddenWords]):
+    """The share of hidden pieces that are guessed."""
 
     def validate(self, model: Model, device: torch.device, count: int, pick: int) -> Record:
         loss, guesses = self.guess(model, device)
@@ -158,19 +165,8 @@ class HiddenWordsEvaluation:
         return self.scores(loss, guesses)
 
 
-@dataclass(frozen=True)
-class HiddenSpansEvaluation:
+class HiddenSpansEvaluation(HiddenEvaluation[HiddenSpans]):
     """The loss of what was cut out, and the share of texts of which every span is told."""
-
-    objective: HiddenSpans
-    examples: Sequence[Example]
-
-    def __len__(self) -> int:
-        return len(self.samples)
-
-    @cached_property
-    def samples(self) -> list[Sample]:
-        return self.objective.held(as_rows(self.examples))
 
     def validate(self, model: Model, device: torch.device, count: int, pick: int) -> Record:
         record: Record = {"loss": mean_loss(log_probabilities(model, self.samples, device))}

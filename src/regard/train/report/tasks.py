@@ -198,6 +198,11 @@ TASKS: dict[str, Wording] = {
 }
 
 
+def main_scores(task: str) -> Sequence[Measure]:
+    """Those that a reader looks for first."""
+    return TASKS[task].scores[: TASKS[task].main]
+
+
 def told(task: str, record: Record) -> str:
     """A final record in one line: "test: accuracy 91.2 %, macro F1 91.1 %, loss 0.2412 on 872 texts"."""
     wording, count = TASKS[task], f"{record.get('sentences', 0)}"
