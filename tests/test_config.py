@@ -17,6 +17,7 @@ from regard.config import (
     Config,
     Decode,
     Model,
+    Task,
     Text,
     Train,
     differing_field,
@@ -365,18 +366,19 @@ def test_differing_field_names_the_first_and_can_ignore() -> None:
     assert differing_field(one, two, ignore=["train.steps", "train.lr"]) is None
 
 
-def test_the_template_tells_the_truth() -> None:
+@pytest.mark.parametrize("task", FAMILIES_OF)
+def test_the_template_tells_the_truth(task: str) -> None:
     """Uncommenting every line that shows a value changes nothing: what is shown is what holds.
 
     It showed width = 512 under a preset whose width is 128.
     """
-    text = template("run.toml")
+    text = template("run.toml", task)
     given_only = resolve(tomllib.loads(text))
-    shown = re.sub(r"^# (?=\w+ = (?!\(unset\)))", "", text, flags=re.MULTILINE)
-    shown = re.sub(r"^(valid|test) = .*$", "", shown, flags=re.MULTILINE)
+    shown = re.sub(r"^# (valid|test) = .*$", "", text, flags=re.MULTILINE)
+    shown = re.sub(r"^# (?=\w+ = (?!\(unset\)))", "", shown, flags=re.MULTILINE)
     assert shown.count("\n# ") < text.count("\n# ") - 20
     assert resolve(tomllib.loads(shown)) == given_only
-    for section in (Text, Model, Train, Decode):
+    for section in (Task, Text, Model, Train, Decode):
         for name in set(section.model_fields) - {"family"}:
             assert re.search(rf"^(# )?{name} = ", text, flags=re.MULTILINE), name
 

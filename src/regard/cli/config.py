@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from regard.cli.terminal import print_line, say
+from regard.config.schema import TaskName
 from regard.errors import UsageError
 
 app = typer.Typer(help="Write, see and check the TOML file of a run.", no_args_is_help=True)
@@ -17,14 +18,17 @@ Overrides = Annotated[list[str] | None, typer.Option("--set", help="section.fiel
 
 
 @app.command("init")
-def init(path: Annotated[Path, typer.Argument(help="The file to write.")] = Path("run.toml")) -> None:
+def init(
+    path: Annotated[Path, typer.Argument(help="The file to write.")] = Path("run.toml"),
+    task: Annotated[TaskName, typer.Option(help="What the model is to do.")] = "translate",
+) -> None:
     """Write a file to start from, with every field and its default."""
     from regard.config import template
     from regard.store.files import write_text
 
     if path.exists():
         raise UsageError(f"{path} already exists{' as a folder' * path.is_dir()}; choose another name")
-    write_text(path, template(path.name))
+    write_text(path, template(path.name, task))
     say(f"wrote {path}; train with:  regard train {shlex.quote(str(path))} --out runs/first")
 
 

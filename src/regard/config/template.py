@@ -3,64 +3,129 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import tomllib
+from dataclasses import dataclass
 from typing import get_args
 
-from regard.config.presets import PRESETS
-from regard.config.schema import Data, Decode, Model, Section, Text, Train
+from regard.config.load import resolve
+from regard.config.schema import Config, Section, TaskName
 
-PRESET = "transformer-tiny"
 HEAD = """\
 # A run of Regard. Train it:   regard train {name} --out runs/my-model
-# Then use it:                 echo "I see the small house." | regard translate -m runs/my-model
+# Then use it:                 {use}
 # Paths are relative to this file. A line that begins with # shows a default.
 
 [task]
-name = "translate"
-source = "en"
-target = "de"
-
+name = "{task}"
+{languages}{task_fields}
 [data]
-train = "phrasebook"            # or "pairs.tsv", "pairs.jsonl", ["train.en", "train.de"], or a list of these
-# valid = ["valid.en", "valid.de"]
-# test = ["test.en", "test.de"]
-{data}
+{corpora}{data}
+[init]
+{init}
 [text]
 {text}
 [model]
-preset = "{preset}"     # -tiny, -small, -base, -big; every number below can be overridden
+preset = "{preset}"     # every number below can be overridden
 {model}
 [train]
-steps = 2000
-lr = 2e-3
-warmup = 400
+steps = {steps}
+lr = {lr}
+warmup = {warmup}
 {train}
 [decode]
 {decode}"""
 
 
-def template(name: str) -> str:
+@dataclass(frozen=True)
+class Start:
+    """What a first run of a task is."""
+
+    use: str
+    corpora: str
+    preset: str
+    steps: int = 2000
+    lr: str = "1e-3"
+    languages: str = 'source = "en"\n'
+
+
+PAIRS = """\
+train = "phrasebook"            # or "pairs.tsv", "pairs.jsonl", ["train.en", "train.de"], or a list of these
+# valid = ["valid.en", "valid.de"]
+# test = ["test.en", "test.de"]
+"""
+
+
+def files(suffix: str, meaning: str) -> str:
+    train = f'train = "train{suffix}"'.ljust(32)
+    return f'{train}# {meaning}\nvalid = "valid{suffix}"\n# test = "test{suffix}"\n'
+
+
+TEXT = files(".txt", "or .jsonl with text")
+STARTS: dict[TaskName, Start] = {
+    "translate": Start(
+        'echo "I see the small house." | regard translate -m runs/my-model',
+        PAIRS,
+        "transformer-tiny",
+        lr="2e-3",
+        languages='source = "en"\ntarget = "de"\n',
+    ),
+    "generate": Start('regard generate -m runs/my-model "Once upon a time"', TEXT, "gpt-tiny"),
+    "fill": Start('regard fill -m runs/my-model "The <mask> sleeps."', TEXT, "bert-tiny"),
+    "classify": Start(
+        'echo "a text" | regard classify -m runs/my-model',
+        files(".tsv", "text, tab, label; or .jsonl with text and label"),
+        "bert-tiny",
+    ),
+    "tag": Start(
+        'echo "a text" | regard tag -m runs/my-model',
+        files(".conll", "a word and its tag a line, a blank line between sentences"),
+        "bert-tiny",
+    ),
+    "answer": Start(
+        'regard answer -m runs/my-model --context article.txt "Who wrote it?"',
+        files(".json", "as SQuAD has it; or .jsonl with question, context, answers"),
+        "bert-tiny",
+    ),
+}
+
+
+def template(name: str, task: TaskName = "translate") -> str:
+    start = STARTS[task]
+    numbers = f"steps = {start.steps}\nlr = {start.lr}\nwarmup = {start.steps // 5}\n"
+    given = f'[task]\nname = "{task}"\n{start.languages}[data]\n{start.corpora}'
+    given += f'[model]\npreset = "{start.preset}"\n[train]\n{numbers}'
+    config = resolve(tomllib.loads(given))
+    shown = {
+        section: commented(config, section, given)
+        for section in ("data", "init", "text", "model", "train", "decode")
+    }
     return HEAD.format(
         name=name,
-        preset=PRESET,
-        data=commented(Data, skip=("train", "valid", "test")),
-        text=commented(Text),
-        model=commented(Model, skip=("preset", "family"), instead=PRESETS[PRESET]),
-        train=commented(Train, skip=("steps", "lr", "warmup")),
-        decode=commented(Decode),
+        use=start.use,
+        task=task,
+        languages=start.languages,
+        task_fields=commented(config, "task", given),
+        corpora=start.corpora,
+        preset=start.preset,
+        steps=start.steps,
+        lr=start.lr,
+        warmup=start.steps // 5,
+        **shown,
     )
 
 
-def commented(
-    section: type[Section], skip: tuple[str, ...] = (), instead: Mapping[str, object] | None = None
-) -> str:
-    """`# field = default   # meaning` for each field of a section; a preset's numbers stand `instead`."""
+def commented(config: Config, section: str, given: str) -> str:
+    """`# field = value   # meaning` for each field of a section that is not given: what holds unsaid."""
+    own: Section = getattr(config, section)
+    written = tomllib.loads(given).get(section, {})
     lines = []
-    for name, field in section.model_fields.items():
-        if name not in skip:
-            default = (instead or {}).get(name, field.get_default(call_default_factory=True))
-            value = "(unset)" if default is None else json.dumps(default)
-            choices = [choice for choice in get_args(field.annotation) if isinstance(choice, str)]
-            among = f" ({', '.join(choices)})" if choices else ""
-            lines.append(f"# {name} = {value}".ljust(32) + f"# {field.description}{among}\n")
+    for field, info in type(own).model_fields.items():
+        name = info.alias or field
+        if name in written or field in ("train", "valid", "test", "family"):
+            continue
+        value = getattr(own, field)
+        text = "(unset)" if value is None else json.dumps(value)
+        choices = [choice for choice in get_args(info.annotation) if isinstance(choice, str)]
+        among = f" ({', '.join(choices)})" if choices else ""
+        lines.append(f"# {name} = {text}".ljust(32) + f"# {info.description}{among}\n")
     return "".join(lines)
