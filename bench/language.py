@@ -59,7 +59,7 @@ class Theirs:
     def update(self) -> None:
         places = torch.randint(len(self.train) - BLOCK, (BATCH,)).tolist()
         rows = np.stack([self.train[place : place + BLOCK + 1] for place in places]).astype(np.int64)
-        x, y = torch.from_numpy(rows[:, :-1]), torch.from_numpy(rows[:, 1:])
+        x, y = torch.from_numpy(rows[:, :-1].copy()), torch.from_numpy(rows[:, 1:].copy())
         for group in self.optimizer.param_groups:
             group["lr"] = self.rate()
         _, loss = self.model(x, y)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -13,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from regard.config.presets import DECODE_DEFAULTS, FAMILY_DEFAULTS, PRESETS
+from regard.config.reading import SMALL, shown
 from regard.config.schema import FAMILIES_OF, HEADS, METRICS, Config
 from regard.errors import UsageError, near_miss
 
@@ -31,6 +31,8 @@ def load_config(path: Path, overrides: Iterable[str] = ()) -> Config:
 
 def read_toml(path: Path) -> Tree:
     try:
+        if (size := path.stat().st_size) > SMALL:
+            raise UsageError(f"{path}: {size:,} bytes are more than the settings of a run ever have")
         return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         raise UsageError(
@@ -172,12 +174,6 @@ def explain_one(detail: ErrorDetails) -> str:
         return f"{field} = {shown(value)} is not one of {context['expected']}{near}"
     reason = detail["msg"].lower().replace("tuple", "list").replace(" after validation", "")
     return f"{field} = {shown(value)}: {reason} ({meaning(parts)})"
-
-
-def shown(value: object) -> str:
-    """A value as the user wrote it, cut where it would flood the message."""
-    text = json.dumps(value, ensure_ascii=False, default=str)
-    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def siblings(parts: list[str]) -> list[str]:

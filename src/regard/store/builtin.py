@@ -1,26 +1,33 @@
-"""The small models that come with the package, for lessons and first tries."""
+"""Which folder a model's name means: one of the user, one that was pulled, or one of the package."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from regard.errors import UsageError, near_miss
+from regard.store import models
 
 PLACE = Path(__file__).parent.parent / "models"
 
 
 def names() -> list[str]:
+    """The small models that come with the package, for lessons and first tries."""
     return sorted(folder.name for folder in PLACE.iterdir() if folder.is_dir()) if PLACE.is_dir() else []
 
 
 def find_model(path: Path) -> Path:
-    """A folder, or the package's model of that name; a folder of the user comes first."""
+    """A folder of the user, else the pulled model of that name, else the package's; nothing is fetched."""
     if path.is_dir():
         return path
     if path.exists():
         raise UsageError(f"{path} is not a folder")
-    if str(path) in names():
+    name = path.as_posix()
+    wanted = models.as_wanted(name)
+    if wanted is not None and (pulled := models.find(wanted)) is not None:
+        return pulled.path
+    if name in names():
         return PLACE / path
-    near = near_miss(str(path), names())
+    near = near_miss(name, [*names(), *(each.name for each in models.here())])
     known = f"; the package has {', '.join(names())}" if names() and len(path.parts) == 1 else ""
-    raise UsageError(f"{path}: no such folder{near or known}")
+    hub = "" if wanted is None else f'; if it is a model of the hub, "regard models pull {name}" brings it'
+    raise UsageError(f"{path}: no such folder{near or known}{hub}")
