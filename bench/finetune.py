@@ -229,10 +229,11 @@ def main() -> None:
     options.add_argument("recipe", type=Path)
     options.add_argument("--model", type=Path, required=True)
     options.add_argument("--seeds", type=int, default=3)
+    options.add_argument("--first", type=int, default=1, help="the first seed")
     options.add_argument("--set", action="append", default=[], help="fields of the run")
     given = options.parse_args()
     found: dict[str, list[float]] = {"ours": [], "theirs": [], "our_seconds": [], "their_seconds": []}
-    for seed in range(1, given.seeds + 1):
+    for seed in range(given.first, given.first + given.seeds):
         changes = [f"train.seed={seed}", f"init.from={given.model}", *given.set]
         config = load_config(given.recipe, changes)
         with tempfile.TemporaryDirectory() as place:

@@ -12,7 +12,7 @@ from regard.config import Config, Decode, Task, resolve
 from regard.data import IGNORED, Sample, collate
 from regard.model import Model, build
 from regard.store import Folder, unique_weights, write_identity, write_weights
-from regard.text import Tokenizer
+from regard.text import Tokenizer, special
 
 
 def small_config(task: str, family: str, max_length: int = 16, **model: object) -> Config:
@@ -49,6 +49,7 @@ def opened(config: Config, model: Model, tokenizer: Tokenizer, decode: Decode | 
         model=model.eval(),
         source=tokenizer,
         target=tokenizer,
+        special=special(tokenizer),
         split_above=config.model.max_length,
     )
 

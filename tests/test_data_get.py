@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
 import json
 import subprocess
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 from conftest import Command, Refused
+from hub_server import Server, running, sha256
 from regard.data import catalogue, hub
 from regard.data.catalogue import SETS, File, PublicSet
 
@@ -21,93 +19,10 @@ TEXT = "".join(f"line {number}\n" for number in range(5000)).encode()
 OTHER = b"another text\n"
 
 
-def sha256(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
-
-
-class Server(ThreadingHTTPServer):
-    """Files at their addresses, and the routes of the hub that its library asks for."""
-
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.files: dict[str, bytes] = {}
-        self.tear_after: int | None = None  # bytes of a body before the connection breaks
-        self.hidden: tuple[str, ...] = ()  # beginnings of paths that are not found
-        self.asked: list[tuple[str, str, str | None]] = []
-
-    @property
-    def address(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}"
-
-
-class Handler(BaseHTTPRequestHandler):
-    server: Server
-
-    def do_HEAD(self) -> None:
-        self.answer(body=False)
-
-    def do_GET(self) -> None:
-        self.answer(body=True)
-
-    def answer(self, body: bool) -> None:
-        path = self.path.split("?")[0]
-        self.server.asked.append((self.command, path, self.headers.get("Range")))
-        if path.startswith(self.server.hidden):
-            code = "RepoNotFound" if path.startswith("/api") else "EntryNotFound"
-            self.send(404, b"", {"X-Error-Code": code}, body)
-            return
-        if path.startswith("/api/datasets/"):
-            self.send(
-                200, json.dumps(self.listing(path)).encode(), {"Content-Type": "application/json"}, body
-            )
-            return
-        content = self.server.files.get(path)
-        if content is None:
-            self.send(404, b"", {"X-Error-Code": "EntryNotFound"}, body)
-            return
-        headers = {"ETag": f'"{sha256(content)}"', "X-Repo-Commit": "c" * 40, "Accept-Ranges": "bytes"}
-        begin = int((self.headers.get("Range") or "bytes=0-")[6:].split("-")[0])
-        if begin >= len(content):
-            self.send(416, b"", {}, body)
-        elif begin:
-            headers["Content-Range"] = f"bytes {begin}-{len(content) - 1}/{len(content)}"
-            self.send(206, content[begin:], headers, body)
-        else:
-            self.send(200, content, headers, body)
-
-    def listing(self, path: str) -> list[dict[str, object]]:
-        name = "/".join(path.split("/")[3:5])
-        prefix = f"/datasets/{name}/resolve/main/"
-        return [
-            {"type": "file", "path": each.removeprefix(prefix), "size": len(content), "oid": "0" * 40}
-            for each, content in self.server.files.items()
-            if each.startswith(prefix)
-        ]
-
-    def send(self, status: int, content: bytes, headers: dict[str, str], body: bool) -> None:
-        self.send_response(status)
-        for key, value in {**headers, "Content-Length": str(len(content))}.items():
-            self.send_header(key, value)
-        self.end_headers()
-        if body:
-            torn = self.server.tear_after
-            self.wfile.write(content[:torn])
-            self.close_connection = torn is not None
-
-    def log_message(self, format: str, *arguments: object) -> None:
-        pass
-
-
 @pytest.fixture
 def server() -> Iterator[Server]:
-    with Server() as running:
-        thread = threading.Thread(target=running.serve_forever, daemon=True)
-        thread.start()
-        yield running
-        running.shutdown()
-        thread.join()
+    with running() as own:
+        yield own
 
 
 @pytest.fixture

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING
 from regard.errors import RegardError, UsageError
 
 if TYPE_CHECKING:
-    from regard.tasks import Answerer, Classifier, Filler, Generator, Tagger, Translator, load
+    from regard.tasks import Answerer, Classifier, Embedder, Filler, Generator, Tagger, Translator, load
 
 __version__ = "0.1.0"
 __all__ = [
     "Answerer",
     "Classifier",
+    "Embedder",
     "Filler",
     "Generator",
     "RegardError",
@@ -29,7 +30,7 @@ __all__ = [
     "__version__",
     "load",
 ]
-TASKS = ("Answerer", "Classifier", "Filler", "Generator", "Tagger", "Translator", "load")
+TASKS = ("Answerer", "Classifier", "Embedder", "Filler", "Generator", "Tagger", "Translator", "load")
 
 
 def __getattr__(name: str) -> object:

@@ -244,7 +244,7 @@ def size(folder: Folder) -> int:
 
     from regard.model import build, parameters
 
-    own = None if folder.target is folder.source else len(folder.target)
+    own = None if folder.source.shares(folder.target) else len(folder.target)
     with torch.device("meta"):
         return parameters(build(folder.config, len(folder.source), own))
 

@@ -16,9 +16,11 @@ from regard.cli import (
     config,
     data,
     doctor,
+    embed,
     evaluate,
     fill,
     generate,
+    models,
     report,
     score,
     tag,
@@ -47,6 +49,7 @@ app.command("fill")(fill.fill)
 app.command("classify")(classify.classify)
 app.command("tag")(tag.tag)
 app.command("answer")(answer.answer)
+app.command("embed")(embed.embed)
 app.command("score")(score.score)
 app.command("evaluate")(evaluate.evaluate)
 app.command("compare")(compare.compare)
@@ -55,6 +58,7 @@ app.command("average")(train.average)
 app.add_typer(tokenizer.app, name="tokenizer")
 app.add_typer(config.app, name="config")
 app.add_typer(data.app, name="data")
+app.add_typer(models.app, name="models")
 app.command("doctor")(doctor.doctor)
 
 

@@ -42,6 +42,9 @@ Settings = Annotated[
     typer.Option("--set", help="Any field of the section decode: --set length_penalty=0.6."),
 ]
 Prefix = Annotated[str | None, typer.Option(help="What every translation begins with.")]
+Language = Annotated[
+    str | None, typer.Option(help="Of the translations, where the model knows several: fra puts >>fra<< first.")
+]
 Splitting = Annotated[
     Literal["auto", "always", "never"], typer.Option(help="Cut lines into sentences; auto: long ones.")
 ]
@@ -76,6 +79,7 @@ def translate(
     as_json: AsJson = False,
     option: Settings = None,
     prefix: Prefix = None,
+    language: Language = None,
     require: Require = None,
     forbid: Forbid = None,
     constraints: ByLine = None,
@@ -116,6 +120,7 @@ def translate(
     marked |= {"--require, --forbid or --constraints": wishes.any, "--alternatives": alternatives is not None}
     document = document_among(text, marked, everything or fuzzy)
     translator = open_model(model, device, threads)
+    translator = translator.into(language) if language is not None else translator
     chosen = decode_options(translator.folder.decode, parse_options(option, beam, nbest))
     if document is not None:
         fill_file(document, translator, chosen, split, everything, fuzzy, output)

@@ -42,20 +42,21 @@ def read_bytes(path: Path, most: int = SMALL) -> bytes:
         os.close(handle)
 
 
-def read_json_text(path: Path, most: int = SMALL) -> tuple[str, dict[str, Any]]:
+def read_json_text(path: Path, most: int = SMALL, finite: bool = True) -> tuple[str, dict[str, Any]]:
     """The text of a JSON file and the object in it; ValueError says why it is none."""
     text = read_bytes(path, most).decode()
-    content = parse_json(text)
+    content = parse_json(text, finite)
     if not isinstance(content, dict):
         raise ValueError("it holds no JSON object")
     return text, content
 
 
-def parse_json(text: str) -> Any:
+def parse_json(text: str, finite: bool = True) -> Any:
     """JSON as the standard has it: no name twice, no NaN or Infinity, nothing too deep, whole characters."""
+    number = _finite if finite else float
     try:
         content = json.loads(
-            text, object_pairs_hook=_without_doubles, parse_constant=_finite, parse_float=_finite
+            text, object_pairs_hook=_without_doubles, parse_constant=number, parse_float=number
         )
     except RecursionError:
         raise ValueError(f"it is nested deeper than {DEEPEST} levels") from None
@@ -84,7 +85,7 @@ def _finite(number: str) -> float:
 
 
 def _check_depth(content: Any) -> None:
-    level = [content]
+    level = [content] if isinstance(content, dict | list) else []
     for _ in range(DEEPEST):
         inside: list[Any] = []
         for each in level:

@@ -129,14 +129,16 @@ class Model(Section):
         "sinusoidal", description="how order enters; rotary: llama, relative: t5"
     )
     theta: float = Field(10000.0, gt=0, description="rotary: base of the angles")
-    buckets: int = Field(32, ge=4, description="relative: kinds of distance that are told apart")
-    farthest: int = Field(128, ge=4, description="relative: distances from here on are one")
+    buckets: int = Field(32, ge=4, le=65536, description="relative: kinds of distance that are told apart")
+    farthest: int = Field(128, ge=4, le=1_000_000, description="relative: distances from here on are one")
     epsilon: float | None = Field(None, gt=0, description="of the norms; else 1e-5, bert 1e-12, t5 1e-6")
     dropout: Share = Field(0.1, description="on embeddings and every sub-layer's output")
     cell: Literal["lstm", "gru"] = Field("lstm", description="of the families rnn and bahdanau")
     score: Literal["additive", "dot", "general"] = Field("additive", description="of bahdanau's attention")
     reverse_source: bool = Field(False, description="rnn: read the last word first (Sutskever 2014)")
     tie_embeddings: bool = Field(True, description="output layer = target embedding (= source if joint)")
+    scale_embeddings: bool = Field(True, description="transformer: embeddings times sqrt(width), as in 3.4")
+    output_bias: bool = Field(False, description="transformer: a number for each piece beside its product")
     max_length: int = Field(512, ge=2, le=1_000_000, description="longest sequence in pieces")
 
     @model_validator(mode="before")

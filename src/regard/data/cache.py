@@ -17,6 +17,7 @@ from regard.data.shards import MANIFEST
 from regard.errors import RegardError
 
 CACHE_VARIABLE = "REGARD_CACHE"
+MODELS = "models"  # pulled ones lie beside the prepared corpora
 NOT_ALLOWED = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
@@ -34,7 +35,8 @@ def cache_folder() -> Path:
 def entries() -> list[Path]:
     """What is kept: complete folders, and those that a process which was cut off left behind."""
     root = cache_folder()
-    return sorted(path for path in root.iterdir() if path.is_dir()) if root.is_dir() else []
+    own = (path for path in root.iterdir() if path.is_dir()) if root.is_dir() else iter(())
+    return sorted(path for path in own if path.name != MODELS)
 
 
 def size(entry: Path) -> int:

@@ -8,7 +8,7 @@ import os
 import shutil
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path, PurePosixPath
 from types import ModuleType
@@ -79,24 +79,38 @@ def list_hub(name: str, patterns: Sequence[str]) -> list[str]:
     return files
 
 
-def download_hub(name: str, file: str, staging: Path) -> Path:
-    """Fetch a file of a dataset; the hub's library goes on from where it stopped."""
+def download_hub(
+    name: str,
+    file: str,
+    staging: Path,
+    kind: str = "dataset",
+    revision: str | None = None,
+    explain: Callable[[str, Exception], RegardError] | None = None,
+) -> Path:
+    """Fetch a file of a dataset or a model; the hub's library goes on from where it stopped."""
     with_hub = hub_library()
     try:
         return Path(
             with_hub.hf_hub_download(
-                name, file, repo_type="dataset", local_dir=staging, endpoint=endpoint(), etag_timeout=PATIENCE
+                name,
+                file,
+                repo_type=kind,
+                revision=revision,
+                local_dir=staging,
+                endpoint=endpoint(),
+                etag_timeout=PATIENCE,
             )
         )
     except Exception as error:
-        raise hub_error(f"{name}/{file}", error) from None
+        raise (explain or hub_error)(f"{name}/{file}", error) from None
 
 
 def hub_library() -> ModuleType:
     try:
         import_module("huggingface_hub.utils").disable_progress_bars()
+        import_module("huggingface_hub.utils.logging").set_verbosity_error()  # each error is told once, by us
     except ImportError:
-        raise UsageError('this set comes from the hub: pip install "regard[hub]"') from None
+        raise UsageError('what comes from the hub needs its library: pip install "regard[hub]"') from None
     return import_module("huggingface_hub")
 
 

@@ -9,6 +9,7 @@ the end is open only to what obeys: each answer holds all phrases whenever the l
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import zip_longest
 
 import torch
@@ -58,7 +59,8 @@ class ConstrainedSearch(BeamSearch[S]):
         constraints: Sequence[Constraint],
         beams: int,
     ) -> None:
-        super().__init__(model, batch, options, special, prefixes, constraints, beams)
+        # at the limit no end is forced upon what does not hold every phrase
+        super().__init__(model, batch, options, replace(special, last=None), prefixes, constraints, beams)
         self.constraints = constraints
         self.may_stick = True
 

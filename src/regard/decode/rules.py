@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from regard.config import Decode
-from regard.decode.options import NEVER
+from regard.decode.options import NEVER, Special
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +47,44 @@ class NoRepeatedNgram:
         logits[row, windows[row, place, -1]] = NEVER
 
 
+@dataclass(frozen=True, slots=True)
+class ForbiddenRuns:
+    """Pieces that never follow one another: after all of a run but its last, the last may not come."""
+
+    runs: tuple[tuple[int, ...], ...]
+    start: int  # stands before what a row said
+
+    def __call__(self, logits: Tensor, rows: Rows) -> None:
+        tokens = torch.nn.functional.pad(rows.tokens, (1, 0), value=self.start)  # [R,t+1]
+        for *before, last in self.runs:
+            if len(before) <= tokens.shape[1]:
+                met = (tokens[:, -len(before) :] == tokens.new_tensor(before)).all(dim=1)  # [R]
+                logits[met, last] = NEVER
+
+
+@dataclass(frozen=True, slots=True)
+class NotFirst:
+    """Pieces that no answer begins with; one that every answer begins with does not count."""
+
+    pieces: tuple[int, ...]
+    place: int
+
+    def __call__(self, logits: Tensor, rows: Rows) -> None:
+        if rows.tokens.shape[1] == self.place:
+            logits[:, list(self.pieces)] = NEVER
+
+
 def penalize_repeats(scores: Tensor, tokens: Tensor, penalty: float) -> Tensor:
     """Of tokens said before: score * penalty if it is negative, else score / penalty (Keskar et al. 2019)."""
     own = scores.gather(1, tokens)  # [R,t]
     return scores.scatter(1, tokens, torch.where(own < 0, own * penalty, own / penalty))
 
 
-def bans_of(options: Decode) -> list[Ban]:
-    """The bans that the options ask for; usually none."""
-    return [NoRepeatedNgram(options.no_repeat_ngram)] if options.no_repeat_ngram else []
+def bans_of(options: Decode, special: Special) -> list[Ban]:
+    """The bans that the options and the model's folder ask for; usually none."""
+    bans: list[Ban] = [NoRepeatedNgram(options.no_repeat_ngram)] if options.no_repeat_ngram else []
+    if special.runs:
+        bans.append(ForbiddenRuns(special.runs, special.start))
+    if special.not_first:
+        bans.append(NotFirst(special.not_first, 0 if special.first is None else 1))
+    return bans

@@ -45,7 +45,7 @@ def decode(
 
     def search(numbers: Sequence[int]) -> list[list[Hypothesis]]:
         batch = collate([samples[number] for number in numbers], BLOCK).to(device)
-        own = [prefixes[number] for number in numbers] if prefixes else None
+        own = [begun(prefixes[number], special) for number in numbers] if prefixes else None
         rules = [constraints[number] for number in numbers] if constraints else None
         if options.sample:
             return sample(model, batch, options, special, own, rules)
@@ -63,6 +63,11 @@ def decode(
                 found[number] = each
             done(len(batch))
     return found
+
+
+def begun(prefix: Sequence[int], special: Special) -> Sequence[int]:
+    """A prefix behind what every answer begins with."""
+    return [special.first, *prefix] if prefix and special.first is not None else prefix
 
 
 def padded(sample: Sample) -> int:

@@ -12,7 +12,15 @@ from torch import Tensor
 
 from regard.config import Decode
 from regard.data import Batch
-from regard.decode.options import NEVER, Hypothesis, Prefixes, Special, length_penalty, longest_output
+from regard.decode.options import (
+    NEVER,
+    Hypothesis,
+    Prefixes,
+    Special,
+    forced,
+    length_penalty,
+    longest_output,
+)
 from regard.decode.rules import Ban, Rows, penalize_repeats
 from regard.decode.search import Constraints, S, Steppable, bans_for, first_words, room, source_lengths
 
@@ -52,14 +60,16 @@ class Sampling(Generic[S]):
         copies = range(options.beam) if copies is None else copies
         self.model, self.options, self.special = model, options, special
         self.state = model.start(batch, len(copies))
-        self.bans = bans_for(options, constraints, prefixes or [()] * len(lengths))
+        self.bans = bans_for(options, special, constraints, prefixes or [()] * len(lengths))
         self.rows = [
             Draw(batch, source, copy, options, prefixes) for source in range(len(lengths)) for copy in copies
         ]
+        own = [lengths[row.source] for row in self.rows]
         self.limits = [
-            longest_output(options, lengths[row.source], len(row.prefix), room(model, lengths[row.source]))
-            for row in self.rows
+            longest_output(options, length, len(row.prefix), room(model, length), special.longest)
+            for row, length in zip(self.rows, own)
         ]
+        self.least = [special.shortest - length for length in own]
 
     def steps(self) -> Iterator[None]:
         """One more piece in each row that still runs, at each step."""
@@ -85,8 +95,12 @@ class Sampling(Generic[S]):
         rows = [self.rows[number] for number in running]
         if self.bans or self.options.repetition_penalty != 1:
             scores = obey(scores, rows, self.bans, self.options, self.special)
+        if early := [at for at, number in enumerate(running) if length < self.least[number]]:
+            scores = scores.clone()
+            scores[early, self.special.end] = NEVER
         log_p = log_probabilities(scores, self.options, self.special, length)
-        return [row.next(own) for row, own in zip(rows, log_p)]
+        only = [forced(self.special, self.rows[n].prefix, length, self.limits[n]) for n in running]
+        return [row.next(own, token) for row, own, token in zip(rows, log_p, only)]
 
     @property
     def said(self) -> list[int]:
@@ -104,10 +118,9 @@ class Draw:
         self.details: list[float] = []
         self.random = np.random.Generator(np.random.Philox(key=stream(batch, source, copy, options.seed)))
 
-    def next(self, log_p: Tensor) -> int:
-        at = len(self.tokens)
-        if at < len(self.prefix):
-            token, log_probability = self.prefix[at], 0.0
+    def next(self, log_p: Tensor, only: int | None) -> int:
+        if only is not None:
+            token, log_probability = only, 0.0
         else:
             token = draw(log_p, self.random.random())
             log_probability = float(log_p[token])

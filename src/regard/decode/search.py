@@ -17,7 +17,7 @@ from torch import Tensor
 from regard.config import Decode
 from regard.data import Batch
 from regard.decode.forbid import ForbiddenPhrases, WordBegins
-from regard.decode.options import NEVER, Hypothesis, Prefixes, Special, length_penalty, longest_output
+from regard.decode.options import NEVER, Hypothesis, Prefixes, Special, forced, length_penalty, longest_output
 from regard.decode.phrases import Constraint
 from regard.decode.rules import Ban, Rows, bans_of, penalize_repeats
 
@@ -87,12 +87,13 @@ class BeamSearch(Generic[S]):
         self.prefixes = prefixes or [()] * len(lengths)
         extra = [constraint.size for constraint in constraints] if constraints else [0] * len(lengths)
         self.limits = [
-            longest_output(options, length + more, len(prefix), room(model, length))
+            longest_output(options, length + more, len(prefix), room(model, length), special.longest)
             for length, more, prefix in zip(lengths, extra, self.prefixes)
         ]
+        self.least = [max(options.min_length, special.shortest - length) for length in lengths]
         self.limit = torch.tensor(self.limits, device=device)  # of those alive: [N]
         self.never = torch.tensor(special.forbidden, dtype=torch.int64, device=device)
-        self.bans = bans_for(options, constraints, self.prefixes)
+        self.bans = bans_for(options, special, constraints, self.prefixes)
         self.may_stick = bool(self.bans)  # rules can leave a source with nothing to say
         self.alive = list(range(len(lengths)))  # the source of each group of K rows
         self.finished: list[list[Hypothesis]] = [[] for _ in lengths]
@@ -155,10 +156,13 @@ class BeamSearch(Generic[S]):
     def forbid(self, logits: Tensor) -> None:
         """Take away what may never be said, the end before the minimum length, and what rules ban."""
         logits.index_fill_(1, self.never, NEVER)
-        if self.tokens.shape[2] < self.options.min_length:
-            logits[:, self.special.end] = NEVER
+        at = self.tokens.shape[2]
+        if not self.bans and at >= max(self.least):
+            return
+        sources = [source for source in self.alive for _ in range(self.beams)]
+        early = [row for row, source in enumerate(sources) if at < self.least[source]]
+        logits[early, self.special.end] = NEVER
         if self.bans:
-            sources = [source for source in self.alive for _ in range(self.beams)]
             rows = Rows(self.tokens.flatten(0, 1), sources)
             for ban in self.bans:
                 ban(logits, rows)
@@ -192,14 +196,15 @@ class BeamSearch(Generic[S]):
         return closing, chosen, kept
 
     def force(self, log_p: Tensor, token: Tensor) -> None:
-        """Where a prefix still runs, its next token is the only candidate and costs nothing."""
+        """Where only one token may come, it is the only candidate and costs nothing."""
         at = self.tokens.shape[2]
         for number, source in enumerate(self.alive):
-            if at < len(self.prefixes[source]):
+            only = forced(self.special, self.prefixes[source], at, self.limits[source])
+            if only is not None:
                 rows = slice(number * self.beams, (number + 1) * self.beams)
                 log_p[rows] = NEVER
                 log_p[rows, 0] = 0.0
-                token[rows, 0] = self.prefixes[source][at]
+                token[rows, 0] = only
 
     def append(self, kept: Tensor, found: Candidates) -> None:
         parent = found.beam.gather(1, kept)  # [N,K]
@@ -299,9 +304,11 @@ def top(values: Tensor, count: int, block: int = 128) -> tuple[Tensor, Tensor]:
     return best, index.gather(1, where)
 
 
-def bans_for(options: Decode, constraints: Constraints, prefixes: Sequence[Sequence[int]]) -> list[Ban]:
+def bans_for(
+    options: Decode, special: Special, constraints: Constraints, prefixes: Sequence[Sequence[int]]
+) -> list[Ban]:
     """The rules of this run; usually none, and then none costs anything."""
-    bans = bans_of(options)
+    bans = bans_of(options, special)
     if constraints and any(each.forbid for each in constraints):
         bans.append(ForbiddenPhrases(constraints))
     if constraints and any(each.whole_prefix for each in constraints):

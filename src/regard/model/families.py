@@ -56,7 +56,8 @@ def transformer(config: ModelConfig, source: int, target: int | None = None) -> 
     )
 
     def embed(words: nn.Embedding) -> Embedding:
-        return Embedding(words, positions(width, config.max_length), config.dropout, width**0.5)
+        factor = width**0.5 if config.scale_embeddings else 1.0
+        return Embedding(words, positions(width, config.max_length), config.dropout, factor)
 
     return encoder_decoder(config, source, target, parts, parts, embed)
 
@@ -98,7 +99,7 @@ def encoder_decoder(
     shared = target_vocabulary is None and (config.tie_embeddings or config.family == "t5")
     words = source.tokens if shared else nn.Embedding(target_vocabulary or source_vocabulary, config.width)
     target = embed(words)
-    output = Linear(config.width, words.num_embeddings, bias=False)
+    output = Linear(config.width, words.num_embeddings, bias=config.output_bias)
     model = EncoderDecoder(
         source=source,
         target=target,

@@ -14,6 +14,8 @@ from torch import Tensor, nn
 
 from regard.errors import UsageError
 
+_FIRST = 1 << 20  # numbers of the waves that are computed beforehand
+
 
 def sinusoid(positions: Tensor, width: int, dtype: torch.dtype = torch.float32) -> Tensor:
     """PE(pos, 2i) = sin(pos / 10000^(2i/D)), PE(pos, 2i+1) = cos(pos / 10000^(2i/D))  (paper, 3.5).
@@ -33,7 +35,8 @@ class Sinusoidal(nn.Module):
     def __init__(self, width: int, length: int) -> None:
         super().__init__()
         self.table: Tensor
-        self.register_buffer("table", sinusoid(torch.arange(length), width), persistent=False)
+        rows = torch.arange(min(length, max(1, _FIRST // width)), device="cpu")  # more when they are needed
+        self.register_buffer("table", sinusoid(rows, width), persistent=False)
 
     def forward(self, positions: Tensor) -> Tensor:
         """[B,T] -> [B,T,D]; what padding (-1) gets is never seen."""

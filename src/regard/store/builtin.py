@@ -29,5 +29,5 @@ def find_model(path: Path) -> Path:
         return PLACE / path
     near = near_miss(name, [*names(), *(each.name for each in models.here())])
     known = f"; the package has {', '.join(names())}" if names() and len(path.parts) == 1 else ""
-    hub = "" if wanted is None else f'; if it is a model of the hub, "regard models pull {name}" brings it'
-    raise UsageError(f"{path}: no such folder{near or known}{hub}")
+    hub = "" if wanted is None else f'; if the hub has it, "regard models pull {name}" brings it'
+    raise UsageError(f"{path}: no such folder{hub}{near or known}")

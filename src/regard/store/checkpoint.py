@@ -12,13 +12,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from safetensors.torch import load_file, save
+from safetensors.torch import save
 from torch import Tensor
 
 from regard.errors import RegardError, UsageError
 from regard.store.files import (
     Json,
     read_json,
+    read_safetensors,
     sha256,
     sync_file,
     sync_folder,
@@ -97,9 +98,9 @@ def facts(path: Path) -> Json:
 def load_checkpoint(folder: Path) -> Checkpoint:
     verify(folder)
     return Checkpoint(
-        model=load_file(folder / "model.safetensors"),
-        optimizer=load_file(folder / "optimizer.safetensors"),
-        state=read_json(folder / "state.json"),
+        model=read_safetensors(folder / "model.safetensors"),
+        optimizer=read_safetensors(folder / "optimizer.safetensors"),
+        state=read_json(folder / "state.json", finite=False),
     )
 
 
@@ -116,7 +117,7 @@ def load_latest(run: Path, warn: Callable[[str], None]) -> Checkpoint | None:
 def load_weights(folder: Path) -> dict[str, Tensor]:
     """The weights of one checkpoint, for averaging."""
     verify(folder)
-    return load_file(folder / "model.safetensors")
+    return read_safetensors(folder / "model.safetensors")
 
 
 def prune(run: Path, keep: set[int]) -> None:

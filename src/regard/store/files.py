@@ -1,4 +1,7 @@
-"""All writing goes through here: aside, synced, then renamed, so a reader sees the old file or the new."""
+"""All writing goes through here: aside, synced, then renamed, so a reader sees the old file or the new.
+
+Reading too: a folder may come from anywhere, so what it holds is looked at before it is used.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +16,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from regard.config.reading import SMALL, read_json_text, shown
 from regard.errors import RegardError, UsageError
 
 Json = dict[str, Any]
+READ = {".json", ".safetensors", ".txt", ".toml", ".spm", ".model"}  # endings of the files of a folder
 
 
 @contextmanager
-def told_plainly(path: Path) -> Iterator[None]:
+def told_plainly(path: Path, doing: str = "write") -> Iterator[None]:
     """Turn an operating-system error while writing into one sentence with the path and what to do."""
     try:
         yield
@@ -29,7 +37,7 @@ def told_plainly(path: Path) -> Iterator[None]:
             raise RegardError(
                 f"{path}: the disk is full ({free:,} bytes free); make room and go on with --resume"
             ) from error
-        raise RegardError(f"{path}: cannot write: {error.strerror}") from error
+        raise RegardError(f"{path}: cannot {doing}: {error.strerror}") from error
 
 
 def existing_parent(path: Path) -> Path:
@@ -69,17 +77,52 @@ def to_json(content: Mapping[str, Any]) -> str:
     return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
 
-def read_json(path: Path) -> Json:
+def read_json(path: Path, most: int = SMALL, finite: bool = True) -> Json:
     """A JSON object from a file of a model folder; anything else is an error that names the file."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        return read_json_text(path, most, finite)[1]
     except FileNotFoundError:
         raise UsageError(f"{path}: no such file") from None
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         raise UsageError(f"{path}: cannot be read as JSON ({error})") from None
-    if not isinstance(content, dict):
-        raise UsageError(f"{path}: holds no JSON object")
-    return content
+
+
+def read_safetensors(path: Path) -> dict[str, Tensor]:
+    """The tensors of a file, which takes no more memory than the file has bytes."""
+    with opened(path) as file:
+        return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Any]:
+    """A safetensors file whose header was checked: no tensor overlaps another or ends behind the file."""
+    try:
+        if not path.is_file():
+            raise OSError("not an ordinary file")
+        with safe_open(path, framework="pt") as file:
+            yield file
+    except (SafetensorError, OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
+        raise UsageError(f"{path}: not a readable safetensors file ({shown(str(error))})") from None
+
+
+def check_files(folder: Path) -> None:
+    """Refuse a folder with links that lead out of it, or with something else under the name of a file.
+
+    The cache of Hugging Face's hub keeps the files of `snapshots/<revision>` in `blobs` beside it.
+    """
+    home = folder.resolve()
+    inside = [home] + ([home.parent.parent / "blobs"] if home.parent.name == "snapshots" else [])
+    with told_plainly(folder, "read"), os.scandir(folder) as entries:
+        for entry in entries:
+            if Path(entry.name).suffix not in READ:
+                continue
+            leads = Path(entry.path).resolve() if entry.is_symlink() else home
+            if not any(leads.is_relative_to(place) for place in inside):
+                raise UsageError(
+                    f"{entry.path}: a link that leads out of the folder; put the file itself there"
+                )
+            if not entry.is_file():
+                raise UsageError(f"{entry.path}: not an ordinary file")
 
 
 def sync_file(path: Path) -> None:

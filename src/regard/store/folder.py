@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from pydantic import ValidationError
 from torch import Tensor
 
 from regard.config import Config, Decode, Model, Task, load_config, to_toml
@@ -20,19 +19,14 @@ from regard.model import Model as AnyModel
 from regard.model import build
 from regard.store.builtin import find_model
 from regard.store.checkpoint import load_weights
-from regard.store.files import Json, read_json, write_json, write_text
+from regard.store.files import Json, check_files, read_json, write_atomically, write_json, write_text
+from regard.store.generation import DECODE, decode_of, read_generation, special_of
 from regard.store.huggingface import config_json, labels_of, model_config, ours, task_of
-from regard.store.weights import WEIGHTS, load_weights_into, read_tensors
-from regard.text import Tokenizer, huggingface_config
+from regard.store.weights import WEIGHTS, check_size, load_weights_into, read_tensors
+from regard.text import Special, Tokenizer, special
 
+NAMES = ("tokenizer.json", "target_tokenizer.json")
 FRAMES = {"bert": "both", "gpt": "start", "llama": "start"}  # what stands around a text; else its end
-DECODE = {  # their names of how words are chosen
-    "num_beams": "beam",
-    "length_penalty": "length_penalty",
-    "early_stopping": "early_stopping",
-    "no_repeat_ngram_size": "no_repeat_ngram",
-    "repetition_penalty": "repetition_penalty",
-}
 
 
 @dataclass(frozen=True)
@@ -46,6 +40,7 @@ class Folder:
     model: AnyModel
     source: Tokenizer
     target: Tokenizer
+    special: Special  # what its answers begin with, end with and never hold
     split_above: int  # pieces; longer lines are cut into sentences, because training hardly saw such lines
     may_refuse: bool = False  # some questions of the training had no answer
     labels: tuple[str, ...] = ()  # what a classifier or tagger answers
@@ -80,7 +75,7 @@ class Described:
 
     @property
     def joint(self) -> bool:
-        return self.target is self.source
+        return self.source.shares(self.target)
 
     @property
     def head(self) -> str | None:
@@ -105,16 +100,13 @@ def write_identity(
 ) -> None:
     """Everything of a folder but weights, scores and card."""
     output, model = target or source, config.model
-    write_text(path / "tokenizer.json", source.to_json(FRAMES.get(model.family, "end")))
-    told = huggingface_config(source, model.max_length)
-    if model.family == "bert":
-        told["model_input_names"] = ["input_ids", "token_type_ids", "attention_mask"]
-    write_json(path / "tokenizer_config.json", told)
-    for ending, content in target.files().items() if target is not None else ():
-        write_text(path / f"target_tokenizer{ending}", content)
+    files = source.identity(target, FRAMES.get(model.family, "end"), model.max_length)
+    for name, content in files.items():
+        write_atomically(path / name, content)
     own: Json = {"source": source.fingerprint, "target": output.fingerprint, "split_above": split_above}
     own |= {"may_refuse": True} if may_refuse else {}
-    described = config_json(model, source, target, config.task, labels)
+    apart = None if target is None or source.shares(target) else target
+    described = config_json(model, source, apart, config.task, labels)
     write_json(path / "config.json", described | {"regard": own})
     if model.family != "bert":
         write_json(path / "generation_config.json", generation_config(config, output))
@@ -146,17 +138,20 @@ def open_folder(path: Path, device: torch.device | None = None) -> Folder:
             "trains one"
         )
     weights = weights_of(told, told.head)
-    model = build(told.config, len(told.source), told.beside)
+    with torch.device("meta"):  # shapes alone, until the weights are seen to fit
+        model = build(told.config, len(told.source), told.beside)
     load_weights_into(model, weights, path / WEIGHTS)
     own = told.content.get("regard", {})
+    decode, ids = choosing(told)
     return Folder(
         path=path,
         task=told.task,
-        decode=told.run.decode if told.run else decode_of(told.home, told.content),
+        decode=decode,
         config=told.config,
         model=model.to(device or torch.device("cpu")).eval(),
         source=told.source,
         target=told.target,
+        special=ids,
         split_above=int(own.get("split_above", told.config.max_length)),
         may_refuse=bool(own.get("may_refuse", False)),
         labels=told.labels,
@@ -181,11 +176,14 @@ def read_model(path: Path, head: str | None = None) -> Initial:
 def describe(path: Path) -> Described:
     path = find_model(path)
     home = run_of(path) or path
+    for folder in {path, home}:
+        check_files(folder)
     file = home / "config.json"
     if not file.is_file():
         raise UsageError(f"{home} is not a model folder: it has no config.json")
     content = read_json(file)
     config = model_config(content, str(file))
+    check_size(path, config, content["vocab_size"])
     source, target = load_tokenizers(home, content)
     run = load_config(home / "run.toml") if (home / "run.toml").is_file() else None
     task = run.task if run else task_of(content, str(file))
@@ -214,31 +212,31 @@ def run_of(path: Path) -> Path | None:
     return own.parent.parent if is_checkpoint else None
 
 
-def decode_of(home: Path, content: Json) -> Decode:
-    """How a model of another program chooses its words: greedily, unless its folder says otherwise."""
-    file = home / "generation_config.json"
-    said = {**content, **(read_json(file) if file.is_file() else {})}
-    chosen = {our: said[name] for name, our in DECODE.items() if said.get(name) is not None}
-    try:
-        return Decode.model_validate({"beam": 1, **chosen})
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise UsageError(f"{file}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+def choosing(told: Described) -> tuple[Decode, Special]:
+    """How the model chooses its words: as its run was told, or as the folder of another program says."""
+    if told.run is not None:
+        return told.run.decode, special(told.target)
+    if told.config.family == "bert":  # which writes nothing
+        return Decode(), special(told.target)
+    file, said = read_generation(told.home, told.content)
+    prompts = told.config.family in ("gpt", "llama")
+    return decode_of(said, file, prompts), special_of(said, file, told.target, prompts)
 
 
 def load_tokenizers(path: Path, content: Json) -> tuple[Tokenizer, Tokenizer]:
     """The folder's tokenizers, after a check that they belong to its weights."""
     source = Tokenizer.load(path)
-    separate = path / "target_tokenizer.json"
-    target = Tokenizer.load(separate) if separate.is_file() else source
+    places = [path / name for name in ("target.spm", "target_tokenizer.json") if (path / name).is_file()]
+    target = Tokenizer.load(places[0]) if places else source
+    first, second = ("vocab.json", "target_vocab.json") if places and places[0].suffix == ".spm" else NAMES
     own = content.get("regard", {})
     checks = (
-        ("tokenizer.json", source, own.get("source"), content.get("vocab_size")),
+        (first, source, own.get("source"), content.get("vocab_size")),
         (
-            "target_tokenizer.json" if target is not source else "tokenizer.json",
+            first if source.shares(target) else second,
             target,
             own.get("target"),
-            content.get("decoder_vocab_size", content.get("vocab_size")),
+            content.get("decoder_vocab_size") or content.get("vocab_size"),
         ),
     )
     for name, tokenizer, fingerprint, size in checks:

@@ -10,11 +10,11 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from regard.data.cache import cache_folder
+from regard.data.cache import MODELS, cache_folder
 from regard.errors import RegardError, UsageError
 from regard.store.files import Json, read_json, sha256, told_plainly, write_json
 
@@ -58,7 +58,9 @@ def parse(text: str) -> Wanted:
     """`owner/name` or `owner/name@revision`; anything else is an error that says so."""
     wanted = as_wanted(text)
     if wanted is None:
-        raise UsageError(f'"{text}" is no name of a model of the hub: write owner/name or owner/name@revision')
+        raise UsageError(
+            f'"{text}" is no name of a model of the hub: write owner/name or owner/name@revision'
+        )
     return wanted
 
 
@@ -74,7 +76,7 @@ def is_commit(text: object) -> bool:
 
 
 def place() -> Path:
-    return cache_folder() / "models"
+    return cache_folder() / MODELS
 
 
 def home(name: str) -> Path:
@@ -131,7 +133,7 @@ def record(path: Path, name: str, revision: str, asked: tuple[str, ...], files: 
 def mean_from_now_on(found: Pulled, asked: str) -> Pulled:
     """A commit that is here already was asked for by another name, or again after a newer one."""
     names = tuple(sorted({*found.asked, asked}))
-    return replace(record(found.path, found.name, found.revision, names, found.files))
+    return record(found.path, found.name, found.revision, names, found.files)
 
 
 def faults(found: Pulled) -> Iterator[tuple[str, str]]:

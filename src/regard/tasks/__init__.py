@@ -2,6 +2,7 @@
 
 from regard.tasks.answerer import Answer, Answered, Answerer
 from regard.tasks.classifier import Classification, Classifier, Label
+from regard.tasks.embedder import Embedder, Embedding
 from regard.tasks.filler import Filler
 from regard.tasks.generator import Generator
 from regard.tasks.lines import TooLong
@@ -20,6 +21,8 @@ __all__ = [
     "Candidate",
     "Classification",
     "Classifier",
+    "Embedder",
+    "Embedding",
     "Entity",
     "Filler",
     "Generator",

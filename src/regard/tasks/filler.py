@@ -19,7 +19,6 @@ from regard.model import EncoderDecoder, EncoderOnly
 from regard.store import Folder
 from regard.tasks.translator import decode_options
 from regard.text import Tokenizer
-from regard.train.evaluate import special
 from regard.train.evaluation.base import TOKENS_PER_BATCH
 
 GAP = re.compile(r"<mask>|\[MASK\]|_{3,}")  # how a person writes a gap
@@ -166,7 +165,7 @@ class Filler:
         assert isinstance(self.model, EncoderDecoder)
         options = decode_options(self.folder.decode, {"beam": max(LEAST_BEAM, count), "sample": False})
         samples = [Sample(source=self.hidden_spans(text)) for text in texts]
-        found = decode(self.model, samples, options, special(self.tokenizer), self.device)
+        found = decode(self.model, samples, options, self.folder.special, self.device)
         return [own[:count] for own in found]
 
     def hidden_spans(self, text: Gapped) -> list[int]:

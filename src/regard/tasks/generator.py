@@ -20,7 +20,6 @@ from regard.model import LanguageModel
 from regard.store import Folder
 from regard.tasks.translator import decode_options
 from regard.text import Tokenizer
-from regard.train.evaluate import special
 from regard.train.evaluation.base import TOKENS_PER_BATCH
 from regard.train.metrics import language
 
@@ -75,10 +74,11 @@ class Generator:
         make_engine(folder.model)
         self.folder, self.model, self.tokenizer = folder, folder.model, folder.source
         self.device = next(folder.model.parameters()).device
-        self.special = special(folder.source)
+        self.special = folder.special
         self.window = folder.config.max_length
         told = folder.decode.model_dump(exclude_unset=True)  # what stands in the folder
-        self.decode = decode_options(Decode(), {**DECODE_DEFAULTS["generate"], **told})
+        usual = DECODE_DEFAULTS["generate"] | ({} if self.special.longest is None else {"max_length": None})
+        self.decode = decode_options(Decode(), {**usual, **told})
 
     def options(self, given: Mapping[str, object]) -> Decode:
         """The folder's [decode] with some fields replaced; a beam without `sample` asks for a search."""
@@ -161,7 +161,7 @@ class Generator:
 
     def overflows(self, length: int, options: Decode) -> bool:
         """Whether a prompt of this length may lead beyond what the model reads at once."""
-        limit, most = self.model.longest_target, longest_output(options, length, 0, None)
+        limit, most = self.model.longest_target, longest_output(options, length, 0, None, self.special.longest)
         return limit is not None and length + most - 1 > limit  # the last piece is not read
 
     def model_for(self, length: int, options: Decode) -> Steppable[Any]:

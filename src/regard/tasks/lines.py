@@ -43,10 +43,11 @@ class Cutter:
     above: int
     longest: int
     too_long: TooLong = "cut"
+    before: str = ""  # stands before every part
 
     def cut(self, texts: Sequence[str], splits: Sequence[Split], first: int = 1) -> list[Line]:
         """The lines, of which the first has the number `first`. Only long ones are tokenised twice."""
-        whole = self.tokenizer.encode_batch([text.strip() for text in texts])
+        whole = self.encode([text.strip() for text in texts])
         return [
             self.cut_one(text, own, split, number)
             for number, (text, own, split) in enumerate(zip(texts, whole, splits, strict=True), first)
@@ -64,10 +65,14 @@ class Cutter:
             )
         if any(part.broken for part in parts) and self.too_long == "skip":
             return Line(text, parts, [], skipped=True)
-        return Line(text, parts, self.tokenizer.encode_batch([part.text for part in parts]))
+        return Line(text, parts, self.encode([part.text for part in parts]))
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """The pieces of each text behind `before`; of no text none."""
+        return self.tokenizer.encode_batch([f"{self.before}{text}" if text else "" for text in texts])
 
     def count(self, text: str) -> int:
-        return len(self.tokenizer.encode(text))
+        return len(self.encode([text])[0])
 
 
 @dataclass(frozen=True)

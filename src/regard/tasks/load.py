@@ -6,11 +6,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+import torch
+
 from regard.errors import UsageError
 from regard.machine import choose_machine
 from regard.store import Folder, open_folder
+from regard.store.body import is_body, open_body
 from regard.tasks.answerer import Answerer
 from regard.tasks.classifier import Classifier
+from regard.tasks.embedder import Embedder
 from regard.tasks.filler import Filler
 from regard.tasks.generator import Generator
 from regard.tasks.tagger import Tagger
@@ -33,21 +37,44 @@ def load(path: Paths, device: str = "auto", threads: int = 0) -> Any:
     """Open a model folder: `regard.load("runs/demo").translate("...")`; several translate as an ensemble.
 
     What comes is of the class that the folder's task needs, which the folder alone knows; see `load_as`.
+    A BERT without a head gives vectors.
     """
+    if isinstance(path, str | Path) and is_body(Path(path)):
+        return load_as(Embedder, path, device, threads)
     folders = open_folders(path, device, threads)
     return make(CLASSES[folders[0].task.name], folders)
 
 
 def load_as(kind: type[Kind], path: Paths, device: str = "auto", threads: int = 0) -> Kind:
-    """Open a model folder of a known task; one of another task is an error that names its command."""
+    """Open a model folder of a known task; one of another task is an error that names its command.
+
+    An `Embedder` opens any BERT, whatever its task.
+    """
+    if issubclass(kind, Embedder):
+        return kind(open_body(one_of(path), use_machine(device, threads)))
     return make(kind, open_folders(path, device, threads))
 
 
 def open_folders(path: Paths, device: str, threads: int) -> list[Folder]:
-    paths = [path] if isinstance(path, str | Path) else list(path)
+    chosen = use_machine(device, threads)
+    return [open_folder(each, chosen) for each in listed(path)]
+
+
+def listed(path: Paths) -> list[Path]:
+    return [Path(each) for each in ([path] if isinstance(path, str | Path) else path)]
+
+
+def one_of(path: Paths) -> Path:
+    first, *others = listed(path)
+    if others:
+        raise UsageError(f"{others[0]}: only models that translate can speak as one; give a single folder")
+    return first
+
+
+def use_machine(device: str, threads: int) -> torch.device:
     machine = choose_machine(device, precision="float32", threads=threads)
     machine.use()
-    return [open_folder(Path(each), machine.device) for each in paths]
+    return machine.device
 
 
 def make(kind: type[Kind], folders: Sequence[Folder]) -> Kind:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from functools import cached_property
 from typing import Any, overload
 
@@ -32,7 +33,6 @@ from regard.tasks.results import Alternative, Answer, Candidate, Joiner, Transla
 from regard.tasks.segments import Split, segment
 from regard.tasks.wishes import Wish, check_room, compile_wishes, constraints_of, disobeyed
 from regard.trace import Links, align
-from regard.train.evaluate import special
 
 Say = Callable[[str], None]
 Texts = Sequence[str]
@@ -50,10 +50,21 @@ class Translator:
         self.device = next(folder.model.parameters()).device
         source, target = folder.source, folder.target
         self.objective = Pairs(source, target, folder.config.max_length).ask
-        self.special = special(folder.target)
+        self.special = folder.special
         self.longest = min(each.config.max_length for each in self.folders) - 1  # pieces of a source
         self.split_above = min(each.split_above for each in self.folders)
         self.joiner = Joiner(folder.target.decode, folder.target.end)
+        self.before = ""  # stands before every source: the language to translate into, if the model has many
+
+    def into(self, language: str) -> Translator:
+        """The same with a language to translate into (`>>fra<<`), for a model that knows several."""
+        known = self.folder.source.languages
+        if language not in known:
+            told = f"it knows {', '.join(sorted(known))}" if known else "it has one language, and no name for it"
+            raise UsageError(f"{self.folder.path} cannot translate into {language!r}: {told}")
+        chosen = copy(self)
+        chosen.before = f">>{language}<< "
+        return chosen
 
     @cached_property
     def lexicon(self) -> Lexicon:
@@ -110,7 +121,7 @@ class Translator:
                 "never" if prefixes is not None or (wanted and wanted[n].require) else split
                 for n in range(len(lines))
             ]
-        cutter = Cutter(self.folder.source, self.split_above, self.longest, too_long)
+        cutter = Cutter(self.folder.source, self.split_above, self.longest, too_long, self.before)
         cut = cutter.cut(lines, splits, first)
         forced = [self.folder.target.encode(prefix) for prefix in prefixes] if prefixes is not None else None
         work = list(jobs(cut, forced))
@@ -195,7 +206,7 @@ class Translator:
         The prefix is taken as whole words; a word may be several pieces, and alternatives differ as words.
         """
         options = options or self.folder.decode
-        ids = self.folder.source.encode(source.strip())
+        ids = self.folder.source.encode(self.before + source.strip())
         if len(ids) > self.longest:
             raise UsageError(f"a text of {len(ids)} pieces is too long: the model reads {self.longest}")
         begun = self.folder.target.encode(prefix.strip()) if prefix.strip() else []
@@ -220,7 +231,7 @@ class Translator:
         """log p of each piece of each given target, and of its end."""
         if len(sources) != len(targets):
             raise UsageError(f"{len(sources)} sources and {len(targets)} targets: they come in pairs")
-        left = self.folder.source.encode_batch(list(sources))
+        left = self.folder.source.encode_batch([self.before + source for source in sources])
         right = self.folder.target.encode_batch(list(targets))
         samples: list[Sample] = [self.objective.pair(s, t) for s, t in zip(left, right)]
         voice = scorer([folder.model for folder in self.folders], mean)

@@ -2,15 +2,18 @@
 
 from regard.text.learn import KINDS, LEAST_VOCABULARY, learn
 from regard.text.sentences import cut_words, split_sentences
+from regard.text.special import Special, special
 from regard.text.tokenizer import SPECIALS, Tokenizer, huggingface_config
 
 __all__ = [
     "KINDS",
     "LEAST_VOCABULARY",
     "SPECIALS",
+    "Special",
     "Tokenizer",
     "cut_words",
     "huggingface_config",
     "learn",
+    "special",
     "split_sentences",
 ]

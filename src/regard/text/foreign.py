@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,13 @@ from typing import Any
 import tokenizers
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors
 
+from regard.config.reading import shown
 from regard.errors import UsageError
+from regard.text.guard import MOST_PIECES, check_pieces, read_lines, read_object, told
 from regard.text.tokenizer import (
     BYTE_OF,
     Spans,
     Tokenizer,
-    read_text,
     replace_surrogates,
     sentinels_of,
     special_ids,
@@ -51,13 +52,22 @@ _CLEAN = (" .", " ?", " !", " ,", " ' ", " n't", " 'm", " 's", " 've", " 're")
 LEADS = ("x", ".", "0")  # signs behind which a text is cut as in the middle of a line
 
 
+def encode_behind(encode: Callable[[str], list[int]], text: str) -> list[int]:
+    """Encoded behind a sign that it does not melt with, since many put a space before every text."""
+    for lead in sorted(LEADS, key=lambda lead: lead.isalpha() == text[:1].isalpha()):
+        before, whole = encode(lead), encode(lead + text)
+        if whole[: len(before)] == before:
+            return whole[len(before) :]
+    return encode(text)
+
+
 class Foreign(Tokenizer):
     """A tokenizer that Regard did not make."""
 
     def __init__(self, pipeline: tokenizers.Tokenizer, settings: Settings, source: str) -> None:
         self._pipeline = pipeline
         self._kind = kind_of(json.loads(pipeline.to_str()), source)
-        named, own = names_of(settings), settings.get("regard", {})
+        named, own = names_of(settings), checked(settings.get("regard", {}), source)
         # What the files beside it call special is so, whatever tokenizer.json says.
         pipeline.add_special_tokens(
             [AddedToken(name, special=True, normalized=False) for name in named.values()]
@@ -73,11 +83,16 @@ class Foreign(Tokenizer):
         self.end = roles["sep_token"] if "sep_token" in roles else roles["eos_token"]
         self.pad = roles.get("pad_token", self.end)
         first = roles.get("cls_token", roles.get("bos_token", self.pad))
-        self.start = int(own.get("start", first))
+        self.start = own.get("start", first)
         self.mask = roles.get("mask_token")
         self.sentinels = sentinels_of(specials)
         pieces = int(pipeline.get_vocab_size())
-        self._size = max(pieces, int(own.get("pieces", 0)))
+        self._size = max(pieces, own.get("pieces", 0))
+        last = max(pipeline.get_vocab().values(), default=0)
+        if max(last, self.start) >= self._size:
+            raise UsageError(
+                f"{source}: {self._size} pieces, among which there is no number {max(last, self.start)}"
+            )
         unsaid = {
             roles[role] for role in ("bos_token", "cls_token", "unk_token", "mask_token") if role in roles
         }
@@ -115,12 +130,7 @@ class Foreign(Tokenizer):
         return self.encode_batch([text])[0]
 
     def encode_inside(self, text: str) -> list[int]:
-        """Encoded behind a sign that it does not melt with, since many put a space before every text."""
-        for lead in sorted(LEADS, key=lambda lead: lead.isalpha() == text[:1].isalpha()):
-            before, whole = self.encode(lead), self.encode(lead + text)
-            if whole[: len(before)] == before:
-                return whole[len(before) :]
-        return self.encode(text)
+        return encode_behind(self.encode, text)
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         clean = [replace_surrogates(text) for text in texts]
@@ -198,7 +208,7 @@ def _of_bytes(name: str) -> bytes:
     return bytes(BYTE_OF[sign] for sign in name) if all(sign in BYTE_OF for sign in name) else name.encode()
 
 
-def _of_sentencepiece(name: str) -> bytes:
+def of_sentencepiece(name: str) -> bytes:
     byte = _BYTE.fullmatch(name)
     return bytes([int(byte[1], 16)]) if byte else name.replace(_SPACE, " ").encode()
 
@@ -208,7 +218,7 @@ def _of_wordpiece(name: str) -> bytes:
     return name[2:].encode() if name.startswith("##") and len(name) > 2 else f" {name}".encode()
 
 
-_CONTENT = {"bytes": _of_bytes, "sentencepiece": _of_sentencepiece, "wordpiece": _of_wordpiece}
+_CONTENT = {"bytes": _of_bytes, "sentencepiece": of_sentencepiece, "wordpiece": _of_wordpiece}
 
 
 def kind_of(content: Mapping[str, Any], source: str) -> str:
@@ -226,6 +236,14 @@ def kind_of(content: Mapping[str, Any], source: str) -> str:
     )
 
 
+def checked(own: Any, source: str) -> Settings:
+    """How many pieces the model has, and which begins what it writes, if that is said in numbers."""
+    numbers = own.values() if isinstance(own, dict) else [own]
+    if wrong := [n for n in numbers if type(n) is not int or not 0 <= n <= MOST_PIECES]:
+        raise UsageError(f"{source}: {shown(wrong[0])} is no number of pieces, nor the number of one")
+    return dict(own)
+
+
 def names_of(settings: Settings) -> dict[str, str]:
     return {role: settings[role] for role in USUAL if settings.get(role)}
 
@@ -234,10 +252,10 @@ def read_foreign(path: Path, pipeline: tokenizers.Tokenizer | None = None) -> Fo
     """Of a folder, or of the pipeline of its tokenizer.json and the files beside it."""
     folder = path if path.is_dir() else path.parent
     name = "tokenizer_config.json" if path.is_dir() else f"{path.name.removesuffix('.json')}_config.json"
-    config = _read(folder / name)
+    config = read_settings(folder / name)
     pipeline = pipeline or _from_vocabulary(folder, config)
     named = {
-        **_read(folder / "special_tokens_map.json"),
+        **read_settings(folder / "special_tokens_map.json"),
         **{k: v for k, v in config.items() if v is not None},
     }
     specials, vocabulary = special_ids(pipeline), pipeline.get_vocab()
@@ -252,7 +270,7 @@ def read_foreign(path: Path, pipeline: tokenizers.Tokenizer | None = None) -> Fo
         settings["clean_up_tokenization_spaces"] = config["clean_up_tokenization_spaces"]
     columns = ["input_ids", *(["token_type_ids"] if "cls_token" in settings else []), "attention_mask"]
     settings["model_input_names"] = config.get("model_input_names", columns)
-    if own := config.get("regard") or _of_model(_read(folder / "config.json")):
+    if own := config.get("regard") or _of_model(read_settings(folder / "config.json")):
         settings["regard"] = own
     return Foreign(pipeline, settings, str(path))
 
@@ -260,16 +278,15 @@ def read_foreign(path: Path, pipeline: tokenizers.Tokenizer | None = None) -> Fo
 def _of_model(config: Settings) -> Settings:
     """What the model's config.json says of its pieces: how many, and which begins what a decoder writes."""
     own = {}
-    if isinstance(size := config.get("vocab_size"), int):
+    if (size := config.get("vocab_size")) is not None:
         own["pieces"] = size
-    if isinstance(start := config.get("decoder_start_token_id"), int):
+    if (start := config.get("decoder_start_token_id")) is not None:
         own["start"] = start
     return own
 
 
-def _read(path: Path) -> Settings:
-    content = json.loads(read_text(path)) if path.is_file() else {}
-    return content if isinstance(content, dict) else {}
+def read_settings(path: Path) -> Settings:
+    return read_object(path)[1] if path.is_file() else {}
 
 
 def _from_vocabulary(folder: Path, config: Settings) -> tokenizers.Tokenizer:
@@ -285,23 +302,23 @@ def _from_vocabulary(folder: Path, config: Settings) -> tokenizers.Tokenizer:
 
 def _wordpiece(path: Path, config: Settings) -> tokenizers.Tokenizer:
     """BERT's: cleaned, cut at spaces and punctuation, then into the longest pieces from the left."""
-    try:
-        lines = path.read_text(encoding="utf-8").split("\n")
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{path}: cannot be read as a vocabulary ({error})") from None
+    lines = read_lines(path)
     names = lines[:-1] if lines[-1] == "" else lines
     vocabulary = {name.rstrip("\r"): number for number, name in enumerate(names)}
     spelt = {role: config.get(role) or USUAL[role][0] for role in USUAL if role[:3] not in ("bos", "eos")}
-    spelt = {role: name["content"] if isinstance(name, dict) else name for role, name in spelt.items()}
+    spelt = {
+        role: str(name.get("content") if isinstance(name, dict) else name) for role, name in spelt.items()
+    }
     for role in ("unk_token", "cls_token", "sep_token"):
         if spelt[role] not in vocabulary:
             raise UsageError(f"{path}: not the vocabulary of a BERT, it lacks {spelt[role]}")
     pipeline = tokenizers.Tokenizer(models.WordPiece(vocabulary, unk_token=spelt["unk_token"]))
+    strip = config.get("strip_accents")
     pipeline.normalizer = normalizers.BertNormalizer(
         clean_text=True,
-        handle_chinese_chars=config.get("tokenize_chinese_chars", True),
-        strip_accents=config.get("strip_accents"),
-        lowercase=config.get("do_lower_case", True),
+        handle_chinese_chars=bool(config.get("tokenize_chinese_chars", True)),
+        strip_accents=None if strip is None else bool(strip),
+        lowercase=bool(config.get("do_lower_case", True)),
     )
     pipeline.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     pipeline.decoder = decoders.WordPiece()
@@ -319,11 +336,11 @@ def _wordpiece(path: Path, config: Settings) -> tokenizers.Tokenizer:
 def _byte_pairs(folder: Path, config: Settings) -> tokenizers.Tokenizer:
     """GPT-2's: bytes, joined by the merges of merges.txt in their order."""
     files = str(folder / "vocab.json"), str(folder / "merges.txt")
-    try:
+    with told(f"{files[0]}, {files[1]}"):
+        check_pieces(read_object(folder / "vocab.json")[1])
+        read_lines(folder / "merges.txt")
         vocabulary, merges = models.BPE.read_file(*files)
-    except Exception as error:  # the library raises bare Exception for every kind of wrong content
-        raise UsageError(f"{files[0]}, {files[1]}: not a vocabulary of byte pairs ({error})") from None
-    pipeline = tokenizers.Tokenizer(models.BPE(vocabulary, merges))
+        pipeline = tokenizers.Tokenizer(models.BPE(vocabulary, merges))
     prefix = bool(config.get("add_prefix_space", False))
     pipeline.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefix)
     pipeline.decoder = decoders.ByteLevel()

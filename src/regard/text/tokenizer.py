@@ -18,7 +18,8 @@ from typing import Any
 import tokenizers
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors
 
-from regard.errors import RegardError, UsageError
+from regard.errors import RegardError
+from regard.text.guard import check_content, read_object, told
 
 SPECIALS = ("<pad>", "</s>", "<s>", "<unk>")
 PAD, END, START, UNKNOWN = SPECIALS
@@ -119,6 +120,7 @@ class Tokenizer:
     pad: int
     mask: int | None  # stands for a hidden word, if there is such a piece
     sentinels: tuple[int, ...]  # stand for hidden spans (T5), in order
+    languages: tuple[str, ...] = ()  # of translations, that a text may begin with as `>>fra<<`
     never_said: tuple[int, ...]  # what no text contains, so that no decoder may say it
 
     def __init__(self, pipeline: tokenizers.Tokenizer) -> None:
@@ -239,6 +241,18 @@ class Tokenizer:
             return str(self._pipeline.to_str(pretty=True))
         return str(framed(tokenizers.Tokenizer.from_str(self._pipeline.to_str()), frame).to_str(pretty=True))
 
+    def identity(self, target: Tokenizer | None, frame: str, longest: int) -> dict[str, bytes]:
+        """The files of a model's folder that hold this tokenizer, and another one of the target."""
+        config = json.dumps(huggingface_config(self, longest, frame), indent=2, ensure_ascii=False)
+        files = {"tokenizer.json": self.to_json(frame), "tokenizer_config.json": f"{config}\n"}
+        for ending, content in target.files().items() if target is not None else ():
+            files[f"target_tokenizer{ending}"] = content
+        return {name: content.encode() for name, content in files.items()}
+
+    def shares(self, other: Tokenizer) -> bool:
+        """Whether one vocabulary serves this side of a model and the other."""
+        return self is other
+
     def files(self) -> dict[str, str]:
         """What must be written to read this tokenizer again: the ends of the files' names, and contents."""
         return {".json": self.to_json()}
@@ -255,13 +269,17 @@ class Tokenizer:
     @classmethod
     def load(cls, path: Path) -> Tokenizer:
         """Read a tokenizer.json, ours or of another program, or what a model's folder has instead."""
-        from regard.text.foreign import read_foreign  # which builds upon this class
+        from regard.text.foreign import read_foreign  # which build upon this class
+        from regard.text.sentencepiece import is_sentencepiece, read_sentencepiece
 
+        if path.suffix == ".spm" or (path.is_dir() and is_sentencepiece(path)):
+            return read_sentencepiece(path / "source.spm" if path.is_dir() else path)
         if path.is_dir() and not (path / "tokenizer.json").is_file():
             return read_foreign(path)
         path = path / "tokenizer.json" if path.is_dir() else path
-        content = read_text(path)
-        pipeline = to_pipeline(content, str(path))
+        text, content = read_object(path)
+        check_content(content, path)
+        pipeline = to_pipeline(text, str(path))
         return cls(pipeline) if is_own(pipeline) else read_foreign(path, pipeline)
 
     @cached_property
@@ -320,30 +338,15 @@ def trimmed(text: str, spans: Spans) -> Spans:
 
 def read_text(path: Path) -> str:
     """The text of a tokenizer's JSON file."""
-    try:
-        content = path.read_text(encoding="utf-8")
-        json.loads(content)
-    except FileNotFoundError as error:
-        raise UsageError(f"{path}: no such file; give the tokenizer.json of a model folder") from error
-    except OSError as error:
-        raise UsageError(f"{path}: cannot read the tokenizer: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
-        raise UsageError(
-            f"{path}: not a tokenizer, the JSON is broken ({error}); copy or train it again"
-        ) from error
-    return content
+    return read_object(path)[0]
 
 
 def to_pipeline(content: str, source: str = "tokenizer.json") -> tokenizers.Tokenizer:
     """The pipeline of a tokenizer.json, without settings that cut or fill up texts."""
-    try:
+    with told(source):
         pipeline = tokenizers.Tokenizer.from_str(content)
-    except Exception as error:  # the library raises bare Exception for every kind of wrong content
-        raise UsageError(
-            f"{source}: not a tokenizer ({error}); give the tokenizer.json of a model"
-        ) from error
-    pipeline.no_padding()
-    pipeline.no_truncation()
+        pipeline.no_padding()
+        pipeline.no_truncation()
     return pipeline
 
 
@@ -361,11 +364,13 @@ def is_own(pipeline: tokenizers.Tokenizer) -> bool:
     return ordinary >= set(BYTE_ALPHABET) >= set("".join(ordinary))
 
 
-def huggingface_config(tokenizer: Tokenizer, max_length: int) -> dict[str, Any]:
+def huggingface_config(tokenizer: Tokenizer, max_length: int, frame: str = "end") -> dict[str, Any]:
     """The content of tokenizer_config.json with which transformers gives our ids, `</s>`, and our text."""
+    segments = {"model_input_names": ["input_ids", "token_type_ids", "attention_mask"]}
     return {
         "tokenizer_class": "PreTrainedTokenizerFast",
         **tokenizer.settings,
+        **(segments if frame == "both" else {}),
         "model_max_length": max_length,
         "padding_side": "right",
         "truncation_side": "right",

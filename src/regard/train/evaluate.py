@@ -10,9 +10,7 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.significance import _bootstrap_resample
 
-from regard.decode import Special
 from regard.errors import UsageError
-from regard.text import Tokenizer
 
 RESAMPLES = 1000  # of the bootstrap; sacreBLEU's own number
 # scripts that put no spaces between words, and sacreBLEU's words for them that need nothing installed
@@ -25,10 +23,6 @@ class TextScores:
     chrf: float
     bleu_signature: str
     chrf_signature: str
-
-
-def special(target: Tokenizer) -> Special:
-    return Special(start=target.start, end=target.end, forbidden=target.never_said)
 
 
 def text_scores(hypotheses: Sequence[str], references: Sequence[str], tokenize: str = "13a") -> TextScores:

@@ -169,7 +169,8 @@ def pinned(config: Config, machine: Machine) -> Config:
 
 def make_trainer(config: Config, folder: Path, materials: Materials, machine: Machine) -> Trainer:
     torch.manual_seed(config.train.seed)
-    said = materials.labels or materials.target
+    target = materials.target
+    said = materials.labels or (None if target is None or materials.source.shares(target) else target)
     model = build(config.model, len(materials.source), None if said is None else len(said))
     if machine.precision == "float64":
         model = model.double()

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from regard.config import Model, Task
+from regard.config.reading import shown
 from regard.config.schema import HEADS
 from regard.errors import UsageError
 from regard.store.files import Json
@@ -23,6 +24,7 @@ from regard.store.huggingface.marian import MARIAN
 from regard.store.huggingface.t5 import T5
 from regard.store.huggingface.table import Tensors, as_computed, to_ours, to_theirs
 from regard.text import Tokenizer
+from regard.text.guard import MOST_PIECES
 
 KINDS = {kind.name: kind for kind in (MARIAN, BERT, GPT2, T5, LLAMA)}
 MANY = "multi_label_classification"
@@ -81,10 +83,11 @@ def _labels_json(labels: Sequence[str], task: Task | None) -> Json:
 def model_config(config: Json, path: str) -> Model:
     """The model that a `config.json` describes; an impossible one is an error that names the file."""
     name = config.get("model_type")
-    if name != "regard" and name not in KINDS:
+    if not isinstance(name, str) or name not in (*KINDS, "regard"):
         known = ", ".join([*KINDS, "regard"])
-        raise UsageError(f"{path}: model_type {name!r} is not one that Regard opens ({known})")
+        raise UsageError(f"{path}: model_type {shown(name)} is not one that Regard opens ({known})")
     try:
+        _check_own_numbers(config)
         if name == "regard":
             return Model.model_validate(config.get("model", {}))
         kind = KINDS[name]
@@ -92,21 +95,43 @@ def model_config(config: Json, path: str) -> Model:
         return Model.model_validate({**kind.read(config), **({"head": head} if head else {})})
     except UsageError as error:
         raise UsageError(f"{path}: {error}") from None
-    except (ValidationError, KeyError, TypeError, AttributeError) as error:
-        first = error.errors()[0] if isinstance(error, ValidationError) else None
-        reason = f"{'.'.join(map(str, first['loc']))}: {first['msg']}" if first else f"missing {error}"
+    except ValidationError as error:
+        first = error.errors()[0]
+        reason = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
         raise UsageError(f"{path}: not a config that Regard can use ({reason})") from None
+    except KeyError as error:
+        raise UsageError(f"{path}: not a config that Regard can use (missing {error})") from None
+    except (TypeError, ValueError, AttributeError, ArithmeticError) as error:  # a field of another kind
+        raise UsageError(f"{path}: not a config that Regard can use ({error})") from None
+
+
+def _check_own_numbers(config: Json) -> None:
+    """What is read of a config beside the shape of its model; `auto_map` and all else is passed over."""
+    for field in ("vocab_size", "decoder_vocab_size"):
+        size = config.get(field)
+        if field == "decoder_vocab_size" and size is None:
+            continue
+        if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= MOST_PIECES:
+            raise UsageError(f"{field} = {shown(size)} is no number of pieces (1 to {MOST_PIECES:,})")
+    own = config.get("regard", {})
+    if not isinstance(own, dict):
+        raise UsageError(f"regard = {shown(own)} is no object")
+    longest = own.get("split_above", 1)
+    if not isinstance(longest, int) or isinstance(longest, bool) or longest < 1:
+        raise UsageError(f"regard.split_above = {shown(longest)} is no number of pieces")
 
 
 def _task_name(config: Json, kind: Kind) -> str | None:
     """What the class in `architectures` is for; None for a body without a head."""
-    classes = config.get("architectures") or []
-    name = str(classes[0]) if classes else "Model"
+    classes = config.get("architectures") or ["Model"]
+    if not isinstance(classes, list):
+        raise UsageError(f"architectures = {shown(classes)} is no list of classes")
+    name = str(classes[0])
     if name in kind.tasks:
         return kind.tasks[name]
     if name.endswith("Model"):  # a body; of all but BERT its words are also the output layer
         return None if kind is BERT else next(iter(kind.tasks.values()))
-    raise UsageError(f'architectures = "{name}" is none that Regard opens ({", ".join(kind.tasks)})')
+    raise UsageError(f"architectures = {shown(name)} is none that Regard opens ({', '.join(kind.tasks)})")
 
 
 def task_of(config: Json, path: str) -> Task | None:
@@ -138,8 +163,10 @@ def labels_of(config: Json, task: Task | None, path: str) -> tuple[str, ...]:
 def _labels(config: Json) -> tuple[str, ...]:
     named = config.get("id2label") or {str(number): f"LABEL_{number}" for number in (0, 1)}
     if not isinstance(named, dict) or set(named) != {str(number) for number in range(len(named))}:
-        raise UsageError(f"id2label = {named!r} does not name the labels 0, 1, 2...")
-    return tuple(str(named[str(number)]) for number in range(len(named)))
+        raise UsageError(f"id2label = {shown(named)} does not name the labels 0, 1, 2...")
+    if wrong := [label for label in named.values() if not isinstance(label, str)]:
+        raise UsageError(f"id2label has {shown(wrong[0])}, which is no name of a label")
+    return tuple(named[str(number)] for number in range(len(named)))
 
 
 def theirs(model: Model, weights: Mapping[str, Tensor]) -> Tensors:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from regard.config import Model
+from regard.config.reading import shown
 from regard.errors import UsageError
 from regard.store.files import Json
 from regard.store.huggingface.table import Table
@@ -45,11 +46,11 @@ def activation(theirs: str, field: str) -> str:
     for ours, names in ACTIVATIONS.items():
         if theirs in names:
             return ours
-    raise UsageError(f'{field} = "{theirs}" is an activation that Regard does not have')
+    raise UsageError(f"{field} = {shown(theirs)} is an activation that Regard does not have")
 
 
 def refuse(config: Json, **expected: Any) -> None:
     """Fields that change the numbers must have the value that we compute with, also their default."""
     for field, value in expected.items():
         if config.get(field, value) not in (value, None):
-            raise UsageError(f"{field} = {config[field]!r} is something that Regard cannot do yet")
+            raise UsageError(f"{field} = {shown(config[field])} is something that Regard cannot do yet")

@@ -7,14 +7,21 @@ weights agree: permuting them all is an exact symmetry.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor
 
 from regard.config import Model
+from regard.config.reading import shown
 from regard.errors import UsageError
 from regard.store.files import Json
 from regard.store.huggingface.kind import ACTIVATIONS, Kind, Shape, activation, refuse
 from regard.store.huggingface.table import SAME, Form, Row, Table, permuted
+
+BIAS = "final_logits_bias"
+AS_ROW = Form(lambda theirs: [theirs.flatten()], lambda ours: ours[0][None])  # [1,V] there, [V] here
 
 
 def fits(model: Model, joint: bool = True) -> bool:
@@ -22,7 +29,6 @@ def fits(model: Model, joint: bool = True) -> bool:
         model.family == "transformer"
         and model.norm == "post"
         and model.positions == "sinusoidal"
-        and model.tie_embeddings
         and model.channels * model.heads == model.width
         and model.epsilon in (None, 1e-5)
     )
@@ -30,6 +36,7 @@ def fits(model: Model, joint: bool = True) -> bool:
 
 def write(model: Model) -> Json:
     encoder_layers, decoder_layers = model.depth
+    apart = {} if model.tie_embeddings else {"share_encoder_decoder_embeddings": False}
     return {
         "d_model": model.width,
         "encoder_layers": encoder_layers,
@@ -43,20 +50,35 @@ def write(model: Model) -> Json:
         "attention_dropout": 0.0,
         "activation_dropout": 0.0,
         "max_position_embeddings": model.max_length,
-        "scale_embedding": True,
+        "scale_embedding": model.scale_embeddings,
         "static_position_embeddings": True,
         "normalize_before": False,
-        "tie_word_embeddings": True,
+        "tie_word_embeddings": model.tie_embeddings,
+        "output_bias": model.output_bias,
+        **apart,
     }
 
 
 def read(config: Json) -> Json:
-    refuse(config, normalize_before=False, normalize_embedding=False, static_position_embeddings=True)
-    if not config.get("scale_embedding", False):
-        raise UsageError("scale_embedding = false is something that Regard cannot do yet")
-    for theirs in ("encoder_attention_heads", "encoder_ffn_dim"):
-        if config[theirs] != config[theirs.replace("encoder", "decoder")]:
-            raise KeyError(f"equal {theirs} and {theirs.replace('encoder', 'decoder')}")
+    refuse(
+        config,
+        normalize_before=False,
+        normalize_embedding=False,
+        add_final_layer_norm=False,
+        static_position_embeddings=True,
+        is_decoder=False,
+    )
+    for reading in ("encoder_attention_heads", "encoder_ffn_dim"):
+        writing = reading.replace("encoder", "decoder")
+        if config[reading] != config[writing]:
+            raise UsageError(
+                f"{reading} = {shown(config[reading])} and {writing} = {shown(config[writing])} differ, which is "
+                "something that Regard cannot do yet"
+            )
+    shared = config.get("share_encoder_decoder_embeddings") is not False
+    size, other = config["vocab_size"], config.get("decoder_vocab_size")
+    if shared and other not in (None, size):
+        raise UsageError(f"decoder_vocab_size = {other} cannot differ from vocab_size = {size} in one embedding")
     return {
         "family": "transformer",
         "width": config["d_model"],
@@ -65,8 +87,12 @@ def read(config: Json) -> Json:
         "decoder_layers": config["decoder_layers"],
         "heads": config["encoder_attention_heads"],
         "feed_forward": config["encoder_ffn_dim"],
-        "activation": activation(config["activation_function"], "activation_function"),
-        "dropout": config["dropout"],
+        "activation": activation(config.get("activation_function", "gelu"), "activation_function"),
+        "dropout": config.get("dropout", 0.1),
+        "scale_embeddings": config.get("scale_embedding", False),
+        "tie_embeddings": config.get("tie_word_embeddings", True),
+        # every model of Marian has a bias there; ours say whether they do
+        "output_bias": config.get("output_bias", "regard" not in config),
         "max_length": config["max_position_embeddings"],
     }
 
@@ -85,16 +111,32 @@ def table(model: Model, shape: Shape) -> Table:
     for layer in range(decoder_layers):
         rows += _block(f"decoder.blocks.{layer}", f"model.decoder.layers.{layer}", forms, cross=True)
     reading, writing = "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight"
-    if shape.joint:
-        shared = "model.shared.weight"
+    shared, output = "model.shared.weight", "lm_head.weight"
+    tied: dict[str, str] = {}
+    if shape.joint and model.tie_embeddings:
         rows.append(Row(shared, ("source.tokens.weight",), forms[1], instead=reading))
-        tied = dict.fromkeys((reading, writing, "lm_head.weight"), shared)
+        tied = dict.fromkeys((reading, writing, output), shared)
     else:
-        rows.append(Row(reading, ("source.tokens.weight",), forms[1]))
-        rows.append(Row(writing, ("target.tokens.weight",), forms[1]))
-        tied = {"lm_head.weight": writing}
-    bias = {"final_logits_bias": torch.zeros(1, shape.vocabulary)}  # Marian has one, the paper has none
-    return Table(rows, tied=tied, zero=bias, spare=(r"model\.(en|de)coder\.embed_positions\.weight",))
+        rows.append(Row(reading, ("source.tokens.weight",), forms[1], instead=shared))
+        rows.append(Row(writing, ("target.tokens.weight",), forms[1], instead=shared))
+        tied = {output: writing}
+    spare = [r"model\.(en|de)coder\.embed_positions\.weight"]
+    if not model.tie_embeddings:
+        tied = {}
+        rows.append(Row(output, ("output.weight",), forms[1]))
+        spare.append(re.escape(shared))  # which is not used, then
+    zero: dict[str, Tensor] = {}
+    if model.output_bias:
+        rows.append(Row(BIAS, ("output.bias",), AS_ROW, absent=lambda theirs: _no_bias(theirs, shared, writing, reading)))
+    else:
+        zero = {BIAS: torch.zeros(1, shape.vocabulary)}  # Marian has one, the paper has none
+    return Table(rows, tied=tied, zero=zero, spare=tuple(spare))
+
+
+def _no_bias(theirs: Mapping[str, Tensor], *words: str) -> Tensor | None:
+    """Files leave out a bias of zeros."""
+    table = next((theirs[name] for name in words if name in theirs), None)
+    return None if table is None else torch.zeros(1, len(table))
 
 
 def _block(ours: str, theirs: str, forms: dict[int, Form], cross: bool) -> list[Row]:

@@ -54,6 +54,7 @@ class Row:
     ours: tuple[str, ...]
     form: Form = SAME
     instead: str | None = None  # what serves where a file does not have it
+    absent: Callable[[Mapping[str, Tensor]], Tensor | None] = lambda theirs: None  # or this, of the others
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ def to_ours(tensors: Mapping[str, Tensor], table: Table) -> Tensors:
     found: Tensors = {}
     for row in table.rows:
         tensor = theirs.get(row.theirs, theirs.get(row.instead or ""))
-        if tensor is None:
+        if tensor is None and (tensor := row.absent(theirs)) is None:
             raise UsageError(f'the tensor "{row.theirs}" is missing')
         try:
             parts = row.form.take(tensor)

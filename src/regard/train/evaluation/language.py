@@ -16,8 +16,7 @@ from regard.data.objectives import Continuation, HiddenSpans, HiddenWords
 from regard.data.rows import Row
 from regard.decode import answers, decode
 from regard.model import EncoderOnly, Model
-from regard.text import Tokenizer
-from regard.train.evaluate import special
+from regard.text import Tokenizer, special
 from regard.train.evaluation.base import (
     TOKENS_PER_BATCH,
     asked,

@@ -15,8 +15,9 @@ from regard.data import Example, Sample
 from regard.data.objectives import Pairs
 from regard.decode import Hypothesis, decode
 from regard.model import EncoderOnly, Model
+from regard.text import special
 from regard.trace import align
-from regard.train.evaluate import bleu_tokenization, intervals, special, text_scores
+from regard.train.evaluate import bleu_tokenization, intervals, text_scores
 from regard.train.evaluation.base import log_probabilities, mean_loss, shown, write_rows
 from regard.train.progress import Record
 

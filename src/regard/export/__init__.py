@@ -1,0 +1,5 @@
+"""Models for other engines: CTranslate2 and ONNX, each checked against our own text before it is kept."""
+
+from regard.export.run import Exported, export_model
+
+__all__ = ["Exported", "export_model"]

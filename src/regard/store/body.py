@@ -1,0 +1,59 @@
+"""The encoder of a BERT folder alone, whatever head stands on it; also where there is none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+import torch
+from torch import nn
+
+from regard.config import Model
+from regard.errors import UsageError
+from regard.model import EncoderOnly, build
+from regard.model.layers import Linear
+from regard.store.builtin import find_model
+from regard.store.files import read_json
+from regard.store.folder import describe, run_of, weights_of
+from regard.store.huggingface import task_of
+from regard.store.weights import WEIGHTS, load_weights_into
+from regard.text import Tokenizer
+
+
+@dataclass(frozen=True)
+class Body:
+    """An opened encoder, on which nothing stands: what it answers are its states, [B,S,D]."""
+
+    path: Path
+    home: Path  # where the files beside the weights are
+    config: Model
+    tokenizer: Tokenizer
+    model: EncoderOnly
+
+
+def is_body(path: Path) -> bool:
+    """Whether a folder has no head, so that `open_folder` would refuse it."""
+    folder = find_model(path)
+    file = folder / "config.json"
+    if run_of(folder) or (folder / "run.toml").is_file() or not file.is_file():
+        return False
+    return task_of(read_json(file), str(file)) is None
+
+
+def open_body(path: Path, device: torch.device | None = None) -> Body:
+    """Open the encoder of any BERT: a folder of another program, a run of ours, or one of its checkpoints."""
+    told = describe(path)
+    if told.config.family != "bert":
+        raise UsageError(
+            f"{path}: the vector of a text comes from a model that only reads (bert), "
+            f"and this is of the family {told.config.family}"
+        )
+    weights = weights_of(told, None)
+    with torch.device("meta"):  # shapes alone, until the weights are seen to fit
+        whole = build(told.config, len(told.source), told.beside)
+    if not isinstance(whole, EncoderOnly):
+        raise TypeError("a BERT is an encoder alone")
+    model = EncoderOnly(whole.source, whole.encoder, nn.Identity(), cast(Linear, nn.Identity()))
+    load_weights_into(model, weights, told.path / WEIGHTS)
+    return Body(path, told.home, told.config, told.source, model.to(device or torch.device("cpu")).eval())
