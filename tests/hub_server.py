@@ -40,9 +40,12 @@ class Server(ThreadingHTTPServer):
         self.files: dict[str, bytes] = {}
         self.models: dict[str, Repository] = {}
         self.large = ".safetensors"  # the ending of files whose SHA-256 is listed
+        self.store: str | None = None  # the address of another server that keeps the large files
+        self.told: list[str | None] = []  # who asked, by the header for it
         self.spoiled: dict[str, bytes] = {}  # by path: what is sent in the place of the file
         self.tear_after: int | None = None  # bytes of a file before the connection breaks
-        self.tears = -1  # how often it does; -1: always
+        self.torn = ""  # the end of the paths that this happens to
+        self.reachable: int | None = None  # how often bytes come before it breaks at once
         self.hidden: tuple[str, ...] = ()  # beginnings of paths that are not found
         self.asked: list[tuple[str, str, str | None]] = []
 
@@ -63,6 +66,7 @@ class Handler(BaseHTTPRequestHandler):
     def answer(self, body: bool) -> None:
         path = unquote(self.path.split("?")[0])
         self.server.asked.append((self.command, path, self.headers.get("Range")))
+        self.server.told.append(self.headers.get("Authorization"))
         if path.startswith(self.server.hidden):
             code = "RepoNotFound" if path.startswith("/api") else "EntryNotFound"
             self.send(404, b"", {"X-Error-Code": code}, body)
@@ -81,11 +85,8 @@ class Handler(BaseHTTPRequestHandler):
     def with_model(self, name: str, revision: str, file: str | None, body: bool) -> None:
         """The list of a model's files, or one of them."""
         model = self.server.models.get(name)
-        known = model is not None and self.headers.get("Authorization") in (
-            *([None] if model.token is None else []),
-            f"Bearer {model.token}",
-        )
-        if model is None or not known:
+        bearer = self.headers.get("Authorization")
+        if model is None or (model.token is not None and bearer != f"Bearer {model.token}"):
             self.send(404 if model is None else 401, b"", {"X-Error-Code": "RepoNotFound"}, body)
             return
         commit = model.branches.get(revision, revision)
@@ -115,10 +116,12 @@ class Handler(BaseHTTPRequestHandler):
         headers = {"ETag": f'"{sha256(content)}"', "X-Repo-Commit": commit, "Accept-Ranges": "bytes"}
         if path.endswith(self.server.large):
             headers |= {"X-Linked-ETag": f'"{sha256(content)}"', "X-Linked-Size": str(len(content))}
+            if self.server.store is not None:
+                self.send(302, b"", {**headers, "Location": f"{self.server.store}{path}"}, body)
+                return
         content = self.server.spoiled.get(path, content)
         begin = int((self.headers.get("Range") or "bytes=0-")[6:].split("-")[0])
-        torn = self.server.tear_after if self.server.tears and body else None
-        self.server.tears -= torn is not None and self.server.tears > 0
+        torn = self.torn_after() if body and path.endswith(self.server.torn) else None
         if begin >= len(content) > 0:
             self.send(416, b"", {}, body)
         elif begin:
@@ -126,6 +129,12 @@ class Handler(BaseHTTPRequestHandler):
             self.send(206, content[begin:], headers, body, torn)
         else:
             self.send(200, content, headers, body, torn)
+
+    def torn_after(self) -> int | None:
+        if self.server.reachable is None:
+            return self.server.tear_after
+        self.server.reachable -= 1
+        return self.server.tear_after if self.server.reachable >= 0 else 0
 
     def listing(self, path: str) -> list[dict[str, object]]:
         name = "/".join(path.split("/")[3:5])

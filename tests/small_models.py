@@ -21,9 +21,9 @@ def small_config(task: str, family: str, max_length: int = 16, **model: object) 
     return resolve({"task": {"name": task}, "data": {"train": "nothing.txt"}, "model": own})
 
 
-def small_model(config: Config, tokenizer: Tokenizer, seed: int = 1) -> Model:
+def small_model(config: Config, tokenizer: Tokenizer, seed: int = 1, labels: int | None = None) -> Model:
     torch.manual_seed(seed)
-    return build(config.model, len(tokenizer)).eval()
+    return build(config.model, len(tokenizer), labels).eval()
 
 
 def teach(model: Model, samples: Callable[[int], Sequence[Sample]], steps: int, lr: float) -> None:

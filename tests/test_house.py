@@ -11,6 +11,7 @@ import regard
 
 SOURCE = Path(regard.__file__).parent
 FILES = sorted(SOURCE.rglob("*.py"))
+UNPICKLE = SOURCE / "store" / "unpickle.py"  # a process of its own, which reads tensors alone
 DOORS = {SOURCE / "__init__.py", SOURCE / "__main__.py"}  # the outermost door may name any room
 
 # A room imports only from rooms with a lower number; neighbours with the same number never do.
@@ -28,6 +29,7 @@ FLOORS = {
             ["trace"],
             ["train"],
             ["tasks"],
+            ["export"],
             ["cli"],
         ]
     )
@@ -89,14 +91,16 @@ def test_files_and_functions_are_short(path: Path) -> None:
 
 @pytest.mark.parametrize("path", FILES, ids=NAME)
 def test_nothing_runs_what_a_file_says(path: Path) -> None:
-    """A model folder is data: no pickle, no torch.load, no eval."""
+    """A model folder is data: no pickle, no torch.load (but of weights alone, aside), no eval."""
     for node in ast.walk(parse(path)):
         if isinstance(node, ast.Import | ast.ImportFrom):
             names = {alias.name for alias in node.names} | {getattr(node, "module", "")}
             assert not names & {"pickle", "cPickle", "dill", "joblib", "cloudpickle", "marshal", "shelve"}
         if isinstance(node, ast.Call):
             called = ast.unparse(node.func)
-            assert called not in ("eval", "exec", "torch.load", "compile", "__import__", "os.system"), called
+            allowed = called == "torch.load" and path == UNPICKLE and "weights_only=True" in ast.unparse(node)
+            wrong = ("eval", "exec", "torch.load", "compile", "__import__", "os.system")
+            assert allowed or called not in wrong, called
 
 
 def test_what_the_package_promises_is_there() -> None:

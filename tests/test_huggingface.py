@@ -784,7 +784,7 @@ REFUSED = {
         {"rope_parameters": {"rope_type": "llama3", "factor": 8.0, "rope_theta": 1e4}},
     ],
     "t5": [{"feed_forward_proj": "gated-tanh"}],
-    "marian": [{"normalize_before": True}, {"scale_embedding": False}],
+    "marian": [{"normalize_before": True}, {"normalize_embedding": True}],
 }
 
 
@@ -828,4 +828,4 @@ def test_faults_of_a_folder_are_told(pipelines, name, tmp_path):
     file.write_bytes(whole)
     config = tmp_path / "config.json"
     config.write_text(json.dumps({**json.loads(config.read_text()), "vocab_size": 20}))
-    refused("another model")
+    refused("another model|decoder_vocab_size")

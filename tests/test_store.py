@@ -130,7 +130,7 @@ def test_transformers_gives_our_text(tmp_path):
 def test_saved_and_opened_is_the_same(tmp_path, changes, separate):
     model = written(tmp_path, separate=separate, **changes)
     folder = open_folder(tmp_path)
-    assert opens_in_transformers(folder.config) == (not changes)
+    assert opens_in_transformers(folder.config) == (not changes or "tie_embeddings" in changes)
     before, after = unique_weights(model), unique_weights(folder.model)
     assert before.keys() == after.keys()
     assert all(torch.equal(before[name], after[name]) for name in before)

@@ -18,8 +18,10 @@ from regard.cli import (
     doctor,
     embed,
     evaluate,
+    export,
     fill,
     generate,
+    importing,
     models,
     report,
     score,
@@ -28,6 +30,7 @@ from regard.cli import (
     train,
     translate,
 )
+from regard.cli.explain import explain as explain_text
 from regard.cli.terminal import ReaderGone, explain
 from regard.errors import RegardError
 
@@ -53,8 +56,11 @@ app.command("embed")(embed.embed)
 app.command("score")(score.score)
 app.command("evaluate")(evaluate.evaluate)
 app.command("compare")(compare.compare)
+app.command("explain")(explain_text)
 app.command("report")(report.report)
 app.command("average")(train.average)
+app.command("export")(export.export)
+app.command("import")(importing.import_)
 app.add_typer(tokenizer.app, name="tokenizer")
 app.add_typer(config.app, name="config")
 app.add_typer(data.app, name="data")

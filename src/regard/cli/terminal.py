@@ -27,7 +27,10 @@ Models = Annotated[
         "--model", "-m", help="The model folder, or run/checkpoints/step-N; several are an ensemble."
     ),
 ]
-OneModel = Annotated[Path, typer.Option("--model", "-m", help="The model folder, or run/checkpoints/step-N.")]
+OneModel = Annotated[
+    Path,
+    typer.Option("--model", "-m", help="The model folder, run/checkpoints/step-N, or a pulled model's name."),
+]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")]
 Threads = Annotated[int, typer.Option(min=0, max=1024, help="Threads of the CPU; 0 = one for each core.")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]

@@ -43,7 +43,7 @@ Settings = Annotated[
 ]
 Prefix = Annotated[str | None, typer.Option(help="What every translation begins with.")]
 Language = Annotated[
-    str | None, typer.Option(help="Of the translations, where the model knows several: fra puts >>fra<< first.")
+    str | None, typer.Option(help="To translate into, where the model knows several: fra puts >>fra<< first.")
 ]
 Splitting = Annotated[
     Literal["auto", "always", "never"], typer.Option(help="Cut lines into sentences; auto: long ones.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -12,12 +13,16 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from regard.config.presets import DECODE_DEFAULTS, FAMILY_DEFAULTS, PRESETS
-from regard.config.reading import SMALL, shown
+from regard.config.reading import SETTINGS, shown
 from regard.config.schema import FAMILIES_OF, HEADS, METRICS, Config
 from regard.errors import UsageError, near_miss
 
 Tree = dict[str, Any]
 CORPORA = ("train", "valid", "test")  # the fields of [data] that hold corpora
+MOST_LINES = 8  # of what is wrong with a file
+# `a.a.a...`: the parser's memory grows with the square of the parts, and ours have two
+_NAME = r"""(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*"""
+_LONG_NAME = re.compile(rf"(?:^|[\[{{,])[ \t]*{_NAME}(?:\.[ \t]*{_NAME}){{16}}", re.MULTILINE)
 NAMES = ("phrasebook", "data")  # before a colon, or alone: the name of a corpus, not a path
 
 
@@ -31,9 +36,13 @@ def load_config(path: Path, overrides: Iterable[str] = ()) -> Config:
 
 def read_toml(path: Path) -> Tree:
     try:
-        if (size := path.stat().st_size) > SMALL:
+        if (size := path.stat().st_size) > SETTINGS:
             raise UsageError(f"{path}: {size:,} bytes are more than the settings of a run ever have")
-        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        text = path.read_text(encoding="utf-8-sig")
+        if found := _LONG_NAME.search(text):
+            line = text.count("\n", 0, found.start()) + 1
+            raise UsageError(f"{path}, line {line}: a name of too many parts")
+        return tomllib.loads(text)
     except FileNotFoundError:
         raise UsageError(
             f'{path}: no such file; "regard config init {path}" writes one to start from'
@@ -87,7 +96,11 @@ def resolve(tree: Mapping[str, Any], base: Path | None = None, where: str = "con
     try:
         return Config.model_validate(tree)
     except ValidationError as error:
-        raise UsageError("\n".join(f"{where}: {line}" for line in explain(error))) from None
+        lines = explain(error)
+        more = (
+            [f"and {len(lines) - MOST_LINES} more fields that are wrong"] if len(lines) > MOST_LINES else []
+        )
+        raise UsageError("\n".join(f"{where}: {line}" for line in lines[:MOST_LINES] + more)) from None
 
 
 def given(section: Tree) -> Tree:
@@ -138,7 +151,7 @@ def absolute(corpora: Any, base: Path) -> Any:
         try:
             return str((base / Path(corpora).expanduser()).resolve())
         except (ValueError, RuntimeError, OSError) as error:  # "~nobody/x", a NUL, a circle of links
-            raise UsageError(f'"{corpora}" cannot be a path: {error}') from None
+            raise UsageError(f"{shown(corpora)} cannot be a path: {error}") from None
     if isinstance(corpora, list):
         return [absolute(corpus, base) for corpus in corpora]
     if isinstance(corpora, dict) and "corpus" in corpora:
@@ -160,7 +173,7 @@ def explain_one(detail: ErrorDetails) -> str:
     kind, value, context = detail["type"], detail["input"], detail.get("ctx", {})
     if kind == "extra_forbidden":
         known, what = siblings(parts), "section" if len(parts) == 1 else "field"
-        return f'unknown {what} "{field}"; known: {", ".join(known)}{near_miss(parts[-1], known)}'
+        return f"unknown {what} {shown(field)}; known: {', '.join(known)}{near_miss(parts[-1], known)}"
     if len(parts) == 1 and kind in ("missing", "model_type"):
         return f"[{field}] is missing or not a section of fields: write [{field}] on a line of its own"
     if kind == "missing" and detail["loc"][-1] == parts[-1]:

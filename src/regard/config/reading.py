@@ -7,17 +7,21 @@ refused before it is read.
 from __future__ import annotations
 
 import errno
+import gc
 import json
 import math
 import os
 import re
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from regard.errors import UsageError
 
 SMALL = 4 << 20  # bytes: settings
+SETTINGS = 1 << 20  # bytes: of a run
 LARGE = 64 << 20  # bytes: vocabularies, and lists of tensors
 DEEPEST = 64  # objects and lists inside one another
 _HALF = re.compile(r"\\u[dD][89a-fA-F]")  # of a character beyond U+FFFF, if the other half is beside it
@@ -37,7 +41,7 @@ def read_bytes(path: Path, most: int = SMALL) -> bytes:
                 f"{path}: {facts.st_size:,} bytes are more than such a file ever has ({most:,} at most)"
             )
         with os.fdopen(os.dup(handle), "rb") as file:
-            return file.read(most)
+            return file.read(facts.st_size)
     finally:
         os.close(handle)
 
@@ -55,15 +59,28 @@ def parse_json(text: str, finite: bool = True) -> Any:
     """JSON as the standard has it: no name twice, no NaN or Infinity, nothing too deep, whole characters."""
     number = _finite if finite else float
     try:
-        content = json.loads(
-            text, object_pairs_hook=_without_doubles, parse_constant=number, parse_float=number
-        )
+        with _no_collection():
+            content = json.loads(
+                text, object_pairs_hook=_without_doubles, parse_constant=number, parse_float=number
+            )
+            _check_depth(content)
     except RecursionError:
         raise ValueError(f"it is nested deeper than {DEEPEST} levels") from None
-    _check_depth(content)
     if _HALF.search(text):
         json.dumps(content, ensure_ascii=False).encode()  # UnicodeEncodeError is a ValueError
     return content
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Python looks for garbage each time that it made some objects: with many, most of the time is that."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
 
 
 def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

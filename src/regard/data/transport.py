@@ -8,7 +8,7 @@ import os
 import shutil
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path, PurePosixPath
 from types import ModuleType
@@ -28,11 +28,17 @@ def copy(source: Path, part: Path) -> None:
         raise RegardError(f"{error.filename or source}: cannot copy it: {error.strerror}") from None
 
 
-def download(address: str, part: Path) -> None:
-    """Fetch a file aside, from where an earlier attempt stopped."""
+class Torn(RegardError):
+    """A connection broke; what came until then is kept."""
+
+
+def download(address: str, part: Path, login: str | None = None, otherwise: str = ELSEWHERE) -> None:
+    """Fetch a file aside, from where an earlier attempt stopped. `login` is told to this address alone."""
     have = part.stat().st_size if part.exists() else 0
     wanted = {"Range": f"bytes={have}-"} if have else {}
     request = urllib.request.Request(address, headers={"User-Agent": "regard", **wanted})
+    if login is not None:
+        request.add_unredirected_header("Authorization", login)
     try:
         with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
             going_on = answer.status == http.HTTPStatus.PARTIAL_CONTENT
@@ -44,21 +50,19 @@ def download(address: str, part: Path) -> None:
         error.close()
         if error.code == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE and have:
             part.unlink()  # what is here is as long as the file, or longer: it is fetched anew
-            download(address, part)
+            download(address, part, login, otherwise)
             return
-        raise RegardError(f"{address}: the server says {error.code} {error.reason}; {ELSEWHERE}") from None
+        raise RegardError(f"{address}: the server says {error.code} {error.reason}; {otherwise}") from None
     except (http.client.HTTPException, ConnectionError, TimeoutError) as error:
         raise torn(address, part, str(error) or type(error).__name__) from None
     except urllib.error.URLError as error:
-        raise RegardError(f"{address}: cannot be reached ({error.reason}); {ELSEWHERE}") from None
+        raise RegardError(f"{address}: cannot be reached ({error.reason}); {otherwise}") from None
     if expected is not None and part.stat().st_size < expected:
         raise torn(address, part, f"{part.stat().st_size:,} of {expected:,} bytes")
 
 
-def torn(address: str, part: Path, reason: str) -> RegardError:
-    return RegardError(
-        f"{address}: the connection broke ({reason}); run the command again to go on from there"
-    )
+def torn(address: str, part: Path, reason: str) -> Torn:
+    return Torn(f"{address}: the connection broke ({reason}); run the command again to go on from there")
 
 
 def list_hub(name: str, patterns: Sequence[str]) -> list[str]:
@@ -79,30 +83,17 @@ def list_hub(name: str, patterns: Sequence[str]) -> list[str]:
     return files
 
 
-def download_hub(
-    name: str,
-    file: str,
-    staging: Path,
-    kind: str = "dataset",
-    revision: str | None = None,
-    explain: Callable[[str, Exception], RegardError] | None = None,
-) -> Path:
-    """Fetch a file of a dataset or a model; the hub's library goes on from where it stopped."""
+def download_hub(name: str, file: str, staging: Path) -> Path:
+    """Fetch a file of a dataset; the hub's library goes on where a connection broke."""
     with_hub = hub_library()
     try:
         return Path(
             with_hub.hf_hub_download(
-                name,
-                file,
-                repo_type=kind,
-                revision=revision,
-                local_dir=staging,
-                endpoint=endpoint(),
-                etag_timeout=PATIENCE,
+                name, file, repo_type="dataset", local_dir=staging, endpoint=endpoint(), etag_timeout=PATIENCE
             )
         )
     except Exception as error:
-        raise (explain or hub_error)(f"{name}/{file}", error) from None
+        raise hub_error(f"{name}/{file}", error) from None
 
 
 def hub_library() -> ModuleType:

@@ -16,10 +16,11 @@ from torch import Tensor
 
 from regard.data import Sample, collate
 from regard.decode.forbid import keep, opening
-from regard.decode.options import NEVER, Special
+from regard.decode.options import NEVER
 from regard.decode.phrases import Lexicon
 from regard.decode.search import S, Steppable
 from regard.model.state import BLOCK
+from regard.text import Special
 
 LONGEST_WORD = 32  # pieces
 LEAST_WIDTH = 8  # unfinished words at once

@@ -17,10 +17,11 @@ from torch import Tensor
 
 from regard.config import Decode
 from regard.data import Batch
-from regard.decode.options import NEVER, Hypothesis, Prefixes, Special
+from regard.decode.options import NEVER, Hypothesis, Prefixes
 from regard.decode.phrases import Constraint
 from regard.decode.progress import Progress
 from regard.decode.search import BeamSearch, Candidates, S, Steppable
+from regard.text import Special
 
 Ranked = tuple[float, int]  # the total of a candidate, and its column
 BEAMS_TOGETHER = 4  # widths come in steps, so that few sources with different phrases share few batches

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from regard.config import Decode
+from regard.text import Special
 
 NEVER = float("-inf")  # the log-probability of what may not be said, the score of what may not be seen
 EXTRA_LENGTH = 50  # the paper's limit: source length + 50
@@ -40,7 +41,7 @@ def length_penalty(options: Decode, length: int) -> float:
 
 
 def forced(special: Special, prefix: Sequence[int], at: int, limit: int) -> int | None:
-    """The only piece that may stand at a place: of the prefix, or what each answer begins or is cut off with."""
+    """The only piece that may stand at a place: of the prefix, or what every answer begins or ends with."""
     if at < len(prefix):
         return prefix[at]
     if at == 0 and special.first is not None:

@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from regard.config import Decode
-from regard.decode.options import NEVER, Special
+from regard.decode.options import NEVER
+from regard.text import Special
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,12 @@ class Rows:
 
     tokens: Tensor  # [R,t], what each row said so far, a forced prefix included
     sources: Sequence[int]  # which source each row belongs to
+    before: Tensor | None = None  # [R,p], what stood there before: the start, or a prompt behind -1s
+
+    @property
+    def words(self) -> Tensor:
+        """All that a row may not repeat: [R,p+t]."""
+        return self.tokens if self.before is None else torch.cat([self.before, self.tokens], dim=1)
 
 
 class Ban(Protocol):
@@ -37,12 +44,13 @@ class NoRepeatedNgram:
     size: int
 
     def __call__(self, logits: Tensor, rows: Rows) -> None:
-        length = rows.tokens.shape[1]
+        words = rows.words  # [R,t]
+        length = words.shape[1]
         if length < self.size:
             return
-        windows = rows.tokens.unfold(1, self.size, 1)  # [R,t-n+1,n]
-        last = rows.tokens[:, length - self.size + 1 :].unsqueeze(1)  # [R,1,n-1]
-        again = (windows[..., :-1] == last).all(dim=2)  # [R,t-n+1]
+        windows = words.unfold(1, self.size, 1)  # [R,t-n+1,n]
+        last = words[:, length - self.size + 1 :].unsqueeze(1)  # [R,1,n-1]
+        again = (windows[..., :-1] == last).all(dim=2) & (windows >= 0).all(dim=2)  # [R,t-n+1]
         row, place = again.nonzero(as_tuple=True)
         logits[row, windows[row, place, -1]] = NEVER
 
@@ -52,13 +60,12 @@ class ForbiddenRuns:
     """Pieces that never follow one another: after all of a run but its last, the last may not come."""
 
     runs: tuple[tuple[int, ...], ...]
-    start: int  # stands before what a row said
 
     def __call__(self, logits: Tensor, rows: Rows) -> None:
-        tokens = torch.nn.functional.pad(rows.tokens, (1, 0), value=self.start)  # [R,t+1]
+        words = rows.words  # [R,t]
         for *before, last in self.runs:
-            if len(before) <= tokens.shape[1]:
-                met = (tokens[:, -len(before) :] == tokens.new_tensor(before)).all(dim=1)  # [R]
+            if len(before) <= words.shape[1]:
+                met = (words[:, -len(before) :] == words.new_tensor(before)).all(dim=1)  # [R]
                 logits[met, last] = NEVER
 
 
@@ -75,16 +82,20 @@ class NotFirst:
 
 
 def penalize_repeats(scores: Tensor, tokens: Tensor, penalty: float) -> Tensor:
-    """Of tokens said before: score * penalty if it is negative, else score / penalty (Keskar et al. 2019)."""
-    own = scores.gather(1, tokens)  # [R,t]
-    return scores.scatter(1, tokens, torch.where(own < 0, own * penalty, own / penalty))
+    """Of tokens said before: score * penalty if it is negative, else score / penalty (Keskar et al. 2019).
+
+    Tokens of -1 are none.
+    """
+    said = torch.zeros((len(scores), scores.shape[1] + 1), dtype=torch.bool, device=scores.device)
+    said = said.scatter_(1, tokens + 1, True)[:, 1:]  # [R,V]
+    return torch.where(said, torch.where(scores < 0, scores * penalty, scores / penalty), scores)
 
 
 def bans_of(options: Decode, special: Special) -> list[Ban]:
     """The bans that the options and the model's folder ask for; usually none."""
     bans: list[Ban] = [NoRepeatedNgram(options.no_repeat_ngram)] if options.no_repeat_ngram else []
     if special.runs:
-        bans.append(ForbiddenRuns(special.runs, special.start))
+        bans.append(ForbiddenRuns(special.runs))
     if special.not_first:
         bans.append(NotFirst(special.not_first, 0 if special.first is None else 1))
     return bans

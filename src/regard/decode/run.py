@@ -12,11 +12,12 @@ from regard.data import Sample, collate
 from regard.data.batches import cut
 from regard.decode.constrained import beams_for, constrained_search
 from regard.decode.memory import in_memory
-from regard.decode.options import Hypothesis, Prefixes, Special
+from regard.decode.options import Hypothesis, Prefixes
 from regard.decode.sample import sample
 from regard.decode.search import Constraints, S, Steppable, beam_search
 from regard.errors import UsageError
 from regard.model.state import BLOCK, round_up
+from regard.text import Special
 
 
 def by_length(lengths: Sequence[int], tokens_per_batch: int) -> list[list[int]]:

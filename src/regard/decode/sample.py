@@ -12,17 +12,19 @@ from torch import Tensor
 
 from regard.config import Decode
 from regard.data import Batch
-from regard.decode.options import (
-    NEVER,
-    Hypothesis,
-    Prefixes,
-    Special,
-    forced,
-    length_penalty,
-    longest_output,
-)
+from regard.decode.options import NEVER, Hypothesis, Prefixes, forced, length_penalty, longest_output
 from regard.decode.rules import Ban, Rows, penalize_repeats
-from regard.decode.search import Constraints, S, Steppable, bans_for, first_words, room, source_lengths
+from regard.decode.search import (
+    Constraints,
+    S,
+    Steppable,
+    bans_for,
+    first_words,
+    read_before,
+    room,
+    source_lengths,
+)
+from regard.text import Special
 
 
 def sample(
@@ -61,6 +63,7 @@ class Sampling(Generic[S]):
         self.model, self.options, self.special = model, options, special
         self.state = model.start(batch, len(copies))
         self.bans = bans_for(options, special, constraints, prefixes or [()] * len(lengths))
+        self.before = read_before(model, batch, special)  # [N,p]
         self.rows = [
             Draw(batch, source, copy, options, prefixes) for source in range(len(lengths)) for copy in copies
         ]
@@ -94,7 +97,8 @@ class Sampling(Generic[S]):
         """What each running row says next: [R,V]."""
         rows = [self.rows[number] for number in running]
         if self.bans or self.options.repetition_penalty != 1:
-            scores = obey(scores, rows, self.bans, self.options, self.special)
+            before = self.before[[row.source for row in rows]].to(scores.device)
+            scores = obey(scores, rows, before, self.bans, self.options, self.special)
         if early := [at for at, number in enumerate(running) if length < self.least[number]]:
             scores = scores.clone()
             scores[early, self.special.end] = NEVER
@@ -141,13 +145,18 @@ class Draw:
 
 
 def obey(
-    logits: Tensor, rows: Sequence[Draw], bans: Sequence[Ban], options: Decode, special: Special
+    logits: Tensor,
+    rows: Sequence[Draw],
+    before: Tensor,
+    bans: Sequence[Ban],
+    options: Decode,
+    special: Special,
 ) -> Tensor:
     """Logits after penalty and bans [R,V]; where nothing is left to say, the sentence ends."""
     tokens = torch.tensor([row.tokens for row in rows], dtype=torch.int64, device=logits.device)  # [R,t]
-    logits = penalize_repeats(logits, tokens, options.repetition_penalty)
+    running = Rows(tokens, [row.source for row in rows], before)
+    logits = penalize_repeats(logits, running.words, options.repetition_penalty)
     logits[:, list(special.forbidden)] = NEVER
-    running = Rows(tokens, [row.source for row in rows])
     for ban in bans:
         ban(logits, running)
     logits[(logits == NEVER).all(dim=1), special.end] = 0.0

@@ -17,9 +17,10 @@ from torch import Tensor
 from regard.config import Decode
 from regard.data import Batch
 from regard.decode.forbid import ForbiddenPhrases, WordBegins
-from regard.decode.options import NEVER, Hypothesis, Prefixes, Special, forced, length_penalty, longest_output
+from regard.decode.options import NEVER, Hypothesis, Prefixes, forced, length_penalty, longest_output
 from regard.decode.phrases import Constraint
 from regard.decode.rules import Ban, Rows, bans_of, penalize_repeats
+from regard.text import Special
 
 Constraints = Sequence[Constraint] | None
 
@@ -54,6 +55,12 @@ class Candidates:
     beam: Tensor  # which of the K beams goes on
 
 
+class Observer(Protocol):
+    """Told of each step of a search before its beams go on; see `BeamSearch.choose` for what it is told."""
+
+    def __call__(self, found: Candidates, closing: Tensor, chosen: Tensor, kept: Tensor) -> None: ...
+
+
 def beam_search(
     model: Steppable[S],
     batch: Batch,
@@ -68,6 +75,8 @@ def beam_search(
 
 class BeamSearch(Generic[S]):
     """The running beams of a batch. Sources that are done leave at once, so later steps are smaller."""
+
+    observer: Observer | None = None
 
     def __init__(
         self,
@@ -94,6 +103,7 @@ class BeamSearch(Generic[S]):
         self.limit = torch.tensor(self.limits, device=device)  # of those alive: [N]
         self.never = torch.tensor(special.forbidden, dtype=torch.int64, device=device)
         self.bans = bans_for(options, special, constraints, self.prefixes)
+        self.before = read_before(model, batch, special)  # [N,p]
         self.may_stick = bool(self.bans)  # rules can leave a source with nothing to say
         self.alive = list(range(len(lengths)))  # the source of each group of K rows
         self.finished: list[list[Hypothesis]] = [[] for _ in lengths]
@@ -130,6 +140,8 @@ class BeamSearch(Generic[S]):
         found = self.candidates(logits)
         length = self.tokens.shape[2] + 1
         closing, chosen, kept = self.choose(found, length)
+        if self.observer is not None:
+            self.observer(found, closing, chosen, kept)
         if bool(closing.any()):
             self.collect(closing, found)
         if self.may_stick:
@@ -163,7 +175,7 @@ class BeamSearch(Generic[S]):
         early = [row for row, source in enumerate(sources) if at < self.least[source]]
         logits[early, self.special.end] = NEVER
         if self.bans:
-            rows = Rows(self.tokens.flatten(0, 1), sources)
+            rows = Rows(self.tokens.flatten(0, 1), sources, self.before[sources])
             for ban in self.bans:
                 ban(logits, rows)
 
@@ -172,7 +184,8 @@ class BeamSearch(Generic[S]):
         penalty = self.options.repetition_penalty
         if penalty == 1:
             return logits, log_total
-        tokens = self.tokens.flatten(0, 1)
+        sources = [source for source in self.alive for _ in range(self.beams)]
+        tokens = Rows(self.tokens.flatten(0, 1), sources, self.before[sources]).words
         if self.beams == 1:
             return penalize_repeats(logits, tokens, penalty), log_total
         return penalize_repeats(logits - log_total, tokens, penalty), torch.zeros_like(log_total)
@@ -279,6 +292,17 @@ def room(model: Steppable[S], source_length: int) -> int | None:
     if limit is None or not getattr(model, "reads_prompts", False):
         return limit
     return max(1, limit - source_length + 1)
+
+
+def read_before(model: Steppable[S], batch: Batch, special: Special) -> Tensor:
+    """What stands before the first word of each answer: the prompt behind some -1, or the start."""
+    if batch.source is None:
+        raise ValueError("decoding needs a source")
+    ids, there = batch.source.ids, batch.source.positions >= 0
+    if not getattr(model, "reads_prompts", False):
+        return torch.full_like(ids[:, :1], special.start)
+    order = there.long().argsort(dim=1, stable=True)  # what is not there goes to the left
+    return ids.masked_fill(~there, -1).gather(1, order)
 
 
 def first_words(state: S, special: Special) -> Tensor:

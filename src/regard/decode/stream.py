@@ -11,11 +11,11 @@ from torch import Tensor
 
 from regard.config import Decode
 from regard.data import Batch, Sample, collate
-from regard.decode.options import Special
 from regard.decode.sample import Sampling
 from regard.decode.search import BeamSearch, Steppable
 from regard.model import LanguageModel, State
 from regard.model.state import BLOCK
+from regard.text import Special
 
 
 class Sliding:
@@ -26,6 +26,7 @@ class Sliding:
     """
 
     longest_target: int | None = None
+    reads_prompts = True
 
     def __init__(self, model: LanguageModel, window: int) -> None:
         self.model, self.window = model, window

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import torch
 
 from regard.config import Decode
 from regard.data import Sample
 from regard.data.objectives import Pairs
-from regard.decode import decode, make_engine, score
+from regard.decode import decode, score
 from regard.decode.options import EXTRA_LENGTH
 from regard.errors import RegardError
 from regard.export.sample import Pieces, Text
 from regard.model import EncoderOnly, LanguageModel
 from regard.store import Folder
-from regard.train.evaluate import special
+from regard.text import Special
 
 GREEDY, BEAM = 1, 4
 GOES_ON = 32  # pieces that a language model adds to a text
@@ -32,12 +32,13 @@ class Bar:
     mean: float = 1e-3
 
 
-BARS = {
+BARS = {  # of log-probabilities, by precision
     "float32": Bar(),
     # rounded weights give other numbers; these are the marks of a model that still is the same one
     "float16": Bar(equal=0.9, largest=float("inf"), mean=0.01),
     "int8": Bar(equal=0.0, largest=float("inf"), mean=0.1),
 }
+LOGITS = Bar(largest=1e-4, mean=1e-4)
 
 
 @dataclass(frozen=True)
@@ -77,14 +78,15 @@ def share(ours: Sequence[object], theirs: Sequence[object]) -> float:
 
 
 class Reference:
-    """What our own engine says about the texts of a sample. It packs the folder's model in place."""
+    """What our own model says about the texts of a sample; unpacked, because its weights are still needed."""
 
     def __init__(self, folder: Folder, texts: Sequence[Text]) -> None:
         if isinstance(folder.model, EncoderOnly):
             raise ValueError("an encoder writes no text")
         self.folder, self.model = folder, folder.model
         self.alone = isinstance(folder.model, LanguageModel)
-        self.special = special(folder.target)
+        own = folder.special  # wishes beyond these are the search's, not the model's
+        self.special = Special(own.start, own.end, own.forbidden)
         self.ask = Pairs(folder.source, folder.target, folder.config.max_length).ask
         room = folder.config.max_length
         half = max(1, min(GOES_ON, room // 2 - 1))
@@ -93,7 +95,6 @@ class Reference:
         wanted = half if self.alone else longest + EXTRA_LENGTH
         reads = self.model.longest_target
         self.limit = wanted if reads is None or self.alone else min(wanted, reads)
-        self.engine = make_engine(self.model)
 
     @property
     def prompts(self) -> list[Pieces]:
@@ -101,11 +102,15 @@ class Reference:
         start, end = self.folder.source.start, self.folder.source.end
         return [[start, *text.source] if self.alone else [*text.source, end] for text in self.texts]
 
-    def search(self, beam: int) -> list[Pieces]:
-        """The best hypothesis for each text, ending the search as CTranslate2 does."""
+    def search(self, beam: int, banned: bool = True) -> list[Pieces]:
+        """The best hypothesis for each text, ending the search as CTranslate2 does.
+
+        `banned`: what no text contains is never said.
+        """
         options = Decode(beam=beam, early_stopping=True, max_length=self.limit, length_penalty=1.0)
         samples = [Sample(source=prompt) for prompt in self.prompts]
-        found = decode(self.engine, samples, options, self.special, CPU)
+        rules = self.special if banned else replace(self.special, forbidden=())
+        found = decode(self.model, samples, options, rules, CPU)
         return [list(each[0].tokens) for each in found]
 
     def log_probabilities(self, targets: Sequence[Pieces]) -> list[list[float]]:

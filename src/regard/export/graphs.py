@@ -163,5 +163,6 @@ def graphs_of(model: AnyModel) -> list[Graph]:
     if isinstance(own, LanguageModel):
         return [Graph("model", Language(own), read)]
     if isinstance(own, EncoderOnly):
-        return [Graph("model", Understanding(own), read | {"token_type_ids": (mask, ROWS)})]
+        kinds = torch.zeros_like(ids)  # of its own: a tensor given twice would be one input
+        return [Graph("model", Understanding(own), read | {"token_type_ids": (kinds, ROWS)})]
     raise ValueError(f"no graph for {type(model).__name__}")

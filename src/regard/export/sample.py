@@ -79,7 +79,9 @@ def validation(folder: Folder) -> Iterable[Row]:
 
 def phrasebook(folder: Folder) -> Iterable[Row]:
     """Of languages that it does not have, reading it is an error."""
-    return read_rows("phrasebook", folder.task, "valid", Findings()) if folder.task.name == "translate" else ()
+    return (
+        read_rows("phrasebook", folder.task, "valid", Findings()) if folder.task.name == "translate" else ()
+    )
 
 
 def text_of(folder: Folder, row: Row) -> Text:

@@ -12,25 +12,23 @@ from typing import Any
 import ctranslate2
 import numpy as np
 import numpy.typing as npt
-import tokenizers
 import torch
 from ctranslate2 import specs
 from torch import Tensor, nn
 
 from regard.config import Model
-from regard.errors import UsageError
 from regard.export.check import BEAM, GREEDY, Figures, Reference, share
-from regard.export.sample import Pieces
+from regard.export.sample import Pieces, Text
+from regard.export.vocabulary import names
 from regard.model import EncoderDecoder, LanguageModel
 from regard.model.attention import MultiHeadAttention
 from regard.model.layers import GatedFeedForward, RMSNorm, Scaled
 from regard.model.positions import Learned, RelativeBias, Sinusoidal, sinusoid
 from regard.model.transformer import Block, Embedding, Stack
 from regard.store import Folder
-from regard.text import Tokenizer
 
-FAMILIES = ("transformer", "t5", "gpt", "llama")
-LEAST_POSITIONS = 1024  # as many pieces as CTranslate2 reads unless told otherwise
+# of waves: as many as CTranslate2 reads unless told otherwise, or what a source and a longer target need
+LEAST_POSITIONS, MOST_POSITIONS = 1024, 1 << 15
 EPSILON = {"t5": 1e-6}  # of the norms, where a config does not say
 ACTIVATIONS = {
     "relu": specs.Activation.RELU,
@@ -69,13 +67,13 @@ def translation_spec(folder: Folder, model: EncoderDecoder) -> Spec:
             alignment_heads=folder.config.heads,
         ),
     )
-    set_embedding(spec.encoder, spec.encoder.embeddings[0], model.source)
+    set_embedding(spec.encoder, spec.encoder.embeddings[0], model.source, folder.config)
     set_stack(spec.encoder, model.encoder)
-    set_writer(spec.decoder, model)
+    set_writer(spec.decoder, model, folder.config)
     spec.register_source_vocabulary(names(folder.source))
     spec.register_target_vocabulary(names(folder.target))
-    set_specials(spec.config, folder.target)
-    spec.config.decoder_start_token = names(folder.target)[folder.target.start]
+    set_specials(spec.config, folder)
+    spec.config.decoder_start_token = names(folder.target)[folder.special.start]
     spec.config.add_source_eos = True
     return spec
 
@@ -90,9 +88,9 @@ def language_spec(folder: Folder, model: LanguageModel) -> Spec:
         **(turned if config.positions == "rotary" else {}),
         num_heads_kv=config.groups or config.heads,
     )
-    set_writer(spec.decoder, model)
+    set_writer(spec.decoder, model, folder.config)
     spec.register_vocabulary(names(folder.target))
-    set_specials(spec.config, folder.target)
+    set_specials(spec.config, folder)
     return spec
 
 
@@ -108,21 +106,20 @@ def common_shape(config: Model) -> dict[str, Any]:
     }
 
 
-def set_writer(spec: Spec, model: EncoderDecoder | LanguageModel) -> None:
-    set_embedding(spec, spec.embeddings, model.target)
+def set_writer(spec: Spec, model: EncoderDecoder | LanguageModel, config: Model) -> None:
+    set_embedding(spec, spec.embeddings, model.target, config)
     set_stack(spec, model.decoder)
     set_linear(spec.projection, model.output)
 
 
-def set_embedding(spec: Spec, words: Spec, embedding: Embedding) -> None:
+def set_embedding(spec: Spec, words: Spec, embedding: Embedding, config: Model) -> None:
     words.weight = numbers(embedding.tokens.weight)
     spec.scale_embeddings = float(embedding.factor)
     if isinstance(embedding.positions, Learned):
         spec.position_encodings.encodings = numbers(embedding.positions.table)
     elif isinstance(embedding.positions, Sinusoidal):
-        length, width = embedding.positions.table.shape
-        far = torch.arange(max(LEAST_POSITIONS, 2 * length))
-        spec.position_encodings.encodings = numbers(sinusoid(far, width))
+        count = min(max(LEAST_POSITIONS, 2 * config.max_length), MOST_POSITIONS)
+        spec.position_encodings.encodings = numbers(sinusoid(torch.arange(count), config.width))
 
 
 def set_stack(spec: Spec, stack: Stack) -> None:
@@ -180,23 +177,15 @@ def set_norm(spec: Spec, norm: nn.Module) -> None:
         spec.beta = numbers(norm.bias)
 
 
-def set_specials(config: Spec, tokenizer: Tokenizer) -> None:
-    known = names(tokenizer)
-    config.bos_token, config.eos_token = known[tokenizer.start], known[tokenizer.end]
-    config.unk_token = tokenizer.settings.get("unk_token", config.eos_token)
+def set_specials(config: Spec, folder: Folder) -> None:
+    known = names(folder.target)
+    config.bos_token, config.eos_token = known[folder.special.start], known[folder.special.end]
+    config.unk_token = folder.target.settings.get("unk_token", config.eos_token)
 
 
 def numbers(tensor: Tensor) -> npt.NDArray[np.float32]:
-    found: npt.NDArray[np.float32] = tensor.detach().float().cpu().numpy()
-    return found
-
-
-def names(tokenizer: Tokenizer) -> list[str]:
-    """How each piece is spelt in the vocabulary; a row of the embedding that is no piece gets a name."""
-    pipeline = tokenizers.Tokenizer.from_str(tokenizer.to_json())
-    found = [pipeline.id_to_token(number) or f"<row {number}>" for number in range(len(tokenizer))]
-    if len(set(found)) < len(found):
-        raise UsageError("two pieces of the vocabulary have one name, and CTranslate2 knows pieces by name")
+    """A copy: CTranslate2 rounds in place."""
+    found: npt.NDArray[np.float32] = tensor.detach().float().cpu().numpy().copy()
     return found
 
 
@@ -210,15 +199,15 @@ class Engine:
         self.alone = alone
         self.read, self.said = names(folder.source), names(folder.target)
         self.number = {name: number for number, name in enumerate(self.said)}
-        self.never = [[self.said[number]] for number in folder.target.never_said]
+        self.never = [[self.said[number]] for number in folder.special.forbidden]
 
-    def search(self, texts: Sequence[Pieces], beam: int, limit: int) -> list[Pieces]:
-        """Lengths count the end, as ours do, so scores mean the same."""
+    def search(self, texts: Sequence[Pieces], beam: int, limit: int, banned: bool = True) -> list[Pieces]:
+        """The best hypothesis for each; lengths count the end, as ours do, so scores mean the same."""
         rows = [[self.read[number] for number in text] for text in texts]
         options: dict[str, Any] = {
             "beam_size": beam,
             "length_penalty": 1.0,
-            "suppress_sequences": self.never,
+            "suppress_sequences": self.never if banned else None,
             "return_end_token": True,
             "max_batch_size": 32,
         }
@@ -244,24 +233,21 @@ class Engine:
         return [list(each.log_probs) for each in scored]
 
 
-def check(place: Path, reference: Reference) -> Figures:
-    """Texts of two searches, and the log-probabilities of given targets."""
-    engine, folder = Engine(place, reference.folder), reference.folder
-    prompts = reference.prompts
-    read = prompts if reference.alone else [text.source for text in reference.texts]
-    equal, greedy = {}, [list[int]()]
+def check(place: Path, folder: Folder, texts: Sequence[Text]) -> Figures:
+    """Texts of two searches, and the log-probabilities of given targets.
+
+    The probability of pieces that may not be said goes to the others there, and to none in our search: so
+    beams, whose scores are sums, are compared where all may be said.
+    """
+    engine, reference = Engine(place, folder), Reference(folder, texts)
+    read = reference.prompts if reference.alone else [text.source for text in reference.texts]
+    equal, greedy = {}, reference.search(GREEDY)
     for name, beam in (("greedy", GREEDY), (f"beam {BEAM}", BEAM)):
-        ours = reference.search(beam)
-        theirs = engine.search(read, beam, reference.limit)
-        theirs = [row[:-1] if row[-1:] == [folder.target.end] else row for row in theirs]
+        banned = beam == GREEDY
+        ours = greedy if banned else reference.search(beam, banned)
+        theirs = engine.search(read, beam, reference.limit, banned)
         equal[name] = share(reference.spoken(ours), reference.spoken(theirs))
-        greedy = ours if beam == GREEDY else greedy
-    targets = [text.target or said for text, said in zip(reference.texts, greedy)]
-    ours_scored = reference.log_probabilities(targets)
-    theirs_scored = engine.log_probabilities(read, targets)
-    gaps = [
-        abs(one - other)
-        for row, other_row in zip(ours_scored, theirs_scored, strict=True)
-        for one, other in zip(row, other_row, strict=True)
-    ]
-    return Figures(len(read), equal, max(gaps, default=0.0), sum(gaps) / max(1, len(gaps)))
+    targets = [text.target or own for text, own in zip(reference.texts, greedy)]
+    scored = zip(reference.log_probabilities(targets), engine.log_probabilities(read, targets), strict=True)
+    gaps = [abs(one - other) for rows in scored for one, other in zip(*rows, strict=True)]
+    return Figures(len(texts), equal, max(gaps, default=0.0), sum(gaps) / max(1, len(gaps)))

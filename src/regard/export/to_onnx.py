@@ -25,7 +25,6 @@ from regard.model import EncoderOnly, LanguageModel
 from regard.model.families import parameters
 from regard.store import Folder
 
-FAMILIES = ("transformer", "t5", "gpt", "llama", "bert")
 LARGE = 1 << 28  # numbers: a file of ONNX's own format ends at 2 GiB, the weights then stand beside it
 ROWS, BATCHES = 8, 4  # of random batches
 AT_ONCE = 32
@@ -76,8 +75,8 @@ class Engine:
             path.stem: onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
             for path in sorted(place.glob("*.onnx"))
         }
-        self.end = folder.target.end
-        self.start, self.never = folder.target.start, list(folder.target.never_said)
+        own = folder.special
+        self.start, self.end, self.never = own.start, own.end, list(own.forbidden)
 
     def run(self, name: str, **inputs: Array) -> Array:
         found: Array = self.files[name].run(None, inputs)[0]
@@ -96,12 +95,12 @@ class Engine:
             return self.run("model", input_ids=target.ids.numpy(), attention_mask=as_mask(target.positions))
         kinds = torch.zeros_like(source.ids) if source.segments is None else source.segments
         mask = as_mask(source.positions)
-        return self.run("model", input_ids=source.ids.numpy(), attention_mask=mask, token_type_ids=kinds.numpy())
+        return self.run(
+            "model", input_ids=source.ids.numpy(), attention_mask=mask, token_type_ids=kinds.numpy()
+        )
 
     def after(self, said: Array, states: Array, mask: Array) -> Array:
-        return self.run(
-            "decoder", input_ids=said, encoder_hidden_states=states, encoder_attention_mask=mask
-        )
+        return self.run("decoder", input_ids=said, encoder_hidden_states=states, encoder_attention_mask=mask)
 
     def greedy(self, prompts: Sequence[Pieces], limit: int) -> list[Pieces]:
         """The most probable piece again and again, after a source or after a prompt; without the end."""

@@ -38,8 +38,9 @@ class EncoderOnly(nn.Module):
         source = batch.source
         x = self.source(source.ids, source.positions, within(tap, "encoder.embedding"), source.segments)
         mask = visible(source.positions, source.positions, causal=False)  # [B,1,S,S]
-        order = self.encoder.order(source.positions, source.positions)
-        out: Tensor = self.encoder(x, mask, tap=within(tap, "encoder"), order=order)
+        own = within(tap, "encoder")
+        order = self.encoder.order(source.positions, source.positions, own)
+        out: Tensor = self.encoder(x, mask, tap=own, order=order)
         return out
 
 

@@ -96,16 +96,16 @@ class PostNorm(nn.Module):
         self.norm = norm
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
-        out: Tensor = self.norm(x + self.dropout(sublayer(x)))
+    def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor], tap: Tap | None = None) -> Tensor:
+        out: Tensor = self.norm(tapped(tap, "sum", x + self.dropout(sublayer(x))))
         return out
 
 
 class PreNorm(PostNorm):
     """x + Dropout(Sublayer(LayerNorm(x))): NOT the paper's placement, but steadier in deep stacks."""
 
-    def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
-        out: Tensor = x + self.dropout(sublayer(self.norm(x)))
+    def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor], tap: Tap | None = None) -> Tensor:
+        out: Tensor = x + self.dropout(sublayer(tapped(tap, "norm", self.norm(x))))
         return out
 
 

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.errors import UsageError
+from regard.model.tap import Tap
 
 _FIRST = 1 << 20  # numbers of the waves that are computed beforehand
 
@@ -71,6 +72,10 @@ class Order:
 
     turn: tuple[Tensor, Tensor] | None = None  # cosine and sine for each word: two of [B,1,T,C/2]
     bias: Tensor | None = None  # [B,H,T,S]
+
+    def watched(self, tap: Tap) -> Order:
+        turn = None if self.turn is None else (tap("cosine", self.turn[0]), tap("sine", self.turn[1]))
+        return Order(turn, None if self.bias is None else tap("bias", self.bias))
 
 
 class Rotary(nn.Module):

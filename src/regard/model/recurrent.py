@@ -21,7 +21,7 @@ from regard.data.batch import Batch, Tokens
 from regard.model.attention import masked_softmax
 from regard.model.layers import Linear
 from regard.model.state import BLOCK, State, fit, round_up
-from regard.model.tap import Tap, tapped, within
+from regard.model.tap import Tap, at_step, tapped, within
 
 
 class LSTM(nn.Module):
@@ -39,13 +39,19 @@ class LSTM(nn.Module):
         self.read = Linear(inputs, 4 * size)
         self.recur = Linear(size, 4 * size, bias=False)
 
-    def forward(self, read: Tensor, state: Tensor) -> Tensor:
+    def forward(self, read: Tensor, state: Tensor, tap: Tap | None = None) -> Tensor:
         """`read` = W x + b: [B,4D]; the state [B,2D] before and after."""
         h, c = state.chunk(2, dim=-1)
         # in the precision of the state: a memory that is added to at every step must not be rounded
         i, f, g, o = (read + self.recur(h)).to(state.dtype).chunk(4, dim=-1)
-        c = f.sigmoid() * c + i.sigmoid() * g.tanh()
-        return torch.cat([o.sigmoid() * c.tanh(), c], dim=-1)
+        i, f, g, o = i.sigmoid(), f.sigmoid(), g.tanh(), o.sigmoid()
+        if tap is not None:
+            i, f, g, o = tap("input", i), tap("forget", f), tap("candidate", g), tap("output", o)
+        c = f * c + i * g
+        h = o * c.tanh()
+        if tap is not None:
+            h, c = tap("hidden", h), tap("memory", c)
+        return torch.cat([h, c], dim=-1)
 
 
 class GRU(nn.Module):
@@ -62,13 +68,19 @@ class GRU(nn.Module):
         self.read = Linear(inputs, 3 * size)
         self.recur = Linear(size, 3 * size)
 
-    def forward(self, read: Tensor, state: Tensor) -> Tensor:
+    def forward(self, read: Tensor, state: Tensor, tap: Tap | None = None) -> Tensor:
         """`read` = W x + b: [B,3D]; the state [B,D] before and after."""
         x_r, x_z, x_n = read.to(state.dtype).chunk(3, dim=-1)
         h_r, h_z, h_n = self.recur(state).to(state.dtype).chunk(3, dim=-1)
+        r: Tensor = (x_r + h_r).sigmoid()
         z: Tensor = (x_z + h_z).sigmoid()
-        n: Tensor = (x_n + (x_r + h_r).sigmoid() * h_n).tanh()
-        return (1 - z) * n + z * state
+        if tap is not None:
+            r, z = tap("reset", r), tap("update", z)
+        n: Tensor = (x_n + r * h_n).tanh()
+        if tap is not None:
+            n = tap("candidate", n)
+        h = (1 - z) * n + z * state
+        return h if tap is None else tap("hidden", h)
 
 
 Cell = LSTM | GRU
@@ -138,7 +150,9 @@ class Memory:
     seen: Tensor  # [N,1,S], False where there is padding
 
 
-def run(cell: Cell, x: Tensor, valid: Tensor, backwards: bool = False) -> tuple[Tensor, Tensor]:
+def run(
+    cell: Cell, x: Tensor, valid: Tensor, backwards: bool = False, tap: Tap | None = None
+) -> tuple[Tensor, Tensor]:
     """A cell over whole rows: [B,T,inputs], [B,T] -> hidden states [B,T,D] and the last state [B,P*D].
 
     At padding the state stays as it was, wherever the padding is.
@@ -150,7 +164,7 @@ def run(cell: Cell, x: Tensor, valid: Tensor, backwards: bool = False) -> tuple[
     hidden: list[Tensor] = []
     times = range(x.shape[1])
     for time in reversed(times) if backwards else times:
-        state = torch.where(kept[time], cell(read[time], state), state)
+        state = torch.where(kept[time], cell(read[time], state, at_step(tap, time)), state)
         hidden.append(state[:, : cell.size])
     return torch.stack(hidden[::-1] if backwards else hidden, dim=1), state
 
@@ -170,7 +184,11 @@ class Reader(nn.Module):
         last: list[Tensor] = []
         for number, layer in enumerate(self.layers):
             cells = cast(Iterable[Cell], layer)
-            found = [run(cell, x, valid, self.reverse ^ bool(way)) for way, cell in enumerate(cells)]
+            found = []
+            for way, cell in enumerate(cells):
+                backwards = self.reverse ^ bool(way)
+                own = within(tap, f"{number}.{'backward' if backwards else 'forward'}")
+                found.append(run(cell, x, valid, backwards, own))
             x = torch.cat([hidden for hidden, _ in found], dim=-1)
             x = tapped(tap, f"{number}.hidden", self.dropout(x))
             last.append(joined([state for _, state in found], self.parts))
@@ -194,7 +212,7 @@ class Writer(nn.Module):
         self.readout = Linear(3 * width, width) if score is not None else None
         self.dropout = nn.Dropout(dropout)
 
-    def look(self, state: Tensor, memory: Memory) -> tuple[Tensor, Tensor, Tensor]:
+    def look(self, state: Tensor, memory: Memory, tap: Tap | None = None) -> tuple[Tensor, Tensor, Tensor]:
         """a_ij = softmax_j(e_ij), c_i = sum_j a_ij h_j: context [R,D], scores and weights [N,K,S].
 
         The query is the top hidden state before this step; the beams of a source ask the same keys.
@@ -202,17 +220,21 @@ class Writer(nn.Module):
         if self.score is None:
             raise ValueError("this writer has no attention")
         cell = cast(Cell, self.layers[-1])
-        query = state[:, -1, : cell.size]
+        query = tapped(tap, "query", state[:, -1, : cell.size])
         scores = self.score(query.view(len(memory.keys), -1, cell.size), memory.keys)  # [N,K,S]
-        weights = masked_softmax(scores, memory.seen)
-        return (weights @ memory.values).view(query.shape), scores, weights
+        scores = tapped(tap, "scores", scores)
+        weights = tapped(tap, "weights", masked_softmax(scores, memory.seen))
+        context = (weights @ memory.values).view(query.shape)
+        return tapped(tap, "context", context), scores, weights
 
-    def forward(self, word: Tensor, state: Tensor, context: Tensor | None) -> tuple[Tensor, Tensor]:
+    def forward(
+        self, word: Tensor, state: Tensor, context: Tensor | None, tap: Tap | None = None
+    ) -> tuple[Tensor, Tensor]:
         """One step: a word [R,D], every layer's state [R,L,P*D] -> what the output layer sees, the states."""
         x = word if context is None else torch.cat([word, context], dim=-1)
         states: list[Tensor] = []
         for number, cell in enumerate(cast(Iterable[Cell], self.layers)):
-            states.append(cell(cell.read(x), state[:, number]))
+            states.append(cell(cell.read(x), state[:, number], within(tap, str(number))))
             x = self.dropout(states[-1][:, : cell.size])
         if self.readout is not None and context is not None:
             x = self.dropout(self.readout(torch.cat([x, context, word], dim=-1)).tanh())
@@ -269,32 +291,30 @@ class RecurrentEncoderDecoder(nn.Module):
         encoded, last = self.reader(x, valid, within(tap, "encoder"))
         first = tapped(tap, "decoder.first", self.bridge(last))  # [B,L,P*D]
         score = self.writer.score
-        return first, None if score is None else Memory(score.keys(encoded), encoded, valid[:, None])
+        if score is None:
+            return first, None
+        keys = tapped(tap, "decoder.cross.key", score.keys(encoded))  # [B,S,D]
+        return first, Memory(keys, tapped(tap, "decoder.cross.value", encoded), valid[:, None])
 
     def write(
         self, words: Tensor, valid: Tensor, state: Tensor, memory: Memory | None, tap: Tap | None = None
     ) -> tuple[Tensor, Tensor]:
         """Word after word: [R,T,D] -> what the output layer sees [R,T,D], and the last state."""
         seen: list[Tensor] = []
-        looks: list[tuple[Tensor, Tensor]] = []
-        for word, kept in zip(words.unbind(1), valid[:, :, None, None].unbind(1)):
-            context = None
-            if memory is not None:
-                context, *look = self.writer.look(state, memory)
-                looks.append((look[0], look[1]))
-            x, after = self.writer(word, state, context)
+        for time, (word, kept) in enumerate(zip(words.unbind(1), valid[:, :, None, None].unbind(1))):
+            now = at_step(tap, time)
+            context = None if memory is None else self.writer.look(state, memory, within(now, "cross"))[0]
+            x, after = self.writer(word, state, context, now)
             state = torch.where(kept, after, state)
             seen.append(x)
-        for number, name in enumerate(("scores", "weights") if looks else ()):
-            tapped(tap, f"cross.{name}", torch.stack([look[number] for look in looks], dim=2))  # [N,K,T,S]
         return tapped(tap, "out", torch.stack(seen, dim=1)), state
 
     @torch.no_grad()
-    def start(self, batch: Batch, beams: int = 1) -> State:
+    def start(self, batch: Batch, beams: int = 1, tap: Tap | None = None) -> State:
         """Read the source. Each of the N sources gets `beams` rows, which share what they look at."""
         if batch.source is None:
             raise ValueError("an encoder-decoder needs a source")
-        state, memory = self.read(batch.source)
+        state, memory = self.read(batch.source, tap)
         sources = {"source.positions": batch.source.positions}
         if memory is not None:
             sources |= {"keys": memory.keys, "values": memory.values}

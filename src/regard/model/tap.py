@@ -6,6 +6,7 @@ kept; with one the plain path runs and each tensor passes through `tap(name, ten
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Protocol
 
 from torch import Tensor
@@ -19,6 +20,24 @@ class Tap(Protocol):
     def within(self, name: str) -> Tap:
         """The same tap, whose names from here on begin with `name.`"""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class AtStep:
+    """The tap at one step of a recurrence: `hidden@3` is the fourth step of what becomes `hidden`."""
+
+    tap: Tap
+    step: int
+
+    def __call__(self, name: str, tensor: Tensor) -> Tensor:
+        return self.tap(f"{name}@{self.step}", tensor)
+
+    def within(self, name: str) -> AtStep:
+        return AtStep(self.tap.within(name), self.step)
+
+
+def at_step(tap: Tap | None, step: int) -> Tap | None:
+    return None if tap is None else AtStep(tap, step)
 
 
 def within(tap: Tap | None, name: str) -> Tap | None:

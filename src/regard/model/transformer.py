@@ -56,10 +56,12 @@ class Embedding(nn.Module):
         if self.positions is not None:
             x = x + tapped(tap, "positions", self.positions(positions))
         if self.segments is not None:
-            x = x + self.segments(torch.zeros_like(ids) if segments is None else segments)
+            which = torch.zeros_like(ids) if segments is None else segments
+            x = x + tapped(tap, "segments", self.segments(which))
+        x = tapped(tap, "sum", x)
         if self.norm is not None:
             x = self.norm(x)
-        return tapped(tap, "sum", self.dropout(x))
+        return tapped(tap, "out", self.dropout(x))
 
 
 class Block(nn.Module):
@@ -90,14 +92,13 @@ class Block(nn.Module):
         tap: Tap | None = None,
         order: Order = ADDED,
     ) -> Tensor:
-        x = self.attention_residual(x, lambda y: self.look_back(y, mask, past, order, within(tap, "self")))
+        own, across, feed = within(tap, "self"), within(tap, "cross"), within(tap, "feed_forward")
+        x = self.attention_residual(x, lambda y: self.look_back(y, mask, past, order, own), own)
         x = tapped(tap, "after_self", x)  # [B,T,D]
         if self.cross_residual is not None and memory is not None and memory_mask is not None:
-            x = self.cross_residual(
-                x, lambda y: self.look_across(y, memory, memory_mask, within(tap, "cross"))
-            )
+            x = self.cross_residual(x, lambda y: self.look_across(y, memory, memory_mask, across), across)
             x = tapped(tap, "after_cross", x)
-        x = self.feed_forward_residual(x, lambda y: self.feed_forward(y, within(tap, "feed_forward")))
+        x = self.feed_forward_residual(x, lambda y: self.feed_forward(y, feed), feed)
         return tapped(tap, "out", x)
 
     def look_back(self, x: Tensor, mask: Tensor, past: Past | None, order: Order, tap: Tap | None) -> Tensor:
@@ -138,9 +139,12 @@ class Stack(nn.Module):
         self.last = last
         self.positions = positions  # where order enters inside the attentions
 
-    def order(self, query_pos: Tensor, key_pos: Tensor) -> Order:
+    def order(self, query_pos: Tensor, key_pos: Tensor, tap: Tap | None = None) -> Order:
         """What positions mean to all attentions of this stack: [B,T], [B,S]."""
-        return ADDED if self.positions is None else self.positions(query_pos, key_pos)
+        if self.positions is None:
+            return ADDED
+        order: Order = self.positions(query_pos, key_pos)
+        return order if tap is None else order.watched(tap.within("positions"))
 
     def __len__(self) -> int:
         return len(self.blocks)
@@ -204,8 +208,9 @@ class Speaker(nn.Module):
         positions, documents = target.positions, target.documents
         x = self.target(target.ids, positions, within(tap, "decoder.embedding"))
         mask = visible(positions, positions, True, query_doc=documents, key_doc=documents)  # [B,1,T,T]
-        order = self.decoder.order(positions, positions)
-        out: Tensor = self.decoder(x, mask, None, memory, across, within(tap, "decoder"), order)
+        own = within(tap, "decoder")
+        order = self.decoder.order(positions, positions, own)
+        out: Tensor = self.decoder(x, mask, None, memory, across, own, order)
         return out
 
     def empty(self, rows: int, like: Tensor) -> dict[str, Tensor]:
@@ -235,7 +240,8 @@ class Speaker(nn.Module):
         state.growing["positions"][:, columns] = positions
         x = self.target(tokens, positions, within(tap, "decoder.embedding"))
         seen = state.growing["positions"]
-        mask, order = visible(positions, seen, causal=True), self.decoder.order(positions, seen)
+        own = within(tap, "decoder")
+        mask, order = visible(positions, seen, causal=True), self.decoder.order(positions, seen, own)
         layers = range(len(self.decoder))
         past = [
             Past(state.growing[f"{i}.self.key"], state.growing[f"{i}.self.value"], columns) for i in layers
@@ -244,7 +250,7 @@ class Speaker(nn.Module):
         if (source := state.sources.get("source.positions")) is not None:
             memory = [(state.sources[f"{i}.cross.key"], state.sources[f"{i}.cross.value"]) for i in layers]
             across = visible(positions.view(len(source), -1), source, causal=False)
-        x = self.decoder(x, mask, past, memory, across, within(tap, "decoder"), order)
+        x = self.decoder(x, mask, past, memory, across, own, order)
         return x, state
 
 
@@ -276,8 +282,9 @@ class EncoderDecoder(Speaker):
         """[B,S] -> [B,S,D]."""
         x = self.source(source.ids, source.positions, within(tap, "encoder.embedding"))
         mask = visible(source.positions, source.positions, causal=False)  # [B,1,S,S]
-        order = self.encoder.order(source.positions, source.positions)
-        out: Tensor = self.encoder(x, mask, tap=within(tap, "encoder"), order=order)
+        own = within(tap, "encoder")
+        order = self.encoder.order(source.positions, source.positions, own)
+        out: Tensor = self.encoder(x, mask, tap=own, order=order)
         return out
 
     def remember(self, encoded: Tensor) -> list[KeysValues]:
@@ -285,13 +292,13 @@ class EncoderDecoder(Speaker):
         return [block.source_keys_values(encoded) for block in self.decoder]
 
     @torch.no_grad()
-    def start(self, batch: Batch, beams: int = 1) -> State:
+    def start(self, batch: Batch, beams: int = 1, tap: Tap | None = None) -> State:
         """Read the source. Each of the N sources gets `beams` rows, which share its keys and values."""
         if batch.source is None:
             raise ValueError("an encoder-decoder needs a source")
         source = batch.source
         rows = len(source.ids) * beams
-        memory = self.remember(self.encode(source))
+        memory = self.remember(self.encode(source, tap))
         sources = {"source.positions": source.positions}
         for number, (k, v) in enumerate(memory):
             sources[f"{number}.cross.key"], sources[f"{number}.cross.value"] = k, v
@@ -315,7 +322,7 @@ class LanguageModel(Speaker):
         return self.write(batch.target, tap=tap)
 
     @torch.no_grad()
-    def start(self, batch: Batch, beams: int = 1) -> State:
+    def start(self, batch: Batch, beams: int = 1, tap: Tap | None = None) -> State:
         """Read the prompts (`batch.source`) but for their last token, which a search feeds first."""
         if batch.source is None:
             raise ValueError("a language model needs a prompt, if only its start")
@@ -326,7 +333,7 @@ class LanguageModel(Speaker):
         state = State({"next": torch.zeros_like(lengths)}, growing, {}, 1, steady_block(channels))
         before = prompt.positions[:, :-1].masked_fill(prompt.positions[:, :-1] >= lengths[:, None] - 1, -1)
         if before.shape[1]:
-            _, state = self.advance(state, prompt.ids[:, :-1], before)
+            _, state = self.advance(state, prompt.ids[:, :-1], before, tap)
         first = prompt.ids.gather(1, lengths[:, None] - 1)[:, 0]  # rows are padded on the right
         state = replace(state, rows={**state.rows, "first": first})
         each = torch.arange(len(lengths), device=first.device).repeat_interleave(beams)

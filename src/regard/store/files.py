@@ -116,7 +116,7 @@ def check_files(folder: Path) -> None:
         for entry in entries:
             if Path(entry.name).suffix not in READ:
                 continue
-            leads = Path(entry.path).resolve() if entry.is_symlink() else home
+            leads = Path(os.path.realpath(entry.path)) if entry.is_symlink() else home
             if not any(leads.is_relative_to(place) for place in inside):
                 raise UsageError(
                     f"{entry.path}: a link that leads out of the folder; put the file itself there"

@@ -109,7 +109,8 @@ def write_identity(
     described = config_json(model, source, apart, config.task, labels)
     write_json(path / "config.json", described | {"regard": own})
     if model.family != "bert":
-        write_json(path / "generation_config.json", generation_config(config, output))
+        chosen = generation_config(config, output) | {"pad_token_id": described["pad_token_id"]}
+        write_json(path / "generation_config.json", chosen)
     write_text(path / "run.toml", to_toml(config))
 
 
@@ -121,7 +122,6 @@ def generation_config(config: Config, tokenizer: Tokenizer) -> Json:
         "decoder_start_token_id": tokenizer.start,
         "bos_token_id": tokenizer.start,
         "eos_token_id": tokenizer.end,
-        "pad_token_id": tokenizer.pad,
         "suppress_tokens": sorted(tokenizer.never_said),
     }
 
@@ -134,8 +134,8 @@ def open_folder(path: Path, device: torch.device | None = None) -> Folder:
     told = describe(path)
     if told.task is None:
         raise UsageError(
-            f"{path} is a model without a head for a task (BertModel): give it as [init] from of a run that "
-            "trains one"
+            f'{path} is a model without a head for a task (BertModel): "regard embed" gives its vectors, and '
+            "as [init] from of a run it gets a head"
         )
     weights = weights_of(told, told.head)
     with torch.device("meta"):  # shapes alone, until the weights are seen to fit

@@ -1,4 +1,4 @@
-"""How the model of another program chooses its words: generation_config.json, or config.json of older folders.
+"""How the model of another program chooses its words: generation_config.json, or config.json if it is old.
 
 What `[decode]` has a field for becomes a `Decode`, which a person may change; what is forced or forbidden, a
 `Special`.
@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from regard.config import Decode
+from regard.config.reading import shown
 from regard.errors import UsageError
 from regard.store.files import Json, read_json
 from regard.text import Special, Tokenizer, special
@@ -62,7 +63,7 @@ def decode_of(said: Json, file: Path, reads_prompts: bool) -> Decode:
     """Greedy search, unless the folder says otherwise."""
     for name, idle in IDLE.items():
         if said.get(name) not in (idle, None):
-            raise UsageError(f"{file}: {name} = {said[name]!r} is something that Regard cannot do yet")
+            raise UsageError(f"{file}: {name} = {shown(said[name])} is something that Regard cannot do yet")
     names = {**DECODE, **SAMPLING}
     chosen = {our: said[name] for name, our in names.items() if said.get(name) is not None}
     if not chosen.get("sample") and chosen.get("temperature") == 0:  # as much as to say: greedy
@@ -89,9 +90,9 @@ def special_of(said: Json, file: Path, target: Tokenizer, reads_prompts: bool) -
 
     def one(name: str) -> int | None:
         value = said.get(name)
-        found = (
-            _ids(value if isinstance(value, list) else [value], name, size, file) if value is not None else []
-        )
+        if value is None:
+            return None
+        found = _ids(value if isinstance(value, list) else [value], name, size, file)
         return found[0] if found else None
 
     def several(name: str) -> tuple[int, ...]:
@@ -99,11 +100,10 @@ def special_of(said: Json, file: Path, target: Tokenizer, reads_prompts: bool) -
 
     bad = said.get("bad_words_ids") or []
     if not isinstance(bad, list):
-        raise UsageError(f"{file}: bad_words_ids = {bad!r} is no list of lists of ids")
+        raise UsageError(f"{file}: bad_words_ids = {shown(bad)} is no list of lists of ids")
     runs = [tuple(_ids(run, "bad_words_ids", size, file)) for run in bad]
-    single = {run[0] for run in runs if len(run) == 1} - {
-        usual.end
-    }  # transformers forbids no end in this way
+    # transformers forbids no end in this way
+    single = {run[0] for run in runs if len(run) == 1} - {usual.end}
     start = one("decoder_start_token_id")
     return Special(
         start=usual.start if start is None or reads_prompts else start,
@@ -121,13 +121,11 @@ def special_of(said: Json, file: Path, target: Tokenizer, reads_prompts: bool) -
 def _count(said: Json, name: str, file: Path) -> int | None:
     value = said.get(name)
     if value is not None and (type(value) is not int or value < 0):
-        raise UsageError(f"{file}: {name} = {value!r} is no number of pieces")
+        raise UsageError(f"{file}: {name} = {shown(value)} is no number of pieces")
     return value
 
 
 def _ids(value: object, name: str, size: int, file: Path) -> Sequence[int]:
-    if isinstance(value, list) and all(type(each) is int and 0 <= each < size for each in value) and value:
+    if isinstance(value, list) and all(type(each) is int and 0 <= each < size for each in value):
         return value
-    if value == []:
-        return []
-    raise UsageError(f"{file}: {name} = {value!r} names no piece of the model's {size}")
+    raise UsageError(f"{file}: {name} = {shown(value)} is not a list of the model's {size} pieces")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -122,9 +122,17 @@ def find_or_refuse(text: str) -> Pulled:
     return found
 
 
-def record(path: Path, name: str, revision: str, asked: tuple[str, ...], files: dict[str, str]) -> Pulled:
+def record(
+    path: Path,
+    name: str,
+    revision: str,
+    asked: Iterable[str],
+    files: dict[str, str],
+    when: str | None = None,
+) -> Pulled:
     """Write what was pulled, beside it; the folder may still get its name after that."""
-    pulled = Pulled(name, revision, asked, datetime.now(UTC).isoformat(), files, path)
+    time = when or datetime.now(UTC).isoformat()
+    pulled = Pulled(name, revision, tuple(sorted(set(asked))), time, files, path)
     content: Json = {key: value for key, value in asdict(pulled).items() if key != "path"}
     write_json(path / RECORD, content)
     return pulled
@@ -132,8 +140,19 @@ def record(path: Path, name: str, revision: str, asked: tuple[str, ...], files: 
 
 def mean_from_now_on(found: Pulled, asked: str) -> Pulled:
     """A commit that is here already was asked for by another name, or again after a newer one."""
-    names = tuple(sorted({*found.asked, asked}))
-    return record(found.path, found.name, found.revision, names, found.files)
+    new = [] if found.answers(asked) else [asked]
+    made = record(found.path, found.name, found.revision, [*found.asked, *new], found.files)
+    take_names(found.path.parent, found.revision, new)
+    return made
+
+
+def take_names(root: Path, revision: str, names: Iterable[str]) -> None:
+    """A branch that has moved on is the name of its new commit alone."""
+    gone = set(names)
+    for each in commits(root):
+        if each.revision != revision and gone & set(each.asked):
+            left = set(each.asked) - gone
+            record(each.path, each.name, each.revision, left, each.files, each.when)
 
 
 def faults(found: Pulled) -> Iterator[tuple[str, str]]:

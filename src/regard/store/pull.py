@@ -13,8 +13,9 @@ import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
+from urllib.parse import urlsplit
 
-from regard.data.transport import PATIENCE, download_hub, endpoint, hub_library
+from regard.data.transport import PATIENCE, Torn, download, endpoint, hub_library
 from regard.errors import RegardError, UsageError
 from regard.store import models
 from regard.store.body import is_body, open_body
@@ -24,6 +25,7 @@ from regard.store.huggingface import model_config, task_of
 from regard.store.models import MAIN, Pulled, Wanted
 from regard.store.weights import INDEX, WEIGHTS
 
+AGAIN = "run the command again to go on from there"
 OFFLINE_VARIABLE = "HF_HUB_OFFLINE"
 PARTS = "model-*.safetensors"  # of an index
 PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json", "pytorch_model-*.bin")
@@ -99,7 +101,7 @@ def pull(
     known = models.read(models.home(wanted.name) / commit)
     if known is not None and not any(models.faults(known)):
         return current(known, revision), False
-    asked = {revision, *(known.asked if known else ())}
+    asked = {*([] if commit.startswith(revision) else [revision]), *(known.asked if known else ())}
     chosen = choose(listed, str(wanted), pickle)
     aside = staging(wanted.name, commit, known)
     say(f"{wanted.name} at {commit[:12]}: {len(chosen)} files, {megabytes(chosen)}")
@@ -205,16 +207,46 @@ def look_at(folder: Path) -> None:
 
 
 def bring(name: str, commit: str, file: Listed, aside: Path) -> None:
+    """One file; it gets its name when its bytes are those that the hub lists."""
     path = aside / file.name
-    if not (path.is_file() and is_as_listed(path, file)):
-        path.unlink(missing_ok=True)
-        download_hub(name, file.name, aside, "model", commit, explained)
-    if not is_as_listed(path, file):
-        path.unlink()
+    if path.is_file() and is_as_listed(path, file):
+        return
+    part = path.with_name(f".{path.name}.part")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not (part.is_file() and is_as_listed(part, file)):
+        fetch(*locate(name, commit, file.name), part)
+    if not is_as_listed(part, file):
+        part.unlink()
         raise RegardError(
             f"{name}/{file.name}: its bytes are not those that the hub lists, and it was not kept; "
             "run the command again, and if that does not help, ask whoever runs the connection"
         )
+    part.replace(path)
+
+
+def fetch(address: str, login: str | None, part: Path) -> None:
+    """Go on where a connection breaks, as long as each attempt brings something."""
+    part.touch()
+    while True:
+        before = part.stat().st_size
+        try:
+            return download(address, part, login, AGAIN)
+        except Torn:
+            if part.stat().st_size <= before:
+                raise
+
+
+def locate(name: str, commit: str, file: str) -> tuple[str, str | None]:
+    """Where a file lies, and what to tell there of who asks: a store elsewhere is not told the login."""
+    with_hub = hub_library()
+    address = with_hub.hf_hub_url(name, file, revision=commit, endpoint=endpoint())
+    try:
+        told = with_hub.get_hf_file_metadata(address, timeout=PATIENCE, endpoint=endpoint())
+    except Exception as error:
+        raise explained(f"{name}/{file}", error) from None
+    login = with_hub.utils.build_hf_headers().get("authorization")
+    same = urlsplit(told.location).netloc == urlsplit(address).netloc
+    return told.location, login if same else None
 
 
 def is_as_listed(path: Path, file: Listed) -> bool:
@@ -245,13 +277,13 @@ def judge(name: str, aside: Path, look: Callable[[], object], keep: bool, say: S
 
 def settle(name: str, commit: str, asked: tuple[str, ...], files: list[Listed], aside: Path) -> Pulled:
     """Give the folder its name."""
-    shutil.rmtree(aside / ".cache", ignore_errors=True)  # the hub's library's own notes
     made = models.record(aside, name, commit, asked, {file.name: sha256(aside / file.name) for file in files})
     final = models.home(name) / commit
     with told_plainly(final):
         if final.exists() and models.read(final) is None:  # a folder that somebody left without its record
             shutil.rmtree(final)
         aside.rename(final)
+    models.take_names(final.parent, commit, asked)
     return replace(made, path=final)
 
 
@@ -264,8 +296,6 @@ def explained(what: str, error: Exception) -> RegardError:
     with_hub = hub_library()
     errors, name = with_hub.errors, what.split("@")[0]
     owner = "/".join(name.split("/")[:2])
-    if isinstance(error, errors.LocalEntryNotFoundError) and isinstance(error.__cause__, Exception):
-        error = error.__cause__
     status = getattr(getattr(error, "response", None), "status_code", None)
     log_in = 'log in with "hf auth login", or set HF_TOKEN'
     if isinstance(error, errors.GatedRepoError):
@@ -284,4 +314,4 @@ def explained(what: str, error: Exception) -> RegardError:
             f"the hub refuses {what} to this login ({status}): {log_in} of one who may read it"
         )
     reason = str(error).strip().split("\n")[0].rstrip(".") or type(error).__name__
-    return RegardError(f"the hub's {what} cannot be had: {reason}; run the command again to go on from there")
+    return RegardError(f"the hub's {what} cannot be had: {reason}; {AGAIN}")

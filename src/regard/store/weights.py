@@ -50,10 +50,10 @@ def weight_files(path: Path) -> list[Path]:
     if (path / INDEX).is_file():
         return _parts(path)
     if held := [name for name in PICKLES if (path / name).is_file()]:
-        raise UsageError(
-            f"{path} has its weights as {held[0]} alone; save the model as safetensors with the program that "
-            "made it, because Regard opens no files that can run code"
-        )
+        way = f'use "regard import {path} OUT", which reads its tensors and nothing else'
+        if not held[0].startswith("pytorch_model"):
+            way = "save the model as safetensors with the program that made it"
+        raise UsageError(f"{path} has its weights as {held[0]} alone, a file that can run code; {way}")
     raise UsageError(
         f"{path} has no {WEIGHTS} yet; if its training was cut off, go on with "
         f'"regard train --resume --out {path}"'
@@ -97,8 +97,8 @@ def check_size(path: Path, config: Model, vocabulary: int) -> None:
     layers = sum(_layers(config))
     if needed > 2 * held or layers > len(shapes):
         raise UsageError(
-            f"{path}: config.json describes a model of {layers} layers and {needed:,} numbers or more, but its "
-            f"weights are {len(shapes)} tensors with {held:,} in all; one of the two is wrong"
+            f"{path}: config.json describes a model of {layers} layers and {needed:,} numbers or more, but "
+            f"its weights are {len(shapes)} tensors with {held:,} in all; one of the two is wrong"
         )
 
 

@@ -17,6 +17,7 @@ from regard.decode import Hypothesis, answers, decode
 from regard.errors import UsageError
 from regard.model import EncoderDecoder, EncoderOnly
 from regard.store import Folder
+from regard.tasks.traceable import Traceable
 from regard.tasks.translator import decode_options
 from regard.text import Tokenizer
 from regard.train.evaluation.base import TOKENS_PER_BATCH
@@ -70,7 +71,7 @@ class Gapped:
         return len(self.parts) - 1
 
 
-class Filler:
+class Filler(Traceable):
     """An opened model of hidden words (BERT) or hidden spans (T5).
 
     BERT guesses one piece for each gap, and several gaps each by itself: its guesses know nothing of one

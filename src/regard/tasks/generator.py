@@ -18,6 +18,7 @@ from regard.decode.stream import Sliding, stream
 from regard.errors import UsageError
 from regard.model import LanguageModel
 from regard.store import Folder
+from regard.tasks.traceable import Traceable
 from regard.tasks.translator import decode_options
 from regard.text import Tokenizer
 from regard.train.evaluation.base import TOKENS_PER_BATCH
@@ -61,7 +62,7 @@ def together(scored: Iterable[Scored]) -> dict[str, float]:
     return own | language(log_p, tokens, size)
 
 
-class Generator:
+class Generator(Traceable):
     """An opened language model (GPT, Llama).
 
     It reads `window` pieces at once. What is longer goes on from the last half of them, and so on. A model
@@ -161,7 +162,8 @@ class Generator:
 
     def overflows(self, length: int, options: Decode) -> bool:
         """Whether a prompt of this length may lead beyond what the model reads at once."""
-        limit, most = self.model.longest_target, longest_output(options, length, 0, None, self.special.longest)
+        limit = self.model.longest_target
+        most = longest_output(options, length, 0, None, self.special.longest)
         return limit is not None and length + most - 1 > limit  # the last piece is not read
 
     def model_for(self, length: int, options: Decode) -> Steppable[Any]:

@@ -11,11 +11,12 @@ from regard.decode import answers
 from regard.errors import UsageError
 from regard.model import EncoderOnly
 from regard.store import Folder
+from regard.tasks.traceable import Traceable
 
 TOKENS_PER_BATCH = 4096
 
 
-class Reader:
+class Reader(Traceable):
     """An opened model of one task."""
 
     head: str  # of the models that can do it, as `model.head` names them

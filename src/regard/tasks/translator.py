@@ -31,6 +31,7 @@ from regard.tasks.context import WithContext
 from regard.tasks.lines import Cutter, Job, Line, TooLong, jobs
 from regard.tasks.results import Alternative, Answer, Candidate, Joiner, Translation
 from regard.tasks.segments import Split, segment
+from regard.tasks.traceable import Traceable
 from regard.tasks.wishes import Wish, check_room, compile_wishes, constraints_of, disobeyed
 from regard.trace import Links, align
 
@@ -38,7 +39,7 @@ Say = Callable[[str], None]
 Texts = Sequence[str]
 
 
-class Translator:
+class Translator(Traceable):
     """An opened translation model, or several with the same tokenizers that speak as one."""
 
     def __init__(self, folder: Folder, *others: Folder) -> None:
@@ -60,7 +61,7 @@ class Translator:
         """The same with a language to translate into (`>>fra<<`), for a model that knows several."""
         known = self.folder.source.languages
         if language not in known:
-            told = f"it knows {', '.join(sorted(known))}" if known else "it has one language, and no name for it"
+            told = f"it knows {', '.join(sorted(known))}" if known else "it names no languages"
             raise UsageError(f"{self.folder.path} cannot translate into {language!r}: {told}")
         chosen = copy(self)
         chosen.before = f">>{language}<< "

@@ -102,6 +102,8 @@ class Foreign(Tokenizer):
         self._special = frozenset(specials.values()) - unknown
         # The same from now on, whatever stands beside it.
         self._settings = {**settings, "regard": {"pieces": self._size, "start": self.start}}
+        with told(source):  # that it can be used at all, also for what it does not know
+            self.decode(self.encode("a \U0010fffd"))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuilt, (self._pipeline.to_str(), self._settings)
@@ -134,7 +136,8 @@ class Foreign(Tokenizer):
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         clean = [replace_surrogates(text) for text in texts]
-        rows = [found.ids for found in self._pipeline.encode_batch_fast(clean, add_special_tokens=False)]
+        with told("tokenizer.json"):
+            rows = [found.ids for found in self._pipeline.encode_batch_fast(clean, add_special_tokens=False)]
         return [
             ids if self._special.isdisjoint(ids) else self._careful.encode(text).ids
             for text, ids in zip(clean, rows, strict=True)
@@ -236,9 +239,9 @@ def kind_of(content: Mapping[str, Any], source: str) -> str:
     )
 
 
-def checked(own: Any, source: str) -> Settings:
+def checked(own: Any, source: str) -> dict[str, int]:
     """How many pieces the model has, and which begins what it writes, if that is said in numbers."""
-    numbers = own.values() if isinstance(own, dict) else [own]
+    numbers = own.values() if isinstance(own, dict) else [None]
     if wrong := [n for n in numbers if type(n) is not int or not 0 <= n <= MOST_PIECES]:
         raise UsageError(f"{source}: {shown(wrong[0])} is no number of pieces, nor the number of one")
     return dict(own)
@@ -311,7 +314,7 @@ def _wordpiece(path: Path, config: Settings) -> tokenizers.Tokenizer:
     }
     for role in ("unk_token", "cls_token", "sep_token"):
         if spelt[role] not in vocabulary:
-            raise UsageError(f"{path}: not the vocabulary of a BERT, it lacks {spelt[role]}")
+            raise UsageError(f"{path}: not the vocabulary of a BERT, it lacks {shown(spelt[role])}")
     pipeline = tokenizers.Tokenizer(models.WordPiece(vocabulary, unk_token=spelt["unk_token"]))
     strip = config.get("strip_accents")
     pipeline.normalizer = normalizers.BertNormalizer(

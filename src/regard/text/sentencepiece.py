@@ -1,6 +1,6 @@
 """SentencePiece's own files as Marian's models (opus-mt) have them: source.spm, target.spm and vocab.json.
 
-A text is cut by the .spm of its side; the ids are those of vocab.json, which does not follow the .spm's order.
+A text is cut by the .spm of its side; the ids are those of vocab.json, which has an order of its own.
 What has no id is <unk>. A language that begins a text (`>>fra<<`) is one piece and is never cut.
 """
 
@@ -16,10 +16,11 @@ from typing import Any
 
 from sentencepiece import SentencePieceProcessor
 
-from regard.config.reading import LARGE, read_bytes
+from regard.config.reading import LARGE, read_bytes, shown
 from regard.errors import RegardError, UsageError
 from regard.text.foreign import encode_behind, of_sentencepiece, read_settings
-from regard.text.tokenizer import Spans, Tokenizer, read_text, replace_surrogates, trimmed
+from regard.text.guard import read_object
+from regard.text.tokenizer import Spans, Tokenizer, replace_surrogates, trimmed
 
 SIDES = ("source", "target")
 _ROLES = {"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"}
@@ -42,6 +43,8 @@ class SentencePiece(Tokenizer):
         self.end, self.pad, self._unknown = roles["eos_token"], roles["pad_token"], roles["unk_token"]
         self.start = int(own.get("start", self.pad))
         self.mask, self.sentinels = None, ()
+        codes = map(_LANGUAGE.fullmatch, self._vocabulary)
+        self.languages = tuple(code[1] for code in codes if code)
         self._size = max(len(self._vocabulary), int(own.get("pieces", 0)))
         held = set(self._vocabulary.values())
         surplus = (number for number in range(self._size) if number not in held)
@@ -58,11 +61,6 @@ class SentencePiece(Tokenizer):
     @property
     def settings(self) -> dict[str, Any]:
         return self._settings
-
-    @property
-    def languages(self) -> tuple[str, ...]:
-        """What a text may begin with as `>>fra<<` to say the language of its translation."""
-        return tuple(match[1] for name in self._vocabulary if (match := _LANGUAGE.fullmatch(name)))
 
     def shares(self, other: Tokenizer) -> bool:
         """Whether an id is the same piece on both sides, though each cuts texts in its own way."""
@@ -170,6 +168,8 @@ def is_sentencepiece(folder: Path) -> bool:
 def read_sentencepiece(path: Path) -> SentencePiece:
     """One side of a model's folder: its source.spm or target.spm, and the files beside it."""
     folder, is_target = path.parent, path.name == "target.spm"
+    if not (folder / "target.spm").is_file():
+        raise UsageError(f"{folder}: has a source.spm, but no target.spm for its translations; copy it again")
     config = read_settings(folder / "tokenizer_config.json")
     named = {**read_settings(folder / "special_tokens_map.json"), **config}
     model = read_settings(folder / "config.json")
@@ -189,7 +189,7 @@ def read_sentencepiece(path: Path) -> SentencePiece:
         settings[role] = str(said.get("content") if isinstance(said, dict) else said)
         if settings[role] not in vocabulary:
             raise UsageError(
-                f"{folder / name}: not the vocabulary of a Marian model, it lacks {settings[role]}"
+                f"{folder / name}: not the vocabulary of a Marian model, it lacks {shown(settings[role])}"
             )
     settings["separate_vocabs"] = apart or model.get("share_encoder_decoder_embeddings") is False
     settings["regard"] = own
@@ -204,9 +204,8 @@ def read_sentencepiece(path: Path) -> SentencePiece:
 
 
 def read_vocabulary(path: Path, size: int) -> dict[str, int]:
-    content = json.loads(read_text(path))
-    good = isinstance(content, dict) and content
-    if not good or not all(type(number) is int and number >= 0 for number in content.values()):
+    content = read_object(path)[1]
+    if not content or not all(type(number) is int and number >= 0 for number in content.values()):
         raise UsageError(f"{path}: not a vocabulary, which gives each piece a number")
     if len(set(content.values())) < len(content) or max(content.values()) >= max(size, len(content)):
         raise UsageError(f"{path}: not a vocabulary, two pieces have one number or there are gaps")

@@ -336,11 +336,6 @@ def trimmed(text: str, spans: Spans) -> Spans:
     return [(end - len(text[start:end].lstrip()), end) for start, end in spans]
 
 
-def read_text(path: Path) -> str:
-    """The text of a tokenizer's JSON file."""
-    return read_object(path)[0]
-
-
 def to_pipeline(content: str, source: str = "tokenizer.json") -> tokenizers.Tokenizer:
     """The pipeline of a tokenizer.json, without settings that cut or fill up texts."""
     with told(source):
@@ -357,6 +352,8 @@ def _from_json(content: str) -> Tokenizer:
 def is_own(pipeline: tokenizers.Tokenizer) -> bool:
     """Whether Regard made it: our specials come first, and all else is made of bytes."""
     specials = special_ids(pipeline)
+    if not isinstance(pipeline.pre_tokenizer, pre_tokenizers.ByteLevel):
+        return False
     if [specials.get(name) for name in SPECIALS] != list(range(len(SPECIALS))):
         return False
     added = {token.content for token in pipeline.get_added_tokens_decoder().values()}

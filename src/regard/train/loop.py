@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -247,14 +248,14 @@ class Trainer:
 
     def restore(self, checkpoint: Checkpoint) -> None:
         state = dict(checkpoint.state)
-        if state.pop("data") != self.materials.fingerprint:
+        if state.pop("data", None) != self.materials.fingerprint:
             raise RegardError(
                 f"{self.folder}: the training data is not what this run began with; "
                 "put the files back as they were, or begin a new run"
             )
         load_weights_into(self.model, checkpoint.model, self.folder / "checkpoints")
         load_optimizer(self.model, self.optimizer, checkpoint.optimizer)
-        self.progress = Progress(**state)
+        self.progress = as_progress(state, self.folder)
         self.stream = Stream(
             self.stream.dataset,
             self.stream.objective,
@@ -264,6 +265,17 @@ class Trainer:
             self.progress.pool,
             self.progress.place,
         )
+
+
+def as_progress(state: Mapping[str, Any], folder: Path) -> Progress:
+    known = {each.name for each in fields(Progress)}
+    if not state.keys() <= known or not all(
+        each is None or type(each) in (int, float) for each in state.values()
+    ):
+        raise RegardError(
+            f"{folder}: the newest checkpoint's state.json is of another program; begin a new run"
+        )
+    return Progress(**state)
 
 
 def clip(model: nn.Module, longest: float) -> float:

@@ -50,7 +50,8 @@ def config_json(
     common: Json = {
         "is_encoder_decoder": model.family not in ("bert", "gpt", "llama"),
         "vocab_size": len(source),
-        "pad_token_id": output.pad,
+        # theirs has one for both sides, and takes it for a row of either embedding
+        "pad_token_id": source.pad if source.pad < len(output) else output.pad,
         "bos_token_id": output.start,
         "eos_token_id": output.end,
         "torch_dtype": "float32",
@@ -116,8 +117,8 @@ def _check_own_numbers(config: Json) -> None:
     own = config.get("regard", {})
     if not isinstance(own, dict):
         raise UsageError(f"regard = {shown(own)} is no object")
-    longest = own.get("split_above", 1)
-    if not isinstance(longest, int) or isinstance(longest, bool) or longest < 1:
+    longest = own.get("split_above", 0)
+    if not isinstance(longest, int) or isinstance(longest, bool) or longest < 0:
         raise UsageError(f"regard.split_above = {shown(longest)} is no number of pieces")
 
 

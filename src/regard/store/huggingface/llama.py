@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from regard.config import Model
 from regard.errors import UsageError
 from regard.store.files import Json
@@ -53,7 +55,7 @@ def read(config: Json) -> Json:
     }
 
 
-def _theta(config: Json) -> float:
+def _theta(config: Json) -> Any:
     """Of the angles; newer files say it in `rope_parameters`, older ones beside `rope_scaling`."""
     for field in ("rope_parameters", "rope_scaling"):
         turns = config.get(field) or {}
@@ -63,7 +65,8 @@ def _theta(config: Json) -> float:
     turns = config.get("rope_parameters") or {}
     if turns.get("partial_rotary_factor", 1.0) != 1.0:
         raise UsageError("partial_rotary_factor is something that Regard cannot do yet")
-    return float(turns.get("rope_theta") or config.get("rope_theta") or 10000.0)
+    theta = turns.get("rope_theta") or config.get("rope_theta") or 10000.0
+    return float(theta) if type(theta) is int else theta  # else it is refused with all fields
 
 
 def table(model: Model, shape: Shape) -> Table:

@@ -7,8 +7,8 @@ weights agree: permuting them all is an exact symmetry.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -16,6 +16,7 @@ from torch import Tensor
 from regard.config import Model
 from regard.config.reading import shown
 from regard.errors import UsageError
+from regard.model.positions import sinusoid
 from regard.store.files import Json
 from regard.store.huggingface.kind import ACTIVATIONS, Kind, Shape, activation, refuse
 from regard.store.huggingface.table import SAME, Form, Row, Table, permuted
@@ -72,13 +73,13 @@ def read(config: Json) -> Json:
         writing = reading.replace("encoder", "decoder")
         if config[reading] != config[writing]:
             raise UsageError(
-                f"{reading} = {shown(config[reading])} and {writing} = {shown(config[writing])} differ, which is "
-                "something that Regard cannot do yet"
+                f"{reading} = {shown(config[reading])} and {writing} = {shown(config[writing])} differ, "
+                "which is something that Regard cannot do yet"
             )
     shared = config.get("share_encoder_decoder_embeddings") is not False
     size, other = config["vocab_size"], config.get("decoder_vocab_size")
     if shared and other not in (None, size):
-        raise UsageError(f"decoder_vocab_size = {other} cannot differ from vocab_size = {size} in one embedding")
+        raise UsageError(f"decoder_vocab_size = {other} is not vocab_size = {size}, but both sides share one")
     return {
         "family": "transformer",
         "width": config["d_model"],
@@ -120,20 +121,27 @@ def table(model: Model, shape: Shape) -> Table:
         rows.append(Row(reading, ("source.tokens.weight",), forms[1], instead=shared))
         rows.append(Row(writing, ("target.tokens.weight",), forms[1], instead=shared))
         tied = {output: writing}
-    spare = [r"model\.(en|de)coder\.embed_positions\.weight"]
+    waves = partial(_waves, width=model.width)
+    fixed = {f"model.{side}.embed_positions.weight": waves for side in ("encoder", "decoder")}
+    spare: tuple[str, ...] = ()
     if not model.tie_embeddings:
         tied = {}
         rows.append(Row(output, ("output.weight",), forms[1]))
-        spare.append(re.escape(shared))  # which is not used, then
+        spare = (r"shared\.weight",)  # which is not used, then
     zero: dict[str, Tensor] = {}
     if model.output_bias:
-        rows.append(Row(BIAS, ("output.bias",), AS_ROW, absent=lambda theirs: _no_bias(theirs, shared, writing, reading)))
+        nothing = partial(_no_bias, words=(shared, writing, reading))
+        rows.append(Row(BIAS, ("output.bias",), AS_ROW, absent=nothing))
     else:
         zero = {BIAS: torch.zeros(1, shape.vocabulary)}  # Marian has one, the paper has none
-    return Table(rows, tied=tied, zero=zero, spare=tuple(spare))
+    return Table(rows, "model.", tied, zero, fixed, spare)
 
 
-def _no_bias(theirs: Mapping[str, Tensor], *words: str) -> Tensor | None:
+def _waves(positions: int, width: int) -> Tensor:
+    return sinusoid(torch.arange(positions), width)[:, halves(width)]
+
+
+def _no_bias(theirs: Mapping[str, Tensor], words: Sequence[str]) -> Tensor | None:
     """Files leave out a bias of zeros."""
     table = next((theirs[name] for name in words if name in theirs), None)
     return None if table is None else torch.zeros(1, len(table))

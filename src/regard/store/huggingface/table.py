@@ -15,6 +15,7 @@ from torch import Tensor
 from regard.errors import UsageError
 
 Tensors = dict[str, Tensor]
+ROUNDED = 5e-3  # numbers up to one that were stored as halves
 _OLD = {"gamma": "weight", "beta": "bias"}  # names of the first released BERTs
 
 
@@ -65,6 +66,8 @@ class Table:
     prefix: str = ""  # of the body inside a class with a head; a file without a head does not write it
     tied: Mapping[str, str] = field(default_factory=dict)  # their second name of a tensor that is shared
     zero: Mapping[str, Tensor] = field(default_factory=dict)  # theirs, which we have only as zeros
+    # theirs, which we compute: so many rows of it
+    fixed: Mapping[str, Callable[[int], Tensor]] = field(default_factory=dict)
     spare: tuple[str, ...] = ()  # patterns of what changes no number
 
 
@@ -106,7 +109,7 @@ def to_ours(tensors: Mapping[str, Tensor], table: Table) -> Tensors:
 
 def _as_in(table: Table, tensors: Mapping[str, Tensor]) -> Tensors:
     """With the prefix of the body, which a file that was saved without a head does not write."""
-    known = {row.theirs for row in table.rows} | table.tied.keys()
+    known = {row.theirs for row in table.rows} | table.tied.keys() | table.fixed.keys()
     found = {}
     for given, tensor in tensors.items():
         name = re.sub(r"LayerNorm\.(gamma|beta)$", lambda old: f"LayerNorm.{_OLD[old[1]]}", given)
@@ -122,6 +125,11 @@ def _pass_over(name: str, theirs: Tensors, table: Table) -> None:
     elif name in table.zero:
         if bool(theirs[name].any()):
             raise UsageError(f"{name} is not zero, which Regard cannot use")
+    elif name in table.fixed:
+        expected = table.fixed[name](len(theirs[name]) if theirs[name].dim() else 0)
+        fits = theirs[name].shape == expected.shape
+        if not fits or not torch.allclose(theirs[name].float(), expected, atol=ROUNDED):
+            raise UsageError(f'the tensor "{name}" is not what this kind of model computes there')
     elif not any(re.fullmatch(f"(?:{re.escape(table.prefix)})?{spare}", name) for spare in table.spare):
         raise UsageError(f'the tensor "{name}" is unknown: this kind of model does not have it')
 

@@ -1,0 +1,69 @@
+"""A translation model exported to CTranslate2 and ONNX: share of equal texts on a test set, and BLEU.
+
+python bench/export.py runs/multi30k [--source data:multi30k/test_2016_flickr.lc.tok.en.gz] [--target ...]
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from regard.data.files import find, lines
+from regard.export import export_model
+from regard.export.check import BEAM, GREEDY, Reference
+from regard.export.sample import Text
+from regard.export.to_ctranslate2 import Engine as CTranslate2
+from regard.export.to_onnx import Engine as OnnxRuntime
+from regard.machine import choose_machine
+from regard.store import Folder, open_folder
+from regard.train.evaluate import text_scores
+
+TEST = "data:multi30k/test_2016_flickr.lc.tok"
+EQUAL, BLEU = 0.995, 0.05  # the bars
+Search = Callable[[], list[list[int]]]
+
+
+def searches(folder: Folder, reference: Reference, places: dict[str, Path]) -> dict[str, tuple[int, Search]]:
+    """What each engine says, by name, with its number of beams."""
+    fast, onnx = CTranslate2(places["ctranslate2"], folder), OnnxRuntime(places["onnx"], folder)
+    sources = [text.source for text in reference.texts]
+    return {
+        "CTranslate2 greedy": (GREEDY, lambda: fast.search(sources, GREEDY, reference.limit)),
+        f"CTranslate2 beam {BEAM}": (BEAM, lambda: fast.search(sources, BEAM, reference.limit)),
+        "ONNX Runtime greedy": (GREEDY, lambda: onnx.greedy(reference.prompts, reference.limit)),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("model", type=Path)
+    parser.add_argument("--source", default=f"{TEST}.en.gz")
+    parser.add_argument("--target", default=f"{TEST}.de.gz")
+    parser.add_argument("--tokenize", default="none", help="of BLEU")
+    options = parser.parse_args()
+    choose_machine("cpu", precision="float32").use()
+    sources, references = (list(lines(find(name))) for name in (options.source, options.target))
+    folder = open_folder(options.model)
+    reference = Reference(folder, [Text(folder.source.encode(line), []) for line in sources])
+    with tempfile.TemporaryDirectory() as scratch:
+        places = {form: Path(scratch) / form for form in ("ctranslate2", "onnx")}
+        for form, place in places.items():
+            begun = time.monotonic()
+            told = export_model(options.model, form, place).figures.told
+            print(f"{form}: written and checked in {time.monotonic() - begun:.0f} s; {told}", flush=True)
+        ours = {beam: reference.spoken(reference.search(beam)) for beam in (GREEDY, BEAM)}
+        bleu = {beam: text_scores(said, references, options.tokenize).bleu for beam, said in ours.items()}
+        for name, (beam, search) in searches(folder, reference, places).items():
+            said = reference.spoken(search())
+            equal = sum(one == other for one, other in zip(ours[beam], said)) / len(said)
+            gap = text_scores(said, references, options.tokenize).bleu - bleu[beam]
+            verdict = "ok" if equal >= EQUAL and abs(gap) <= BLEU else "MISSED"
+            scores = f"BLEU {bleu[beam]:.2f} {gap:+.3f}"
+            print(f"{name}: {equal:.2%} of {len(said)} texts equal, {scores}  {verdict}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,325 @@
+"""Models for CTranslate2 and ONNX Runtime: those engines say what we say, or nothing is written."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+import tokenizers
+import torch
+
+import regard as package
+from conftest import Command, Refused, Toy, toy_sentences
+from regard.config import Config, resolve
+from regard.data import Sample, collate
+from regard.errors import RegardError
+from regard.export import export_model, run, to_ctranslate2
+from regard.export.check import BARS, Figures
+from regard.export.graphs import positions_of
+from regard.export.readme import MOST
+from regard.export.sample import ENOUGH, sample_for
+from regard.model import build
+from regard.store import open_folder, unique_weights, write_identity, write_weights
+from regard.text import Tokenizer, learn
+from small_models import small_config
+
+TEXTS = ["the cat sees a small house", "a dog runs in the wood", "the house has a small dog"] * 9
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    return learn(TEXTS, "bpe", 300, ("<mask>",))
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A smaller sample, where the texts are none that matter."""
+    monkeypatch.setattr("regard.export.sample.ENOUGH", 40)
+
+
+def sharp(model: torch.nn.Module, seed: int = 0) -> torch.nn.Module:
+    """Random weights with which choices are no near ties, and every bias counts."""
+    torch.manual_seed(seed)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.15)
+    return model.eval()
+
+
+def folder_of(
+    path: Path,
+    config: Config,
+    source: Tokenizer,
+    target: Tokenizer | None = None,
+    labels: tuple[str, ...] = (),
+) -> Path:
+    path.mkdir()
+    write_identity(path, config, source, target, config.model.max_length, labels)
+    beside = len(labels) or (None if target is None else len(target))
+    model = sharp(build(config.model, len(source), beside))
+    write_weights(path, config.model, unique_weights(model))
+    return path
+
+
+def program_of(place: Path, text: str, changes: Mapping[str, str] = {}) -> str:
+    """What the program in README.md prints for a text, in a process of its own."""
+    found = re.search(r"```python\n(.*?)```", (place / "README.md").read_text(), re.DOTALL)
+    assert found
+    assert found[1].count("\n") <= 20
+    code = found[1].replace("A sentence.", text)
+    for old, new in changes.items():
+        assert old in code
+        code = code.replace(old, new)
+    assert "regard" not in code
+    assert "torch" not in code
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], cwd=place, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.removesuffix("\n")
+
+
+# --- CTranslate2
+
+
+SHAPES = {
+    "paper": ("translate", "transformer", {"layers": 2}),
+    "pre-norm, learned positions": (
+        "translate",
+        "transformer",
+        {"norm": "pre", "positions": "learned", "activation": "swish", "max_length": 80},
+    ),
+    "untied, free heads": (
+        "translate",
+        "transformer",
+        {"head_width": 8, "tie_embeddings": False, "activation": "gelu", "encoder_layers": 2},
+    ),
+    "t5": ("translate", "t5", {"layers": 2}),
+    "t5 v1.1": (
+        "translate",
+        "t5",
+        {"gated": True, "activation": "gelu_tanh", "head_width": 8, "tie_embeddings": False},
+    ),
+    "gpt": ("generate", "gpt", {"layers": 2, "activation": "gelu_tanh"}),
+    "gpt, rotary": ("generate", "gpt", {"positions": "rotary"}),
+    "llama": ("generate", "llama", {"groups": 1, "activation": "swish", "theta": 500.0, "layers": 2}),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_ctranslate2_says_what_we_say(name: str, tmp_path: Path, tokenizer: Tokenizer, few: None) -> None:
+    task, family, shape = SHAPES[name]
+    config = small_config(task, family, **{"max_length": 32, **shape})
+    model = folder_of(tmp_path / "model", config, tokenizer)
+    done = export_model(model, "ctranslate2", tmp_path / "out")
+    assert done.figures.equal == {"greedy": 1.0, "beam 4": 1.0}
+    assert done.figures.largest < 1e-4
+    files = {path.name for path in (tmp_path / "out").iterdir()}
+    vocabulary = "shared_vocabulary.json" if task == "translate" else "vocabulary.json"
+    assert files == {"model.bin", "config.json", vocabulary, "tokenizer.json", "README.md"}
+    if config.model.positions == "learned":  # a program that knows where they end
+        assert program_of(tmp_path / "out", "the dog")
+
+
+def test_a_trained_translator_in_ctranslate2(toy: Toy, tmp_path: Path, regard: Command) -> None:
+    result = regard("export", "-m", toy.model, "-f", "ctranslate2", "-o", tmp_path / "out", "--json")
+    assert result.code == 0, result.err
+    told = json.loads(result.out)
+    assert told["equal"] == {"greedy": 1.0, "beam 4": 1.0}
+    assert told["texts"] == ENOUGH
+    assert told["sample"].startswith("the run's validation texts")
+    translator = package.load(toy.model)
+    for text in toy_sentences(2, seed=5):
+        assert program_of(tmp_path / "out", text) == translator.translate(text, beam=4, early_stopping=True)
+
+
+def test_two_vocabularies(tmp_path: Path, tokenizer: Tokenizer, few: None) -> None:
+    other = learn([text.upper() for text in TEXTS], "bpe", 280)
+    tree = {
+        "data": {"train": "nothing.tsv"},
+        "text": {"joint": False},
+        "model": {"width": 32, "layers": 1, "heads": 2, "feed_forward": 48, "max_length": 32},
+    }
+    model = folder_of(tmp_path / "model", resolve(tree), tokenizer, other)
+    done = export_model(model, "ctranslate2", tmp_path / "out")
+    assert done.figures.equal == {"greedy": 1.0, "beam 4": 1.0}
+    spelt = json.loads((tmp_path / "out" / "target_vocabulary.json").read_text())
+    pipeline = tokenizers.Tokenizer.from_str(other.to_json())
+    assert spelt == [pipeline.id_to_token(number) for number in range(len(other))]
+    text = "the small dog"
+    greedy = {"beam_size=4": "beam_size=1, max_decoding_length=20"}
+    expected = package.load(model).translate(text, beam=1, max_length=20)
+    assert program_of(tmp_path / "out", text, greedy) == expected
+
+
+def test_rounded_weights(toy: Toy, tmp_path: Path, few: None) -> None:
+    """int8 is another set of numbers, smaller on disk, and leaves our own weights alone."""
+    whole = export_model(toy.model, "ctranslate2", tmp_path / "whole")
+    small = export_model(toy.model, "ctranslate2", tmp_path / "small", precision="int8")
+    assert whole.figures.mean < 1e-5 < small.figures.mean < BARS["int8"].mean
+    assert (tmp_path / "small/model.bin").stat().st_size < 0.7 * (tmp_path / "whole/model.bin").stat().st_size
+    folder = open_folder(toy.model)
+    before = {name: tensor.clone() for name, tensor in folder.model.state_dict().items()}
+    (tmp_path / "again").mkdir()
+    to_ctranslate2.write(folder, tmp_path / "again", "int8")
+    assert all(torch.equal(before[name], own) for name, own in folder.model.state_dict().items())
+
+
+# --- ONNX
+
+
+def test_a_trained_translator_in_onnx(toy: Toy, tmp_path: Path) -> None:
+    done = export_model(toy.model, "onnx", tmp_path / "out")
+    assert done.figures.equal == {"greedy": 1.0}
+    assert done.figures.largest < 1e-4
+    text = toy_sentences(1, seed=6)[0]
+    assert program_of(tmp_path / "out", text) == package.load(toy.model).translate(text, beam=1)
+
+
+def test_a_language_model_in_onnx(tmp_path: Path, tokenizer: Tokenizer, few: None) -> None:
+    config = small_config("generate", "llama", max_length=120, groups=1, activation="swish")
+    model = folder_of(tmp_path / "model", config, tokenizer)
+    done = export_model(model, "onnx", tmp_path / "out")
+    assert done.figures.equal == {"greedy": 1.0}
+    text = "the small"
+    read = len(tokenizer.encode(text)) + 1
+    expected = package.load(model).generate(text, beam=1, max_length=MOST + 1 - read)
+    assert program_of(tmp_path / "out", text) == text + expected
+
+
+def test_a_tagger_in_onnx(tmp_path: Path, tokenizer: Tokenizer, few: None) -> None:
+    """Padding on either side, any number of rows, and two kinds of words."""
+    labels = ("O", "B-X", "I-X")
+    model = folder_of(
+        tmp_path / "model", small_config("tag", "bert", max_length=32), tokenizer, labels=labels
+    )
+    done = export_model(model, "onnx", tmp_path / "out")
+    assert done.figures.equal == {"answers": 1.0}
+    session = onnxruntime.InferenceSession(tmp_path / "out" / "model.onnx")
+    ids = np.array([[2, 9, 8, 7, 1]])
+    ones = np.ones_like(ids)
+    alone = session.run(None, {"input_ids": ids, "attention_mask": ones, "token_type_ids": ones})[0]
+    wide, mask, kinds = (np.full((3, 9), fill) for fill in (5, 0, 1))
+    wide[1, 2:7], mask[1, 2:7] = ids[0], 1
+    padded = session.run(None, {"input_ids": wide, "attention_mask": mask, "token_type_ids": kinds})[0]
+    np.testing.assert_allclose(padded[1, 2:7], alone[0], atol=1e-5)
+    opened = open_folder(model)
+    read = [tokenizer.start, *tokenizer.encode("the dog runs"), tokenizer.end]
+    logits = opened.model(collate([Sample(source=read)]))[0]
+    names = [labels[number] for number in logits.argmax(dim=1)]
+    assert [name for _, name in ast.literal_eval(program_of(tmp_path / "out", "the dog runs"))] == names
+    assert len(set(names)) > 1
+    assert json.loads((tmp_path / "out" / "config.json").read_text())["labels"] == list(labels)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("task", "family", "shape"),
+    [
+        ("translate", "transformer", {"norm": "pre", "positions": "learned", "layers": 2, "max_length": 80}),
+        ("translate", "t5", {"gated": True, "activation": "gelu_tanh", "head_width": 8}),
+        ("generate", "gpt", {"layers": 2}),
+        ("fill", "bert", {}),
+        ("answer", "bert", {}),
+    ],
+)
+def test_onnx_runtime_says_what_we_say(
+    task: str, family: str, shape: dict[str, object], tmp_path: Path, tokenizer: Tokenizer, few: None
+) -> None:
+    model = folder_of(
+        tmp_path / "model", small_config(task, family, **{"max_length": 32, **shape}), tokenizer
+    )
+    done = export_model(model, "onnx", tmp_path / "out")
+    assert set(done.figures.equal.values()) == {1.0}
+    assert done.figures.largest < 1e-4
+    assert program_of(tmp_path / "out", "the dog")
+
+
+def test_positions_from_a_mask() -> None:
+    mask = torch.tensor([[1, 1, 1], [0, 1, 1], [1, 0, 0], [0, 0, 0]])
+    assert positions_of(mask).tolist() == [[0, 1, 2], [-1, 0, 1], [0, -1, -1], [-1, -1, -1]]
+
+
+# --- what is refused
+
+
+def test_a_wrong_weight_is_found(
+    toy: Toy, tmp_path: Path, few: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The check can fail: with the sine and cosine of positions exchanged nothing stays."""
+    right = to_ctranslate2.sinusoid
+    monkeypatch.setattr(to_ctranslate2, "sinusoid", lambda *given: right(*given).flip(-1))
+    with pytest.raises(RegardError, match=r"refused: CTranslate2 gives Regard's text .* nothing was written"):
+        export_model(toy.model, "ctranslate2", tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("figures", "words"),
+    [
+        (Figures(200, {"greedy": 1.0, "beam 4": 0.99}, 1e-6, 1e-7), "beam 4"),
+        (Figures(200, {"greedy": 1.0}, 2e-3, 1e-7), "0.002"),
+        (Figures(200, {"greedy": 1.0}, float("nan"), float("nan")), "nan"),
+    ],
+)
+def test_what_an_export_must_reach(figures: Figures, words: str) -> None:
+    Figures(200, {"greedy": 0.995, "beam 4": 1.0}, 1e-3, 1e-4).demand(BARS["float32"], "X")
+    with pytest.raises(RegardError, match=words):
+        figures.demand(BARS["float32"], "X")
+
+
+def test_no_family_that_an_engine_cannot_hold(tmp_path: Path, tokenizer: Tokenizer, refused: Refused) -> None:
+    for family, task, form in (("rnn", "translate", "onnx"), ("bert", "fill", "ctranslate2")):
+        model = folder_of(tmp_path / family, small_config(task, family), tokenizer)
+        said = refused("export", "-m", model, "-f", form, "-o", tmp_path / "out")
+        assert said == (
+            f"{model}: a {family} model cannot be exported to {form}, which holds "
+            f"{', '.join(run.FAMILIES[form])}"
+        )
+        assert not (tmp_path / "out").exists()
+
+
+def test_wrong_use(toy: Toy, tmp_path: Path, refused: Refused, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    given = ("export", "-m", toy.model, "-o")
+    assert refused(*given, out, "-f", "onnx") == f"{out} already exists; choose another folder with --out"
+    out.rmdir()
+    assert "written in float32" in refused(*given, out, "-f", "onnx", "--precision", "int8")
+    assert "no such file" in refused(*given, out, "-f", "ctranslate2", "--sample", tmp_path / "none.txt")
+    (tmp_path / "empty.txt").write_text("\n")
+    said = refused(*given, out, "-f", "ctranslate2", "--sample", tmp_path / "empty.txt")
+    assert said == f"{tmp_path / 'empty.txt'} holds no text"
+    monkeypatch.setitem(sys.modules, "ctranslate2", None)
+    monkeypatch.delitem(sys.modules, "regard.export.to_ctranslate2")
+    said = refused(*given, out, "-f", "ctranslate2")
+    assert said == 'exporting to ctranslate2 needs the package ctranslate2; pip install "regard[export]"'
+    assert not out.exists()
+
+
+# --- what it is checked with
+
+
+def test_the_texts_of_a_check(toy: Toy, tmp_path: Path, tokenizer: Tokenizer) -> None:
+    own = sample_for(open_folder(toy.model), None)
+    assert own.origin == "the run's validation texts and pieces drawn by chance"
+    assert len(own.texts) == ENOUGH
+    assert sum(bool(text.target) for text in own.texts) == 40  # those of the corpus have a translation
+    (tmp_path / "lines.txt").write_text("ba de\n\nfi\n" * 150)
+    given = sample_for(open_folder(toy.model), tmp_path / "lines.txt")
+    assert given.origin == str(tmp_path / "lines.txt")
+    assert len(given.texts) == ENOUGH
+    folder = open_folder(folder_of(tmp_path / "model", small_config("generate", "gpt"), tokenizer))
+    chance = sample_for(folder, None)
+    assert chance.origin == "pieces drawn by chance"
+    never = {*tokenizer.never_said, tokenizer.end}
+    assert never.isdisjoint(piece for text in chance.texts for piece in text.source)
+    assert max(len(text.source) for text in chance.texts) <= folder.config.max_length - 3

@@ -1,0 +1,248 @@
+"""Changes to a run: what each does, computed by hand, and what is said where one does not fit the model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from regard.errors import UsageError
+from regard.tasks import load
+from regard.trace import Trace, compare
+from regard.trace.readings import divergence
+from traced_models import KINDS, opened_task, traced
+
+pytestmark = pytest.mark.usefixtures("same_threads")
+SHORT = {"decode": {"max_length": 5, "beam": 2}}
+CHANGES: dict[str, dict[str, Any]] = {
+    "zero_head": {"type": "zero_head", "where": "decoder.1.cross", "head": 2},
+    "zero_self": {"type": "zero_head", "where": "encoder.0.self", "head": 0},
+    "uniform": {"type": "uniform"},
+    "uniform_head": {"type": "uniform", "where": "decoder.0.self", "head": 3},
+    "drop_scale": {"type": "drop_scale"},
+    "drop_positions": {"type": "drop_positions"},
+    "unmask_future": {"type": "unmask_future"},
+    "replace_token": {"type": "replace_token", "position": 1, "text": "cat"},
+}
+
+
+def run(kind: str, *changes: dict[str, Any], **options: Any) -> Trace:
+    own = SHORT if KINDS[kind][1] in ("translate", "generate") else {}
+    found = traced(kind, **{**own, **options}, interventions=list(changes))
+    assert isinstance(found, Trace)
+    return found
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_change_changes_the_output_and_not_the_model(name: str) -> None:
+    target = {"target": "the cat sleeps"}
+    before = run("transformer", **target)
+    weights = [p.clone() for p in opened_task("transformer").folder.model.parameters()]
+    after = run("transformer", CHANGES[name], **target)
+    assert not torch.allclose(before["logits"], after["logits"], atol=1e-4)
+    assert after.meta["interventions"] == [CHANGES[name]]
+    again = run("transformer", **target)
+    assert torch.equal(before["logits"], again["logits"])
+    assert all(map(torch.equal, weights, opened_task("transformer").folder.model.parameters()))
+
+
+def test_a_head_that_says_nothing() -> None:
+    after = run("post-norm", CHANGES["zero_head"], target="the cat")
+    assert not after["decoder.1.cross.mixed"][2].any()
+    assert after["decoder.1.cross.mixed"][[0, 1, 3]].abs().sum(dim=(1, 2)).all()
+    before = run("post-norm", target="the cat")
+    for name in before.names():
+        if name.startswith("encoder") or ".0." in name:
+            assert torch.equal(before[name], after[name]), "what comes before it stays"
+
+
+def test_equal_looks_at_all_that_is_visible() -> None:
+    after = run("transformer", CHANGES["uniform"], target="the cat")
+    for place in after.attentions:
+        mask = after[f"{place}.mask"].float()
+        expected = (mask / mask.sum(dim=1, keepdim=True)).expand_as(after[f"{place}.weights"])
+        torch.testing.assert_close(after[f"{place}.weights"], expected)
+
+
+def test_scores_without_scale_by_numpy() -> None:
+    after = run("gpt", CHANGES["drop_scale"], target=" cat")
+    q, k = (after[f"decoder.0.self.{name}"].double().numpy() for name in ("query", "key"))
+    found = after["decoder.0.self.scores"].numpy()
+    np.testing.assert_allclose(found, q @ k.transpose(0, 2, 1), atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["fill", "post-norm", "t5", "llama"])
+def test_without_positions_order_is_lost(kind: str) -> None:
+    """Of a text of equal pieces all places become alike; with positions they do not."""
+    own = {"text": "cat cat <mask> cat" if kind == "fill" else "cat cat cat cat"}
+    target = {} if kind == "fill" else {"target": "cat cat"}
+    side = "decoder" if kind == "llama" else "encoder"
+    change = {"type": "drop_positions"} | ({} if kind != "post-norm" else {"side": "encoder"})
+    plain, after = run(kind, **own, **target), run(kind, change, **own, **target)
+    pieces = after.tokens["source" if side == "encoder" else "target"]
+    same = [place for place, text in enumerate(pieces.shown) if text == "cat"]
+    if kind == "llama":  # a causal look is a different mix at each place, but scores do not see the place
+        same = same[:2]
+        scores = after["decoder.0.self.scores"]
+        torch.testing.assert_close(scores[:, same[0]], scores[:, same[1]])
+        assert not torch.allclose(
+            plain["decoder.0.self.scores"][:, same[0]], plain["decoder.0.self.scores"][:, same[1]]
+        )
+        return
+    stream = after[f"{side}.out"]
+    torch.testing.assert_close(stream[same[0]], stream[same[1]])
+    assert not torch.allclose(plain[f"{side}.out"][same[0]], plain[f"{side}.out"][same[1]], atol=1e-4)
+
+
+def test_the_future_unmasked() -> None:
+    after = run("gpt", CHANGES["unmask_future"], target=" cat sleeps")
+    assert bool(after["decoder.0.self.mask"].all())
+    assert bool((after["decoder.0.self.weights"] > 0).all())
+
+
+def test_another_word_is_read() -> None:
+    changed = run("classify", {"type": "replace_token", "position": 1, "text": "<mask>"})
+    plain = run("classify")
+    assert changed.tokens["source"].texts[1] == "<mask>"
+    assert changed.tokens["source"].ids[2:] == plain.tokens["source"].ids[2:]
+    target = {"type": "replace_token", "side": "target", "position": 1, "text": " cat"}
+    forced = run("transformer", target, target="the house")
+    assert "cat" in forced.output
+
+
+def test_attention_of_recurrent_models() -> None:
+    before = run("bahdanau", target="the cat")
+    blind = run("bahdanau", {"type": "zero_head", "where": "decoder.cross", "head": 0}, target="the cat")
+    assert not blind["decoder.cross.context"].any()
+    assert not torch.allclose(before["logits"], blind["logits"])
+    alike = run("bahdanau", {"type": "uniform"}, target="the cat")
+    shares = alike["decoder.cross.weights"]
+    torch.testing.assert_close(shares, torch.full_like(shares, 1 / shares.shape[-1]))
+
+
+@pytest.mark.parametrize("kind", ["transformer", "t5", "bahdanau", "gpt", "llama"])
+def test_what_is_decoded_is_what_the_changed_run_says(kind: str) -> None:
+    """Greedy search with a change picks the best of each step of the recorded run with that change."""
+    where = {"bahdanau": "decoder.cross"}.get(kind, "decoder.1.self")
+    change = {"type": "uniform", "where": where}
+    after = run(kind, change, decode={"beam": 1, "max_length": 4})
+    first = max(0, after.meta["prompt"] - 1)
+    never = list(opened_task(kind).folder.target.never_said)
+    logits = after["logits"][first:].clone()
+    logits[:, never] = -torch.inf
+    assert logits.argmax(dim=1).tolist() == list(after.tokens["output"].ids[first:])
+
+
+# Comparing
+
+
+def test_a_trained_model_without_its_attention(tiny_model: Path) -> None:
+    task = load(tiny_model, "cpu", 1)
+    before = task.trace("ba de fi")
+    changes = [{"type": "zero_head", "where": "decoder.0.cross", "head": head} for head in (0, 1)]
+    after = task.trace("ba de fi", interventions=changes)
+    found = compare(before, after)
+    assert found.changed
+    assert before.output == "If Ed Ab"
+    first = found.choices[0]
+    assert first.before > 0.9
+    assert first.after < 0.5
+    assert f'"{first.text}"' in found.sentence
+    assert '"If Ed Ab" -> "' in found.sentence
+    step = found.step
+    p, q = (trace["logits"][step].double().softmax(dim=0).numpy() for trace in (before, after))
+    assert found.divergence == pytest.approx(float((p * np.log(p / q)).sum()), rel=1e-4)
+    same = compare(before, task.trace("ba de fi"))
+    assert same.divergence == 0
+    assert not same.changed
+    assert "did not change" in same.sentence
+    assert found.as_json()["sentence"] == found.sentence
+
+
+@pytest.mark.parametrize("kind", ["classify", "tag", "answer", "fill", "gpt", "rnn"])
+def test_runs_of_every_task_compare(kind: str) -> None:
+    change = {"type": "replace_token", "position": 2, "text": "<unk>"}
+    before, after = run(kind), run(kind, change)
+    found = compare(before, after)
+    assert "\n" not in found.sentence
+    assert sum(each.before for each in found.choices) <= 1 + 1e-5
+    assert found.divergence == max(found.divergences)
+    if kind == "classify":
+        assert {each.text for each in found.choices} == {"good", "bad", "odd"}
+
+
+def test_divergence_by_numpy() -> None:
+    one, two = torch.randn(3, 7), torch.randn(3, 7)
+    p, q = (x.double().softmax(-1).numpy() for x in (one, two))
+    np.testing.assert_allclose(divergence(one, two).numpy(), (p * np.log(p / q)).sum(-1), atol=1e-9)
+    assert not divergence(one, one).any()
+
+
+def test_what_cannot_be_compared() -> None:
+    whole, part = run("transformer"), run("transformer", only=("encoder.out",))
+    with pytest.raises(UsageError, match="needs the logits"):
+        compare(whole, part)
+    with pytest.raises(UsageError, match="different words"):
+        compare(run("classify"), run("tag"))
+    with pytest.raises(UsageError, match="step = 99"):
+        compare(whole, whole, step=99)
+
+
+# What does not fit
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "words"),
+    [
+        (
+            "transformer",
+            {"type": "zero_head", "where": "decoder.7.cross", "head": 0},
+            "the decoder has 2 layers",
+        ),
+        ("transformer", {"type": "zero_head", "where": "decoder.1.cross", "head": 4}, "4 heads, 0 to 3"),
+        ("transformer", {"type": "zero_head", "where": "decoder.1.cross", "head": -1}, "4 heads"),
+        ("transformer", {"type": "zero_head", "where": "decoder.1.cross", "head": True}, "4 heads"),
+        ("transformer", {"type": "zero_head", "where": "decoder.1.cross"}, "head = None"),
+        ("transformer", {"type": "zero_head", "where": ["x"], "head": 1}, "there is no attention"),
+        ("transformer", {"type": "zero_heads"}, 'did you mean "zero_head"'),
+        ("transformer", {"type": ["a"]}, "is no type"),
+        ("transformer", {"type": "drop_scale", "factor": 2}, 'takes where, not "factor"'),
+        ("transformer", {}, "is no type"),
+        ("transformer", "drop_scale", "write an object"),
+        ("transformer", {"type": "replace_token", "position": 999, "text": "x"}, "pieces, from 0 on"),
+        ("transformer", {"type": "replace_token", "position": "1", "text": "x"}, "write the number"),
+        ("transformer", {"type": "replace_token", "position": 1}, "write what is read instead"),
+        (
+            "transformer",
+            {"type": "replace_token", "side": "left", "position": 1, "text": "x"},
+            "source or target",
+        ),
+        ("transformer", {"type": "drop_positions", "side": "left"}, "encoder and decoder"),
+        ("gpt", {"type": "zero_head", "where": "decoder.0.cross", "head": 0}, "the decoder has 2 layers"),
+        ("classify", {"type": "unmask_future"}, "nothing hides the future"),
+        (
+            "classify",
+            {"type": "replace_token", "side": "target", "position": 0, "text": "x"},
+            "writes nothing",
+        ),
+        ("t5", {"type": "drop_scale"}, "not scaled"),
+        ("rnn", {"type": "uniform"}, "no attention"),
+        ("rnn", {"type": "drop_positions"}, "no positions"),
+        ("rnn", {"type": "unmask_future"}, "nothing hides the future"),
+        ("bahdanau", {"type": "drop_scale"}, "not scaled"),
+        ("bahdanau", {"type": "zero_head", "where": "decoder.0.cross", "head": 0}, "decoder.cross alone"),
+    ],
+)
+def test_a_change_that_does_not_fit_is_told_in_a_sentence(kind: str, change: Any, words: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        run(kind, change)
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_changes_come_as_a_list() -> None:
+    with pytest.raises(UsageError, match="write a list"):
+        opened_task("gpt").trace("cat", interventions={"type": "drop_scale"})
