@@ -6,6 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 READY_TEST := $(VENV)/.ready-test
 RUN := runs/demo
+WORKERS ?= 2
 
 .PHONY: demo test check test-fast test-hard bench clean
 
@@ -26,7 +27,7 @@ demo: $(READY)
 
 # All checks and tests.
 test: $(READY_TEST) check
-	$(BIN)/python -m pytest -m "not slow"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" -n $(WORKERS) --dist loadfile
 
 check: $(READY_TEST)
 	$(BIN)/ruff check src tests bench recipes

@@ -153,6 +153,9 @@ def vocabulary_bombs(folders: dict[str, Folder]) -> Named:
     yield "a million lines", folders["words"].with_file("vocab.txt", b"\n" * 1_000_000)
     yield "one long line", folders["words"].with_file("vocab.txt", b"x" * 1_000_000)
     yield "no merges", folders["pairs"].with_file("merges.txt", b"a b c\n" * 100_000)
+    told = folders["spm"].read("tokenizer_config.json")
+    for own in ({"pieces": 10**30}, {"start": 10**6}, {"pieces": "many"}):
+        yield f"spm says {own}", folders["spm"].with_file("tokenizer_config.json", {**told, "regard": own})
     many = {**folders["pairs"].read("vocab.json"), "xy": 2**32}
     yield "numbers of pairs", folders["pairs"].with_file("vocab.json", many)
 

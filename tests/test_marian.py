@@ -213,7 +213,7 @@ def test_broken_files_are_told(models, tmp_path):
         ({"a": 0.5}, "vocabulary"),
         ({"a": 10**9, "b": 1}, "gaps"),
         ({**vocabulary, "twice": 0}, "one number"),
-        ({name: number for name, number in vocabulary.items() if name != "<pad>"}, "lacks <pad>"),
+        ({name: number for name, number in vocabulary.items() if name != "<pad>"}, "lacks .<pad>"),
     ):
         (tmp_path / "vocab.json").write_text(json.dumps(content))
         refused(match)

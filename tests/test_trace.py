@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import struct
+from io import StringIO
 from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree
@@ -14,9 +15,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rich.console import Console
 from safetensors.torch import save_file
 
 from conftest import Command, Refused
+from regard.cli.steps import show
 from regard.data import Sample, collate
 from regard.errors import RegardError, UsageError
 from regard.tasks import Translator, decode_options, load
@@ -24,6 +27,7 @@ from regard.trace import Trace, align, pharaoh
 from regard.trace import readings as read
 from regard.trace.names import TABLE, described
 from regard.trace.parts import attentions
+from regard.trace.pieces import visible
 from regard.trace.record import record
 from traced_models import KINDS, TEXT, WITH_TARGET, opened_task, traced
 
@@ -480,6 +484,7 @@ def test_figures_are_whole_and_harmless(kind: str, view: str, tmp_path: Path) ->
     assert shown.startswith('<iframe sandbox=""')
     assert shown.count("<") == 2, "all else is inside the frame's attribute"
     assert figure.svg == trace.figure(view).svg
+    assert figure.scene.png().startswith(b"\x89PNG")
 
 
 def test_a_figure_shows_the_numbers(tmp_path: Path) -> None:
@@ -555,6 +560,15 @@ def test_other_bad_input() -> None:
 
 
 # The command
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_terminal_shows_every_family(kind: str) -> None:
+    trace, file = short(kind), StringIO()
+    show(trace, Console(file=file, width=200), None, None, None, None)
+    shown = file.getvalue()
+    assert visible(trace.output) in shown
+    assert ("the weights sum to 1.0000" in shown) == bool(trace.attentions)
 
 
 def test_explain(regard: Command, refused: Refused, tiny_model: Path, tmp_path: Path) -> None:

@@ -245,4 +245,6 @@ def load_tokenizers(path: Path, content: Json) -> tuple[Tokenizer, Tokenizer]:
                 f"{path / name} is the tokenizer of another model: it has {len(tokenizer)} pieces, "
                 f"the model was trained with another set of {size}; put the original file back"
             )
+    if target.start >= len(target):
+        raise UsageError(f"{path}: a text begins with piece {target.start}, but there are {len(target)}")
     return source, target

@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-import regard
 from regard.config import Decode
 from regard.data import Sample, collate
 from regard.decode import Hypothesis, decode
@@ -196,7 +195,9 @@ def sides(asked: Asked, said: Said) -> dict[str, Pieces]:
 
 def with_other_source(asked: Asked, changes: Sequence[TokenChange]) -> Sample:
     ids = other_pieces(asked.folder.source, list(asked.sample.source), changes, "source")
-    places = asked.told is not None and asked.folder.config.head != "sentence"  # answers are places of the text
+    places = (
+        asked.told is not None and asked.folder.config.head != "sentence"
+    )  # answers are places of the text
     if places and len(ids) != len(asked.sample.source):
         raise UsageError("replace_token: this model answers by places, so one piece stands for one piece")
     return replace(asked.sample, source=ids)
@@ -282,6 +283,8 @@ def vocabulary(
 def about(
     asked: Asked, target: str | None, context: str | None, interventions: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
+    from regard import __version__  # here: the outermost door names this room
+
     folder = asked.folder
     return {
         "model": str(folder.path),
@@ -290,7 +293,7 @@ def about(
         "head": folder.config.head,
         "labels": list(folder.labels),
         "config": folder.config.model_dump(mode="json"),
-        "versions": {"regard": regard.__version__, "torch": torch.__version__},
+        "versions": {"regard": __version__, "torch": torch.__version__},
         "text": asked.text,
         "target": None if target is None else replace_surrogates(target),
         "context": None if context is None else replace_surrogates(context),

@@ -18,7 +18,7 @@ from sentencepiece import SentencePieceProcessor
 
 from regard.config.reading import LARGE, read_bytes, shown
 from regard.errors import RegardError, UsageError
-from regard.text.foreign import encode_behind, of_sentencepiece, read_settings
+from regard.text.foreign import checked, encode_behind, of_sentencepiece, read_settings
 from regard.text.guard import read_object
 from regard.text.tokenizer import Spans, Tokenizer, replace_surrogates, trimmed
 
@@ -180,9 +180,10 @@ def read_sentencepiece(path: Path) -> SentencePiece:
         own = {"pieces": size}
         if isinstance(start := model.get("decoder_start_token_id"), int):
             own["start"] = start
+    own = checked(own, str(folder / "tokenizer_config.json"))
     apart = bool(config.get("separate_vocabs"))
     name = "target_vocab.json" if apart and is_target else "vocab.json"
-    vocabulary = read_vocabulary(folder / name, int(own.get("pieces", 0)))
+    vocabulary = read_vocabulary(folder / name, own.get("pieces", 0))
     settings: dict[str, Any] = {name: config[name] for name in _KEPT if name in config}
     for role, usual in _ROLES.items():
         said = named.get(role) or usual

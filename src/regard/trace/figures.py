@@ -49,8 +49,10 @@ def place_of(trace: Trace, where: str | None, layer: int | None) -> str:
         return own[max(0, len(own) - 2)]
     found = [name for name in own if name.split(".")[1] == str(layer)]
     if not found:
-        side, last = own[-1].split(".")[0], max(int(name.split(".")[1]) for name in own)
-        raise UsageError(f"layer = {layer}: the {side} has {last + 1} layers with such attention, 0 to {last}")
+        stack, count = own[-1].split(".")[0], 1 + max(int(name.split(".")[1]) for name in own)
+        raise UsageError(
+            f"layer = {layer}: the {stack} has {count} layers with such attention, 0 to {count - 1}"
+        )
     return found[0]
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from regard.trace.figure import Figure
 
 FORMAT = 1
+DRAWN = (".weights", ".probabilities", ".positions", ".bias", ".cosine")  # what figures show
 LARGEST = 64 << 20  # characters of what stands beside the tensors
 
 
@@ -64,12 +65,6 @@ class Trace:
     def word(self, number: int) -> str:
         """The text of a word of the vocabulary: those that were among the best at some place."""
         return self.vocabulary.get(number, f"<id {number}>")
-
-    def best(self, step: int, count: int = 5) -> list[tuple[int, float]]:
-        """The most probable choices at a step, as numbers with their probabilities."""
-        p = self["logits"][step].softmax(dim=-1)
-        found = p.topk(min(count, len(p)))
-        return list(zip(found.indices.tolist(), found.values.tolist()))
 
     def log_probabilities(self) -> list[float]:
         """log p of each piece of the output."""
@@ -305,12 +300,12 @@ def check_numbers(tensors: Mapping[str, Tensor], tokens: Mapping[str, Pieces]) -
         kind = torch.bool if name.endswith(".mask") else torch.int64 if name == "lens.ids" else torch.float32
         if tensor.dtype != kind or 0 in tensor.shape:
             raise ValueError(f"{name} is empty or of {tensor.dtype}, not {kind}")
+        if name.endswith(DRAWN) and not bool(tensor.isfinite().all()):
+            raise ValueError(f"{name} holds what is no number")
         if name.endswith(".weights"):
             sides = {"source"} if name.startswith("encoder") else {"target"}
             if not sides | ({"source"} if name.endswith("cross.weights") else set()) <= tokens.keys():
                 raise ValueError(f"{name} has no pieces")
-            if not bool(tensor.isfinite().all()):
-                raise ValueError(f"{name} holds what is no number")
     if "logits" in tensors and "output" in tokens:
         rows, words = tensors["logits"].shape
         if rows != len(tokens["output"]) or max(tokens["output"].ids, default=0) >= words:
