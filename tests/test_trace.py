@@ -223,6 +223,8 @@ def test_tokens_and_words() -> None:
     assert "".join(source.texts[:-1]).split() == TEXT.split()
     assert list(source.group_texts) == [*TEXT.split(), "</s>"]
     assert [place for places in source.groups for place in places] == list(range(len(source)))
+    foreign = short("transformer", text="cat \u05e9\u05dc\u05d5\u05dd \u4f60\u597d").tokens["source"]
+    assert list(foreign.group_texts) == ["cat", "\u05e9\u05dc\u05d5\u05dd", "\u4f60\u597d", "</s>"]
     prompt = short("gpt")
     assert "source" not in prompt.tokens
     start = prompt.meta["prompt"]

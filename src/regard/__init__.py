@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 from regard.errors import RegardError, UsageError
 
 if TYPE_CHECKING:
-    from regard.tasks import Answerer, Classifier, Embedder, Filler, Generator, Tagger, Translator, load
+    from regard.tasks import Answerer, Classifier, Embedder, Filler, Generator, Tagger, Translator
+    from regard.tasks.load import load
 
 __version__ = "0.1.0"
 __all__ = [

@@ -28,7 +28,7 @@ class Traceable:
         source and output is recorded. `context` is what a question is asked about. `only` keeps the tensors
         of some names: ("decoder.*.cross.weights",). `interventions` change the run: see docs/trace.md.
         """
-        from regard.tasks.tracing import trace
+        from regard.tasks.tracing import trace  # here, because it knows all the tasks that inherit from this
 
         return trace(self, text, target, context, decode or {}, interventions, only)
 

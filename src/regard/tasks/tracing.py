@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from regard import __version__
 from regard.config import Decode
 from regard.data import Sample, collate
 from regard.decode import Hypothesis, decode
@@ -283,8 +284,6 @@ def vocabulary(
 def about(
     asked: Asked, target: str | None, context: str | None, interventions: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    from regard import __version__  # here: the outermost door names this room
-
     folder = asked.folder
     return {
         "model": str(folder.path),

@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from regard.errors import UsageError
-from regard.trace.pieces import visible
+from regard.trace.pieces import visible, whole
 from regard.trace.readings import divergence
 from regard.trace.trace import Trace
 
@@ -111,7 +111,7 @@ def behind(trace: Trace, step: int) -> str:
         return "last piece" if step else "first piece"
     if "target" in trace.tokens:
         own = trace.tokens["target"].texts[1 : step + 1]
-        return visible("".join(own[-8:]))
+        return visible(whole("".join(own[-8:])))
     pieces = trace.tokens["source"].shown
     return pieces[step] if len(choices(trace)) == len(pieces) else ""
 

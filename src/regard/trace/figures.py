@@ -306,7 +306,7 @@ def cut(text: str, most: int = LONGEST_LABEL) -> str:
 
 def length_of(text: str) -> float:
     """About how wide a label is, in pixels."""
-    return sum(12.5 if unicodedata.east_asian_width(sign) in "WF" else 7 for sign in cut(text))
+    return sum(12.5 if unicodedata.east_asian_width(sign) in "WF" else 7.8 for sign in cut(text))
 
 
 Drawing = Callable[[Trace, int | None, int | None, str | None, bool], Figure]

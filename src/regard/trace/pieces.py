@@ -10,6 +10,7 @@ from typing import Any
 
 from regard.text import Tokenizer
 
+_BYTES = re.compile("(?:<0x[0-9A-F]{2}>)+")
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
 
 
@@ -48,7 +49,7 @@ class Pieces:
     def group_texts(self) -> tuple[str, ...]:
         """The text of each group: pieces of WordPiece are glued where they say so."""
         return tuple(
-            visible("".join(glued(self.texts[place], bool(n)) for n, place in enumerate(places)))
+            visible(whole("".join(glued(self.texts[place], bool(n)) for n, place in enumerate(places))))
             for places in self.groups
         )
 
@@ -58,6 +59,19 @@ class Pieces:
 
 def glued(text: str, inside: bool) -> str:
     return text[2:] if inside and text.startswith("##") and len(text) > 2 else text
+
+
+def whole(text: str) -> str:
+    """Bytes that were shown one by one (`<0xD7><0xA9>`) as the characters that they make together."""
+
+    def read(match: re.Match[str]) -> str:
+        found = bytes.fromhex(match[0].replace("<0x", "").replace(">", ""))
+        try:
+            return found.decode()
+        except UnicodeDecodeError:
+            return match[0]
+
+    return _BYTES.sub(read, text)
 
 
 def visible(text: str) -> str:
