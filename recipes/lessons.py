@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import sys
 from pathlib import Path
 
 from safetensors.torch import load_file, save_file
@@ -36,8 +37,9 @@ def main() -> None:
         outcome = train(config, folder, resume=(folder / "run.toml").is_file())
         scores = {record["kind"]: (record["bleu"], record["exact"]) for record in outcome.records}
         print(name, scores, flush=True)
-        if outcome.finished:
-            put(folder, PACKAGE / name)
+        if not outcome.finished:
+            sys.exit(130)  # interrupted; the same command goes on
+        put(folder, PACKAGE / name)
 
 
 def put(run: Path, place: Path) -> None:
