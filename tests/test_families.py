@@ -27,7 +27,7 @@ from regard.model import build
 from regard.model.positions import RelativeBias
 from regard.store.huggingface import BERT, GPT2, LLAMA, T5, Kind, Shape, to_ours
 
-CLOSE = {"atol": 2e-5, "rtol": 1e-4}
+CLOSE = {"atol": 1e-5, "rtol": 1e-6}
 
 
 def renamed(theirs: torch.nn.Module, kind: Kind, own: Model) -> dict[str, torch.Tensor]:

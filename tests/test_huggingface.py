@@ -44,7 +44,7 @@ from regard.text import Tokenizer, learn
 from test_text import CORPUS, NASTY
 
 transformers.utils.logging.disable_progress_bar()
-CLOSE = {"atol": 2e-5, "rtol": 1e-4}
+CLOSE = {"atol": 1e-5, "rtol": 1e-6}
 ROWS = [[5, 6, 7, 8, 9, 3], [4, 11, 12]]
 AROUND = {"bert": ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"), "t5": ("<pad>", "</s>", "<unk>")}
 SENTINELS = tuple(f"<extra_id_{number}>" for number in range(5))
