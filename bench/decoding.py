@@ -19,7 +19,7 @@ from regard.decode.engine import make_engine
 from regard.decode.search import beam_search
 from regard.machine import choose_machine
 from regard.store import unique_weights, write_weights
-from regard.store.huggingface import _marian
+from regard.store.huggingface.marian import write as marian_fields
 
 VOCABULARY, SOURCE, TARGET = 10_000, 25, 32
 
@@ -32,7 +32,7 @@ def opened_by_transformers(name: str, model: torch.nn.Module) -> torch.nn.Module
     ids = {"pad_token_id": 0, "eos_token_id": 1, "bos_token_id": 2, "decoder_start_token_id": 2}
     with tempfile.TemporaryDirectory() as folder:
         write_weights(Path(folder), config, unique_weights(model))
-        fields = {**_marian(config), **ids, "vocab_size": VOCABULARY, "forced_eos_token_id": None}
+        fields = {**marian_fields(config), **ids, "vocab_size": VOCABULARY, "forced_eos_token_id": None}
         MarianConfig(**fields).save_pretrained(folder)
         return MarianMTModel.from_pretrained(folder).eval()
 
