@@ -9,7 +9,7 @@ export const number = (value, digits = 4) => {
   if (value === null || value === undefined) return "–";
   if (!Number.isFinite(value)) return String(value);
   const size = Math.abs(value);
-  if (size !== 0 && (size < 10 ** -digits || size >= 1e6)) return value.toExponential(2).replace("-", "−").replace("e−", "e−");
+  if (size !== 0 && (size < 10 ** -digits || size >= 1e6)) return value.toExponential(2).replaceAll("-", "−");
   return value.toFixed(digits).replace("-", "−");
 };
 
@@ -38,7 +38,7 @@ export function grid({ weights, mask, queries, keys, query, key, choose, label }
         event.preventDefault();
         choose(i, j);
       },
-    }, width <= WRITTEN ? make("span", { "aria-hidden": "true" }, hidden ? "" : value.toFixed(2).replace(/^0/, "")) : "");
+    }, width <= WRITTEN ? make("span", { "aria-hidden": "true" }, hidden || value < 0.005 ? "" : value.toFixed(2).replace(/^0/, "")) : "");
     if (!hidden) { own.style.backgroundColor = css(color); own.style.color = ink(color); }
     return own;
   }

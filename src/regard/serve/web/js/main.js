@@ -45,6 +45,7 @@ async function run() {
   document.body.setAttribute("aria-busy", "true");
   try {
     const told = await api.trace(request(), own.signal);
+    clearTimeout(slow);
     trace = new Trace(told);
     trouble("");
     status("");

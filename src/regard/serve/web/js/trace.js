@@ -3,8 +3,9 @@ import * as api from "./api.js";
 
 export class Trace {
   constructor(told) {
-    Object.assign(this, told);
-    this.shapes = new Map(told.tensors.map((each) => [each.name, each.shape]));
+    const { tensors, ...rest } = told;
+    Object.assign(this, rest);
+    this.shapes = new Map(tensors.map((each) => [each.name, each.shape]));
     this.cache = new Map();
   }
 

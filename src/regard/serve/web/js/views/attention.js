@@ -46,8 +46,7 @@ export async function render(trace) {
     make("p", { class: "equation" }, parts.scale === null
       ? "a = softmax(score(s, h)),  context = Σ a h"
       : "Attention(Q, K, V) = softmax(QKᵀ / √d) V"),
-    matrix(own, parts),
-    own.key === null ? hint() : drawer(trace, own, parts, told),
+    make("div", { class: "split uneven" }, matrix(own, parts), own.key === null ? hint() : drawer(own, parts, told)),
     queryPicker(own),
     steps(own, parts, told),
     parts.scale === null ? null : vectors(own, parts),
@@ -131,7 +130,7 @@ function mixing(own, parts, told) {
     make("p", { class: "quiet" }, `Σ a v for `, token(own.queries.shown[own.query]), `; the model’s own differs by at most ${number(apart, 7)}. All heads side by side then go through W_O.`));
 }
 
-function drawer(trace, own, parts, told) {
+function drawer(own, parts, told) {
   const { query, key } = own;
   const model = parts.weights.data[query * parts.weights.shape[1] + key];
   const again = told.weights[key];
@@ -162,7 +161,8 @@ function products(own, parts) {
   const names = ["q", "k", "q × k"];
   const listed = [q, k, each].map((vector, i) => make("tr", {}, make("th", { scope: "row" }, names[i]),
     ...[...vector].map((value) => make("td", {}, number(value, 2)))));
-  return [strips({ data: Float64Array.from([...q, ...k, ...each]), shape: [3, q.length] }, names, { label: "numbers" }),
+  return [strips({ data: Float64Array.from([...q, ...k]), shape: [2, q.length] }, names.slice(0, 2), { label: "numbers" }),
+    strips({ data: each, shape: [1, q.length] }, names.slice(2), { label: "products" }),
     make("details", {}, make("summary", {}, `All ${q.length} products`),
       make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Products" }, make("table", { class: "numbers" }, make("tbody", {}, ...listed))))];
 }

@@ -33,7 +33,7 @@ function table(pieces) {
 
 function vectors(found, stack, pieces) {
   const told = {
-    tokens: "the vector of each piece", positions: "what is added for its place", segments: "what is added for the first or second text", sum: "all together: what the layers begin with",
+    tokens: "the vector of each piece", positions: "what is added for its place", segments: "what is added for the first or second text", sum: "what the layers begin with",
   };
   const shown = Object.entries(told).filter(([part]) => found[`${stack}.embedding.${part}`]);
   const own = found[`${stack}.embedding`];
@@ -49,7 +49,8 @@ const figure = (tensor, name, words, pieces) => make("figure", {},
 function waves(tensor, trace) {
   if (!tensor) return null;
   const [places, width] = tensor.shape;
-  const columns = Array.from({ length: WAVES }, (_, i) => Math.min(width - 1, Math.floor((i * width) / WAVES / 2) * 2));
+  // from fast to slow waves, by equal factors
+  const columns = Array.from({ length: WAVES }, (_, i) => Math.max(0, Math.min(width - 2, 2 * Math.floor((width / 2) ** (i / (WAVES - 1)) - 0.99))));
   const kind = trace.meta.config.positions;
   return make("section", { "aria-label": "Positions" }, make("h3", {}, "Positions as waves"),
     make("p", { class: "quiet" }, kind === "sinusoidal"

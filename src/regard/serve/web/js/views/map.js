@@ -11,15 +11,15 @@ export async function render(trace, model) {
   const stacks = ["encoder", "decoder"].filter((side) => [...trace.shapes.keys()].some((name) => name.startsWith(`${side}.`)));
   const drawn = stacks.map((side) => column(trace, side, config, layer));
   const height = Math.max(...drawn.map((own) => own.length)) * (HIGH + GAP) + GAP;
-  const width = stacks.length * (WIDE + 60) + 20;
-  const groups = drawn.map((boxes, i) => stack(boxes, 30 + i * (WIDE + 60), height, stacks[i], config));
+  const width = stacks.length * (WIDE + 84) + 20;
+  const groups = drawn.map((boxes, i) => stack(boxes, 40 + i * (WIDE + 84), height, stacks[i], config));
   const crossing = stacks.length === 2 ? bridge(drawn, height) : null;
   return [
     make("h2", {}, "The model as a map"),
     make("p", { class: "quiet" }, facts(config, model)),
     layers > 1 ? select("Layer", Array.from({ length: layers }, (_, i) => [String(i), `${i} of 0 to ${layers - 1}`]), String(layer),
       (own) => set({ where: (state().where || trace.attentions[0] || "").replace(/\.\d+\./, `.${own}.`) })) : null,
-    make("div", { class: "scroll" }, draw("svg", { viewBox: `0 0 ${width} ${height}`, class: stacks.length > 1 ? "map two" : "map", role: "group", "aria-label": `Map of a ${config.family}` }, ...groups, crossing ?? "")),
+    make("div", { class: "scroll whole" }, draw("svg", { viewBox: `0 0 ${width} ${height}`, class: stacks.length > 1 ? "map two" : "map", role: "group", "aria-label": `Map of a ${config.family}` }, ...groups, crossing ?? "")),
     make("p", { class: "quiet" }, "Read from below: what comes in at the bottom leaves at the top. Choose a box to see its numbers."),
   ].filter(Boolean);
 }
@@ -42,9 +42,10 @@ function column(trace, side, config, layer) {
   if (has("embedding.positions")) boxes.push(["+ Positions", "embedding", { view: "input", side: side === "encoder" ? "source" : "target" }]);
   const pre = config.norm === "pre" || has(`${layer}.self.norm`);
   const part = (text, kind, where) => {
+    const from = boxes.length;
     if (pre) boxes.push(["Norm", "norm", null, true]);
     boxes.push([text, kind, where, true]);
-    boxes.push([pre ? "Add" : "Add & norm", "norm", null, true]);
+    boxes.push([pre ? "Add" : "Add & norm", "norm", null, true, from]);
   };
   const look = (kind) => ({ view: "attention", where: `${side}.${layer}.${kind}`, head: "0", query: "", key: "" });
   if (has(`${layer}.self.weights`)) part(side === "decoder" ? "Masked self-attention" : "Self-attention", "attention", look("self"));
@@ -52,6 +53,7 @@ function column(trace, side, config, layer) {
   if (has(`${layer}.feed_forward.output`)) part("Feed-forward", "forward", null);
   if (has(`${layer}.hidden`)) boxes.push([`${config.cell.toUpperCase()} ${side === "encoder" ? "reads" : "writes"}`, "forward", null, true]);
   if (has("cross.weights")) boxes.push(["Attention", "attention cross", { view: "attention", where: "decoder.cross", head: "0", query: "", key: "" }]);
+  if (pre && has("out")) boxes.push(["Norm", "norm", null]);
   const last = side === "decoder" || !trace.tokens.target;
   if (last) boxes.push(["Linear", "forward", { view: "output" }], ["Softmax", "end", { view: "output" }]);
   return boxes;
@@ -65,11 +67,15 @@ function stack(boxes, x, height, side, config) {
   if (inside.length) {
     const top = level(inside.at(-1), height) - 7, bottom = level(inside[0], height) + HIGH + 7;
     const count = (side === "encoder" ? config.encoder_layers : config.decoder_layers) ?? config.layers;
-    parts.push(draw("rect", { x: x - 10, y: top, width: WIDE + 20, height: bottom - top, rx: 10, class: "frame" }),
+    parts.push(draw("rect", { x: x - 26, y: top, width: WIDE + 36, height: bottom - top, rx: 10, class: "frame" }),
       draw("text", { x: x + WIDE + 15, y: (top + bottom) / 2, class: "axis" }, `× ${count}`));
   }
-  boxes.forEach(([text, kind, leads], i) => {
+  boxes.forEach(([text, kind, leads, , from], i) => {
     const y = level(i, height);
+    if (from !== undefined) { // the residual path: x + f(x)
+      const below = level(from, height) + HIGH + GAP / 2;
+      parts.push(draw("path", { d: `M${x + WIDE / 2} ${below}H${x - 18}V${y + HIGH / 2}H${x}`, class: "arrow residual" }));
+    }
     if (i) parts.push(draw("line", { x1: x + WIDE / 2, x2: x + WIDE / 2, y1: y + HIGH + GAP, y2: y + HIGH, class: "arrow" }));
     const own = [draw("rect", { x, y, width: WIDE, height: HIGH, rx: 6, class: `box ${kind}` }), draw("text", { x: x + WIDE / 2, y: y + 22, "text-anchor": "middle", class: "box-text" }, text)];
     parts.push(leads ? draw("a", { href: address(leads), "aria-label": `${side}: ${text}`, onclick: (event) => { if (event.ctrlKey || event.metaKey || event.shiftKey) return; event.preventDefault(); set(leads); } }, ...own) : draw("g", {}, ...own));
@@ -82,6 +88,6 @@ function bridge([encoder, decoder], height) {
   const cross = decoder.findIndex(([, kind]) => kind.includes("cross"));
   const to = level(cross < 0 ? decoder.findIndex((box) => box[3]) : cross, height) + HIGH / 2;
   const from = level(encoder.length - 1, height);
-  const x = 30 + WIDE / 2, middle = 30 + WIDE + 42, y = from - 12;
-  return draw("path", { d: `M${x} ${from}V${y}H${middle}V${to}H${30 + WIDE + 60}`, class: "arrow bridge" });
+  const x = 40 + WIDE / 2, middle = 40 + WIDE + 50, y = from - 12;
+  return draw("path", { d: `M${x} ${from}V${y}H${middle}V${to}H${40 + WIDE + 84}`, class: "arrow bridge" });
 }

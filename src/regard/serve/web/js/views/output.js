@@ -58,7 +58,7 @@ function place(trace, step, writes, prompt) {
     make("table", { class: "numbers words" }, make("thead", {}, make("tr", {}, ...["Word", "p", ""].map((t) => make("th", { scope: "col" }, t)))), make("tbody", {}, ...rows)));
 }
 
-const WIDE = 104, HIGH = 30, TOP = 26;
+const WIDE = 136, HIGH = 30, TOP = 26;
 
 /** The beam search: a column is a step, a box is a continuation that was looked at. */
 function tree(trace, prompt) {
@@ -83,7 +83,7 @@ function tree(trace, prompt) {
   return make("section", { "aria-label": "Beam search" },
     make("h3", {}, "The search"),
     make("p", { class: "quiet" }, "Each step keeps the best beginnings. Strong boxes lead to the answer, dashed ones were dropped, double ones are whole. Choose one to go on from it."),
-    make("div", { class: "scroll" }, svg));
+    make("div", { class: "scroll whole" }, svg));
 }
 
 /** Columns as rows, with holes closed, so that the arrow keys walk as the eye does. */
@@ -102,6 +102,6 @@ function box(trace, nodes, node, [x, y], prompt) {
     onclick: go, onkeydown: (event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); go(); } } },
     draw("title", {}, label),
     draw("rect", { width: WIDE - 24, height: 22, rx: 4 }),
-    draw("text", { x: 6, y: 15 }, text.length > 7 ? `${text.slice(0, 6).join("")}…` : node.shown),
-    draw("text", { x: WIDE - 28, y: 15, "text-anchor": "end", class: "score" }, number(node.score, 1)));
+    draw("text", { x: 6, y: 15 }, text.length > 9 ? `${text.slice(0, 8).join("")}…` : node.shown),
+    draw("text", { x: WIDE - 28, y: 15, "text-anchor": "end", class: "score" }, node.score.toFixed(1).replace("-", "−")));
 }
