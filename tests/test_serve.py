@@ -215,7 +215,9 @@ def test_a_trace_that_is_gone(client: TestClient) -> None:
     assert "ask for it again" in error_of(client.get(f"{API}/trace/nothing/tensors?name=logits"))
 
 
-@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "", "[::1", "localhost@evil.example:80"])
+@pytest.mark.parametrize(
+    "host", ["evil.example", "127.0.0.1.evil.example", "", "[::1", "localhost@evil.example:80"]
+)
 def test_other_names_of_this_machine_are_refused(client: TestClient, host: str) -> None:
     """A page whose name was pointed to 127.0.0.1 could otherwise read what is traced here."""
     answer = client.get(f"{API}/models", headers={"host": host})
@@ -249,7 +251,14 @@ def test_every_answer_is_guarded(client: TestClient, path: str) -> None:
 
 
 def test_nothing_beside_the_page_is_served(client: TestClient) -> None:
-    for path in ("/web/../app.py", "/web/%2e%2e/app.py", "/web/..%2fapp.py", "/docs", "/openapi.json", "/web/"):
+    for path in (
+        "/web/../app.py",
+        "/web/%2e%2e/app.py",
+        "/web/..%2fapp.py",
+        "/docs",
+        "/openapi.json",
+        "/web/",
+    ):
         error_of(client.get(path), 404)
     error_of(client.get(f"{API}/trace"), 405)
 
@@ -260,4 +269,6 @@ def test_the_page_is_small_and_asks_nobody_else() -> None:
     for path in files:
         text = path.read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")
         assert not re.search(r"https?://|//cdn", text), path
-        assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function", text)
+        assert not re.search(
+            r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function", text
+        )

@@ -42,6 +42,4 @@ def explore(
 def named(paths: list[Path]) -> dict[str, Path]:
     """The last part of a path as the name, or all of it where two are alike."""
     short = [path.resolve().name for path in paths]
-    return {
-        name if short.count(name) == 1 else path.as_posix(): path for name, path in zip(short, paths)
-    }
+    return {name if short.count(name) == 1 else path.as_posix(): path for name, path in zip(short, paths)}
