@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import signal
+import subprocess
+import sys
+import urllib.request
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,8 +17,10 @@ import torch
 from fastapi.testclient import TestClient
 from safetensors.torch import load as read_tensors
 
+from regard.cli.explore import named
 from regard.serve import make_app
 from regard.serve.app import WEB
+from regard.serve.run import listen
 from regard.serve.traces import Traces
 from traced_models import CONTEXT, KINDS, TEXT, opened_task, traced
 
@@ -272,3 +278,30 @@ def test_the_page_is_small_and_asks_nobody_else() -> None:
         assert not re.search(
             r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function", text
         )
+
+
+def test_the_command_tells_what_is_wrong(refused: Any, tiny_model: Any) -> None:
+    with listen(0) as taken:
+        port = taken.getsockname()[1]
+        assert "--port" in refused("explore", "-m", tiny_model, "--no-browser", "--port", port)
+    assert "no such folder" in refused("explore", "-m", "nowhere", "--no-browser")
+
+
+def test_two_models_of_one_name_keep_their_paths(tmp_path: Any) -> None:
+    paths = [tmp_path / "a" / "demo", tmp_path / "b" / "demo", tmp_path / "rnn"]
+    assert list(named(paths)) == [paths[0].as_posix(), paths[1].as_posix(), "rnn"]
+
+
+def test_the_command_serves_the_page(tiny_model: Any) -> None:
+    command = [sys.executable, "-m", "regard", "explore", "-m", str(tiny_model), "ba de", "--no-browser"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stderr is not None
+            address = process.stderr.readline().split()[0]
+            assert re.fullmatch(r"http://127\.0\.0\.1:\d+/\?text=ba\+de", address)
+            with urllib.request.urlopen(address, timeout=20) as page:
+                assert b"<title>Regard" in page.read()
+        finally:
+            process.send_signal(signal.SIGINT)
+        assert process.wait(20) in (0, 130)
+        assert "Traceback" not in process.stderr.read()

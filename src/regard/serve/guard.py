@@ -1,8 +1,8 @@
 """What stands before every route: who may ask, how much, and what the browser is told about the answer.
 
-The server listens on this machine alone, but any page of the web can make a browser send requests to it. So the
-name in `Host` must be one of this machine (else a stranger's name could be pointed here: DNS rebinding), and a
-request that says which page it came from must come from ours.
+The server listens on this machine alone, but any page of the web can make a browser send requests to it.
+So the name in `Host` must be one of this machine (else a stranger's name could be pointed here: DNS
+rebinding), and a request that says which page it came from must come from ours.
 """
 
 from __future__ import annotations

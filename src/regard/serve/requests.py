@@ -77,7 +77,7 @@ def sentence(error: Any) -> str:
 
 
 def whole(content: Any) -> Any:
-    """Half characters (lone surrogates), which JSON can hold and UTF-8 cannot, as the sign for what is none."""
+    """Half characters (lone surrogates), which JSON can hold and UTF-8 cannot, become the sign for none."""
     if isinstance(content, str):
         return replace_surrogates(content)
     if isinstance(content, list):

@@ -39,6 +39,7 @@ def listen(port: int) -> socket.socket:
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((HOST, port))
+        listening.listen()  # who comes before the server runs waits a moment, and is not refused
     except OSError as error:
         listening.close()
         raise UsageError(

@@ -26,8 +26,9 @@ class Traceable:
         """One run with every tensor by its name.
 
         Without a target the model decodes first, by the options of `[decode]` in `decode`; then one run over
-        source and output is recorded. `prefix` are pieces that the output begins with. `context` is what a question is asked about. `only` keeps the tensors
-        of some names: ("decoder.*.cross.weights",). `interventions` change the run: see docs/trace.md.
+        source and output is recorded. `prefix` are ids of pieces that the output begins with. `context` is
+        what a question is asked about. `only` keeps the tensors of some names: ("decoder.*.cross.weights",).
+        `interventions` change the run: see docs/trace.md.
         """
         from regard.tasks.tracing import trace  # here, because it knows all the tasks that inherit from this
 

@@ -2,7 +2,7 @@
 import { draw, make, select } from "../a11y.js";
 import { address, set, state } from "../state.js";
 
-const WIDE = 200, HIGH = 34, GAP = 14;
+const WIDE = 168, APART = 72, HIGH = 34, GAP = 14;
 
 export async function render(trace, model) {
   const config = trace.meta.config;
@@ -11,8 +11,8 @@ export async function render(trace, model) {
   const stacks = ["encoder", "decoder"].filter((side) => [...trace.shapes.keys()].some((name) => name.startsWith(`${side}.`)));
   const drawn = stacks.map((side) => column(trace, side, config, layer));
   const height = Math.max(...drawn.map((own) => own.length)) * (HIGH + GAP) + GAP;
-  const width = stacks.length * (WIDE + 84) + 20;
-  const groups = drawn.map((boxes, i) => stack(boxes, 40 + i * (WIDE + 84), height, stacks[i], config));
+  const width = stacks.length * (WIDE + APART) + 12;
+  const groups = drawn.map((boxes, i) => stack(boxes, 40 + i * (WIDE + APART), height, stacks[i], config));
   const crossing = stacks.length === 2 ? bridge(drawn, height) : null;
   return [
     make("h2", {}, "The model as a map"),
@@ -88,6 +88,6 @@ function bridge([encoder, decoder], height) {
   const cross = decoder.findIndex(([, kind]) => kind.includes("cross"));
   const to = level(cross < 0 ? decoder.findIndex((box) => box[3]) : cross, height) + HIGH / 2;
   const from = level(encoder.length - 1, height);
-  const x = 40 + WIDE / 2, middle = 40 + WIDE + 50, y = from - 12;
-  return draw("path", { d: `M${x} ${from}V${y}H${middle}V${to}H${40 + WIDE + 84}`, class: "arrow bridge" });
+  const x = 40 + WIDE / 2, middle = 40 + WIDE + APART - 34, y = from - 12;
+  return draw("path", { d: `M${x} ${from}V${y}H${middle}V${to}H${40 + WIDE + APART}`, class: "arrow bridge" });
 }
