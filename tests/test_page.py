@@ -314,6 +314,12 @@ def test_a_long_text_is_a_picture(window: Window) -> None:
     window.open("the small cat sees " * 5, model="bahdanau", beam="1")
     assert window.page.locator("canvas.picture").count() >= 1
     assert window.page.locator("[role=gridcell]").count() == 0
+    window.page.locator(".numbers .word").first.click()
+    drawer = window.page.locator("#drawer")
+    here, model = (float(drawer.get_attribute(name)) for name in ("data-here", "data-model"))
+    assert here == pytest.approx(model, abs=1e-6)
+    window.page.locator(".large").click(position={"x": 2, "y": 2})
+    window.page.wait_for_url(re.compile("query=0&key=0"))
 
 
 def test_wrong_text_is_told_on_the_page(window: Window) -> None:

@@ -1,5 +1,5 @@
 // One head of one attention, step by step: Q, K, V -> products -> scale -> mask -> softmax -> weighted sum.
-import { choices, make, select, token } from "../a11y.js";
+import { choices, make, roving, select, token } from "../a11y.js";
 import { SMALL, bar, grid, number, picture, spoken, strips } from "../figures.js";
 import { address, number as numbered, set, state } from "../state.js";
 import { recompute, row } from "../trace.js";
@@ -62,14 +62,19 @@ function matrix(own, parts) {
   const figure = small
     ? grid({ weights: parts.weights, mask: parts.mask, queries: own.queries.shown, keys: own.keys.shown, query: own.query, key: own.key, label,
         choose: (query, key) => set({ query: String(query), key: String(key) }) })
-    : make("div", { class: "large" }, picture({ ...parts.weights, kind: "share", label, row: own.query }));
+    : make("div", { class: "large", onclick: pointed }, picture({ ...parts.weights, kind: "share", label, row: own.query }));
+  function pointed(event) {
+    const { left, top, width: wide, height: high } = event.currentTarget.getBoundingClientRect();
+    const place = (at, size, count) => String(Math.max(0, Math.min(count - 1, Math.floor((at / size) * count))));
+    set({ query: place(event.clientY - top, high, height), key: place(event.clientX - left, wide, width) });
+  }
   return make("section", { "aria-label": "Weights" },
     make("h3", {}, "Who looks at whom"),
-    make("p", { class: "quiet" }, small ? "Each row is a query and sums to 1. Choose a cell to see its arithmetic." : "Each row is a query and sums to 1. Choose a query below."),
+    make("p", { class: "quiet" }, small ? "Each row is a query and sums to 1. Choose a cell to see its arithmetic." : "Each row is a query and sums to 1. Choose a place in it, or a query below."),
     figure);
 }
 
-const hint = () => make("p", { class: "drawer empty quiet" }, "Choose a cell: its weight is computed again here, from q and k.");
+const hint = () => make("p", { class: "drawer empty quiet" }, "Choose a cell or a key: its weight is computed again here, from q and k.");
 
 function queryPicker(own) {
   const texts = own.queries.shown;
@@ -85,9 +90,13 @@ function steps(own, parts, told) {
   const order = told.weights.map((_, j) => j);
   const long = order.length > SMALL;
   if (long) order.sort((a, b) => told.weights[b] - told.weights[a]).splice(TOP);
+  const names = new Map(order.map((j) => [j, make("button", { type: "button", class: "word",
+    "aria-label": `arithmetic of key ${own.keys.shown[j]}, place ${j}`, onclick: () => set({ query: String(own.query), key: String(j) }) },
+  token(own.keys.shown[j]), long ? make("span", { class: "quiet" }, ` ${j}`) : "")]));
+  roving(order.map((j) => [names.get(j)]));
   const columns = ["Key", ...(scaled ? ["q·k", `× ${number(parts.scale, 3)}${parts.bias ? " + bias" : ""}`] : ["score"]), "mask", "exp(e − max)", "weight"];
   const rows = order.map((j) => make("tr", { class: told.visible[j] ? (j === own.key ? "here" : null) : "masked" },
-    make("th", { scope: "row" }, token(own.keys.shown[j])),
+    make("th", { scope: "row" }, names.get(j)),
     scaled ? make("td", {}, number(told.products[j], 3)) : null,
     make("td", {}, number(told.scores[j], 3)),
     make("td", {}, told.visible[j] ? "seen" : "hidden"),
