@@ -29,7 +29,7 @@ FLOORS = {
             ["trace"],
             ["train"],
             ["tasks"],
-            ["export"],
+            ["export", "serve"],
             ["cli"],
         ]
     )

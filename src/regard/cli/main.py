@@ -31,6 +31,7 @@ from regard.cli import (
     translate,
 )
 from regard.cli.explain import explain as explain_text
+from regard.cli.explore import explore
 from regard.cli.terminal import ReaderGone, explain
 from regard.errors import RegardError
 
@@ -57,6 +58,7 @@ app.command("score")(score.score)
 app.command("evaluate")(evaluate.evaluate)
 app.command("compare")(compare.compare)
 app.command("explain")(explain_text)
+app.command("explore")(explore)
 app.command("report")(report.report)
 app.command("average")(train.average)
 app.command("export")(export.export)

@@ -17,6 +17,7 @@ class Traceable:
         text: str,
         target: str | None = None,
         *,
+        prefix: Sequence[int] = (),
         context: str | None = None,
         decode: Mapping[str, object] | None = None,
         interventions: Sequence[Mapping[str, Any]] = (),
@@ -25,12 +26,13 @@ class Traceable:
         """One run with every tensor by its name.
 
         Without a target the model decodes first, by the options of `[decode]` in `decode`; then one run over
-        source and output is recorded. `context` is what a question is asked about. `only` keeps the tensors
-        of some names: ("decoder.*.cross.weights",). `interventions` change the run: see docs/trace.md.
+        source and output is recorded. `prefix` are ids of pieces that the output begins with. `context` is
+        what a question is asked about. `only` keeps the tensors of some names: ("decoder.*.cross.weights",).
+        `interventions` change the run: see docs/trace.md.
         """
         from regard.tasks.tracing import trace  # here, because it knows all the tasks that inherit from this
 
-        return trace(self, text, target, context, decode or {}, interventions, only)
+        return trace(self, text, target, context, decode or {}, interventions, only, prefix)
 
     def occlusion(
         self, text: str, target: str | None = None, *, context: str | None = None

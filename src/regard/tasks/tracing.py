@@ -53,6 +53,7 @@ def trace(
     options: Mapping[str, object],
     interventions: Sequence[Mapping[str, Any]],
     only: Sequence[str] | None,
+    prefix: Sequence[int] = (),
 ) -> Trace:
     asked = ask(task, text, context)
     model = asked.folder.model
@@ -62,12 +63,13 @@ def trace(
     asked = replace(asked, sample=with_other_source(asked, words))
     meta = about(asked, target, context, interventions)
     if asked.told is not None:
-        refuse_target(target, [each for each in words if each.side == "target"])
+        refuse_target("" if prefix else target, [each for each in words if each.side == "target"])
         tensors, logits = record(model, asked.sample, only, changes)
         tokens = {"source": Pieces.of(asked.folder.source, list(asked.sample.source))}
         own = vocabulary(asked.folder.source, tokens, tensors) if meta["head"] in (None, "words") else {}
         return Trace(tensors, tokens, asked.told(logits)[0], meta, (), own)
-    said = say(task, asked, target, options, changes, [each for each in words if each.side == "target"])
+    begun = prefix_of(asked.folder, target, prefix)
+    said = say(task, asked, target, options, changes, [w for w in words if w.side == "target"], begun)
     tensors, _ = record(model, whole(asked, said), only, changes)
     tokens = sides(asked, said)
     own = vocabulary(asked.folder.target, {side: tokens[side] for side in ("target", "output")}, tensors)
@@ -109,6 +111,7 @@ def say(
     options: Mapping[str, object],
     changes: Sequence[Change],
     words: Sequence[TokenChange],
+    begun: Sequence[int] = (),
 ) -> Said:
     """The output: as given, or what the model decodes; as what the decoder reads, and says at each place."""
     folder, source = asked.folder, list(asked.sample.source)
@@ -122,7 +125,7 @@ def say(
         own, ends = inside(target), True
     else:
         chosen = chosen_options(task, folder, options, len(source))
-        found, nodes = search(task, asked, chosen, changes)
+        found, nodes = search(task, asked, chosen, changes, begun)
         own, ends = list(found.tokens), found.finished
         facts |= {"decode": chosen.model_dump(mode="json"), "finished": ends, "score": found.score}
     row = other_pieces(tokenizer, [*prompt, *own], words, "target")
@@ -134,6 +137,17 @@ def say(
             f"a target of {len(read)} pieces, its start included, is too long: there are {limit}"
         )
     return Said(read, said, text_of(task, asked, row[len(prompt) :]), nodes, facts)
+
+
+def prefix_of(folder: Folder, target: str | None, prefix: Sequence[int]) -> list[int]:
+    """The pieces that the output is made to begin with."""
+    size, ending = len(folder.target), folder.target.end
+    if prefix and target is not None:
+        raise UsageError("give a target, which is the whole output, or a prefix, not both")
+    wrong = [piece for piece in prefix if not 0 <= piece < size or piece == ending]
+    if wrong:
+        raise UsageError(f"prefix: {wrong[0]} is no piece to go on from; there are 0 to {size - 1}")
+    return list(prefix)
 
 
 def chosen_options(task: Any, folder: Folder, options: Mapping[str, object], length: int) -> Decode:
@@ -151,7 +165,7 @@ def chosen_options(task: Any, folder: Folder, options: Mapping[str, object], len
 
 
 def search(
-    task: Any, asked: Asked, options: Decode, changes: Sequence[Change]
+    task: Any, asked: Asked, options: Decode, changes: Sequence[Change], begun: Sequence[int] = ()
 ) -> tuple[Hypothesis, tuple[Node, ...]]:
     """The best hypothesis, and the tree of the search if there was one (drawing has none)."""
     folder: Folder = asked.folder
@@ -160,8 +174,9 @@ def search(
         model = Changed(folder.model, Intervening(changes))
     special, device = folder.special, next(folder.model.parameters()).device
     if options.sample:
-        return decode(model, [asked.sample], options, special, device)[0][0], ()
-    running = BeamSearch(model, collate([asked.sample], BLOCK).to(device), options, special, None)
+        return decode(model, [asked.sample], options, special, device, [begun] if begun else None)[0][0], ()
+    batch = collate([asked.sample], BLOCK).to(device)
+    running = BeamSearch(model, batch, options, special, [begun] if begun else None)
     running.observer = tree = BeamTree(lambda token: folder.target.pieces([token])[0])
     best = running.run()[0][0]
     return best, tree.told([*best.tokens, *([special.end] if best.finished else [])])

@@ -1,0 +1,45 @@
+"""`regard explore`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from regard.cli.terminal import Device, Threads, say
+
+Shown = Annotated[
+    list[Path], typer.Option("--model", "-m", help="A model folder or name; several can be chosen from.")
+]
+Port = Annotated[int, typer.Option(min=0, max=65535, help="Of 127.0.0.1; 0 takes a free one.")]
+
+
+def explore(
+    model: Shown,
+    text: Annotated[str | None, typer.Argument(help="The text to begin with.")] = None,
+    port: Port = 0,
+    no_browser: Annotated[bool, typer.Option("--no-browser", help="Only print the address.")] = False,
+    device: Device = "auto",
+    threads: Threads = 0,
+) -> None:
+    """Open a page that shows every step of a model on your own text.
+
+    The page is served by this machine to this machine; nothing leaves it.
+
+    [bold]Examples[/]
+
+      regard explore -m runs/demo "I see the small house."
+      regard explore -m runs/demo -m runs/rnn --no-browser --port 8765
+    """
+    from regard.serve import serve
+    from regard.tasks import load
+
+    opened = {name: load(path, device, threads) for name, path in named(model).items()}
+    serve(opened, port, text, not no_browser, say)
+
+
+def named(paths: list[Path]) -> dict[str, Path]:
+    """The last part of a path as the name, or all of it where two are alike."""
+    short = [path.resolve().name for path in paths]
+    return {name if short.count(name) == 1 else path.as_posix(): path for name, path in zip(short, paths)}

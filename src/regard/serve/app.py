@@ -1,0 +1,145 @@
+"""The routes. Each answers JSON or bytes; what goes wrong is {"error": a sentence}."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from threading import Lock
+from typing import Annotated, Any
+
+from fastapi import Depends, FastAPI, Request
+from fastapi.responses import FileResponse, JSONResponse, Response
+from fastapi.staticfiles import StaticFiles
+from starlette.exceptions import HTTPException
+
+from regard import __version__
+from regard.errors import RegardError, UsageError, near_miss
+from regard.serve.guard import Guard
+from regard.serve.requests import (
+    LONGEST_TEXT,
+    TensorQuery,
+    TokenizeBody,
+    TraceBody,
+    check_decode,
+    checked,
+    key_of,
+    parse,
+)
+from regard.serve.tensors import to_bytes
+from regard.serve.traces import Traces, number_of, told
+from regard.trace import Pieces
+
+WEB = Path(__file__).parent / "web"
+
+
+async def raw_body(request: Request) -> bytes:
+    return await request.body()
+
+
+Raw = Annotated[bytes, Depends(raw_body)]
+
+
+def make_app(models: Mapping[str, Any]) -> FastAPI:
+    """The page and its routes over opened models by name, of which the first is the usual one."""
+    app = FastAPI(title="regard", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
+    app.add_middleware(Guard)
+    add_errors(app)
+    add_traces(app, models)
+
+    @app.get("/")
+    def page() -> FileResponse:
+        return FileResponse(WEB / "index.html")
+
+    @app.get("/api/v1/models")
+    def list_models() -> dict[str, Any]:
+        listed = [about(name, task) for name, task in models.items()]
+        return {"models": listed, "version": __version__, "longest_text": LONGEST_TEXT}
+
+    @app.post("/api/v1/tokenize")
+    def tokenize(raw: Raw) -> dict[str, Any]:
+        body = parse(TokenizeBody, raw)
+        tokenizer = find(models, body.model)[1].folder.source
+        pieces = Pieces.of(tokenizer, tokenizer.encode(body.text))
+        return {**pieces.as_json(), "shown": list(pieces.shown)}
+
+    app.mount("/web", StaticFiles(directory=WEB), name="web")
+    return app
+
+
+def add_traces(app: FastAPI, models: Mapping[str, Any]) -> None:
+    traces, running = Traces(), Lock()
+
+    @app.post("/api/v1/trace")
+    def trace(raw: Raw) -> dict[str, Any]:
+        body = parse(TraceBody, raw)
+        name, task = find(models, body.model)
+        number = number_of(key_of(body.model_copy(update={"model": name})))
+        with running:  # two browsers take turns: each run has all cores
+            found = traces.get(number)
+            if found is None:
+                found = task.trace(
+                    body.source,
+                    body.target,
+                    prefix=body.prefix,
+                    context=body.context,
+                    decode=check_decode(body.decode),
+                    interventions=body.interventions,
+                )
+                traces.add(number, found)
+        return {"model": name, **told(number, found)}
+
+    @app.get("/api/v1/trace/{number}")
+    def again(number: str) -> dict[str, Any]:
+        return told(number, traces.require(number))
+
+    @app.get("/api/v1/trace/{number}/tensors")
+    def tensors(number: str, request: Request) -> Response:
+        asked = request.query_params
+        given: dict[str, Any] = {field: asked[field] for field in asked} | {"name": asked.getlist("name")}
+        query = checked(TensorQuery, given)
+        content = to_bytes(traces.require(number), query)
+        return Response(content, media_type="application/octet-stream")
+
+
+def find(models: Mapping[str, Any], name: str) -> tuple[str, Any]:
+    name = name or next(iter(models))
+    if name not in models:
+        known = near_miss(name, models) or f"; there are {', '.join(models)}"
+        raise UsageError(f'model: there is no "{name}"{known}')
+    return name, models[name]
+
+
+def about(name: str, task: Any) -> dict[str, Any]:
+    folder = task.folder
+    return {
+        "name": name,
+        "task": folder.task.name,
+        "source": folder.task.source,
+        "target": folder.task.target,
+        "family": folder.config.family,
+        "config": folder.config.model_dump(mode="json"),
+        "vocabulary": len(folder.target),
+        "parameters": sum(each.numel() for each in folder.model.parameters()),
+        "labels": list(folder.labels),
+        "beam": folder.decode.beam,
+    }
+
+
+def add_errors(app: FastAPI) -> None:
+    @app.exception_handler(RegardError)
+    def refused(_: Request, error: RegardError) -> JSONResponse:
+        return JSONResponse({"error": str(error)}, 400)
+
+    @app.exception_handler(HTTPException)
+    def unknown(_: Request, error: HTTPException) -> JSONResponse:
+        words = {404: "there is nothing at this address", 405: "this address is asked in another way"}
+        return JSONResponse({"error": words.get(error.status_code, str(error.detail))}, error.status_code)
+
+    @app.exception_handler(MemoryError)
+    def too_much(_: Request, __: MemoryError) -> JSONResponse:
+        return JSONResponse({"error": "not enough memory for this text; try a shorter one"}, 507)
+
+    @app.exception_handler(Exception)
+    def surprised(_: Request, error: Exception) -> JSONResponse:
+        text = f"{type(error).__name__}: {error}; this should not happen, the terminal shows where it did"
+        return JSONResponse({"error": text}, 500)

@@ -1,0 +1,194 @@
+// The page: a text is traced, and one view of the trace is shown.
+import * as api from "./api.js";
+import { live, make, tabs, token } from "./a11y.js";
+import { onScheme } from "./color.js";
+import { listen, set, state } from "./state.js";
+import { Trace } from "./trace.js";
+import * as attention from "./views/attention.js";
+import * as heads from "./views/heads.js";
+import * as input from "./views/input.js";
+import * as map from "./views/map.js";
+import * as output from "./views/output.js";
+
+const VIEWS = { input, map, attention, heads, output };
+const TABS = [["input", "Input"], ["map", "Map"], ["attention", "Attention"], ["heads", "Heads"], ["output", "Output"]];
+const ASKING = ["text", "context", "model", "beam", "prefix"]; // a change of these is another run
+const WAIT = 350; // milliseconds without a key
+const at = (id) => document.getElementById(id);
+
+let about = { models: [], longest_text: 0 };
+let trace = null;
+let running = null;
+let drawn = 0;
+
+const model = () => about.models.find((each) => each.name === state().model) ?? about.models[0];
+
+function request() {
+  const { text, context, beam, prefix } = state();
+  const told = { model: model()?.name ?? "", source: text };
+  if (context && model()?.task === "answer") told.context = context;
+  if (/^\d+$/.test(beam)) told.decode = { beam: Number(beam) };
+  if (/^\d+(,\d+)*$/.test(prefix)) told.prefix = prefix.split(",").map(Number);
+  return told;
+}
+
+async function run() {
+  running?.abort();
+  const own = (running = new AbortController());
+  if (!state().text.trim()) {
+    trace = null;
+    trouble("");
+    status("");
+    return show();
+  }
+  const slow = setTimeout(() => status("The model is at work …"), 150);
+  document.body.setAttribute("aria-busy", "true");
+  try {
+    const told = await api.trace(request(), own.signal);
+    clearTimeout(slow);
+    trace = new Trace(told);
+    trouble("");
+    status("");
+    const said = Object.values(trace.tokens).map((side) => side.ids.length);
+    live(`Traced: ${trace.output}. ${said.join(" and ")} pieces.`);
+    await show();
+  } catch (error) {
+    if (error.name === "AbortError") return;
+    status("");
+    trouble(error.message);
+  } finally {
+    clearTimeout(slow);
+    if (own === running) document.body.removeAttribute("aria-busy");
+  }
+}
+
+const status = (text) => { at("status").textContent = text; };
+const trouble = (text) => { at("trouble").textContent = text; };
+
+async function show() {
+  const number = ++drawn;
+  const { view } = state();
+  const chosen = VIEWS[view] ? view : "attention";
+  tabs(at("tabs"), TABS, chosen, (id) => set({ view: id }));
+  at("panel").setAttribute("aria-labelledby", `tab-${chosen}`);
+  answer();
+  let content;
+  try {
+    content = trace ? await VIEWS[chosen].render(trace, model()) : welcome();
+  } catch (error) {
+    if (error.status === 400 && /not kept/.test(error.message)) return run(); // the server forgot an old run
+    if (number === drawn) trouble(error.message);
+    return;
+  }
+  if (number !== drawn) return;
+  const back = focused();
+  at("panel").replaceChildren(...[content].flat());
+  at("panel").dataset.view = chosen;
+  back?.();
+}
+
+/** A view that is drawn anew keeps the place of the keyboard: what has the same name gets it back. */
+function focused() {
+  const own = document.activeElement;
+  if (!own || !at("panel").contains(own)) return null;
+  const name = own.getAttribute("aria-label") ?? own.id;
+  const attribute = own.hasAttribute("aria-label") ? "aria-label" : "id";
+  return () => [...at("panel").querySelectorAll(`[${attribute}]`)].find((each) => each.getAttribute(attribute) === name)?.focus();
+}
+
+function answer() {
+  at("answer").hidden = !trace;
+  at("forced").replaceChildren();
+  if (!trace) return;
+  const labels = { translate: "Translation", generate: "Goes on", fill: "Filled", classify: "Label", tag: "Tags", answer: "Answer" };
+  at("answer-label").textContent = `${labels[trace.meta.task] ?? "Output"}:`;
+  at("answer-text").textContent = trace.output || "(nothing)";
+  if (state().prefix) {
+    at("forced").replaceChildren(make("button", { type: "button", onclick: () => set({ prefix: "" }) }, "Undo the forced words"));
+  }
+}
+
+function welcome() {
+  const own = model();
+  const examples = {
+    fill: ["The <mask> is old."], answer: ["Who sleeps?"],
+  }[own?.task] ?? ["I see the small house.", "The old man has a dog."];
+  return make("section", { class: "welcome" },
+    make("h2", {}, "Type a sentence above"),
+    make("p", {}, "The model reads it, and every number it computes on the way can be looked at here. Nothing leaves this machine."),
+    make("div", { class: "choices" }, ...examples.map((text) =>
+      make("button", { type: "button", class: "choice", onclick: () => { at("text").value = text; set({ text }); } }, token(text)))));
+}
+
+function fillForm() {
+  const own = model();
+  const { text, context, beam } = state();
+  if (document.activeElement !== at("text") && at("text").value !== text) at("text").value = text;
+  if (document.activeElement !== at("context") && at("context").value !== context) at("context").value = context;
+  at("context-field").hidden = own?.task !== "answer";
+  at("model").replaceChildren(...about.models.map((each) =>
+    make("option", { value: each.name, selected: each.name === own?.name }, `${each.name} (${each.family})`)));
+  const writes = ["translate", "generate"].includes(own?.task);
+  at("beam").disabled = !writes;
+  at("beam").replaceChildren(...["", "1", "2", "4", "8"].map((size) =>
+    make("option", { value: size, selected: size === beam }, size || (writes ? `${own.beam} (its own)` : "none"))));
+  grow();
+}
+
+function grow() {
+  for (const area of document.querySelectorAll("textarea")) {
+    area.style.height = "auto";
+    area.style.height = `${Math.min(area.scrollHeight + 2, 160)}px`;
+  }
+}
+
+function listenToForm() {
+  let waiting = 0;
+  const typed = () => {
+    const changes = { text: at("text").value, context: at("context").value, prefix: "", query: "", key: "" };
+    if (changes.text !== state().text || changes.context !== state().context) set(changes);
+  };
+  for (const id of ["text", "context"]) {
+    at(id).addEventListener("input", () => { clearTimeout(waiting); waiting = setTimeout(typed, WAIT); grow(); });
+    at(id).addEventListener("keydown", (event) => {
+      if (event.key === "Enter" && !event.shiftKey && !event.isComposing) { event.preventDefault(); at("ask").requestSubmit(); }
+    });
+  }
+  at("ask").addEventListener("submit", (event) => {
+    event.preventDefault();
+    clearTimeout(waiting);
+    const { text, context } = state();
+    if (at("text").value === text && at("context").value === context) begin();
+    else typed();
+  });
+  at("model").addEventListener("change", (event) =>
+    set({ model: event.target.value, where: "", head: "0", query: "", key: "", prefix: "", beam: "" }));
+  at("beam").addEventListener("change", (event) => set({ beam: event.target.value, prefix: "" }));
+  addEventListener("keydown", (event) => {
+    if (!["[", "]"].includes(event.key) || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.target.closest("textarea, input, select")) return;
+    const place = TABS.findIndex(([id]) => id === state().view) + (event.key === "]" ? 1 : -1);
+    if (TABS[place]) set({ view: TABS[place][0] });
+  });
+}
+
+/** Ask which models there are, if that is not known yet, and run. */
+async function begin() {
+  try {
+    if (!about.models.length) about = await api.models();
+  } catch (error) {
+    return trouble(error.message);
+  }
+  fillForm();
+  return run();
+}
+
+listen((now, before) => {
+  fillForm();
+  if (ASKING.some((name) => now[name] !== before[name])) run();
+  else show();
+});
+onScheme(show);
+listenToForm();
+show();
+begin();

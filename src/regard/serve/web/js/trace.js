@@ -1,0 +1,88 @@
+// One run of the model: what the server told of it, and its tensors, brought when they are looked at.
+import * as api from "./api.js";
+
+export class Trace {
+  constructor(told) {
+    const { tensors, ...rest } = told;
+    Object.assign(this, rest);
+    this.shapes = new Map(tensors.map((each) => [each.name, each.shape]));
+    this.cache = new Map();
+  }
+
+  has(name) { return this.shapes.has(name); }
+
+  /** `encoder.0.self`, `decoder.1.cross` ... in the order of the run. */
+  get attentions() {
+    return [...this.shapes.keys()].filter((n) => n.endsWith(".weights")).map((n) => n.slice(0, -8));
+  }
+
+  heads(where) { return this.shapes.get(`${where}.weights`)[0]; }
+
+  /** The pieces of an attention's queries and keys. */
+  sides(where) {
+    if (where.endsWith("cross")) return [this.tokens.target, this.tokens.source];
+    const own = where.startsWith("encoder") ? this.tokens.source : this.tokens.target;
+    return [own, own];
+  }
+
+  /** Several tensors by name; those that the run does not have are left out. */
+  async tensors(names, options = {}) {
+    const wanted = names.filter((name) => name.includes("*") || this.has(name));
+    if (!wanted.length) return {};
+    const key = JSON.stringify([wanted, options]);
+    if (!this.cache.has(key)) {
+      const asked = api.tensors(this.id, wanted, options);
+      this.cache.set(key, asked);
+      asked.catch(() => this.cache.delete(key));
+    }
+    return this.cache.get(key);
+  }
+
+  /** All that one head of an attention computed. */
+  async head(where, head) {
+    const side = where.split(".")[0];
+    const parts = ["query", "key", "value", "mask", "scores", "weights", "mixed"].map((p) => `${where}.${p}`);
+    const bias = where.endsWith(".self") ? [`${side}.positions.bias`] : [];
+    const found = await this.tensors([...parts, ...bias], { head });
+    const short = Object.fromEntries(parts.map((name) => [name.slice(where.length + 1), found[name]]));
+    return { ...short, bias: bias.length ? found[bias[0]] : undefined, scale: this.scale(short) };
+  }
+
+  /** 1 / sqrt(C); T5 leaves it out, and an intervention may. null: no scaled product (Bahdanau). */
+  scale(parts) {
+    if (!parts.query || !parts.mixed) return null;
+    const dropped = (this.meta.interventions ?? []).some((each) => each.type === "drop_scale");
+    return this.meta.family === "t5" || dropped ? 1 : 1 / Math.sqrt(parts.query.shape.at(-1));
+  }
+}
+
+export const row = (tensor, number) => {
+  const width = tensor.shape.at(-1);
+  return tensor.data.subarray(number * width, (number + 1) * width);
+};
+
+/** The attention of one query, recomputed in float64 from q and k (or from the scores, where there is no product):
+    e_j = q . k_j * scale + bias;  a_j = exp(e_j - max) / sum_j exp(e_j - max) over the visible keys. */
+export function recompute(parts, query) {
+  const keys = parts.weights.shape.at(-1);
+  const visible = (j) => !parts.mask || parts.mask.data[query * keys + j] !== 0;
+  const products = [], scores = [];
+  for (let j = 0; j < keys; j++) {
+    if (parts.scale === null) {
+      products.push(null);
+      scores.push(parts.scores.data[query * keys + j]);
+      continue;
+    }
+    const q = row(parts.query, query), k = row(parts.key, j);
+    let sum = 0;
+    for (let c = 0; c < q.length; c++) sum += q[c] * k[c];
+    products.push(sum);
+    scores.push(sum * parts.scale + (parts.bias ? parts.bias.data[query * keys + j] : 0));
+  }
+  const seen = scores.filter((_, j) => visible(j));
+  const highest = Math.max(...seen);
+  const powers = scores.map((score, j) => (visible(j) ? Math.exp(score - highest) : 0));
+  const sum = powers.reduce((a, b) => a + b, 0);
+  const weights = powers.map((power) => (sum > 0 ? power / sum : 0));
+  return { products, scores, visible: scores.map((_, j) => visible(j)), highest, powers, sum, weights };
+}

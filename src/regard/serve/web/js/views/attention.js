@@ -1,0 +1,183 @@
+// One head of one attention, step by step: Q, K, V -> products -> scale -> mask -> softmax -> weighted sum.
+import { choices, make, roving, select, token } from "../a11y.js";
+import { SMALL, bar, grid, number, picture, spoken, strips } from "../figures.js";
+import { address, number as numbered, set, state } from "../state.js";
+import { recompute, row } from "../trace.js";
+
+const TOP = 12; // keys of a long row that are told one by one
+
+/** The attention, head, query and key that the address means, or the nearest there are. */
+export function chosen(trace) {
+  const all = trace.attentions;
+  const usual = all.filter((each) => each.endsWith("cross")).at(-1) ?? all.at(-1);
+  const where = all.includes(state().where) ? state().where : usual;
+  if (!where) return null;
+  const [queries, keys] = trace.sides(where);
+  const within = (name, size, other) => { const own = numbered(name); return own !== null && own < size ? own : other; };
+  return {
+    where, queries, keys, head: within("head", trace.heads(where), 0),
+    query: within("query", queries.ids.length, Math.min(1, queries.ids.length - 1)),
+    key: within("key", keys.ids.length, null),
+  };
+}
+
+export const none = (trace) => make("section", {},
+  make("h2", {}, "No attention in this model"),
+  make("p", {}, trace.meta.family === "rnn"
+    ? "A recurrent network reads word by word into one state of fixed size; whatever the writer knows of the source went through it. Attention was made to end this."
+    : "This run recorded no attention weights."));
+
+export function pickers(trace, own) {
+  const heads = Array.from({ length: trace.heads(own.where) }, (_, head) => [head, String(head), `head ${head}`]);
+  return make("div", { class: "pickers" },
+    select("Attention", trace.attentions.map((each) => [each, spoken(each)]), own.where, (where) => set({ where, query: "", key: "", head: "0" })),
+    make("div", { class: "field" }, make("span", { class: "label" }, "Head"),
+      choices("Head", heads, own.head, (head) => set({ head: String(head) }))));
+}
+
+export async function render(trace) {
+  const own = chosen(trace);
+  if (!own) return none(trace);
+  const parts = await trace.head(own.where, own.head);
+  const told = recompute(parts, own.query);
+  return [
+    make("h2", {}, "Attention, step by step"),
+    pickers(trace, own),
+    make("p", { class: "equation" }, parts.scale === null
+      ? "a = softmax(score(s, h)),  context = Σ a h"
+      : "Attention(Q, K, V) = softmax(QKᵀ / √d) V"),
+    make("div", { class: "split uneven" }, matrix(own, parts), own.key === null ? hint() : drawer(own, parts, told)),
+    queryPicker(own),
+    steps(own, parts, told),
+    parts.scale === null ? null : vectors(own, parts),
+    parts.scale === null ? null : mixing(own, parts, told),
+    make("p", { class: "quiet" }, "Attention tells where a head looked, not why the model said a word."),
+  ].filter(Boolean);
+}
+
+function matrix(own, parts) {
+  const [height, width] = parts.weights.shape;
+  const small = Math.max(height, width) <= SMALL;
+  const label = `Weights of head ${own.head}: rows are queries, columns are keys`;
+  const figure = small
+    ? grid({ weights: parts.weights, mask: parts.mask, queries: own.queries.shown, keys: own.keys.shown, query: own.query, key: own.key, label,
+        choose: (query, key) => set({ query: String(query), key: String(key) }) })
+    : make("div", { class: "large", onclick: pointed }, picture({ ...parts.weights, kind: "share", label, row: own.query }));
+  function pointed(event) {
+    const { left, top, width: wide, height: high } = event.currentTarget.getBoundingClientRect();
+    const place = (at, size, count) => String(Math.max(0, Math.min(count - 1, Math.floor((at / size) * count))));
+    set({ query: place(event.clientY - top, high, height), key: place(event.clientX - left, wide, width) });
+  }
+  return make("section", { "aria-label": "Weights" },
+    make("h3", {}, "Who looks at whom"),
+    make("p", { class: "quiet" }, small ? "Each row is a query and sums to 1. Choose a cell to see its arithmetic." : "Each row is a query and sums to 1. Choose a place in it, or a query below."),
+    figure);
+}
+
+const hint = () => make("p", { class: "drawer empty quiet" }, "Choose a cell or a key: its weight is computed again here, from q and k.");
+
+function queryPicker(own) {
+  const texts = own.queries.shown;
+  const choose = (query) => set({ query: String(query) });
+  if (texts.length > SMALL) return select("Query", texts.map((text, i) => [String(i), `${i} ${text}`]), String(own.query), choose);
+  return make("div", { class: "field" }, make("span", { class: "label" }, "Query"),
+    choices("Query", texts.map((text, i) => [i, token(text), `query ${text}, place ${i}`]), own.query, choose));
+}
+
+/** One query's row, a column for each step. */
+function steps(own, parts, told) {
+  const scaled = parts.scale !== null;
+  const order = told.weights.map((_, j) => j);
+  const long = order.length > SMALL;
+  if (long) order.sort((a, b) => told.weights[b] - told.weights[a]).splice(TOP);
+  const names = new Map(order.map((j) => [j, make("button", { type: "button", class: "word",
+    "aria-label": `arithmetic of key ${own.keys.shown[j]}, place ${j}`, onclick: () => set({ query: String(own.query), key: String(j) }) },
+  token(own.keys.shown[j]), long ? make("span", { class: "quiet" }, ` ${j}`) : "")]));
+  roving(order.map((j) => [names.get(j)]));
+  const columns = ["Key", ...(scaled ? ["q·k", `× ${number(parts.scale, 3)}${parts.bias ? " + bias" : ""}`] : ["score"]), "mask", "exp(e − max)", "weight"];
+  const rows = order.map((j) => make("tr", { class: told.visible[j] ? (j === own.key ? "here" : null) : "masked" },
+    make("th", { scope: "row" }, names.get(j)),
+    scaled ? make("td", {}, number(told.products[j], 3)) : null,
+    make("td", {}, number(told.scores[j], 3)),
+    make("td", {}, told.visible[j] ? "seen" : "hidden"),
+    make("td", {}, told.visible[j] ? number(told.powers[j], 4) : "0"),
+    make("td", {}, bar(told.weights[j], number(told.weights[j], 4)))));
+  const shown = order.reduce((sum, j) => sum + told.weights[j], 0);
+  const rest = long ? make("tr", {}, make("th", { scope: "row" }, `${told.weights.length - order.length} others`),
+    ...columns.slice(2).map(() => make("td")), make("td", {}, bar(1 - shown, number(1 - shown, 4)))) : null;
+  return make("section", { "aria-label": "Steps" },
+    make("h3", {}, "What ", token(own.queries.shown[own.query]), " computes"),
+    make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Steps of the query" }, make("table", { class: "numbers" },
+      make("thead", {}, make("tr", {}, ...columns.map((text) => make("th", { scope: "col" }, text)))),
+      make("tbody", {}, ...rows, rest ?? ""),
+      make("tfoot", {}, make("tr", {}, make("th", { scope: "row" }, "Sum"), ...columns.slice(3).map(() => make("td")),
+        make("td", {}, number(told.sum, 4)), make("td", {}, number(told.weights.reduce((a, b) => a + b, 0), 4)))))));
+}
+
+function vectors(own, parts) {
+  const one = (name, tensor, names, place, words) => make("figure", {},
+    make("figcaption", {}, make("b", {}, name), ` ${words}`), strips(tensor, names, { chosen: place, label: name, most: 24 }));
+  return make("section", { "aria-label": "Queries, keys and values" },
+    make("h3", {}, "Q, K and V of this head"),
+    make("p", { class: "quiet" }, `Each word has three vectors of ${parts.query.shape.at(-1)} numbers: blue below zero, orange above.`),
+    make("div", { class: "three" },
+      one("Q", parts.query, own.queries.shown, own.query, "what a word looks for"),
+      one("K", parts.key, own.keys.shown, own.key, "what it can be found by"),
+      one("V", parts.value, own.keys.shown, own.key, "what it gives")));
+}
+
+/** z = sum_j a_j v_j, again here in float64. */
+function mixing(own, parts, told) {
+  const width = parts.value.shape.at(-1);
+  const z = new Float64Array(width);
+  told.weights.forEach((weight, j) => row(parts.value, j).forEach((v, c) => { z[c] += weight * v; }));
+  const theirs = row(parts.mixed, own.query);
+  const apart = Math.max(...z.map((each, c) => Math.abs(each - theirs[c])));
+  return make("section", { "aria-label": "Weighted sum" },
+    make("h3", {}, "The weighted sum of the values"),
+    strips({ data: Float64Array.from([...z, ...theirs]), shape: [2, width] }, ["here", "model"], { label: "Σ a v" }),
+    make("p", { class: "quiet" }, `Σ a v for `, token(own.queries.shown[own.query]), `; the model’s own differs by at most ${number(apart, 7)}. All heads side by side then go through W_O.`));
+}
+
+function drawer(own, parts, told) {
+  const { query, key } = own;
+  const model = parts.weights.data[query * parts.weights.shape[1] + key];
+  const again = told.weights[key];
+  const line = (name, value, why) => make("tr", {}, make("th", { scope: "row" }, name), make("td", { class: "value" }, value), make("td", { class: "quiet" }, why));
+  const seen = told.visible[key];
+  const lines = parts.scale === null ? [] : [
+    line("q · k", number(told.products[key], 6), `the sum of ${parts.query.shape.at(-1)} products`),
+    line("e", number(told.scores[key], 6), `q · k × ${number(parts.scale, 6)}${parts.bias ? ` + ${number(parts.bias.data[query * parts.weights.shape[1] + key], 6)} for the distance` : parts.scale === 1 ? "" : ` (1 / √${parts.query.shape.at(-1)})`}`),
+  ];
+  lines.push(
+    line("mask", seen ? "seen" : "hidden", seen ? "the query may look at this key" : "the query may not look at this key, so its weight is 0"),
+    line("exp(e − max)", number(told.powers[key], 6), `max = ${number(told.highest, 6)}, so that nothing overflows`),
+    line("sum", number(told.sum, 6), "of these over all visible keys"),
+    line("weight here", number(again, 8), "the quotient, in float64"),
+    line("the model’s", number(model, 8), "in float32"),
+    line("difference", Math.abs(again - model).toExponential(1).replace("-", "−"), Math.abs(again - model) < 1e-5 ? "the same but for rounding" : "more than rounding: the run was changed"));
+  return make("section", { class: "drawer", id: "drawer", "aria-label": "Arithmetic", "data-here": again, "data-model": model },
+    make("div", { class: "drawer-head" },
+      make("h3", {}, token(own.queries.shown[query]), " → ", token(own.keys.shown[key])),
+      make("button", { type: "button", "aria-label": "Close the arithmetic", onclick: () => set({ key: "" }) }, "×")),
+    parts.scale === null ? null : products(own, parts),
+    make("div", { class: "scroll" }, make("table", { class: "numbers" }, make("tbody", {}, ...lines))));
+}
+
+function products(own, parts) {
+  const q = row(parts.query, own.query), k = row(parts.key, own.key);
+  const each = Float64Array.from(q, (value, c) => value * k[c]);
+  const names = ["q", "k", "q × k"];
+  const listed = [q, k, each].map((vector, i) => make("tr", {}, make("th", { scope: "row" }, names[i]),
+    ...[...vector].map((value) => make("td", {}, number(value, 2)))));
+  return [strips({ data: Float64Array.from([...q, ...k]), shape: [2, q.length] }, names.slice(0, 2), { label: "numbers" }),
+    strips({ data: each, shape: [1, q.length] }, names.slice(2), { label: "products" }),
+    make("details", {}, make("summary", {}, `All ${q.length} products`),
+      make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Products" }, make("table", { class: "numbers" }, make("tbody", {}, ...listed))))];
+}
+
+export const link = (changes, ...content) => make("a", { href: address(changes), onclick: (event) => {
+  if (event.ctrlKey || event.metaKey || event.shiftKey) return;
+  event.preventDefault();
+  set(changes);
+} }, ...content);

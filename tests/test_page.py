@@ -1,0 +1,345 @@
+"""The explorer in a real browser: what it shows are the model's numbers, and nothing else happens."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+import pytest
+import uvicorn
+
+from regard.serve import make_app
+from regard.serve.run import listen
+from regard.tasks import load
+from traced_models import opened_task
+
+playwright = pytest.importorskip("playwright.sync_api", reason="the browser's driver is not installed")
+CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or "/usr/bin/chromium"
+SWITCHES = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+]
+TEXT = "ba de gi"
+OTHERS = ("t5", "rnn", "bahdanau", "gpt", "llama", "fill", "classify", "tag")
+VIEWS = ("input", "map", "attention", "heads", "output")
+
+
+@dataclass
+class Site:
+    address: str
+    models: dict[str, Any]
+    server: uvicorn.Server
+    thread: threading.Thread
+
+    def stop(self) -> None:
+        self.server.should_exit = True
+        self.thread.join(20)
+
+
+def started(models: dict[str, Any]) -> Site:
+    listening = listen(0)
+    config = uvicorn.Config(make_app(models), log_level="warning", ws="none", lifespan="off")
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
+    thread.start()
+    return Site(f"http://127.0.0.1:{listening.getsockname()[1]}", models, server, thread)
+
+
+@pytest.fixture(scope="module")
+def site(tiny_model: Path) -> Iterator[Site]:
+    own = started({"toy": load(tiny_model, "cpu", 1), **{kind: opened_task(kind) for kind in OTHERS}})
+    yield own
+    own.stop()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    if not Path(CHROMIUM).exists():
+        pytest.skip("there is no Chromium on this machine")
+    with playwright.sync_playwright() as driver:
+        own = driver.chromium.launch(executable_path=CHROMIUM, args=SWITCHES)
+        yield own
+        own.close()
+
+
+@dataclass
+class Window:
+    """A page, and what it did that it should not."""
+
+    page: Any
+    site: Site
+    faults: list[str] = field(default_factory=list)
+
+    def open(self, text: str = TEXT, **state: str) -> None:
+        given = {"text": text, **state}
+        query = "&".join(f"{name}={quote(value)}" for name, value in given.items())
+        self.page.goto(f"{self.site.address}/?{query}")
+        self.page.wait_for_selector(f"#panel[data-view={given.get('view', 'attention')}] h2:not(.welcome *)")
+
+    def weights(self) -> Any:
+        """What the grid shows, [queries, keys]."""
+        read = "rows => rows.map(r => [...r.querySelectorAll('[role=gridcell]')].map(c => +c.dataset.value))"
+        return np.array(self.page.eval_on_selector_all("[role=grid] tbody tr", read))
+
+
+@pytest.fixture
+def window(browser: Any, site: Site) -> Iterator[Window]:
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    context.set_default_timeout(20_000)
+    own = Window(context.new_page(), site)
+    own.page.on("console", lambda message: own.faults.append(f"console: {message.text}"))
+    own.page.on("pageerror", lambda error: own.faults.append(f"error: {error}"))
+    own.page.on("dialog", lambda dialog: (own.faults.append("dialog"), dialog.dismiss()))
+    own.page.on(
+        "request",
+        lambda asked: None if asked.url.startswith(site.address + "/") else own.faults.append(asked.url),
+    )
+    yield own
+    context.close()
+    assert own.faults == []
+
+
+def test_a_sentence_is_typed_and_its_attention_seen(window: Window) -> None:
+    page = window.page
+    page.goto(window.site.address)
+    page.wait_for_selector("text=Type a sentence above")
+    page.fill("#text", TEXT)
+    page.wait_for_selector("[role=grid]")
+    trace = window.site.models["toy"].trace(TEXT)
+    assert page.inner_text("#answer-text") == trace.output
+    shown = window.weights()
+    assert np.abs(shown.sum(axis=1) - 1).max() < 1e-6
+    assert np.abs(shown - trace["decoder.0.cross.weights"][0].numpy()).max() < 1e-6
+    assert "text=ba" in page.url
+
+
+@pytest.mark.parametrize("where", ["encoder.0.self", "decoder.0.self", "decoder.0.cross"])
+@pytest.mark.parametrize("head", [0, 1])
+def test_each_head_shows_the_models_numbers(window: Window, where: str, head: int) -> None:
+    window.open(where=where, head=str(head))
+    trace = window.site.models["toy"].trace(TEXT)
+    shown = window.weights()
+    assert np.abs(shown - trace[f"{where}.weights"][head].numpy()).max() < 1e-6
+    hidden = ~trace[f"{where}.mask"].numpy()
+    assert (shown[hidden] == 0).all()
+    assert window.page.locator("[role=grid] .masked").count() == hidden.sum()
+
+
+def test_the_arithmetic_is_done_again_and_agrees(window: Window) -> None:
+    window.open(where="decoder.0.cross", head="1")
+    window.page.click("[data-query='2'][data-key='1']")
+    drawer = window.page.locator("#drawer")
+    drawer.wait_for()
+    trace = window.site.models["toy"].trace(TEXT)
+    q, k = (trace[f"decoder.0.cross.{name}"][1].double().numpy() for name in ("query", "key"))
+    scores = q[2] @ k.T / np.sqrt(q.shape[1])
+    wanted = np.exp(scores - scores.max()) / np.exp(scores - scores.max()).sum()
+    assert float(drawer.get_attribute("data-here")) == pytest.approx(wanted[1], abs=1e-12)
+    assert float(drawer.get_attribute("data-model")) == pytest.approx(wanted[1], abs=1e-6)
+    assert "the same but for rounding" in drawer.inner_text()
+    drawer.get_by_label("Close the arithmetic").click()
+    drawer.wait_for(state="detached")
+
+
+@pytest.mark.parametrize("kind", ["t5", "llama", "gpt", "bahdanau"])
+def test_the_arithmetic_agrees_in_other_families(window: Window, kind: str) -> None:
+    window.open("the small cat", model=kind, query="1", key="0")
+    drawer = window.page.locator("#drawer")
+    here, model = (float(drawer.get_attribute(name)) for name in ("data-here", "data-model"))
+    assert here == pytest.approx(model, abs=1e-6)
+
+
+def test_a_walk_by_keyboard_alone(window: Window) -> None:
+    window.open(where="encoder.0.self")
+    page = window.page
+    page.focus("#tab-attention")
+    page.keyboard.press("Tab")  # the choice of an attention, then the heads
+    page.keyboard.press("Tab")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("[aria-label='head 1'][aria-pressed=true]")
+    page.keyboard.press("Tab")
+    named = "document.activeElement.getAttribute('aria-label')"
+    assert re.fullmatch(r"query de, key ba, weight \d\.\d\d", page.evaluate(named))
+    page.keyboard.press("Control+Home")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowDown")
+    assert page.evaluate(named).startswith("query de, key de, weight ")
+    assert page.inner_text("#live") == page.evaluate(named)
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#drawer")
+    assert page.evaluate(named).startswith("query de, key de, weight ")  # drawn anew, the place is kept
+    page.keyboard.press("]")
+    page.wait_for_selector("#panel[data-view=heads]")
+    page.focus("#tab-heads")
+    page.keyboard.press("End")
+    page.wait_for_selector("#panel[data-view=output]")
+    assert page.evaluate("document.activeElement.id") == "tab-output"
+
+
+def test_reload_and_back_keep_the_state(window: Window) -> None:
+    window.open(where="decoder.0.self", head="1")
+    page = window.page
+    page.click("[data-query='2'][data-key='1']")
+    page.wait_for_selector("#drawer")
+    before = window.weights()
+    page.reload()
+    page.wait_for_selector("#drawer")
+    assert np.array_equal(window.weights(), before)
+    page.click("#tab-output")
+    page.wait_for_selector("#panel[data-view=output]")
+    page.go_back()
+    page.wait_for_selector("#drawer")
+    assert np.array_equal(window.weights(), before)
+
+
+def test_a_head_is_chosen_among_all(window: Window) -> None:
+    window.open(view="heads")
+    page = window.page
+    assert page.locator(".thumb").count() == 3 * 1 * 2
+    page.get_by_role("button", name="Decoder, layer 0, self-attention, head 1").click()
+    page.wait_for_selector("h3:has-text('Decoder, layer 0, self-attention, head 1')")
+    trace = window.site.models["toy"].trace(TEXT)
+    assert np.abs(window.weights() - trace["decoder.0.self.weights"][1].numpy()).max() < 1e-6
+    page.click("text=Step by step")
+    page.wait_for_selector("#panel[data-view=attention] [aria-label='head 1'][aria-pressed=true]")
+
+
+def test_a_word_is_forced_and_the_model_goes_on(window: Window) -> None:
+    window.open(view="output", query="1")
+    page = window.page
+    trace = window.site.models["toy"].trace(TEXT)
+    shown = page.eval_on_selector_all("[data-p]", "cells => cells.map(cell => +cell.dataset.p)")
+    wanted = trace["logits"][1].double().softmax(dim=0).topk(10).values.numpy()
+    assert np.abs(np.array(shown) - wanted).max() < 1e-6
+    assert page.locator(".node").count() == len(trace.beam)
+    assert page.locator(".node.best").count() == len(trace.tokens["output"])
+    word = page.locator(".word").first
+    text = word.inner_text()
+    word.click()
+    page.wait_for_selector("text=Undo the forced words")
+    assert page.inner_text("#answer-text").split()[:2] == [trace.output.split()[0], text]
+    page.click("text=Undo the forced words")
+    page.wait_for_function(
+        "wanted => document.getElementById('answer-text').textContent === wanted", arg=trace.output
+    )
+
+
+def test_the_map_leads_to_the_numbers(window: Window) -> None:
+    window.open(view="map")
+    window.page.get_by_role("link", name="decoder: Cross-attention").click()
+    window.page.wait_for_selector("#panel[data-view=attention] [role=grid]")
+    assert "decoder.0.cross" in window.page.url
+
+
+@pytest.mark.parametrize("kind", ["toy", *OTHERS])
+def test_every_view_of_every_model(window: Window, kind: str) -> None:
+    text = "the <mask> sees" if kind == "fill" else "the small cat"
+    for view in VIEWS:
+        window.open(text, view=view, model=kind)
+        assert window.page.inner_text("#trouble") == ""
+
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "<img/src=x/onerror=alert(2)>",
+    "<svg/onload=alert(3)>",
+    "&lt;b&gt;",
+    "שלום",
+    "\u202eabc",
+]
+
+
+def made_hostile(told: Any) -> Any:
+    """An answer of the server whose every text to show is markup."""
+    if isinstance(told, dict):
+        return {name: made_hostile(each) if name != "shown" else dressed(each) for name, each in told.items()}
+    return [made_hostile(each) for each in told] if isinstance(told, list) else told
+
+
+def dressed(shown: Any) -> Any:
+    return HOSTILE[1] if isinstance(shown, str) else [HOSTILE[n % len(HOSTILE)] for n in range(len(shown))]
+
+
+def test_what_looks_like_a_program_is_text(window: Window) -> None:
+    """No dialog, no element, no request: the fixture would see them."""
+
+    def answer(route: Any) -> None:
+        real = route.fetch()
+        route.fulfill(response=real, json={**made_hostile(real.json()), "output": HOSTILE[0]})
+
+    window.page.route("**/api/v1/trace", answer)
+    for view in VIEWS:
+        window.open(view=view, query="1", key="1")
+        wrong = window.page.locator(
+            "body script, main img, #answer img, main svg[onload], main b:not(figcaption b)"
+        )
+        assert wrong.count() == 0, view
+        assert window.page.inner_text("#answer-text") == HOSTILE[0]
+        if view != "map":
+            assert HOSTILE[1] in window.page.locator("main").text_content()
+
+
+def test_a_strange_address_is_a_usual_page(window: Window) -> None:
+    window.open(
+        model="<img src=x onerror=alert(1)>", where="<b>", head="x", query="-1", key="1e9", prefix="a"
+    )
+    assert window.page.inner_text("#answer-text") == window.site.models["toy"].trace(TEXT).output
+
+
+@pytest.mark.parametrize("width", [320, 768, 1440])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_no_window_scrolls_sideways(window: Window, width: int, scheme: str) -> None:
+    window.page.set_viewport_size({"width": width, "height": 800})
+    window.page.emulate_media(color_scheme=scheme)
+    for view in VIEWS:
+        window.open("ba de gi ka lo me ni " * 3, view=view, query="2", key="1")
+        extra = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+        assert window.page.evaluate(extra) == 0, view
+
+
+def test_a_long_text_is_a_picture(window: Window) -> None:
+    window.open("the small cat sees " * 5, model="bahdanau", beam="1")
+    assert window.page.locator("canvas.picture").count() >= 1
+    assert window.page.locator("[role=gridcell]").count() == 0
+    window.page.locator(".numbers .word").first.click()
+    drawer = window.page.locator("#drawer")
+    here, model = (float(drawer.get_attribute(name)) for name in ("data-here", "data-model"))
+    assert here == pytest.approx(model, abs=1e-6)
+    window.page.locator(".large").click(position={"x": 2, "y": 2})
+    window.page.wait_for_url(re.compile("query=0&key=0"))
+
+
+def test_wrong_text_is_told_on_the_page(window: Window) -> None:
+    window.open()
+    window.page.fill("#text", "x " * 15_000)
+    window.page.wait_for_selector("#trouble:has-text('too long')")
+    window.page.fill("#text", TEXT)
+    window.page.wait_for_selector("#trouble", state="hidden")
+    window.faults[:] = [
+        fault for fault in window.faults if "400" not in fault
+    ]  # the browser tells of these itself
+
+
+def test_a_server_that_stopped_is_told(browser: Any, tiny_model: Path) -> None:
+    own = started({"toy": load(tiny_model, "cpu", 1)})
+    page = browser.new_page()
+    page.goto(f"{own.address}/?text=ba")
+    page.wait_for_selector("[role=grid]")
+    own.stop()
+    page.fill("#text", "ba de")
+    page.wait_for_selector("#trouble:has-text('does not answer')")
+    assert page.locator("[role=grid]").count() == 1  # what was there can still be read
+    page.close()
