@@ -19,6 +19,7 @@ $(READY): pyproject.toml requirements.txt
 
 $(READY_TEST): $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.txt -e '.[test]'
+	@sh tests/chromium.sh
 	touch $@
 
 # Train a translator on the built-in phrasebook, test it on unseen sentences, use it.
