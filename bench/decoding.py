@@ -13,10 +13,9 @@ import torch
 
 from race import ours, race, report, shape
 from regard.config import Decode
-from regard.data import Sample, collate
-from regard.decode import Special
-from regard.decode.engine import make_engine
-from regard.decode.search import beam_search
+from regard.decode import Special, Wish, make_engine
+from regard.decode.pool import manner_of
+from regard.decode.search import BeamSearch
 from regard.machine import choose_machine
 from regard.store import unique_weights, write_weights
 from regard.store.huggingface.marian import write as marian_fields
@@ -50,12 +49,13 @@ def main() -> None:
         engine = make_engine(model)  # what every command and `regard.load` use
         for rows, beam in ((1, 1), (1, 4), (32, 1), (32, 4)):
             ids = torch.randint(4, VOCABULARY, (rows, SOURCE)).tolist()
-            batch = collate([Sample(source=row) for row in ids], 16)
             decode = Decode(beam=beam, min_length=TARGET, max_length=TARGET)
+            wishes = [Wish(row, decode) for row in ids]
             special = Special(2, 1, (0, 2, 3))
 
-            def own(batch=batch, decode=decode, special=special, rows=rows, engine=engine) -> int:
-                found = beam_search(engine, batch, decode, special)
+            def own(wishes=wishes, special=special, rows=rows, engine=engine) -> int:
+                search = BeamSearch(engine, special, torch.device("cpu"), manner_of(wishes[0]))
+                found = search.run(wishes)
                 if any(len(each[0].tokens) != TARGET for each in found):
                     raise RuntimeError("not the number of tokens that was asked for")
                 return rows * TARGET

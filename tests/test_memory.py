@@ -1,4 +1,4 @@
-"""Where memory runs out, batches are halved, the results stay, and it is said once."""
+"""Where memory runs out, the running batch is halved, the results stay, and it is said once."""
 
 from __future__ import annotations
 
@@ -53,7 +53,8 @@ def test_halves_until_it_fits(error):
     assert found == decode(model.model, samples, options, SPECIAL, CPU)
     assert len(said) == 1 and "memory" in said[0]
     assert sum(done) == 30
-    assert model.tried == [30, 15, 7, 8, 7, 8]  # 15 did not fit: its like is not tried a second time
+    assert model.tried[:3] == [30, 15, 7]
+    assert max(model.tried[3:]) <= 7, "15 did not fit: its like is not tried a second time"
 
 
 def test_one_sentence_that_does_not_fit_is_said_plainly():

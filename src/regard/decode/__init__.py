@@ -5,24 +5,29 @@ from regard.decode.engine import make_engine
 from regard.decode.ensemble import Ensemble, Mean, scorer
 from regard.decode.options import Hypothesis, longest_output
 from regard.decode.phrases import Constraint, Lexicon, Phrase
+from regard.decode.pool import Handle, Pool
 from regard.decode.progress import pieces_needed
-from regard.decode.run import decode
+from regard.decode.run import decode, decode_all
 from regard.decode.score import answers, ranked_ends, score
-from regard.decode.search import Steppable
+from regard.decode.sources import Steppable, Wish
 from regard.text import Special
 
 __all__ = [
     "Constraint",
     "Ensemble",
+    "Handle",
     "Hypothesis",
     "Lexicon",
     "Mean",
     "Phrase",
+    "Pool",
     "Special",
     "Steppable",
+    "Wish",
     "Word",
     "answers",
     "decode",
+    "decode_all",
     "longest_output",
     "make_engine",
     "next_words",

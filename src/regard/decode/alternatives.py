@@ -18,7 +18,7 @@ from regard.data import Sample, collate
 from regard.decode.forbid import keep, opening
 from regard.decode.options import NEVER
 from regard.decode.phrases import Lexicon
-from regard.decode.search import S, Steppable
+from regard.decode.sources import S, Steppable
 from regard.model.state import BLOCK
 from regard.text import Special
 

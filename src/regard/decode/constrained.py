@@ -8,7 +8,6 @@ the end is open only to what obeys: each answer holds all phrases whenever the l
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from itertools import zip_longest
 
@@ -16,61 +15,41 @@ import torch
 from torch import Tensor
 
 from regard.config import Decode
-from regard.data import Batch
-from regard.decode.options import NEVER, Hypothesis, Prefixes
+from regard.decode.options import NEVER
 from regard.decode.phrases import Constraint
 from regard.decode.progress import Progress
-from regard.decode.search import BeamSearch, Candidates, S, Steppable
+from regard.decode.search import BeamSearch, Candidates, tail
+from regard.decode.sources import Manner, S, Source, Steppable
 from regard.text import Special
 
 Ranked = tuple[float, int]  # the total of a candidate, and its column
 BEAMS_TOGETHER = 4  # widths come in steps, so that few sources with different phrases share few batches
 
 
-def beams_for(options: Decode, constraint: Constraint) -> int:
+def beams_for(options: Decode, constraint: Constraint | None) -> int:
     """A beam for each bank at least: the phrases' pieces, and none of them."""
-    if not constraint.require:
+    if constraint is None or not constraint.require:
         return options.beam
     return max(options.beam, -(-(constraint.size + 1) // BEAMS_TOGETHER) * BEAMS_TOGETHER)
-
-
-def constrained_search(
-    model: Steppable[S],
-    batch: Batch,
-    options: Decode,
-    special: Special,
-    prefixes: Prefixes,
-    constraints: Sequence[Constraint],
-) -> list[list[Hypothesis]]:
-    """For each source its `options.beam` best hypotheses that hold the required phrases, best first."""
-    beams = max(beams_for(options, constraint) for constraint in constraints)
-    return ConstrainedSearch(model, batch, options, special, prefixes, constraints, beams).run()
 
 
 class ConstrainedSearch(BeamSearch[S]):
     """A beam search whose beams are shared out among banks."""
 
-    def __init__(
-        self,
-        model: Steppable[S],
-        batch: Batch,
-        options: Decode,
-        special: Special,
-        prefixes: Prefixes,
-        constraints: Sequence[Constraint],
-        beams: int,
-    ) -> None:
+    def __init__(self, model: Steppable[S], special: Special, device: torch.device, manner: Manner) -> None:
         # at the limit no end is forced upon what does not hold every phrase
-        super().__init__(model, batch, options, replace(special, last=None), prefixes, constraints, beams)
-        self.constraints = constraints
+        super().__init__(model, replace(special, last=None), device, manner)
         self.may_stick = True
 
     def forbid(self, logits: Tensor) -> None:
         """As always, and the end for those that do not hold every phrase yet."""
         super().forbid(logits)
-        self.histories: list[list[list[int]]] = self.tokens.tolist()  # [N,K,t]
+        self.histories: list[list[list[int]]] = [
+            tail(self.words[number], self.clock - source.entered).tolist()
+            for number, source in enumerate(self.alive)
+        ]  # [N,K,t]
         self.progress = [
-            Progress(self.constraints[source], words)
+            Progress(constraint_of(source), words)
             for source, beams in zip(self.alive, self.histories)
             for words in beams
         ]  # of each row
@@ -97,14 +76,14 @@ class ConstrainedSearch(BeamSearch[S]):
         beam = torch.arange(total.shape[1], device=total.device).expand_as(total) // width
         return Candidates(total, own, token, beam)
 
-    def choose(self, found: Candidates, length: int) -> tuple[Tensor, Tensor, Tensor]:
+    def choose(self, found: Candidates) -> tuple[Tensor, Tensor, Tensor]:
         closing = torch.zeros_like(found.token, dtype=torch.bool)
         kept = torch.zeros((len(self.alive), self.beams), dtype=torch.int64, device=self.device)
         chosen = torch.full(kept.shape, NEVER, device=self.device)
-        for number in range(len(self.alive)):
-            ends, banks = self.banks(found, number, length)
+        for number, source in enumerate(self.alive):
+            ends, banks = self.banks(found, number)
             met = sorted([*ends, *banks.get(0, [])], reverse=True)[: self.beams]
-            at_limit = length >= self.limits[self.alive[number]]
+            at_limit = self.clock + 1 - source.entered >= source.limit
             over = [column for value, column in met if at_limit or (value, column) in ends]
             closing[number, over] = True
             going_on = share_out(banks, self.beams)
@@ -116,13 +95,11 @@ class ConstrainedSearch(BeamSearch[S]):
             )
         return closing, chosen, kept
 
-    def banks(
-        self, found: Candidates, number: int, length: int
-    ) -> tuple[list[Ranked], dict[int, list[Ranked]]]:
+    def banks(self, found: Candidates, number: int) -> tuple[list[Ranked], dict[int, list[Ranked]]]:
         """One source's candidates: those that end, and the rest by the pieces that they still need."""
         source = self.alive[number]
-        room = self.limits[source] - length
-        forced = length <= len(self.prefixes[source])
+        length = self.clock + 1 - source.entered
+        room, forced = source.limit - length, length <= len(source.prefix)
         totals, tokens = found.total[number].tolist(), found.token[number].tolist()
         width = len(totals) // self.beams
         ends: list[Ranked] = []
@@ -137,7 +114,7 @@ class ConstrainedSearch(BeamSearch[S]):
                 ends.append((totals[column], column))
                 continue
             words = [*self.histories[number][row], token]
-            missing = Progress(self.constraints[source], words).needed()
+            missing = Progress(constraint_of(source), words).needed()
             if missing <= room or forced:
                 banks.setdefault(missing, []).append((totals[column], column))
         return ends, banks
@@ -148,6 +125,12 @@ class ConstrainedSearch(BeamSearch[S]):
         for row in range(self.beams):
             best += [row * width, *range((row + 1) * width - self.guided, (row + 1) * width)]
         return best
+
+
+def constraint_of(source: Source) -> Constraint:
+    if source.wish.constraint is None:
+        raise ValueError("a search with phrases needs some")
+    return source.wish.constraint
 
 
 def share_out(banks: dict[int, list[Ranked]], beams: int) -> list[Ranked]:

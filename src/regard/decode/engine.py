@@ -16,42 +16,27 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.data import Batch
-from regard.decode.kernels import can_pack, pack, packed_linear
+from regard.decode.kernels import can_pack
 from regard.decode.options import NEVER
+from regard.decode.packing import Packing, Reaches, choose_precision, pack_linears
 from regard.model import EncoderDecoder, State, Writing
 from regard.model.attention import MultiHeadAttention, cut
-from regard.model.layers import FeedForward, PreNorm, steady_linear
+from regard.model.layers import FeedForward, PreNorm
+from regard.model.state import Past
 from regard.model.transformer import Block
 
 Map = Callable[[Tensor], Tensor]
-WORTH_PACKING = 1 << 17  # numbers in a weight; for smaller ones the call costs more than the product
-
-
-class PackedLinear(nn.Module):
-    """Several linear maps of the same input as one."""
-
-    def __init__(self, *parts: nn.Linear) -> None:
-        super().__init__()
-        weight = torch.cat([part.weight.detach() for part in parts])
-        bias = [part.bias.detach() for part in parts if part.bias is not None]
-        self.bias = torch.cat(bias) if bias else None
-        packs = weight.numel() >= WORTH_PACKING
-        self.weight = pack(weight) if packs else weight
-        self.multiply = packed_linear if packs else steady_linear
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.multiply(x, self.weight, self.bias)
 
 
 class PackedSelf(MultiHeadAttention):
     """Self-attention whose three projections are one product."""
 
-    def __init__(self, attention: MultiHeadAttention) -> None:
+    def __init__(self, attention: MultiHeadAttention, packing: Packing) -> None:
         nn.Module.__init__(self)
         self.heads, self.groups = attention.heads, attention.groups
         self.channels, self.scale = attention.channels, attention.scale
-        self.all = PackedLinear(attention.query, attention.key, attention.value)
-        self.output = PackedLinear(attention.output)  # type: ignore[assignment]
+        self.all = packing(attention.query, attention.key, attention.value)
+        self.output = packing(attention.output)  # type: ignore[assignment]
 
     def queries_keys_values(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         q, k, v = (cut(part, self.heads) for part in self.all(x).chunk(3, dim=-1))
@@ -61,38 +46,44 @@ class PackedSelf(MultiHeadAttention):
 class PackedCross(MultiHeadAttention):
     """Cross-attention: the words' queries, and the source's keys and values as one product."""
 
-    def __init__(self, attention: MultiHeadAttention) -> None:
+    def __init__(self, attention: MultiHeadAttention, packing: Packing) -> None:
         nn.Module.__init__(self)
         self.heads, self.groups = attention.heads, attention.groups
         self.channels, self.scale = attention.channels, attention.scale
-        self.query = PackedLinear(attention.query)  # type: ignore[assignment]
-        self.key_value = PackedLinear(attention.key, attention.value)
-        self.output = PackedLinear(attention.output)  # type: ignore[assignment]
+        self.query = packing(attention.query)  # type: ignore[assignment]
+        self.key_value = packing(attention.key, attention.value)
+        self.output = packing(attention.output)  # type: ignore[assignment]
 
     def keys_values(self, x: Tensor) -> tuple[Tensor, Tensor]:
         k, v = (cut(part, self.heads) for part in self.key_value(x).chunk(2, dim=-1))
         return k, v
 
 
-def pack_model(model: EncoderDecoder) -> None:
+def pack_model(model: EncoderDecoder, packing: Packing) -> None:
     """Pack all weights in place: the model can be used from now on, not trained or saved."""
     for stack in (model.encoder, model.decoder):
         for block in stack:
-            block.attention = PackedSelf(block.attention)
+            block.attention = PackedSelf(block.attention, packing)
             if block.cross is not None:
-                block.cross = PackedCross(block.cross)
-            block.feed_forward.widen = PackedLinear(block.feed_forward.widen)  # type: ignore[assignment]
-            block.feed_forward.narrow = PackedLinear(block.feed_forward.narrow)  # type: ignore[assignment]
-    model.output = PackedLinear(model.output)  # type: ignore[assignment]
+                block.cross = PackedCross(block.cross, packing)
+            block.feed_forward.widen = packing(block.feed_forward.widen)  # type: ignore[assignment]
+            block.feed_forward.narrow = packing(block.feed_forward.narrow)  # type: ignore[assignment]
+    model.output = packing(model.output)  # type: ignore[assignment]
 
 
-def make_engine(model: Writing) -> Writing | Engine:
+def make_engine(
+    model: Writing, precision: str = "float32", reaches: Reaches | None = None
+) -> Writing | Engine:
     """The fastest thing with the model's `start` and `step` on this machine. Packs the model in place."""
     model.eval()
-    if not isinstance(model, EncoderDecoder) or not packable(model):
-        return model
-    pack_model(model)
-    return Engine(model)
+    chosen = choose_precision(precision, model, reaches)
+    packing = Packing(model, chosen, reaches)
+    if isinstance(model, EncoderDecoder) and packable(model):
+        pack_model(model, packing)
+        return Engine(model)
+    if chosen != "float32":
+        pack_linears(model, packing)
+    return model
 
 
 def packable(model: EncoderDecoder) -> bool:
@@ -143,8 +134,8 @@ class Engine:
         """[R] -> logits [R,V] and the state after the tokens."""
         position = state.rows["next"]  # [R]
         state = replace(state.extend(1), rows={"next": position + 1})
-        column, own = state.length - 1, state.growing
-        own["positions"][:, column] = position
+        columns, own = state.last(1), state.growing
+        columns.write_positions(own["positions"], position[:, None])
         hidden = (own["positions"] < 0) | (own["positions"] > position[:, None])  # [R,S]
         bias = torch.zeros(hidden.shape).masked_fill_(hidden, NEVER)[:, None].expand(-1, self.heads, -1)
         bias = bias.reshape(-1, 1, hidden.shape[1])  # [R*H,1,S]
@@ -152,7 +143,7 @@ class Engine:
         x: Tensor = self.model.target(tokens[:, None], position[:, None])[:, 0]  # [R,D]
         for number, layer in enumerate(self.layers):
             key, value = own[f"{number}.self.key"], own[f"{number}.self.value"]
-            x = layer.own(x, lambda y: layer.look_back(y, key, value, column, bias))  # noqa: B023
+            x = layer.own(x, lambda y: layer.look_back(y, Past(key, value, columns), bias))  # noqa: B023
             key, value = state.sources[f"{number}.cross.key"], state.sources[f"{number}.cross.value"]
             x = layer.across(x, lambda y: layer.look_across(y, key, value, source_bias))  # noqa: B023
             x = layer.feed(x, layer.feed_forward)
@@ -196,12 +187,11 @@ class Layer:
         self.widen, self.narrow = feed_forward.widen.forward, feed_forward.narrow.forward
         self.activation = feed_forward.activation
 
-    def look_back(self, x: Tensor, key: Tensor, value: Tensor, column: int, bias: Tensor) -> Tensor:
-        """Self-attention of one new word over the cache, which it joins: key and value [R,H,S,C]."""
+    def look_back(self, x: Tensor, past: Past, bias: Tensor) -> Tensor:
+        """Self-attention of one new word over the cache, which it joins."""
         rows = len(x)
-        q, k, v = self.all(x).view(rows, 3, self.heads, -1).unbind(1)  # [R,H,C]
-        key[:, :, column] = k
-        value[:, :, column] = v
+        q, k, v = self.all(x).view(rows, 3, self.heads, 1, -1).unbind(1)  # [R,H,1,C]
+        key, value = past.append(k, v)  # [R,H,S,C]
         z = mix(q.reshape(rows * self.heads, 1, -1), key.flatten(0, 1), value.flatten(0, 1), bias)
         return self.output(z.view(rows, -1))
 

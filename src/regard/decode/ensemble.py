@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from regard.data import Batch
-from regard.decode.search import Steppable
+from regard.decode.sources import Steppable
 from regard.model import State
 
 Mean = Literal["probability", "log"]
@@ -37,8 +37,8 @@ class States:
     def select(self, rows: Tensor) -> States:
         return States(tuple(part.select(rows) for part in self.parts))
 
-    @staticmethod
-    def join(states: Sequence[States]) -> States:
+    @classmethod
+    def join(cls, states: Sequence[States]) -> States:
         return States(tuple(State.join(parts) for parts in zip(*(each.parts for each in states))))
 
 

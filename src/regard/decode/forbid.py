@@ -15,7 +15,6 @@ from torch import Tensor
 
 from regard.decode.options import NEVER
 from regard.decode.phrases import Constraint, Lexicon, Phrase, closes, parted, split_open
-from regard.decode.rules import Rows
 
 LONGEST_SIGN = 4  # bytes of a character in UTF-8
 
@@ -79,38 +78,29 @@ def matcher(phrase: Phrase, lexicon: Lexicon) -> Matcher:
 
 
 class ForbiddenPhrases:
-    """The ban of all sources' phrases."""
+    """The ban of one source's phrases."""
 
-    def __init__(self, constraints: Sequence[Constraint]) -> None:
-        self.constraints = constraints
-        self.matchers = [[matcher(phrase, each.lexicon) for phrase in each.forbid] for each in constraints]
-        longest = max((len(each.content) for own in self.matchers for each in own), default=0)
+    def __init__(self, constraint: Constraint) -> None:
+        self.lexicon = constraint.lexicon
+        self.matchers = [matcher(phrase, self.lexicon) for phrase in constraint.forbid]
+        longest = max(len(each.content) for each in self.matchers)
         self.reach = longest + LONGEST_SIGN  # a piece has at least one byte
 
-    def __call__(self, logits: Tensor, rows: Rows) -> None:
-        tails = rows.tokens[:, -self.reach :].tolist()
-        for row, source in enumerate(rows.sources):
-            if own := self.matchers[source]:
-                text = self.constraints[source].lexicon.bytes_of(tails[row])
-                banned = [number for each in own for number in each.banned(text)]
-                logits[row, torch.tensor(banned, dtype=torch.int64, device=logits.device)] = NEVER
+    def __call__(self, logits: Tensor, said: Sequence[int]) -> None:
+        text = self.lexicon.bytes_of(said[-self.reach :])
+        banned = [number for each in self.matchers for number in each.banned(text)]
+        logits[torch.tensor(banned, dtype=torch.int64, device=logits.device)] = NEVER
 
 
 class WordBegins:
     """A ban: right behind a prefix that ends with a whole word comes something new, not more of the word."""
 
-    def __init__(self, constraints: Sequence[Constraint], prefixes: Sequence[Sequence[int]]) -> None:
-        self.allowed = {
-            source: (len(prefix), opening(each.lexicon, prefix))
-            for source, (each, prefix) in enumerate(zip(constraints, prefixes, strict=True))
-            if each.whole_prefix
-        }
+    def __init__(self, constraint: Constraint, prefix: Sequence[int]) -> None:
+        self.place, self.allowed = len(prefix), opening(constraint.lexicon, prefix)
 
-    def __call__(self, logits: Tensor, rows: Rows) -> None:
-        for row, source in enumerate(rows.sources):
-            length, allowed = self.allowed.get(source, (-1, []))
-            if rows.tokens.shape[1] == length:
-                keep(logits[row], allowed)
+    def __call__(self, logits: Tensor, said: Sequence[int]) -> None:
+        if len(said) == self.place:
+            keep(logits, self.allowed)
 
 
 def opening(lexicon: Lexicon, tokens: Sequence[int]) -> list[int]:

@@ -47,6 +47,3 @@ def forced(special: Special, prefix: Sequence[int], at: int, limit: int) -> int 
     if at == 0 and special.first is not None:
         return special.first
     return special.last if at == limit - 1 else None
-
-
-Prefixes = Sequence[Sequence[int]] | None

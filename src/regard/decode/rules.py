@@ -13,7 +13,6 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from regard.config import Decode
 from regard.decode.options import NEVER
 from regard.text import Special
 
@@ -22,19 +21,20 @@ from regard.text import Special
 class Rows:
     """The running rows that a rule looks at."""
 
-    tokens: Tensor  # [R,t], what each row said so far, a forced prefix included
-    sources: Sequence[int]  # which source each row belongs to
-    before: Tensor | None = None  # [R,p], what stood there before: the start, or a prompt behind -1s
-
-    @property
-    def words(self) -> Tensor:
-        """All that a row may not repeat: [R,p+t]."""
-        return self.tokens if self.before is None else torch.cat([self.before, self.tokens], dim=1)
+    words: Tensor  # [R,w], what stood there before and what each row said, behind some -1
+    said: Sequence[int]  # how many of them each row said, a forced prefix included
 
 
 class Ban(Protocol):
     def __call__(self, logits: Tensor, rows: Rows) -> None:
         """Set what may not be said to minus infinity, in place: [R,V]."""
+
+
+class RowBan(Protocol):
+    """A ban of one source."""
+
+    def __call__(self, logits: Tensor, said: Sequence[int]) -> None:
+        """The same for one row and what it said: [V]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +77,8 @@ class NotFirst:
     place: int
 
     def __call__(self, logits: Tensor, rows: Rows) -> None:
-        if rows.tokens.shape[1] == self.place:
-            logits[:, list(self.pieces)] = NEVER
+        if now := [row for row, count in enumerate(rows.said) if count == self.place]:
+            logits[torch.tensor(now)[:, None], list(self.pieces)] = NEVER
 
 
 def penalize_repeats(scores: Tensor, tokens: Tensor, penalty: float) -> Tensor:
@@ -86,14 +86,16 @@ def penalize_repeats(scores: Tensor, tokens: Tensor, penalty: float) -> Tensor:
 
     Tokens of -1 are none.
     """
+    if penalty == 1:
+        return scores
     said = torch.zeros((len(scores), scores.shape[1] + 1), dtype=torch.bool, device=scores.device)
     said = said.scatter_(1, tokens + 1, True)[:, 1:]  # [R,V]
     return torch.where(said, torch.where(scores < 0, scores * penalty, scores / penalty), scores)
 
 
-def bans_of(options: Decode, special: Special) -> list[Ban]:
+def bans_of(no_repeat_ngram: int, special: Special) -> list[Ban]:
     """The bans that the options and the model's folder ask for; usually none."""
-    bans: list[Ban] = [NoRepeatedNgram(options.no_repeat_ngram)] if options.no_repeat_ngram else []
+    bans: list[Ban] = [NoRepeatedNgram(no_repeat_ngram)] if no_repeat_ngram else []
     if special.runs:
         bans.append(ForbiddenRuns(special.runs))
     if special.not_first:

@@ -1,22 +1,20 @@
-"""Many sources through a search: like lengths together, the order restored."""
+"""Many sources through a pool: like lengths together, the longest first, the order restored."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import torch
 
 from regard.config import Decode
-from regard.data import Sample, collate
+from regard.data import Sample
 from regard.data.batches import cut
-from regard.decode.constrained import beams_for, constrained_search
-from regard.decode.memory import in_memory
-from regard.decode.options import Hypothesis, Prefixes
-from regard.decode.sample import sample
-from regard.decode.search import Constraints, S, Steppable, beam_search
-from regard.errors import UsageError
-from regard.model.state import BLOCK, round_up
+from regard.decode.options import Hypothesis
+from regard.decode.phrases import Constraint
+from regard.decode.pool import Pool, manner_of, rows_of
+from regard.decode.sources import Manner, S, Steppable, Wish
+from regard.model.state import BLOCK
 from regard.text import Special
 
 
@@ -33,55 +31,55 @@ def decode(
     options: Decode,
     special: Special,
     device: torch.device,
-    prefixes: Prefixes = None,
+    prefixes: Sequence[Sequence[int]] | None = None,
     done: Callable[[int], None] = lambda count: None,
-    constraints: Constraints = None,
+    constraints: Sequence[Constraint] | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> list[list[Hypothesis]]:
-    """The hypotheses of each sample, in order. `done` is told how many samples each batch finished.
+    """The hypotheses of each sample, in order. `done` is told how many samples each step finished.
 
-    Where memory runs out, batches are halved and `say` is told.
+    Where memory runs out, fewer are decoded at once and `say` is told.
     """
-    found: list[list[Hypothesis]] = [[] for _ in samples]
+    wishes = [
+        Wish(
+            sample.source,
+            options,
+            prefixes[number] if prefixes else (),
+            constraints[number] if constraints else None,
+        )
+        for number, sample in enumerate(samples)
+    ]
+    return decode_all(
+        Pool(lambda wish: model, special, device, options.tokens_per_batch, say=say), wishes, done
+    )
 
-    def search(numbers: Sequence[int]) -> list[list[Hypothesis]]:
-        batch = collate([samples[number] for number in numbers], BLOCK).to(device)
-        own = [begun(prefixes[number], special) for number in numbers] if prefixes else None
-        rules = [constraints[number] for number in numbers] if constraints else None
-        if options.sample:
-            return sample(model, batch, options, special, own, rules)
-        if rules and rules[0].require:
-            return constrained_search(model, batch, options, special, own, rules)
-        return beam_search(model, batch, options, special, own, rules)
 
-    for numbers, beams in groups(len(samples), options, constraints):
-        lengths = [len(samples[number].source) for number in numbers]
-        batches = by_length(lengths, max(1, options.tokens_per_batch // beams))
-        own = [[numbers[place] for place in batch] for batch in batches]
-        cost = lambda batch: beams * len(batch) * max(padded(samples[n]) for n in batch)  # noqa: E731, B023
-        for batch, hypotheses in in_memory(own, search, cost, say):
-            for number, each in zip(batch, hypotheses):
-                found[number] = each
-            done(len(batch))
+def decode_all(
+    pool: Pool, wishes: Sequence[Wish], done: Callable[[int], None] = lambda count: None
+) -> list[list[Hypothesis]]:
+    """The hypotheses of each wish, in order.
+
+    All are known beforehand, so like lengths run together and nobody enters a batch under way: rows of other
+    ages make everybody's cache as wide as the oldest's, which costs more than full batches save.
+    """
+    pool.in_batches = True
+    found: list[list[Hypothesis]] = [[] for _ in wishes]
+    for numbers in batches(wishes, pool.tokens):
+        handles = {pool.add(wishes[number]): number for number in numbers}
+        while pool.busy:
+            ready = pool.step()
+            for handle in ready:
+                found[handles[handle]] = handle.result()
+            if ready:
+                done(len(ready))
     return found
 
 
-def begun(prefix: Sequence[int], special: Special) -> Sequence[int]:
-    """A prefix behind what every answer begins with."""
-    return [special.first, *prefix] if prefix and special.first is not None else prefix
-
-
-def padded(sample: Sample) -> int:
-    return round_up(len(sample.source), BLOCK)
-
-
-def groups(count: int, options: Decode, constraints: Constraints) -> list[tuple[list[int], int]]:
-    """Which samples go together, and with how many beams: those with required phrases need more."""
-    if not constraints or not any(each.require for each in constraints):
-        return [(list(range(count)), options.beam)]
-    if options.sample:
-        raise UsageError("required phrases need a search: decode.sample cannot be on with them")
-    kinds: dict[tuple[bool, int], list[int]] = {}
-    for number, each in enumerate(constraints):
-        kinds.setdefault((bool(each.require), beams_for(options, each)), []).append(number)
-    return [(numbers, beams) for (_, beams), numbers in sorted(kinds.items())]
+def batches(wishes: Sequence[Wish], tokens: int) -> Iterator[list[int]]:
+    """Numbers of wishes of one manner and like length."""
+    alike: dict[tuple[Manner, int], list[int]] = {}
+    for number, wish in enumerate(wishes):
+        alike.setdefault((manner_of(wish), rows_of(wish)), []).append(number)
+    for (_, rows), numbers in alike.items():
+        for batch in by_length([len(wishes[number].ids) for number in numbers], max(1, tokens // rows)):
+            yield [numbers[place] for place in batch]

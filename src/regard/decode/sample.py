@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Generic
 
 import numpy as np
@@ -11,118 +11,129 @@ import torch
 from torch import Tensor
 
 from regard.config import Decode
-from regard.data import Batch
-from regard.decode.options import NEVER, Hypothesis, Prefixes, forced, length_penalty, longest_output
-from regard.decode.rules import Ban, Rows, penalize_repeats
-from regard.decode.search import (
-    Constraints,
+from regard.decode.options import NEVER, Hypothesis, forced, length_penalty
+from regard.decode.rules import Rows, bans_of, penalize_repeats
+from regard.decode.sources import (
     S,
+    Source,
     Steppable,
-    bans_for,
+    Wish,
+    batch_of,
+    behind_nothing,
+    enter,
     first_words,
-    read_before,
-    room,
-    source_lengths,
 )
 from regard.text import Special
 
 
-def sample(
-    model: Steppable[S],
-    batch: Batch,
-    options: Decode,
-    special: Special,
-    prefixes: Prefixes = None,
-    constraints: Constraints = None,
-) -> list[list[Hypothesis]]:
-    """For each source `options.beam` independent draws, best first."""
-    drawing = Sampling(model, batch, options, special, prefixes, constraints)
-    for _ in drawing.steps():
-        pass
-    found: list[list[Hypothesis]] = [[] for _ in source_lengths(batch)]
-    for row in drawing.rows:
-        found[row.source].append(row.hypothesis(options, special))
-    return [sorted(draws, key=lambda h: -h.score) for draws in found]
-
-
 class Sampling(Generic[S]):
-    """The running draws of a batch; of each source those with the numbers `copies`."""
+    """The draws of all sources under way, each a row of its own; as open as `BeamSearch`."""
 
-    def __init__(
-        self,
-        model: Steppable[S],
-        batch: Batch,
-        options: Decode,
-        special: Special,
-        prefixes: Prefixes = None,
-        constraints: Constraints = None,
-        copies: Sequence[int] | None = None,
-    ) -> None:
-        lengths = source_lengths(batch)
-        copies = range(options.beam) if copies is None else copies
-        self.model, self.options, self.special = model, options, special
-        self.state = model.start(batch, len(copies))
-        self.bans = bans_for(options, special, constraints, prefixes or [()] * len(lengths))
-        self.before = read_before(model, batch, special)  # [N,p]
-        self.rows = [
-            Draw(batch, source, copy, options, prefixes) for source in range(len(lengths)) for copy in copies
-        ]
-        own = [lengths[row.source] for row in self.rows]
-        self.limits = [
-            longest_output(options, length, len(row.prefix), room(model, length), special.longest)
-            for row, length in zip(self.rows, own)
-        ]
-        self.least = [special.shortest - length for length in own]
+    state: S  # there is one as long as there are rows
 
-    def steps(self) -> Iterator[None]:
-        """One more piece in each row that still runs, at each step."""
-        state, running = self.state, list(range(len(self.rows)))
-        last = first_words(state, self.special)
-        for length in range(max(self.limits)):
-            logits, state = self.model.step(state, last.to(next(iter(state.rows.values())).device))
-            tokens = self.choose(logits[:, -1], running, length)
-            yield
-            going = [
-                at
-                for at, number in enumerate(running)
-                if tokens[at] != self.special.end and length + 1 < self.limits[number]
-            ]
-            running = [running[at] for at in going]
-            if not running:
-                break
-            last = torch.tensor([[tokens[at]] for at in going])
-            state = state.select(torch.tensor(going, device=logits.device))
-
-    def choose(self, scores: Tensor, running: Sequence[int], length: int) -> list[int]:
-        """What each running row says next: [R,V]."""
-        rows = [self.rows[number] for number in running]
-        if self.bans or self.options.repetition_penalty != 1:
-            before = self.before[[row.source for row in rows]].to(scores.device)
-            scores = obey(scores, rows, before, self.bans, self.options, self.special)
-        if early := [at for at, number in enumerate(running) if length < self.least[number]]:
-            scores = scores.clone()
-            scores[early, self.special.end] = NEVER
-        log_p = log_probabilities(scores, self.options, self.special, length)
-        only = [forced(self.special, self.rows[n].prefix, length, self.limits[n]) for n in running]
-        return [row.next(own, token) for row, own, token in zip(rows, log_p, only)]
+    def __init__(self, model: Steppable[S], special: Special, device: torch.device) -> None:
+        self.model, self.special, self.device = model, special, device
+        self.clock = 0  # steps done
+        self.draws: dict[Source, list[Draw]] = {}  # all of each source under way
+        self.rows: list[Draw] = []  # those that go on
+        self.last = torch.empty((0, 1), dtype=torch.int64, device=device)  # what is fed next: [R,1]
 
     @property
-    def said(self) -> list[int]:
-        """The pieces of the first row so far."""
-        return [token for token in self.rows[0].tokens if token != self.special.end]
+    def alive(self) -> list[Source]:
+        return list(self.draws)
+
+    def admit(self, wishes: Sequence[Wish]) -> list[Source]:
+        """Let sources enter; where that fails, for want of memory, nothing has changed."""
+        sources = [enter(self.model, wish, self.special, self.clock) for wish in wishes]
+        draws = [[Draw(source, copy) for copy in source.wish.draws] for source in sources]
+        each = [number for number, own in enumerate(draws) for _ in own]
+        state = self.model.start(batch_of(wishes, self.device)).select(torch.tensor(each, device=self.device))
+        last = first_words(state, self.special)
+        self.state = type(state).join([self.state, state]) if self.rows else state
+        self.last = torch.cat([self.last, last])
+        self.draws |= dict(zip(sources, draws))
+        self.rows = [*self.rows, *(draw for own in draws for draw in own)]
+        return sources
+
+    def drop(self, source: Source) -> None:
+        """A source that nobody waits for leaves at once."""
+        del self.draws[source]
+        self.keep([at for at, draw in enumerate(self.rows) if draw.source is not source])
+
+    def step(self) -> list[Source]:
+        """One more piece in each row; the sources whose draws have all ended leave and are returned."""
+        logits, self.state = self.model.step(self.state, self.last)
+        tokens = self.choose(logits[:, -1])
+        self.clock += 1
+        self.last = torch.tensor(tokens, dtype=torch.int64, device=self.device)[:, None]
+        going, touched = [], set()
+        for at, draw in enumerate(self.rows):
+            if tokens[at] == self.special.end or len(draw.tokens) >= draw.source.limit:
+                touched.add(draw.source)
+            else:
+                going.append(at)
+        self.keep(going)
+        done = [source for source in self.draws if source in touched and not self.is_running(source)]
+        for source in done:
+            found = [draw.hypothesis(self.special) for draw in self.draws.pop(source)]
+            source.found = sorted(found, key=lambda h: -h.score)
+        return done
+
+    def is_running(self, source: Source) -> bool:
+        return any(draw.source is source for draw in self.rows)
+
+    def keep(self, going: list[int]) -> None:
+        """Go on with these rows."""
+        if len(going) == len(self.rows):
+            return
+        index = torch.tensor(going, dtype=torch.int64, device=self.device)
+        self.rows, self.last = [self.rows[at] for at in going], self.last[index]
+        if going:
+            self.state = self.state.select(index)
+        else:
+            del self.state
+
+    def choose(self, logits: Tensor) -> list[int]:
+        """What each row says next, those with the same options together: [R,V]."""
+        alike: dict[Hashable, list[int]] = {}
+        for at, draw in enumerate(self.rows):
+            alike.setdefault(draw.manner, []).append(at)
+        tokens = [0] * len(self.rows)
+        for rows in alike.values():
+            draws = [self.rows[at] for at in rows]
+            own = logits if len(alike) == 1 else logits[torch.tensor(rows, device=logits.device)]
+            options, length = draws[0].source.wish.options, len(draws[0].tokens)
+            scores = obey(own, draws, options, self.special)
+            for at, draw, log_p in zip(rows, draws, log_probabilities(scores, options, self.special, length)):
+                tokens[at] = draw.next(log_p, self.special)
+        return tokens
+
+    def said(self, source: Source) -> Sequence[int]:
+        """What is certain of a source under way: of several draws nothing, because the best comes first."""
+        first, *others = self.draws[source]
+        return () if others else [token for token in first.tokens if token != self.special.end]
 
 
 class Draw:
     """One row with its own stream of random numbers."""
 
-    def __init__(self, batch: Batch, source: int, copy: int, options: Decode, prefixes: Prefixes) -> None:
+    def __init__(self, source: Source, copy: int) -> None:
         self.source = source
-        self.prefix = list(prefixes[source]) if prefixes else []
         self.tokens: list[int] = []
         self.details: list[float] = []
-        self.random = np.random.Generator(np.random.Philox(key=stream(batch, source, copy, options.seed)))
+        key = stream(source.wish.ids, copy, source.wish.options.seed)
+        self.random = np.random.Generator(np.random.Philox(key=key))
 
-    def next(self, log_p: Tensor, only: int | None) -> int:
+    @property
+    def manner(self) -> Hashable:
+        """What rows must share to be looked at together."""
+        options = self.source.wish.options
+        rules = (options.no_repeat_ngram, options.repetition_penalty)
+        early = len(self.tokens) < options.min_length
+        return (options.temperature, options.top_k, options.top_p, *rules, early)
+
+    def next(self, log_p: Tensor, special: Special) -> int:
+        only = forced(special, self.source.prefix, len(self.tokens), self.source.limit)
         if only is not None:
             token, log_probability = only, 0.0
         else:
@@ -132,43 +143,43 @@ class Draw:
         self.details.append(log_probability)
         return token
 
-    def hypothesis(self, options: Decode, special: Special) -> Hypothesis:
+    def hypothesis(self, special: Special) -> Hypothesis:
+        options = self.source.wish.options
         ended = self.tokens[-1] == special.end
         total = sum(self.details)
         return Hypothesis(
             tokens=tuple(self.tokens[:-1] if ended else self.tokens),
             log_probability=total,
-            score=total / length_penalty(options, len(self.tokens) - len(self.prefix)),
+            score=total / length_penalty(options, len(self.tokens) - len(self.source.prefix)),
             token_log_probabilities=tuple(self.details),
             finished=ended,
         )
 
 
-def obey(
-    logits: Tensor,
-    rows: Sequence[Draw],
-    before: Tensor,
-    bans: Sequence[Ban],
-    options: Decode,
-    special: Special,
-) -> Tensor:
-    """Logits after penalty and bans [R,V]; where nothing is left to say, the sentence ends."""
-    tokens = torch.tensor([row.tokens for row in rows], dtype=torch.int64, device=logits.device)  # [R,t]
-    running = Rows(tokens, [row.source for row in rows], before)
-    logits = penalize_repeats(logits, running.words, options.repetition_penalty)
-    logits[:, list(special.forbidden)] = NEVER
-    for ban in bans:
-        ban(logits, running)
-    logits[(logits == NEVER).all(dim=1), special.end] = 0.0
+def obey(logits: Tensor, draws: Sequence[Draw], options: Decode, special: Special) -> Tensor:
+    """Logits after penalty and bans [R,V]; where rules leave nothing to say, the sentence ends."""
+    bans = bans_of(options.no_repeat_ngram, special)
+    if bans or options.repetition_penalty != 1 or any(draw.source.bans for draw in draws):
+        logits = logits.clone()
+        logits[:, list(special.forbidden)] = NEVER
+        words = behind_nothing([[*draw.source.before, *draw.tokens] for draw in draws], logits.device)
+        logits = penalize_repeats(logits, words, options.repetition_penalty)
+        for ban in bans:
+            ban(logits, Rows(words, [len(draw.tokens) for draw in draws]))
+        for row, draw in enumerate(draws):
+            for own in draw.source.bans:
+                own(logits[row], draw.tokens)
+        logits[(logits == NEVER).all(dim=1), special.end] = 0.0
+    if early := [row for row, draw in enumerate(draws) if len(draw.tokens) < draw.source.least]:
+        logits = logits.clone()
+        logits[early, special.end] = NEVER
     return logits
 
 
-def stream(batch: Batch, source: int, copy: int, seed: int) -> int:
+def stream(words: Sequence[int], copy: int, seed: int) -> int:
     """The key of a row's random numbers, from its own words: neighbours and place do not enter."""
-    if batch.source is None:
-        raise ValueError("decoding needs a source")
-    words = batch.source.ids[source][batch.source.positions[source] >= 0].tolist()
-    digest = hashlib.blake2b(f"{seed} {copy} {words}".encode(), digest_size=16).digest()
+    told = [int(word) for word in words]
+    digest = hashlib.blake2b(f"{seed} {copy} {told}".encode(), digest_size=16).digest()
     return int.from_bytes(digest, "little")
 
 

@@ -44,6 +44,15 @@ def sample_for(folder: Folder, given: Path | None) -> Texts:
 
     Too few texts are made up to `ENOUGH` with pieces drawn by chance.
     """
+    known = known_texts(folder, given)
+    if known is None:
+        return Texts(made_up(folder, ENOUGH), ADDED)
+    more = made_up(folder, ENOUGH - len(known.texts))
+    return Texts(known.texts + more, f"{known.origin} and {ADDED}" if more else known.origin)
+
+
+def known_texts(folder: Folder, given: Path | None) -> Texts | None:
+    """Real texts for the model; None where there are none."""
     origins: list[tuple[str, Callable[[], Iterable[Row]]]] = [
         ("the run's validation texts", lambda: validation(folder)),
         ("the phrasebook", lambda: phrasebook(folder)),
@@ -59,11 +68,10 @@ def sample_for(folder: Folder, given: Path | None) -> Texts:
                 raise
             continue
         if found:
-            more = made_up(folder, ENOUGH - len(found))
-            return Texts(found + more, f"{origin} and {ADDED}" if more else origin)
+            return Texts(found, origin)
     if given is not None:
         raise UsageError(f"{given} holds no text")
-    return Texts(made_up(folder, ENOUGH), ADDED)
+    return None
 
 
 def validation(folder: Folder) -> Iterable[Row]:

@@ -44,7 +44,8 @@ class Sinusoidal(nn.Module):
         farthest = int(positions.max()) + 1 if positions.numel() else 0
         if farthest > len(self.table):
             longer = torch.arange(2 * farthest, device=self.table.device)
-            self.table = sinusoid(longer, self.table.shape[1], self.table.dtype)
+            # by way of the first table's type: a longer one must not change what was there
+            self.table = sinusoid(longer, self.table.shape[1]).to(self.table.dtype)
         return self.table[positions.clamp(min=0)]
 
 

@@ -2,8 +2,11 @@
 
 It is the same class for every family. A model keeps three kinds of tensors in it, by name:
 - `rows`: one entry per row of the running batch, of fixed size (an RNN's hidden state, the next position);
-- `growing`: one entry per row with a time axis (-2; -1 for positions), filled up to column `length`;
+- `growing`: one entry per row with a time axis (-2; -1 for positions), filled from column 0 on;
 - `sources`: one entry per source sentence, shared by its `beams` rows, which stand next to each other.
+
+Rows of one batch may be of different ages. Each is filled from the left, so that its numbers stand in the
+same columns whoever its neighbours are.
 """
 
 from __future__ import annotations
@@ -23,16 +26,39 @@ Tensors = dict[str, Tensor]
 
 
 @dataclass(frozen=True, slots=True)
+class Columns:
+    """Where the words of a step go: the same columns in every row, or those behind each row's own words."""
+
+    together: slice
+    own: Tensor | None = None  # [R,T], where the rows differ in age
+
+    def write(self, buffer: Tensor, new: Tensor) -> None:
+        """Keys or values [R,H,T,C] into [R,H,S,C]."""
+        if self.own is None:
+            buffer[:, :, self.together] = new
+        else:
+            rows = torch.arange(len(buffer), device=buffer.device)[:, None]
+            buffer[rows, :, self.own] = new.transpose(1, 2)
+
+    def write_positions(self, buffer: Tensor, new: Tensor) -> None:
+        """[R,T] into [R,S]."""
+        if self.own is None:
+            buffer[:, self.together] = new
+        else:
+            buffer.scatter_(1, self.own, new)
+
+
+@dataclass(frozen=True, slots=True)
 class Past:
     """One layer's keys and values so far, with room for those of this step in `columns`."""
 
     key: Tensor  # [R,H,S,C]
     value: Tensor  # [R,H,S,C]
-    columns: slice
+    columns: Columns
 
     def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        self.key[:, :, self.columns] = k
-        self.value[:, :, self.columns] = v
+        self.columns.write(self.key, k)
+        self.columns.write(self.value, v)
         return self.key, self.value
 
 
@@ -50,7 +76,8 @@ class State:
     sources: Tensors = field(default_factory=dict)
     beams: int = 1
     block: int = BLOCK  # `growing` has a multiple of so many columns
-    length: int = 0
+    length: int = 0  # columns filled in the oldest row
+    ages: Tensor | None = None  # [R], columns filled in each row; None where all are of one age
     tip: _Tip = field(default_factory=lambda: _Tip(0))
 
     def __len__(self) -> int:
@@ -58,25 +85,38 @@ class State:
         return len(next(iter(self.rows.values())))
 
     def extend(self, columns: int) -> State:
-        """The state with `columns` more columns, ready to be written at [length - columns, length).
+        """The state with room for `columns` more words in each row, to be written at `last(columns)`.
 
         Buffers are written in place unless another state already went on from here: then they are copied,
         so that a state stays a value.
         """
         length = self.length + columns
+        ages = None if self.ages is None else self.ages + columns
         capacity = min((t.shape[_time(name)] for name, t in self.growing.items()), default=0)
         if self.tip.column == self.length and length <= capacity:
             self.tip.column = length
-            return replace(self, length=length)
-        room = round_up(length, self.block)
-        growing = {name: fit(name, tensor, room) for name, tensor in self._own_columns().items()}
-        return replace(self, growing=growing, length=length, tip=_Tip(length))
+            return replace(self, length=length, ages=ages)
+        growing = self._columns(round_up(length, self.block))
+        return replace(self, growing=growing, length=length, ages=ages, tip=_Tip(length))
 
-    def _own_columns(self) -> Tensors:
-        """`growing` without what another state has written behind this one's last column."""
-        if self.tip.column == self.length:
-            return self.growing
-        return {name: t.narrow(_time(name), 0, self.length) for name, t in self.growing.items()}
+    def last(self, count: int) -> Columns:
+        """The columns of the last `count` words of each row."""
+        together = slice(self.length - count, self.length)
+        if self.ages is None:
+            return Columns(together)
+        return Columns(together, (self.ages - count)[:, None] + torch.arange(count, device=self.ages.device))
+
+    def aged(self, ages: Tensor) -> State:
+        """The state whose rows are filled so far and no further: what stands behind is free. [R]."""
+        length, differing = _even(ages)
+        return replace(self, length=length, ages=differing, tip=_Tip(length))
+
+    def _columns(self, count: int) -> Tensors:
+        """`growing` with so many columns, without what another state has written behind the oldest row."""
+        growing = self.growing
+        if self.tip.column != self.length:
+            growing = {name: t.narrow(_time(name), 0, self.length) for name, t in growing.items()}
+        return {name: fit(name, tensor, count) for name, tensor in growing.items()}
 
     def select(self, rows: Tensor) -> State:
         """The state of these rows; they may repeat, be left out and change places."""
@@ -84,45 +124,77 @@ class State:
         if len(rows) == count and torch.equal(rows, torch.arange(count, device=rows.device)):
             return self
         sources, beams = self._select_sources(rows // self.beams)
-        room = round_up(self.length, self.block)
-        growing = {name: fit(name, t, room) for name, t in self._own_columns().items()}
+        length, ages = (self.length, None) if self.ages is None else _even(self.ages[rows])
         return State(
             rows=_take(self.rows, rows),
-            growing=_take(growing, rows),
+            growing=_take(self._columns(round_up(length, self.block)), rows),
             sources=sources,
             beams=beams,
             block=self.block,
-            length=self.length,
-            tip=_Tip(self.length),
+            length=length,
+            ages=ages,
+            tip=_Tip(length),
         )
 
     def _select_sources(self, owner: Tensor) -> tuple[Tensors, int]:
         """Sources for rows that belong to `owner`, shared as long as the rows of a source stand together."""
         if not self.sources or len(owner) % self.beams:
-            return _take(self.sources, owner), 1
+            return self._take_sources(owner), 1
         groups = owner.view(-1, self.beams)
         if not bool((groups == groups[:, :1]).all()):
-            return _take(self.sources, owner), 1
+            return self._take_sources(owner), 1
         first = groups[:, 0]
         if torch.equal(first, torch.arange(len(self) // self.beams, device=owner.device)):
             return self.sources, self.beams
-        return _take(self.sources, first), self.beams
+        return self._take_sources(first), self.beams
 
-    @staticmethod
-    def join(states: Sequence[State]) -> State:
+    def _take_sources(self, index: Tensor) -> Tensors:
+        """These sources, with no more columns than the longest of them needs."""
+        if not self.sources:
+            return {}
+        there = self.sources["source.positions"][index] >= 0  # [N,S]
+        longest = int(there.sum(dim=1).max()) if len(there) else 0
+        columns = round_up(longest, self.block)
+        return _take({name: fit(name, tensor, columns) for name, tensor in self.sources.items()}, index)
+
+    @classmethod
+    def join(cls, states: Sequence[State]) -> State:
         """One state with the rows of all; what is shorter is padded (positions with -1, values with 0)."""
-        if len({state.beams for state in states}) > 1:
+        if states[0].sources and len({state.beams for state in states}) > 1:
             raise ValueError("states with different numbers of beams cannot be joined")
-        length = max(state.length for state in states)
+        ages = torch.cat(
+            [
+                torch.full((len(state),), state.length, device=_device(state))
+                if state.ages is None
+                else state.ages
+                for state in states
+            ]
+        )
+        length, differing = _even(ages)
+        room = round_up(length, states[0].block)
         return State(
             rows=_join([state.rows for state in states]),
-            growing=_join([state._own_columns() for state in states]),
+            growing=_join([state._columns(room) for state in states]),
             sources=_join([state.sources for state in states]),
-            beams=states[0].beams,
+            beams=states[0].beams if states[0].sources else 1,
             block=states[0].block,
             length=length,
+            ages=differing,
             tip=_Tip(length),
         )
+
+
+def _device(state: State) -> torch.device:
+    return next(iter(state.rows.values())).device
+
+
+def _even(ages: Tensor) -> tuple[int, Tensor | None]:
+    """The age of the oldest row, and those of all if they differ."""
+    if not len(ages):
+        return 0, None
+    youngest, oldest = ages.aminmax()
+    length = int(oldest)
+    return length, None if int(youngest) == length else ages
 
 
 def _take(tensors: Tensors, index: Tensor) -> Tensors:
@@ -139,15 +211,20 @@ def steady_block(channels: int) -> int:
 
 
 def _time(name: str) -> int:
-    return -1 if name.endswith("positions") else -2
+    return -1 if name.endswith(("positions", "bias")) else -2
 
 
 def fit(name: str, tensor: Tensor, columns: int) -> Tensor:
-    """Pad the time axis to `columns`."""
-    missing = columns - tensor.shape[_time(name)]
-    if missing <= 0:
+    """Pad or cut the time axis to `columns`: positions with -1, what is added to scores with -inf, else 0."""
+    axis = _time(name)
+    missing = columns - tensor.shape[axis]
+    if missing == 0:
         return tensor
-    return F.pad(tensor, (0, missing), value=-1) if _time(name) == -1 else F.pad(tensor, (0, 0, 0, missing))
+    if missing < 0:
+        return tensor.narrow(axis, 0, columns)
+    if axis == -2:
+        return F.pad(tensor, (0, 0, 0, missing))
+    return F.pad(tensor, (0, missing), value=float("-inf") if name.endswith("bias") else -1)
 
 
 def _join(parts: Sequence[Tensors]) -> Tensors:

@@ -236,8 +236,8 @@ class Speaker(nn.Module):
         count = tokens.shape[1]
         ahead = state.rows["next"] + (positions >= 0).sum(dim=1)
         state = replace(state.extend(count), rows={**state.rows, "next": ahead})
-        columns = slice(state.length - count, state.length)
-        state.growing["positions"][:, columns] = positions
+        columns = state.last(count)
+        columns.write_positions(state.growing["positions"], positions)
         x = self.target(tokens, positions, within(tap, "decoder.embedding"))
         seen = state.growing["positions"]
         own = within(tap, "decoder")
@@ -334,7 +334,8 @@ class LanguageModel(Speaker):
         before = prompt.positions[:, :-1].masked_fill(prompt.positions[:, :-1] >= lengths[:, None] - 1, -1)
         if before.shape[1]:
             _, state = self.advance(state, prompt.ids[:, :-1], before, tap)
-        first = prompt.ids.gather(1, lengths[:, None] - 1)[:, 0]  # rows are padded on the right
+            state = state.aged(lengths - 1)  # rows are padded on the right: what follows takes that place
+        first = prompt.ids.gather(1, lengths[:, None] - 1)[:, 0]
         state = replace(state, rows={**state.rows, "first": first})
         each = torch.arange(len(lengths), device=first.device).repeat_interleave(beams)
         return replace(state.select(each), beams=beams)

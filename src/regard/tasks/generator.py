@@ -13,7 +13,7 @@ from regard.config.presets import DECODE_DEFAULTS
 from regard.data import IGNORED, Sample
 from regard.data.objectives import Continuation
 from regard.data.rows.text import parts_of
-from regard.decode import Hypothesis, Steppable, decode, longest_output, make_engine, score
+from regard.decode import Hypothesis, Pool, Steppable, Wish, decode_all, longest_output, make_engine, score
 from regard.decode.stream import Sliding, stream
 from regard.errors import UsageError
 from regard.model import LanguageModel
@@ -69,12 +69,13 @@ class Generator(Traceable):
     whose positions have no end (`rotary`) reads all that there is.
     """
 
-    def __init__(self, folder: Folder) -> None:
+    def __init__(self, folder: Folder, precision: str = "auto") -> None:
         if not isinstance(folder.model, LanguageModel):
             raise UsageError(f"{folder.path}: a {folder.config.family} model does not go on with a text")
-        make_engine(folder.model)
+        make_engine(folder.model, precision, folder.reaches)
         self.folder, self.model, self.tokenizer = folder, folder.model, folder.source
         self.device = next(folder.model.parameters()).device
+        self.sliding = Sliding(self.model, self.model.longest_target or folder.config.max_length)
         self.special = folder.special
         self.window = folder.config.max_length
         told = folder.decode.model_dump(exclude_unset=True)  # what stands in the folder
@@ -109,15 +110,10 @@ class Generator(Traceable):
         """For each prompt its `options.beam` draws or hypotheses, best first."""
         options = options or self.decode
         read = [self.read(prompt, too_long, say) for prompt in prompts]
-        found: dict[int, list[Hypothesis]] = {}
-        for numbers in self.groups([len(ids) for ids in read], options):
-            samples = [Sample(source=read[number]) for number in numbers]
-            model = self.model_for(len(samples[0].source), options)
-            own = decode(model, samples, options, self.special, self.device, say=say)
-            found |= dict(zip(numbers, own))
+        found = decode_all(self.pool(options.tokens_per_batch, say=say), [Wish(ids, options) for ids in read])
         return [
-            [self.written(prompts[number], ids, each) for each in found[number]]
-            for number, ids in enumerate(read)
+            [self.written(prompt, ids, each) for each in own]
+            for prompt, ids, own in zip(prompts, read, found)
         ]
 
     def stream(self, prompt: str, **options: object) -> Iterator[str]:
@@ -134,12 +130,9 @@ class Generator(Traceable):
     ) -> Iterator[str]:
         """What is wrong with a prompt is said at once. `draw` is the number of a draw among several."""
         ids = self.read(prompt, too_long, say)
-        model = self.model_for(len(ids), options)
-        if options.sample and options.beam > 1:  # which draw is the best is known in the end
-            best = decode(model, [Sample(source=ids)], options, self.special, self.device)[0][0]
-            return spelled(self.tokenizer, ids, best.tokens)
-        pieces = stream(model, Sample(source=ids), options, self.special, self.device, draw)
-        return spelled(self.tokenizer, ids, pieces)
+        alone = options.sample and options.beam == 1  # of several draws all come: the best one is told
+        wish = Wish(ids, options, draw=draw if alone else None)
+        return spelled(self.tokenizer, ids, stream(self.pool(options.tokens_per_batch), wish))
 
     def read(self, prompt: str, too_long: TooLongPrompt = "error", say: Say = lambda text: None) -> list[int]:
         """`<s>` and the pieces of a prompt; of one that is too long, the end if that is wished."""
@@ -153,24 +146,18 @@ class Generator(Traceable):
         say(f"{told}: only its end is read")
         return ids[-limit:]
 
-    def groups(self, lengths: Sequence[int], options: Decode) -> list[list[int]]:
-        """Numbers of the prompts that may share a batch: windows that will move must move together."""
-        groups: dict[int, list[int]] = {}
-        for number, length in enumerate(lengths):
-            groups.setdefault(length if self.overflows(length, options) else 0, []).append(number)
-        return list(groups.values())
-
     def overflows(self, length: int, options: Decode) -> bool:
         """Whether a prompt of this length may lead beyond what the model reads at once."""
         limit = self.model.longest_target
         most = longest_output(options, length, 0, None, self.special.longest)
         return limit is not None and length + most - 1 > limit  # the last piece is not read
 
-    def model_for(self, length: int, options: Decode) -> Steppable[Any]:
-        limit = self.model.longest_target
-        if limit is None or not self.overflows(length, options):
-            return self.model
-        return Sliding(self.model, limit)
+    def pool(self, tokens: int, rows: int | None = None, say: Say = lambda text: None) -> Pool:
+        """A running batch of texts, of at most so many prompt pieces times beams, and rows."""
+        return Pool(self.model_for, self.special, self.device, tokens, rows, say)
+
+    def model_for(self, wish: Wish) -> Steppable[Any]:
+        return self.sliding if self.overflows(len(wish.ids), wish.options) else self.model
 
     def written(self, prompt: str, ids: Sequence[int], found: Hypothesis) -> Written:
         text = "".join(spelled(self.tokenizer, ids, found.tokens))

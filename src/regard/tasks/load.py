@@ -33,26 +33,29 @@ CLASSES: dict[str, type[Any]] = {
 }
 
 
-def load(path: Paths, device: str = "auto", threads: int = 0) -> Any:
+def load(path: Paths, device: str = "auto", threads: int = 0, precision: str = "auto") -> Any:
     """Open a model folder: `regard.load("runs/demo").translate("...")`; several translate as an ensemble.
 
     What comes is of the class that the folder's task needs, which the folder alone knows; see `load_as`.
-    A BERT without a head gives vectors.
+    A BERT without a head gives vectors. `precision` is for models that write: float32, bfloat16, int8, or
+    auto, which is int8 once `regard calibrate` has measured the model.
     """
     if isinstance(path, str | Path) and is_body(Path(path)):
         return load_as(Embedder, path, device, threads)
     folders = open_folders(path, device, threads)
-    return make(CLASSES[folders[0].task.name], folders)
+    return make(CLASSES[folders[0].task.name], folders, precision)
 
 
-def load_as(kind: type[Kind], path: Paths, device: str = "auto", threads: int = 0) -> Kind:
+def load_as(
+    kind: type[Kind], path: Paths, device: str = "auto", threads: int = 0, precision: str = "auto"
+) -> Kind:
     """Open a model folder of a known task; one of another task is an error that names its command.
 
     An `Embedder` opens any BERT, whatever its task.
     """
     if issubclass(kind, Embedder):
         return kind(open_body(one_of(path), use_machine(device, threads)))
-    return make(kind, open_folders(path, device, threads))
+    return make(kind, open_folders(path, device, threads), precision)
 
 
 def open_folders(path: Paths, device: str, threads: int) -> list[Folder]:
@@ -77,7 +80,7 @@ def use_machine(device: str, threads: int) -> torch.device:
     return machine.device
 
 
-def make(kind: type[Kind], folders: Sequence[Folder]) -> Kind:
+def make(kind: type[Kind], folders: Sequence[Folder], precision: str = "auto") -> Kind:
     for folder in folders:
         own = CLASSES[folder.task.name]
         if own is not kind and folder.config.family != "t5":  # whose tasks are all text to text
@@ -88,4 +91,10 @@ def make(kind: type[Kind], folders: Sequence[Folder]) -> Kind:
         raise UsageError(
             f"{folders[1].path}: only models that translate can speak as one; give a single folder"
         )
+    if issubclass(kind, Translator):
+        return kind(*folders, precision=precision)
+    if issubclass(kind, Generator):
+        return kind(folders[0], precision=precision)
+    if precision not in ("auto", "float32"):
+        raise UsageError(f"{folders[0].path}: precision {precision} is for models that write; use float32")
     return kind(*folders)

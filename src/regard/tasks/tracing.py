@@ -12,11 +12,11 @@ from torch import Tensor
 from regard import __version__
 from regard.config import Decode
 from regard.data import Sample, collate
-from regard.decode import Hypothesis, decode
+from regard.decode import Hypothesis, Wish, decode
+from regard.decode.pool import manner_of
 from regard.decode.search import BeamSearch
 from regard.errors import UsageError
 from regard.model import EncoderOnly, LanguageModel, Model
-from regard.model.state import BLOCK
 from regard.store import Folder
 from regard.tasks.asking import Asked, ask
 from regard.tasks.filler import Filler
@@ -175,10 +175,10 @@ def search(
     special, device = folder.special, next(folder.model.parameters()).device
     if options.sample:
         return decode(model, [asked.sample], options, special, device, [begun] if begun else None)[0][0], ()
-    batch = collate([asked.sample], BLOCK).to(device)
-    running = BeamSearch(model, batch, options, special, [begun] if begun else None)
+    wish = Wish(asked.sample.source, options, begun)
+    running: BeamSearch[Any] = BeamSearch(model, special, device, manner_of(wish))
     running.observer = tree = BeamTree(lambda token: folder.target.pieces([token])[0])
-    best = running.run()[0][0]
+    best = running.run([wish])[0][0]
     return best, tree.told([*best.tokens, *([special.end] if best.finished else [])])
 
 
@@ -305,6 +305,7 @@ def about(
         "task": folder.task.name,
         "family": folder.config.family,
         "head": folder.config.head,
+        "many": folder.task.many,
         "labels": list(folder.labels),
         "config": folder.config.model_dump(mode="json"),
         "versions": {"regard": __version__, "torch": torch.__version__},

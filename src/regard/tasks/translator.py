@@ -16,14 +16,16 @@ from regard.decode import (
     Hypothesis,
     Lexicon,
     Mean,
+    Pool,
     Steppable,
     Word,
-    decode,
+    decode_all,
     make_engine,
     next_words,
     score,
     scorer,
 )
+from regard.decode import Wish as Wanted
 from regard.errors import UsageError
 from regard.model import EncoderOnly, Writing
 from regard.store import Folder
@@ -42,12 +44,14 @@ Texts = Sequence[str]
 class Translator(Traceable):
     """An opened translation model, or several with the same tokenizers that speak as one."""
 
-    def __init__(self, folder: Folder, *others: Folder) -> None:
+    def __init__(self, folder: Folder, *others: Folder, precision: str = "auto") -> None:
         self.folders = (folder, *others)
         self.folder = folder  # its tokenizers and options are those of all
         for other in others:
             check_same_tokenizers(folder, other)
-        self.engines = [make_engine(writing(each)) for each in self.folders]
+        self.engines = [make_engine(writing(each), precision, each.reaches) for each in self.folders]
+        means: tuple[Mean, ...] = ("probability", "log")
+        self.ensembles = {mean: Ensemble(self.engines, mean) for mean in means}
         self.device = next(folder.model.parameters()).device
         source, target = folder.source, folder.target
         self.objective = Pairs(source, target, folder.config.max_length).ask
@@ -139,7 +143,11 @@ class Translator(Traceable):
 
     def model(self, options: Decode) -> Steppable[Any]:
         """What decodes: the one model, or all of them."""
-        return self.engines[0] if len(self.engines) == 1 else Ensemble(self.engines, options.ensemble)
+        return self.engines[0] if len(self.engines) == 1 else self.ensembles[options.ensemble]
+
+    def pool(self, tokens: int, rows: int | None = None, say: Say = lambda text: None) -> Pool:
+        """A running batch of translations, of at most so many pieces times beams, and rows."""
+        return Pool(lambda wish: self.model(wish.options), self.special, self.device, tokens, rows, say)
 
     def search(
         self,
@@ -151,19 +159,23 @@ class Translator(Traceable):
         say: Say,
     ) -> list[list[Hypothesis]]:
         """The hypotheses of each job."""
-        model = self.model(options)
         rules = {(job.line, job.place): rule for job, rule in zip(work, constraints or ())}
 
         def run(portion: Sequence[Job]) -> list[list[Hypothesis]]:
-            samples = [self.objective.source(job.source) for job in portion]
-            prefixes = [job.prefix for job in portion] if any(job.prefix for job in portion) else None
-            own = [rules[job.line, job.place] for job in portion] if rules else None
-            return decode(model, samples, options, self.special, self.device, prefixes, done, own, say)
+            asked = [
+                Wanted(self.asked(job.source), options, job.prefix, rules.get((job.line, job.place)))
+                for job in portion
+            ]
+            return decode_all(self.pool(options.tokens_per_batch, say=say), asked, done)
 
         if not options.context:
             return run(work)
         source, target = self.folder.source, self.folder.target
         return WithContext(lines, source, target, options.context, self.longest).run(work, run)
+
+    def asked(self, ids: Sequence[int]) -> Sequence[int]:
+        """The pieces of a sentence as the model reads them."""
+        return self.objective.source(ids).source
 
     def answers(
         self, sources: Sequence[Sequence[int]], found: Sequence[Sequence[Hypothesis]], alignment: bool
@@ -214,10 +226,9 @@ class Translator(Traceable):
         sample, model = self.objective.source(ids), self.model(options)
         words = next_words(model, sample, begun, count, self.special, self.lexicon, self.device)
         forced = [[*begun, *word.pieces] for word in words if word.pieces]
-        whole = [Constraint(self.lexicon, whole_prefix=True)] * len(forced)
-        samples = [sample] * len(forced)
-        found = decode(model, samples, options, self.special, self.device, forced, constraints=whole)
-        endings = iter(found)
+        whole = Constraint(self.lexicon, whole_prefix=True)
+        asked = [Wanted(sample.source, options, each, whole) for each in forced]
+        endings = iter(decode_all(self.pool(options.tokens_per_batch), asked))
         return [
             Alternative(word.text, word.log_probability, self.ending(word, prefix, endings)) for word in words
         ]

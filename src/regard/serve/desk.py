@@ -1,0 +1,331 @@
+"""Where requests meet a model: many ask at once, one worker thread owns the model and its running batch.
+
+Requests enter the batch between two steps and leave it when they are done, too late, or nobody waits for them
+any more. What cannot begin yet stands in one queue for each client; the clients take turns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from threading import Condition, Thread
+from typing import Any, TypeVar
+
+from regard.decode import Handle, Hypothesis, Pool, Wish
+from regard.decode.pool import WORTH_ENTERING, rows_of
+from regard.errors import UsageError
+from regard.serve.waiting import Full, Limits, Request, Stream, TooLate, Unit
+
+__all__ = ["Desk", "Full", "Limits", "Stream", "TooLate", "Wish"]
+
+T = TypeVar("T")
+CALL_TOKENS = 100  # what a call of unknown size is taken for
+FIRST_SPEED = 500.0  # tokens a second, as long as nothing was measured
+MEMORY = 30.0  # seconds of work after which old measurements count half
+
+
+class Desk:
+    """One for each model. Deadlines are times of `time.monotonic`."""
+
+    def __init__(self, task: Any, limits: Limits = Limits()) -> None:
+        self.task, self.limits = task, limits
+        self.condition = Condition()  # guards what stands here, up to the worker's own
+        self.queues: dict[str, deque[Unit]] = {}  # by client; the first one's turn is next
+        self.live: set[Request] = set()
+        self.gone: list[Request] = []  # those that nobody waits for any more
+        self.queue_tokens = 0
+        self.closing = self.closed = False
+        self.counts = dict.fromkeys(("done", "cancelled", "late", "refused", "failed"), 0)
+        self.pool = self.new_pool()
+        self.load = 0  # rows that the pool has or will have
+        self.tokens, self.row_steps, self.steps = 0, 0, 0
+        self.work, self.seconds = FIRST_SPEED, 1.0  # estimated tokens done, and the time that they took
+        self.worker = Thread(target=self.serve, name="desk", daemon=True)
+        self.worker.start()
+
+    def new_pool(self) -> Pool | None:
+        """The running batch, of a task that writes."""
+        make = getattr(self.task, "pool", None)
+        pool: Pool | None = make(self.limits.tokens, self.limits.rows) if make else None
+        return pool
+
+    # The callers' side
+
+    async def ask(
+        self, requests: Sequence[Wish], client: str = "", deadline: float | None = None
+    ) -> list[list[Hypothesis]]:
+        """The hypotheses of each wish, best first."""
+        if not requests:
+            return []
+        return await self.wait(self.submit_wishes(requests, client, deadline))
+
+    def stream(self, wish: Wish, client: str = "", deadline: float | None = None) -> Stream:
+        """The pieces of one answer as they come. What is wrong with the wish is said at once."""
+        request = Request(client, deadline)
+        request.pieces = asyncio.Queue()
+        self.submit_wishes([wish], client, deadline, request)
+        return Stream(request, request.pieces, self.withdraw)
+
+    async def run(
+        self,
+        call: Callable[[], T],
+        client: str = "",
+        deadline: float | None = None,
+        tokens: int = CALL_TOKENS,
+    ) -> T:
+        """Other work with the model, between two steps; `tokens` is about how much."""
+        request = Request(client, deadline)
+        self.submit(request, [Unit(request, 0, 0, tokens, call=call)])
+        found: list[T] = await self.wait(request)
+        return found[0]
+
+    async def wait(self, request: Request) -> list[Any]:
+        try:
+            return await request.future
+        finally:
+            self.withdraw(request)
+
+    def submit_wishes(
+        self, wishes: Sequence[Wish], client: str, deadline: float | None, request: Request | None = None
+    ) -> Request:
+        if self.pool is None:
+            raise UsageError("this model writes nothing: there is nothing to decode")
+        request = request or Request(client, deadline)
+        rows = [rows_of(wish) for wish in wishes]
+        units = [
+            Unit(request, number, rows[number], estimate(wish, rows[number]), wish=wish)
+            for number, wish in enumerate(wishes)
+        ]
+        self.submit(request, units)
+        return request
+
+    def submit(self, request: Request, units: Sequence[Unit]) -> None:
+        """Let a request wait for its turn, if there is room."""
+        tokens = sum(unit.tokens for unit in units)
+        request.expect(len(units))
+        with self.condition:
+            if self.closing:
+                raise Full("the service is about to end; try again in a moment", 5.0)
+            if self.queue_tokens and self.queue_tokens + tokens > self.limits.queue_tokens:
+                self.counts["refused"] += 1
+                seconds = max(1.0, math.ceil(self.queue_tokens * self.seconds / self.work))
+                raise Full(f"too much is waiting already; try again in {seconds:.0f} s", seconds)
+            self.queue_tokens += tokens
+            self.queues.setdefault(request.client, deque()).extend(units)
+            self.live.add(request)
+            self.condition.notify()
+
+    def withdraw(self, request: Request) -> None:
+        """Nobody waits for this request; nothing happens if it is over."""
+        with self.condition:
+            if request in self.live:
+                self.counts["cancelled"] += 1
+                self.forget(request)
+                self.gone.append(request)
+                self.condition.notify()
+
+    def counters(self) -> dict[str, float]:
+        with self.condition:
+            return {
+                "queue": sum(len(queue) for queue in self.queues.values()),
+                "queue_tokens": self.queue_tokens,
+                "clients": len({request.client for request in self.live}),
+                "requests": len(self.live),
+                "rows": self.load,
+                "steps": self.steps,
+                "row_steps": self.row_steps,
+                "tokens": self.tokens,
+                **self.counts,
+            }
+
+    async def drain(self, seconds: float) -> None:
+        """Refuse what is new and wait for what is there, for so long; then the rest is told."""
+        end = time.monotonic() + seconds
+        with self.condition:
+            self.closing = True
+        while self.live and time.monotonic() < end:
+            await asyncio.sleep(0.02)
+        with self.condition:
+            rest = list(self.live)
+            for request in rest:
+                self.forget(request)
+            self.gone += rest
+            self.condition.notify()
+        for request in rest:
+            request.settle(TooLate("the service has ended before this was done; try again"))
+
+    def close(self) -> None:
+        """End the worker after its step; who still waits is told."""
+        with self.condition:
+            self.closing = self.closed = True
+            self.condition.notify()
+        self.worker.join(timeout=5)
+
+    # The worker's side
+
+    def serve(self) -> None:
+        while True:
+            with self.condition:
+                self.condition.wait_for(lambda: self.closed or self.live or self.gone)
+                if self.closed:
+                    break
+            try:
+                self.turn()
+            except Exception as error:  # not to be expected; whoever waits is told, and the desk goes on
+                self.begin_anew(error)
+        self.begin_anew(Full("the service has ended", 5.0))
+
+    def turn(self) -> None:
+        """Between two steps who is gone leaves and who fits enters; then one step."""
+        begun = time.monotonic()
+        self.part(begun)
+        if self.pool is not None and not self.load:
+            self.pool.recover()
+        for unit in self.entering():
+            self.enter(unit)
+        if self.pool is not None and self.pool.busy:
+            self.row_steps, self.steps = self.row_steps + self.load, self.steps + 1
+            self.hand_out(self.pool.step())
+        self.seconds += time.monotonic() - begun
+        if self.seconds > MEMORY:
+            self.work, self.seconds = self.work / 2, self.seconds / 2
+
+    def part(self, now: float) -> None:
+        """Those that nobody waits for, and those whose time is over."""
+        with self.condition:
+            gone, self.gone = self.gone, []
+            late = [each for each in self.live if each.is_late(now)]
+        for request in gone:
+            self.leave(request)
+        for request in late:
+            self.end_late(request)
+
+    def end_late(self, request: Request) -> None:
+        self.counts["late"] += 1
+        self.end(request, TooLate("there was no time left for this; try again later, or ask for less"))
+
+    def entering(self) -> list[Unit]:
+        """Who begins now: the clients in turn, as many as there are rows for, and at most one call.
+
+        A wish that does not fit yet keeps its turn: those behind it wait, else wide ones never began.
+        """
+        room = self.limits.rows + self.limits.rows // WORTH_ENTERING - self.load  # a few wait in the pool
+        taken: list[Unit] = []
+        may_call = may_wish = True
+        with self.condition:
+            found = True
+            while found:
+                found = False
+                for client, queue in list(self.queues.items()):
+                    unit = queue[0]
+                    if unit.call is None:
+                        may_wish = may_wish and (unit.rows <= room or not (self.load or taken))
+                    if not (may_wish if unit.call is None else may_call):
+                        continue
+                    taken.append(queue.popleft())
+                    del self.queues[client]
+                    if queue:
+                        self.queues[client] = queue  # behind the others
+                    self.queue_tokens -= unit.tokens
+                    room -= unit.rows
+                    may_call, found = may_call and unit.call is None, True
+        return taken
+
+    def enter(self, unit: Unit) -> None:
+        request = unit.request
+        if request not in self.live:  # one of its units failed, or it was withdrawn just now
+            return
+        if request.is_late(time.monotonic()):
+            self.end_late(request)
+            return
+        try:
+            if unit.call is not None:
+                self.note(unit, unit.call())
+            elif unit.wish is not None and self.pool is not None:
+                request.handles[self.pool.add(unit.wish)] = unit
+                self.load += unit.rows
+        except Exception as error:
+            self.counts["failed"] += 1
+            self.end(request, error)
+
+    def hand_out(self, done: Sequence[Handle]) -> None:
+        """What the step gave: whole answers, and pieces to those who listen."""
+        if self.pool is None:
+            return
+        with self.condition:
+            listening = [each for each in self.live if each.pieces is not None]
+        for request in listening:
+            for handle in request.handles:
+                if piece := self.pool.news(handle):
+                    request.put(piece)
+        finished = set(done)
+        with self.condition:
+            live = list(self.live)
+        for request in live:
+            for handle in finished & request.handles.keys():
+                unit = request.handles.pop(handle)
+                self.load -= unit.rows
+                if handle.error is not None:
+                    self.counts["failed"] += 1
+                    self.end(request, handle.error)
+                    break
+                answer = handle.result()
+                self.tokens += sum(len(each.tokens) for each in answer[:1])
+                if request.pieces is not None:
+                    request.put(answer[0])
+                self.note(unit, answer)
+
+    def note(self, unit: Unit, answer: Any) -> None:
+        """One unit's answer; with the last one the request is done."""
+        request = unit.request
+        self.work += unit.tokens
+        request.answers[unit.number] = answer
+        request.left -= 1
+        if not request.left:
+            self.counts["done"] += 1
+            self.end(request, None)
+
+    def end(self, request: Request, error: Exception | None) -> None:
+        """A request is over, and all that belongs to it leaves."""
+        with self.condition:
+            if request not in self.live:
+                return
+            self.forget(request)
+        self.leave(request)
+        request.settle(error)
+
+    def leave(self, request: Request) -> None:
+        """Its rows are free at once."""
+        handles, request.handles = request.handles, {}
+        for handle, unit in handles.items():
+            self.load -= unit.rows
+            if self.pool is not None:
+                self.pool.cancel(handle)
+
+    def forget(self, request: Request) -> None:
+        """It waits no more (under the lock)."""
+        self.live.discard(request)
+        queue = self.queues.get(request.client, ())
+        self.queue_tokens -= sum(unit.tokens for unit in queue if unit.request is request)
+        rest = deque(unit for unit in queue if unit.request is not request)
+        if rest:
+            self.queues[request.client] = rest
+        else:
+            self.queues.pop(request.client, None)
+
+    def begin_anew(self, error: Exception) -> None:
+        """Whoever waits is told, and the batch is a new one."""
+        with self.condition:
+            told: Iterable[Request] = list(self.live)
+            self.live, self.gone, self.queues, self.queue_tokens = set(), [], {}, 0
+        self.pool, self.load = (None if self.closed else self.new_pool()), 0
+        for request in told:
+            request.settle(error)
+
+
+def estimate(wish: Wish, rows: int) -> int:
+    """About how many pieces a wish makes the model read and write."""
+    return len(wish.ids) + rows * (wish.options.max_length or len(wish.ids))

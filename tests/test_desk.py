@@ -1,0 +1,297 @@
+"""The desk: many ask at once and each gets what it would get alone; in turn, in time, within bounds."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+import torch
+
+from regard.config import Decode
+from regard.decode import Hypothesis, Pool, Special, Wish
+from regard.errors import UsageError
+from regard.serve.desk import Desk, Full, Limits, TooLate
+from samples import END, START, random_samples, small
+
+SPECIAL = Special(START, END, forbidden=(0, START, 3))
+MODEL = small(21)
+SHORT = Decode(beam=1, min_length=3, max_length=3)
+LONG = Decode(beam=1, min_length=2000, max_length=2000)  # nobody waits for the end of this
+
+
+class Task:
+    """What a desk asks of a task, with a model that can be held up."""
+
+    longest_target = None
+
+    def __init__(self) -> None:
+        self.may_step = threading.Event()
+        self.may_step.set()
+        self.begun: list[int] = []  # the first piece of each source, in the order of entering
+        self.rows: list[int] = []
+        self.error: Exception | None = None
+
+    def pool(self, tokens: int, rows: int | None = None) -> Pool:
+        return Pool(lambda wish: self, SPECIAL, torch.device("cpu"), tokens, rows)
+
+    def start(self, batch: Any, beams: int = 1) -> Any:
+        self.begun += batch.source.ids[:, 0].tolist()
+        return MODEL.start(batch, beams)
+
+    def step(self, state: Any, tokens: Any) -> Any:
+        assert self.may_step.wait(20)
+        self.rows.append(len(state))
+        if self.error is not None:
+            raise self.error
+        return MODEL.step(state, tokens)
+
+
+def alone(wish: Wish) -> list[Hypothesis]:
+    pool = Task().pool(4096)
+    handle = pool.add(wish)
+    while pool.busy:
+        pool.step()
+    return handle.result()
+
+
+def with_desk(
+    story: Callable[[Desk, Task], Coroutine[Any, Any, None]], limits: Limits = Limits()
+) -> tuple[Desk, Task]:
+    """Tell a story of a desk, within a time."""
+    task = Task()
+    desk = Desk(task, limits)
+    try:
+        asyncio.run(asyncio.wait_for(story(desk, task), 60))
+    finally:
+        task.may_step.set()
+        desk.close()
+    assert not desk.worker.is_alive()
+    return desk, task
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():  # the other thread tells nobody
+        await asyncio.sleep(0.002)
+
+
+def test_fifty_at_once_are_answered_as_one():
+    options = [
+        Decode(beam=1, max_length=9),
+        Decode(beam=3, max_length=12),
+        Decode(beam=2, sample=True, max_length=8),
+    ]
+    samples = random_samples(50, 8, longest=20)
+    wishes = [Wish(sample.source, options[number % 3]) for number, sample in enumerate(samples)]
+
+    async def story(desk: Desk, task: Task) -> None:
+        async def one(number: int) -> list[list[Hypothesis]]:
+            await asyncio.sleep(0.001 * (number % 7))
+            return await desk.ask([wishes[number]], client=str(number % 5))
+
+        found = await asyncio.gather(*(one(number) for number in range(50)))
+        assert [own for (own,) in found] == [alone(wish) for wish in wishes]
+        counters = desk.counters()
+        assert counters["done"] == 50 and counters["queue"] == counters["rows"] == 0
+        assert counters["queue_tokens"] == counters["requests"] == 0
+        assert counters["tokens"] == sum(len(own[0].tokens) for (own,) in found)
+        assert 0 < counters["steps"] < sum(len(own[0].tokens) for (own,) in found) / 4
+        assert max(task.rows) > 8, "they really shared a batch"
+        assert await desk.ask([]) == []
+
+    with_desk(story)
+
+
+def test_a_stream_gives_pieces_and_then_the_whole():
+    async def story(desk: Desk, task: Task) -> None:
+        async def read(wish: Wish) -> tuple[list[list[int]], Hypothesis]:
+            pieces = [each async for each in desk.stream(wish)]
+            *before, last = pieces
+            assert isinstance(last, Hypothesis)
+            return before, last
+
+        greedy = Wish([5, 6, 7, END], Decode(beam=1, min_length=6, max_length=9))
+        searched = Wish([5, 6, 7, END], Decode(beam=3, min_length=6, max_length=9))
+        (one, whole), (other, best) = await asyncio.gather(read(greedy), read(searched))
+        assert [piece for part in one for piece in part] == list(whole.tokens)
+        assert len(one) == len(whole.tokens), "each piece at its own step"
+        assert [list(best.tokens)] == other, "of several beams nothing is certain before the end"
+        assert [whole] == alone(greedy) and best == alone(searched)[0]
+
+    with_desk(story)
+
+
+def test_who_goes_away_costs_nothing_more():
+    async def story(desk: Desk, task: Task) -> None:
+        waiting = asyncio.create_task(desk.ask([Wish([5, END], LONG)] * 3))
+        pieces = desk.stream(Wish([6, END], LONG))
+        await anext(pieces)
+        await until(lambda: desk.counters()["rows"] == 4)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        await pieces.aclose()
+        assert [each async for each in pieces] == []
+        await until(lambda: desk.counters()["rows"] == 0)
+        steps = len(task.rows)
+        await asyncio.sleep(0.05)
+        assert len(task.rows) <= steps + 1, "the worker rests"
+        counters = desk.counters()
+        assert counters["cancelled"] == 2 and counters["requests"] == 0
+        task.may_step.clear()  # also one that has not begun
+        queued = [asyncio.create_task(desk.ask([Wish([7, END], LONG)])) for _ in range(100)]
+        await until(lambda: desk.counters()["requests"] == 100)
+        for each in queued:
+            each.cancel()
+        await asyncio.gather(*queued, return_exceptions=True)
+        assert desk.counters()["queue_tokens"] == 0
+        task.may_step.set()
+        await until(lambda: desk.counters()["rows"] == 0)
+        assert await desk.ask([Wish([5, END], SHORT)]) == [alone(Wish([5, END], SHORT))]
+
+    with_desk(story, Limits(queue_tokens=10**6))
+
+
+def test_time_is_kept():
+    async def story(desk: Desk, task: Task) -> None:
+        with pytest.raises(TooLate, match="no time left"):
+            await desk.ask([Wish([5, END], LONG)], deadline=time.monotonic() + 0.05)
+        await until(lambda: desk.counters()["rows"] == 0)
+        with pytest.raises(TooLate):
+            await desk.run(lambda: 1, deadline=time.monotonic() - 1)
+        pieces = desk.stream(Wish([5, END], LONG), deadline=time.monotonic() + 0.1)
+        with pytest.raises(TooLate):
+            async for _ in pieces:
+                pass
+        fine = await desk.ask([Wish([5, END], SHORT)], deadline=time.monotonic() + 30)
+        assert fine == [alone(Wish([5, END], SHORT))] and desk.counters()["late"] == 3
+
+    with_desk(story)
+
+
+def test_clients_take_turns():
+    """One who asks for much does not keep the others waiting."""
+
+    async def story(desk: Desk, task: Task) -> None:
+        task.may_step.clear()
+        holding = asyncio.create_task(desk.ask([Wish([4, END], SHORT)], client="first"))
+        await until(lambda: task.begun == [4])
+        greedy = asyncio.create_task(desk.ask([Wish([5, END], SHORT)] * 30, client="greedy"))
+        await asyncio.sleep(0.01)
+        others = [
+            asyncio.create_task(desk.ask([Wish([6 + number, END], SHORT)], client=f"{number}"))
+            for number in range(3)
+        ]
+        calls = asyncio.create_task(desk.run(lambda: task.begun.append(99) or 7, client="caller"))
+        await until(lambda: desk.counters()["queue"] == 34)
+        task.may_step.set()
+        await asyncio.gather(holding, greedy, calls, *others)
+        assert calls.result() == 7
+        first = task.begun[1:9]
+        assert {6, 7, 8, 99} <= set(first), first
+        assert max(task.rows) <= 4
+
+    with_desk(story, Limits(rows=4))
+
+
+def test_wide_ones_are_not_passed_for_ever():
+    async def story(desk: Desk, task: Task) -> None:
+        wide = Wish([9, END], Decode(beam=6, min_length=4, max_length=4))
+        going = True
+
+        async def crowd(number: int) -> None:
+            while going:
+                await desk.ask([Wish([5, END], SHORT)], client=f"{number}")
+
+        many = [asyncio.create_task(crowd(number)) for number in range(8)]
+        await until(lambda: len(task.rows) > 5)
+        found = await desk.ask([wide], client="wide")
+        going = False
+        assert found == [alone(wide)]
+        await asyncio.gather(*many)
+
+    with_desk(story, Limits(rows=4))
+
+
+def test_what_does_not_fit_is_refused_at_once():
+    async def story(desk: Desk, task: Task) -> None:
+        task.may_step.clear()
+        first = asyncio.create_task(desk.ask([Wish([5, 6, END], SHORT)]))
+        await until(lambda: bool(task.begun))
+        large = asyncio.create_task(desk.ask([Wish([5, 6, END], SHORT)] * 40))  # nobody else waits: it may
+        await until(lambda: desk.counters()["queue"] == 40)
+        with pytest.raises(Full, match="try again in") as refused:
+            await desk.ask([Wish([5, 6, END], SHORT)])
+        assert refused.value.retry_after >= 1
+        with pytest.raises(Full):
+            desk.stream(Wish([5, 6, END], SHORT))
+        with pytest.raises(Full):
+            await desk.run(lambda: 1)
+        task.may_step.set()
+        await asyncio.gather(first, large)
+        assert desk.counters()["refused"] == 3
+        assert await desk.run(lambda: "there is room again") == "there is room again"
+
+    with_desk(story, Limits(rows=2, queue_tokens=100))
+
+
+def test_errors_reach_those_who_asked():
+    async def story(desk: Desk, task: Task) -> None:
+        with pytest.raises(ZeroDivisionError):
+            await desk.run(lambda: 1 // 0)
+        task.error = RuntimeError("broken")
+        with pytest.raises(RuntimeError, match="broken"):
+            await desk.ask([Wish([5, END], SHORT)] * 3)
+        with pytest.raises(RuntimeError, match="broken"):
+            async for _ in desk.stream(Wish([5, END], SHORT)):
+                pass
+        task.error = None
+        assert await desk.ask([Wish([5, END], SHORT)]) == [alone(Wish([5, END], SHORT))]
+        assert desk.counters()["rows"] == 0
+
+    with_desk(story)
+
+
+def test_the_end():
+    async def story(desk: Desk, task: Task) -> None:
+        short = asyncio.create_task(desk.ask([Wish([5, END], Decode(beam=1, min_length=30, max_length=30))]))
+        await until(lambda: bool(task.rows))
+        await desk.drain(20)
+        assert len((await short)[0][0].tokens) == 30, "what was under way is done"
+        with pytest.raises(Full, match="about to end"):
+            await desk.ask([Wish([5, END], SHORT)])
+
+    with_desk(story)
+
+    async def hurry(desk: Desk, task: Task) -> None:
+        long = asyncio.create_task(desk.ask([Wish([5, END], LONG)]))
+        await until(lambda: bool(task.rows))
+        await desk.drain(0.05)
+        with pytest.raises(TooLate, match="ended before"):
+            await long
+        await until(lambda: desk.counters()["rows"] == 0)
+
+    with_desk(hurry)
+
+    async def closed(desk: Desk, task: Task) -> None:
+        long = asyncio.create_task(desk.ask([Wish([5, END], LONG)]))
+        await until(lambda: bool(task.rows))
+        desk.close()
+        with pytest.raises(Full, match="has ended"):
+            await long
+
+    with_desk(closed)
+
+
+def test_a_model_that_writes_nothing_can_still_be_called():
+    async def story() -> None:
+        desk = Desk(object())
+        with pytest.raises(UsageError, match="writes nothing"):
+            await desk.ask([Wish([5, END], SHORT)])
+        assert await desk.run(lambda: 3) == 3
+        desk.close()
+
+    asyncio.run(story())

@@ -1,0 +1,146 @@
+"""Products in bytes and in half precision: near the model's own numbers; nobody changes another's text."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from regard.cli.main import main
+from regard.data import Sample, collate
+from regard.decode import decode, make_engine
+from regard.decode.kernels import can_quantize
+from regard.decode.packing import ByteLinear, Packing, choose_precision, measure, pack_linears, scale_of
+from regard.errors import UsageError
+from regard.store import open_folder
+from regard.store.reaches import CALIBRATION, read_reaches, write_reaches
+from regard.tasks import Translator, load
+from traced_models import opened_task
+
+pytestmark = pytest.mark.skipif(not can_quantize(), reason="torch multiplies no bytes on this processor")
+CPU = torch.device("cpu")
+
+
+def by_hand(x: torch.Tensor, linear: nn.Linear, scale: float, zero: int) -> torch.Tensor:
+    """The same sum in whole numbers, one output at a time."""
+    step = linear.weight.abs().amax(dim=1).double() / 127
+    weights = (linear.weight.double() / step[:, None]).round().clamp(-128, 127)
+    read = (x.double() / scale + zero).round().clamp(0, 255) - zero
+    return read @ weights.T * scale * step + linear.bias.double()
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(1, 70), st.integers(1, 40), st.integers(1, 9), st.integers(0, 2**31))
+def test_bytes_are_summed_as_by_hand(inputs, outputs, rows, seed):
+    torch.manual_seed(seed)
+    linear, x = nn.Linear(inputs, outputs), torch.randn(rows, inputs)
+    reach = (float(x.min()), float(x.max()))
+    with torch.no_grad():
+        found = ByteLinear(linear.weight, linear.bias, reach)(x)
+        expected = by_hand(x, linear, *scale_of(reach))
+    steps = (
+        scale_of(reach)[0] * linear.weight.detach().abs().max() * 2
+    )  # a number on the edge may go to either side
+    torch.testing.assert_close(found.double(), expected, atol=float(steps) + 1e-6, rtol=1e-5)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(1, 300), st.integers(1, 33), st.booleans(), st.integers(0, 2**31))
+def test_a_row_is_the_same_among_others(inputs, rows, measured, seed):
+    torch.manual_seed(seed)
+    linear = nn.Linear(inputs, 24)
+    x = torch.randn(rows, inputs) * torch.logspace(-2, 2, rows)[:, None]
+    byte = ByteLinear(linear.weight.detach(), linear.bias.detach(), (-3.0, 3.0) if measured else None)
+    together = byte(x)
+    for number in range(rows):
+        assert torch.equal(byte(x[number : number + 1])[0], together[number])
+
+
+def test_zero_stays_zero_and_reaches_meet():
+    for reach in ((-1.0, 3.0), (0.0, 5.0), (2.0, 5.0), (-4.0, -1.0), (0.0, 0.0)):
+        scale, zero = scale_of(reach)
+        assert 0 <= zero <= 255 and scale > 0
+        assert (min(reach[0], 0) / scale + zero) >= -0.5 and (max(reach[1], 0) / scale + zero) <= 255.5
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "int8", "measured"])
+def test_texts_do_not_depend_on_neighbours(tiny_model: Path, precision: str):
+    """Bar: alone, in batches of any size, in any order, the words and their scores are the same."""
+    folder = open_folder(tiny_model)
+    dice = torch.Generator().manual_seed(3)
+    rows = [torch.randint(4, len(folder.source), (3 + n % 9,), generator=dice).tolist() for n in range(24)]
+    asked = [Sample(source=[*row, folder.source.end]) for row in rows]
+    reaches = None
+    if precision == "measured":
+        pairs = [Sample(source=each.source, target=[folder.special.start, *each.source]) for each in asked]
+        reaches = measure(folder.model, [collate(pairs, 1)])
+    engine = make_engine(folder.model, "bfloat16" if precision == "bfloat16" else "int8", reaches)
+    options = folder.decode.model_copy(update={"beam": 3, "max_length": 12})
+
+    def said(samples: list[Sample]) -> list[tuple]:
+        found = decode(engine, samples, options, folder.special, CPU)
+        return [(each[0].tokens, each[0].score) for each in found]
+
+    together = said(asked)
+    assert [said([each])[0] for each in asked] == together
+    assert said(asked[::-1])[::-1] == together
+    assert len(set(together)) > 5
+
+
+@pytest.mark.parametrize("kind", ["toy", "t5", "gpt", "llama", "rnn", "bahdanau"])
+def test_every_family_in_bytes_is_near_itself(tiny_model: Path, kind: str):
+    model = open_folder(tiny_model).model if kind == "toy" else opened_task(kind).folder.model
+    row = [5, 6, 7, 8]
+    batch = collate([Sample(target=row) if kind in ("gpt", "llama") else Sample(source=row, target=row)], 1)
+    with torch.no_grad():
+        exact = model.eval()(batch)
+        reaches = measure(model, [batch])
+        pack_linears(model, Packing(model, "int8", reaches))
+        rounded = model(batch)
+    assert not torch.equal(exact, rounded)
+    near = torch.nn.functional.cosine_similarity(exact.flatten(), rounded.flatten(), dim=0)
+    assert float(near) > 0.98
+
+
+def test_a_model_is_measured_once_and_then_decodes_in_bytes(tiny_model: Path, tmp_path: Path, capsys):
+    folder = tmp_path / "model"
+    shutil.copytree(tiny_model, folder)
+    (tmp_path / "texts").write_text("ba de gi\nlo me\n" * 4)
+    exact = load(folder, "cpu", 1).translate(["ba de gi", "lo me ni"])
+    with pytest.raises(SystemExit) as ended:
+        main(["calibrate", "-m", str(folder), "--sample", str(tmp_path / "texts"), "--threads", "1"])
+    assert ended.value.code == 0 and "8 texts" in capsys.readouterr().err
+    told = json.loads((folder / CALIBRATION).read_text())
+    assert set(told) == {"texts", "reaches"} and "output" in told["reaches"]
+    measured = load(folder, "cpu", 1)
+    assert isinstance(measured.engines[0].model.output, ByteLinear) and measured.engines[0].model.output.scale
+    assert load(folder, "cpu", 1, "float32").translate(["ba de gi", "lo me ni"]) == exact
+    assert isinstance(measured, Translator) and measured.translate(["ba de gi", "lo me ni"]) == exact
+
+
+def test_what_cannot_be_is_told(tiny_model: Path, tmp_path: Path, capsys):
+    model = nn.Linear(2, 2)
+    with pytest.raises(UsageError, match="float8"):
+        choose_precision("float8", model, None)
+    assert choose_precision("auto", model, {}) == "float32"
+    with pytest.raises(UsageError, match="models that write"):
+        make_classifier_in_bytes()
+    for content in ('{"reaches": [1]}', '{"reaches": {"a": [1, null]}}', '{"reaches": {"a": [2, 1]}}', "{"):
+        (tmp_path / CALIBRATION).write_text(content)
+        with pytest.raises(UsageError, match=CALIBRATION):
+            read_reaches(tmp_path)
+    write_reaches(tmp_path, {"a": (-1.0, 2.0)}, "mine")
+    assert read_reaches(tmp_path) == {"a": (-1.0, 2.0)}
+
+
+def make_classifier_in_bytes() -> None:
+    from regard.tasks.classifier import Classifier
+    from regard.tasks.load import make
+
+    make(Classifier, [opened_task("classify").folder], "int8")
