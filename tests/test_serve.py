@@ -9,6 +9,7 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,10 @@ from regard.cli.explore import named
 from regard.serve import make_app
 from regard.serve.app import WEB
 from regard.serve.run import listen
+from regard.serve.runs import compared, pairs, words
 from regard.serve.traces import Traces
+from regard.trace import Pieces, compare
+from regard.trace.interventions import KINDS as CHANGES
 from traced_models import CONTEXT, KINDS, TEXT, opened_task, traced
 
 API = "/api/v1"
@@ -130,6 +134,118 @@ def test_an_intervention_reaches_the_run(client: TestClient) -> None:
     assert not found["decoder.0.cross.mixed"].any()
 
 
+def test_what_a_model_has_no_part_for_is_not_offered(client: TestClient) -> None:
+    """Every kind that is offered runs, every other is refused in a sentence."""
+    examples: dict[str, dict[str, Any]] = {kind: {"type": kind} for kind in CHANGES}
+    told = {each["name"]: each["interventions"] for each in client.get(f"{API}/models").json()["models"]}
+    for kind in ("transformer", "t5", "rnn", "bahdanau", "gpt", "classify"):
+        where = next(iter(told[kind]["heads"]), "decoder.0.cross")
+        examples["zero_head"] |= {"where": where, "head": 0}
+        examples["replace_token"] |= {"position": 1, "text": "<mask>"}
+        for change in examples.values():
+            body = {"source": TEXT, "model": kind, "interventions": [change]}
+            if kind != "classify":
+                body["decode"] = {"beam": 1, "max_length": 3}
+            answer = client.post(f"{API}/trace", json=body)
+            assert (answer.status_code == 200) == (change["type"] in told[kind]["types"]), (kind, change)
+    assert told["transformer"]["types"] == list(CHANGES)
+    assert told["rnn"]["types"] == ["replace_token"]
+    assert told["transformer"]["heads"]["decoder.1.cross"] == 4
+    assert [told[kind]["sides"] for kind in ("classify", "gpt")] == [["source"], ["source", "target"]]
+
+
+def test_two_runs_are_compared_as_python_does(client: TestClient) -> None:
+    change = {"type": "zero_head", "where": "decoder.0.cross", "head": 1}
+    one = ask(client, model="transformer", **SMALL)
+    two = ask(client, model="transformer", interventions=[change], **SMALL)
+    wanted = compare(traced("transformer", **SMALL), traced("transformer", interventions=[change], **SMALL))
+    found = client.get(f"{API}/compare", params={"before": one["id"], "after": two["id"]}).json()
+    assert found["comparison"] == json.loads(json.dumps(wanted.as_json()))
+    assert found["sentence"] == wanted.sentence
+    assert found["sentence"].startswith("Without head 1 of decoder.0.cross: ")
+    assert found["reason"] is None
+    first = client.get(f"{API}/compare", params={"before": one["id"], "after": two["id"], "step": 0}).json()
+    assert (first["comparison"]["step"], first["comparison"]["behind"]) == (0, "")
+    back = client.get(f"{API}/compare", params={"before": two["id"], "after": one["id"]}).json()
+    assert back["sentence"].startswith("Back from without head 1 of decoder.0.cross: ")
+
+
+def test_runs_that_cannot_be_compared_tell_why(client: TestClient) -> None:
+    one, two = ask(client, model="transformer", **SMALL), ask(client, model="classify")
+    found = client.get(f"{API}/compare", params={"before": one["id"], "after": two["id"]}).json()
+    assert found["comparison"] is None
+    assert "different words" in found["reason"]
+    assert found["sentence"].startswith('One says "')
+    both = traced("transformer", **SMALL)
+    renamed = replace(both, vocabulary={number: f"{text}x" for number, text in both.vocabulary.items()})
+    assert "different words" in str(compared(both, renamed)["reason"])  # as many words, but others
+    question = opened_task("answer")
+    answers = [question.trace(TEXT, context=each) for each in (CONTEXT, f"{CONTEXT} and sleeps")]
+    assert "different lengths" in str(compared(*answers)["reason"])
+    for query, part in (("before=a", "after"), ("before=a&after=b", "ask for it again"), ("x=1", "before")):
+        assert part in error_of(client.get(f"{API}/compare?{query}"))
+    far = client.get(f"{API}/compare", params={"before": one["id"], "after": one["id"], "step": 999})
+    assert "step = 999" in error_of(far)
+
+
+def test_pieces_and_words_of_two_runs_are_paired() -> None:
+    def pieces(*ids: int) -> Pieces:
+        return Pieces(ids, tuple(map(str, ids)), tuple(range(len(ids))))
+
+    assert pairs(pieces(1, 2, 3), pieces(1, 2, 3)) == [(0, 0), (1, 1), (2, 2)]
+    assert pairs(pieces(1, 2, 3), pieces(9, 1, 2, 3)) == [(0, 1), (1, 2), (2, 3)]
+    assert pairs(pieces(1, 2, 3), pieces(1, 7, 3)) == [(0, 0), (1, 1), (2, 2)]  # one stands for one
+    assert pairs(pieces(1, 2, 3), pieces(1, 7, 8, 3)) == [(0, 0), (2, 3)]
+    assert words("the old house", "the new small house") == [
+        {"kind": "same", "shown": "the"},
+        {"kind": "gone", "shown": "old"},
+        {"kind": "new", "shown": "new small"},
+        {"kind": "same", "shown": "house"},
+    ]
+    assert words("", "a") == [{"kind": "new", "shown": "a"}]
+
+
+def test_a_replaced_target_is_compared_behind_it() -> None:
+    """Before it both runs are the same; what follows is what was asked about."""
+    plain = traced("transformer", **SMALL)
+    change = {"type": "replace_token", "side": "target", "position": 3, "text": "<mask>"}
+    found = compare(plain, traced("transformer", interventions=[change], **SMALL))
+    assert found.divergences[:3] == pytest.approx((0.0, 0.0, 0.0), abs=1e-9)
+    assert len(found.divergences) == len(plain.tokens["target"])
+    assert found.step >= 3
+    assert found.divergence > 1e-6
+
+
+def test_of_many_labels_each_has_its_own_share(client: TestClient) -> None:
+    task = opened_task("classify")
+    many = type(task)(replace(task.folder, task=task.folder.task.model_copy(update={"many": True})))
+    change = {"type": "drop_positions"}
+    one, two = many.trace(TEXT), many.trace(TEXT, interventions=[change])
+    with TestClient(make_app({"many": many}), base_url="http://127.0.0.1:8000") as own:
+        best = ask(own)["steps"][0]["best"]
+    p, q = (1 / (1 + np.exp(-each["logits"][0].double().numpy())) for each in (one, two))
+    assert [each["p"] for each in best] == pytest.approx(sorted(p, reverse=True), abs=1e-6)
+    found = compare(one, two)
+    shares = {each.text: (each.before, each.after) for each in found.choices}
+    assert shares["bad"] == pytest.approx((p[1], q[1]), abs=1e-6)
+    apart = p * np.log(p / q) + (1 - p) * np.log((1 - p) / (1 - q))
+    assert found.divergence == pytest.approx(apart.sum(), rel=1e-4)
+    assert not traced("classify").meta["many"]
+
+
+def test_rows_and_columns_of_tensors(client: TestClient) -> None:
+    told, trace = ask(client, model="transformer", **SMALL), traced("transformer", **SMALL)
+    names = ["decoder.0.out", "decoder.1.feed_forward.hidden"]
+    row = read_tensors(
+        client.get(f"{API}/trace/{told['id']}/tensors", params={"name": names, "row": 2}).content
+    )
+    assert all(torch.equal(row[name], trace[name][2:3]) for name in names)
+    column = read_tensors(
+        client.get(f"{API}/trace/{told['id']}/tensors", params={"name": names[1], "column": 5}).content
+    )
+    assert torch.equal(column[names[1]], trace[names[1]][:, 5:6])
+
+
 def test_the_same_request_has_the_same_number(client: TestClient) -> None:
     assert ask(client, model="bahdanau", **SMALL)["id"] == ask(client, **SMALL, model="bahdanau")["id"]
     assert ask(client, model="bahdanau", **SMALL)["id"] != ask(client, **SMALL, model="rnn")["id"]
@@ -208,6 +324,9 @@ def test_strange_texts_are_traced(client: TestClient, text: str) -> None:
         ("name=decoder.0.cross.weights&head=4", "4 heads"),
         ("name=decoder.0.cross.weights&head=-1", "head"),
         ("name=logits&pool=0", "pool"),
+        ("name=decoder.0.out&row=99", "row = 99"),
+        ("name=decoder.0.out&column=99", "column = 99"),
+        ("name=decoder.0.out&row=-1", "row"),
         ("name=logits&other=1", "other: there is no such field"),
     ],
 )
@@ -250,7 +369,7 @@ def test_other_pages_are_refused(client: TestClient) -> None:
 @pytest.mark.parametrize("path", ["/", "/web/style.css", "/web/js/main.js", "/api/v1/models", "/nothing"])
 def test_every_answer_is_guarded(client: TestClient, path: str) -> None:
     headers = client.get(path).headers
-    assert headers["content-security-policy"].startswith("default-src 'self';")
+    assert headers["content-security-policy"].startswith("default-src 'none'; script-src 'self';")
     assert "unsafe" not in headers["content-security-policy"]
     assert headers["x-content-type-options"] == "nosniff"
     assert "access-control-allow-origin" not in headers

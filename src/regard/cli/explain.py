@@ -17,10 +17,16 @@ if TYPE_CHECKING:
 
 Output = Annotated[
     Path | None,
-    typer.Option("--output", "-o", help="A figure (.svg .png .html .json) or the trace (.safetensors)."),
+    typer.Option(
+        "--output", "-o", help="A page (.html), a figure (.svg .png .json .html) or all (.safetensors)."
+    ),
 ]
 View = Annotated[
-    str, typer.Option(help="attention, heads, alignment, entropy, lens, positions or beam: what -o draws.")
+    str | None,
+    typer.Option(
+        help="attention, heads, alignment, entropy, lens, positions or beam: what -o draws; "
+        "page: all of the explorer in one .html. Usual: page for .html, else heads."
+    ),
 ]
 Layer = Annotated[int | None, typer.Option(min=0, help="A layer, from 0.")]
 Head = Annotated[int | None, typer.Option(min=0, help="A head, from 0; else their mean.")]
@@ -41,7 +47,7 @@ def explain(
     text: Annotated[str, typer.Argument(help="One text; - reads stdin.")],
     model: OneModel,
     output: Output = None,
-    view: View = "heads",
+    view: View = None,
     layer: Layer = None,
     head: Head = None,
     where: Where = None,
@@ -67,6 +73,7 @@ def explain(
     [bold]Examples[/]
 
       regard explain -m runs/demo "I see the small house."
+      regard explain -m runs/demo "I see the small house." -o page.html
       regard explain -m runs/demo "I see the small house." -o heads.svg
       regard explain -m runs/demo "I see it." --view attention --layer 2 --head 1 -o head.png
       regard explain -m runs/demo "I see it." --zero-head decoder.2.cross:1
@@ -75,10 +82,10 @@ def explain(
     from regard.tasks import load
     from regard.trace import compare
 
-    output = checked(output)
+    output, view = checked(output, view)
     changes = [*map(switched_off, zero_head or []), *map(parsed, change or [])]
     text = "\n".join(read_stdin()) if text == "-" else text
-    task = load(model, device, threads)
+    task = load(model, device, threads, "float32")
     given = {"target": target, "context": context, "decode": parse_options(option, None, 1)}
     plain = task.trace(text, **given)
     trace = task.trace(text, **given, interventions=changes) if changes else plain
@@ -95,13 +102,16 @@ def explain(
     say(f"wrote {output}")
 
 
-def checked(output: Path | None) -> Path | None:
+def checked(output: Path | None, view: str | None) -> tuple[Path | None, str]:
     """What cannot be written is said before the work."""
     output = writable(output)
     endings = (".svg", ".png", ".html", ".json", ".safetensors")
     if output is not None and output.suffix.lower() not in endings:
         raise UsageError(f"{output}: the name must end with one of {', '.join(endings)}")
-    return output
+    page = output is not None and output.suffix.lower() == ".html"
+    if view == "page" and not page:
+        raise UsageError("--view page: the page is written with -o and a name that ends with .html")
+    return output, view or ("page" if page else "heads")
 
 
 def save(
@@ -115,6 +125,8 @@ def save(
 ) -> None:
     if output.suffix.lower() == ".safetensors":
         trace.save(output)
+    elif view == "page":
+        trace.page().save(output)
     else:
         trace.figure(view, layer, head, where, words).save(output)
 

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from regard.cli.terminal import Device, Threads, say
+from regard.errors import UsageError
 
 Shown = Annotated[
     list[Path], typer.Option("--model", "-m", help="A model folder or name; several can be chosen from.")
@@ -34,8 +35,12 @@ def explore(
     """
     from regard.serve import serve
     from regard.tasks import load
+    from regard.tasks.traceable import Traceable
 
-    opened = {name: load(path, device, threads) for name, path in named(model).items()}
+    opened = {name: load(path, device, threads, "float32") for name, path in named(model).items()}
+    for name, task in opened.items():
+        if not isinstance(task, Traceable):
+            raise UsageError(f"{name}: it only gives vectors (regard embed); the page shows tasks")
     serve(opened, port, text, not no_browser, say)
 
 

@@ -14,9 +14,13 @@ from starlette.exceptions import HTTPException
 
 from regard import __version__
 from regard.errors import RegardError, UsageError, near_miss
-from regard.serve.guard import Guard
+from regard.serve.export import add_export
+from regard.serve.guard import Access, Guard
+from regard.serve.lessons import add_lessons
+from regard.serve.readings import add_readings
 from regard.serve.requests import (
     LONGEST_TEXT,
+    CompareQuery,
     TensorQuery,
     TokenizeBody,
     TraceBody,
@@ -25,9 +29,12 @@ from regard.serve.requests import (
     key_of,
     parse,
 )
+from regard.serve.runs import compared, offered
 from regard.serve.tensors import to_bytes
-from regard.serve.traces import Traces, number_of, told
+from regard.serve.traces import Traces, number_of
+from regard.tasks.traceable import Traceable
 from regard.trace import Pieces
+from regard.trace.telling import told
 
 WEB = Path(__file__).parent / "web"
 
@@ -39,17 +46,30 @@ async def raw_body(request: Request) -> bytes:
 Raw = Annotated[bytes, Depends(raw_body)]
 
 
-def make_app(models: Mapping[str, Any]) -> FastAPI:
+def make_app(models: Mapping[str, Any], access: Access = Access()) -> FastAPI:
     """The page and its routes over opened models by name, of which the first is the usual one."""
+    models = {name: task for name, task in models.items() if isinstance(task, Traceable)}
     app = FastAPI(title="regard", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
-    app.add_middleware(Guard)
+    app.add_middleware(Guard, access=access)
+    traces = Traces()
     add_errors(app)
-    add_traces(app, models)
+    add_models(app, models)
+    add_traces(app, models, traces)
+    add_comparisons(app, traces)
+    add_lessons(app, models)
+    add_page(app)
+    return app
 
+
+def add_page(app: FastAPI) -> None:
     @app.get("/")
     def page() -> FileResponse:
         return FileResponse(WEB / "index.html")
 
+    app.mount("/web", StaticFiles(directory=WEB), name="web")
+
+
+def add_models(app: FastAPI, models: Mapping[str, Any]) -> None:
     @app.get("/api/v1/models")
     def list_models() -> dict[str, Any]:
         listed = [about(name, task) for name, task in models.items()]
@@ -62,12 +82,16 @@ def make_app(models: Mapping[str, Any]) -> FastAPI:
         pieces = Pieces.of(tokenizer, tokenizer.encode(body.text))
         return {**pieces.as_json(), "shown": list(pieces.shown)}
 
-    app.mount("/web", StaticFiles(directory=WEB), name="web")
-    return app
+
+def add_comparisons(app: FastAPI, traces: Traces) -> None:
+    @app.get("/api/v1/compare")
+    def side_by_side(request: Request) -> dict[str, Any]:
+        query = checked(CompareQuery, dict(request.query_params))
+        return compared(traces.require(query.before), traces.require(query.after), query.step)
 
 
-def add_traces(app: FastAPI, models: Mapping[str, Any]) -> None:
-    traces, running = Traces(), Lock()
+def add_traces(app: FastAPI, models: Mapping[str, Any], traces: Traces) -> None:
+    running = Lock()
 
     @app.post("/api/v1/trace")
     def trace(raw: Raw) -> dict[str, Any]:
@@ -100,11 +124,14 @@ def add_traces(app: FastAPI, models: Mapping[str, Any]) -> None:
         content = to_bytes(traces.require(number), query)
         return Response(content, media_type="application/octet-stream")
 
+    add_readings(app, traces)
+    add_export(app, traces)
+
 
 def find(models: Mapping[str, Any], name: str) -> tuple[str, Any]:
-    name = name or next(iter(models))
+    name = name or next(iter(models), "")
     if name not in models:
-        known = near_miss(name, models) or f"; there are {', '.join(models)}"
+        known = near_miss(name, models) or f"; there are {', '.join(models) or 'none to look into'}"
         raise UsageError(f'model: there is no "{name}"{known}')
     return name, models[name]
 
@@ -122,6 +149,7 @@ def about(name: str, task: Any) -> dict[str, Any]:
         "parameters": sum(each.numel() for each in folder.model.parameters()),
         "labels": list(folder.labels),
         "beam": folder.decode.beam,
+        "interventions": offered(folder.model),
     }
 
 

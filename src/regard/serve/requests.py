@@ -41,17 +41,28 @@ class TensorQuery(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
     name: list[str] = Field(min_length=1, max_length=200)
     head: int | None = Field(None, ge=0)
+    row: int | None = Field(None, ge=0)
+    column: int | None = Field(None, ge=0)
     pool: int | None = Field(None, ge=1, le=4096)
     dtype: Literal["F32", "U8"] = "F32"
+
+
+class CompareQuery(BaseModel):
+    """Two traces by their ids; the step that is told of is the one that changed most, unless given."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    before: str
+    after: str
+    step: int | None = Field(None, ge=0)
 
 
 def parse(kind: type[Kind], raw: bytes) -> Kind:
     """A request's JSON; what is wrong with it is told in a sentence."""
     try:
-        content = json.loads(raw.decode("utf-8"), parse_constant=no_number)
+        content = whole(json.loads(raw.decode("utf-8"), parse_constant=no_number))
     except (ValueError, RecursionError):
         raise UsageError("the request is not JSON in UTF-8") from None
-    return checked(kind, whole(content))
+    return checked(kind, content)
 
 
 def no_number(name: str) -> float:

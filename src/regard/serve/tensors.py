@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 from safetensors.torch import save
 from torch import Tensor
 
 from regard.errors import UsageError
 from regard.serve.requests import TensorQuery
 from regard.trace import Trace
+from regard.trace.telling import pooled
 
 SHARES = (".weights", ".probabilities", ".mask")  # what lies between 0 and 1
 
@@ -34,9 +34,22 @@ def part(trace: Trace, name: str, query: TensorQuery) -> Tensor:
     tensor = trace[name]
     if query.head is not None and tensor.dim() == 3:
         tensor = of_head(trace, name, tensor, query.head)
+    if query.row is not None:
+        tensor = one_of(name, tensor, "row", query.row, -2)
+    if query.column is not None:
+        tensor = one_of(name, tensor, "column", query.column, -1)
     if query.pool is not None:
         tensor = pooled(tensor, query.pool)
     return in_bytes(name, tensor) if query.dtype == "U8" else tensor
+
+
+def one_of(name: str, tensor: Tensor, what: str, number: int, dimension: int) -> Tensor:
+    """A row of a matrix is what one place has, a column what all places have of one number; it stays one
+    of a matrix, so that rows and columns can be asked for together."""
+    if tensor.dim() < 2 or number >= tensor.shape[dimension]:
+        size = tensor.shape[dimension] if tensor.dim() > 1 else 0
+        raise UsageError(f"{what} = {number}: {name} has {size}, from 0 on")
+    return tensor.narrow(dimension, number, 1)
 
 
 def of_head(trace: Trace, name: str, tensor: Tensor, head: int) -> Tensor:
@@ -46,15 +59,6 @@ def of_head(trace: Trace, name: str, tensor: Tensor, head: int) -> Tensor:
     if head >= heads:
         raise UsageError(f"head = {head}: {name} has {heads} heads, from 0 on")
     return tensor[head * len(tensor) // heads]
-
-
-def pooled(tensor: Tensor, size: int) -> Tensor:
-    """At most size x size: the largest number of each field, so that no bright spot is lost."""
-    if tensor.dim() < 2 or max(tensor.shape[-2:]) <= size:
-        return tensor
-    height, width = (min(size, length) for length in tensor.shape[-2:])
-    flat = tensor.float().reshape(-1, 1, *tensor.shape[-2:])
-    return F.adaptive_max_pool2d(flat, (height, width)).reshape(*tensor.shape[:-2], height, width)
 
 
 def in_bytes(name: str, tensor: Tensor) -> Tensor:

@@ -8,8 +8,9 @@ from typing import Any
 from torch import Tensor
 
 from regard.errors import UsageError
+from regard.trace.interventions import spoken
 from regard.trace.pieces import visible, whole
-from regard.trace.readings import divergence
+from regard.trace.readings import divergence, divergence_of_labels
 from regard.trace.trace import Trace
 
 TOLD = 5  # words of each distribution
@@ -34,6 +35,7 @@ class Comparison:
     divergences: tuple[float, ...]  # KL(before || after) in nats at each step that both runs share
     before: str  # the outputs
     after: str
+    change: str = ""  # what was done to the second run and not to the first, in words
 
     @property
     def divergence(self) -> float:
@@ -48,7 +50,9 @@ class Comparison:
         """The change in words."""
         first = self.choices[0]
         then = max(self.choices, key=lambda each: each.after)
-        where = f'After "{self.behind}", ' if self.behind else "At the beginning, "
+        where = f'after "{self.behind}", ' if self.behind else "at the beginning, "
+        where = f"{visible(self.change)}: {where}" if self.change else where
+        where = where[0].upper() + where[1:]
         moved = f'p("{first.text}") {first.before:.2f} -> {first.after:.2f}'
         if then is not first:
             moved += f', now most probable: "{then.text}" {then.after:.2f}'
@@ -75,17 +79,28 @@ def compare(before: Trace, after: Trace, step: int | None = None) -> Comparison:
     if one.shape[-1] != two.shape[-1]:
         raise UsageError("these runs choose among different words: compare runs of one model")
     shared = min(common(before, after), len(one), len(two))
-    found = divergence(one[:shared], two[:shared])  # [steps]
+    many = bool(before.meta.get("many"))
+    measure = divergence_of_labels if many else divergence
+    found = measure(one[:shared], two[:shared])  # [steps]
     if step is None:
         step = int(found.argmax())
     if not 0 <= step < shared:
         raise UsageError(f"step = {step}: the two runs share {shared} steps, from 0 on")
-    p, q = one[step].softmax(dim=-1), two[step].softmax(dim=-1)
+    p, q = (each[step].sigmoid() if many else each[step].softmax(dim=-1) for each in (one, two))
     count = min(TOLD, p.shape[-1])
     best = list(dict.fromkeys([*p.topk(count).indices.tolist(), *q.topk(count).indices.tolist()]))
     names = texts(before, after, best)
     told = tuple(Choice(name, float(p[place]), float(q[place])) for name, place in zip(names, best))
-    return Comparison(step, behind(before, step), told, tuple(found.tolist()), before.output, after.output)
+    outputs = before.output, after.output
+    return Comparison(step, behind(before, step), told, tuple(found.tolist()), *outputs, done(before, after))
+
+
+def done(before: Trace, after: Trace) -> str:
+    """What was done to the second run and not to the first; or taken back."""
+    one, two = (list(each.meta.get("interventions", ())) for each in (before, after))
+    if one and not two:
+        return f"back from {spoken(one)}"
+    return spoken([each for each in two if each not in one])
 
 
 def choices(trace: Trace) -> Tensor:
@@ -97,12 +112,24 @@ def choices(trace: Trace) -> Tensor:
 
 
 def common(before: Trace, after: Trace) -> int:
-    """Steps at which both runs had read the same target; a text that is only read has no order."""
+    """Steps at which both runs had read the same target; a text that is only read has no order.
+
+    Where a piece of the target was replaced by another, what follows is what is asked about: all steps.
+    """
     if "target" not in before.tokens or "target" not in after.tokens:
         return len(choices(before))
+    if replaced_target(before) or replaced_target(after):
+        return min(len(choices(before)), len(choices(after)))
     one, two = before.tokens["target"].ids, after.tokens["target"].ids
     same = next((at for at, pair in enumerate(zip(one, two)) if pair[0] != pair[1]), min(len(one), len(two)))
     return max(1, same)
+
+
+def replaced_target(trace: Trace) -> bool:
+    return any(
+        each.get("type") == "replace_token" and each.get("side") == "target"
+        for each in trace.meta.get("interventions", ())
+    )
 
 
 def behind(trace: Trace, step: int) -> str:
@@ -125,4 +152,13 @@ def texts(trace: Trace, other: Trace, numbers: list[int]) -> list[str]:
     if trace.meta.get("head") in ("sentence", "tokens"):
         return [str(labels[number]) if number < len(labels) else f"label {number}" for number in numbers]
     known = {**other.vocabulary, **trace.vocabulary}
-    return [visible(known.get(number, trace.word(number))) for number in numbers]
+    return apart([known.get(number, trace.word(number)) for number in numbers])
+
+
+def apart(pieces: list[str]) -> list[str]:
+    """Pieces to look at; of two that differ by the space in front alone, the one with it shows it."""
+    shown = [visible(piece) for piece in pieces]
+    return [
+        f"\u2423{text}" if shown.count(text) > 1 and piece.startswith(" ") and piece.strip() else text
+        for piece, text in zip(pieces, shown)
+    ]

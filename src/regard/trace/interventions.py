@@ -232,6 +232,30 @@ def replaced(x: Tensor, head: int | None, value: float) -> Tensor:
     return x
 
 
+def spoken(given: Sequence[Plain]) -> str:
+    """Changes in words: "without head 3 of decoder.1.cross, without positions"."""
+    return ", ".join(_spoken(each) for each in given)
+
+
+def _spoken(given: Plain) -> str:
+    where, head = given.get("where"), given.get("head")
+    of = f" of {where}" if where else ""
+    match given.get("type"):
+        case "zero_head":
+            return f"without head {head}{of}"
+        case "uniform":
+            whose = f"head {head}" if head is not None else "every head"
+            return f"with equal scores in {whose}{of}"
+        case "drop_scale":
+            return f"without the scale{of}"
+        case "drop_positions":
+            return f"without positions{' in the ' + given['side'] if given.get('side') else ''}"
+        case "unmask_future":
+            return "with the future unmasked"
+    side, position = given.get("side", "source"), given.get("position")
+    return f'with "{given.get("text")}" as piece {position} of the {side}'
+
+
 KINDS: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
     "zero_head": (zero_head, ("where", "head")),
     "uniform": (uniform, ("where", "head")),

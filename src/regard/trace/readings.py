@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 Groups = Sequence[Sequence[int]]  # the places of each word's pieces
@@ -124,3 +125,12 @@ def divergence(before: Tensor, after: Tensor) -> Tensor:
     """KL(p || q) = sum_x p(x) (log p(x) - log q(x)) in nats, of logits: [...,V] -> [...]."""
     log_p, log_q = before.double().log_softmax(dim=-1), after.double().log_softmax(dim=-1)
     return (log_p.exp() * (log_p - log_q)).sum(dim=-1).clamp(min=0)
+
+
+def divergence_of_labels(before: Tensor, after: Tensor) -> Tensor:
+    """The same where each label is there or not for itself: the sum of KL over them. [...,L] -> [...]."""
+    found = torch.zeros(before.shape[:-1], dtype=torch.float64)
+    for sign in (1.0, -1.0):  # there, not there: log p = log sigmoid(x), log (1 - p) = log sigmoid(-x)
+        log_p, log_q = F.logsigmoid(sign * before.double()), F.logsigmoid(sign * after.double())
+        found = found + (log_p.exp() * (log_p - log_q)).sum(dim=-1)
+    return found.clamp(min=0)

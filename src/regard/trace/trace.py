@@ -27,6 +27,7 @@ from regard.trace.readings import rollout, rollout_across, value_weighted, word_
 
 if TYPE_CHECKING:
     from regard.trace.figure import Figure
+    from regard.trace.page import Page
 
 FORMAT = 1
 DRAWN = (".weights", ".probabilities", ".positions", ".bias", ".cosine")  # what figures show
@@ -152,6 +153,12 @@ class Trace:
 
         return draw(self, view, layer, head, where, words)
 
+    def page(self) -> Page:
+        """The explorer's page with this run inside, as one file that needs no server."""
+        from regard.trace.page import make_page
+
+        return make_page(self)
+
     def as_json(self) -> dict[str, Any]:
         """All but the numbers: what stands beside the tensors of a file, and what a page asks for first."""
         return {
@@ -199,6 +206,11 @@ class Trace:
         return f"<Trace of {self.meta.get('family', 'a model')}: {sizes} pieces, {len(self.tensors)} tensors>"
 
     def _repr_html_(self) -> str:
+        """For notebooks: the page, or for a long text a figure, which is small."""
+        from regard.trace.page import LARGEST_CELL, make_page
+
+        if sum(tensor.nbytes for tensor in self.tensors.values()) <= LARGEST_CELL:
+            return make_page(self)._repr_html_()
         told = f"<p>{html.escape(repr(self))}</p>"
         return self.figure("heads")._repr_html_() if self.attentions else told
 
@@ -244,6 +256,7 @@ class StoredFacts(BaseModel):
     model_config = ConfigDict(strict=True, extra="allow")
     family: str = ""
     head: str | None = None
+    many: bool = False
     labels: list[str] = []
     prompt: int = 0
 

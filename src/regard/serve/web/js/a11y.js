@@ -34,6 +34,9 @@ export function tabs(list, entries, chosen, choose) {
       "aria-selected": String(id === chosen), tabindex: id === chosen ? "0" : "-1", onclick: () => choose(id),
     }, text));
   list.replaceChildren(...buttons);
+  const own = document.getElementById(`tab-${chosen}`)?.getBoundingClientRect();
+  const all = list.getBoundingClientRect();
+  if (own) list.scrollLeft += own.left + own.width / 2 - all.left - all.width / 2; // seen in a narrow window too
   list.onkeydown = (event) => {
     const at = buttons.indexOf(document.activeElement);
     const last = buttons.length - 1;
@@ -94,4 +97,9 @@ export function select(name, entries, chosen, choose) {
   const options = entries.map(([value, text]) => make("option", { value, selected: value === chosen }, text));
   return make("div", { class: "field" }, make("label", { for: id }, name),
     make("select", { id, onchange: (event) => choose(event.target.value) }, ...options));
+}
+
+export function check(name, checked, choose) {
+  const box = make("input", { type: "checkbox", checked, onchange: (event) => choose(event.target.checked), "aria-label": name });
+  return make("label", { class: "check" }, box, name);
 }

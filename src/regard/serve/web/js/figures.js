@@ -2,6 +2,14 @@
 import { live, make, roving, token } from "./a11y.js";
 import { css, ink, reach, share, signed } from "./color.js";
 
+const matrices = new WeakMap();
+const keepMatrix = (element, label, rows, columns, data, width) => { matrices.set(element, { label, rows, columns, data, width }); return element; };
+/** The numbers that a figure shows: {label, rows, columns, data, width}. */
+export function matrixOf(figure) {
+  for (const each of [figure, ...figure.querySelectorAll("*")]) if (matrices.has(each)) return matrices.get(each);
+  return null;
+}
+
 export const SMALL = 40; // pieces on a side up to which each cell is an element
 const WRITTEN = 12; // columns up to which the number stands in the cell
 
@@ -14,7 +22,7 @@ export const number = (value, digits = 4) => {
 };
 
 /** Attention weights as a grid: each cell is a button with a name. */
-export function grid({ weights, mask, queries, keys, query, key, choose, label }) {
+export function grid({ weights, mask, queries, keys, query, key, choose, label, most = 1, unit = "weight" }) {
   const [height, width] = weights.shape.slice(-2);
   const head = make("tr", {}, make("td"), ...keys.map((text, j) =>
     make("th", { scope: "col", class: j === key ? "here" : null }, make("span", {}, token(text)))));
@@ -28,10 +36,10 @@ export function grid({ weights, mask, queries, keys, query, key, choose, label }
   function cell(i, j, from, to) {
     const value = weights.data[i * width + j];
     const hidden = mask && !mask.data[i * width + j];
-    const color = share(value);
+    const color = share(value / most);
     const own = make("td", {
       role: "gridcell", "data-value": value, "data-query": i, "data-key": j, class: hidden ? "masked" : null,
-      "aria-label": `query ${from}, key ${to}, ${hidden ? "masked, weight 0" : `weight ${value.toFixed(2)}`}`,
+      "aria-label": `query ${from}, key ${to}, ${hidden ? "masked, weight 0" : `${unit} ${value.toFixed(2)}`}`,
       "aria-selected": String(i === query && j === key), title: `${from} → ${to}: ${value.toFixed(4)}`,
       onclick: () => choose(i, j), onkeydown: (event) => {
         if (event.key !== "Enter" && event.key !== " ") return;
@@ -47,11 +55,21 @@ export function grid({ weights, mask, queries, keys, query, key, choose, label }
   const table = make("table", { role: "grid", "aria-label": label, class: width <= WRITTEN ? "heat wide" : "heat" },
     make("thead", {}, head), make("tbody", {}, ...body));
   head.setAttribute("role", "row");
+  keepMatrix(table, label, queries.slice(0, height), keys.slice(0, width), weights.data, width);
   return make("div", { class: "scroll" }, table);
 }
 
+/** Some rows and columns of a matrix. */
+export function cut({ data, shape }, rows, columns) {
+  const width = shape.at(-1);
+  if (rows.length === shape.at(-2) && columns.length === width) return { data, shape };
+  const found = new data.constructor(rows.length * columns.length);
+  rows.forEach((row, i) => columns.forEach((column, j) => { found[i * columns.length + j] = data[row * width + column]; }));
+  return { data: found, shape: [rows.length, columns.length] };
+}
+
 /** A matrix as a picture, one dot for a number, enlarged without smoothing. */
-export function picture({ data, shape, kind = "signed", label, scale = null, row = null, least = 1 }) {
+export function picture({ data, shape, kind = "signed", label, scale = null, row = null, least = 1, rows = null, columns = null }) {
   const [height, width] = shape.slice(-2);
   const most = scale ?? (kind === "signed" ? reach(data) : kind === "bytes" ? 255 : 1);
   const canvas = make("canvas", { width, height, role: "img", "aria-label": label, class: "picture" });
@@ -63,6 +81,7 @@ export function picture({ data, shape, kind = "signed", label, scale = null, row
   }
   pen.putImageData(image, 0, 0);
   canvas.style.aspectRatio = `${width} / ${Math.max(height, least)}`;
+  if (rows) keepMatrix(canvas, label, rows, columns, data, width);
   if (row === null) return canvas;
   const mark = make("span", { class: "mark", "aria-hidden": "true" });
   mark.style.top = `${(row / height) * 100}%`;
@@ -79,7 +98,8 @@ export function strips(tensor, names, { chosen = null, label, most = 64 }) {
     picture({ data: tensor.data.subarray(i * width, (i + 1) * width), shape: [1, width], scale,
       label: `${label} of ${name}: ${width} numbers from ${number(Math.min(...tensor.data.subarray(i * width, (i + 1) * width)), 2)} to ${number(Math.max(...tensor.data.subarray(i * width, (i + 1) * width)), 2)}` })));
   const rest = names.length > most ? [make("p", { class: "quiet" }, `and ${names.length - most} more`)] : [];
-  return make("div", { class: "strips" }, ...rows, ...rest);
+  const all = make("div", { class: "strips" }, ...rows, ...rest);
+  return keepMatrix(all, label, names, Array.from({ length: width }, (_, channel) => String(channel)), tensor.data, width);
 }
 
 /** A share as a bar with its number. */

@@ -2,41 +2,63 @@
 import * as api from "./api.js";
 import { live, make, tabs, token } from "./a11y.js";
 import { onScheme } from "./color.js";
+import { exporter } from "./export.js";
+import { fitting, panel as whatIf } from "./interventions.js";
+import * as lessons from "./lessons/lessons.js";
+import { kept } from "./source.js";
 import { listen, set, state } from "./state.js";
-import { Trace } from "./trace.js";
+import { remembered } from "./trace.js";
 import * as attention from "./views/attention.js";
+import * as compare from "./views/compare.js";
 import * as heads from "./views/heads.js";
 import * as input from "./views/input.js";
 import * as map from "./views/map.js";
 import * as output from "./views/output.js";
+import * as stream from "./views/stream.js";
 
-const VIEWS = { input, map, attention, heads, output };
-const TABS = [["input", "Input"], ["map", "Map"], ["attention", "Attention"], ["heads", "Heads"], ["output", "Output"]];
-const ASKING = ["text", "context", "model", "beam", "prefix"]; // a change of these is another run
+const VIEWS = {
+  input, map, attention, heads, stream, output, compare, lessons,
+};
+const TABS = [
+  ["input", "Input"], ["map", "Map"], ["attention", "Attention"], ["heads", "Heads"], ["stream", "Stream"], ["output", "Output"],
+  ["compare", "Compare"], ["lessons", "Lessons"],
+];
+const HERE = TABS.filter(([id]) => !kept || !["compare", "lessons"].includes(id)); // a file has no model to run
+const ASKING = ["text", "context", "model", "beam", "prefix", "change"]; // a change of these is another run
 const WAIT = 350; // milliseconds without a key
 const at = (id) => document.getElementById(id);
 
 let about = { models: [], longest_text: 0 };
 let trace = null;
+let plain = null; // the same run without changes
+let change = null; // how the two differ
 let running = null;
 let drawn = 0;
 
 const model = () => about.models.find((each) => each.name === state().model) ?? about.models[0];
 
-function request() {
-  const { text, context, beam, prefix } = state();
-  const told = { model: model()?.name ?? "", source: text };
-  if (context && model()?.task === "answer") told.context = context;
+/** What the server is asked for: the run of the page, or another with some of it changed. */
+function request(own = model(), text = state().text) {
+  const { context, beam, prefix } = state();
+  const told = { model: own?.name ?? "", source: text };
+  if (context && own?.task === "answer") told.context = context;
   if (/^\d+$/.test(beam)) told.decode = { beam: Number(beam) };
-  if (/^\d+(,\d+)*$/.test(prefix)) told.prefix = prefix.split(",").map(Number);
+  if (/^\d+(,\d+)*$/.test(prefix) && own === model()) told.prefix = prefix.split(",").map(Number);
   return told;
 }
+
+async function traced(asked, interventions, signal) {
+  return remembered(await api.trace(interventions.length ? { ...asked, interventions } : asked, signal));
+}
+
+/** What views know beyond the run: the models, and how to run them. */
+const page = () => ({ models: about.models, traced: (run, changes) => traced(request(run.model, run.text), changes) });
 
 async function run() {
   running?.abort();
   const own = (running = new AbortController());
   if (!state().text.trim()) {
-    trace = null;
+    trace = plain = change = null;
     trouble("");
     status("");
     return show();
@@ -44,10 +66,9 @@ async function run() {
   const slow = setTimeout(() => status("The model is at work …"), 150);
   document.body.setAttribute("aria-busy", "true");
   try {
-    const told = await api.trace(request(), own.signal);
+    const failed = await runs(own.signal);
     clearTimeout(slow);
-    trace = new Trace(told);
-    trouble("");
+    trouble(failed);
     status("");
     const said = Object.values(trace.tokens).map((side) => side.ids.length);
     live(`Traced: ${trace.output}. ${said.join(" and ")} pieces.`);
@@ -62,6 +83,22 @@ async function run() {
   }
 }
 
+/** The run as it is, then with its changes; a change that the model refuses is told, and left out. */
+async function runs(signal) {
+  const changes = kept ? [] : fitting(model(), state().change);
+  const first = await traced(request(), [], signal);
+  let second = first, told = null, failed = "";
+  try {
+    if (changes.length) second = await traced(request(), changes, signal);
+    if (changes.length) told = await api.compare(first.id, second.id, null, signal);
+  } catch (error) {
+    if (!error.status) throw error;
+    failed = error.message;
+  }
+  [trace, plain, change] = [told ? second : first, first, told];
+  return failed;
+}
+
 const status = (text) => { at("status").textContent = text; };
 const trouble = (text) => { at("trouble").textContent = text; };
 
@@ -69,12 +106,12 @@ async function show() {
   const number = ++drawn;
   const { view } = state();
   const chosen = VIEWS[view] ? view : "attention";
-  tabs(at("tabs"), TABS, chosen, (id) => set({ view: id }));
+  tabs(at("tabs"), HERE, chosen, (id) => set({ view: id }));
   at("panel").setAttribute("aria-labelledby", `tab-${chosen}`);
   answer();
   let content;
   try {
-    content = trace ? await VIEWS[chosen].render(trace, model()) : welcome();
+    content = trace || chosen === "lessons" ? await VIEWS[chosen].render(trace, model(), page()) : welcome();
   } catch (error) {
     if (error.status === 400 && /not kept/.test(error.message)) return run(); // the server forgot an old run
     if (number === drawn) trouble(error.message);
@@ -82,22 +119,26 @@ async function show() {
   }
   if (number !== drawn) return;
   const back = focused();
+  at("what-if").replaceChildren(...(kept ? [] : whatIf(model(), plain, change)));
   at("panel").replaceChildren(...[content].flat());
   at("panel").dataset.view = chosen;
+  at("exports").replaceChildren(...exporter(at("panel"), trace));
   back?.();
 }
 
 /** A view that is drawn anew keeps the place of the keyboard: what has the same name gets it back. */
 function focused() {
   const own = document.activeElement;
-  if (!own || !at("panel").contains(own)) return null;
+  const home = ["panel", "what-if"].map(at).find((each) => own && each.contains(own));
+  if (!home) return null;
   const name = own.getAttribute("aria-label") ?? own.id;
   const attribute = own.hasAttribute("aria-label") ? "aria-label" : "id";
-  return () => [...at("panel").querySelectorAll(`[${attribute}]`)].find((each) => each.getAttribute(attribute) === name)?.focus();
+  return () => [...home.querySelectorAll(`[${attribute}]`)].find((each) => each.getAttribute(attribute) === name)?.focus();
 }
 
 function answer() {
   at("answer").hidden = !trace;
+  at("asked").textContent = trace ? state().text : ""; // for paper, where the form is not
   at("forced").replaceChildren();
   if (!trace) return;
   const labels = { translate: "Translation", generate: "Goes on", fill: "Filled", classify: "Label", tag: "Tags", answer: "Answer" };
@@ -162,13 +203,13 @@ function listenToForm() {
     else typed();
   });
   at("model").addEventListener("change", (event) =>
-    set({ model: event.target.value, where: "", head: "0", query: "", key: "", prefix: "", beam: "" }));
+    set({ model: event.target.value, where: "", head: "0", query: "", key: "", prefix: "", beam: "", change: "", neuron: "" }));
   at("beam").addEventListener("change", (event) => set({ beam: event.target.value, prefix: "" }));
   addEventListener("keydown", (event) => {
     if (!["[", "]"].includes(event.key) || event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.target.closest("textarea, input, select")) return;
-    const place = TABS.findIndex(([id]) => id === state().view) + (event.key === "]" ? 1 : -1);
-    if (TABS[place]) set({ view: TABS[place][0] });
+    const place = HERE.findIndex(([id]) => id === state().view) + (event.key === "]" ? 1 : -1);
+    if (HERE[place]) set({ view: HERE[place][0] });
   });
 }
 
@@ -180,14 +221,19 @@ async function begin() {
     return trouble(error.message);
   }
   fillForm();
+  if (state().view === "lessons") show(); // which need no run
   return run();
 }
 
 listen((now, before) => {
   fillForm();
-  if (ASKING.some((name) => now[name] !== before[name])) run();
-  else show();
+  const other = ASKING.some((name) => now[name] !== before[name]);
+  if (!other || now.view === "lessons") show();
+  if (other) run();
 });
+document.querySelector("nav").before(make("section", { id: "what-if", "aria-label": "What if" }));
+document.body.classList.toggle("kept", kept);
+at("text").readOnly = at("context").readOnly = kept;
 onScheme(show);
 listenToForm();
 show();

@@ -1,12 +1,20 @@
 // What the page shows, as one value that lives in the address: a link is a whole state.
+import { asked, kept } from "./source.js";
 
 const FIRST = {
-  view: "attention", model: "", text: "", context: "", beam: "", prefix: "",
-  where: "", head: "0", query: "", key: "", side: "",
+  view: "attention", model: "", text: asked.text, context: asked.context, beam: "", prefix: "",
+  where: "", head: "0", query: "", key: "", side: "", neuron: "",
+  reading: "weights", words: "", hide: "", sort: "", pins: "", // of the heads
+  change: "", other_text: "", other_model: "", other_change: "", // what is changed in a run; the run it is compared with
+  lesson: "", step: "0", n: "", d: "", // of the lessons
 };
+const STEPS = ["view", "prefix", "text", "change", "other_text", "other_model", "other_change", "lesson", "step"]; // each is a step that "back" undoes
 export const NAMES = Object.keys(FIRST);
 const listeners = new Set();
-let current = read(location.search);
+let current = read(place());
+
+/** Of a page that is a file, the part behind # alone may change. */
+function place() { return kept ? location.hash.slice(1) : location.search; }
 
 function read(search) {
   const given = new URLSearchParams(search);
@@ -22,26 +30,33 @@ export function address(changes = {}) {
   const told = new URLSearchParams();
   for (const name of NAMES) if (String(next[name]) !== FIRST[name]) told.set(name, next[name]);
   const query = told.toString();
+  if (kept) return `#${query}`;
   return query ? `/?${query}` : "/";
 }
 
-/** Change the state. A new view, text or forced word is a step that "back" undoes. */
+/** Change the state. */
 export function set(changes) {
   const before = current;
   const target = address(changes);
   current = read(target.slice(1));
-  if (current.view !== before.view || current.prefix !== before.prefix || current.text !== before.text) {
-    history.pushState(null, "", target);
+  if (STEPS.some((name) => current[name] !== before[name])) {
+    remember("pushState", target);
   } else {
-    history.replaceState(null, "", target);
+    remember("replaceState", target);
   }
   for (const listener of listeners) listener(current, before);
+}
+
+/** In a frame of a notebook there is no address to change; the state lives on without. */
+function remember(how, target) {
+  try { history[how](null, "", target); } catch (error) { if (!kept) throw error; }
 }
 
 export const listen = (listener) => listeners.add(listener);
 
 addEventListener("popstate", () => {
+  if (kept && /^#\w+$/.test(location.hash)) return; // a way to a place on the page
   const before = current;
-  current = read(location.search);
+  current = read(place());
   for (const listener of listeners) listener(current, before);
 });

@@ -1,6 +1,18 @@
 // One run of the model: what the server told of it, and its tensors, brought when they are looked at.
 import * as api from "./api.js";
 
+const MOST = 8; // runs whose tensors are remembered
+const runs = new Map();
+
+/** The run that the server told of; the same run is the same object, with the tensors it brought already. */
+export function remembered(told) {
+  const own = runs.get(told.id) ?? new Trace(told);
+  runs.delete(told.id);
+  runs.set(told.id, own);
+  while (runs.size > MOST) runs.delete(runs.keys().next().value);
+  return own;
+}
+
 export class Trace {
   constructor(told) {
     const { tensors, ...rest } = told;
@@ -14,6 +26,12 @@ export class Trace {
   /** `encoder.0.self`, `decoder.1.cross` ... in the order of the run. */
   get attentions() {
     return [...this.shapes.keys()].filter((n) => n.endsWith(".weights")).map((n) => n.slice(0, -8));
+  }
+
+  /** What was changed in this attention, or in one of its heads. */
+  changes(type, where, head = null) {
+    return (this.meta.interventions ?? []).filter((each) => each.type === type
+      && (each.where ?? where) === where && (head === null || (each.head ?? head) === head));
   }
 
   heads(where) { return this.shapes.get(`${where}.weights`)[0]; }
@@ -38,21 +56,36 @@ export class Trace {
     return this.cache.get(key);
   }
 
+  /** A reading that Python computes: {kind, where, head, words}. */
+  async reading(asked) {
+    const key = `reading ${JSON.stringify(asked)}`;
+    if (!this.cache.has(key)) {
+      const found = api.reading(this.id, asked);
+      this.cache.set(key, found);
+      found.catch(() => this.cache.delete(key));
+    }
+    return this.cache.get(key);
+  }
+
   /** All that one head of an attention computed. */
   async head(where, head) {
     const side = where.split(".")[0];
-    const parts = ["query", "key", "value", "mask", "scores", "weights", "mixed"].map((p) => `${where}.${p}`);
+    const plain = this.has(`${where}.query`) && this.has(`${where}.mixed`); // then the scores are computed again from q and k
+    const parts = ["query", "key", "value", "mask", ...(plain ? [] : ["scores"]), "weights", "mixed"].map((p) => `${where}.${p}`);
     const bias = where.endsWith(".self") ? [`${side}.positions.bias`] : [];
     const found = await this.tensors([...parts, ...bias], { head });
     const short = Object.fromEntries(parts.map((name) => [name.slice(where.length + 1), found[name]]));
-    return { ...short, bias: bias.length ? found[bias[0]] : undefined, scale: this.scale(short) };
+    return {
+      ...short, bias: bias.length ? found[bias[0]] : undefined, scale: this.scale(where, short),
+      equal: this.changes("uniform", where, head).length > 0, off: this.changes("zero_head", where, head).length > 0,
+    };
   }
 
-  /** 1 / sqrt(C); T5 leaves it out, and an intervention may. null: no scaled product (Bahdanau). */
-  scale(parts) {
+  /** 1 / sqrt(C); T5 leaves it out, and each intervention that drops it divides by it. null: no scaled product (Bahdanau). */
+  scale(where, parts) {
     if (!parts.query || !parts.mixed) return null;
-    const dropped = (this.meta.interventions ?? []).some((each) => each.type === "drop_scale");
-    return this.meta.family === "t5" || dropped ? 1 : 1 / Math.sqrt(parts.query.shape.at(-1));
+    if (this.meta.family === "t5") return 1;
+    return parts.query.shape.at(-1) ** (-0.5 * (1 - this.changes("drop_scale", where).length));
   }
 }
 
@@ -62,7 +95,7 @@ export const row = (tensor, number) => {
 };
 
 /** The attention of one query, recomputed in float64 from q and k (or from the scores, where there is no product):
-    e_j = q . k_j * scale + bias;  a_j = exp(e_j - max) / sum_j exp(e_j - max) over the visible keys. */
+    e_j = q . k_j * scale + bias, or 0 where a change made all scores equal;  a_j = exp(e_j - max) / sum_j exp(e_j - max) over the visible keys. */
 export function recompute(parts, query) {
   const keys = parts.weights.shape.at(-1);
   const visible = (j) => !parts.mask || parts.mask.data[query * keys + j] !== 0;
@@ -77,7 +110,7 @@ export function recompute(parts, query) {
     let sum = 0;
     for (let c = 0; c < q.length; c++) sum += q[c] * k[c];
     products.push(sum);
-    scores.push(sum * parts.scale + (parts.bias ? parts.bias.data[query * keys + j] : 0));
+    scores.push(parts.equal ? 0 : sum * parts.scale + (parts.bias ? parts.bias.data[query * keys + j] : 0));
   }
   const seen = scores.filter((_, j) => visible(j));
   const highest = Math.max(...seen);

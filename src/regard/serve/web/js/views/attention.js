@@ -1,6 +1,7 @@
 // One head of one attention, step by step: Q, K, V -> products -> scale -> mask -> softmax -> weighted sum.
 import { choices, make, roving, select, token } from "../a11y.js";
 import { SMALL, bar, grid, number, picture, spoken, strips } from "../figures.js";
+import { toggled } from "../interventions.js";
 import { address, number as numbered, set, state } from "../state.js";
 import { recompute, row } from "../trace.js";
 
@@ -35,14 +36,23 @@ export function pickers(trace, own) {
       choices("Head", heads, own.head, (head) => set({ head: String(head) }))));
 }
 
-export async function render(trace) {
+/** Switch the head that is looked at off, or on again. */
+function switcher(trace, own, model) {
+  if (!model?.interventions?.types.includes("zero_head")) return null;
+  const off = trace.changes("zero_head", own.where, own.head).length > 0;
+  return make("button", { type: "button", class: off ? "switch off" : "switch",
+    onclick: () => set({ change: toggled(state().change, { type: "zero_head", where: own.where, head: own.head }) }) },
+  off ? `Switch head ${own.head} on again` : `Switch head ${own.head} off`);
+}
+
+export async function render(trace, model) {
   const own = chosen(trace);
   if (!own) return none(trace);
   const parts = await trace.head(own.where, own.head);
   const told = recompute(parts, own.query);
   return [
     make("h2", {}, "Attention, step by step"),
-    pickers(trace, own),
+    make("div", { class: "pickers" }, pickers(trace, own), switcher(trace, own, model)),
     make("p", { class: "equation" }, parts.scale === null
       ? "a = softmax(score(s, h)),  context = Σ a h"
       : "Attention(Q, K, V) = softmax(QKᵀ / √d) V"),
@@ -62,7 +72,7 @@ function matrix(own, parts) {
   const figure = small
     ? grid({ weights: parts.weights, mask: parts.mask, queries: own.queries.shown, keys: own.keys.shown, query: own.query, key: own.key, label,
         choose: (query, key) => set({ query: String(query), key: String(key) }) })
-    : make("div", { class: "large", onclick: pointed }, picture({ ...parts.weights, kind: "share", label, row: own.query }));
+    : make("div", { class: "large", onclick: pointed }, picture({ ...parts.weights, kind: "share", label, row: own.query, rows: own.queries.shown, columns: own.keys.shown }));
   function pointed(event) {
     const { left, top, width: wide, height: high } = event.currentTarget.getBoundingClientRect();
     const place = (at, size, count) => String(Math.max(0, Math.min(count - 1, Math.floor((at / size) * count))));
@@ -94,7 +104,8 @@ function steps(own, parts, told) {
     "aria-label": `arithmetic of key ${own.keys.shown[j]}, place ${j}`, onclick: () => set({ query: String(own.query), key: String(j) }) },
   token(own.keys.shown[j]), long ? make("span", { class: "quiet" }, ` ${j}`) : "")]));
   roving(order.map((j) => [names.get(j)]));
-  const columns = ["Key", ...(scaled ? ["q·k", `× ${number(parts.scale, 3)}${parts.bias ? " + bias" : ""}`] : ["score"]), "mask", "exp(e − max)", "weight"];
+  const scale = parts.equal ? "made equal" : `× ${number(parts.scale, 3)}${parts.bias ? " + bias" : ""}`;
+  const columns = ["Key", ...(scaled ? ["q·k", scale] : ["score"]), "mask", "exp(e − max)", "weight"];
   const rows = order.map((j) => make("tr", { class: told.visible[j] ? (j === own.key ? "here" : null) : "masked" },
     make("th", { scope: "row" }, names.get(j)),
     scaled ? make("td", {}, number(told.products[j], 3)) : null,
@@ -136,7 +147,9 @@ function mixing(own, parts, told) {
   return make("section", { "aria-label": "Weighted sum" },
     make("h3", {}, "The weighted sum of the values"),
     strips({ data: Float64Array.from([...z, ...theirs]), shape: [2, width] }, ["here", "model"], { label: "Σ a v" }),
-    make("p", { class: "quiet" }, `Σ a v for `, token(own.queries.shown[own.query]), `; the model’s own differs by at most ${number(apart, 7)}. All heads side by side then go through W_O.`));
+    make("p", { class: "quiet" }, `Σ a v for `, token(own.queries.shown[own.query]), parts.off
+      ? "; this head is switched off, so the model goes on with zeros in its place."
+      : `; the model’s own differs by at most ${number(apart, 7)}. All heads side by side then go through W_O.`));
 }
 
 function drawer(own, parts, told) {
@@ -147,7 +160,7 @@ function drawer(own, parts, told) {
   const seen = told.visible[key];
   const lines = parts.scale === null ? [] : [
     line("q · k", number(told.products[key], 6), `the sum of ${parts.query.shape.at(-1)} products`),
-    line("e", number(told.scores[key], 6), `q · k × ${number(parts.scale, 6)}${parts.bias ? ` + ${number(parts.bias.data[query * parts.weights.shape[1] + key], 6)} for the distance` : parts.scale === 1 ? "" : ` (1 / √${parts.query.shape.at(-1)})`}`),
+    line("e", number(told.scores[key], 6), scoreWords(own, parts)),
   ];
   lines.push(
     line("mask", seen ? "seen" : "hidden", seen ? "the query may look at this key" : "the query may not look at this key, so its weight is 0"),
@@ -155,13 +168,20 @@ function drawer(own, parts, told) {
     line("sum", number(told.sum, 6), "of these over all visible keys"),
     line("weight here", number(again, 8), "the quotient, in float64"),
     line("the model’s", number(model, 8), "in float32"),
-    line("difference", Math.abs(again - model).toExponential(1).replace("-", "−"), Math.abs(again - model) < 1e-5 ? "the same but for rounding" : "more than rounding: the run was changed"));
+    line("difference", Math.abs(again - model).toExponential(1).replace("-", "−"), Math.abs(again - model) < 1e-5 ? "the same but for rounding" : "more than rounding"));
   return make("section", { class: "drawer", id: "drawer", "aria-label": "Arithmetic", "data-here": again, "data-model": model },
     make("div", { class: "drawer-head" },
       make("h3", {}, token(own.queries.shown[query]), " → ", token(own.keys.shown[key])),
       make("button", { type: "button", "aria-label": "Close the arithmetic", onclick: () => set({ key: "" }) }, "×")),
     parts.scale === null ? null : products(own, parts),
     make("div", { class: "scroll" }, make("table", { class: "numbers" }, make("tbody", {}, ...lines))));
+}
+
+function scoreWords(own, parts) {
+  if (parts.equal) return "whatever q · k is: all scores are made equal";
+  const bias = parts.bias?.data[own.query * parts.weights.shape[1] + own.key];
+  if (bias !== undefined) return `q · k × ${number(parts.scale, 6)} + ${number(bias, 6)} for the distance`;
+  return `q · k × ${number(parts.scale, 6)}${parts.scale === 1 ? "" : ` (1 / √${parts.query.shape.at(-1)})`}`;
 }
 
 function products(own, parts) {

@@ -30,7 +30,9 @@ function facts(config, model) {
   const parts = [`${config.family}: width ${config.width}`];
   if (!["rnn", "bahdanau"].includes(config.family)) parts.push(`${config.heads} heads of ${config.head_width ?? config.width / config.heads}`, `feed-forward ${config.feed_forward}`, `${config.norm}-norm`, `${config.positions} positions`);
   else parts.push(config.cell.toUpperCase());
-  if (model) parts.push(`${model.vocabulary.toLocaleString("en")} pieces`, `${model.parameters.toLocaleString("en")} parameters`);
+  for (const [name, words] of [["vocabulary", "pieces"], ["parameters", "parameters"]]) {
+    if (model?.[name]) parts.push(`${model[name].toLocaleString("en")} ${words}`); // a page that is a file does not know
+  }
   return parts.join(", ");
 }
 

@@ -1,6 +1,7 @@
 // What the model said, how sure it was, what it might have said, and the search.
 import { choices, draw, live, make, roving, token } from "../a11y.js";
 import { bar, number } from "../figures.js";
+import { kept } from "../source.js";
 import { number as numbered, set } from "../state.js";
 
 const FEW = 5;
@@ -42,10 +43,10 @@ const before = (trace, place, prompt) => trace.tokens.output.ids.slice(prompt, p
 function place(trace, step, writes, prompt) {
   const end = trace.tokens.output?.ids.at(-1);
   const rows = step.best.map((word) => {
-    const said = word.id === step.id;
+    const said = trace.meta.many ? word.p >= 0.5 : word.id === step.id; // of many labels each is there or not for itself
     const ends = writes && trace.meta.finished !== false && word.id === end;
     return make("tr", { class: said ? "here" : null },
-      make("th", { scope: "row" }, writes && !said && !ends
+      make("th", { scope: "row" }, writes && !kept && !said && !ends
         ? make("button", { type: "button", class: "word", "aria-label": `say ${word.shown} here and go on, ${percent(word.p)}`,
             onclick: () => set({ prefix: [...before(trace, step.place, prompt), word.id].join(","), query: String(step.place) }) }, token(word.shown))
         : token(word.shown)),
@@ -54,8 +55,8 @@ function place(trace, step, writes, prompt) {
   });
   return make("section", { "aria-label": "Alternatives" },
     make("h3", {}, "At the place of ", token(step.shown)),
-    writes ? make("p", { class: "quiet" }, "Choose another word: the model says it here and goes on from there.") : null,
-    make("table", { class: "numbers words" }, make("thead", {}, make("tr", {}, ...["Word", "p", ""].map((t) => make("th", { scope: "col" }, t)))), make("tbody", {}, ...rows)));
+    writes && !kept ? make("p", { class: "quiet" }, "Choose another word: the model says it here and goes on from there.") : null,
+    make("table", { class: "numbers words" }, make("thead", {}, make("tr", {}, ...[trace.meta.labels?.length && !writes ? "Label" : "Word", "p", ""].map((t) => make("th", { scope: "col" }, t)))), make("tbody", {}, ...rows)));
 }
 
 const WIDE = 136, HIGH = 30, TOP = 26;

@@ -1,0 +1,423 @@
+"""The lessons' numbers against NumPy and torch, and the functions that they name."""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from fastapi.testclient import TestClient
+
+from regard.serve import make_app
+from regard.serve.lessons import LESSONS, first, history, masks, scale
+from regard.serve.lessons import cost as costs
+from regard.serve.lessons import order as waves
+from regard.serve.lessons.encoder import without_gain
+from regard.serve.lessons.heads import machine, walk
+from regard.serve.lessons.projections import one_sided
+from regard.serve.lessons.routes import told
+from regard.serve.lessons.step import Given, name_of
+from traced_models import KINDS, TEXT, opened_task
+
+API = "/api/v1/lessons"
+SMALL = (
+    "transformer",
+    "post-norm",
+    "t5",
+    "rnn",
+    "bahdanau",
+    "gpt",
+    "llama",
+    "fill",
+    "classify",
+    "tag",
+    "answer",
+)
+GIVEN = np.array([[0.4, 0.4, 0.2], [0.3, 0.6, 0.1], [0.1, 0.1, 0.8]])
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[TestClient]:
+    models = {kind: opened_task(kind) for kind in SMALL}
+    with TestClient(make_app(models), base_url="http://127.0.0.1:8000", raise_server_exceptions=False) as own:
+        yield own
+
+
+@cache
+def lesson(name: str, model: str = "transformer", **more: Any) -> dict[str, Any]:
+    models = {kind: opened_task(kind) for kind in SMALL}
+    return told(LESSONS[name], Given(models, model, **more))
+
+
+def step(name: str, title: str, model: str = "transformer", **more: Any) -> dict[str, Any]:
+    return next(each for each in lesson(name, model, **more)["steps"] if each["title"] == title)
+
+
+def figure(own: dict[str, Any], caption: str) -> dict[str, Any]:
+    return next(each for each in own["before"] + own["after"] if each.get("caption", "").startswith(caption))
+
+
+def softmax(x: Any, axis: int = -1) -> Any:
+    e = np.exp(x - x.max(axis=axis, keepdims=True))
+    return e / e.sum(axis=axis, keepdims=True)
+
+
+def found(name: str) -> Any:
+    """What a dotted name stands for."""
+    parts = name.split(".")
+    for cut in range(len(parts), 0, -1):
+        try:
+            thing: Any = importlib.import_module(".".join(parts[:cut]))
+        except ModuleNotFoundError:
+            continue
+        for part in parts[cut:]:
+            thing = getattr(thing, part)
+        return thing
+    raise AssertionError(name)
+
+
+# Every lesson, in every family
+
+
+@pytest.mark.parametrize("name", LESSONS)
+@pytest.mark.parametrize("model", ["transformer", "rnn", "gpt", "fill"])
+def test_every_step_is_whole(name: str, model: str) -> None:
+    own = lesson(name, model)
+    assert bool(own["steps"]) != bool(own["missing"])
+    for each in own["steps"]:
+        question = each["question"]
+        assert each["title"], each["text"]
+        assert each["why"]
+        if question["kind"] == "choice":
+            assert len(set(question["options"])) == len(question["options"]) >= 2
+            assert 0 <= question["answer"] < len(question["options"])
+        else:
+            assert math.isfinite(question["answer"])
+            assert question["tolerance"] > 0
+        assert each["functions"]
+        for function in each["functions"]:
+            assert callable(found(function)), function
+
+
+@pytest.mark.parametrize("model", SMALL)
+@pytest.mark.parametrize("name", ["she", "queries", "layers", "decoder", "softmax"])
+def test_each_family_has_the_lesson_or_a_reason(name: str, model: str) -> None:
+    own = lesson(name, model)
+    assert own["steps"] or own["missing"].endswith(".")
+
+
+def test_the_ledger_names_what_ran() -> None:
+    attention = machine()
+    assert name_of(attention) == "regard.model.attention.MultiHeadAttention.forward"
+    assert found(name_of(attention.queries)) is type(attention).queries
+    assert name_of(opened_task("gpt").trace) == "regard.tasks.traceable.Traceable.trace"
+
+
+# Python executes quickly
+
+
+def test_given_weights_mix_the_vectors() -> None:
+    own = step("mixing", "A new vector is a mixture")
+    x = np.array([[1.0, 0, 2], [0, 1, 1], [2, 1, 0]])
+    z = np.array([row[1:] for row in figure(own, "The new vectors")["rows"]])
+    assert np.abs(z - GIVEN @ x).max() < 1e-6
+    assert np.abs(np.array(figure(own, "The given weights")["values"]) - GIVEN).max() < 1e-7
+    assert own["question"]["answer"] == pytest.approx((GIVEN @ x)[0, 0], abs=1e-6)
+
+
+def test_weights_without_parameters() -> None:
+    own = step("mixing", "Weights from the words themselves")
+    x = first.EMBEDDINGS.double().numpy()
+    shares = softmax(x @ x.T)
+    assert np.abs(np.array(figure(own, "The weights a")["values"]) - shares).max() < 1e-6
+    z = np.array([row[1:] for row in figure(own, "The new vectors")["rows"]])
+    assert np.abs(z - shares @ x).max() < 1e-6
+    turned = step("mixing", "Words in rows or words in columns")
+    columns = np.array(figure(turned, "A in columns")["values"])
+    assert np.abs(columns - softmax(x @ x.T, axis=0)).max() < 1e-6
+    assert np.abs(columns.sum(axis=0) - 1).max() < 1e-6
+
+
+def test_no_vectors_give_the_rows_and_the_products_say_why() -> None:
+    assert first.cycle_products(torch.from_numpy(GIVEN)) == pytest.approx((0.004, 0.006), abs=1e-12)
+    for seed in range(20):
+        x = torch.randn(3, 5, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+        there, back = first.cycle_products((x @ x.T).softmax(dim=1))
+        assert there == pytest.approx(back, rel=1e-9)
+    alone, learned = step("mixing", "Let the machine search")["after"][0]["series"]
+    assert alone["values"][-1] > 0.005
+    assert learned["values"][-1] < 1e-4
+
+
+def test_learned_queries_and_keys_give_the_rows() -> None:
+    found_rows, errors = first.fit_projections(first.GIVEN_WEIGHTS, first.EMBEDDINGS)
+    assert np.abs(found_rows.numpy() - GIVEN).max() < 1e-5
+    assert errors[0] > 0.1
+    w_q, w_k = (each.double().numpy() for each in first.solve(first.GIVEN_WEIGHTS, first.EMBEDDINGS))
+    x = first.EMBEDDINGS.double().numpy()
+    assert np.abs(softmax((x @ w_q) @ (x @ w_k).T / np.sqrt(3)) - GIVEN).max() < 1e-6
+
+
+# Queries, keys, scale, masks
+
+
+def test_one_projection_is_symmetric_and_two_are_not() -> None:
+    own = step("queries", "One projection")
+    products = np.array(figure(own, "Scores")["values"])
+    assert np.abs(products - products.T).max() < 1e-6
+    assert own["question"]["answer"] == pytest.approx(products[0, 2], abs=1e-6)
+    other = np.array(figure(step("queries", "A query and a key"), "Scores")["values"])
+    apart = ~np.eye(3, dtype=bool)
+    wanted = np.abs(other - other.T)[apart].mean() / np.abs(other)[apart].mean()
+    assert one_sided(torch.from_numpy(other)) == pytest.approx(wanted, abs=1e-9)
+    assert wanted > 0.1
+
+
+def test_the_models_scores_are_those_of_its_trace() -> None:
+    own = step("queries", "In a model that has learned", text=TEXT)
+    trace = opened_task("transformer").trace(TEXT)
+    shown = np.array(figure(own, "Scores of head 0")["values"])
+    wanted = trace["encoder.0.self.scores"][0].numpy()[: len(shown), : len(shown)]
+    assert np.abs(shown - wanted).max() < 1e-6
+
+
+@pytest.mark.parametrize("d_k", [4, 64])
+@pytest.mark.parametrize("scaled", [True, False])
+def test_the_gradient_of_the_softmax(d_k: int, scaled: bool) -> None:
+    products = scale.random_scores(d_k, None if scaled else 1.0)
+    p = softmax(products.double().numpy())
+    jacobians = p[:, :, None] * np.eye(p.shape[1]) - p[:, :, None] * p[:, None, :]
+    wanted = np.sqrt((jacobians**2).sum(axis=(1, 2))).mean()
+    assert scale.softmax_gradient(products) == pytest.approx(wanted, abs=1e-6)
+    if not scaled:
+        assert scale.spread(products) == pytest.approx(math.sqrt(d_k), rel=0.1)
+
+
+def test_only_the_scaled_gradient_survives() -> None:
+    rows = figure(step("scale", "Large scores starve the softmax"), "The same in numbers")["rows"]
+    assert rows[-1][1] < 0.25 * rows[0][1]
+    assert rows[-1][2] > 0.8 * rows[0][2]
+
+
+def test_claims_are_quoted_and_measured() -> None:
+    timing = step("scale", "Does it save time?")
+    assert "optimize computation time" in timing["claim"]
+    speed = step("heads", "Do eight heads speed it up?")
+    assert "speed up" in speed["claim"]
+    for own in (timing, speed):
+        assert all(row[-1] > 0 for row in own["after"][0]["rows"])
+        assert "regard.serve.lessons.step.race" in own["functions"]
+    counts = [row[1] for row in speed["after"][0]["rows"]]
+    assert counts[0] == counts[1] == 4 * 256 * 512 * 512 + 2 * 256 * 256 * 512
+
+
+def test_masked_weights() -> None:
+    own = step("masks", "Minus infinity before the softmax")
+    products = np.array(figure(own, "Scores")["values"])
+    hidden = np.triu(np.ones((5, 5), dtype=bool), 1)
+    wanted = softmax(np.where(hidden, -np.inf, products))
+    assert np.abs(np.array(figure(own, "Weights")["values"]) - wanted).max() < 1e-6
+    assert own["question"]["answer"] == pytest.approx(math.e / (math.e + 1), abs=1e-6)
+    assert step("masks", "Who may see whom")["question"]["answer"] == 15
+
+
+def test_who_sees_the_answer_copies_it() -> None:
+    honest, cheat = masks.lottery(True), masks.lottery(False)
+    assert np.mean(honest[-20:]) > math.log(masks.VOCABULARY) - 0.1
+    assert cheat[-1] < 0.2
+
+
+def test_the_unmasked_model_has_the_log_p_of_its_trace() -> None:
+    own = step("masks", "In a model that learned with a mask", text=TEXT)
+    task = opened_task("transformer")
+    said = task.trace(TEXT).output
+    change = [{"type": "unmask_future"}]
+    for column, changes in ((1, []), (2, change)):
+        wanted = task.trace(TEXT, target=said, interventions=changes).log_probabilities()
+        assert [row[column] for row in own["after"][0]["rows"]] == pytest.approx(wanted, abs=1e-6)
+
+
+# Thinking Machines
+
+
+def test_the_walk_in_numpy() -> None:
+    attention, seen = machine(), {name: tensor.double().numpy() for name, tensor in walk().items()}
+    weights = [
+        each.weight.detach().double().numpy() for each in (attention.query, attention.key, attention.value)
+    ]
+    x = seen["x"]
+    assert x.shape == (2, 512)
+    mixed = []
+    for head in range(8):
+        rows = slice(64 * head, 64 * head + 64)
+        q, k, v = (x @ weight[rows].T for weight in weights)
+        assert np.abs(seen["q"][head] - q).max() < 1e-5
+        divided = q @ k.T / 8
+        assert np.abs(seen["products"][head] / 8 - divided).max() < 1e-5
+        mixed.append(softmax(divided) @ v)
+        assert np.abs(seen["shares"][head] - softmax(divided)).max() < 1e-6
+    out = np.concatenate(mixed, axis=1) @ attention.output.weight.detach().double().numpy().T
+    assert np.abs(seen["output"] - out).max() < 1e-5
+    answers = {each["title"]: each["question"]["answer"] for each in lesson("heads")["steps"]}
+    assert answers["1. Embed, 2. make q, k and v"] == 512 * 64
+    assert answers["3. Score, 4. divide by 8"] == pytest.approx(seen["divided"][0, 0, 0], abs=1e-6)
+    assert answers["5. Softmax"] == pytest.approx(seen["shares"][0, 0, 0], abs=1e-6)
+    assert answers["6. Weigh the values and add"] == pytest.approx(mixed[0][0, 0], abs=1e-5)
+    assert answers["Eight heads, and W_O"] == 512
+
+
+# Positions
+
+
+def test_waves() -> None:
+    table = np.array(figure(step("positions", "Waves that tell the place"), "Places")["values"])
+    place, i = np.arange(8)[:, None], np.arange(waves.WIDTH // 2)
+    angle = place / 10000 ** (2 * i / waves.WIDTH)
+    wanted = np.stack([np.sin(angle), np.cos(angle)], axis=-1).reshape(8, -1)
+    assert np.abs(table - wanted).max() < 1e-6
+    products = waves.likeness(torch.arange(waves.PLACES), waves.WIDTH)
+    assert float(products[3, 7]) == pytest.approx(float(products[20, 24]), abs=1e-9)
+    blind, seeing = (
+        step("positions", title) for title in ("A dog bites a man", "The same sentences with waves")
+    )
+    one, two = (np.array([row[1:] for row in each["after"][0]["rows"]]) for each in (blind, seeing))
+    assert np.abs(one[0] - one[1]).max() < 1e-6
+    assert np.abs(two[0] - two[1]).max() > 1e-2
+
+
+# Layers, decoder, softmax: the numbers of the trace
+
+
+@pytest.mark.parametrize("model", ["transformer", "post-norm", "t5", "llama"])
+def test_norms_are_of_unit_size(model: str) -> None:
+    own = step("layers", "Layer norm: every word the same size", model)
+    assert own["question"]["answer"] == pytest.approx(1, abs=0.02)  # epsilon counts, for small numbers
+    norm = torch.nn.LayerNorm(16)
+    x = torch.randn(3, 16, generator=torch.Generator().manual_seed(0))
+    assert torch.allclose(without_gain(x, norm), norm(x), atol=1e-6)
+
+
+def test_a_place_of_the_feed_forward_is_alone() -> None:
+    for model in ("transformer", "t5", "llama", "fill"):
+        own = step("layers", "The same network at every place", model)
+        assert own["question"]["options"][own["question"]["answer"]].startswith("no")
+
+
+def test_the_decoder_looks_at_the_source() -> None:
+    trace = opened_task("transformer").trace(TEXT)
+    own = step("decoder", "Queries from below, keys and values from the encoder", text=TEXT)
+    shown = np.array(own["after"][0]["values"])
+    assert np.abs(shown - trace.weights(trace.cross(), 0).numpy()).max() < 1e-6
+    assert own["question"]["answer"] == len(trace.tokens["source"])
+    for model in ("transformer", "bahdanau", "t5"):
+        for title in ("Computed once", "Later words change nothing before them"):
+            question = step("decoder", title, model)["question"]
+            assert question["options"][question["answer"]].startswith("no")
+
+
+def test_probabilities_are_the_softmax_of_the_logits() -> None:
+    trace = opened_task("transformer").trace(TEXT)
+    own = step("softmax", "From logits to probabilities", text=TEXT)
+    p = np.sort(softmax(trace["logits"][0].double().numpy()))[::-1]
+    assert own["question"]["answer"] == pytest.approx(p[0] / p[1], rel=1e-5)
+    assert own["after"][0]["values"] == pytest.approx(p[:8].tolist(), abs=1e-6)
+    assert step("softmax", "All of them together", text=TEXT)["question"]["answer"] == pytest.approx(
+        1, abs=1e-5
+    )
+
+
+# RNN, Bahdanau, Transformer
+
+
+def test_the_old_models_are_asked_for_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history.builtin, "names", list)
+    own = lesson("history")
+    assert own["steps"] == []
+    assert "phrasebook-rnn" in own["missing"]
+
+
+def test_the_bottleneck_is_the_same_for_every_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history.builtin, "names", list)
+    monkeypatch.setattr(history, "EACH", 2)
+    history.sentences.cache_clear()
+    models = {f"phrasebook-{family}": opened_task(family) for family in ("rnn", "bahdanau")}
+    own = told(LESSONS["history"], Given(models, "phrasebook-rnn"))
+    history.sentences.cache_clear()
+    state, scores, looking = own["steps"]
+    assert "phrasebook-transformer" in str(state["text"])
+    rows = {row[0]: row[1:] for row in state["after"][0]["rows"]}
+    assert rows["RNN"][0] == rows["RNN"][1] == state["question"]["answer"]
+    assert rows["Bahdanau"][1] > rows["Bahdanau"][0]
+    assert len(scores["after"][0]["series"]) == 2
+    shares = np.array(looking["after"][0]["values"]).sum(axis=1)  # of words; the sign of the end is none
+    assert shares.min() > 0
+    assert shares.max() < 1 + 1e-6
+
+
+# Cost
+
+
+@pytest.mark.parametrize(("n", "d"), [(50, 512), (2, 2), (1000, 64)])
+def test_the_table_of_the_paper(n: int, d: int) -> None:
+    attention, recurrent, convolution, near = costs.layer_costs(n, d)
+    assert (attention.operations, attention.sequential, attention.path) == (n * n * d, 1, 1)
+    assert (recurrent.operations, recurrent.sequential, recurrent.path) == (n * d * d, n, n)
+    assert (convolution.operations, convolution.sequential) == (3 * n * d * d, 1)
+    assert 3 ** (convolution.path - 1) < n <= 3**convolution.path
+    assert near.operations == min(16, n) * n * d
+    assert near.path == math.ceil(n / min(16, n))
+
+
+def test_sizes_of_ones_choice() -> None:
+    own = step("cost", "Which is cheapest?", words=1000, width=64)
+    assert own["question"]["options"][own["question"]["answer"]] == "recurrent"
+    clock = figure(step("cost", "With a clock", words=1000, width=64), "Milliseconds")
+    assert all(value > 0 for series in clock["series"] for value in series["values"])
+
+
+# The routes
+
+
+def test_the_list_and_a_lesson(client: TestClient) -> None:
+    names = [each["name"] for each in client.get(API).json()["lessons"]]
+    assert names == list(LESSONS)
+    own = client.get(f"{API}/queries", params={"model": "transformer", "text": TEXT}).json()
+    assert own["text"] == TEXT
+    assert own["model"] == "transformer"
+    assert own["steps"][0] == step("queries", "One projection")
+
+
+@pytest.mark.parametrize("text", ["a\x00b", "‏שלום", "👩‍👩‍👧", "<script>alert(1)</script>", "a"])
+def test_strange_texts_have_their_lessons(client: TestClient, text: str) -> None:
+    for name in ("queries", "decoder", "softmax", "layers"):
+        answer = client.get(f"{API}/{name}", params={"text": text})
+        assert answer.status_code == 200, answer.text
+
+
+@pytest.mark.parametrize(
+    ("path", "part"),
+    [
+        ("mixin", 'did you mean "mixing"'),
+        ("mixing?model=nothing", "model"),
+        ("mixing?other=1", "other: there is no such field"),
+        ("cost?n=1", "n"),
+        ("cost?n=1000000000", "n"),
+        ("cost?d=many", "d"),
+        (f"layers?text={'a' * 401}", "400 characters at most"),
+        (f"layers?text={'xq+' * 100}", "64 pieces at most"),
+        ("layers?text=" + "a" * 20_001, "20000 characters at most"),
+    ],
+)
+def test_wrong_wishes_are_told_in_a_sentence(client: TestClient, path: str, part: str) -> None:
+    answer = client.get(f"{API}/{path}")
+    assert answer.status_code == 400
+    assert part in answer.json()["error"]
+
+
+def test_every_kind_is_listed_above() -> None:
+    assert set(SMALL) <= set(KINDS)

@@ -1,0 +1,129 @@
+"""The lessons in a real browser: predict, reveal, and walk on with the keyboard alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from browser import Window, a_browser, a_site, a_window  # noqa: F401 - fixtures
+from regard.serve.lessons import LESSONS
+from regard.serve.lessons.first import GIVEN_WEIGHTS
+
+STEP = "#panel[data-view=lessons] .step h3, #panel[data-view=lessons] p.drawer"
+
+
+def opened(window: Window, lesson: str, step: int = 0, **more: str) -> Any:
+    query = "".join(f"&{name}={value}" for name, value in more.items())
+    window.page.goto(f"{window.site.address}/?view=lessons&lesson={lesson}&step={step}{query}")
+    window.page.wait_for_selector(STEP)
+    return window.page
+
+
+def focused(page: Any) -> str:
+    text: str = page.evaluate("document.activeElement.textContent || document.activeElement.id")
+    return text
+
+
+def test_every_lesson_opens_and_breaks_no_rule_on_a_narrow_screen(window: Window) -> None:
+    violations = pytest.importorskip("test_page_access").violations
+    page = window.page
+    page.set_viewport_size({"width": 400, "height": 800})
+    for place, (name, lesson) in enumerate(LESSONS.items()):
+        page.emulate_media(color_scheme="dark" if place % 2 else "light")
+        opened(window, name, text="ba+de")
+        assert lesson.title.split("√")[0] in page.inner_text("#panel h2")
+        if page.locator(".step").count():
+            page.click("text=Just show me")
+            assert page.inner_text(".verdict").startswith("The answer: ")
+            assert page.locator(".made-by code").count() >= 1
+        width, room = page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
+        assert width <= room, name
+        assert page.inner_text("#trouble") == ""
+        assert violations(page) == [], name
+
+
+def test_a_number_is_predicted_then_shown(window: Window) -> None:
+    page = opened(window, "mixing")
+    assert page.locator(".truth").count() == 0
+    shown = page.eval_on_selector_all(
+        ".still td[data-value]", "cells => cells.map(cell => +cell.dataset.value)"
+    )
+    assert np.abs(np.array(shown).reshape(3, 3) - GIVEN_WEIGHTS.numpy()).max() < 1e-6
+    page.fill("#prediction", "a lot")
+    page.keyboard.press("Enter")
+    assert "Type a number" in page.inner_text(".complaint")
+    page.fill("#prediction", "0,5")
+    page.keyboard.press("Enter")
+    assert "You said 0.5. The answer: 0.80." in page.inner_text(".verdict")
+    assert float(page.get_attribute(".truth", "data-value")) == pytest.approx(0.8, abs=1e-6)
+    assert "0.4 · 1 + 0.4 · 0 + 0.2 · 2" in page.inner_text("#live")
+    assert page.inner_text(".made-by code") == "regard.serve.lessons.first.mix"
+
+
+def test_a_choice_is_made_once(window: Window) -> None:
+    page = opened(window, "mixing", 2)
+    page.click(".option >> text=each row")
+    assert page.inner_text(".verdict").startswith("✗ Not this one. The answer: each column of A")
+    page.click(".option >> text=each column", force=True)
+    assert page.inner_text(".verdict").startswith("✗")
+    assert page.get_attribute(".option >> nth=0", "aria-pressed") == "true"
+    assert "true" in page.get_attribute(".option >> nth=1", "class")
+
+
+def test_the_keyboard_alone(window: Window) -> None:
+    page = window.page
+    page.goto(f"{window.site.address}/?view=lessons")
+    page.wait_for_selector(".lessons a")
+    page.focus("#tab-lessons")
+    for wanted in ("Attention as a mixture",):
+        for _ in range(6):
+            page.keyboard.press("Tab")
+            if focused(page) == wanted:
+                break
+        assert focused(page) == wanted
+    page.keyboard.press("Enter")
+    page.wait_for_selector(STEP)
+    page.wait_for_function("document.activeElement.id === 'step-title'")
+    for _ in range(6):
+        page.keyboard.press("Tab")
+        if focused(page) == "prediction":
+            break
+    page.keyboard.type("0.8")
+    page.keyboard.press("Enter")
+    assert "✓ That fits." in page.inner_text(".verdict")
+    for _ in range(8):
+        page.keyboard.press("Tab")
+        if focused(page) == "Next step":
+            break
+    page.keyboard.press("Enter")
+    page.wait_for_function("document.activeElement.textContent === 'Weights from the words themselves'")
+    assert "lesson=mixing" in page.url
+    assert "step=1" in page.url
+    page.go_back()
+    page.wait_for_selector("text=A new vector is a mixture")
+    assert "✓ That fits." in page.inner_text(".verdict")
+
+
+def test_sizes_of_ones_choice(window: Window) -> None:
+    page = opened(window, "cost", 1)
+    page.fill("#size-n", "1000")
+    page.fill("#size-d", "64")
+    page.click("text=Use these sizes")
+    page.wait_for_selector("text=With n = 1000 and d = 64")
+    page.click(".option >> text=recurrent")
+    assert "That fits" in page.inner_text(".verdict")
+    assert "n=1000&d=64" in page.url
+
+
+def test_a_text_is_only_a_text(window: Window) -> None:
+    page = opened(window, "softmax", 3, text="%3Cimg+src%3Dx+onerror%3Dalert(1)%3E", model="t5")
+    page.click("text=Just show me")
+    assert "<img src=x onerror=alert(1)>" in page.inner_text("#panel")
+    assert page.locator("#panel img").count() == 0
+
+
+def test_what_a_model_lacks_is_told(window: Window) -> None:
+    page = opened(window, "layers", model="rnn")
+    assert "recurrent" in page.inner_text("p.drawer")
