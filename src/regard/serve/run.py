@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 import socket
+import time
 import webbrowser
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from threading import Timer
+from types import FrameType
 from typing import Any
 from urllib.parse import urlencode
 
 import uvicorn
+from fastapi import FastAPI
+from starlette.middleware import Middleware
 
 from regard.errors import UsageError
+from regard.serve.api.add import ROUTES, add_api
 from regard.serve.app import make_app
+from regard.serve.door import Door, Observe
+from regard.serve.guard import HOSTS, Access
+from regard.serve.logs import take_over
+from regard.serve.protocol import protocol_for
+from regard.serve.service import Service
 
 HOST = "127.0.0.1"
+ANYWHERE = ("0.0.0.0", "::")
+NOTICED = 0.3  # seconds in which whoever asks learns that the server will end
 
 
 def serve(
@@ -34,12 +47,110 @@ def serve(
         server.run([listening])
 
 
-def listen(port: int) -> socket.socket:
-    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+@dataclass(frozen=True)
+class Place:
+    """Where a server listens, and whom it answers."""
+
+    address: str = HOST
+    port: int = 8000
+    hosts: tuple[str, ...] = ()  # its other names
+    origins: tuple[str, ...] = ()  # other pages that may ask
+    open: bool = False  # to everybody, without a key, beyond this machine
+
+
+def serve_api(service: Service, place: Place, say: Callable[[str], None]) -> None:
+    """Answer programs and the page until told to end; then finish what has begun."""
+    check_open(service, place)
+    listening = listen(place.port, place.address)
+    shown = f"[{place.address}]" if ":" in place.address else place.address
+    say(f"http://{shown}:{listening.getsockname()[1]}/  (Ctrl-C ends it)")
+    with listening:
+        server_of(service, place).run([listening])
+
+
+def check_open(service: Service, place: Place) -> None:
+    if place.address not in HOSTS and service.keys is None and not place.open:
+        raise UsageError(
+            f"{place.address} is seen by other machines: give keys with --keys, or --insecure-no-key if "
+            "everybody there may ask"
+        )
+
+
+def server_of(service: Service, place: Place) -> Draining:
+    take_over(service.log)
+    bounds = service.bounds
+    config = uvicorn.Config(
+        app_of(service, place),
+        http=protocol_for(bounds),
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        backlog=2048,
+        timeout_keep_alive=max(1, round(bounds.idle_seconds)),
+        timeout_graceful_shutdown=2,
+    )
+    return Draining(config, service)
+
+
+def app_of(service: Service, place: Place = Place()) -> FastAPI:
+    """The explorer's app with all routes, and what stands around them."""
+    forms = frozenset(route.path for route in ROUTES if route.form)
+    bodiless = frozenset(route.path for route in ROUTES if route.reads is None)
+    here = {place.address.lower()} - set(ANYWHERE)
+    access = Access(
+        hosts=HOSTS | here | {name.lower() for name in place.hosts},
+        origins=frozenset(origin.lower().rstrip("/") for origin in place.origins),
+        forms=forms,
+        bodiless=bodiless,
+        counted=True,
+    )
+    app = make_app(service.models, access)
+    add_api(app, service)
+    known = frozenset(str(getattr(route, "path", "")) for route in app.routes)
+    keyless = frozenset(route.path for route in ROUTES if route.open)
+    fields = frozenset(route.path for route in ROUTES if route.group == "LibreTranslate")
+    app.user_middleware.insert(0, Middleware(Observe, service=service, known=known))
+    app.user_middleware.append(Middleware(Door, service=service, keyless=keyless, fields=fields))
+    return app
+
+
+class Draining(uvicorn.Server):
+    """Ends in peace: no new work, what has begun is finished, and the door stays open until then."""
+
+    def __init__(self, config: uvicorn.Config, service: Service) -> None:
+        super().__init__(config)
+        self.service, self.begun = service, 0.0
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if self.service.draining:  # told twice: at once
+            super().handle_exit(sig, frame)
+            return
+        self.service.draining, self.begun = True, time.monotonic()
+        self.service.log("draining", in_flight=self.service.in_flight)
+
+    async def on_tick(self, counter: int) -> bool:
+        if self.service.draining:
+            passed = time.monotonic() - self.begun
+            done = not self.service.in_flight and passed >= NOTICED
+            self.should_exit |= done or passed > self.service.bounds.drain_seconds
+        return await super().on_tick(counter)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().shutdown(sockets)
+        self.service.close()
+        self.service.log("ended")
+
+
+def listen(port: int, address: str = HOST) -> socket.socket:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listening.bind((HOST, port))
-        listening.listen()  # who comes before the server runs waits a moment, and is not refused
+        listening.bind((address, port))
+        listening.listen(2048)  # who comes before the server runs waits a moment, and is not refused
     except OSError as error:
         listening.close()
         raise UsageError(

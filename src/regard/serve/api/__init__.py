@@ -1,0 +1,1 @@
+"""The routes that programs ask: LibreTranslate's, OpenAI's and our own."""

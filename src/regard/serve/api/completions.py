@@ -1,0 +1,182 @@
+"""OpenAI's `/v1/completions`: what follows a prompt, with its probabilities, at once or as it comes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from starlette.responses import StreamingResponse
+
+from regard.decode import Hypothesis, Wish
+from regard.serve.api.asked import (
+    CompletionBody,
+    Prompt,
+    Said,
+    check,
+    check_room,
+    framed,
+    most_tokens,
+    prompts_of,
+    read,
+    usage,
+    wishes_of,
+)
+from regard.serve.api.probabilities import Place, as_logprobs, places_of
+from regard.serve.api.spelling import Speller
+from regard.serve.api.streaming import line, streamed, together
+from regard.serve.api.translating import translate
+from regard.serve.desk import Desk
+from regard.serve.refusals import Refused
+from regard.serve.service import ROUTES, Call, Service
+from regard.tasks import Filler, Generator, Translator
+from regard.tasks.load import CLASSES
+
+
+async def completions(service: Service, body: CompletionBody, call: Call) -> Any:
+    check(body)
+    name, task = service.find(body.model, *CLASSES.values())
+    if isinstance(task, Translator):
+        return await translated(service, name, task, body, call)
+    if not isinstance(task, Generator):
+        where = "/api/v1/fill" if isinstance(task, Filler) else ROUTES[type(task)]
+        raise Refused(400, f'model: "{name}" writes no text; ask it at {where}', "model")
+    prompts = await asyncio.to_thread(lambda: [read(task, each) for each in prompts_of(body)])
+    for prompt in prompts:
+        check_room(task, prompt, body)
+    if body.stream:
+        return await streamed(service, name, task, prompts, body, call)
+    said = await write(service, name, task, prompts, body, call)
+    frame = framed(body)
+    places = await probabilities(service, name, task, said, body, call)
+    frame["choices"] = [choice(task, index, each, body, own)
+                        for index, (each, own) in enumerate(zip(said, places))]  # fmt: skip
+    frame["usage"] = usage(service, name, prompts, sum(len(each.ids) for each in said))
+    return frame
+
+
+async def write(
+    service: Service, name: str, generator: Generator, prompts: list[Prompt], body: CompletionBody, call: Call
+) -> list[Said]:
+    """The choices, those of the first prompt first."""
+    draws, n = max(body.n or 1, body.best_of or 1), body.n or 1
+    every = [prompt for prompt in prompts for _ in range(draws)]
+    if most_tokens(body) == 0:
+        return [Said(prompt, (), "", 0.0, False) for prompt in every][: len(prompts) * n]
+    desk, wishes = service.desks[name], wishes_of(generator, prompts, body)
+    if body.stops:
+        speak = (
+            until(desk, generator, prompt, wish, body.stops, call) for prompt, wish in zip(every, wishes)
+        )
+        said = list(await together(speak))
+    else:
+        found = await desk.ask(wishes, call.client, call.deadline)
+        said = await asyncio.to_thread(
+            lambda: [spoken(generator, prompt, own[0]) for prompt, own in zip(every, found)]
+        )
+    rows = [said[at : at + draws] for at in range(0, len(said), draws)]
+    return [each for row in rows for each in best(row, n)]
+
+
+def best(draws: list[Said], count: int) -> list[Said]:
+    """The most probable per piece, if there are more than wanted."""
+    return sorted(draws, key=lambda each: -each.score)[:count] if len(draws) > count else draws
+
+
+def spoken(generator: Generator, prompt: Prompt, found: Hypothesis) -> Said:
+    speller = Speller(generator.tokenizer, prompt.ids)
+    text = speller.add(found.tokens) + speller.end()
+    return Said(prompt, found.tokens, text, found.score, found.finished)
+
+
+async def until(
+    desk: Desk, generator: Generator, prompt: Prompt, wish: Wish, stops: Sequence[str], call: Call
+) -> Said:
+    """What is written before a stop comes; then the work ends."""
+    speller, ids, text = Speller(generator.tokenizer, prompt.ids, stops), list[int](), ""
+    score, ended = 0.0, False
+    pieces = desk.stream(wish, call.client, call.deadline)
+    try:
+        async for each in pieces:
+            if isinstance(each, Hypothesis):
+                score, ended = each.score, each.finished
+                break
+            ids += each
+            text += speller.add(each)
+            if speller.stopped:
+                break
+    finally:
+        await pieces.aclose()
+    return Said(prompt, tuple(ids), text + speller.end(), score, ended or speller.stopped)
+
+
+async def probabilities(
+    service: Service, name: str, generator: Generator, said: list[Said], body: CompletionBody, call: Call
+) -> list[list[Place]]:
+    """The places of prompt and text of each choice, from one reading of them all."""
+    count = body.logprobs
+    if count is None:
+        return [[] for _ in said]
+    rows = [[*each.prompt.ids, *each.ids] for each in said]
+    return await service.run(name, lambda: places_of(generator, rows, count), call, sum(map(len, rows)))
+
+
+def choice(
+    generator: Generator, index: int, said: Said, body: CompletionBody, places: list[Place]
+) -> dict[str, Any]:
+    text = said.prompt.text + said.text if body.echo else said.text
+    told: dict[str, Any] = {"index": index, "text": text, "logprobs": None}
+    told["finish_reason"] = "stop" if said.ended else "length"
+    if body.logprobs is not None:
+        size = len(said.prompt.ids)
+        own, offset = places[size:], len(said.prompt.text)
+        if body.echo:
+            own, offset = places[size - len(said.prompt.shown) :], 0
+            own[:1] = [replace(each, log_p=None, best=()) for each in own[:1]]
+        told["logprobs"] = as_logprobs(generator.tokenizer, own, text, offset, first=bool(body.echo))
+        cut = [at for at, begin in enumerate(told["logprobs"]["text_offset"]) if begin < offset + len(text)]
+        if body.stops and said.ended:  # what stands behind a stop is not told
+            told["logprobs"] = {key: value[: len(cut)] for key, value in told["logprobs"].items()}
+    return told
+
+
+async def translated(
+    service: Service, name: str, translator: Translator, body: CompletionBody, call: Call
+) -> Any:
+    """A model that translates: the prompt is a source, the text its translation."""
+    if body.echo:
+        raise Refused(400, "echo: this model translates; /api/v1/score tells how probable a text is", "echo")
+    if body.logprobs is not None:
+        raise Refused(400, "logprobs: this model translates; ask /api/v1/score", "logprobs")
+    prompts = [each for each in prompts_of(body) if isinstance(each, str)]
+    if not prompts:
+        raise Refused(400, "prompt: this model translates, give it a text", "prompt")
+    for field in ("temperature", "seed", "best_of"):
+        if getattr(body, field):
+            raise Refused(400, f"{field} is not supported by a model that translates", field)
+    if body.top_p not in (None, 1.0):
+        raise Refused(400, "top_p is not supported by a model that translates", "top_p")
+    n = body.n or 1
+    found = await translate(service, name, translator, prompts, call, n)
+    choices: list[dict[str, Any]] = []
+    for own in found:
+        for text in [*own, *[own[-1]] * n][:n]:
+            speller = [text.find(stop) for stop in body.stops if stop in text]
+            cut = text[: min(speller)] if speller else text
+            choices.append({"index": len(choices), "text": cut, "finish_reason": "stop", "logprobs": None})
+    read, written = (
+        sum(len(each) for each in tokenizer.encode_batch(texts))
+        for tokenizer, texts in (
+            (translator.folder.source, prompts),
+            (translator.folder.target, [each["text"] for each in choices]),
+        )
+    )
+    total = {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
+    if not body.stream:
+        return {**framed(body), "choices": choices, "usage": total}
+    frame = framed(body)
+    events = [line({**frame, "choices": [each]}) for each in choices]
+    if body.stream_options is not None and body.stream_options.include_usage:
+        events.append(line({**frame, "usage": total}))
+    return StreamingResponse(iter([*events, "data: [DONE]\n\n"]), media_type="text/event-stream")

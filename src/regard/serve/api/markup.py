@@ -1,0 +1,100 @@
+"""HTML as markup that stays and texts that are translated: what is no text comes back byte for byte."""
+
+from __future__ import annotations
+
+import html
+import re
+from dataclasses import dataclass
+from html.parser import HTMLParser
+from itertools import accumulate
+
+SILENT = frozenset({"script", "style", "code", "kbd", "samp", "var", "textarea", "template", "noscript"})
+VOID = frozenset(
+    {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
+)
+_SPACE = re.compile(r"\s+")
+
+
+@dataclass(frozen=True)
+class Part:
+    raw: str
+    text: str | None = None  # what to translate; None of markup
+
+    def written(self, translation: str | None) -> str:
+        """The part with its translation, in the spacing that it had."""
+        if self.text is None or translation is None:
+            return self.raw
+        before = self.raw[: len(self.raw) - len(self.raw.lstrip())]
+        after = self.raw[len(self.raw.rstrip()) :]
+        return f"{before}{html.escape(translation, quote=False)}{after}"
+
+
+class Reader(HTMLParser):
+    """Notes where each event begins; between two beginnings stands what the first one is."""
+
+    def __init__(self, raw: str) -> None:
+        super().__init__(convert_charrefs=False)
+        self.lines = [0, *accumulate(len(line) + 1 for line in raw.split("\n"))]
+        self.begins: list[tuple[int, bool]] = []  # (place, whether it is a text)
+        self.silent: list[str] = []  # open elements inside of one that is not translated
+        self.feed(raw)
+        self.close()
+
+    def note(self, text: bool) -> None:
+        line, column = self.getpos()
+        self.begins.append((self.lines[line - 1] + column, text and not self.silent))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.note(False)
+        kept = tag in SILENT or dict(attrs).get("translate") == "no"
+        if tag not in VOID and (self.silent or kept):
+            self.silent.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.note(False)
+
+    def handle_endtag(self, tag: str) -> None:
+        self.note(False)
+        if tag in self.silent:
+            while self.silent.pop() != tag:
+                pass
+
+    def handle_data(self, data: str) -> None:
+        self.note(True)
+
+    def handle_entityref(self, name: str) -> None:
+        self.note(True)
+
+    def handle_charref(self, name: str) -> None:
+        self.note(True)
+
+    def handle_comment(self, data: str) -> None:
+        self.note(False)
+
+    def handle_decl(self, decl: str) -> None:
+        self.note(False)
+
+    def handle_pi(self, data: str) -> None:
+        self.note(False)
+
+    def unknown_decl(self, data: str) -> None:
+        self.note(False)
+
+
+def parts_of(raw: str) -> list[Part]:
+    """A document as parts that are all of it; texts that stand side by side are one."""
+    begins = Reader(raw).begins or [(0, False)]
+    merged = [(0, begins[0][1])]
+    for place, text in begins[1:]:
+        if not (text and merged[-1][1]) and place > merged[-1][0]:
+            merged.append((place, text))
+        elif place == merged[-1][0]:
+            merged[-1] = (place, text)
+    ends = [place for place, _ in merged[1:]] + [len(raw)]
+    return [part_of(raw[place:end], text) for (place, text), end in zip(merged, ends)]
+
+
+def part_of(raw: str, text: bool) -> Part:
+    """White space inside of a text means one space in HTML."""
+    inside = _SPACE.sub(" ", html.unescape(raw)).strip() if text else ""
+    return Part(raw, inside or None)

@@ -1,0 +1,83 @@
+"""log p of each piece of a text under a language model, and the most probable ones at each place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from regard.data import Sample, collate
+from regard.decode.run import by_length
+from regard.model.state import BLOCK
+from regard.tasks import Generator
+from regard.text import Tokenizer
+
+MOST_NUMBERS = 1 << 26  # of one run: rows times pieces times vocabulary
+
+
+@dataclass(frozen=True)
+class Place:
+    """One piece with its log p, and the best ones there; of the first piece of a text nothing is known."""
+
+    piece: int
+    log_p: float | None
+    best: tuple[tuple[int, float], ...] = ()
+
+
+@torch.no_grad()
+def places_of(generator: Generator, rows: Sequence[Sequence[int]], count: int) -> list[list[Place]]:
+    """For each row of ids the places of its pieces; the first is read and not asked for."""
+    found: list[list[Place]] = [[Place(row[0], None)] for row in rows]
+    lengths = [len(row) - 1 for row in rows]
+    for numbers in by_length(lengths, max(1, MOST_NUMBERS // len(generator.tokenizer))):
+        numbers = [number for number in numbers if lengths[number]]
+        if not numbers:
+            continue
+        samples = [Sample(target=rows[n][:-1], labels=rows[n][1:]) for n in numbers]
+        batch = collate(samples, BLOCK).to(generator.device)
+        logits = generator.model(batch)
+        for at, number in enumerate(numbers):
+            log_p = logits[at, : lengths[number]].float().log_softmax(dim=-1)  # [T,V]
+            own = torch.tensor(rows[number][1:], device=log_p.device)
+            said = log_p.gather(1, own[:, None])[:, 0].tolist()
+            values, ids = log_p.topk(min(max(count, 1), log_p.shape[1]), dim=1)
+            for piece, value, best, which in zip(own.tolist(), said, values.tolist(), ids.tolist()):
+                found[number].append(Place(piece, value, tuple(zip(which, best))[:count]))
+    return found
+
+
+def as_logprobs(
+    tokenizer: Tokenizer, places: Sequence[Place], text: str, offset: int, first: bool
+) -> dict[str, object]:
+    """OpenAI's lists. `first` is whether the text begins here; its first piece may hold a space too many."""
+    pieces = tokenizer.pieces([place.piece for place in places])
+    if first and pieces and pieces[0].startswith(" ") and not text.startswith(" "):
+        pieces[0] = pieces[0][1:]
+    best: list[dict[str, float] | None] = []
+    for name, place in zip(pieces, places):
+        if place.log_p is None:
+            best.append(None)
+            continue
+        names = tokenizer.pieces([piece for piece, _ in place.best])
+        own = {name: place.log_p}
+        for other, (_, value) in zip(names, place.best):
+            own[other] = max(value, own.get(other, value))
+        best.append(own)
+    return {
+        "tokens": pieces,
+        "token_logprobs": [place.log_p for place in places],
+        "top_logprobs": best,
+        "text_offset": offsets(tokenizer, [place.piece for place in places], pieces, text, offset),
+    }
+
+
+def offsets(
+    tokenizer: Tokenizer, ids: Sequence[int], pieces: Sequence[str], text: str, offset: int
+) -> list[int]:
+    """At which character each piece begins."""
+    sizes = list(map(len, pieces))
+    if "".join(pieces) != text:  # characters of several pieces, or pieces without text
+        ends = [len(tokenizer.decode(ids[:count])) for count in range(len(ids) + 1)]
+        return [offset + end for end in ends[:-1]]
+    return [offset + sum(sizes[:at]) for at in range(len(sizes))]

@@ -1,0 +1,80 @@
+"""Numbers of a running server in Prometheus' text form. All names stand in one table."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+
+SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+NAMES = {  # ours: (Prometheus' name, its type, what it is)
+    "requests": ("regard_requests_total", "counter", "Requests answered, by route and status."),
+    "in_flight": ("regard_requests_in_flight", "gauge", "Requests being answered."),
+    "seconds": ("gen_ai_server_request_duration_seconds", "histogram", "From request to whole answer."),
+    "first": ("gen_ai_server_time_to_first_token_seconds", "histogram", "Streams: until the first piece."),
+    "tokens": ("gen_ai_server_tokens_total", "counter", "Pieces read and written, by kind."),
+    "refused": ("regard_refused_total", "counter", "Requests refused because too much was waiting."),
+    "gone": ("regard_clients_gone_total", "counter", "Clients that left before their answer."),
+    "desk": ("regard_desk", "gauge", "What each model's desk counts: queue, running rows, steps and so on."),
+    "draining": ("regard_draining", "gauge", "1 once the server shall end."),
+}
+Labels = tuple[tuple[str, str], ...]
+
+
+class Histogram:
+    def __init__(self) -> None:
+        self.counts = [0] * (len(SECONDS) + 1)
+        self.sum = 0.0
+
+    def add(self, value: float) -> None:
+        self.counts[bisect_left(SECONDS, value)] += 1
+        self.sum += value
+
+
+class Metrics:
+    def __init__(self) -> None:
+        self.values: dict[str, dict[Labels, float]] = defaultdict(lambda: defaultdict(float))
+        self.histograms: dict[str, dict[Labels, Histogram]] = defaultdict(lambda: defaultdict(Histogram))
+
+    def add(self, name: str, value: float = 1.0, **labels: str) -> None:
+        self.values[name][tuple(sorted(labels.items()))] += value
+
+    def set(self, name: str, value: float, **labels: str) -> None:
+        self.values[name][tuple(sorted(labels.items()))] = value
+
+    def observe(self, name: str, value: float, **labels: str) -> None:
+        self.histograms[name][tuple(sorted(labels.items()))].add(value)
+
+    def text(self) -> str:
+        return "".join(f"{line}\n" for line in self.lines())
+
+    def lines(self) -> Iterator[str]:
+        for name, (full, kind, told) in NAMES.items():
+            yield f"# HELP {full} {told}"
+            yield f"# TYPE {full} {kind}"
+            for labels, value in self.values[name].items():
+                yield f"{full}{written(dict(labels))} {number(value)}"
+            for labels, histogram in self.histograms[name].items():
+                yield from buckets(full, dict(labels), histogram)
+
+
+def buckets(name: str, labels: Mapping[str, str], histogram: Histogram) -> Iterator[str]:
+    total = 0
+    for edge, count in zip([*map(number, SECONDS), "+Inf"], histogram.counts):
+        total += count
+        yield f"{name}_bucket{written({**labels, 'le': edge})} {total}"
+    yield f"{name}_sum{written(labels)} {number(histogram.sum)}"
+    yield f"{name}_count{written(labels)} {total}"
+
+
+def written(labels: Mapping[str, str]) -> str:
+    inside = ",".join(f'{name}="{escaped(value)}"' for name, value in labels.items())
+    return f"{{{inside}}}" if inside else ""
+
+
+def escaped(value: str) -> str:
+    return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+
+
+def number(value: float) -> str:
+    return str(int(value)) if float(value).is_integer() else repr(float(value))

@@ -1,0 +1,145 @@
+"""HTTP for impatient servers: uvicorn's own reading, with deadlines and with framing that is read one way."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from typing import Any, ClassVar
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from regard.serve.limits import Bounds
+
+# A line that ends with a newline alone, and one that goes on with the next: two readers of such a head may
+# not agree on it, and then one of them can be led by the nose.
+_ODD = re.compile(rb"(?<!\r)\n|\r\n[ \t]|\x00")
+_END = b"\r\n\r\n"
+
+
+class Strict(h11.Connection):
+    """h11's reading without what a request may be misread by."""
+
+    def __init__(self, most_parts: int, most_head: int) -> None:
+        super().__init__(h11.SERVER, most_head)
+        self.parts, self.most_parts, self.most_head = 0, most_parts, most_head
+
+    def next_event(self) -> Any:
+        event = super().next_event()
+        if isinstance(event, h11.Request):
+            self.parts = 0
+            self.check(event)
+        elif isinstance(event, h11.Data):
+            self.parts += 1
+            if self.parts > self.most_parts:
+                raise h11.RemoteProtocolError("a body in too many parts")
+        return event
+
+    def check(self, request: h11.Request) -> None:
+        names = {name for name, _ in request.headers}
+        size = len(request.target) + sum(len(name) + len(value) for name, value in request.headers)
+        if request.http_version not in (b"1.0", b"1.1"):
+            raise h11.RemoteProtocolError("this is another HTTP")
+        if size > self.most_head:
+            raise h11.RemoteProtocolError("the headers are too large")
+        if b"transfer-encoding" in names and (b"content-length" in names or request.http_version == b"1.0"):
+            raise h11.RemoteProtocolError("a body has one length")
+
+
+class Impatient(H11Protocol):
+    bounds: ClassVar[Bounds] = Bounds()
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.conn: h11.Connection = Strict(self.bounds.chunks, self.bounds.headers)
+        self.head = bytearray()
+        self.crowded = False  # one connection more than may be
+        self.waiting: asyncio.TimerHandle | None = None  # for the end of a head
+        self.unread: asyncio.TimerHandle | None = None  # until a client reads on
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        # told when its request is read: a connection that is closed on unread bytes would lose its answer
+        self.crowded = len(self.connections) > self.bounds.connections
+        self.wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.stop_waiting()
+        if self.unread is not None:
+            self.unread.cancel()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self.transport.is_closing():
+            return
+        if self.crowded:
+            self.answer(503, "too many connections; try again", "Retry-After: 1\r\n")
+            return
+        if self.conn.their_state is h11.IDLE and self.odd(data):
+            self.answer(400, "the request is no HTTP")
+            return
+        try:
+            super().data_received(data)
+        except h11.LocalProtocolError:  # an answer had begun when its request turned out to be none
+            self.transport.abort()
+        if self.conn.their_state is not h11.IDLE:
+            self.stop_waiting()
+            self.head.clear()
+        elif self.waiting is None and not self.transport.is_closing():
+            self.wait()
+
+    def odd(self, data: bytes) -> bool:
+        self.head += data
+        end = self.head.find(_END)
+        return _ODD.search(self.head, 0, end + len(_END) if end >= 0 else len(self.head)) is not None
+
+    def wait(self) -> None:
+        self.waiting = self.loop.call_later(self.bounds.header_seconds, self.too_slow)
+
+    def stop_waiting(self) -> None:
+        if self.waiting is not None:
+            self.waiting.cancel()
+            self.waiting = None
+
+    def too_slow(self) -> None:
+        if self.head:
+            self.answer(408, "the request came too slowly")
+        else:
+            self.transport.close()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        if self.unread is None:
+            self.unread = self.loop.call_later(self.bounds.write_seconds, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self.unread is not None:
+            self.unread.cancel()
+            self.unread = None
+
+    def send_400_response(self, msg: str) -> None:
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE) and not self.begun():
+            self.answer(400, "the request is no HTTP")
+        else:
+            self.transport.abort()
+
+    def begun(self) -> bool:
+        return self.cycle is not None and self.cycle.response_started and not self.cycle.response_complete
+
+    def answer(self, status: int, text: str, more: str = "") -> None:
+        """An answer without an app, and the end of the connection."""
+        words = {400: "Bad Request", 408: "Request Timeout", 503: "Service Unavailable"}[status]
+        body = json.dumps({"error": text}).encode()
+        head = (
+            f"HTTP/1.1 {status} {words}\r\nContent-Type: application/json\r\n{more}"
+            f"Content-Length: {len(body)}\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n"
+        )
+        if not self.transport.is_closing():
+            self.transport.write(head.encode() + body)
+            self.transport.close()
+
+
+def protocol_for(bounds: Bounds) -> type[Impatient]:
+    return type("Bounded", (Impatient,), {"bounds": bounds})

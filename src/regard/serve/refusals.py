@@ -1,0 +1,49 @@
+"""What goes wrong, as an answer: a status, a sentence, and the shape that the asked API has for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from starlette.responses import JSONResponse
+
+from regard.errors import RegardError
+
+OPENAI = "/v1/"  # its errors are objects
+KINDS = {401: "authentication_error", 403: "permission_error", 404: "not_found_error"}
+
+
+class Refused(RegardError):
+    """A request that gets another status than 200; `param` is the field at fault, `code` OpenAI's word."""
+
+    def __init__(
+        self,
+        status: int,
+        text: str,
+        param: str | None = None,
+        code: str | None = None,
+        retry_after: float | None = None,
+        close: bool = False,
+    ) -> None:
+        super().__init__(text)
+        self.status, self.param, self.code, self.close = status, param, code, close
+        self.retry_after = retry_after
+
+
+def refusal(path: str, error: Refused) -> JSONResponse:
+    """The answer at an address."""
+    content: Mapping[str, object] = {"error": str(error)}
+    if path.startswith(OPENAI):
+        kind = KINDS.get(error.status) or (
+            "rate_limit_error" if error.status == 429
+            else "server_error" if error.status >= 500
+            else "invalid_request_error"
+        )  # fmt: skip
+        content = {"error": {"message": str(error), "type": kind, "param": error.param, "code": error.code}}
+    headers = {}
+    if error.retry_after is not None:
+        headers["Retry-After"] = str(max(1, round(error.retry_after)))
+    if error.status == 401:
+        headers["WWW-Authenticate"] = 'Basic realm="regard: any name, the key as password", charset="UTF-8"'
+    if error.close:
+        headers["Connection"] = "close"
+    return JSONResponse(content, error.status, headers)

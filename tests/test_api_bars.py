@@ -1,0 +1,105 @@
+"""Short samples of the bars of a server (bench/bars.py), over a model that really translates."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from conftest import toy_sentences
+from regard.serve.keys import Keys, add_key
+from regard.serve.limits import Bounds
+from regard.serve.run import Place
+from regard.tasks import Translator, load
+from served import models, served
+from serving import attack, bounds
+from serving import load as loads
+from serving.client import Link, Result, Server
+
+PAIR = ("toy", "TOY")
+TEXTS = toy_sentences(40, 9)
+QUICK = Bounds(header_seconds=0.4, body_seconds=0.5, idle_seconds=1)
+
+
+@pytest.fixture(scope="module")
+def toy_translator(tiny_model: Path) -> Translator:
+    found: Translator = load(tiny_model, threads=1)
+    return found
+
+
+@pytest.fixture(scope="module")
+def server(toy_translator: Translator) -> Iterator[Server]:
+    opened = {"toy": toy_translator, "gpt": models()["gpt"], "fill": models()["fill"]}
+    with served(models=opened, bounds=QUICK) as own:
+        yield Server(own.port)
+
+
+def check(result: Result) -> None:
+    assert result.failures == 0, result.line()
+    assert result.n > 0
+
+
+def test_overload(toy_translator: Translator) -> None:
+    """B13: more than can be done is refused with a time, and nothing else goes wrong.
+
+    With the usual deadlines: these clients share a process with the server, and when it is overloaded they
+    are late with their own requests.
+    """
+    with served(models={"toy": toy_translator}) as own:
+        check(asyncio.run(loads.overload(Server(own.port), 1, 1.2, PAIR, TEXTS)))
+
+
+def test_input_limits(server: Server) -> None:
+    """B14"""
+    result = asyncio.run(bounds.limits(server, 1, 40, "gpt", PAIR, huge=1 << 23))
+    check(result)
+    assert set(result.figure["statuses"]) <= {200, 400, 404, 413}
+
+
+def test_cancel(server: Server) -> None:
+    """B15"""
+    check(asyncio.run(bounds.cancel(server, 1, 20, PAIR, TEXTS)))
+
+
+def test_slow_clients(server: Server) -> None:
+    """B16; a busy machine may be late by seconds, but not for ever."""
+    check(asyncio.run(bounds.slow(server, 1, 12, 12.0, PAIR, TEXTS, most=9.0)))
+
+
+def test_soak(server: Server) -> None:
+    """B18, too short to see memory grow: nothing is left open."""
+    result = asyncio.run(attack.soak(server, 1, 80, "gpt", PAIR, TEXTS))
+    assert result.figure["after"]["fd"] <= result.figure["before"]["fd"] + 2, result.line()
+
+
+def test_protocol_fuzzing(server: Server) -> None:
+    """B19"""
+    check(asyncio.run(attack.fuzz(server, 1, 120, 19, "gpt")))
+
+
+def test_the_same_in_company(server: Server, toy_translator: Translator) -> None:
+    """B20, and equal to what the model says without a server."""
+    check(asyncio.run(loads.invariance(server, 1, 40, PAIR, TEXTS)))
+
+    async def ask() -> list[str]:
+        link = Link(server.port)
+        found = await link.ask("POST", "/translate", {**loads.body("", *PAIR), "q": TEXTS})
+        link.close()
+        texts: list[str] = found.json()["translatedText"]
+        return texts
+
+    assert asyncio.run(ask()) == toy_translator.translate(TEXTS)
+
+
+def test_foreign_pages(toy_translator: Translator, tmp_path: Path) -> None:
+    """B21"""
+    key = add_key(tmp_path / "keys.json", "bar")
+    with served(Place(port=0), models={"toy": toy_translator}, keys=Keys(tmp_path / "keys.json")) as own:
+        check(asyncio.run(attack.strangers(Server(own.port), 1, key)))
+
+
+def test_drain(tiny_model: Path) -> None:
+    """B17, with a process of its own: SIGTERM under load."""
+    check(asyncio.run(bounds.drain(bounds.fresh([str(tiny_model)], "--threads", "1"), 1, 1, PAIR, TEXTS)))

@@ -1,0 +1,326 @@
+"""What a server bears: keys, strangers, bodies without end, slow and vanishing clients, and its own end."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from libretranslatepy import LibreTranslateAPI
+
+from conftest import Command, Refused
+from regard.errors import UsageError
+from regard.serve.api.add import ROUTES
+from regard.serve.keys import Keys, add_key, read_keys, revoke_key, secret_in
+from regard.serve.limits import Bounds
+from regard.serve.run import Place, app_of, check_open
+from regard.serve.service import Service
+from served import Served, models, receive_all, served
+from traced_models import TEXT
+
+QUICK = Bounds(body=1 << 16, header_seconds=0.5, body_seconds=0.6, write_seconds=0.5, idle_seconds=1)
+BODY = {"q": TEXT, "source": "en", "target": "de"}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Served]:
+    with served(bounds=QUICK) as own:
+        yield own
+
+
+def post(path: str, body: bytes, *headers: str, host: str = "127.0.0.1") -> bytes:
+    lines = [f"POST {path} HTTP/1.1", f"Host: {host}", "Content-Type: application/json", *headers]
+    return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
+
+
+def status(raw: bytes) -> int:
+    assert raw.startswith(b"HTTP/1.1 "), raw
+    return int(raw[9:12])
+
+
+# bodies and framing
+
+
+def test_a_body_is_bounded_while_it_comes(server: Served) -> None:
+    huge = post("/translate", b"x" * 1000, f"Content-Length: {1 << 30}")
+    assert status(server.send(huge)) == 413
+    chunk = b"%x\r\n%b\r\n" % (1 << 14, b"a" * (1 << 14))
+    endless = post("/translate", chunk * 6, "Transfer-Encoding: chunked")
+    answer = server.send(endless)
+    assert status(answer) == 413
+    assert b"65536 bytes at most" in answer
+    small = json.dumps(BODY).encode()
+    chunked = post("/translate", b"%x\r\n%b\r\n0\r\n\r\n" % (len(small), small), "Transfer-Encoding: chunked")
+    assert status(server.send(chunked, wait=2)) == 200
+
+
+@pytest.mark.parametrize(
+    "raw",
+    {
+        "both lengths": post("/detect", b"0\r\n\r\n", "Content-Length: 5", "Transfer-Encoding: chunked"),
+        "two lengths": post("/detect", b"{}", "Content-Length: 2", "Content-Length: 3"),
+        "no length": post("/detect", b"{}", "Content-Length: two"),
+        "minus": post("/detect", b"{}", "Content-Length: -2"),
+        "a bad chunk": post("/detect", b"zz\r\n{}\r\n0\r\n\r\n", "Transfer-Encoding: chunked"),
+        "another coding": post("/detect", b"{}", "Transfer-Encoding: gzip"),
+        "newlines alone": b"GET /health HTTP/1.1\nHost: 127.0.0.1\n\n",
+        "a folded header": b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nX: a\r\n b\r\n\r\n",
+        "a NUL": b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nX: a\x00b\r\n\r\n",
+        "no host": b"GET /health HTTP/1.1\r\n\r\n",
+        "two hosts": b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nHost: 127.0.0.1\r\n\r\n",
+        "no HTTP": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        "another version": b"GET /health HTTP/9.9\r\nHost: 127.0.0.1\r\n\r\n",
+        "large headers": b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nX: " + b"a" * 70_000 + b"\r\n\r\n",
+        "many chunks": post("/detect", b"1\r\na\r\n" * 9000, "Transfer-Encoding: chunked"),
+    }.items(),
+    ids=lambda pair: pair[0],
+)
+def test_odd_framing_is_refused_and_closed(server: Served, raw: tuple[str, bytes]) -> None:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=5) as own:
+        own.sendall(raw[1])
+        answer = receive_all(own)
+        assert status(answer) in (400, 408, 413), answer
+        own.settimeout(5)
+        with suppress(ConnectionError):
+            assert own.recv(1) == b""
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [b"", b"{", b"[" * 60_000, b'{"q": ' * 900 + b"1" + b"}" * 900, b"\xff\xfe", b"[]", b'"a"', b"null",
+     b"NaN", b'{"q": 1e999, "source": "en", "target": "de"}', b'{"q": ' + b"9" * 5000 + b"}"],
+    ids=range(11),
+)  # fmt: skip
+@pytest.mark.parametrize("path", ["/translate", "/v1/completions", "/api/v1/fill", "/api/v1/trace"])
+def test_what_is_no_json_is_a_400(server: Served, path: str, raw: bytes) -> None:
+    answer = httpx.post(server.address + path, content=raw, headers={"content-type": "application/json"})
+    assert answer.status_code == 400, answer.text
+    assert answer.json()["error"]
+
+
+def test_strange_texts_are_answered(server: Served) -> None:
+    for text in ("a\ud800b", "\x00\x01", "\u2028", "👩‍👩‍👧", "‏שלום"):
+        raw = json.dumps(BODY | {"q": text}).encode()
+        answer = httpx.post(
+            f"{server.address}/translate", content=raw, headers={"content-type": "application/json"}
+        )
+        assert answer.status_code == 200, answer.text
+        assert isinstance(answer.json()["translatedText"], str)
+
+
+# slow and vanishing clients
+
+
+def test_slow_clients_are_cut(server: Served) -> None:
+    def seconds(first: bytes, drip: bytes) -> float:
+        begun = time.monotonic()
+        with socket.create_connection(("127.0.0.1", server.port), timeout=10) as own:
+            own.settimeout(0.1)
+            try:
+                own.sendall(first)
+                while time.monotonic() - begun < 8:
+                    own.sendall(drip) if drip else None
+                    try:
+                        if not own.recv(1000):
+                            break
+                    except TimeoutError:
+                        continue
+            except ConnectionError:
+                pass
+        return time.monotonic() - begun
+
+    assert seconds(b"", b"") < 6
+    assert seconds(b"GET / HTTP/1.1\r\n", b"X: y\r\n") < 6
+    assert seconds(post("/detect", b"", "Content-Length: 5000"), b" ") < 7
+    assert seconds(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", b"") < 7
+
+
+def test_who_goes_away_stops_costing(server: Served) -> None:
+    body = {"model": "llama", "prompt": "a", "max_tokens": 1000, "temperature": 1}
+    for stream in (False, True):
+        raw = json.dumps(body | {"stream": stream}).encode()
+        with socket.create_connection(("127.0.0.1", server.port)) as own:
+            own.sendall(post("/v1/completions", raw, f"Content-Length: {len(raw)}"))
+            if stream:
+                own.recv(10)
+            time.sleep(0.1)
+        until = time.monotonic() + 10
+        while server.service.in_flight and time.monotonic() < until:
+            time.sleep(0.02)
+        assert server.service.in_flight == 0
+        assert httpx.post(f"{server.address}/translate", json=BODY, timeout=10).status_code == 200
+
+
+def test_too_much_is_refused_with_a_time(server: Served) -> None:
+    limits = replace(server.service.limits, rows=4, queue_tokens=300)
+    with served(limits=limits) as own:
+        answers: list[httpx.Response] = []
+
+        def ask() -> None:
+            answers.append(httpx.post(f"{own.address}/translate", json=BODY | {"q": [TEXT] * 3}, timeout=60))
+
+        threads = [threading.Thread(target=ask) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        found = {answer.status_code for answer in answers}
+        assert found == {200, 429}
+        for answer in answers:
+            if answer.status_code == 429:
+                assert int(answer.headers["retry-after"]) >= 1
+                assert answer.json()["error"].startswith("Slowdown")
+
+
+# strangers and keys
+
+
+def test_every_route_is_closed_to_strangers(tmp_path: Path) -> None:
+    """The list of routes is the app's own: what is added is looked at too."""
+    keys = tmp_path / "keys.json"
+    key = add_key(keys, "anna")
+    with served(Place(port=0, origins=("https://friend.example",)), keys=Keys(keys)) as own:
+        paths = {
+            str(getattr(route, "path", "")).replace("{number}", "x") for route in app_of(own.service).routes
+        }
+        assert {route.path for route in ROUTES} < paths
+        with httpx.Client(base_url=own.address, timeout=30) as web:
+            for path in sorted(paths):
+                for method in ("GET", "POST"):
+                    check_strangers(web, method, path, key)
+        told = LibreTranslateAPI(own.address, key)
+        assert told.translate(TEXT, "en", "de") == models()["transformer"].translate(TEXT)
+        assert told.languages()
+        own.service.log("a line")
+        assert key not in own.log.getvalue()
+        assert '"key": "anna"' in own.log.getvalue()
+
+
+def check_strangers(web: httpx.Client, method: str, path: str, key: str) -> None:
+    bearer = {"authorization": f"Bearer {key}"}
+    json_ = {"content-type": "application/json"}
+    for own in ({"host": "evil.example"}, {"origin": "https://friend.example.evil.example"}):
+        answer = web.request(method, path, headers=bearer | json_ | own, content=b"{}")
+        assert answer.status_code == 403, (path, own)
+        assert "access-control-allow-origin" not in answer.headers
+    answer = web.request(method, path, headers=json_, content=b"{}")
+    if path in ("/health", "/health/live"):
+        assert answer.status_code == (200 if method == "GET" else 405)
+    else:
+        assert answer.status_code in (401, 403), (method, path, answer.status_code)
+    friend = web.request("OPTIONS", path, headers={"origin": "https://friend.example"})
+    assert friend.status_code == 204
+    assert friend.headers["access-control-allow-origin"] == "https://friend.example"
+    assert "access-control-allow-credentials" not in friend.headers
+
+
+def test_keys_come_and_go_without_a_new_start(tmp_path: Path, regard: Command, refused: Refused) -> None:
+    file = tmp_path / "keys.json"
+    key = regard("serve", "keys", "add", file, "anna").out.strip()
+    assert key not in file.read_text()
+    assert file.stat().st_mode & 0o77 == 0
+    keys = Keys(file)
+    assert (keys.owner(key), keys.owner("x"), keys.owner(""), keys.owner(None)) == ("anna", None, None, None)
+    other = add_key(file, "bert")
+    assert keys.owner(other) == "bert"
+    assert regard("serve", "keys", "list", file).lines[0].startswith("anna\t")
+    assert "already" in refused("serve", "keys", "add", file, "anna")
+    revoke_key(file, "anna")
+    assert (keys.owner(key), keys.owner(other)) == (None, "bert")
+    assert 'has no key "anna"' in refused("serve", "keys", "revoke", file, "anna")
+    file.write_text("{")
+    assert keys.owner(other) is None
+    file.unlink()
+    assert keys.owner(other) is None
+    for text in ("[]", '{"keys": [1]}', "\x00"):
+        file.write_text(text)
+        with pytest.raises(UsageError, match=r"keys\.json"):
+            read_keys(file)
+    assert secret_in("Basic !") is None
+    assert secret_in("bearer  a ") == "a"
+
+
+def test_beyond_this_machine_a_key_is_needed() -> None:
+    service = Service(models())
+    with pytest.raises(UsageError, match="insecure-no-key"):
+        check_open(service, Place("0.0.0.0"))
+    check_open(service, Place("0.0.0.0", open=True))
+    check_open(service, Place("::1"))
+    service.close()
+
+
+def test_other_names_are_answered_if_told() -> None:
+    with served(Place(port=0, hosts=("mt.example.org",))) as own:
+        for name, wanted in (("mt.example.org", 200), ("MT.example.org:80", 200), ("example.org", 403)):
+            assert httpx.get(f"{own.address}/languages", headers={"host": name}).status_code == wanted
+
+
+def test_nothing_of_this_machine_is_told(server: Served) -> None:
+    answers = [
+        httpx.post(f"{server.address}/api/v1/answer", json={"question": "a " * 200, "context": "b"}),
+        httpx.post(f"{server.address}/api/v1/fill", json={"text": "no gap"}),
+        httpx.get(f"{server.address}/api/v1/models"),
+        httpx.get(f"{server.address}/web/../../app.py"),
+        httpx.get(f"{server.address}/metrics"),
+    ]
+    for answer in answers:
+        assert not re.search(r"/work|/home|/tmp|site-packages|\.py\b", answer.text), answer.text
+
+
+# seeing it run, and its end
+
+
+def test_numbers_and_lines() -> None:
+    with served() as own:
+        own.service.log.texts = False
+        secret = "unbelievably secret words"
+        httpx.post(f"{own.address}/translate", json=BODY | {"q": secret}, headers={"x-request-id": "mine-1"})
+        odd = httpx.get(f"{own.address}/nothing/{secret}", headers={"x-request-id": "a b"})
+        assert odd.headers["x-request-id"] != "a b"
+        numbers = httpx.get(f"{own.address}/metrics")
+        assert numbers.headers["content-type"].startswith("text/plain")
+        lines = [json.loads(line) for line in own.log.getvalue().splitlines()]
+        text = own.log.getvalue()
+    assert "unbelievably" not in text
+    assert lines[0]["id"] == "mine-1"
+    assert (lines[0]["route"], lines[0]["status"]) == ("/translate", 200)
+    assert (lines[1]["route"], lines[1]["status"]) == ("other", 404)
+    sample = re.compile(r'[a-z_]+(\{[a-z]+="[^"]*"(,[a-z]+="[^"]*")*\})? [0-9.e+-]+')
+    told = [line for line in numbers.text.splitlines() if not line.startswith("#")]
+    assert all(sample.fullmatch(line) for line in told), told
+    assert 'regard_requests_total{method="POST",route="/translate",status="200"} 1' in told
+    assert any(line.startswith("gen_ai_server_request_duration_seconds_bucket") for line in told)
+
+
+def test_the_end_is_calm() -> None:
+    with served() as own:
+        found: list[Any] = []
+        body = {"model": "llama", "prompt": "a", "max_tokens": 200, "temperature": 0, "stop": "never said"}
+
+        def ask() -> None:
+            found.append(httpx.post(f"{own.address}/v1/completions", json=body, timeout=30))
+
+        thread = threading.Thread(target=ask)
+        thread.start()
+        while not own.service.in_flight:
+            time.sleep(0.005)
+        own.server.handle_exit(15, None)
+        assert httpx.get(f"{own.address}/health/ready").status_code == 503
+        assert httpx.get(f"{own.address}/health/live").status_code == 200
+        late = httpx.post(f"{own.address}/translate", json=BODY)
+        assert (late.status_code, late.headers["retry-after"]) == (503, "5")
+        thread.join(30)
+        assert found[0].status_code == 200
+        until = time.monotonic() + 5
+        while not own.server.should_exit and time.monotonic() < until:
+            time.sleep(0.02)
+        assert own.server.should_exit

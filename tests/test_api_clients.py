@@ -1,0 +1,296 @@
+"""The clients that people have already, unchanged, against a real server: answers are the models' own."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+
+import httpx
+import numpy as np
+import openai
+import pytest
+from libretranslatepy import LibreTranslateAPI
+
+from served import Served, models, served
+from traced_models import CONTEXT, TEXT
+
+LONG = f"{TEXT}. {CONTEXT}.\n\n  {TEXT}  \n"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Served]:
+    with served() as own:
+        yield own
+
+
+@pytest.fixture(scope="module")
+def client(server: Served) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=f"{server.address}/v1", api_key="anything", max_retries=0) as own:
+        yield own
+
+
+@pytest.fixture(scope="module")
+def web(server: Served) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=server.address, timeout=30) as own:
+        yield own
+
+
+def test_libretranslatepy(server: Served) -> None:
+    own = LibreTranslateAPI(server.address)
+    assert own.translate(TEXT, "en", "de") == models()["transformer"].translate(TEXT)
+    lines = [models()["transformer"].translate(line) if line.strip() else line for line in LONG.split("\n")]
+    assert own.translate(LONG, "en", "de") == "\n".join(lines)
+    assert [each["code"] for each in own.languages()] == ["en", "de"]
+    assert own.languages()[0] == {"code": "en", "name": "English", "targets": ["de", "en"]}
+    found = own.detect("This is a long sentence in English, and nobody would take it for another language.")
+    assert found[0]["language"] == "en"
+    assert 50 < found[0]["confidence"] <= 100
+
+
+def test_libretranslate_shapes(web: httpx.Client) -> None:
+    translator = models()["transformer"]
+    body = {"q": TEXT, "source": "en", "target": "de"}
+    plain = web.post("/translate", json=body).json()
+    assert plain == {"translatedText": translator.translate(TEXT)}
+    assert web.post("/translate", data=body).json() == plain
+    many = web.post("/translate", json=body | {"q": [TEXT, "", " \n", CONTEXT], "source": "auto"}).json()
+    assert many["translatedText"] == [plain["translatedText"], "", " \n", translator.translate(CONTEXT)]
+    assert [each["language"] for each in many["detectedLanguage"]] == ["en"] * 4
+    assert many["detectedLanguage"][1]["confidence"] == 0
+    more = web.post("/translate", data=body | {"alternatives": 3}).json()
+    assert more["translatedText"] == plain["translatedText"]
+    assert 1 <= len(set(more["alternatives"]) - {more["translatedText"]}) == len(more["alternatives"]) <= 3
+    assert web.post("/translate", json=body | {"target": "en"}).json() == {"translatedText": TEXT}
+    assert web.get("/health").json() == {"status": "ok"}
+    assert web.get("/frontend/settings").json()["language"]["source"] == {"code": "en", "name": "English"}
+    assert web.post("/suggest", data=body).status_code == 403
+    assert web.post("/translate_file", content=b"x").status_code == 403
+    assert web.get("/translate").status_code == 405
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ({"q": None}, "Invalid request: missing q parameter"),
+        ({"source": None}, "Invalid request: missing source parameter"),
+        ({"target": None}, "Invalid request: missing target parameter"),
+        ({"target": "zz"}, "zz is not supported"),
+        ({"source": "zz"}, "zz is not supported"),
+        ({"source": "de", "target": "en"}, "en is not supported from de"),
+        ({"format": "xml"}, "xml format is not supported"),
+        ({"beam": 3}, "beam: there is no such field"),
+        ({"q": ["a" * 19_000] * 3}, "Invalid request: request (57000) exceeds text limit (50000)"),
+        ({"alternatives": 10_000}, "alternatives: input should be less than or equal to 8"),
+    ],
+)
+def test_libretranslate_errors(web: httpx.Client, change: dict[str, object], error: str) -> None:
+    body = {"q": TEXT, "source": "en", "target": "de", **change}
+    answer = web.post("/translate", json={name: value for name, value in body.items() if value is not None})
+    assert (answer.status_code, answer.json()) == (400, {"error": error})
+
+
+def test_markup_stays(web: httpx.Client) -> None:
+    translator = models()["transformer"]
+    raw = (
+        f"<!DOCTYPE html><p class=x>  {TEXT} <br/>&amp; <B title='a>b'>{CONTEXT}</B ><!-- {TEXT} -->"
+        f"<script>if (a < b) {{}}</script><span translate=no>{TEXT} <i>{TEXT}</i></span> "
+        f"&lt;{CONTEXT}&gt;</p>"
+    )
+    body = {"q": raw, "source": "en", "target": "de", "format": "html"}
+    found = web.post("/translate", json=body).json()["translatedText"]
+    escape = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
+
+    def german(text: str) -> str:
+        return "".join(escape.get(sign, sign) for sign in translator.translate(text))
+
+    kept = f"<!-- {TEXT} --><script>if (a < b) {{}}</script><span translate=no>{TEXT} <i>{TEXT}</i></span> "
+    begun = (
+        f"<!DOCTYPE html><p class=x>  {german(TEXT)} <br/>{german('&')} <B title='a>b'>{german(CONTEXT)}</B >"
+    )
+    assert found.startswith(begun + kept)
+    assert german(f"<{CONTEXT}>") in found[len(begun + kept) :]
+
+
+def test_completions_are_those_of_the_model(client: openai.OpenAI) -> None:
+    generator = models()["gpt"]
+    found = client.completions.create(model="gpt", prompt=TEXT, max_tokens=8, temperature=0)
+    assert found.choices[0].text == generator.generate(TEXT, beam=1, max_length=8)
+    assert found.usage is not None
+    assert found.usage.prompt_tokens == len(generator.tokenizer.encode(TEXT))
+    ids = generator.tokenizer.encode(TEXT)
+    again = client.completions.create(model="gpt", prompt=[ids, ids], max_tokens=8, temperature=0)
+    assert [each.text for each in again.choices] == [found.choices[0].text] * 2
+    drawn = client.completions.create(model="gpt", prompt=TEXT, max_tokens=8, seed=3, n=3)
+    assert [each.index for each in drawn.choices] == [0, 1, 2]
+    assert len({each.text for each in drawn.choices}) > 1
+    assert drawn.choices[0].text == generator.generate(TEXT, sample=True, temperature=1, seed=3, max_length=8)
+    same = client.completions.create(model="gpt", prompt=TEXT, max_tokens=8, seed=3, n=3)
+    assert [each.text for each in same.choices] == [each.text for each in drawn.choices]
+
+
+def test_a_stream_is_the_answer_in_parts(client: openai.OpenAI) -> None:
+    asked = {"model": "gpt", "prompt": TEXT, "max_tokens": 12, "seed": 3, "n": 2}
+    whole = client.completions.create(**asked)  # type: ignore[call-overload]
+    texts, reasons, usage = ["", ""], ["", ""], None
+    for event in client.completions.create(**asked, stream=True, stream_options={"include_usage": True}):  # type: ignore[call-overload]
+        usage = event.usage
+        for choice in event.choices:
+            texts[choice.index] += choice.text
+            reasons[choice.index] = choice.finish_reason or reasons[choice.index]
+    assert texts == [each.text for each in whole.choices]
+    assert reasons == [each.finish_reason for each in whole.choices]
+    assert usage == whole.usage
+
+
+def test_stops_end_a_text(client: openai.OpenAI) -> None:
+    asked = {"model": "gpt", "prompt": TEXT, "max_tokens": 12, "seed": 5}
+    whole = client.completions.create(**asked).choices[0].text  # type: ignore[call-overload]
+    stop = whole[len(whole) // 2 : len(whole) // 2 + 2]
+    short = client.completions.create(**asked, stop=[stop, "never said"]).choices[0]  # type: ignore[call-overload]
+    assert short.text == whole[: whole.index(stop)]
+    assert short.finish_reason == "stop"
+    events = client.completions.create(**asked, stop=stop, stream=True)  # type: ignore[call-overload]
+    assert "".join(event.choices[0].text for event in events) == short.text
+
+
+def test_lm_eval_reads_what_direct_scoring_says(web: httpx.Client) -> None:
+    """What its `local-completions` sends for log-likelihoods, and what it makes of the answer."""
+    generator = models()["gpt"]
+    context, ending = generator.tokenizer.encode(TEXT), generator.tokenizer.encode(f" {CONTEXT}")
+    rows = [context + ending, context[:3] + ending[:2]]
+    splits = [len(context), 3]
+    body = {
+        "model": "gpt",
+        "prompt": rows,
+        "temperature": 0,
+        "max_tokens": 1,
+        "logprobs": 1,
+        "seed": 1234,
+        "echo": True,
+    }
+    answer = web.post("/v1/completions", json=body).json()
+    for choice, row, split in zip(sorted(answer["choices"], key=lambda own: own["index"]), rows, splits):
+        log_p, best = choice["logprobs"]["token_logprobs"], choice["logprobs"]["top_logprobs"]
+        assert len(log_p) == len(best) == len(row) + 1
+        assert log_p[0] is None
+        assert all(best[1:])
+        text = generator.tokenizer.decode(row)
+        direct = generator.score([text], end=False)[0].pieces
+        assert len(direct) == len(row)
+        assert log_p[split:-1] == pytest.approx(direct[split:], abs=1e-5)
+        greedy = all(own == max(top.values()) for own, top in zip(log_p[split:-1], best[split:-1]))
+        assert not greedy
+        assert log_p[-1] == max(best[-1].values())  # what it wrote is what is most probable
+        assert choice["text"].startswith(text)
+        offsets = choice["logprobs"]["text_offset"]
+        assert all(one <= two for one, two in pairwise(offsets))
+        pieces = [choice["text"][a:b] for a, b in pairwise([*offsets, len(choice["text"])])]
+        assert pieces == choice["logprobs"]["tokens"]
+
+
+def test_the_best_of_several(client: openai.OpenAI) -> None:
+    asked = {"model": "gpt", "prompt": TEXT, "max_tokens": 6, "seed": 1, "logprobs": 0}
+    every = client.completions.create(**asked, n=4).choices  # type: ignore[call-overload]
+    best = client.completions.create(**asked, n=1, best_of=4).choices[0].text  # type: ignore[call-overload]
+    mean = [math.fsum(each.logprobs.token_logprobs) / len(each.logprobs.tokens) for each in every]
+    if all(each.finish_reason == "length" for each in every):
+        assert best == every[max(range(4), key=mean.__getitem__)].text
+    assert best in [each.text for each in every]
+
+
+@pytest.mark.parametrize(
+    ("change", "param"),
+    [
+        ({"suffix": "x"}, "suffix"),
+        ({"presence_penalty": 0.5}, "presence_penalty"),
+        ({"frequency_penalty": -1.0}, "frequency_penalty"),
+        ({"logit_bias": {"5": 1}}, "logit_bias"),
+        ({"n": 3, "best_of": 2}, "best_of"),
+        ({"n": 10**9}, "n"),
+        ({"max_tokens": 2**63}, "max_tokens"),
+        ({"temperature": "hot"}, "temperature"),
+        ({"logprobs": 6}, "logprobs"),
+        ({"stream": True, "logprobs": 1}, "logprobs"),
+        ({"stop": ["a"] * 5}, "stop"),
+        ({"functions": []}, "functions"),
+        ({"prompt": [10**6]}, "prompt"),
+        ({"prompt": []}, "prompt"),
+        ({"prompt": "a " * 200}, "prompt"),
+        ({"max_tokens": 1000}, "max_tokens"),
+        ({"model": "transformer", "echo": True}, "echo"),
+        ({"model": "fill"}, "model"),
+    ],
+)
+def test_what_is_not_done_is_named(client: openai.OpenAI, change: dict[str, object], param: str) -> None:
+    with pytest.raises(openai.BadRequestError) as caught:
+        client.post("/completions", body={"model": "gpt", "prompt": "a", **change}, cast_to=object)
+    assert caught.value.param == param
+    assert caught.value.type == "invalid_request_error"
+
+
+def test_models(client: openai.OpenAI) -> None:
+    assert [each.id for each in client.models.list()] == list(models())
+    with pytest.raises(openai.NotFoundError):
+        client.completions.create(model="other", prompt="a")
+    found = client.completions.create(model="transformer", prompt=TEXT)
+    assert found.choices[0].text == models()["transformer"].translate(TEXT)
+
+
+def test_embeddings(client: openai.OpenAI) -> None:
+    direct = models()["embed"].vectors([TEXT, CONTEXT])
+    for form in ("float", "base64"):
+        found = client.embeddings.create(model="embed", input=[TEXT, CONTEXT], encoding_format=form)  # type: ignore[arg-type]
+        if form == "float":
+            assert np.array_equal(np.array([each.embedding for each in found.data], "f4"), direct)
+    usual = client.embeddings.create(model="embed", input=TEXT)
+    assert np.array_equal(np.array(usual.data[0].embedding, "f4"), direct[0])
+    for wrong in ({"dimensions": 5}, {"model": "gpt"}, {"input": [1, 2]}):
+        with pytest.raises(openai.BadRequestError):
+            client.post("/embeddings", body={"model": "embed", "input": "a", **wrong}, cast_to=object)
+
+
+def test_own_routes(web: httpx.Client) -> None:
+    def ask(route: str, **body: object) -> list[dict[str, object]]:
+        answer = web.post(f"/api/v1/{route}", json=body)
+        assert answer.status_code == 200, answer.text
+        results: list[dict[str, object]] = answer.json()["results"]
+        return results
+
+    pair = ask("score", source=TEXT, target=CONTEXT)[0]
+    assert pair["log_probabilities"] == models()["transformer"].score([TEXT], [CONTEXT])[0]
+    alone = ask("score", model="llama", target=[TEXT])[0]
+    assert alone["log_probabilities"] == models()["llama"].score([TEXT])[0].pieces
+    assert len(alone["pieces"]) == len(alone["log_probabilities"])  # type: ignore[arg-type]
+    for model in ("fill", "t5 gated"):
+        text = "the <mask> sees a house"
+        filled = ask("fill", model=model, text=text, top_k=3)[0]
+        direct = models()[model].fill(text, 3)
+        assert [each["text"] for each in filled["candidates"]] == [each.text for each in direct.candidates]  # type: ignore[attr-defined]
+    labels = ask("classify", text=[TEXT, CONTEXT], top_k=2)
+    assert [each["labels"][0]["name"] for each in labels] == [  # type: ignore[index]
+        own.label for own in models()["classify"].classify([TEXT, CONTEXT])
+    ]
+    tags = ask("tag", text=TEXT)[0]["entities"]
+    assert tags == [vars(own) for own in models()["tag"].tag(TEXT).entities]
+    answer = ask("answer", question="who sleeps?", context=CONTEXT)[0]
+    assert answer == vars(models()["answer"].answer("who sleeps?", CONTEXT))
+    for route, body in (("score", {"target": TEXT}), ("fill", {"text": "no gap"}), ("tag", {"text": ""})):
+        assert web.post(f"/api/v1/{route}", json=body).status_code in (200, 400)
+    assert web.get("/api/v1/limits").json()["body"] == 1 << 20
+    assert web.get("/health/ready").json() == {"status": "ready"}
+    assert web.get("/health/live").json() == {"status": "ok"}
+
+
+def test_the_routes_are_shown_from_own_files(web: httpx.Client) -> None:
+    page = web.get("/docs")
+    assert page.headers["content-type"].startswith("text/html")
+    named = re.findall(r'(?:src|href)="([^"]+)"', page.text)
+    assert named
+    for address in named:
+        assert address.startswith("/"), "nothing comes from elsewhere"
+        assert web.get(address).status_code == 200, address
+    told = web.get("/openapi.json").json()
+    assert told == web.get("/spec").json()
+    assert told["paths"]["/translate"]["post"]["requestBody"]["content"].keys() >= {"application/json"}
