@@ -13,7 +13,6 @@ and number. Cases run in a process of their own: one that crashes or hangs is a 
 from __future__ import annotations
 
 import argparse
-import json
 import multiprocessing
 import os
 import resource
@@ -34,11 +33,18 @@ from hostile_bombs import bombs
 from hostile_folders import Folder, bases, harmful, lay, mutated
 from regard.errors import RegardError
 from regard.store import open_folder, read_model
+from survive import common
 
 LONGEST = 1.0  # seconds that a mutated folder may take
 HANGS = 20.0  # seconds after which a case is ended
 MEMORY = 64 << 20  # bytes that a refusal may take
 REFUSAL = 0.2  # seconds of the processor that the refusal of a bomb may take
+NAMES = {"code": "B9 no code from data", "mutations": "B10 loader fuzzing", "bombs": "B11 size bombs"}
+WORDS = {
+    "code": "hostile folders ran no code and opened nothing outside",
+    "mutations": "changed folders opened or gave our own error, in time and memory",
+    "bombs": "size bombs were refused in time and memory",
+}
 TEXT = "a b, é1\n漢 ab"
 
 
@@ -65,8 +71,15 @@ class Bar:
     figures: dict[str, Any] = field(default_factory=dict)
 
     def tell(self) -> None:
-        print(
-            json.dumps({"bar": self.name, "good": self.good, **self.figures}, ensure_ascii=False), flush=True
+        print(self.as_all().line(), flush=True)
+
+    def as_all(self) -> common.Bar:
+        """In the form of all bars."""
+        more = dict(self.figures)
+        n, failures, seed = (int(more.pop(name, 0)) for name in ("n", "failures", "seed"))
+        failures = failures or int(not self.good)
+        return common.Bar(
+            NAMES[self.name], n, failures, f"{n - failures} of {n} {WORDS[self.name]}", seed, more
         )
 
 
@@ -278,6 +291,16 @@ def bar_bombs(folders: dict[str, Folder], verbose: bool = False) -> Bar:
         "largest": max(found, key=lambda f: f.memory).case,
     }
     return finished("bombs", found, wrong, verbose, figures)
+
+
+def bar(name: str, count: int, seed: int) -> common.Bar:
+    """One of the bars by its number."""
+    folders = bases()
+    warm(folders)
+    if name == "B9":
+        return bar_code(folders, count, seed).as_all()
+    found = bar_mutations(folders, count, seed) if name == "B10" else bar_bombs(folders)
+    return found.as_all()
 
 
 def little_memory() -> None:

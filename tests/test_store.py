@@ -219,7 +219,7 @@ def flipped(content: bytes) -> bytes:
 
 def test_an_interrupted_save_leaves_the_old_and_no_rest(tmp_path, monkeypatch):
     save_checkpoint(tmp_path, 5, checkpoint(5.0))
-    monkeypatch.setattr("regard.store.checkpoint.write_json", fail)
+    monkeypatch.setattr("regard.store.checkpoint.write_new", fail)
     with pytest.raises(RegardError, match="disk is full"):
         save_checkpoint(tmp_path, 10, checkpoint(10.0))
     monkeypatch.undo()

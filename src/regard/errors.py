@@ -9,11 +9,25 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+LONGEST = 4000  # characters of a message
+
 
 class RegardError(Exception):
     """Something went wrong that the user can act on."""
 
     exit_code = 1
+
+    def __str__(self) -> str:
+        """Readable on every terminal: what a file says may be quoted, but not steer the cursor."""
+        text = super().__str__()
+        if len(text) > LONGEST:
+            text = f"{text[:LONGEST]}…"
+        if text.isprintable():
+            return text
+        return "".join(
+            sign if sign.isprintable() or sign == "\n" else sign.encode("unicode_escape").decode()
+            for sign in text
+        )
 
 
 class UsageError(RegardError):

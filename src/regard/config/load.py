@@ -163,7 +163,8 @@ def explain(error: ValidationError) -> list[str]:
     """One sentence for each field that is wrong, without pydantic's vocabulary."""
     lines: dict[tuple[int | str, ...], str] = {}
     for detail in error.errors():  # a field that may be of several kinds has an error for each of them
-        lines.setdefault(detail["loc"][:2], explain_one(detail))
+        if detail["loc"][:2] not in lines:
+            lines[detail["loc"][:2]] = explain_one(detail)
     return list(lines.values())
 
 

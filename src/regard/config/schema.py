@@ -225,6 +225,10 @@ class Train(Section):
     weight_decay: float = Field(0.0, ge=0, description="only matrices decay")
     label_smoothing: Share = Field(0.1, description="epsilon_ls of the paper")
     clip: float = Field(1.0, ge=0, description="largest norm of the gradient; 0 = never clip")
+    bad_steps_in_a_row: Count = Field(8, description="updates without a finite gradient before on_bad acts")
+    on_bad: Literal["stop", "back"] = Field(
+        "stop", description="then end the run, or go back to the last checkpoint and skip those batches"
+    )
     seed: int = Field(1, ge=0, lt=2**31, description="of order, dropout and first weights")
     log_every: Count = Field(10, description="updates between two lines of metrics")
     validate_every: int | None = Field(None, ge=1, description="updates; else as checkpoint_every")
@@ -242,6 +246,9 @@ class Train(Section):
     )
     device: str = Field("auto", description="auto, cpu, cuda, cuda:1, mps")
     threads: int = Field(0, ge=0, le=1024, description="0 = one for each core; resuming keeps the number")
+    parallel: Literal["auto", "ddp", "fsdp"] = Field(
+        "auto", description="under torchrun: whole models (ddp, auto), or shares of one (fsdp)"
+    )
 
     @model_validator(mode="after")
     def _possible(self) -> Train:

@@ -5,33 +5,56 @@ from regard.store.checkpoint import (
     Checkpoint,
     average_weights,
     folder_of,
+    is_whole,
     load_checkpoint,
     load_latest,
     prune,
     save_checkpoint,
     steps,
 )
-from regard.store.files import read_json, told_plainly, write_atomically, write_json, write_text
+from regard.store.disk import Disk, standing_in
+from regard.store.files import (
+    append,
+    make_folders,
+    read_json,
+    sweep,
+    told_plainly,
+    write_atomically,
+    write_json,
+    write_text,
+)
 from regard.store.folder import Folder, Initial, open_folder, read_model, write_identity
+from regard.store.lock import alone_in
+from regard.store.sums import as_sealed, seal, unseal
 from regard.store.weights import load_weights_into, unique_weights, write_weights
 
 __all__ = [
     "Checkpoint",
+    "Disk",
     "Folder",
     "Initial",
+    "alone_in",
+    "append",
+    "as_sealed",
     "average_weights",
     "folder_of",
+    "is_whole",
     "load_checkpoint",
     "load_latest",
     "load_weights_into",
+    "make_folders",
     "open_folder",
     "prune",
     "read_json",
     "read_model",
     "save_checkpoint",
+    "seal",
+    "standing_in",
     "steps",
+    "sweep",
     "told_plainly",
     "unique_weights",
+    "unseal",
     "write_atomically",
     "write_card",
     "write_identity",

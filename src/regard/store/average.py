@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 from regard.config import load_config
 from regard.errors import UsageError
 from regard.store.checkpoint import average_weights, folder_of, steps
-from regard.store.files import told_plainly
+from regard.store.files import PARTIAL, make_folders, remove_tree, sync_folder, told_plainly, write_new
+from regard.store.sums import IDENTITY, seal
 from regard.store.weights import write_weights
-
-IDENTITY = (
-    "config.json",
-    "generation_config.json",
-    "run.toml",
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "target_tokenizer.json",
-    "target_tokenizer_config.json",
-)
 
 
 def _own(run: Path) -> bytes:
@@ -49,13 +39,15 @@ def average_into(given: list[Path], out: Path, last: int) -> list[Path]:
     weights = average_weights(folders)
     if not (run / "config.json").is_file():
         raise UsageError(f"{run} has no config.json: checkpoints are averaged inside their run's folder")
-    aside = out.with_name(f".{out.name}.partial")
+    aside = out.with_name(f".{out.name}{PARTIAL}")
     with told_plainly(out):
-        shutil.rmtree(aside, ignore_errors=True)
-        aside.mkdir(parents=True)
+        remove_tree(aside)
+        make_folders(aside)
         for name in IDENTITY:
             if (run / name).is_file():
-                shutil.copyfile(run / name, aside / name)
+                write_new(aside / name, (run / name).read_bytes())
         write_weights(aside, load_config(run / "run.toml").model, weights)
+        seal(aside)
         aside.rename(out)
+        sync_folder(out.parent)
     return folders

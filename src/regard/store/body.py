@@ -15,7 +15,7 @@ from regard.model import EncoderOnly, build
 from regard.model.layers import Linear
 from regard.store.builtin import find_model
 from regard.store.files import read_json
-from regard.store.folder import describe, run_of, weights_of
+from regard.store.folder import as_read, describe, run_of, weights_of
 from regard.store.huggingface import task_of
 from regard.store.weights import WEIGHTS, load_weights_into
 from regard.text import Tokenizer
@@ -43,6 +43,11 @@ def is_body(path: Path) -> bool:
 
 def open_body(path: Path, device: torch.device | None = None) -> Body:
     """Open the encoder of any BERT: a folder of another program, a run of ours, or one of its checkpoints."""
+    with as_read(path):
+        return _open_body(path, device)
+
+
+def _open_body(path: Path, device: torch.device | None) -> Body:
     told = describe(path)
     if told.config.family != "bert":
         raise UsageError(

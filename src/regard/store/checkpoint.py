@@ -1,14 +1,15 @@
 """Generations of a run: `checkpoints/step-N/`, complete or not there.
 
-A generation is written aside, its files synced, its manifest (a SHA-256 of each file) last, then renamed into
-place. One without a valid manifest does not exist. Which is the newest is computed, never stored.
+A generation is written aside: its files, its manifest (a SHA-256 of each file) last, each synced; then the
+folder is synced, renamed into place, and the folder above synced. Only then older ones are deleted. One
+without a valid manifest does not exist. Which is the newest is computed, never stored.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
-import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,16 +17,21 @@ from safetensors.torch import save
 from torch import Tensor
 
 from regard.errors import RegardError, UsageError
+from regard.store.disk import again, disk
 from regard.store.files import (
+    PARTIAL,
     Json,
+    make_folders,
     read_json,
     read_safetensors,
+    remove,
+    remove_tree,
     sha256,
-    sync_file,
+    sweep,
     sync_folder,
     to_json,
     told_plainly,
-    write_json,
+    write_new,
 )
 
 Tensors = Mapping[str, Tensor]
@@ -47,25 +53,39 @@ def folder_of(run: Path, step: int) -> Path:
 
 
 def save_checkpoint(run: Path, step: int, checkpoint: Checkpoint) -> Path:
+    """Durable when this returns; whatever breaks before leaves the older generations as they were."""
     final = folder_of(run, step)
-    aside = final.with_name(f".step-{step}.partial")
+    if final.exists() and is_whole(final):
+        return final  # a step of a run is the same however often it is done
+    aside, broken = (final.with_name(f".{final.name}{kind}{PARTIAL}") for kind in ("", ".broken"))
     with told_plainly(final):
-        shutil.rmtree(aside, ignore_errors=True)
-        aside.mkdir(parents=True)
-        for name, tensors in (("model", checkpoint.model), ("optimizer", checkpoint.optimizer)):
-            save_tensors(aside / f"{name}.safetensors", tensors)
-        write_json(aside / "state.json", checkpoint.state)
-        files = {name: facts(aside / name) for name in CONTENT}
-        write_json(aside / "manifest.json", {"step": step, "files": files})
-        shutil.rmtree(final, ignore_errors=True)  # only a broken one can be here: valid ones are resumed from
-        aside.rename(final)
-        sync_folder(final.parent)
+        try:
+            remove_tree(aside)
+            remove_tree(broken)
+            make_folders(aside)
+            written = {}
+            for name, content in contents(checkpoint):
+                write_new(aside / name, content)
+                written[name] = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+            write_new(aside / "manifest.json", to_json({"step": step, "files": written}).encode())
+            sync_folder(aside)
+            if final.exists():
+                again(lambda: disk().rename(final, broken))
+            again(lambda: disk().rename(aside, final))
+            sync_folder(final.parent)
+        except BaseException:
+            remove(aside)  # a full disk needs the room
+            raise
+    remove(broken)
     return final
 
 
-def save_tensors(path: Path, tensors: Tensors) -> None:
-    path.write_bytes(save({name: tensor.detach().contiguous() for name, tensor in tensors.items()}))
-    sync_file(path)
+def contents(checkpoint: Checkpoint) -> Iterable[tuple[str, bytes]]:
+    """The files one after another, so that only one of them is in memory twice."""
+    for name, tensors in (("model", checkpoint.model), ("optimizer", checkpoint.optimizer)):
+        plain = {key: tensor.detach().contiguous() for key, tensor in tensors.items()}
+        yield f"{name}.safetensors", save(plain)
+    yield "state.json", to_json(checkpoint.state).encode()
 
 
 def steps(run: Path) -> list[int]:
@@ -80,15 +100,26 @@ def verify(folder: Path) -> None:
     """Raise with the file's name unless every file is as its manifest says."""
     path = folder / "manifest.json"
     manifest = read_json(path)
-    as_written = (to_json(manifest)).encode() == path.read_bytes()  # a changed space is a change too
+    with told_plainly(path, "read"):
+        as_written = (to_json(manifest)).encode() == path.read_bytes()  # a changed space is a change too
     files = manifest.get("files")
     if not as_written or folder.name != f"step-{manifest.get('step')}" or not isinstance(files, dict):
         raise UsageError(f"{path}: damaged, or of another checkpoint")
     if set(files) != set(CONTENT):
         raise UsageError(f"{path}: not a manifest of a checkpoint")
     for name in CONTENT:
-        if not (folder / name).is_file() or files[name] != facts(folder / name):
+        with told_plainly(folder / name, "read"):
+            whole = (folder / name).is_file() and files[name] == facts(folder / name)
+        if not whole:
             raise UsageError(f"{folder / name}: missing or damaged (it is not what the manifest says)")
+
+
+def is_whole(folder: Path) -> bool:
+    try:
+        verify(folder)
+    except RegardError:
+        return False
+    return True
 
 
 def facts(path: Path) -> Json:
@@ -104,13 +135,15 @@ def load_checkpoint(folder: Path) -> Checkpoint:
     )
 
 
-def load_latest(run: Path, warn: Callable[[str], None]) -> Checkpoint | None:
-    """The newest valid generation; damaged ones are named aloud and passed over."""
+def load_latest(run: Path, warn: Callable[[str], None], last: int | None = None) -> Checkpoint | None:
+    """The newest valid generation, up to the step `last`; damaged ones are named aloud and passed over."""
     for step in reversed(steps(run)):
+        if last is not None and step > last:
+            continue
         try:
             return load_checkpoint(folder_of(run, step))
-        except UsageError as error:
-            warn(f"{error}; using the checkpoint before")
+        except RegardError as error:
+            warn(f"{error}; passed over for the checkpoint before")
     return None
 
 
@@ -121,13 +154,19 @@ def load_weights(folder: Path) -> dict[str, Tensor]:
 
 
 def prune(run: Path, keep: set[int]) -> None:
-    """Delete generations that are no longer wanted, and what an interrupted save left behind."""
-    folder = run / "checkpoints"
-    for step in steps(run):
-        if step not in keep:
-            shutil.rmtree(folder_of(run, step))
-    for partial in folder.glob(".step-*.partial"):
-        shutil.rmtree(partial)
+    """Delete generations that are no longer wanted, and what an interrupted save left behind.
+
+    First under their names, so that none is ever seen without some of its files.
+    """
+    with told_plainly(run / "checkpoints"):
+        for step in steps(run):
+            if step not in keep:
+                old = folder_of(run, step)
+                gone = old.with_name(f".{old.name}.old{PARTIAL}")
+                remove_tree(gone)
+                again(lambda: disk().rename(old, gone))  # noqa: B023 - called at once
+                remove_tree(gone)
+    sweep(run / "checkpoints")
 
 
 def average_weights(folders: list[Path]) -> dict[str, Tensor]:

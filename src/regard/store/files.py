@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import itertools
 import json
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,23 +21,57 @@ from torch import Tensor
 
 from regard.config.reading import SMALL, read_json_text, shown
 from regard.errors import RegardError, UsageError
+from regard.store.disk import again, disk
 
 Json = dict[str, Any]
 READ = {".json", ".safetensors", ".txt", ".toml", ".spm", ".model"}  # endings of the files of a folder
+SUMS = "SHA256SUMS"
+PARTIAL = ".partial"  # how the names of what is not complete end; they begin with a dot
+AT_ONCE = 1 << 26  # bytes of a write
+FULL, QUOTA = errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)
+ADVICE = {
+    errno.EIO: "the disk may be failing: copy the folder to another one and go on there",
+    errno.EROFS: "make the place writable, or choose another one",
+    errno.EACCES: "make the place writable, or choose another one",
+    errno.EPERM: "make the place writable, or choose another one",
+}
+MISNAMED = (
+    errno.ENOTDIR,
+    errno.EISDIR,
+    errno.EEXIST,
+    errno.ENAMETOOLONG,
+    errno.ELOOP,
+)  # no fault of the disk
+_number = itertools.count()
 
 
 @contextmanager
 def told_plainly(path: Path, doing: str = "write") -> Iterator[None]:
-    """Turn an operating-system error while writing into one sentence with the path and what to do."""
+    """Turn an operating-system error into one sentence with the path, the room there is and what to do."""
     try:
         yield
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            free = shutil.disk_usage(existing_parent(path)).free
-            raise RegardError(
-                f"{path}: the disk is full ({free:,} bytes free); make room and go on with --resume"
-            ) from error
-        raise RegardError(f"{path}: cannot {doing}: {error.strerror}") from error
+        raise RegardError(in_a_sentence(path, doing, error)) from error
+
+
+def in_a_sentence(path: Path, doing: str, error: OSError) -> str:
+    if doing != "write" or error.errno in MISNAMED:
+        return f"{path}: cannot {doing}: {error.strerror or error}"
+    free = free_bytes(path)
+    room = f"{free:,} bytes free" if free is not None else "it cannot be seen how much is free"
+    if error.errno == FULL:
+        return f"{path}: the disk is full ({room}); make room and go on with --resume"
+    if error.errno == QUOTA:
+        return f"{path}: your quota of the disk is used up ({room} in all); make room and go on with --resume"
+    advice = ADVICE.get(error.errno or 0, "put that right and try again")
+    return f"{path}: cannot {doing}: {error.strerror or error} ({room}); {advice}"
+
+
+def free_bytes(path: Path) -> int | None:
+    """None where even that cannot be asked."""
+    with suppress(OSError):
+        return shutil.disk_usage(existing_parent(path)).free
+    return None
 
 
 def existing_parent(path: Path) -> Path:
@@ -50,19 +84,87 @@ def existing_parent(path: Path) -> Path:
 def write_atomically(path: Path, content: bytes) -> None:
     """Replace a file as a whole, or not at all."""
     with told_plainly(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        make_folders(path.parent)
+        aside = path.with_name(f".{path.name}.{os.getpid()}-{next(_number)}{PARTIAL}")
         try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            Path(name).chmod(0o666 & ~_umask())  # mkstemp makes private files; a model folder is for sharing
-            Path(name).replace(path)
+            write_new(aside, content)
+            again(lambda: disk().rename(aside, path))
         except BaseException:
-            Path(name).unlink(missing_ok=True)
+            remove(aside)
             raise
-        sync_folder(path.parent)
+        again(lambda: disk().sync_folder(path.parent))
+
+
+def write_new(path: Path, content: bytes) -> None:
+    """A file that was not there, durable when this returns; its name is so when its folder is synced."""
+    handle = again(lambda: disk().create(path))
+    try:
+        write_all(handle, content)
+        again(lambda: disk().sync(handle))
+    finally:
+        close(handle)
+
+
+def append(path: Path, content: bytes, durable: bool = False) -> None:
+    """Add to a file; a kill may leave a part of it."""
+    with told_plainly(path):
+        handle = again(lambda: disk().extend(path))
+        try:
+            write_all(handle, content)
+            if durable:
+                again(lambda: disk().sync(handle))
+        finally:
+            close(handle)
+
+
+def close(handle: int) -> None:
+    """An interrupted one has closed: a second could close the file of somebody else."""
+    with suppress(InterruptedError):
+        disk().close(handle)
+
+
+def write_all(handle: int, content: bytes) -> None:
+    """However little the system takes at once."""
+    left = memoryview(content)
+    while left:
+        written = again(lambda: disk().write(handle, left[:AT_ONCE]))  # noqa: B023 - called at once
+        left = left[written:]
+
+
+def make_folders(path: Path) -> None:
+    """A folder and those above it, each known to the one above before anything is put into it."""
+    if path.is_dir():
+        return
+    make_folders(path.parent)
+    with suppress(
+        FileExistsError
+    ):  # made by another process meanwhile; or a file, on which the next call fails
+        again(lambda: disk().make_folder(path))
+    again(lambda: disk().sync_folder(path.parent))
+
+
+def remove(path: Path) -> None:
+    """A file or a folder that nobody needs; what cannot be deleted now is left for the next time."""
+    with suppress(OSError):
+        remove_tree(path)
+
+
+def remove_tree(path: Path) -> None:
+    """Without following links."""
+    if path.is_symlink() or not path.is_dir():
+        if path.is_symlink() or path.exists():
+            again(lambda: disk().remove(path))
+        return
+    for inner in sorted(path.iterdir()):
+        remove_tree(inner)
+    again(lambda: disk().remove_folder(path))
+
+
+def sweep(folder: Path) -> None:
+    """Delete what a writer that was cut off left. Only for who is alone in the folder."""
+    if folder.is_dir():
+        for path in folder.glob(f".*{PARTIAL}"):
+            remove(path)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -114,7 +216,7 @@ def check_files(folder: Path) -> None:
     inside = [home] + ([home.parent.parent / "blobs"] if home.parent.name == "snapshots" else [])
     with told_plainly(folder, "read"), os.scandir(folder) as entries:
         for entry in entries:
-            if Path(entry.name).suffix not in READ:
+            if Path(entry.name).suffix not in READ and entry.name != SUMS:
                 continue
             leads = Path(os.path.realpath(entry.path)) if entry.is_symlink() else home
             if not any(leads.is_relative_to(place) for place in inside):
@@ -125,28 +227,11 @@ def check_files(folder: Path) -> None:
                 raise UsageError(f"{entry.path}: not an ordinary file")
 
 
-def sync_file(path: Path) -> None:
-    with path.open("rb+") as file:
-        os.fsync(file.fileno())
-
-
 def sync_folder(path: Path) -> None:
-    """Make renames in a folder durable. Windows has no such call and needs none."""
-    if os.name == "nt":
-        return
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    """Make renames in a folder durable."""
+    again(lambda: disk().sync_folder(path))
 
 
 def sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _umask() -> int:
-    mask = os.umask(0o022)
-    os.umask(mask)
-    return mask

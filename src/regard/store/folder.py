@@ -6,8 +6,9 @@ file that is replaced as a whole. So a folder is usable at every moment after th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
@@ -22,6 +23,8 @@ from regard.store.checkpoint import load_weights
 from regard.store.files import Json, check_files, read_json, write_atomically, write_json, write_text
 from regard.store.generation import DECODE, decode_of, read_generation, special_of
 from regard.store.huggingface import config_json, labels_of, model_config, ours, task_of
+from regard.store.reaches import read_reaches
+from regard.store.sums import as_sealed
 from regard.store.weights import WEIGHTS, check_size, load_weights_into, read_tensors
 from regard.text import Special, Tokenizer, special
 
@@ -44,6 +47,7 @@ class Folder:
     split_above: int  # pieces; longer lines are cut into sentences, because training hardly saw such lines
     may_refuse: bool = False  # some questions of the training had no answer
     labels: tuple[str, ...] = ()  # what a classifier or tagger answers
+    reaches: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # see store/reaches.py
 
 
 @dataclass(frozen=True)
@@ -131,6 +135,11 @@ def open_folder(path: Path, device: torch.device | None = None) -> Folder:
 
     A checkpoint of a run opens as well: its weights, with all else from the run's folder.
     """
+    with as_read(path):
+        return _open_folder(path, device)
+
+
+def _open_folder(path: Path, device: torch.device | None) -> Folder:
     told = describe(path)
     if told.task is None:
         raise UsageError(
@@ -155,6 +164,7 @@ def open_folder(path: Path, device: torch.device | None = None) -> Folder:
         split_above=int(own.get("split_above", told.config.max_length)),
         may_refuse=bool(own.get("may_refuse", False)),
         labels=told.labels,
+        reaches=read_reaches(told.home),
     )
 
 
@@ -164,6 +174,11 @@ def read_model(path: Path, head: str | None = None) -> Initial:
     `head` is the one that the run will have, else the folder's: another one is left out, except that the
     pooler which most BERTs have serves the head "sentence".
     """
+    with as_read(path):
+        return _read_model(path, head)
+
+
+def _read_model(path: Path, head: str | None) -> Initial:
     told = describe(path)
     wanted = head or told.head
     if told.config.family != "bert" or wanted == told.head:
@@ -203,6 +218,12 @@ def weights_of(told: Described, head: str | None) -> dict[str, Tensor]:
         return ours(content, told.config, tensors, told.joint, head)
     except UsageError as error:
         raise UsageError(f"{told.path / WEIGHTS}: {error}") from None
+
+
+def as_read(path: Path) -> AbstractContextManager[None]:
+    """What is read is what was written; of a checkpoint its manifest says so."""
+    folder = find_model(path)
+    return as_sealed(run_of(folder) or folder, weights=run_of(folder) is None)
 
 
 def run_of(path: Path) -> Path | None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from regard.config import Task
+from regard.data.files import LONGEST_INPUT
 from regard.errors import UsageError
 
 Pair = tuple[int, str, str]  # line in the file, source, target
@@ -48,8 +49,11 @@ class Document(Protocol):
 def read_bytes(path: Path) -> bytes:
     """A whole file, unpacked if it is a .gz."""
     try:
-        raw = path.read_bytes()
-        return gzip.decompress(raw) if path.suffix == ".gz" else raw
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            content = file.read(LONGEST_INPUT + 1)  # a small .gz may hold any amount
+        if len(content) > LONGEST_INPUT:
+            raise UsageError(f"{path}: larger than {LONGEST_INPUT >> 20} MiB; cut it into several files")
+        return content
     except FileNotFoundError:
         raise UsageError(f"{path}: no such file") from None
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:

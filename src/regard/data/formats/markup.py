@@ -62,6 +62,8 @@ def check_prolog(file: BinaryIO, path: Path) -> int:
         return begun_here.at
     except expat.ExpatError as error:
         raise UsageError(f"{path}, line {error.lineno}: not well-formed XML ({error})") from None
+    except LookupError as error:  # its first line names an encoding that there is not
+        raise UsageError(f"{path}: {error}; save it as UTF-8") from None
     raise UsageError(f"{path}: holds no element")
 
 

@@ -24,6 +24,8 @@ NOTE = "# Machine translated by Regard."
 WRAPPED = re.compile(r".{1,74}(?:\s|$)|\S+\s?")  # the space stays at the end of the line, as gettext has it
 PLURAL = re.compile(r"nplurals\s*=\s*(\d+)\s*;\s*plural\s*=\s*([^;\n]+)")
 OFTEN = 5  # a form used for more numbers than these must name the number (what msgfmt -c asks)
+NUMBERS = 1001  # for which a formula of forms is looked at: 0, 1, ... 1000
+MOST_FORMS = 20  # of a plural; the most that a language has are six
 
 TWO, FRENCH, ONE = (
     "nplurals=2; plural=(n != 1);",
@@ -99,8 +101,12 @@ class Catalogue:
         if found is None:
             return max(len(entry.msgstr_plural), 1), lambda n: int(n != 1)
         try:
-            return int(found[1]), gettext.c2py(found[2].strip())
-        except (ValueError, RecursionError):
+            count, form = int(found[1]), gettext.c2py(found[2].strip())
+            forms = {form(n) for n in range(NUMBERS)}  # 5 / (n - 1) is a formula, but no answer for 1
+            if not 1 <= count <= MOST_FORMS or not forms <= set(range(count)):
+                raise ValueError("a form that is not there")
+            return count, form
+        except (ValueError, RecursionError, ZeroDivisionError, OverflowError):
             raise UsageError(
                 f'{self.path}: the header\'s Plural-Forms cannot be read: "{found[0]}"'
             ) from None
@@ -114,7 +120,7 @@ class Catalogue:
             return (entry.msgid,)
         count, form = self.plural(entry)
         one = form(1) if count > 1 else -1
-        often = sum(form(n) == one for n in range(1001)) > OFTEN
+        often = sum(form(n) == one for n in range(NUMBERS)) > OFTEN
         if often and not survived(entry.msgid, entry.msgid_plural, of_flags(entry.flags)):
             one = -1
         return tuple(entry.msgid if number == one else entry.msgid_plural for number in range(count))
@@ -134,7 +140,12 @@ class Catalogue:
     def fill(self, number: int, texts: Sequence[str], review: bool) -> None:
         """Replace the msgstr lines of an entry, and say who wrote them."""
         block, plural = self.blocks[number], bool(self.all[number - 1].msgid_plural)
-        first = next(at for at, line in enumerate(block) if line.lstrip().startswith("msgstr"))
+        first = next((at for at, line in enumerate(block) if line.lstrip().startswith("msgstr")), None)
+        if first is None:
+            line = self.all[number - 1].linenum
+            raise UsageError(
+                f"{self.path}, line {line}: an entry without msgstr; see what msgfmt -c says of it"
+            )
         last = first + 1
         while last < len(block) and block[last].lstrip().startswith(("msgstr", '"')):
             last += 1

@@ -1,0 +1,84 @@
+"""What all bars share: the line they print, small checkpoints, and a small model folder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from regard.config import resolve
+from regard.model import build
+from regard.store import (
+    Checkpoint,
+    Folder,
+    load_latest,
+    open_folder,
+    seal,
+    unique_weights,
+    write_identity,
+    write_weights,
+)
+from regard.text import learn
+
+TEXTS = ["a small house stands here", "the cat sees a dog", "no dog sleeps in the house"] * 20
+TINY = {"width": 16, "layers": 1, "heads": 2, "feed_forward": 16, "dropout": 0.0}
+
+
+@dataclass
+class Bar:
+    """What one bar found: `figure` says in words what a reader wants to know."""
+
+    name: str
+    n: int
+    failures: int
+    figure: str
+    seed: int
+    more: dict[str, Any] = field(default_factory=dict)
+    wrong: list[str] = field(default_factory=list)  # what failed, each in a line
+
+    def line(self) -> str:
+        told = {"name": self.name, "n": self.n, "failures": self.failures, "figure": self.figure}
+        return json.dumps({**told, "seed": self.seed, **self.more}, ensure_ascii=False)
+
+
+Make = Callable[[int, int], Bar]  # from a number of cases and a seed
+
+
+def checkpoint(step: int) -> Checkpoint:
+    """One whose every number tells its step."""
+    dice = torch.Generator().manual_seed(step)
+    weights = {"w": torch.randn(40, generator=dice), "b": torch.randn(3, generator=dice)}
+    return Checkpoint(weights, {"w/exp_avg": torch.randn(40, generator=dice)}, {"step": step})
+
+
+def same(one: Checkpoint, other: Checkpoint) -> bool:
+    return one.state == other.state and all(
+        left.keys() == right.keys() and all(torch.equal(left[name], right[name]) for name in left)
+        for left, right in ((one.model, other.model), (one.optimizer, other.optimizer))
+    )
+
+
+def newest_step(run: Path, said: list[str]) -> int | None:
+    """The step that a loader gives, after a look at every number of it; -1 if it is of no step at all."""
+    found = load_latest(run, said.append)
+    if found is None:
+        return None
+    step = int(found.state.get("step", -1))
+    return step if same(found, checkpoint(step)) else -1
+
+
+def write_model(path: Path, seed: int) -> Folder:
+    """A small model folder with its sums."""
+    path.mkdir(parents=True, exist_ok=True)
+    config = resolve({"data": {"train": "phrasebook"}, "model": TINY})
+    tokenizer = learn(TEXTS, "bpe", 300)
+    torch.manual_seed(seed)
+    model = build(config.model, len(tokenizer))
+    write_identity(path, config, tokenizer, None, split_above=30)
+    write_weights(path, config.model, unique_weights(model))
+    seal(path)
+    return open_folder(path)
