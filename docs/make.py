@@ -1,0 +1,278 @@
+"""Write the pages that follow from the code: every command, every config field, the sources beside equations.
+
+python docs/make.py            # write them again
+python docs/make.py --check    # only say which are not current; exit 1 if any is
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import inspect
+import re
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_args, get_origin
+
+import typer
+
+from regard.cli.main import app
+from regard.config import schema
+from regard.config.presets import PRESETS
+
+DOCS = Path(__file__).parent
+SOURCES = DOCS.parent / "src"
+WRITTEN = "<!-- Written by docs/make.py from the code; change it there. -->\n\n"
+MARK = re.compile(r"(<!-- source: ([\w.]+):([\w.]+) -->\n)```python[^\n]*\n.*?\n```\n", re.DOTALL)
+SECTIONS = {  # section: what it is about
+    "task": "what the model is to do",
+    "data": "the files it learns from",
+    "text": "how text is cut into pieces",
+    "model": "its shape",
+    "train": "how it learns",
+    "decode": "how it chooses words when it is used",
+    "init": "a model to begin from",
+}
+
+
+def pages() -> dict[Path, str]:
+    """Every page that is made here, with the text that it must have."""
+    made = {
+        DOCS / "reference" / "commands.md": commands_page(),
+        DOCS / "reference" / "config.md": config_page(),
+    }
+    equations = DOCS / "equations.md"
+    return made | {equations: with_sources(equations.read_text(encoding="utf-8"))}
+
+
+# commands
+
+
+def commands_page() -> str:
+    root = typer.main.get_command(app)
+    found = list(walk(root, "regard"))
+    listed = [f"- [`{path}`](#{anchor(path)}): {first_sentence(command)}" for path, command in found]
+    intro = (
+        "# Every command\n\nResults go to stdout, messages to stderr. `-` is stdin. The exit code is 0 when "
+        "done, 1 on failure, 2 on wrong use,\n130 when interrupted. `--debug` anywhere shows the traceback "
+        "of an error. `regard --install-completion` teaches your shell\nto complete commands and options "
+        "with the tab key.\n"
+    )
+    parts = [WRITTEN, intro, "\n", "\n".join(listed), "\n"]
+    parts += [command_section(path, command) for path, command in found]
+    return "".join(parts)
+
+
+def walk(command: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """The commands of a group and of the groups in it, in the order of the help."""
+    for name, own in getattr(command, "commands", {}).items():
+        if path == "regard serve" and name == "run":  # what `regard serve` means unless told
+            yield path, own
+        elif getattr(own, "commands", None):
+            yield from walk(own, f"{path} {name}")
+        elif not own.hidden:
+            yield f"{path} {name}", own
+
+
+def anchor(path: str) -> str:
+    return path.replace(" ", "-")
+
+
+def first_sentence(command: Any) -> str:
+    return escaped(plain(inspect.cleandoc(command.help or "").split("\n\n")[0].replace("\n", " ")))
+
+
+def plain(text: str) -> str:
+    """Help without the marks of colours."""
+    return re.sub(r"(?<!\\)\[/?(?:bold)?\]", "", text).replace("\\[", "[").replace("\f", "")
+
+
+def command_section(path: str, command: Any) -> str:
+    arguments = [each for each in command.params if each.param_type_name == "argument"]
+    options = [
+        each
+        for each in command.params
+        if each.param_type_name == "option" and not each.hidden and "--help" not in each.opts
+    ]
+    usage = " ".join([path, *(shown_argument(each) for each in arguments), "[OPTIONS]"])
+    parts = [f"\n## {path}\n\n```text\n{usage}\n```\n\n{described(command.help or '')}\n"]
+    if arguments:
+        rows = [f"| `{shown_argument(each)}` | {cell(plain(each.help or ''))} |" for each in arguments]
+        parts.append("\n| argument | |\n|---|---|\n" + "\n".join(rows) + "\n")
+    if options:
+        rows = [option_row(each) for each in options]
+        parts.append("\n| option | value | unless told | |\n|---|---|---|---|\n" + "\n".join(rows) + "\n")
+    return "".join(parts)
+
+
+def shown_argument(param: Any) -> str:
+    name = (param.metavar or param.name or "").upper() + ("..." if param.nargs == -1 else "")
+    return name if param.required else f"[{name}]"
+
+
+def described(text: str) -> str:
+    """A docstring as Markdown: indented lines become a block, that of shell where they are examples."""
+    parts = []
+    for block in inspect.cleandoc(text).split("\n\n"):
+        lines = [plain(line) for line in block.split("\n")]
+        if all(line.startswith("  ") for line in lines):
+            commands = any("regard " in line for line in lines)
+            kind = "sh no-run: an example of the help" if commands else "text"
+            parts.append("\n".join([f"```{kind}", *(line[2:] for line in lines), "```"]))
+        else:
+            parts.append("\n".join(escaped(line) for line in lines))
+    return "\n\n".join(parts)
+
+
+def escaped(text: str) -> str:
+    return text.replace("<", "&lt;")
+
+
+def cell(text: str) -> str:
+    return escaped(" ".join(text.split())).replace("|", "\\|")
+
+
+def option_row(param: Any) -> str:
+    names = ", ".join(f"`{name}`" for name in param.opts)
+    value = "" if param.is_flag else value_of(param.type_descriptor.annotation)
+    several = " (may come several times)" if param.multiple and "several" not in (param.help or "") else ""
+    default = param.default() if callable(param.default) else param.default
+    unset = default in (None, "", [], ()) or param.is_flag or getattr(param, "show_default", True) is False
+    told = "needed" if param.required else "" if unset else f"`{default}`"
+    return f"| {names} | {value} | {told} | {cell(plain(param.help or ''))}{several} |"
+
+
+def value_of(annotation: Any) -> str:
+    """What an option takes."""
+    inner = get_args(annotation)[0] if get_origin(annotation) is list else annotation
+    names = {int: "whole number", float: "number", str: "text", Path: "path"}
+    return names.get(inner) or ", ".join(f"`{choice}`" for choice in get_args(inner))
+
+
+# config fields
+
+
+def config_page() -> str:
+    parts = [
+        WRITTEN,
+        "# Every config field\n\nA run is one TOML file. `regard config init` writes one with every field "
+        "and its default, `regard config show` prints it as it\nwould be done, `regard config check` says "
+        "what is wrong. Any field can be given on the command line:\n`--set train.lr=3e-4`. A name that does "
+        "not exist is an error that tells the nearest one that does.\n",
+    ]
+    for section, about in SECTIONS.items():
+        kind = schema.Config.model_fields[section].annotation
+        rows = [field_row(kind, name) for name in kind.model_fields]  # type: ignore[union-attr]
+        head = "\n| field | value | unless told | meaning |\n|---|---|---|---|\n"
+        parts.append(f"\n## [{section}]: {about}\n" + head + "\n".join(rows) + "\n")
+    return "".join([*parts, weighted(), presets(), tasks()])
+
+
+def field_row(kind: Any, name: str) -> str:
+    field = kind.model_fields[name]
+    value = "needed" if field.is_required() else shown(field.get_default(call_default_factory=True))
+    written = field.alias or name
+    return f"| `{written}` | {cell(values(field))} | {value} | {cell(field.description or '')} |"
+
+
+def shown(value: object) -> str:
+    match value:
+        case None:
+            return ""
+        case bool():
+            return f"`{str(value).lower()}`"
+        case str():
+            return f'`"{value}"`'
+        case tuple():
+            return f"`{list(value)}`"
+    return f"`{value}`"
+
+
+def values(field: Any) -> str:
+    """What a field may hold, in words, with its limits."""
+    limits = []
+    for each in field.metadata:
+        for sign, word in (("ge", "≥"), ("gt", ">"), ("le", "≤"), ("lt", "<")):
+            if (limit := getattr(each, sign, None)) is not None:
+                limits.append(f"{word} {limit}")
+    return " ".join([kind_of(field.annotation), ", ".join(limits)]).strip()
+
+
+def kind_of(annotation: Any) -> str:
+    names = {int: "whole number", float: "number", str: "text", bool: "true or false"}
+    if annotation in names:
+        return names[annotation]
+    if get_origin(annotation) is tuple:
+        return "two numbers"
+    options = [each for each in get_args(annotation) if each is not type(None)]
+    if annotation == schema.Corpora or set(get_args(schema.Corpora)) <= set(options):
+        return "corpora"
+    literal = [each for each in options if not isinstance(each, type) and not get_args(each)]
+    nested = [kind_of(each) for each in options if isinstance(each, type) or get_args(each)]
+    return ", ".join([*nested, *(shown(each).strip("`") for each in literal)])
+
+
+def weighted() -> str:
+    rows = [field_row(schema.Weighted, name) for name in schema.Weighted.model_fields]
+    return (
+        f"\n## Corpora\n\n`data.train`, `valid` and `test` take {schema.CORPORA}.\nIn the last form:\n"
+        "\n| field | value | unless told | meaning |\n|---|---|---|---|\n" + "\n".join(rows) + "\n"
+    )
+
+
+def presets() -> str:
+    rows = []
+    for name, own in PRESETS.items():
+        told = ", ".join(f"{field} = {shown(value).strip('`')}" for field, value in own.items())
+        rows.append(f"| `{name}` | {told} |")
+    return (
+        '\n## Presets\n\n`model.preset = "..."` fills in these numbers; what `[model]` says beside it wins.\n'
+        "\n| preset | |\n|---|---|\n" + "\n".join(rows) + "\n"
+    )
+
+
+def tasks() -> str:
+    rows = [
+        f"| `{task}` | {', '.join(families)} | {', '.join(schema.METRICS[task])} |"
+        for task, families in schema.FAMILIES_OF.items()
+    ]
+    return (
+        "\n## What goes together\n\nThe first of each is what holds unless told.\n"
+        "\n| `task.name` | `model.family` | `train.metric` |\n|---|---|---|\n" + "\n".join(rows) + "\n"
+    )
+
+
+# sources beside equations
+
+
+def with_sources(page: str) -> str:
+    """The page with the block behind each mark `<!-- source: module:name -->` as the code has it now."""
+    return MARK.sub(lambda found: found[1] + source_block(found[2], found[3]), page)
+
+
+def source_block(module: str, name: str) -> str:
+    target: Any = importlib.import_module(module)
+    for part in name.split("."):
+        target = getattr(target, part)
+    code = textwrap.dedent(inspect.getsource(target))
+    path = Path(inspect.getsourcefile(target) or "").resolve().relative_to(SOURCES.resolve())
+    return f"```python no-run: from {path.as_posix()}\n{code.rstrip()}\n```\n"
+
+
+def main() -> int:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    options.add_argument("--check", action="store_true")
+    check = options.parse_args().check
+    old = [path for path, text in pages().items() if not path.is_file() or path.read_text("utf-8") != text]
+    for path in old:
+        print(f"{path.relative_to(DOCS.parent)} {'is not what the code says' if check else 'written'}")
+        if not check:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(pages()[path], encoding="utf-8")
+    return int(bool(check and old))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
