@@ -7,8 +7,9 @@ READY := $(VENV)/.ready
 READY_TEST := $(VENV)/.ready-test
 RUN := runs/demo
 WORKERS ?= 2
+SHARE ?= 1
 
-.PHONY: demo test check test-fast test-hard bench clean
+.PHONY: demo test check test-fast test-hard bench docs clean
 
 $(READY): pyproject.toml requirements.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -31,21 +32,29 @@ test: $(READY_TEST) check
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" -n $(WORKERS) --dist loadfile
 
 check: $(READY_TEST)
-	$(BIN)/ruff check src tests bench recipes
-	$(BIN)/ruff format --check src tests bench recipes
+	$(BIN)/ruff check src tests bench recipes docs/*.py
+	$(BIN)/ruff format --check src tests bench recipes docs/*.py
 	$(BIN)/mypy
 
-# Longer trials: many kills, larger samples of the laws, dirty files, planted leaks. Each prints its figures.
+# Longer trials: all bars of reliability and of the server, larger samples of the laws, dirty files, planted
+# leaks. Each prints its figures. SHARE=0.05 is a sample of the first.
 test-hard: $(READY_TEST)
 	$(BIN)/python -m pytest -m slow
-	$(BIN)/python bench/kills.py --kills 30
+	$(BIN)/python bench/survive --share $(SHARE)
 	$(BIN)/python bench/dirty.py
 	$(BIN)/python bench/leaks.py
+	test -d $(RUN) || $(BIN)/python recipes/demo.py $(RUN)
+	$(BIN)/python bench/bars.py --model $(RUN)
 
 # Races against transformers; figures go to the terminal.
 bench: $(READY_TEST)
 	$(BIN)/python bench/training.py
 	$(BIN)/python bench/decoding.py
 
+# The site, into build/site: pages that follow from the code are written again, a link that leads nowhere is an error.
+docs: $(READY_TEST)
+	$(BIN)/python docs/make.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+
 clean:
-	rm -rf $(VENV) runs .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) runs build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -114,6 +114,9 @@ def check(own: Command) -> None:
             return
         case ("regard", *arguments):
             parse(list(arguments))
+        case ("torchrun", *words):
+            assert words[words.index("-m") + 1] == "regard"
+            parse(words[words.index("regard") + 1 :])
         case ("make", *targets):
             known = (ROOT / "Makefile").read_text(encoding="utf-8")
             for target in targets:

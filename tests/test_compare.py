@@ -241,6 +241,7 @@ def test_what_cannot_be_compared_is_said_in_a_sentence(
     other = Path(shutil.copytree(rnn, tmp_path / "other"))
     text = (other / "run.toml").read_text(encoding="utf-8")
     (other / "run.toml").write_text(text.replace('target = "TOY"', 'target = "fr"'), encoding="utf-8")
+    (other / "SHA256SUMS").unlink()  # the change is meant
     told = refused(*ask, other)
     assert "toy to TOY" in told and "toy to fr" in told and "no common test set" in told
 

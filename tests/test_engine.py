@@ -10,8 +10,9 @@ import torch
 from regard.config import Decode
 from regard.data import Sample, collate
 from regard.decode import Special, decode, make_engine, score
-from regard.decode.engine import Engine, PackedLinear
+from regard.decode.engine import Engine
 from regard.decode.kernels import can_pack
+from regard.decode.packing import PackedLinear
 from regard.model import State
 from samples import END, START, random_samples, small
 

@@ -248,8 +248,9 @@ def test_seeds_of_steps_are_far_apart():
 
 def test_a_diverging_run_stops_before_the_weights_are_lost(tmp_path):
     config = toy(tmp_path, lr=1e38, warmup=1, clip=0.0)
-    with pytest.raises(RegardError, match="not finite at step"):
+    with pytest.raises(RegardError, match="not finite"):
         train(config, tmp_path / "run")
+    assert not steps(tmp_path / "run"), "nothing that is not finite is saved"
 
 
 def test_learned_positions_end_somewhere(tmp_path):

@@ -226,6 +226,7 @@ def test_no_answer_is_given_where_training_had_such_questions(answerer: Answerer
     shutil.copytree(answerer.folder.path, tmp_path / "copy", ignore=shutil.ignore_patterns("checkpoints"))
     config = tmp_path / "copy" / "config.json"  # nobody knows any more: then it always answers
     config.write_text(config.read_text().replace('"may_refuse": true', '"may_refuse": false'))
+    (tmp_path / "copy" / "SHA256SUMS").unlink()  # the change is meant
     assert load_as(Answerer, tmp_path / "copy", threads=1).answer("fu zu ?", "ba de fi ga").text
 
 

@@ -22,7 +22,13 @@ def init(
     path: Annotated[Path, typer.Argument(help="The file to write.")] = Path("run.toml"),
     task: Annotated[TaskName, typer.Option(help="What the model is to do.")] = "translate",
 ) -> None:
-    """Write a file to start from, with every field and its default."""
+    """Write a file to start from, with every field and its default.
+
+    [bold]Examples[/]
+
+      regard config init run.toml
+      regard config init reviews.toml --task classify
+    """
     from regard.config import template
     from regard.store.files import write_text
 
@@ -34,7 +40,13 @@ def init(
 
 @app.command("show")
 def show(path: File, override: Overrides = None) -> None:
-    """Print the run as it would be done: presets filled in, defaults written out."""
+    """Print the run as it would be done: presets filled in, defaults written out.
+
+    [bold]Examples[/]
+
+      regard config show run.toml
+      regard config show run.toml --set model.preset=transformer-base
+    """
     from regard.config import load_config, to_toml
 
     print_line(to_toml(load_config(path, override or [])).rstrip("\n"))
@@ -42,7 +54,12 @@ def show(path: File, override: Overrides = None) -> None:
 
 @app.command("check")
 def check(path: File, override: Overrides = None) -> None:
-    """Say what is wrong with a file, or that nothing is; the beginning of each corpus is read too."""
+    """Say what is wrong with a file, or that nothing is; the beginning of each corpus is read too.
+
+    [bold]Example[/]
+
+      regard config check run.toml
+    """
     from regard.config import load_config
     from regard.data.corpora import check_data
 

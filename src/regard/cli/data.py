@@ -51,7 +51,13 @@ def get(
 
 @app.command("list")
 def list_sets(to: To = None, as_json: AsJson = False) -> None:
-    """Show the sets that can be had, their licences, and which are here."""
+    """Show the sets that can be had, their licences, and which are here.
+
+    [bold]Examples[/]
+
+      regard data list
+      regard data list --to ~/corpora --json
+    """
     import os
 
     from rich.table import Table
@@ -78,7 +84,13 @@ def list_sets(to: To = None, as_json: AsJson = False) -> None:
 def cache(
     clear: Annotated[bool, typer.Option("--clear", help="Delete it; what is needed is made again.")] = False,
 ) -> None:
-    """Say where prepared corpora are kept and how much room they take."""
+    """Say where prepared corpora are kept and how much room they take.
+
+    [bold]Examples[/]
+
+      regard data cache
+      regard data cache --clear
+    """
     import shutil
 
     from regard.data.cache import CACHE_VARIABLE, cache_folder, entries, size

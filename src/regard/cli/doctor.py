@@ -2,49 +2,153 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import shutil
-from importlib import metadata
+import sys
+from collections.abc import Iterator
+from importlib import metadata, util
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.table import Table
 from rich.text import Text
 
 from regard import __version__
-from regard.cli.terminal import tables
+from regard.cli.terminal import AsJson, print_line, tables
+
+if TYPE_CHECKING:
+    from regard.machine import Machine
 
 LIBRARIES = ("torch", "tokenizers", "safetensors", "sacrebleu", "numpy", "pydantic")
+EXTRAS = {  # what `pip install "regard[...]"` adds: the modules, and what for
+    "hub": (("huggingface_hub", "pyarrow"), "models and corpora of the hub"),
+    "export": (("ctranslate2", "onnx", "onnxruntime", "onnxscript"), "CTranslate2 and ONNX"),
+    "detect": (("py3langid",), "the language of a text, in regard serve"),
+}
+INSTRUCTIONS = {  # torch's own checks of the processor
+    "AVX2": "_is_avx2_supported",
+    "AVX512": "_is_avx512_supported",
+    "VNNI": "_is_vnni_supported",
+    "AVX512-BF16": "_is_avx512_bf16_supported",
+    "AMX": "_is_amx_tile_supported",
+}
+LITTLE_MEMORY, LITTLE_DISK = 4 * 2**30, 2 * 2**30  # a small model trains in 1.5 GiB, beside a system's own
+GROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")  # of a container
 
 
-def doctor() -> None:
-    """Tell what this machine can do and how Regard would use it."""
+def doctor(as_json: AsJson = False) -> None:
+    """Tell what this machine can do, how Regard would use it, and what to set.
+
+    [bold]--json[/] gives one object: what the table has, and advice (a list of sentences)
+
+    [bold]Examples[/]
+
+      regard doctor
+      regard doctor --json
+    """
+    from regard.machine import choose_machine
+
+    facts = dict(found(choose_machine(width=512)))
+    advised = list(advice())
+    if as_json:
+        print_line(json.dumps({**facts, "advice": advised}, ensure_ascii=False))
+        return
+    table = Table(box=None, show_header=False, pad_edge=False)
+    for name, value in facts.items():
+        table.add_row(name, Text(value))
+    tables().print(table)
+    print_line("")
+    for sentence in advised or ["nothing to set: all is as it should be"]:
+        print_line(f"- {sentence}")
+
+
+def found(chosen: Machine) -> Iterator[tuple[str, str]]:
     import torch
 
-    from regard.machine import available_cores, bfloat16_hardware, choose_machine
+    from regard.machine import available_cores, bfloat16_hardware
 
-    chosen = choose_machine(width=512)
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_row("regard", __version__)
-    table.add_row("python", f"{platform.python_version()} on {platform.system()} {platform.machine()}")
+    yield "regard", __version__
+    yield "python", f"{platform.python_version()} on {platform.system()} {platform.machine()}"
     for name in LIBRARIES:
-        table.add_row(name, metadata.version(name))
-    table.add_row("cores", f"{len(available_cores())} usable of {os.cpu_count()}")
-    table.add_row("processor", torch.backends.cpu.get_cpu_capability())
-    table.add_row("bfloat16", "in hardware" if bfloat16_hardware() else "not in hardware: float32 is used")
-    table.add_row("memory", memory())
+        yield name, metadata.version(name)
+    yield "cores", f"{len(available_cores())} usable of {os.cpu_count()}"
+    yield "threads", f"{chosen.threads}, one for each usable core (--threads, train.threads)"
+    yield "processor", f"{torch.backends.cpu.get_cpu_capability()}; has {', '.join(instructions()) or 'none'}"
+    yield "bfloat16", "in hardware" if bfloat16_hardware() else "not in hardware: float32 is used"
+    yield "memory", memory()
     cuda = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
-    table.add_row("cuda", ", ".join(cuda) or "none")
-    free = shutil.disk_usage(Path.cwd()).free
-    table.add_row("disk here", f"{free / 2**30:.1f} GiB free")
-    table.add_row("corpora", Text(os.environ.get("REGARD_DATA") or "REGARD_DATA is not set"))
-    table.add_row(
-        "would use", f"{chosen.device}, {chosen.threads} threads, {chosen.precision} from width 512 on"
-    )
-    tables().print(table)
+    yield "cuda", ", ".join(cuda) or "none"
+    yield "metal", "there (--device mps)" if torch.backends.mps.is_available() else "none"
+    yield "disk here", f"{shutil.disk_usage(Path.cwd()).free / 2**30:.1f} GiB free"
+    yield "corpora", os.environ.get("REGARD_DATA") or "REGARD_DATA is not set"
+    for extra, lacking in missing().items():
+        yield f"extra {extra}", f"lacks {', '.join(lacking)}" if lacking else "there"
+    yield "would use", f"{chosen.device}, {chosen.threads} threads, {chosen.precision} from width 512 on"
+
+
+def advice() -> Iterator[str]:
+    """What would help, a sentence each."""
+    import torch
+
+    from regard.machine import available_cores
+
+    for extra, lacking in missing().items():
+        if lacking:
+            yield f'for {EXTRAS[extra][1]}: pip install "regard[{extra}]"'
+    if not os.environ.get("REGARD_DATA"):
+        yield "for recipes and public corpora: set REGARD_DATA to a folder that may hold them"
+    if len(available_cores()) < (os.cpu_count() or 1):
+        yield "other cores are closed to this process (taskset, a container); more threads would need them"
+    told = os.environ.get("OMP_NUM_THREADS", "")
+    if told.isdecimal() and int(told) != len(available_cores()):
+        yield f"OMP_NUM_THREADS = {told} is passed over; --threads or train.threads says how many"
+    room = available_memory()
+    if room is not None and room < LITTLE_MEMORY:
+        yield f"{room / 2**30:.1f} GiB of memory are free: train with train.tokens_per_batch = 1024 or less"
+    if shutil.disk_usage(Path.cwd()).free < LITTLE_DISK:
+        yield "little room on this disk: give --out a folder elsewhere, or lower train.keep"
+    if sys.platform == "linux" and Path("/proc/driver/nvidia").exists() and not torch.cuda.is_available():
+        yield "there is an NVIDIA GPU that this torch cannot use: install the CUDA build of torch"
+
+
+def instructions() -> list[str]:
+    """Sets of instructions that torch finds in this processor."""
+    import torch
+
+    return [name for name, check in INSTRUCTIONS.items() if getattr(torch.cpu, check, lambda: False)()]
+
+
+def missing() -> dict[str, list[str]]:
+    """The modules that each extra would bring and that are not here."""
+    return {
+        extra: [module for module in modules if util.find_spec(module) is None]
+        for extra, (modules, _) in EXTRAS.items()
+    }
 
 
 def memory() -> str:
-    if not hasattr(os, "sysconf") or "SC_PHYS_PAGES" not in os.sysconf_names:
+    total, free = total_memory(), available_memory()
+    if total is None:
         return "unknown"
-    return f"{os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE') / 2**30:.1f} GiB"
+    told = f"{total / 2**30:.1f} GiB"
+    return told if free is None else f"{told}, {free / 2**30:.1f} GiB free"
+
+
+def total_memory() -> int | None:
+    """What this process may have: that of the machine, or less in a container."""
+    if not hasattr(os, "sysconf") or "SC_PHYS_PAGES" not in os.sysconf_names:
+        return None
+    whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    limits = [Path(name).read_text().strip() for name in GROUPS if Path(name).is_file()]
+    return min([whole, *(int(limit) for limit in limits if limit.isdecimal())])
+
+
+def available_memory() -> int | None:
+    """What is free, or would be if the system gave up what it keeps of files."""
+    table = Path("/proc/meminfo")
+    if not table.is_file():
+        return None
+    rows = dict(line.split(":", 1) for line in table.read_text().splitlines())
+    return int(rows["MemAvailable"].split()[0]) * 1024 if "MemAvailable" in rows else None

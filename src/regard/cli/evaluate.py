@@ -14,6 +14,7 @@ from regard.cli.terminal import (
     AsJson,
     Device,
     Models,
+    Precision,
     Threads,
     messages,
     one_line,
@@ -62,6 +63,7 @@ def evaluate(
     as_json: AsJson = False,
     device: Device = "auto",
     threads: Threads = 0,
+    precision: Precision = "auto",
 ) -> None:
     """Score a model on a test set, that of its run or another, by what its task is judged by.
 
@@ -81,7 +83,7 @@ def evaluate(
     output = writable(output)
     if tokenize is not None:
         check_words(tokenize)
-    opened = load(model, device, threads)
+    opened = load(model, device, threads, precision)
     corpora = choose_corpora(model[0], data)
     if isinstance(opened, Translator):
         options = parse_options(option, beam, 1)

@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from regard.cli.terminal import AsJson, Device, OneModel, Threads, print_line, put, read_inputs, say
+from regard.cli.terminal import (
+    AsJson,
+    Device,
+    OneModel,
+    Precision,
+    Threads,
+    print_line,
+    put,
+    read_inputs,
+    say,
+)
 from regard.cli.translate import Settings, parse_options
 from regard.errors import UsageError
 
@@ -57,6 +67,7 @@ def generate(
     as_json: AsJson = False,
     device: Device = "auto",
     threads: Threads = 0,
+    precision: Precision = "auto",
 ) -> None:
     """Go on with a text: the prompt, and what the model writes after it, piece by piece.
 
@@ -95,7 +106,7 @@ def generate(
     given = parse_options(option, beam, 1) | {
         name: value for name, value in short.items() if value is not None
     }
-    generator = load_as(Generator, model, device, threads)
+    generator = load_as(Generator, model, device, threads, precision)
     options = generator.options(given)
     if not options.sample and count > options.beam:
         raise UsageError(f"{count} texts of a search need a beam of at least {count}, not {options.beam}")

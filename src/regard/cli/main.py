@@ -25,6 +25,7 @@ from regard.cli import (
     models,
     report,
     score,
+    serve,
     tag,
     tokenizer,
     train,
@@ -59,9 +60,11 @@ app.command("evaluate")(evaluate.evaluate)
 app.command("compare")(compare.compare)
 app.command("explain")(explain_text)
 app.command("explore")(explore)
+app.add_typer(serve.app, name="serve")
 app.command("report")(report.report)
 app.command("average")(train.average)
 app.command("export")(export.export)
+app.command("calibrate")(export.calibrate)
 app.command("import")(importing.import_)
 app.add_typer(tokenizer.app, name="tokenizer")
 app.add_typer(config.app, name="config")

@@ -55,7 +55,13 @@ def pull(
 
 @app.command("list")
 def list_models(as_json: AsJson = False) -> None:
-    """Show the models that were pulled, and those of the package."""
+    """Show the models that were pulled, and those of the package.
+
+    [bold]Examples[/]
+
+      regard models list
+      regard models list --json
+    """
     from rich.table import Table
 
     from regard.store.facts import all_facts
@@ -84,7 +90,13 @@ def show(
     name: Annotated[str, typer.Argument(help="A pulled model, one of the package, or a folder.")],
     as_json: AsJson = False,
 ) -> None:
-    """Show what is known of a model: its task, size, languages, licence, revision and files."""
+    """Show what is known of a model: its task, size, languages, licence, revision and files.
+
+    [bold]Examples[/]
+
+      regard models show Helsinki-NLP/opus-mt-en-de
+      regard models show runs/demo --json
+    """
     from rich.table import Table
 
     from regard.store.facts import card, facts_of
@@ -105,7 +117,12 @@ def remove(
     name: Name,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
-    """Delete a pulled model; without a revision, all that were pulled of it."""
+    """Delete a pulled model; without a revision, all that were pulled of it.
+
+    [bold]Example[/]
+
+      regard models rm Helsinki-NLP/opus-mt-en-de --yes
+    """
     from regard.store import models
 
     wanted = models.parse(name)
@@ -127,7 +144,13 @@ def remove(
 def verify(
     name: Annotated[str | None, typer.Argument(help="A pulled model; else all.", show_default=False)] = None,
 ) -> None:
-    """Check every file of what was pulled against its checksum."""
+    """Check every file of what was pulled against its checksum.
+
+    [bold]Examples[/]
+
+      regard models verify
+      regard models verify Helsinki-NLP/opus-mt-en-de
+    """
     from regard.store import models
 
     found = [models.find_or_refuse(name)] if name else models.here()

@@ -73,7 +73,7 @@ def score(
     from regard.tasks import Translator, load
     from regard.tasks.generator import Generator
 
-    found = load(model, device, threads)
+    found = load(model, device, threads, "float32")
     only_language = {"--document": document, "--stride": stride, "--no-end": no_end, "--total": total}
     if isinstance(found, Generator):
         score_texts(found, files, document, stride, not no_end, total, as_json)

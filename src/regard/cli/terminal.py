@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 import typer
 from rich.console import Console
@@ -33,6 +33,10 @@ OneModel = Annotated[
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")]
 Threads = Annotated[int, typer.Option(min=0, max=1024, help="Threads of the CPU; 0 = one for each core.")]
+Precision = Annotated[
+    Literal["auto", "float32", "bfloat16", "int8"],
+    typer.Option(help="Of products; auto: int8 if `regard calibrate` has measured the model, else float32."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
 
 
@@ -50,10 +54,10 @@ def explain(text: str) -> None:
     messages().print(Text.assemble(("error:", "bold red"), " ", text))
 
 
-def open_model(paths: list[Path], device: str, threads: int) -> Translator:
+def open_model(paths: list[Path], device: str, threads: int, precision: str = "auto") -> Translator:
     from regard.tasks import Translator, load_as
 
-    return load_as(Translator, paths, device, threads)
+    return load_as(Translator, paths, device, threads, precision)
 
 
 def read_stdin() -> Iterator[str]:

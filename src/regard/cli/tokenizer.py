@@ -25,7 +25,12 @@ def train(
     kind: Annotated[str, typer.Option(help="bpe, unigram, word or character.")] = "bpe",
     vocabulary: Annotated[int, typer.Option(help="Pieces at most, bytes included.")] = 8000,
 ) -> None:
-    """Learn a vocabulary from text files."""
+    """Learn a vocabulary from text files.
+
+    [bold]Example[/]
+
+      regard tokenizer train train.en train.de --out tokenizer.json --vocabulary 8000
+    """
     from regard.data.files import lines
     from regard.store import write_text
     from regard.text import learn
@@ -41,7 +46,13 @@ def encode(
     text: Inputs = None,
     ids: Annotated[bool, typer.Option("--ids", help="Numbers instead of pieces.")] = False,
 ) -> None:
-    """Show the pieces of each line."""
+    """Show the pieces of each line.
+
+    [bold]Examples[/]
+
+      regard tokenizer encode -m runs/demo "I see the small house."
+      regard tokenizer encode -m tokenizer.json train.en --ids
+    """
     tokenizer = load(model)
     for line in read_inputs(text or []):
         numbers = tokenizer.encode(line)
@@ -55,7 +66,12 @@ def encode(
 
 @app.command("decode")
 def decode(model: Model, numbers: Inputs = None) -> None:
-    """Turn lines of ids back into text."""
+    """Turn lines of ids back into text.
+
+    [bold]Example[/]
+
+      regard tokenizer encode -m runs/demo --ids "A house." | regard tokenizer decode -m runs/demo
+    """
     tokenizer = load(model)
     for line in read_inputs(numbers or []):
         try:

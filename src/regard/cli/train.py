@@ -79,10 +79,17 @@ def train(
 
 def run(config: object, out: Path, resume: bool, strict: bool, plain: bool) -> None:
     from regard.train import train as train_model
+    from regard.train.parallel import Elsewhere, is_voice
     from regard.train.report import told
 
     console = messages()
     place = shlex.quote(str(out))
+    if not is_voice():  # one of several processes, and not the one that speaks
+        try:
+            outcome = train_model(config, out, resume, None, strict)  # type: ignore[arg-type]
+        except (Elsewhere, UsageError) as error:  # the first process says it
+            sys.exit(error.exit_code)
+        sys.exit(0 if outcome.finished else 130)
     with view(console, plain) as listener:
         outcome = train_model(config, out, resume, listener, strict)  # type: ignore[arg-type]
     if not outcome.finished:

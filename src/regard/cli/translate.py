@@ -16,6 +16,7 @@ from regard.cli.terminal import (
     AsJson,
     Device,
     Models,
+    Precision,
     Threads,
     messages,
     open_model,
@@ -25,6 +26,7 @@ from regard.cli.terminal import (
     say,
     writable,
 )
+from regard.cli.workers import Job, translate_in_parts
 from regard.errors import UsageError
 
 if TYPE_CHECKING:
@@ -66,6 +68,9 @@ Over = Annotated[
     Literal["cut", "skip", "error"],
     typer.Option("--too-long", help="A sentence too long for the model: cut it, skip its line, or stop."),
 ]
+Workers = Annotated[
+    int, typer.Option(min=1, max=1024, help="Processes for a large file; needs -o, and can be gone on with.")
+]
 Output = Annotated[Path | None, typer.Option("--output", "-o", help="A file instead of stdout.")]
 
 
@@ -91,6 +96,8 @@ def translate(
     fuzzy: Fuzzy = False,
     device: Device = "auto",
     threads: Threads = 0,
+    precision: Precision = "auto",
+    workers: Workers = 1,
 ) -> None:
     """Translate lines of text, or the untranslated entries of a .po, .tmx, .xliff or .srt.
 
@@ -119,19 +126,33 @@ def translate(
     marked = lines_only(nbest, scores, alignment, as_json, prefix)
     marked |= {"--require, --forbid or --constraints": wishes.any, "--alternatives": alternatives is not None}
     document = document_among(text, marked, everything or fuzzy)
-    translator = open_model(model, device, threads)
+    shown = (nbest, scores, alignment, as_json, split, prefix, too_long)
+    if workers > 1:
+        place, options = check_workers(output, document, alternatives), parse_options(option, beam, nbest)
+        job = Job(tuple(model), options, *shown, language, device, threads, precision)
+        translate_in_parts(job, read_inputs(text or []), wishes, workers, place)
+        return
+    translator = open_model(model, device, threads, precision)
     translator = translator.into(language) if language is not None else translator
     chosen = decode_options(translator.folder.decode, parse_options(option, beam, nbest))
     if document is not None:
         fill_file(document, translator, chosen, split, everything, fuzzy, output)
         return
-    answer: Answering = Lines(
-        translator, chosen, wishes, nbest, scores, alignment, as_json, split, prefix, too_long
-    )
+    answer: Answering = Lines(translator, chosen, wishes, *shown)
     if alternatives is not None:
         count = nbest if nbest > 1 else USUAL_ALTERNATIVES
         answer = NextWords(translator, chosen, alternatives, count, as_json)
     answer_all(answer, read_inputs(text or []), is_typed(text), output)
+
+
+def check_workers(output: Path | None, document: Path | None, alternatives: str | None) -> Path:
+    """Several processes are for lines, and their portions lie beside the output."""
+    if output is None:
+        raise UsageError("--workers: give the file to write with -o; what is done is kept beside it")
+    if document is not None or alternatives is not None:
+        which = f"{document} is a document" if document is not None else "--alternatives"
+        raise UsageError(f"--workers: for lines of text ({which}); leave it out")
+    return output
 
 
 class Answering(Protocol):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard.config import Config
 from regard.data import Batch
@@ -27,35 +27,18 @@ from regard.store import (
 )
 from regard.train.flops import training_flops
 from regard.train.initial import freeze
-from regard.train.loss import count, ends_cross_entropy, many_cross_entropy, output_cross_entropy
+from regard.train.loss import batch_loss, count
 from regard.train.optimizer import load_optimizer, make_optimizer, optimizer_tensors
+from regard.train.parallel import crew
 from regard.train.prepare import Materials
 from regard.train.progress import Metrics, Record
+from regard.train.recovery import tell_bad, tell_spike
 from regard.train.schedule import learning_rate
+from regard.train.state import Progress, as_progress, clip, mix, refuse_broken
 from regard.train.stream import Stream
+from regard.train.trouble import Bad, Place, follow, is_spike, what_is_wrong
 
 MEMORY_EVERY = 10  # updates; it costs less than a hundredth of them
-
-
-@dataclass
-class Progress:
-    """Where a run is: with weights and optimiser, all that resuming needs."""
-
-    step: int = 0
-    epoch: int = 0
-    pool: int = 0  # in the epoch
-    place: int = 0  # in the pool
-    tokens: int = 0  # target tokens learned from
-    flops: int = 0  # of all forward and backward passes
-    seconds: float = 0.0  # on the clock; of these in updates, in validations and in saving:
-    updating: float = 0.0
-    waiting: float = 0.0  # for the batches of the updates, and part of their time
-    validating: float = 0.0
-    saving: float = 0.0
-    best_step: int | None = None
-    best_score: float | None = None  # higher is better; minus the loss if that is the metric
-    best_loss: float | None = None  # of that validation: it decides between equal scores
-    worse: int = 0  # validations since the best
 
 
 @dataclass
@@ -80,17 +63,42 @@ class Trainer:
         self.config, self.folder, self.materials, self.machine = config, folder, materials, machine
         self.model = model.to(machine.device)
         self.stream = stream
-        self.optimizer = make_optimizer(self.model, config.train, freeze(self.model, config.init))
+        rates = freeze(self.model, config.init)
+        self.shared_loss = crew().spread(self.model, lambda batch: self.loss(batch), config.train.parallel)
+        self.optimizer = make_optimizer(self.model, config.train, rates)
         self.progress = Progress()
         self.stop_asked = False  # set by a signal: finish the update, save, leave
+        self.bad: Bad | None = None  # the last update, if it was left out
+        self.settled = True  # weights and progress are of the same step
+        self.saved: int | None = None  # the step of the last checkpoint that this process wrote or read
 
     def run(self, metrics: Metrics) -> bool:
-        """Train until a limit is reached (True) or a stop is asked for (False)."""
+        """Train until a limit is reached (True) or a stop is asked for (False).
+
+        Whatever ends it otherwise, what was learned is saved if that can be done.
+        """
+        try:
+            return self.go_on(metrics)
+        except Exception as error:
+            kept = crew().may_save(error) and self.save_if_possible()
+            if not kept or not isinstance(error, RegardError | OSError):
+                raise
+            saved = f"{error}; what was learned up to step {self.progress.step} is saved"
+            raise RegardError(saved) from error
+
+    def go_on(self, metrics: Metrics) -> bool:
         began = time.perf_counter() - self.progress.seconds
         window = Window()
         while not self.limit_reached():
             loss, tokens, norm = self.update()
-            self.progress.seconds = time.perf_counter() - began
+            self.progress.seconds = crew().by_voice(time.perf_counter() - began)
+            if self.bad is None:
+                self.look_at(loss / tokens, norm, metrics)
+            elif tell_bad(
+                self, self.bad, metrics
+            ):  # it went back: that step has its lines and its checkpoint
+                window = Window()
+                continue
             window.loss, window.count = window.loss + loss, window.count + tokens
             step = self.progress.step
             if step % MEMORY_EVERY == 0:
@@ -101,9 +109,9 @@ class Trainer:
             if self.is_scheduled(step):
                 self.checkpoint(metrics)
                 window.started = time.perf_counter()
-            elif self.stop_asked:
-                self.save()
-            if self.stop_asked:
+            if crew().any(self.stop_asked):
+                if self.saved != step:
+                    self.save()
                 return False
         if not self.is_scheduled(self.progress.step):
             self.checkpoint(metrics)
@@ -119,58 +127,89 @@ class Trainer:
         )
 
     def update(self) -> tuple[float, int, float]:
-        """One step of the optimiser: (loss sum, its tokens, norm of the gradient)."""
+        """One step of the optimiser: (loss sum, its tokens, norm of the gradient).
+
+        With a loss or gradient that is not finite weights and optimiser stay as they are, and all else goes
+        on: the next step has the next batches.
+        """
         began = time.perf_counter()
-        batches = [self.stream.next() for _ in range(self.config.train.accumulate)]
+        taken = [self.take() for _ in range(self.config.train.accumulate)]
+        batches = [batch for batch, _ in taken]
         self.progress.waiting += time.perf_counter() - began
         step = self.progress.step + 1
         rate = learning_rate(step, self.config.train, self.config.model.width)
         for group in self.optimizer.param_groups:
             group["lr"] = rate * group["share"]
-        loss, tokens = self.backward(batches, step)
+        loss, tokens, flops = self.backward(batches, step)
         norm = clip(self.model, self.config.train.clip)
-        if not norm < float("inf"):
-            raise RegardError(
-                f"the gradient is not finite at step {step} (learning rate {rate:.2e}); lower train.lr or "
-                "lengthen train.warmup, then go on from the last checkpoint with --resume"
-            )
-        self.optimizer.step()
+        wrong = what_is_wrong(loss, tokens, norm)
+        self.settled = False
+        if wrong is None:
+            self.optimizer.step()
         at, stream = self.progress, self.stream
-        at.step, at.tokens = step, at.tokens + tokens
+        at.step = step
         at.epoch, at.pool, at.place = stream.epoch, stream.pool, stream.place
-        self.progress.flops += sum(training_flops(self.model, batch) for batch in batches)
+        self.settled, self.bad = True, None
+        if wrong is not None:
+            self.bad = Bad(step, wrong, loss, norm, rate, [place for _, place in taken], batches)
+            loss, tokens = 0.0, 0
+        at.tokens += tokens
+        at.bad, at.bad_in_a_row = (at.bad, 0) if wrong is None else (at.bad + 1, at.bad_in_a_row + 1)
+        self.progress.flops += flops
         self.progress.updating += time.perf_counter() - began
         return loss, tokens, norm
 
-    def backward(self, batches: Sequence[Batch], step: int) -> tuple[float, int]:
-        """Gradients of the loss per token over all batches: k batches of b equal one of k * b."""
+    def take(self) -> tuple[Batch, Place]:
+        """The next batch, and where it is from."""
+        batch, stream = self.stream.next(), self.stream
+        return batch, Place(stream.epoch, stream.pool, stream.place - 1)
+
+    def look_at(self, loss: float, norm: float, metrics: Metrics) -> None:
+        """Count a loss per token that is far above the usual: its gradient was clipped like any other."""
+        at = self.progress
+        if is_spike(loss, at.usual):
+            at.spikes += 1
+            tell_spike(self, loss, norm, metrics)
+        else:
+            at.usual = follow(at.usual, loss)
+        if at.step > at.trouble:
+            at.backs_in_a_row = 0
+
+    def backward(self, batches: Sequence[Batch], step: int) -> tuple[float, int, int]:
+        """Gradients of the loss per token over all batches: k batches of b equal one of k * b.
+
+        (loss sum, its tokens, operations), over all processes: one count divides the loss of each.
+        """
         self.model.train()
         self.optimizer.zero_grad(set_to_none=True)
-        tokens = sum(count(batch.labels) for batch in batches if batch.labels is not None)
+        own = sum(count(batch.labels) for batch in batches if batch.labels is not None)
+        tokens = int(crew().sum(own)[0])
+        divisor = max(1, tokens) / crew().size  # gradients become the mean over processes, not the sum
         total = 0.0
         for number, batch in enumerate(batches):
-            # dropout is a function of (seed, step, number): nothing to store, the same after a resume
-            torch.manual_seed(mix(self.config.train.seed, step, number))
-            loss = self.loss(batch.to(self.machine.device))
-            (loss / tokens).backward()  # type: ignore[no-untyped-call]
+            # dropout is a function of (seed, step, number, rank): nothing to store, the same after a resume
+            torch.manual_seed(mix(self.config.train.seed, step, number, crew().rank))
+            with crew().in_step(last=number == len(batches) - 1):
+                loss = self.shared_loss(batch.to(self.machine.device))
+                (loss / divisor).backward()  # type: ignore[no-untyped-call]
             total += loss.item()
-        return total, tokens
+        operations = sum(training_flops(self.model, batch) for batch in batches)
+        total, flops = crew().sum(total, operations)
+        return total, tokens, int(flops)
+
+    def measure(self, batch: Batch) -> tuple[float, float]:
+        """Loss and norm of the gradient of a batch alone, without dropout; nothing is learned."""
+        self.model.eval()
+        self.model.zero_grad(set_to_none=True)
+        loss = self.loss(batch.to(self.machine.device))
+        loss.backward()  # type: ignore[no-untyped-call]
+        norm = clip(self.model, 0.0)
+        self.model.zero_grad(set_to_none=True)
+        return loss.item(), norm
 
     def loss(self, batch: Batch) -> Tensor:
-        """The sum over the labels; products in the precision of the machine, sums in float32."""
-        if batch.labels is None:
-            raise ValueError("a training batch needs labels")
-        half, kind = self.machine.precision == "bfloat16", self.stream.objective.loss
-        output = self.model.output
-        with torch.autocast(self.machine.device.type, torch.bfloat16, enabled=half):
-            hidden = self.model.hidden(batch)
-            logits = output(hidden) if kind != "words" else None
-        if logits is None:
-            dtype, smoothing = torch.bfloat16 if half else None, self.config.train.label_smoothing
-            return output_cross_entropy(hidden, output.weight, batch.labels, smoothing, dtype, output.bias)
-        if kind == "ends" and batch.source is not None:
-            return ends_cross_entropy(logits, batch.labels, batch.source.positions)
-        return many_cross_entropy(logits, batch.labels)
+        kind, smoothing = self.stream.objective.loss, self.config.train.label_smoothing
+        return batch_loss(self.model, batch, kind, smoothing, self.machine)
 
     def train_record(self, window: Window, norm: float) -> Record:
         at = self.progress
@@ -182,7 +221,9 @@ class Trainer:
             "epoch": round(self.stream.epochs_done, 4),
             "loss": window.loss / max(1, window.count),
             "lr": learning_rate(at.step, self.config.train, self.config.model.width),
-            "gradient_norm": norm,
+            "gradient_norm": norm if math.isfinite(norm) else None,
+            "bad": at.bad,
+            "spikes": at.spikes,
             "tokens": at.tokens,
             "tokens_per_second": window.count / max(1e-9, time.perf_counter() - window.started),
             "seconds": round(at.seconds, 3),
@@ -197,11 +238,15 @@ class Trainer:
     def checkpoint(self, metrics: Metrics) -> None:
         """Validate if it is time, then save: a checkpoint knows the validation of its step."""
         train, step = self.config.train, self.progress.step
-        due = step % (train.validate_every or train.checkpoint_every) == 0 or self.limit_reached()
-        if due and self.materials.valid is not None:
+        trouble, last = self.progress.bad_in_a_row > 0, self.limit_reached()
+        if trouble and not last:  # the weights are those of before, and may be what is wrong
+            return
+        due = step % (train.validate_every or train.checkpoint_every) == 0 or last
+        if due and self.materials.valid is not None and not trouble:
             record = self.validate()
             self.judge(record)
             metrics.add(record)
+        metrics.sync()  # before the checkpoint: what is resumed after a power cut has its lines
         self.save()
 
     def validate(self) -> Record:
@@ -211,9 +256,10 @@ class Trainer:
             raise ValueError("this run has no validation data")
         began = time.perf_counter()
         give_back_memory()
-        self.model.eval()
+        model = crew().readable(self.model).eval()
         pick = self.progress.step // train.checkpoint_every
-        scores = valid.validate(self.model, self.machine.device, train.validate_sentences, pick)
+        found = valid.validate(model, self.machine.device, train.validate_sentences, pick)
+        scores = crew().once(lambda: found)  # the same for all, to the last bit
         self.progress.validating += time.perf_counter() - began
         return {"kind": "valid", "step": self.progress.step, **scores}
 
@@ -222,6 +268,9 @@ class Trainer:
         value = record.get(str(self.config.train.metric))
         value = -record["loss"] if value is None or self.config.train.metric == "loss" else value
         at = self.progress
+        if not math.isfinite(record["loss"]):  # than which everything would be neither better nor worse
+            at.worse += 1
+            return
         best = (
             (at.best_score, -at.best_loss) if at.best_score is not None and at.best_loss is not None else None
         )
@@ -232,16 +281,34 @@ class Trainer:
 
     def save(self) -> None:
         began = time.perf_counter()
+        weights = crew().whole(unique_weights(self.model))
+        tensors = crew().whole(optimizer_tensors(self.model, self.optimizer))
+        self.saved = self.progress.step  # or it failed, and is not tried again
+        crew().once(lambda: self.write(weights, tensors))
+        self.progress.saving += time.perf_counter() - began
+
+    def write(self, weights: Mapping[str, Tensor], tensors: Mapping[str, Tensor]) -> None:
         at, train = self.progress, self.config.train
         state = {**asdict(at), "data": self.materials.fingerprint}
-        tensors = optimizer_tensors(self.model, self.optimizer)
-        save_checkpoint(self.folder, at.step, Checkpoint(unique_weights(self.model), tensors, state))
+        refuse_broken(weights, tensors, at.step)
+        save_checkpoint(self.folder, at.step, Checkpoint(weights, tensors, state))
         kept = self.scheduled_steps()[-max(train.keep, train.average) :]
         prune(self.folder, {at.step, *kept} | ({at.best_step} if at.best_step is not None else set()))
-        at.saving += time.perf_counter() - began
+
+    def save_if_possible(self) -> bool:
+        """On the way out of a failure: whether there is a checkpoint of where the run is."""
+        if not self.settled or self.progress.step == 0 or self.saved == self.progress.step:
+            return False
+        try:
+            self.save()
+        except (RegardError, OSError, MemoryError):
+            return False
+        return True
 
     def scheduled_steps(self) -> list[int]:
-        return [step for step in steps(self.folder) if self.is_scheduled(step) or step == self.progress.step]
+        """Of the checkpoints up to here; later ones are broken, or were gone back from."""
+        at = self.progress.step
+        return [step for step in steps(self.folder) if step == at or (step < at and self.is_scheduled(step))]
 
     def averaged_folders(self) -> list[Path]:
         return [folder_of(self.folder, step) for step in self.scheduled_steps()[-self.config.train.average :]]
@@ -253,41 +320,11 @@ class Trainer:
                 f"{self.folder}: the training data is not what this run began with; "
                 "put the files back as they were, or begin a new run"
             )
-        load_weights_into(self.model, checkpoint.model, self.folder / "checkpoints")
+        places = dict(self.model.named_parameters())
+        own = {name: crew().own(each, places.get(name, each)) for name, each in checkpoint.model.items()}
+        load_weights_into(self.model, own, self.folder / "checkpoints")
         load_optimizer(self.model, self.optimizer, checkpoint.optimizer)
         self.progress = as_progress(state, self.folder)
-        self.stream = Stream(
-            self.stream.dataset,
-            self.stream.objective,
-            self.stream.tokens_per_batch,
-            self.stream.seed,
-            self.progress.epoch,
-            self.progress.pool,
-            self.progress.place,
-        )
-
-
-def as_progress(state: Mapping[str, Any], folder: Path) -> Progress:
-    known = {each.name for each in fields(Progress)}
-    if not state.keys() <= known or not all(
-        each is None or type(each) in (int, float) for each in state.values()
-    ):
-        raise RegardError(
-            f"{folder}: the newest checkpoint's state.json is of another program; begin a new run"
-        )
-    return Progress(**state)
-
-
-def clip(model: nn.Module, longest: float) -> float:
-    """Scale the gradient down to norm `longest`; 0 only measures."""
-    limit = longest or float("inf")
-    return float(torch.nn.utils.clip_grad_norm_(model.parameters(), limit))
-
-
-def mix(seed: int, step: int, number: int) -> int:
-    """One 63-bit seed from three numbers; near ones give far ones (splitmix64)."""
-    value = (seed << 42) ^ (step << 8) ^ number
-    for factor in (0xBF58476D1CE4E5B9, 0x94D049BB133111EB):
-        value = (value + 0x9E3779B97F4A7C15) & (2**64 - 1)
-        value = ((value ^ (value >> 30)) * factor) & (2**64 - 1)
-    return (value ^ (value >> 31)) & (2**63 - 1)
+        self.saved = self.progress.step
+        at = self.progress
+        self.stream = replace(self.stream, epoch=at.epoch, pool=at.pool, place=at.place)

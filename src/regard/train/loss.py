@@ -8,9 +8,28 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.data import IGNORED
+from regard.data import IGNORED, Batch
+from regard.data.objectives.base import Loss
+from regard.machine import Machine
+from regard.model import Model
 
 ROWS_AT_ONCE = 256  # logits of so many tokens fit the caches of a CPU; all at once would go through memory
+
+
+def batch_loss(model: Model, batch: Batch, kind: Loss, smoothing: float, machine: Machine) -> Tensor:
+    """The sum over the labels; products in the precision of the machine, sums in float32."""
+    if batch.labels is None:
+        raise ValueError("a training batch needs labels")
+    half, output = machine.precision == "bfloat16", model.output
+    with torch.autocast(machine.device.type, torch.bfloat16, enabled=half):
+        hidden = model.hidden(batch)
+        logits = output(hidden) if kind != "words" else None
+    if logits is None:
+        dtype = torch.bfloat16 if half else None
+        return output_cross_entropy(hidden, output.weight, batch.labels, smoothing, dtype, output.bias)
+    if kind == "ends" and batch.source is not None:
+        return ends_cross_entropy(logits, batch.labels, batch.source.positions)
+    return many_cross_entropy(logits, batch.labels)
 
 
 def cross_entropy(logits: Tensor, labels: Tensor, smoothing: float = 0.0) -> Tensor:
@@ -57,7 +76,9 @@ def ends_cross_entropy(logits: Tensor, labels: Tensor, positions: Tensor) -> Ten
 def many_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
     """A yes or no for each label: logits [B,1,L], labels [B,L] of 0 and 1."""
     wide = logits[:, 0].float()
-    return F.binary_cross_entropy_with_logits(wide, labels.to(wide.dtype), reduction="sum")
+    asked = (labels != IGNORED).to(wide.dtype)
+    gold = labels.to(wide.dtype)
+    return F.binary_cross_entropy_with_logits(wide, gold, asked, reduction="sum")
 
 
 class _OutputCrossEntropy(torch.autograd.Function):

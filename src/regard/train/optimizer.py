@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from regard.config import Train
 from regard.errors import UsageError
+from regard.train.parallel import crew
 
 
 def make_optimizer(
@@ -45,5 +46,5 @@ def load_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, tensors: 
         if name not in named:
             raise UsageError(f'the checkpoint holds the state of "{name}", which the model does not have')
         parameter = named[name]
-        place = tensor if key == "step" else tensor.to(parameter.device)
-        optimizer.state[parameter][key] = place.clone()
+        own = tensor if key == "step" else crew().own(tensor.to(parameter.device), parameter)
+        optimizer.state[parameter][key] = own.clone()

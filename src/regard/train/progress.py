@@ -6,10 +6,11 @@ import json
 from pathlib import Path
 from typing import Any, Protocol
 
-from regard.store import told_plainly, write_text
+from regard.store import append, write_text
 
 Record = dict[str, Any]
 FILE = "metrics.jsonl"
+STEPWISE = ("train", "valid", "bad", "spike", "back")  # kinds of records; the others are made at the end
 
 
 class Listener(Protocol):
@@ -37,14 +38,29 @@ class Metrics:
     def rewind(self, step: int) -> None:
         """Forget what was recorded after `step`: a resumed run does those steps again."""
         kept = [record for record in read_metrics(self.path) if record.get("step", 0) <= step]
-        kept = [record for record in kept if record.get("kind") in ("train", "valid")]
+        kept = [record for record in kept if record.get("kind") in STEPWISE]
         write_text(self.path, "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in kept))
 
     def add(self, record: Record) -> None:
-        line = json.dumps(record, ensure_ascii=False) + "\n"
-        with told_plainly(self.path), self.path.open("a", encoding="utf-8", newline="\n") as file:
-            file.write(line)
+        append(self.path, (json.dumps(record, ensure_ascii=False) + "\n").encode())
         self.listener.record(record)
+
+    def sync(self) -> None:
+        """Make all records durable."""
+        append(self.path, b"", durable=True)
+
+
+class Unheard(Metrics):
+    """Of a process that is not the voice of its run."""
+
+    def rewind(self, step: int) -> None:
+        pass
+
+    def add(self, record: Record) -> None:
+        pass
+
+    def sync(self) -> None:
+        pass
 
 
 def read_metrics(path: Path) -> list[Record]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -13,19 +13,28 @@ import torch
 
 from regard.config import Config, differing_field, load_config, to_toml
 from regard.config.schema import TaskName
-from regard.errors import UsageError
+from regard.errors import RegardError, UsageError
 from regard.machine import Machine, choose_machine, give_back_memory
 from regard.model import build, parameters
 from regard.store import (
+    Checkpoint,
+    Initial,
+    alone_in,
+    as_sealed,
     average_weights,
     folder_of,
+    is_whole,
     load_checkpoint,
     load_latest,
     load_weights_into,
+    make_folders,
     read_model,
+    seal,
     steps,
+    sweep,
     told_plainly,
     unique_weights,
+    unseal,
     write_card,
     write_identity,
     write_json,
@@ -38,13 +47,17 @@ from regard.train.evaluation.base import FILES
 from regard.train.flops import measured_peak
 from regard.train.initial import load_initial, with_shape
 from regard.train.loop import Trainer
+from regard.train.parallel import crew, gathered, own_device, own_threads, restarts
 from regard.train.prepare import Materials, names, prepare
-from regard.train.progress import Listener, Metrics, Record, Silent
+from regard.train.progress import Listener, Metrics, Record, Silent, Unheard
 from regard.train.report import evaluate_command, main_scores, write_report
 from regard.train.stream import Stream
 
 # What may differ when a run is resumed: where it ends and what it keeps, never what it computes.
-LIMITS = ("train.steps", "train.epochs", "train.minutes", "train.patience", "train.keep", "train.log_every")
+LIMITS = (
+    *("train.steps", "train.epochs", "train.minutes", "train.patience", "train.keep", "train.log_every"),
+    *("train.bad_steps_in_a_row", "train.on_bad", "train.parallel"),
+)
 
 
 @dataclass(frozen=True)
@@ -65,10 +78,11 @@ def train(
 ) -> Outcome:
     """Train into `folder`. With `resume` go on from its newest valid checkpoint, with equal bits.
 
-    `strict` stops before training where a check of the data found anything.
+    `strict` stops before training where a check of the data found anything. Under torchrun all processes call
+    this, and train one model together.
     """
-    listener = listener or Silent()
-    config = open_run(config, folder, resume)
+    given, resume = config, resume or restarts() > 0
+    config = open_run(given, folder, resume)
     if config.task.name == "translate":
         # what the scores need is better missed now than at the first validation
         make_bleu(bleu_tokenization(config.train.bleu_tokenize, config.task.target))
@@ -79,22 +93,62 @@ def train(
     )
     if initial is not None:
         config = with_shape(config, initial.config)
-    machine = choose_machine(
-        config.train.device, config.train.precision, config.train.threads, config.model.width
-    )
+    device, threads = own_device(config.train.device), own_threads(config.train.threads)
+    machine = choose_machine(device, config.train.precision, threads, config.model.width)
     config = pinned(config, machine)
     machine.use()
-    with told_plainly(folder):  # a place that cannot be written is better known before the work
-        folder.mkdir(parents=True, exist_ok=True)
-    materials = prepare(config, folder, listener.say, strict, initial)
-    trainer = make_trainer(config, folder, materials, machine)
-    if initial is not None:
-        listener.say(load_initial(trainer.model, initial.weights, config.init))
-    checkpoint = load_latest(folder, listener.say) if resume else None
-    if checkpoint is not None:
+    with gathered(machine.device), crew_in(folder):
+        if crew().is_voice:
+            open_run(given, folder, resume)  # again: another run may have been here meanwhile
+            sweep(folder)
+        heard = listener if listener is not None and crew().is_voice else Silent()
+        return train_in(config, folder, resume, heard, strict, initial, machine)
+
+
+@contextmanager
+def crew_in(folder: Path) -> Iterator[None]:
+    """The voice holds the folder for all processes of this run."""
+    if crew().is_voice:
+        with told_plainly(folder):  # a place that cannot be written is better known before the work
+            make_folders(folder)
+    with alone_in(folder) if crew().is_voice else nullcontext():
+        yield
+
+
+def train_in(
+    config: Config,
+    folder: Path,
+    resume: bool,
+    listener: Listener,
+    strict: bool,
+    initial: Initial | None,
+    machine: Machine,
+) -> Outcome:
+    materials = crew().voice_first(lambda: prepare(config, folder, listener.say, strict, initial))
+    trainer = make_trainer(config, folder, materials, machine, initial, listener)
+    if resume and (checkpoint := newest(folder, listener)) is not None:
         trainer.restore(checkpoint)
         listener.say(f"resuming after step {trainer.progress.step}")
     # only now: a run whose data cannot be read, or has changed, is not touched
+    crew().once(lambda: write_beginning(config, folder, materials))
+    metrics = (Metrics if crew().is_voice else Unheard)(folder, listener)
+    metrics.rewind(trainer.progress.step)
+    listener.say(
+        f"{parameters(trainer.model):,} parameters; {machine.device}, {machine.precision}, "
+        f"{machine.threads} threads" + (f", {crew().size} processes" if crew().size > 1 else "")
+    )
+    with stopping(trainer):
+        finished = trainer.run(metrics)
+    records: list[Record] = []
+    if finished:
+        trainer.model = crew().readable(trainer.model)
+        records = crew().once(lambda: finish(trainer, metrics))
+    return Outcome(folder, finished, trainer.progress.step, records, config.task.name)
+
+
+def write_beginning(config: Config, folder: Path, materials: Materials) -> None:
+    """What a run is: its config, data and tokenizers."""
+    unseal(folder)
     write_text(folder / "run.toml", to_toml(config))
     write_json(folder / "data.json", materials.record)
     write_identity(
@@ -106,16 +160,7 @@ def train(
         materials.labels,
         materials.may_refuse,
     )
-    metrics = Metrics(folder, listener)
-    metrics.rewind(trainer.progress.step)
-    listener.say(
-        f"{parameters(trainer.model):,} parameters; {machine.device}, {machine.precision}, "
-        f"{machine.threads} threads"
-    )
-    with stopping(trainer):
-        finished = trainer.run(metrics)
-    records = finish(trainer, metrics) if finished else []
-    return Outcome(folder, finished, trainer.progress.step, records, config.task.name)
+    seal(folder)
 
 
 def open_run(config: Config | None, folder: Path, resume: bool) -> Config:
@@ -133,7 +178,8 @@ def open_run(config: Config | None, folder: Path, resume: bool) -> Config:
         raise UsageError(
             f"{folder} already holds a run; go on with --resume, or choose another folder with --out"
         )
-    before = load_config(stored)
+    with as_sealed(folder, weights=False):
+        before = load_config(stored)
     if config is None:
         return before
     own = config.model_copy(update={"train": config.train.model_copy(update=decided(config, before))})
@@ -143,6 +189,17 @@ def open_run(config: Config | None, folder: Path, resume: bool) -> Config:
             "when resuming"
         )
     return own
+
+
+def newest(folder: Path, listener: Listener) -> Checkpoint | None:
+    """The last whole checkpoint. A run that has some but no whole one does not silently begin anew."""
+    found = load_latest(folder, listener.say)
+    if found is None and steps(folder):
+        raise RegardError(
+            f"{folder / 'checkpoints'}: none of {len(steps(folder))} checkpoints is whole; put one back from "
+            "a copy, or delete them all to begin again from the first step"
+        )
+    return found
 
 
 def begun(folder: Path) -> bool:
@@ -167,15 +224,31 @@ def pinned(config: Config, machine: Machine) -> Config:
     return config.model_copy(update={"train": config.train.model_copy(update=found)})
 
 
-def make_trainer(config: Config, folder: Path, materials: Materials, machine: Machine) -> Trainer:
+def make_trainer(
+    config: Config,
+    folder: Path,
+    materials: Materials,
+    machine: Machine,
+    initial: Initial | None = None,
+    listener: Listener | None = None,
+) -> Trainer:
     torch.manual_seed(config.train.seed)
     target = materials.target
     said = materials.labels or (None if target is None or materials.source.shares(target) else target)
     model = build(config.model, len(materials.source), None if said is None else len(said))
     if machine.precision == "float64":
         model = model.double()
+    if initial is not None:
+        (listener or Silent()).say(load_initial(model, initial.weights, config.init))
     train = config.train
-    stream = Stream(materials.training, materials.objective, train.tokens_per_batch, train.seed)
+    stream = Stream(
+        materials.training,
+        materials.objective,
+        train.tokens_per_batch,
+        train.seed,
+        rank=crew().rank,
+        ranks=crew().size,
+    )
     return Trainer(config, folder, model, stream, materials, machine)
 
 
@@ -204,7 +277,9 @@ def finish(trainer: Trainer, metrics: Metrics) -> list[Record]:
     """Choose the model, write it to the folder's root, score it, write card, curves and report."""
     config, folder, materials = trainer.config, trainer.folder, trainer.materials
     chosen = choose(trainer, metrics)
+    unseal(folder)
     write_weights(folder, config.model, unique_weights(trainer.model))
+    seal(folder)
     records = []
     for kind, held in (("final-valid", materials.valid), ("test", materials.test)):
         if held is not None:
@@ -230,7 +305,7 @@ def finish(trainer: Trainer, metrics: Metrics) -> list[Record]:
 def choose(trainer: Trainer, metrics: Metrics) -> str:
     """Load the best checkpoint, or the average of the newest if it is better on the validation data."""
     at, model, folder = trainer.progress, trainer.model, trainer.folder
-    averaged = trainer.averaged_folders() if trainer.config.train.average > 1 else []
+    averaged = whole(trainer.averaged_folders(), metrics) if trainer.config.train.average > 1 else []
     best = at.best_step
     if averaged:
         load_weights_into(model, average_weights(averaged), folder)
@@ -247,8 +322,23 @@ def choose(trainer: Trainer, metrics: Metrics) -> str:
         if averaged:
             raise ValueError("an average without validation is chosen above")
         return f"last checkpoint, step {at.step}"
+    if not whole([folder_of(folder, best)], metrics):
+        last = newest(folder, metrics.listener)
+        if last is None:
+            raise RegardError(f"{folder}: its checkpoints are gone; begin a new run")
+        load_weights_into(model, last.model, folder)
+        return f"last checkpoint, step {last.state['step']}, because the best one is damaged"
     load_weights_into(model, load_checkpoint(folder_of(folder, best)).model, folder)
     return f"best checkpoint by {trainer.config.train.metric} on the validation data, step {best}"
+
+
+def whole(folders: list[Path], metrics: Metrics) -> list[Path]:
+    """Those checkpoints that are as they were written; others are named aloud and passed over."""
+    found = [path for path in folders if is_whole(path)]
+    for path in folders:
+        if path not in found:
+            metrics.listener.say(f"{path}: damaged, and passed over")
+    return found
 
 
 def run_record(trainer: Trainer, chosen: str) -> Record:

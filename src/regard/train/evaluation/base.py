@@ -13,6 +13,7 @@ from regard.data import IGNORED, Sample
 from regard.decode import score
 from regard.model import Model
 from regard.store import write_text
+from regard.train.parallel import crew
 from regard.train.progress import Record
 
 FILES = {"final-valid": "valid.jsonl", "test": "test.jsonl"}  # of the texts, by the record's kind
@@ -39,7 +40,8 @@ class Evaluation(Protocol):
 
 
 def log_probabilities(model: Model, samples: Sequence[Sample], device: torch.device) -> list[list[float]]:
-    return score(model, samples, TOKENS_PER_BATCH, device)
+    """Of each label; several processes divide the samples among them."""
+    return crew().divided(samples, lambda own: score(model, own, TOKENS_PER_BATCH, device))
 
 
 def mean_loss(log_p: Iterable[Sequence[float]]) -> float:

@@ -14,11 +14,13 @@ from regard.config import Config, Decode, Weighted
 from regard.data import Example, Sample
 from regard.data.objectives import Pairs
 from regard.decode import Hypothesis, decode
+from regard.errors import RegardError
 from regard.model import EncoderOnly, Model
 from regard.text import special
 from regard.trace import align
 from regard.train.evaluate import bleu_tokenization, intervals, text_scores
 from regard.train.evaluation.base import log_probabilities, mean_loss, shown, write_rows
+from regard.train.parallel import crew
 from regard.train.progress import Record
 
 GREEDY = Decode(beam=1)
@@ -50,8 +52,12 @@ class TranslationEvaluation:
         examples = self.examples[:count]
         if not examples:
             return record
-        best = self.best(model, self.samples[:count], GREEDY, device)
-        texts = [self.objective.target.decode(hypothesis.tokens) for hypothesis in best]
+        texts = crew().divided(
+            self.samples[:count],
+            lambda own: [
+                self.objective.target.decode(each.tokens) for each in self.best(model, own, GREEDY, device)
+            ],
+        )
         references = [example.target for example in examples]
         scores = text_scores(texts, references, self.words)
         exact = sum(text == reference for text, reference in zip(texts, references)) / len(texts)
@@ -113,6 +119,11 @@ class TranslationEvaluation:
             raise ValueError("an encoder alone writes nothing")
         sources = [Sample(source=sample.source) for sample in samples]
         found = decode(model, sources, options, special(self.objective.target), device)
+        if not all(found):  # a model that diverged gives no probabilities, and so says nothing
+            raise RegardError(
+                "the model gives no probabilities any more, so that nothing can be decoded; begin a run "
+                "with a lower train.lr or a longer train.warmup"
+            )
         return [hypotheses[0] for hypotheses in found]
 
     def write(self, path: Path, model: Model, best: Sequence[Hypothesis], texts: Sequence[str]) -> None:

@@ -1,0 +1,310 @@
+"""Many processes on one machine (gloo, 127.0.0.1): the same losses, the same samples, whoever is killed.
+
+    python bench/parallel.py ranks --count 100     # losses of 2 ranks against 1, by DDP and FSDP2
+    python bench/parallel.py B6 --count 12         # a rank killed at random moments, restarted by torchrun
+
+Each prints one JSON line (name, n, failures, figure, seed). `worker` is what their processes run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).parent)
+
+from regard.config import Config, resolve
+from regard.store import folder_of, load_checkpoint, steps
+from regard.train import train
+from regard.train.stream import Stream
+from survive.common import Bar
+from survive.runs import bits, no_end, patched, toy
+
+HERE = Path(__file__)
+PLAIN = {"dropout": 0.0}
+SAME = 1e-10
+LIFE = 1800.0  # seconds that processes get at most
+Ids = dict[tuple[int, int, int], list[int]]
+
+
+# --- what a process of a run does
+
+
+def worker(job: Path) -> None:
+    """Train one run after another as one of several processes; each writes down the samples it takes."""
+    import torch
+    import torch.distributed as dist
+
+    torch.set_num_threads(1)
+    told = json.loads(job.read_text())
+    rank = int(os.environ.get("RANK", "0"))
+    if len(told["runs"]) > 1 and int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        dist.init_process_group("gloo")
+    for run in told["runs"]:
+        folder = Path(run["folder"])
+        (folder.parent / f"{folder.name}.{rank}.pid").write_text(str(os.getpid()))
+        config = None if run["config"] is None else resolve(run["config"])
+        with patched(no_end(), (Stream, "samples", logging(folder, rank))):
+            train(config, folder, resume=run["resume"])
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+def logging(folder: Path, rank: int) -> Any:
+    plain = Stream.samples
+
+    def samples(stream: Stream, numbers: list[int]) -> Any:
+        own = numbers[stream.rank :: stream.ranks]
+        with (folder.parent / f"{folder.name}.{rank}.ids").open("a") as file:
+            file.write(json.dumps([stream.epoch, stream.pool, stream.place, own]) + "\n")
+        return plain(stream, numbers)
+
+    return samples
+
+
+# --- how it is started and looked at
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def environment(place: Path) -> dict[str, str]:
+    own = {"MASTER_ADDR": "127.0.0.1", "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
+    return {**os.environ, **own, "REGARD_CACHE": str(place / "cache"), "TOKENIZERS_PARALLELISM": "false"}
+
+
+def together(size: int, place: Path, runs: list[dict[str, Any]]) -> str:
+    """Runs by `size` processes, without torchrun; what went wrong."""
+    job = place / f"job-{size}-{len(list(place.glob('job-*')))}.json"
+    job.write_text(json.dumps({"runs": runs}))
+    shared = {**environment(place), "WORLD_SIZE": str(size), "LOCAL_WORLD_SIZE": str(size)}
+    shared["MASTER_PORT"] = str(free_port())
+    started = [
+        subprocess.Popen(
+            [sys.executable, str(HERE), "worker", str(job)],
+            env={**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(size)
+    ]
+    try:
+        said = [process.communicate(timeout=LIFE)[1] for process in started]
+    finally:
+        for process in started:
+            process.kill()
+    wrong = [text for process, text in zip(started, said) if process.returncode]
+    return wrong[0][-2000:] if wrong else ""
+
+
+def run_of(config: Config | None, folder: Path, resume: bool = False) -> dict[str, Any]:
+    tree = None if config is None else config.model_dump(mode="json", exclude_none=True, by_alias=True)
+    return {"folder": str(folder), "config": tree, "resume": resume}
+
+
+def changed(config: Config, model: dict[str, Any] | None = None, **fields: object) -> Config:
+    return config.model_copy(
+        update={
+            "train": config.train.model_copy(update=fields),
+            "model": config.model.model_copy(update=model or {}),
+        }
+    )
+
+
+def losses(folder: Path) -> list[float]:
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [line["loss"] for line in lines if line["kind"] in ("train", "valid")]
+
+
+def ids(folder: Path, size: int) -> Ids:
+    """The samples of each batch, put together from what all processes took."""
+    parts: list[Ids] = []
+    for rank in range(size):
+        own: Ids = {}
+        for line in (folder.parent / f"{folder.name}.{rank}.ids").read_text().splitlines():
+            epoch, pool, at, numbers = json.loads(line)
+            if own.setdefault((epoch, pool, at), numbers) != numbers:
+                raise ValueError(f"batch {epoch}-{pool}-{at} had other samples the second time")
+        parts.append(own)
+    found: Ids = {}
+    for key in parts[0]:
+        shares = [part.get(key, []) for part in parts]
+        row: list[Any] = [None] * sum(map(len, shares))
+        for rank, share in enumerate(shares):
+            row[rank::size] = share
+        found[key] = row
+    return found
+
+
+def apart(one: list[float], two: list[float]) -> float:
+    if len(one) != len(two):
+        return float("inf")
+    return max(abs(left - right) for left, right in zip(one, two))
+
+
+# --- the bars
+
+
+def ranks(count: int, seed: int, sizes: tuple[int, ...] = (1, 3)) -> Bar:
+    """The losses of 2 ranks against 1, then on from their checkpoint with other numbers of ranks."""
+    wrong: list[str] = []
+    figures: dict[str, float] = {}
+    with tempfile.TemporaryDirectory() as name:
+        place = Path(name)
+        half = count // 2
+        fields: dict[str, Any] = {
+            "precision": "float64",
+            "seed": seed,
+            "steps": count,
+            "checkpoint_every": half,
+        }
+        config = changed(toy(place, **fields), PLAIN, validate_every=half)
+        wrong += [text] if (text := together(1, place, [run_of(config, place / "one")])) else []
+        kinds = ("ddp", "fsdp")
+        runs = [run_of(changed(config, parallel=kind), place / kind) for kind in kinds]
+        runs += [run_of(changed(config, parallel=kind, steps=half), place / f"{kind}-half") for kind in kinds]
+        wrong += [text] if (text := together(2, place, runs)) else []
+        for size in sizes:
+            further = []
+            for kind in kinds:
+                here = place / f"{kind}-half-{size}"
+                subprocess.run(["cp", "-r", str(place / f"{kind}-half"), str(here)], check=True)
+                further.append(run_of(changed(config, parallel=kind), here, resume=True))
+            wrong += [text] if (text := together(size, place, further)) else []
+        if not wrong:
+            expected, order = losses(place / "one"), ids(place / "one", 1)
+            for kind in kinds:
+                figures[kind] = apart(losses(place / kind), expected)
+                if ids(place / kind, 2) != order:
+                    wrong.append(f"{kind}: other samples, or in another order")
+                for size in sizes:
+                    figures[f"{kind}, then {size}"] = apart(losses(place / f"{kind}-half-{size}"), expected)
+            wrong += [f"{name}: {figure:.1e}" for name, figure in figures.items() if not figure <= SAME]
+    most = max(figures.values(), default=float("nan"))
+    figure = f"losses of {count} updates and of validation differ by {most:.1e} at most"
+    return Bar("ranks", len(figures), len(wrong), figure, seed, {"differences": figures}, wrong)
+
+
+def elastic(count: int, seed: int, updates: int = 60) -> Bar:
+    """B6: one of 2 ranks killed `count` times under torchrun; against 2 ranks that nobody touched."""
+    chance, wrong = random.Random(seed), list[str]()
+    with tempfile.TemporaryDirectory() as name:
+        place = Path(name)
+        config = toy(place, steps=updates, checkpoint_every=5, validate_every=20, seed=seed)
+        wrong += [text] if (text := together(2, place, [run_of(config, place / "whole")])) else []
+        killed, recovery, lost, text = under_torchrun(config, place, count, chance)
+        wrong += [text] if text else []
+        if killed != count:
+            wrong.append(f"{killed} of {count} kills before the end")
+        if not wrong:
+            if ids(place / "cut", 2) != ids(place / "whole", 2):
+                wrong.append("other samples, or in another order")
+            if bits(place / "cut") != bits(place / "whole"):
+                wrong.append("other bits than the run that nobody killed")
+            if max(lost) > 5:
+                wrong.append(f"{max(lost)} updates lost by one kill")
+            last = folder_of(place / "cut", steps(place / "cut")[-1])
+            if load_checkpoint(last).state["step"] != updates:
+                wrong.append("did not come to its end")
+    slowest = max(recovery, default=float("nan"))
+    figure = f"{killed} kills of one of 2 ranks: the run has the samples and the bits of the untouched one"
+    more = {"slowest_recovery_seconds": round(slowest, 1), "updates_lost_at_most": max(lost, default=0)}
+    return Bar(
+        "B6 elastic restart", count, len(wrong), figure if not wrong else wrong[0][-300:], seed, more, wrong
+    )
+
+
+def under_torchrun(
+    config: Config, place: Path, count: int, chance: random.Random
+) -> tuple[int, list[float], list[int], str]:
+    """(kills, seconds until each was made good, updates that were done again, what went wrong)"""
+    folder, job = place / "cut", place / "job-cut.json"
+    job.write_text(json.dumps({"runs": [run_of(config, folder)]}))
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+    command += ["--master-addr", "127.0.0.1", "--master-port", str(free_port())]
+    command += ["--max-restarts", str(count), "--monitor-interval", "0.1"]
+    said = (place / "said").open("w+")
+    process = subprocess.Popen(
+        [*command, str(HERE), "worker", str(job)], env=environment(place), stdout=said, stderr=said
+    )
+    recovery, lost, killed = list[float](), list[int](), 0
+    moments = sorted(chance.sample(range(1, config.train.steps - 3), count))
+    began = time.monotonic()
+    try:
+        for moment in moments:
+            if not waited(process, lambda at=moment: reached(folder) >= at, began):
+                break
+            time.sleep(chance.random() * 0.03)
+            victim = int((place / f"cut.{chance.randrange(2)}.pid").read_text())
+            at, saved = reached(folder), max(steps(folder), default=0)
+            try:
+                os.kill(victim, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+            killed, since = killed + 1, time.monotonic()
+            gone = {path: path.read_text() for path in place.glob("cut.*.pid")}
+            waited(process, lambda old=gone: all(path.read_text() != was for path, was in old.items()), began)
+            waited(process, lambda was=at: reached(folder) > was, began)
+            recovery.append(time.monotonic() - since)
+            lost.append(max(0, at - saved))
+        code = process.wait(timeout=LIFE)
+    finally:
+        process.kill()
+    said.seek(0)
+    return killed, recovery, lost, "" if code == 0 else said.read()[-2000:]
+
+
+def waited(process: subprocess.Popen[bytes], when: Any, began: float) -> bool:
+    while not when():
+        if process.poll() is not None or time.monotonic() - began > LIFE:
+            return bool(when())
+        time.sleep(0.01)
+    return True
+
+
+def reached(folder: Path) -> int:
+    """The last step that metrics.jsonl tells of."""
+    path = folder / "metrics.jsonl"
+    lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
+    return max((json.loads(line).get("step", 0) for line in lines[-3:]), default=0)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("what", choices=["ranks", "B6", "worker"])
+    parser.add_argument("job", nargs="?", type=Path)
+    parser.add_argument("--count", type=int)
+    parser.add_argument("--seed", type=int, default=1)
+    given = parser.parse_args()
+    if given.what == "worker":
+        worker(given.job)
+        return 0
+    bar = (
+        ranks(given.count or 100, given.seed)
+        if given.what == "ranks"
+        else elastic(given.count or 12, given.seed)
+    )
+    print(bar.line(), flush=True)
+    for line in bar.wrong[:20]:
+        print(f"  {line}", file=sys.stderr)
+    return int(bar.failures > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

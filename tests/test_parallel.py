@@ -1,0 +1,191 @@
+"""Several processes train as one: the losses, the samples and the checkpoints of a single process."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from parallel import changed, ids, losses, run_of, together
+from regard.cli import workers
+from regard.config import Config
+from regard.data import IGNORED
+from regard.store import folder_of, load_checkpoint
+from regard.tasks import Wish
+from regard.train import train
+from regard.train.loss import many_cross_entropy
+from regard.train.parallel import Alone, crew, own_threads, processes
+from regard.train.state import mix
+from regard.train.stream import Stream, unasked
+from survive.common import TEXTS, write_model
+from survive.runs import bits, no_end, patched, toy
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the loopback device is called lo")
+UPDATES = 10
+KINDS = ("ddp", "fsdp")
+
+
+def plain(place: Path) -> Config:
+    """Double precision and no dropout: what differs is a mistake."""
+    config = toy(place, precision="float64", steps=UPDATES, checkpoint_every=5, seed=3)
+    return changed(config, {"dropout": 0.0}, validate_every=5)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A folder with the same run by one process and, started once, by two in several ways."""
+    place = tmp_path_factory.mktemp("parallel")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("REGARD_CACHE", str(place / "cache"))
+        config = plain(place)
+        dropping = changed(config, {"dropout": 0.1}, precision="float32")
+        runs = [run_of(changed(config, parallel=kind), place / kind) for kind in KINDS]
+        runs.append(run_of(dropping, place / "whole"))
+        runs.append(run_of(changed(dropping, steps=5), place / "cut"))
+        runs.append(run_of(dropping, place / "cut", resume=True))
+        assert together(2, place, runs) == ""
+        with patched(no_end()):
+            train(config, place / "one")
+        yield place
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_two_processes_have_the_losses_of_one(trained, kind):
+    """Every update's and both validations'; decoded sentences too."""
+    expected, found = losses(trained / "one"), losses(trained / kind)
+    assert len(expected) == UPDATES + 2
+    assert found == pytest.approx(expected, abs=1e-10, rel=0)
+    kept = ("bleu", "chrf", "exact", "sample")
+    for one, two in zip(valid(trained / "one"), valid(trained / kind), strict=True):
+        assert {key: one[key] for key in kept} == {key: two[key] for key in kept}
+
+
+def valid(folder: Path) -> list[dict[str, object]]:
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [line for line in lines if line["kind"] == "valid"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_their_samples_are_those_of_one_in_its_order(trained, kind):
+    found = ids(trained / kind, 2)
+    config = plain(trained)
+    from regard.train.prepare import prepare
+
+    materials = prepare(config, trained / "one", lambda text: None)
+    stream = Stream(materials.training, materials.objective, config.train.tokens_per_batch, config.train.seed)
+    for (epoch, pool, place), numbers in found.items():
+        stream.next()
+        assert (stream.epoch, stream.pool, stream.place - 1) == (epoch, pool, place)
+        assert stream.batches[place].tolist() == numbers
+    assert len(found) == UPDATES * config.train.accumulate
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_their_checkpoint_goes_on_in_one_process(trained, kind):
+    """Whole weights and optimiser: step 5 of two processes, then steps 6 to 10 of one."""
+    import shutil
+
+    folder = trained / f"{kind}-then-one"
+    shutil.copytree(trained / kind, folder)
+    shutil.rmtree(folder_of(folder, UPDATES))
+    with patched(no_end()):
+        train(None, folder, resume=True)
+    assert losses(folder) == pytest.approx(losses(trained / "one"), abs=1e-10, rel=0)
+    found, expected = (load_checkpoint(folder_of(each, UPDATES)) for each in (folder, trained / "one"))
+    assert found.state["tokens"] == expected.state["tokens"]
+    assert found.state["flops"] > 0
+    assert found.optimizer.keys() == expected.optimizer.keys()
+
+
+def test_two_processes_resume_with_equal_bits(trained):
+    """Dropout included: it is a function of seed, step and rank."""
+    found, expected = (bits(trained / name) for name in ("cut", "whole"))
+    assert losses(trained / "cut") == losses(trained / "whole")
+    del found["metrics"], expected["metrics"]  # they tell of the limit, which was another
+    assert found == expected
+
+
+def test_a_process_without_a_share_learns_nothing(trained):
+    """Of a batch that is smaller than the number of processes."""
+    config = plain(trained)
+    from regard.train.prepare import prepare
+
+    materials = prepare(config, trained / "one", lambda text: None)
+    whole = Stream(materials.training, materials.objective, 128, 1)
+    many = len(whole.batches[0]) + 1
+    shares = [
+        Stream(materials.training, materials.objective, 128, 1, rank=r, ranks=many) for r in range(many)
+    ]
+    labels = [share.next().labels for share in shares]
+    assert all(len(each) == 1 for each in labels)
+    assert [bool((each != IGNORED).any()) for each in labels] == [True] * (many - 1) + [False]
+    assert sum(int((each != IGNORED).sum()) for each in labels) == int((whole.next().labels != IGNORED).sum())
+    assert set(unasked(whole.rows.sample(0, None)).labels) == {IGNORED}
+    assert many_cross_entropy(torch.randn(2, 1, 3), torch.full((2, 3), IGNORED)) == 0
+
+
+def test_by_itself_a_process_asks_nobody(monkeypatch):
+    assert type(crew()) is Alone
+    assert processes() == 1
+    assert crew().sum(3, 0.1) == (3, 0.1)
+    assert [crew().divided([1, 2], list), crew().once(lambda: 5)] == [[1, 2], 5]
+    assert own_threads(0) == 0
+    monkeypatch.setenv("WORLD_SIZE", "64")
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "64")
+    assert (own_threads(0), own_threads(3)) == (1, 3)
+
+
+def test_dropout_of_the_first_rank_is_that_of_one_process():
+    assert mix(1, 2, 3) == mix(1, 2, 3, rank=0)
+    assert (
+        len({mix(1, step, number, rank) for step in range(9) for number in (0, 1) for rank in range(9)})
+        == 162
+    )
+
+
+def test_translating_with_workers_keeps_the_order_and_survives(tmp_path, monkeypatch, capsys):
+    """One of two processes is killed, then the command is cut off before the output is there."""
+    model, output = tmp_path / "model", tmp_path / "out.txt"
+    write_model(model, seed=1)
+    lines = [f"{text} {number}" for number, text in enumerate(TEXTS[:24])]
+    job = workers.Job(
+        (model,), {"beam": 1}, 1, True, False, False, "auto", None, "cut", None, "cpu", 1, "auto"
+    )
+    hire, hired = workers.Team.hire, list[int]()
+
+    def hire_and_kill(team):
+        line = hire(team)
+        process = team.at_work[line][0]
+        hired.append(process.pid)
+        if len(hired) == 1:
+            os.kill(process.pid, signal.SIGKILL)
+        return line
+
+    def cut_off(parts, output):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(workers.Team, "hire", hire_and_kill)
+        patch.setattr(workers, "join", cut_off)
+        with pytest.raises(KeyboardInterrupt):
+            workers.translate_in_parts(job, lines, workers.Wishes(Wish()), 2, output, at_once=5)
+    assert len(hired) == 3
+    assert "done again" in capsys.readouterr().err
+    assert not output.exists()
+
+    def nothing_to_do(team, portion):
+        raise AssertionError(f"portion {portion.number} is done twice")
+
+    monkeypatch.setattr(workers.Team, "hire", lambda team: None)
+    monkeypatch.setattr(workers.Team, "give", nothing_to_do)
+    workers.translate_in_parts(job, lines, workers.Wishes(Wish()), 2, output, at_once=5)
+    assert "5 of 5 portions were there" in capsys.readouterr().err
+    answer = job.open()
+    expected = [row for start in range(0, 24, 5) for row in answer(lines[start : start + 5], start + 1)]
+    assert output.read_text().splitlines() == expected
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "out.txt"]
