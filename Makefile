@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 READY_TEST := $(VENV)/.ready-test
 RUN := runs/demo
-WORKERS ?= 2
+WORKERS ?= 3
 SHARE ?= 1
 
 .PHONY: demo test check test-fast test-hard bench docs clean

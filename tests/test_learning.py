@@ -78,7 +78,10 @@ def test_every_family_learns_its_task(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("same_threads")
-@pytest.mark.parametrize("name", ["tag", "fill", "spans", "gpt", "answer"])
+@pytest.mark.parametrize(
+    "name",
+    ["tag", "gpt", *(pytest.param(name, marks=pytest.mark.slow) for name in ("fill", "spans", "answer"))],
+)
 def test_a_resumed_run_of_any_task_has_the_same_bits(name: str, tmp_path: Path) -> None:
     task, model = RUNS[name]
     make = lambda **more: task_config(task, tmp_path, {**model, "dropout": 0.1}, warmup=2, **more)  # noqa: E731

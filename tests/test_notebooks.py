@@ -25,7 +25,13 @@ def test_no_outputs_are_committed(path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("default")  # of the kernel's own machinery, which is not ours
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=NAME)
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(path, id=path.stem, marks=() if path.stem == "learner" else pytest.mark.slow)
+        for path in NOTEBOOKS
+    ],
+)
 def test_a_notebook_runs(path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
     monkeypatch.setenv("REGARD_NOTEBOOK", "small")

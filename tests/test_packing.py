@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import shutil
 from pathlib import Path
@@ -95,7 +96,7 @@ def test_texts_do_not_depend_on_neighbours(tiny_model: Path, precision: str):
 
 @pytest.mark.parametrize("kind", ["toy", "t5", "gpt", "llama", "rnn", "bahdanau"])
 def test_every_family_in_bytes_is_near_itself(tiny_model: Path, kind: str):
-    model = open_folder(tiny_model).model if kind == "toy" else opened_task(kind).folder.model
+    model = open_folder(tiny_model).model if kind == "toy" else copy.deepcopy(opened_task(kind).folder.model)
     row = [5, 6, 7, 8]
     batch = collate([Sample(target=row) if kind in ("gpt", "llama") else Sample(source=row, target=row)], 1)
     with torch.no_grad():
@@ -144,3 +145,17 @@ def make_classifier_in_bytes() -> None:
     from regard.tasks.load import make
 
     make(Classifier, [opened_task("classify").folder], "int8")
+
+
+@pytest.mark.parametrize("kind", ["gpt", "llama", "t5", "rnn", "bahdanau"])
+def test_every_family_decodes_in_bytes(kind: str):
+    """A language model once asked its packed output layer for the device to begin on."""
+    folder = opened_task(kind).folder
+    own = make_engine(copy.deepcopy(folder.model), "int8")
+    options = folder.decode.model_copy(update={"beam": 2, "max_length": 6, "sample": False})
+    rows = [[5, 6, 7], [8, 9, 10, 11, 12]]
+    asked = [Sample(source=row) for row in rows]
+    together = decode(own, asked, options, folder.special, CPU)
+    alone = [decode(own, [each], options, folder.special, CPU)[0] for each in asked]
+    assert [each[0].tokens for each in alone] == [each[0].tokens for each in together]
+    assert all(each[0].tokens for each in together)

@@ -75,7 +75,12 @@ def assert_same_bits(one: Path, other: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "change"), [("copy", list), ("reverse", lambda words: words[::-1]), ("sort", sorted)]
+    ("name", "change"),
+    [
+        pytest.param("copy", list, marks=pytest.mark.slow),
+        ("reverse", lambda words: words[::-1]),
+        pytest.param("sort", sorted, marks=pytest.mark.slow),
+    ],
 )
 def test_the_trainer_learns(tmp_path, name, change):
     """Copying, reversing and sorting letters: untrained none is right, trained nearly all unseen ones."""

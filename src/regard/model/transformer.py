@@ -328,7 +328,7 @@ class LanguageModel(Speaker):
             raise ValueError("a language model needs a prompt, if only its start")
         prompt = batch.source
         lengths = (prompt.positions >= 0).sum(dim=1)  # [N]
-        growing = self.empty(len(lengths), self.output.weight)
+        growing = self.empty(len(lengths), self.target.tokens.weight)
         channels = growing["0.self.key"].shape[-1]
         state = State({"next": torch.zeros_like(lengths)}, growing, {}, 1, steady_block(channels))
         before = prompt.positions[:, :-1].masked_fill(prompt.positions[:, :-1] >= lengths[:, None] - 1, -1)
