@@ -15,11 +15,11 @@ $(READY): pyproject.toml requirements.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Python 3.11 or newer is needed: make PYTHON=python3.12 ..."; exit 1; }
 	test -d $(VENV) || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.txt -e .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c requirements.txt -e .
 	touch $@
 
 $(READY_TEST): $(READY)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.txt -e '.[test]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c requirements.txt -e '.[test]'
 	@sh tests/chromium.sh
 	touch $@
 

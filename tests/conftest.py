@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import random
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from filelock import FileLock
 
 from regard import cli
 from regard.config import Config, resolve
@@ -91,16 +93,31 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def toy(tmp_path_factory: pytest.TempPathFactory) -> Toy:
+def toy(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Toy:
+    """Trained by the first process that asks; the others copy it, since some tests write beside it."""
+    corpora, model = tmp_path_factory.mktemp("corpora"), tmp_path_factory.mktemp("models") / "toy"
+    if worker_id == "master":
+        train_toy(corpora, model)
+        return Toy(model, corpora)
+    shared = tmp_path_factory.getbasetemp().parent / "toy"
+    with FileLock(f"{shared}.lock"):
+        if not (shared / "done").exists():
+            shared.mkdir()
+            train_toy(shared, shared / "model")
+            (shared / "done").touch()
+    toy_config(corpora)
+    shutil.copytree(shared / "model", model)
+    return Toy(model, corpora)
+
+
+def train_toy(corpora: Path, model: Path) -> None:
     from regard.train import train
 
-    corpora, model = tmp_path_factory.mktemp("corpora"), tmp_path_factory.mktemp("models") / "toy"
     threads = torch.get_num_threads()
     try:
         train(toy_config(corpora), model)
     finally:
         torch.set_num_threads(threads)
-    return Toy(model, corpora)
 
 
 @pytest.fixture(scope="session")

@@ -76,8 +76,9 @@ def test_the_text_is_the_models(name, beam):
     assert [h[0].tokens for h in own] == [h[0].tokens for h in other]
 
 
-@pytest.mark.parametrize("name", ["small", "packed"])
-@pytest.mark.parametrize("beam", [1, 5])
+@pytest.mark.parametrize(
+    ("beam", "name"), [(1, "small"), (5, "packed"), pytest.param(1, "packed", marks=pytest.mark.slow)]
+)
 def test_neighbours_change_no_bit(name, beam):
     engine, samples, options = ENGINES[name], sources(17, 7, longest=50), Decode(beam=beam, max_length=18)
     alone = [decode(engine, [sample], options, SPECIAL, CPU)[0] for sample in samples]

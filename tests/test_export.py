@@ -176,6 +176,7 @@ def test_rounded_weights(toy: Toy, tmp_path: Path, few: None) -> None:
 # --- ONNX
 
 
+@pytest.mark.slow
 def test_a_trained_translator_in_onnx(toy: Toy, tmp_path: Path) -> None:
     done = export_model(toy.model, "onnx", tmp_path / "out")
     assert done.figures.equal == {"greedy": 1.0}

@@ -170,6 +170,7 @@ def test_weights_that_fit_nowhere_are_named() -> None:
     assert model.output.bias.tolist() == [1, 1, 1]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("same_threads")
 def test_one_t5_does_two_tasks_that_are_told_apart_by_their_prefix(tmp_path: Path) -> None:
     """The same sentences: one task wants the word that matters, the other what it means."""

@@ -140,7 +140,7 @@ def test_impossible_shapes_are_refused(model, word):
         resolve({"data": {"train": "phrasebook"}, "model": model})
 
 
-@pytest.mark.parametrize("family", ["rnn", "bahdanau", "t5"])
+@pytest.mark.parametrize("family", ["rnn", pytest.param("bahdanau", marks=pytest.mark.slow), "t5"])
 def test_every_command_works_on_the_family(family, tmp_path, regard):
     """Train, interrupt and resume, translate with alignment, score: nothing knows which family it is."""
     write_toy_corpus(tmp_path / "train.tsv", 1500, 1)
