@@ -99,14 +99,14 @@ def toy(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Toy:
     if worker_id == "master":
         train_toy(corpora, model)
         return Toy(model, corpora)
-    shared = tmp_path_factory.getbasetemp().parent / "toy"
+    shared = tmp_path_factory.getbasetemp().parent / "shared"
     with FileLock(f"{shared}.lock"):
         if not (shared / "done").exists():
             shared.mkdir()
-            train_toy(shared, shared / "model")
+            train_toy(shared, shared / "toy")  # whose card and report have its name
             (shared / "done").touch()
     toy_config(corpora)
-    shutil.copytree(shared / "model", model)
+    shutil.copytree(shared / "toy", model)
     return Toy(model, corpora)
 
 
