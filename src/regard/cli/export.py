@@ -22,7 +22,7 @@ def calibrate(
     """Measure on texts how far a model's numbers reach, so that it decodes in bytes (int8).
 
     Writes calibration.json into the folder. From then on `regard translate`, `generate` and `serve` use int8
-    on a CPU, unless --precision float32 says otherwise: about the same text in less time and memory.
+    on a CPU, unless --precision float32 says otherwise: about the same text in less time.
 
     [bold]Examples[/]
 
