@@ -19,7 +19,7 @@ from regard.data.objectives import Pairs
 from regard.machine import choose_machine
 from regard.text import learn
 from regard.train.loss import count
-from regard.train.prepare import Materials, fingerprint
+from regard.train.prepare import Materials
 from regard.train.run import make_trainer, pinned
 from regard.train.stream import Stream
 
@@ -65,7 +65,7 @@ def main() -> None:
         batches = [stream.next() for _ in range(options.batches)]
         tokens = sum(count(batch.labels) for batch in batches)
         padding = sum(float((batch.labels == IGNORED).float().mean()) for batch in batches) / len(batches)
-        materials = Materials(tokenizer, None, dataset, None, None, fingerprint(dataset), 0)
+        materials = Materials(tokenizer, None, (), ask, dataset, None, None, "race", 0, False, {})
         with tempfile.TemporaryDirectory() as folder:
             trainer = make_trainer(pinned(config, machine), Path(folder), materials, machine)
 

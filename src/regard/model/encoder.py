@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from regard.data.batch import Batch
 from regard.model.attention import visible
-from regard.model.layers import Activation, Linear
+from regard.model.layers import Activation, Dropout, Linear
 from regard.model.tap import Tap, tapped, within
 from regard.model.transformer import Embedding, Stack
 
@@ -64,7 +64,7 @@ class SentenceHead(nn.Module):
     def __init__(self, width: int, dropout: float) -> None:
         super().__init__()
         self.dense = Linear(width, width)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
         out: Tensor = self.dropout(self.dense(x[:, :1]).tanh())

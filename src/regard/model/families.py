@@ -14,6 +14,7 @@ from regard.model.encoder import EncoderOnly, SentenceHead, WordHead
 from regard.model.layers import (
     ACTIVATIONS,
     RESIDUALS,
+    Dropout,
     FeedForward,
     GatedFeedForward,
     Linear,
@@ -172,7 +173,7 @@ def bert(config: ModelConfig, vocabulary: int, labels: int | None = None) -> Enc
     heads: dict[str, Callable[[], tuple[nn.Module, int]]] = {
         "words": lambda: (WordHead(width, activation, norm()), vocabulary),
         "sentence": lambda: (SentenceHead(width, config.dropout), labels or 2),
-        "tokens": lambda: (nn.Dropout(config.dropout), labels or 2),
+        "tokens": lambda: (Dropout(config.dropout), labels or 2),
         "span": lambda: (nn.Identity(), 2),  # the first and the last word
     }
     head, answers = heads[config.head or "words"]()

@@ -88,16 +88,43 @@ class Scaled(nn.Module):
         return x * self.factor
 
 
+class Dropout(nn.Dropout):
+    """x * noise, noise being 0 with probability p and else 1 / (1 - p)  (Srivastava et al. 2014).
+
+    The CPU's own takes a tenth of an update: one draw for each number. Here a draw of 64 bits serves four,
+    and p is rounded to 1/65536.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        noise = self.noise(x)
+        return x if noise is None else x * noise
+
+    def added(self, x: Tensor, y: Tensor) -> Tensor:
+        """x + Dropout(y), in one pass."""
+        noise = self.noise(y)
+        return x + y if noise is None else torch.addcmul(x, y.to(x.dtype), noise.to(x.dtype))
+
+    def noise(self, like: Tensor) -> Tensor | None:
+        if not self.training or self.p == 0.0:
+            return None
+        if like.device.type != "cpu":
+            return F.dropout(torch.ones_like(like), self.p)
+        draws = torch.empty(-(-like.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
+        sixteen = draws.view(torch.int16)[: like.numel()].view(like.shape)
+        kept = sixteen >= round(self.p * 2**16) - 2**15  # 16 bits as a signed number
+        return kept.to(like.dtype).mul_(1.0 / (1.0 - self.p))
+
+
 class PostNorm(nn.Module):
     """LayerNorm(x + Dropout(Sublayer(x))), as in the paper (5.4)."""
 
     def __init__(self, norm: nn.Module, dropout: float) -> None:
         super().__init__()
         self.norm = norm
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor], tap: Tap | None = None) -> Tensor:
-        out: Tensor = self.norm(tapped(tap, "sum", x + self.dropout(sublayer(x))))
+        out: Tensor = self.norm(tapped(tap, "sum", self.dropout.added(x, sublayer(x))))
         return out
 
 
@@ -105,8 +132,7 @@ class PreNorm(PostNorm):
     """x + Dropout(Sublayer(LayerNorm(x))): NOT the paper's placement, but steadier in deep stacks."""
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor], tap: Tap | None = None) -> Tensor:
-        out: Tensor = x + self.dropout(sublayer(tapped(tap, "norm", self.norm(x))))
-        return out
+        return self.dropout.added(x, sublayer(tapped(tap, "norm", self.norm(x))))
 
 
 ACTIVATIONS: dict[str, Activation] = {

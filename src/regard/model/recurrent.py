@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from regard.data.batch import Batch, Tokens
 from regard.model.attention import masked_softmax
-from regard.model.layers import Linear
+from regard.model.layers import Dropout, Linear
 from regard.model.state import BLOCK, State, fit, round_up
 from regard.model.tap import Tap, at_step, tapped, within
 
@@ -176,7 +176,7 @@ class Reader(nn.Module):
         super().__init__()
         self.layers = nn.ModuleList(nn.ModuleList(directions) for directions in layers)
         self.parts = layers[0][0].parts
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.reverse = reverse  # read the last word first (Sutskever et al. 2014, 3.3)
 
     def forward(self, x: Tensor, valid: Tensor, tap: Tap | None = None) -> tuple[Tensor, Tensor]:
@@ -210,7 +210,7 @@ class Writer(nn.Module):
         self.score = score
         # Bahdanau's deep output has a maxout layer here; we take a tanh of the same three inputs
         self.readout = Linear(3 * width, width) if score is not None else None
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def look(self, state: Tensor, memory: Memory, tap: Tap | None = None) -> tuple[Tensor, Tensor, Tensor]:
         """a_ij = softmax_j(e_ij), c_i = sum_j a_ij h_j: context [R,D], scores and weights [N,K,S].
@@ -263,7 +263,7 @@ class RecurrentEncoderDecoder(nn.Module):
         self.bridge = bridge
         self.writer = writer
         self.output = output
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     @property
     def alignment(self) -> str | None:

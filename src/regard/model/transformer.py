@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from regard.data.batch import Batch, Tokens
 from regard.model.attention import MultiHeadAttention, visible
-from regard.model.layers import FeedForward, GatedFeedForward, Linear, PostNorm
+from regard.model.layers import Dropout, FeedForward, GatedFeedForward, Linear, PostNorm
 from regard.model.positions import Learned, Order, RelativeBias, Rotary, Sinusoidal, turned
 from regard.model.state import Past, State, fit, round_up, steady_block
 from regard.model.tap import Tap, tapped, within
@@ -42,7 +42,7 @@ class Embedding(nn.Module):
         self.factor = factor
         self.segments = segments
         self.norm = norm
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     @property
     def limit(self) -> int | None:

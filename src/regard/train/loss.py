@@ -13,7 +13,9 @@ from regard.data.objectives.base import Loss
 from regard.machine import Machine
 from regard.model import Model
 
-ROWS_AT_ONCE = 256  # logits of so many tokens fit the caches of a CPU; all at once would go through memory
+ROWS_AT_ONCE = 512  # logits of so many tokens fit the caches of a CPU; all at once would go through memory
+
+NEARLY_NOTHING = 1e-30  # the smallest p whose logarithm is taken
 
 
 def batch_loss(model: Model, batch: Batch, kind: Loss, smoothing: float, machine: Machine) -> Tensor:
@@ -84,7 +86,8 @@ def many_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
 class _OutputCrossEntropy(torch.autograd.Function):
     """Computes the gradients beside the loss, portion by portion, while the logits are in the cache.
 
-    With p = softmax(logits) and V words:  d loss / d logits = p - (1 - eps) * onehot(label) - eps / V.
+    With p = softmax(z) and V words:  d loss / d z = p - (1 - eps) * onehot(label) - eps / V.
+    The last part is the same for all, so it needs no pass over the logits: it is taken off the sums.
     """
 
     @staticmethod
@@ -98,39 +101,66 @@ class _OutputCrossEntropy(torch.autograd.Function):
         dtype: torch.dtype | None,
     ) -> Tensor:
         h, w = hidden.to(dtype or hidden.dtype), weight.to(dtype or weight.dtype)
+        b = None if bias is None else bias.to(h.dtype)
         wide = torch.promote_types(h.dtype, torch.float32)
         grad_hidden = torch.empty(hidden.shape, dtype=wide, device=hidden.device)
         grad_weight = torch.zeros(weight.shape, dtype=wide, device=weight.device)
-        grad_bias = None if bias is None else torch.zeros(bias.shape, dtype=wide, device=bias.device)
+        grad_bias = torch.zeros(len(weight), dtype=wide, device=weight.device)
         total = torch.zeros((), dtype=wide, device=hidden.device)
+        room = h.new_empty((2, min(ROWS_AT_ONCE, len(labels)), len(w)))  # fresh memory would cost a third
         for start in range(0, len(labels), ROWS_AT_ONCE):
             rows = slice(start, start + ROWS_AT_ONCE)
             gold = labels[rows].unsqueeze(1)  # [m,1]
-            logits = (h[rows] @ w.T).to(wide)  # [m,V]
-            if bias is not None:
-                logits += bias
-            said = (1 - smoothing) * logits.gather(1, gold).sum()
-            if smoothing:
-                said = said + smoothing * logits.mean(dim=1).sum()
-            highest = logits.amax(dim=1, keepdim=True)
-            p = logits.sub_(highest).exp_()  # the logits are not needed any more
-            sums = p.sum(dim=1, keepdim=True)
-            total += (highest + sums.log()).sum() - said
-            gradient = p.div_(sums).sub_(smoothing / p.shape[1])
-            gradient.scatter_add_(1, gold, torch.full_like(gold, -(1 - smoothing), dtype=wide))
-            if grad_bias is not None:
-                grad_bias += gradient.sum(dim=0)
-            narrow = gradient.to(h.dtype)
-            grad_hidden[rows] = (narrow @ w).to(wide)
-            grad_weight += narrow.T @ h[rows]
+            z = torch.mm(h[rows], w.T, out=room[0, : len(gold)])  # [m,V]
+            if b is not None:
+                z += b
+            p = torch.softmax(z, dim=1, out=room[1, : len(gold)])
+            log_p = log_of_gold(z, p, gold, wide)  # [m,1]
+            total += smoothing * z.gather(1, gold).sum(dtype=wide) - log_p.sum()
+            put(p, gold, log_p.exp() - (1 - smoothing))
+            grad_hidden[rows] = p @ w
+            grad_weight += p.T @ h[rows]
+            if b is not None:
+                grad_bias += p.sum(dim=0, dtype=wide)
+        if smoothing:
+            even, all_h, all_w = smoothing / len(w), h.sum(0, dtype=wide), w.sum(0, dtype=wide)
+            total -= even * (all_h @ all_w)  # eps * mean of z
+            grad_hidden -= even * all_w
+            grad_weight -= even * all_h
+            if b is not None:
+                total -= even * len(labels) * b.sum(dtype=wide)
+                grad_bias -= even * len(labels)
+        ctx.has_bias = b is not None
         ctx.save_for_backward(grad_hidden.to(hidden.dtype), grad_weight.to(weight.dtype), grad_bias)
         return total
 
     @staticmethod
     def backward(ctx: Any, *scale: Tensor) -> tuple[Tensor, Tensor, Tensor | None, None, None, None]:
         hidden, weight, bias = ctx.saved_tensors
-        own = None if bias is None else bias * scale[0]
+        own = bias * scale[0] if ctx.has_bias else None
         return hidden * scale[0], weight * scale[0], own, None, None, None
+
+
+def log_of_gold(z: Tensor, p: Tensor, gold: Tensor, wide: torch.dtype) -> Tensor:
+    """log p(label), precise where p has few bits: [m,V], its softmax, [m,1] -> [m,1].
+
+    Near 1, where a gradient is the small difference of p and 1, from the sum of all others; near 0, where p
+    may be lost, from the logits.
+    """
+    own = p.gather(1, gold).to(wide)
+    put(p, gold, torch.zeros_like(own))
+    others = p.sum(dim=1, keepdim=True).to(wide)
+    log_p = torch.where(own < 0.5, own.log(), torch.log1p(-others))
+    lost = own[:, 0] < NEARLY_NOTHING
+    if lost.any():
+        few = z[lost].to(wide)
+        log_p[lost] = few.gather(1, gold[lost]) - few.logsumexp(dim=1, keepdim=True)
+    return log_p
+
+
+def put(p: Tensor, columns: Tensor, values: Tensor) -> None:
+    """One number in each row; `scatter_` would copy all of them."""
+    p[torch.arange(len(p), device=p.device), columns[:, 0]] = values[:, 0].to(p.dtype)
 
 
 def count(labels: Tensor) -> int:
