@@ -18,7 +18,7 @@ from regard.model.attention import (
     self_attention_rows,
 )
 from regard.model.families import transformer
-from regard.model.layers import Linear
+from regard.model.layers import Dropout, Linear
 from regard.model.positions import Sinusoidal, sinusoid
 from regard.model.transformer import Block
 
@@ -228,3 +228,35 @@ def test_a_row_does_not_depend_on_how_many_there_are(few, many, shape):
     x = torch.randn(max(few, many), shape[0])
     with torch.no_grad():
         assert torch.equal(layer(x[:few])[: min(few, many)], layer(x[:many])[: min(few, many)])
+
+
+@pytest.mark.parametrize("p", [0.0, 0.1, 0.3, 0.75])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+def test_dropout_leaves_out_its_share_and_keeps_the_mean(p, dtype):
+    torch.manual_seed(1)
+    drop, x = Dropout(p), torch.ones(401, 503, dtype=dtype)  # an odd number of numbers
+    y = drop(x).double()
+    share = (y == 0).double().mean().item()
+    assert share == pytest.approx(p, abs=5 * (p * (1 - p) / x.numel()) ** 0.5)
+    assert set(y.unique().tolist()) <= {0.0, torch.tensor(1 / (1 - p), dtype=dtype).item()}
+    neighbours = ((y[:, 1:] == 0) & (y[:, :-1] == 0)).double().mean().item()
+    assert neighbours == pytest.approx(p * p, abs=0.005), "numbers of one draw know nothing of each other"
+    torch.manual_seed(1)
+    assert torch.equal(drop(x).double(), y), "the same draw gives the same noise"
+    assert drop.eval()(x) is x
+
+
+def test_dropout_added_is_the_sum_and_its_gradients():
+    x = torch.randn(7, 9, dtype=torch.float64, requires_grad=True)
+    y = torch.randn(7, 9, dtype=torch.float64, requires_grad=True)
+    drop = Dropout(0.5)
+    torch.manual_seed(4)
+    together = drop.added(x, y)
+    torch.manual_seed(4)
+    apart = x + drop(y)
+    torch.testing.assert_close(together, apart)
+    draw = torch.randn(7, 9, dtype=torch.float64)
+    for own, other in zip(
+        torch.autograd.grad(together, (x, y), draw), torch.autograd.grad(apart, (x, y), draw)
+    ):
+        torch.testing.assert_close(own, other)

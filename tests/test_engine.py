@@ -13,7 +13,6 @@ from regard.decode import Special, decode, make_engine, score
 from regard.decode.engine import Engine
 from regard.decode.kernels import can_pack
 from regard.decode.packing import PackedLinear
-from regard.model import State
 from samples import END, START, random_samples, small
 
 SPECIAL = Special(START, END, forbidden=(0, START, 3))
@@ -42,7 +41,7 @@ def test_this_machine_really_packs():
     if not can_pack(torch.ones(2, 2)):
         pytest.skip("this build of torch has no packed kernels: the model itself decodes")
     assert all(isinstance(engine, Engine) for engine in ENGINES.values())
-    widen = ENGINES["packed"].layers[0].widen.__self__
+    widen = ENGINES["packed"].model.decoder.blocks[0].feed_forward.widen
     assert isinstance(widen, PackedLinear) and widen.multiply.__name__ == "packed_linear"
 
 
@@ -60,7 +59,7 @@ def test_steps_are_the_models(name, beams):
         assert_near(found, expected)
     rows = torch.tensor([2, 0, 0, 3])
     own, other = own.select(rows), other.select(rows)
-    joined = State.join([other, other.select(torch.tensor([1]))])
+    joined = type(other).join([other, other.select(torch.tensor([1]))])
     expected, _ = model.step(own, torch.full((4, 1), 9))
     found, _ = engine.step(joined, torch.full((5, 1), 9))
     assert_near(found[:4], expected)
@@ -97,3 +96,39 @@ def test_a_packed_model_still_scores():
         other = score(ENGINES[name].model, samples, 1000, CPU)
         for left, right in zip(own, other):
             assert left == pytest.approx(right, abs=2e-3, rel=1e-5)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_beams_that_change_places_keep_their_own_words(name):
+    """The engine moves no word when beams change places; the model copies the cache. Both say the same."""
+    model, engine = MODELS[name], ENGINES[name]
+    batch = collate(random_samples(3, 8), 16)
+    own, other = model.start(batch, 4), engine.start(batch, 4)
+    draw = torch.Generator().manual_seed(5)
+    group = 4 * torch.arange(3)[:, None]
+    for _ in range(40):
+        tokens = torch.randint(4, 23, (len(own), 1), generator=draw)
+        expected, own = model.step(own, tokens)
+        found, other = engine.step(other, tokens)
+        assert_near(found, expected)
+        parents = torch.randint(4, (len(group), 4), generator=draw)
+        rows = (group + parents).flatten()
+        own, other = own.select(rows), other.select(rows)
+    kept = int(other.state.length if other.state.ages is None else other.state.ages.max())
+    assert kept < 2 * 40, "beams share what they have in common"
+    rows = torch.tensor([9, 2, 2, 7, 0])  # across the sources: each row on its own from here
+    own, other = own.select(rows), other.select(rows)
+    tokens = torch.randint(4, 23, (5, 3), generator=draw)
+    assert_near(engine.step(other, tokens)[0], model.step(own, tokens)[0])
+
+
+def test_a_state_that_others_went_on_from_is_refused_when_its_words_have_moved():
+    engine = ENGINES["small"]
+    tree = engine.start(collate(random_samples(2, 8), 16), 2)
+    tokens = torch.full((4, 1), 5)
+    for _ in range(4):
+        _, tree = engine.step(tree, tokens)
+    sibling = tree.select(torch.tensor([0, 0, 2, 2]))
+    engine.step(sibling, tokens)
+    with pytest.raises(ValueError, match="moved the words"):
+        engine.step(tree, tokens)

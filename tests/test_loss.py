@@ -49,6 +49,42 @@ def test_output_cross_entropy_in_bfloat16_is_near():
         assert F.cosine_similarity(own.flatten(), other.flatten(), dim=0) > 0.9995
 
 
+def test_a_sure_word_has_a_small_and_true_gradient_in_bfloat16():
+    """Near 1 a probability of eight bits is off by more than the gradient: it must come from the others."""
+    weight = torch.zeros(300, 2)
+    weight[7, 0] = 1.0
+    hidden = torch.tensor([[[13.0, 0.0]]], requires_grad=True)  # p(7) = 0.99932
+    labels = torch.tensor([[7]])
+    loss = output_cross_entropy(hidden, weight, labels, dtype=torch.bfloat16)
+    exact = cross_entropy(hidden @ weight.T, labels)
+    assert loss.item() == pytest.approx(exact.item(), rel=1e-2)
+    (own,), (other,) = torch.autograd.grad(loss, hidden), torch.autograd.grad(exact, hidden)
+    assert own[0, 0, 0].item() == pytest.approx(other[0, 0, 0].item(), rel=1e-2)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_a_word_thought_impossible_has_a_finite_loss(dtype):
+    hidden = torch.tensor([[[200.0, 0.0]]])
+    weight = torch.tensor([[1.0, 0.0], [-1.0, 0.0], [0.5, 0.0]])
+    loss = output_cross_entropy(hidden, weight, torch.tensor([[1]]), dtype=dtype)
+    assert loss.item() == pytest.approx(400.0)
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_the_bias_of_the_output_layer_learns_too(bias):
+    torch.manual_seed(3)
+    hidden = torch.randn(2, 40, 5, dtype=torch.float64, requires_grad=True)
+    weight = torch.randn(9, 5, dtype=torch.float64, requires_grad=True)
+    added = torch.randn(9, dtype=torch.float64, requires_grad=True) if bias else None
+    labels = torch.randint(0, 9, (2, 40))
+    ours = output_cross_entropy(hidden, weight, labels, 0.1, None, added)
+    theirs = cross_entropy(F.linear(hidden, weight, added), labels, 0.1)
+    torch.testing.assert_close(ours, theirs)
+    learned = (hidden, weight, added) if bias else (hidden, weight)
+    for own, other in zip(torch.autograd.grad(ours, learned), torch.autograd.grad(theirs, learned)):
+        torch.testing.assert_close(own, other)
+
+
 def test_cross_entropy_is_the_written_formula():
     logits, labels = torch.randn(2, 3, 5, dtype=torch.float64), torch.tensor([[0, 4, IGNORED], [2, 2, 1]])
     log_p = logits.log_softmax(-1)

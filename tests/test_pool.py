@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from regard.config import Decode
 from regard.data import collate
 from regard.decode import Ensemble, Pool, Special, Wish, make_engine
-from regard.decode.pool import WORTH_ENTERING, manner_of
+from regard.decode.pool import ROWS_A_STEP, manner_of
 from regard.decode.search import BeamSearch
 from regard.decode.stream import Sliding, stream
 from samples import END, START, random_samples, small
@@ -129,13 +129,14 @@ def test_what_is_cancelled_is_gone_at_once():
         search.step()
     young = search.admit([Wish([5, END], options), Wish([6, END], options)])
     search.step()
-    state = search.state
-    assert len(state) == 9 and state.ages.tolist() == [18] * 3 + [1] * 6
-    assert state.growing["positions"].shape[1] >= 18 and search.words.shape == (3, 3, 18)
+    state = search.state.state  # a row for each source
+    assert len(search.state) == 9 and state.rows["next"].tolist() == [18, 1, 1]
+    assert 18 <= int(state.ages[0]) < 3 * 18, "beams share what they have in common"
+    assert state.ages[1:].tolist() == [3, 3] and search.words.shape == (3, 3, 18)
     longest = state.sources["source.positions"].shape[1]
     search.drop(old)
-    state = search.state
-    assert search.alive == young and len(state) == 6 and state.ages is None and state.length == 1
+    state = search.state.state
+    assert search.alive == young and len(search.state) == 6 and state.ages is None and state.length == 3
     assert search.words.shape == (2, 3, 1), "histories are cut when the oldest leaves"
     assert state.growing["0.self.key"].shape[2] == state.block
     assert state.sources["source.positions"].shape[1] == state.block < longest
@@ -158,7 +159,7 @@ def test_freed_places_are_taken():
 
 
 def test_a_full_batch_is_not_moved_for_one_row():
-    rows = 4 * WORTH_ENTERING
+    rows = 8 * ROWS_A_STEP
     pool, tried = pool_of("paper", rows=rows), []
     lengths = [*range(2, 2 + rows), *([3] * 40)]
     start = MODELS["paper"].start

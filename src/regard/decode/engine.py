@@ -18,14 +18,15 @@ from torch import Tensor, nn
 from regard.data import Batch
 from regard.decode.kernels import can_pack
 from regard.decode.options import NEVER
-from regard.decode.packing import Packing, Reaches, choose_precision, pack_linears
-from regard.model import EncoderDecoder, State, Writing
+from regard.decode.packing import ByteLinear, Packing, Reaches, choose_precision, pack_linears
+from regard.decode.tree import Tree
+from regard.model import EncoderDecoder, Writing
 from regard.model.attention import MultiHeadAttention, cut
-from regard.model.layers import FeedForward, PreNorm
-from regard.model.state import Past
+from regard.model.layers import FeedForward, GatedFeedForward, PreNorm
 from regard.model.transformer import Block
 
 Map = Callable[[Tensor], Tensor]
+PORTION = 128  # keys
 
 
 class PackedSelf(MultiHeadAttention):
@@ -109,17 +110,23 @@ class Engine:
     def longest_target(self) -> int | None:
         return self.model.longest_target
 
-    def start(self, batch: Batch, beams: int = 1) -> State:
+    def start(self, batch: Batch, beams: int = 1) -> Tree:
         """The model's state, with one thing more: what is added to the scores of the source's keys."""
-        state = self.model.start(batch, beams)
-        hidden = state.sources["source.positions"] < 0  # [N,S]
-        bias = (
-            torch.zeros(hidden.shape).masked_fill(hidden, NEVER)[:, None, None].expand(-1, self.heads, 1, -1)
-        )
-        return replace(state, sources={**state.sources, "source.bias": bias.contiguous()})  # [N,H,1,S]
+        state = self.model.start(batch)
+        sources = {name: t for name, t in state.sources.items() if not name.endswith("cross.key")}
+        for number in range(len(self.layers)):  # as every step multiplies by them
+            turned = state.sources[f"{number}.cross.key"].transpose(2, 3)
+            sources[f"{number}.cross.turned"] = turned.contiguous()  # [N,H,C,S]
+        sources["source.bias"] = self.bias(state.sources["source.positions"].unsqueeze(1) >= 0)  # [N,H,1,S]
+        return Tree.planted(replace(state, sources=sources), beams)
+
+    def bias(self, seen: Tensor) -> Tensor:
+        """What is added to the scores of keys, for all heads: [N,T,S] -> [N,H,T,S]."""
+        one = torch.zeros(seen.shape).masked_fill_(~seen, NEVER).unsqueeze(1)
+        return one.expand(-1, self.heads, -1, -1).contiguous()
 
     @torch.no_grad()
-    def step(self, state: State, tokens: Tensor) -> tuple[Tensor, State]:
+    def step(self, state: Tree, tokens: Tensor) -> tuple[Tensor, Tree]:
         """As the model's; several tokens are fed one after the other."""
         if tokens.shape[1] == 1:
             only, state = self.step_one(state, tokens[:, 0])
@@ -130,24 +137,22 @@ class Engine:
             logits.append(one)
         return torch.stack(logits, dim=1), state
 
-    def step_one(self, state: State, tokens: Tensor) -> tuple[Tensor, State]:
+    def step_one(self, tree: Tree, tokens: Tensor) -> tuple[Tensor, Tree]:
         """[R] -> logits [R,V] and the state after the tokens."""
-        position = state.rows["next"]  # [R]
-        state = replace(state.extend(1), rows={"next": position + 1})
-        columns, own = state.last(1), state.growing
-        columns.write_positions(own["positions"], position[:, None])
-        hidden = (own["positions"] < 0) | (own["positions"] > position[:, None])  # [R,S]
-        bias = torch.zeros(hidden.shape).masked_fill_(hidden, NEVER)[:, None].expand(-1, self.heads, -1)
-        bias = bias.reshape(-1, 1, hidden.shape[1])  # [R*H,1,S]
-        source_bias = state.sources["source.bias"].flatten(0, 1)  # [N*H,1,S]
-        x: Tensor = self.model.target(tokens[:, None], position[:, None])[:, 0]  # [R,D]
+        position = tree.rows["next"].unsqueeze(1)  # [R,1]
+        tree = tree.extend()
+        state = tree.state
+        places, own, sources = tree.newest(), state.growing, state.sources
+        bias = self.bias(tree.seen()).flatten(0, 1)  # [N*H,K,S]
+        source_bias = sources["source.bias"].flatten(0, 1)  # [N*H,1,S]
+        x: Tensor = self.model.target(tokens[:, None], position)[:, 0]  # [R,D]
         for number, layer in enumerate(self.layers):
-            key, value = own[f"{number}.self.key"], own[f"{number}.self.value"]
-            x = layer.own(x, lambda y: layer.look_back(y, Past(key, value, columns), bias))  # noqa: B023
-            key, value = state.sources[f"{number}.cross.key"], state.sources[f"{number}.cross.value"]
+            past = own[f"{number}.self.key"], own[f"{number}.self.value"]
+            x = layer.own(x, lambda y: layer.look_back(y, *past, places, bias))  # noqa: B023
+            key, value = sources[f"{number}.cross.turned"], sources[f"{number}.cross.value"]
             x = layer.across(x, lambda y: layer.look_across(y, key, value, source_bias))  # noqa: B023
             x = layer.feed(x, layer.feed_forward)
-        return self.model.output(self.model.decoder.last(x)), state
+        return self.model.output(self.model.decoder.last(x)), tree
 
 
 @dataclass(frozen=True)
@@ -184,33 +189,55 @@ class Layer:
             cross.query.forward,
             cross.output.forward,
         )
-        self.widen, self.narrow = feed_forward.widen.forward, feed_forward.narrow.forward
-        self.activation = feed_forward.activation
+        self.hidden, self.narrow = hidden_of(feed_forward), feed_forward.narrow.forward
 
-    def look_back(self, x: Tensor, past: Past, bias: Tensor) -> Tensor:
-        """Self-attention of one new word over the cache, which it joins."""
-        rows = len(x)
-        q, k, v = self.all(x).view(rows, 3, self.heads, 1, -1).unbind(1)  # [R,H,1,C]
-        key, value = past.append(k, v)  # [R,H,S,C]
-        z = mix(q.reshape(rows * self.heads, 1, -1), key.flatten(0, 1), value.flatten(0, 1), bias)
-        return self.output(z.view(rows, -1))
+    def look_back(self, x: Tensor, key: Tensor, value: Tensor, places: Tensor, bias: Tensor) -> Tensor:
+        """Self-attention of a new word of each beam over the words of its source's beams, which it joins."""
+        sources, beams = len(key), len(x) // len(key)
+        parts = self.all(x).view(sources, beams, 3, self.heads, -1)  # [N,K,3,H,C]
+        q, k, v = parts.permute(2, 0, 3, 1, 4).contiguous().unbind(0)  # [N,H,K,C]
+        for buffer, new in ((key, k), (value, v)):
+            buffer.view(-1, buffer.shape[-1]).index_copy_(0, places, new.reshape(-1, buffer.shape[-1]))
+        key, value = (each[:, :, : bias.shape[2]].flatten(0, 1) for each in (key, value))  # [N*H,S,C]
+        return self.output(self.rows_of(mix(q.flatten(0, 1), key.transpose(1, 2), value, bias)))
 
     def look_across(self, x: Tensor, key: Tensor, value: Tensor, bias: Tensor) -> Tensor:
-        """Cross-attention; the beams of a source are queries on the same keys: [N,H,S,C]."""
+        """Cross-attention; the beams of a source are queries on the same keys: [N,H,C,S], [N,H,S,C]."""
         rows, sources = len(x), len(key)
         q = self.query(x).view(sources, rows // sources, self.heads, -1).transpose(1, 2)  # [N,H,K,C]
         z = mix(q.flatten(0, 1), key.flatten(0, 1), value.flatten(0, 1), bias)  # [N*H,K,C]
-        z = z.view(sources, self.heads, rows // sources, -1).transpose(1, 2).reshape(rows, -1)
-        return self.cross_output(z)
+        return self.cross_output(self.rows_of(z))
+
+    def rows_of(self, z: Tensor) -> Tensor:
+        """[N*H,K,C] -> [N*K,H*C]."""
+        joined, beams, channels = z.shape
+        by_source = z.view(-1, self.heads, beams, channels).transpose(1, 2)
+        return by_source.reshape(joined // self.heads * beams, -1)
 
     def feed_forward(self, x: Tensor) -> Tensor:
-        return self.narrow(self.activation(self.widen(x)))
+        return self.narrow(self.hidden(x))
 
 
-def mix(q: Tensor, k: Tensor, v: Tensor, bias: Tensor) -> Tensor:
-    """softmax(q k^T / sqrt(C) + bias) v for batches of [T,C], [S,C], [S,C]; every query sees something."""
+def hidden_of(feed_forward: FeedForward | GatedFeedForward) -> Map:
+    """The wide half of a feed-forward, its activation included."""
+    widen: nn.Module = feed_forward.widen
+    activation = feed_forward.activation
+    if isinstance(widen, ByteLinear) and activation is F.relu:
+        return widen.rectified
+    return lambda x: activation(widen.forward(x))
+
+
+def mix(q: Tensor, turned: Tensor, v: Tensor, bias: Tensor) -> Tensor:
+    """softmax(q k^T / sqrt(C) + bias) v for batches of [T,C], [C,S], [S,C]; every query sees something.
+
+    Long sums are made in portions, so that they have the same bits whatever hidden keys follow.
+    """
     scale: float = q.shape[-1] ** -0.5
-    return torch.bmm(torch.baddbmm(bias, q, k.transpose(1, 2), alpha=scale).softmax(dim=-1), v)
+    p = torch.baddbmm(bias, q, turned, alpha=scale).softmax(dim=-1)
+    z = torch.bmm(p[..., :PORTION], v[:, :PORTION])
+    for start in range(PORTION, v.shape[1], PORTION):
+        z = torch.baddbmm(z, p[..., start : start + PORTION], v[:, start : start + PORTION])
+    return z
 
 
 def wrapping(residual: nn.Module | None) -> Wrapping:

@@ -7,15 +7,16 @@ a product of experts: what one model finds impossible, all do not say.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from regard.data import Batch
 from regard.decode.sources import Steppable
+from regard.decode.tree import Tree
 from regard.model import State
 
 Mean = Literal["probability", "log"]
@@ -25,13 +26,13 @@ Mean = Literal["probability", "log"]
 class States:
     """The models' states of the same rows."""
 
-    parts: tuple[State, ...]
+    parts: tuple[State | Tree, ...]
 
     def __len__(self) -> int:
         return len(self.parts[0])
 
     @property
-    def rows(self) -> dict[str, Tensor]:
+    def rows(self) -> Mapping[str, Tensor]:
         return self.parts[0].rows
 
     def select(self, rows: Tensor) -> States:
@@ -39,14 +40,14 @@ class States:
 
     @classmethod
     def join(cls, states: Sequence[States]) -> States:
-        return States(tuple(State.join(parts) for parts in zip(*(each.parts for each in states))))
+        return States(tuple(type(parts[0]).join(parts) for parts in zip(*(each.parts for each in states))))
 
 
 @dataclass(frozen=True)
 class Ensemble:
     """Its "logits" are log-probabilities; a search does not see the difference."""
 
-    models: Sequence[Steppable[State]]
+    models: Sequence[Steppable[Any]]
     mean: Mean = "probability"
 
     @property

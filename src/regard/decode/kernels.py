@@ -86,6 +86,14 @@ def byte_linear(x: Tensor, packed: object, scale: float, zero: int) -> Tensor:
     return y
 
 
+def byte_linear_relu(x: Tensor, packed: object, scale: float, zero: int) -> Tensor:
+    """max(0, W x + b), while the numbers are at hand."""
+    y: Tensor = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_relu_output_fp32.default(
+        x, scale, zero, packed
+    )
+    return y
+
+
 def byte_linear_by_row(x: Tensor, packed: object) -> Tensor:
     """y = W x where each row of x is rounded to bytes by its own largest number."""
     largest = x.abs().amax(dim=-1, keepdim=True).clamp_min_(torch.finfo(torch.float32).tiny)  # [...,1]

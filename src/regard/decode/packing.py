@@ -17,6 +17,7 @@ from regard.data import Batch
 from regard.decode.kernels import (
     byte_linear,
     byte_linear_by_row,
+    byte_linear_relu,
     can_pack,
     can_quantize,
     pack,
@@ -81,6 +82,12 @@ class ByteLinear(nn.Module):
             return byte_linear(x, self.weight, self.scale, self.zero)
         y = byte_linear_by_row(x, self.weight)
         return y if self.bias is None else y.add_(self.bias)
+
+    def rectified(self, x: Tensor) -> Tensor:
+        """max(0, W x + b)."""
+        if self.scale:
+            return byte_linear_relu(x, self.weight, self.scale, self.zero)
+        return self.forward(x).relu_()
 
 
 def scale_of(reach: Reach) -> tuple[float, int]:

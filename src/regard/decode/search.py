@@ -152,7 +152,7 @@ class BeamSearch(Generic[S]):
 
     def candidates(self, logits: Tensor) -> Candidates:
         """The best continuations of each source."""
-        log_total = logits.logsumexp(dim=1, keepdim=True)  # [R,1]
+        log_total = log_sum_exp(logits)  # [R,1]
         self.forbid(logits)
         ranking, shift = self.penalized(logits, log_total)
         best, token = self.pick(ranking)  # [R,k]
@@ -306,6 +306,12 @@ class BeamSearch(Generic[S]):
             self.state = self.state.select(rows)
         else:
             del self.state
+
+
+def log_sum_exp(logits: Tensor) -> Tensor:
+    """log sum_v exp(z_v), in fewer passes than torch's: max z - log max softmax(z). [R,V] -> [R,1]."""
+    highest = logits.amax(dim=1, keepdim=True)
+    return highest - logits.softmax(dim=1).amax(dim=1, keepdim=True).log()
 
 
 def ending_together(old: Tensor, new: Tensor, nothing: float) -> Tensor:

@@ -99,6 +99,11 @@ class State:
         growing = self._columns(round_up(length, self.block))
         return replace(self, growing=growing, length=length, ages=ages, tip=_Tip(length))
 
+    def with_room(self, columns: int) -> State:
+        """The same state in buffers of its own with at least so many columns."""
+        room = self._columns(round_up(columns, self.block))
+        return replace(self, growing=room, tip=_Tip(self.length))
+
     def last(self, count: int) -> Columns:
         """The columns of the last `count` words of each row."""
         together = slice(self.length - count, self.length)
@@ -211,7 +216,7 @@ def steady_block(channels: int) -> int:
 
 
 def _time(name: str) -> int:
-    return -1 if name.endswith(("positions", "bias")) else -2
+    return -1 if name.endswith(("positions", "bias", "paths", "turned")) else -2
 
 
 def fit(name: str, tensor: Tensor, columns: int) -> Tensor:
@@ -224,7 +229,8 @@ def fit(name: str, tensor: Tensor, columns: int) -> Tensor:
         return tensor.narrow(axis, 0, columns)
     if axis == -2:
         return F.pad(tensor, (0, 0, 0, missing))
-    return F.pad(tensor, (0, missing), value=float("-inf") if name.endswith("bias") else -1)
+    nothing = {"bias": float("-inf"), "positions": -1}
+    return F.pad(tensor, (0, missing), value=nothing.get(name.rpartition(".")[2], 0))
 
 
 def _join(parts: Sequence[Tensors]) -> Tensors:
