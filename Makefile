@@ -40,7 +40,7 @@ check: $(READY_TEST)
 # leaks. Each prints its figures. SHARE=0.05 is a sample of the first.
 test-hard: $(READY_TEST)
 	$(BIN)/python -m pytest -m slow
-	$(BIN)/python bench/survive --share $(SHARE)
+	OMP_NUM_THREADS=1 $(BIN)/python bench/survive --share $(SHARE) --jobs 2
 	$(BIN)/python bench/dirty.py
 	$(BIN)/python bench/leaks.py
 	test -d $(RUN) || $(BIN)/python recipes/demo.py $(RUN)

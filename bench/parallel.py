@@ -9,31 +9,40 @@ Each prints one JSON line (name, n, failures, figure, seed). `worker` is what th
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import random
+import shutil
 import signal
 import socket
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).parent)
 
+import regard.train.loop as loop
 from regard.config import Config, resolve
 from regard.store import folder_of, load_checkpoint, steps
 from regard.train import train
 from regard.train.stream import Stream
-from survive.common import Bar
-from survive.runs import bits, no_end, patched, toy
+from survive.common import Bar, patched
+from survive.runs import SPOILS, bits, has_odd, local, no_end, spoiling, toy, watched
 
 HERE = Path(__file__)
 PLAIN = {"dropout": 0.0}
 SAME = 1e-10
+NEAR = 1e-5  # of float32, with another number of ranks
+QUICK = 15.0  # seconds in which a killed rank is made good
 LIFE = 1800.0  # seconds that processes get at most
 Ids = dict[tuple[int, int, int], list[int]]
 
@@ -55,8 +64,15 @@ def worker(job: Path) -> None:
         folder = Path(run["folder"])
         (folder.parent / f"{folder.name}.{rank}.pid").write_text(str(os.getpid()))
         config = None if run["config"] is None else resolve(run["config"])
-        with patched(no_end(), (Stream, "samples", logging(folder, rank))):
+        own = patched(
+            no_end(),
+            (Stream, "samples", logging(folder, rank)),
+            (loop.Trainer, "run", telling(folder, rank)),
+        )
+        with own, wrong_in(folder, run["spoil"]) as found:
             train(config, folder, resume=run["resume"])
+        if found:
+            raise SystemExit(f"rank {rank}: {found[0]}")
     if dist.is_initialized():
         dist.destroy_process_group()
 
@@ -71,6 +87,32 @@ def logging(folder: Path, rank: int) -> Any:
         return plain(stream, numbers)
 
     return samples
+
+
+def telling(folder: Path, rank: int) -> Any:
+    """In the end: how many updates this process left out, and its weights."""
+    plain = loop.Trainer.run
+
+    def run(trainer: loop.Trainer, metrics: Any) -> bool:
+        finished = plain(trainer, metrics)
+        weights = hashlib.sha256()
+        for tensor in trainer.model.parameters():
+            weights.update(local(tensor).numpy().tobytes())
+        told = {"bad": trainer.progress.bad, "weights": weights.hexdigest()}
+        (folder.parent / f"{folder.name}.{rank}.end").write_text(json.dumps(told))
+        return finished
+
+    return run
+
+
+@contextmanager
+def wrong_in(folder: Path, spoil: str | None) -> Iterator[list[str]]:
+    """The odd sample is spoilt, for the process that has it; what a bad update changed all the same."""
+    if spoil is None:
+        yield []
+        return
+    with spoiling(SPOILS[spoil], has_odd(folder)), watched() as found:
+        yield found
 
 
 # --- how it is started and looked at
@@ -111,9 +153,12 @@ def together(size: int, place: Path, runs: list[dict[str, Any]]) -> str:
     return wrong[0][-2000:] if wrong else ""
 
 
-def run_of(config: Config | None, folder: Path, resume: bool = False) -> dict[str, Any]:
+def run_of(
+    config: Config | None, folder: Path, resume: bool = False, spoil: str | None = None
+) -> dict[str, Any]:
+    """`spoil` is what is wrong with the odd sample, in whichever process has it."""
     tree = None if config is None else config.model_dump(mode="json", exclude_none=True, by_alias=True)
-    return {"folder": str(folder), "config": tree, "resume": resume}
+    return {"folder": str(folder), "config": tree, "resume": resume, "spoil": spoil}
 
 
 def changed(config: Config, model: dict[str, Any] | None = None, **fields: object) -> Config:
@@ -159,6 +204,32 @@ def apart(one: list[float], two: list[float]) -> float:
 # --- the bars
 
 
+@dataclass(frozen=True)
+class Recovery:
+    """After a kill: seconds until processes were started, had loaded, and were further than before."""
+
+    started: float
+    loaded: float
+    done: float
+    queued: float  # of these a process was ready, and waited for a core that others had
+    lost: int  # updates that were done again
+
+    @property
+    def own(self) -> float:
+        return self.done - self.queued
+
+
+def started(number: int) -> float:
+    """When a process began, on the clock of `time.monotonic`."""
+    ticks = int(Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[19])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def queued(number: int) -> float:
+    """Seconds that a process waited for a core."""
+    return int(Path(f"/proc/{number}/schedstat").read_text().split()[1]) / 1e9
+
+
 def ranks(count: int, seed: int, sizes: tuple[int, ...] = (1, 3)) -> Bar:
     """The losses of 2 ranks against 1, then on from their checkpoint with other numbers of ranks."""
     wrong: list[str] = []
@@ -182,7 +253,7 @@ def ranks(count: int, seed: int, sizes: tuple[int, ...] = (1, 3)) -> Bar:
             further = []
             for kind in kinds:
                 here = place / f"{kind}-half-{size}"
-                subprocess.run(["cp", "-r", str(place / f"{kind}-half"), str(here)], check=True)
+                shutil.copytree(place / f"{kind}-half", here)
                 further.append(run_of(changed(config, parallel=kind), here, resume=True))
             wrong += [text] if (text := together(size, place, further)) else []
         if not wrong:
@@ -200,13 +271,16 @@ def ranks(count: int, seed: int, sizes: tuple[int, ...] = (1, 3)) -> Bar:
 
 
 def elastic(count: int, seed: int, updates: int = 60) -> Bar:
-    """B6: one of 2 ranks killed `count` times under torchrun; against 2 ranks that nobody touched."""
+    """B6: one of 2 ranks killed `count` times under torchrun; against 2 ranks that nobody touched.
+
+    Then 2 ranks, 1 and 2 again, each a third of the updates; against 1 alone.
+    """
     chance, wrong = random.Random(seed), list[str]()
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
         config = toy(place, steps=updates, checkpoint_every=5, validate_every=20, seed=seed)
         wrong += [text] if (text := together(2, place, [run_of(config, place / "whole")])) else []
-        killed, recovery, lost, text = under_torchrun(config, place, count, chance)
+        killed, recovery, text = under_torchrun(config, place, count, chance)
         wrong += [text] if text else []
         if killed != count:
             wrong.append(f"{killed} of {count} kills before the end")
@@ -215,23 +289,57 @@ def elastic(count: int, seed: int, updates: int = 60) -> Bar:
                 wrong.append("other samples, or in another order")
             if bits(place / "cut") != bits(place / "whole"):
                 wrong.append("other bits than the run that nobody killed")
-            if max(lost) > 5:
-                wrong.append(f"{max(lost)} updates lost by one kill")
+            if max(each.lost for each in recovery) > 5:
+                wrong.append(f"{max(each.lost for each in recovery)} updates lost by one kill")
+            if max(each.own for each in recovery) > QUICK:
+                wrong.append(f"{max(each.own for each in recovery):.1f} s until a kill was made good")
             last = folder_of(place / "cut", steps(place / "cut")[-1])
             if load_checkpoint(last).state["step"] != updates:
                 wrong.append("did not come to its end")
-    slowest = max(recovery, default=float("nan"))
+        difference, found = other_sizes(changed(config, PLAIN), place)
+        wrong += found
     figure = f"{killed} kills of one of 2 ranks: the run has the samples and the bits of the untouched one"
-    more = {"slowest_recovery_seconds": round(slowest, 1), "updates_lost_at_most": max(lost, default=0)}
+    more = {
+        "slowest_recovery_s": round(max((each.own for each in recovery), default=0.0), 1),
+        "on_the_clock_s": round(max((each.done for each in recovery), default=0.0), 1),
+        "usual_s": {
+            name: round(statistics.median([getattr(each, name) for each in recovery] or [0.0]), 1)
+            for name in ("started", "loaded", "done", "queued")
+        },
+        "updates_lost_at_most": max((each.lost for each in recovery), default=0),
+        "losses_of_2_1_2_ranks_differ_by": difference,
+    }
     return Bar(
         "B6 elastic restart", count, len(wrong), figure if not wrong else wrong[0][-300:], seed, more, wrong
     )
 
 
+def other_sizes(config: Config, place: Path) -> tuple[float, list[str]]:
+    """2 ranks, 1 and 2 again in one run: how far its losses are from those of 1, and what went wrong."""
+    third, seen = config.train.steps // 3, Ids()
+    last = place / "sizes-0"
+    text = together(1, place, [run_of(config, place / "alone")])
+    for part, size in enumerate((2, 1, 2)):
+        folder = place / f"sizes-{part}"
+        if part:
+            shutil.copytree(last, folder)
+        own = changed(config, steps=third * (part + 1))
+        text = text or together(size, place, [run_of(own, folder, resume=part > 0)])
+        if text:
+            return float("inf"), [text]
+        seen |= ids(folder, size)
+        last = folder
+    difference = apart(losses(last), losses(place / "alone"))
+    wrong = [] if seen == ids(place / "alone", 1) else ["2, 1, 2 ranks: other samples, or in another order"]
+    return difference, wrong + (
+        [] if difference <= NEAR else [f"2, 1, 2 ranks: losses differ by {difference}"]
+    )
+
+
 def under_torchrun(
     config: Config, place: Path, count: int, chance: random.Random
-) -> tuple[int, list[float], list[int], str]:
-    """(kills, seconds until each was made good, updates that were done again, what went wrong)"""
+) -> tuple[int, list[Recovery], str]:
+    """(kills, how each was made good, what went wrong)"""
     folder, job = place / "cut", place / "job-cut.json"
     job.write_text(json.dumps({"runs": [run_of(config, folder)]}))
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
@@ -241,7 +349,7 @@ def under_torchrun(
     process = subprocess.Popen(
         [*command, str(HERE), "worker", str(job)], env=environment(place), stdout=said, stderr=said
     )
-    recovery, lost, killed = list[float](), list[int](), 0
+    recovery, killed = list[Recovery](), 0
     moments = sorted(chance.sample(range(1, config.train.steps - 3), count))
     began = time.monotonic()
     try:
@@ -258,14 +366,17 @@ def under_torchrun(
             killed, since = killed + 1, time.monotonic()
             gone = {path: path.read_text() for path in place.glob("cut.*.pid")}
             waited(process, lambda old=gone: all(path.read_text() != was for path, was in old.items()), began)
+            there = time.monotonic()
             waited(process, lambda was=at: reached(folder) > was, began)
-            recovery.append(time.monotonic() - since)
-            lost.append(max(0, at - saved))
+            now = time.monotonic()
+            numbers = [int(path.read_text()) for path in gone]
+            stages = [min(map(started, numbers)) - since, there - since, now - since]
+            recovery.append(Recovery(*stages, max(map(queued, numbers)), max(0, at - saved)))
         code = process.wait(timeout=LIFE)
     finally:
         process.kill()
     said.seek(0)
-    return killed, recovery, lost, "" if code == 0 else said.read()[-2000:]
+    return killed, recovery, "" if code == 0 else said.read()[-2000:]
 
 
 def waited(process: subprocess.Popen[bytes], when: Any, began: float) -> bool:

@@ -15,19 +15,20 @@ from parallel import changed, ids, losses, run_of, together
 from regard.cli import workers
 from regard.config import Config
 from regard.data import IGNORED
-from regard.store import folder_of, load_checkpoint
+from regard.store import folder_of, load_checkpoint, steps
 from regard.tasks import Wish
 from regard.train import train
 from regard.train.loss import many_cross_entropy
 from regard.train.parallel import Alone, crew, own_threads, processes
 from regard.train.state import mix
 from regard.train.stream import Stream, unasked
-from survive.common import TEXTS, write_model
-from survive.runs import bits, no_end, patched, toy
+from survive.common import TEXTS, patched, write_model
+from survive.runs import ODD, bits, no_end, toy
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the loopback device is called lo")
 UPDATES = 10
 KINDS = ("ddp", "fsdp")
+ODD_SECOND = 5  # a seed with which the second process soon has the odd sample
 
 
 def plain(place: Path) -> Config:
@@ -48,6 +49,10 @@ def trained(tmp_path_factory):
         runs.append(run_of(dropping, place / "whole"))
         runs.append(run_of(changed(dropping, steps=5), place / "cut"))
         runs.append(run_of(dropping, place / "cut", resume=True))
+        odd = changed(dropping, seed=ODD_SECOND)
+        runs += [
+            run_of(changed(odd, parallel=kind), place / f"odd-{kind}", spoil="gradient") for kind in KINDS
+        ]
         assert together(2, place, runs) == ""
         with patched(no_end()):
             train(config, place / "one")
@@ -108,6 +113,33 @@ def test_two_processes_resume_with_equal_bits(trained):
     assert losses(trained / "cut") == losses(trained / "whole")
     del found["metrics"], expected["metrics"]  # they tell of the limit, which was another
     assert found == expected
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_gradient_that_one_process_spoils_is_left_out_by_all(trained, kind):
+    """The second process has the odd sample, whose gradient is infinite: neither learns from that update, the
+    first one names the sample though the other had it, and their weights stay the same.
+    """
+    told = [json.loads((trained / f"odd-{kind}.{rank}.end").read_text()) for rank in (0, 1)]
+    lines = [
+        json.loads(line) for line in (trained / f"odd-{kind}" / "metrics.jsonl").read_text().splitlines()
+    ]
+    bad = [line for line in lines if line["kind"] == "bad"]
+    assert [each["bad"] for each in told] == [len(bad)] * 2 and bad
+    assert all(int(name.split("-")[-1]) % 2 == 1 for line in bad for name in line["samples"])
+    assert all(line["reason"] == "gradient" and len(line["samples"]) == 1 for line in bad)
+    for line in bad:
+        texts = json.loads((trained / f"odd-{kind}" / line["file"]).read_text())["texts"]
+        assert list(texts) == line["samples"] and ODD in texts[line["samples"][0]][0].split()
+    if kind == "ddp":  # by the other each has other weights
+        assert told[0]["weights"] == told[1]["weights"]
+    assert all(
+        torch.isfinite(each).all() for each in load_checkpoint(last(trained / f"odd-{kind}")).model.values()
+    )
+
+
+def last(folder: Path) -> Path:
+    return folder_of(folder, steps(folder)[-1])
 
 
 def test_a_process_without_a_share_learns_nothing(trained):

@@ -25,7 +25,7 @@ from regard.store import (
 )
 from regard.store.files import SUMS, free_bytes, told_plainly, write_atomically
 from regard.train.run import newest
-from survive import archives, damage, failing, power
+from survive import archives, damage, failing, power, system
 from survive.common import checkpoint, newest_step, write_model
 
 
@@ -51,6 +51,29 @@ def test_a_fault_that_is_swallowed_is_found_out(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(failing, "KINDS", ("short",))
     monkeypatch.setattr("regard.store.files.write_all", lambda handle, content: os.write(handle, content[:9]))
     assert failing.failing(0, seed=0).failures > 0
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_real_disk_fails_as_the_played_one_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(system, "FAULTS", system.FAULTS[::7])
+    n, wrong, why = system.traced(tmp_path / "run")
+    if why:
+        pytest.skip(why)
+    assert n == 3 and not wrong, wrong
+
+
+def test_a_save_whose_sums_fail_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are made in a thread beside: what goes wrong there is not lost, nor is a half checkpoint left."""
+
+    def no_memory(content: bytes) -> str:
+        raise MemoryError
+
+    save_checkpoint(tmp_path, 5, checkpoint(5))
+    monkeypatch.setattr("regard.store.checkpoint.sum_of", no_memory)
+    with pytest.raises(MemoryError):
+        save_checkpoint(tmp_path, 10, checkpoint(10))
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-5"]
+    assert newest_step(tmp_path, []) == 5
 
 
 def test_damage_is_noticed_and_named() -> None:

@@ -4,6 +4,7 @@
     python bench/survive B2 B4 --seed 7          # some of them
     python bench/survive B1 --count 20           # fewer cases
     python bench/survive --share 0.05            # a sample of each
+    python bench/survive --jobs 2                # two at a time
 
 Every bar has a process of its own, and ends with code 1 if anything fails; what failed goes to stderr.
 """
@@ -12,9 +13,12 @@ from __future__ import annotations
 
 import argparse
 import os
+import resource
 import subprocess
 import sys
 import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,13 +53,22 @@ def run(name: str, count: int, seed: int) -> int:
     import torch
 
     torch.set_num_threads(1)
+    began = time.monotonic()
     with tempfile.TemporaryDirectory() as work:
         os.environ["REGARD_CACHE"] = str(Path(work) / "cache")
         bar = made(name, count, seed, Path(work))
+    bar.more["seconds"] = round(time.monotonic() - began)
+    bar.more["processor_seconds"] = round(working())
     print(bar.line(), flush=True)
     for line in bar.wrong[:20]:
         print(f"  {line}", file=sys.stderr)
     return int(bar.failures > 0)
+
+
+def working() -> float:
+    """Seconds of the processor, of this process and of its children: what others do does not count."""
+    both = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(each.ru_utime + each.ru_stime for each in both)
 
 
 def made(name: str, count: int, seed: int, work: Path) -> Bar:
@@ -94,6 +107,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, help="cases; else as many as the bar asks for")
     parser.add_argument("--share", type=float, default=1.0, help="of these cases")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=1, help="bars at the same time")
     given = parser.parse_args()
     if unknown := set(given.bars) - COUNTS.keys():
         parser.error(f"no bar is called {min(unknown)}")
@@ -101,11 +115,13 @@ def main() -> None:
     counts = {name: given.count or max(1, round(given.share * COUNTS[name])) for name in wanted}
     if len(wanted) == 1:
         sys.exit(run(wanted[0], counts[wanted[0]], given.seed))
-    failed = 0
-    for name in wanted:
+
+    def alone(name: str) -> int:
         command = [sys.executable, str(Path(__file__).parent), name, "--count", str(counts[name])]
-        failed |= subprocess.run([*command, "--seed", str(given.seed)], check=False).returncode
-    sys.exit(int(failed != 0))
+        return subprocess.run([*command, "--seed", str(given.seed)], check=False).returncode
+
+    with ThreadPoolExecutor(given.jobs) as lanes:
+        sys.exit(int(any([*lanes.map(alone, wanted)])))
 
 
 if __name__ == "__main__":

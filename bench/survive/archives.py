@@ -21,7 +21,10 @@ UNPACKERS = {"extract", "extractall", "unpack_archive", "_extract_member"}
 MODULES = {"tarfile", "zipfile", "zipimport", "lzma", "bz2", "py7zr", "rarfile"}
 # `zipfile.is_zipfile` alone, in the process that reads tensors aside: it looks at a file, and unpacks nothing
 KNOWN = {("store/unpickle.py", "zipfile")}
-NAMES = ("../out", "/tmp/regard-out", "a/../../out", "link/out", "C:\\out", "a\0b", "x" * 300, "config.json")
+NAMES = (
+    *("../out", "/tmp/regard-out", "a/../../out", "link/out", "C:\\out", "a\\..\\..\\out"),
+    *("a\0b", "x" * 300, "config.json", "CONFIG.json"),
+)
 
 
 def unpacking() -> list[str]:

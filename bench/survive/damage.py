@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-import hashlib
 import random
+import shutil
+import statistics
 import tempfile
 import time
 from pathlib import Path
 
 import torch
-from safetensors.torch import save
 
+import regard.store.checkpoint as store
 from regard.errors import RegardError
 from regard.store import Checkpoint, folder_of, open_folder, save_checkpoint
 from regard.store.files import SUMS
-from survive.common import Bar, checkpoint, newest_step, write_model
+from survive.common import Bar, checkpoint, newest_step, patched, write_model
 
 SHARES = {"flip": 2000, "cut": 200, "mix": 50}  # of 2,250
+MOST = 0.05  # of a save's time may go into sums
+SAVES = 60  # of each kind, to measure that
 
 
 def damage(count: int, seed: int) -> Bar:
@@ -32,10 +35,13 @@ def damage(count: int, seed: int) -> Bar:
             tried = in_run if number % 2 else in_model
             if found := tried(place, kind, chance):
                 wrong.append(f"case {number} of seed {seed}, {kind}: {found}")
-    with tempfile.TemporaryDirectory() as name:  # on the disk where runs are
-        share = checking_share(Path(name))
     figure = f"{len(kinds) - len(wrong)} of {len(kinds)} noticed, with the file's name"
-    more = {"hashing_share_of_saving": share}
+    more = dict[str, float]()
+    if count >= sum(SHARES.values()):
+        with tempfile.TemporaryDirectory() as name:  # on the disk where runs are
+            more = checking_costs(Path(name))
+        wrong += [] if more["share_of_saving"] <= MOST else [f"sums take {more['share_of_saving']} of a save"]
+        figure += f"; the sums are {100 * more['share_of_saving']:.1f} % of a save of 25 MB"
     return Bar("B4 corruption", len(kinds), len(wrong), figure, seed, more, wrong)
 
 
@@ -89,13 +95,62 @@ def in_model(place: Path, kind: str, chance: random.Random) -> str:
         file.write_bytes(whole)
 
 
-def checking_share(place: Path) -> float:
-    """Of the time that saving takes: what hashing takes."""
+# --- what the sums cost
+
+
+class Clock:
+    """Seconds of saves, on the clock, and without those in which something else had the core."""
+
+    def __init__(self) -> None:
+        self.whole, self.own = list[float](), list[float]()
+        self.written = self.summed = self.waiting = 0.0
+
+    def sum_of(self, content: bytes) -> str:
+        """In the thread beside."""
+        began, before = time.perf_counter(), queued()
+        found = SUM_OF(content)
+        self.summed = time.perf_counter()
+        self.waiting = (queued() - before) / (self.summed - began)
+        return found
+
+    def write_new(self, path: Path, content: bytes) -> None:
+        WRITE_NEW(path, content)
+        if path.name in store.CONTENT:
+            self.written = time.perf_counter()
+
+    def save(self, place: Path, step: int, big: Checkpoint) -> None:
+        began, before, self.summed = time.perf_counter(), queued(), 0.0
+        folder = save_checkpoint(place, step, big)
+        taken, late = time.perf_counter() - began, max(0.0, self.summed - self.written)  # that is waited for
+        self.whole.append(taken)
+        self.own.append(taken - (queued() - before) - late * self.waiting)
+        shutil.rmtree(folder)
+
+
+SUM_OF, WRITE_NEW = store.sum_of, store.write_new
+
+
+def queued() -> float:
+    """Seconds that this thread was ready, and something else had the core."""
+    path = Path("/proc/thread-self/schedstat")
+    return int(path.read_text().split()[1]) / 1e9 if path.exists() else 0.0
+
+
+def checking_costs(place: Path) -> dict[str, float]:
+    """What the sums add to a save: by turns with them and without, the quicker half of each."""
     big = Checkpoint({"w": torch.randn(1 << 21)}, {"w": torch.randn(1 << 22)}, {"step": 20})
-    began = time.perf_counter()
-    save_checkpoint(place, 20, big)
-    whole = time.perf_counter() - began
-    content = save(dict(big.model)) + save(dict(big.optimizer))
-    began = time.perf_counter()
-    hashlib.sha256(content).hexdigest()
-    return round((time.perf_counter() - began) / whole, 3)
+    summing, bare = Clock(), Clock()
+    for turn in range(SAVES):
+        with patched((store, "write_new", summing.write_new), (store, "sum_of", summing.sum_of)):
+            summing.save(place, turn, big)
+        with patched((store, "write_new", bare.write_new), (store, "sum_of", lambda content: "0" * 64)):
+            bare.save(place, turn, big)
+    own, without, clock, clock_without = (
+        statistics.mean(sorted(each)[: SAVES // 2])
+        for each in (summing.own, bare.own, summing.whole, bare.whole)
+    )
+    return {
+        "share_of_saving": round(1 - without / own, 3),
+        "share_on_the_clock": round(1 - clock_without / clock, 3),
+        "save_ms": round(1000 * own, 1),
+    }

@@ -10,6 +10,7 @@ from typing import Any
 
 from regard.errors import RegardError
 from regard.store import Disk, prune, save_checkpoint, standing_in
+from survive import system
 from survive.common import Bar, checkpoint, newest_step
 
 KINDS = ("ENOSPC", "EIO", "EDQUOT", "EROFS", "EINTR", "short")
@@ -55,35 +56,51 @@ for _name in ("make_folder", "create", "sync", "close", "rename", "remove", "rem
     setattr(Failing, _name, _failing(_name))
 
 
-def trial(run: Path, at: int, kind: str, stays: bool) -> tuple[Failing, str]:
-    """One save with a fault: the disk that stood in, and what went wrong."""
+def begun(run: Path) -> None:
     for step in (5, 10):
         save_checkpoint(run, step, checkpoint(step))
-    other, said = Failing(at, kind, stays), ""
+
+
+def save(run: Path) -> str:
+    """A save and the deletion of an old one: the sentence that they end with, if they do not pass."""
+    try:
+        save_checkpoint(run, 15, checkpoint(15))
+        prune(run, {10, 15})
+    except RegardError as error:
+        return str(error)
+    return ""
+
+
+def judged(run: Path, said: str) -> str:
+    """After a save that said this: what is wrong with it, with what it left, or with the next one."""
+    if said and (str(run) not in said or "bytes free" not in said or "\n" in said or "; " not in said):
+        return f"said {said!r}"
+    found = newest_step(run, [])
+    if found not in ((10, 15) if said else (15,)):
+        return f"loads {found} after {said!r}"
+    save_checkpoint(run, 20, checkpoint(20))
+    prune(run, {10, 20})
+    if (left := sorted(path.name for path in (run / "checkpoints").iterdir())) != ["step-10", "step-20"]:
+        return f"the next save leaves {left}"
+    return "" if newest_step(run, []) == 20 else "the next save does not load"
+
+
+def trial(run: Path, at: int, kind: str, stays: bool) -> tuple[Failing, str]:
+    """One save with a fault: the disk that stood in, and what went wrong."""
+    begun(run)
+    other = Failing(at, kind, stays)
     try:
         with standing_in(other):
-            save_checkpoint(run, 15, checkpoint(15))
-            prune(run, {10, 15})
-    except RegardError as error:
-        said = str(error)
+            said = save(run)
     except BaseException as error:
         return other, f"{type(error).__name__} {error}"
     if said and kind in PASSES:
         return other, f"did not survive: {said}"
-    if said and (str(run) not in said or "bytes free" not in said or "\n" in said or "; " not in said):
-        return other, f"said {said!r}"
-    found = newest_step(run, [])
-    if found not in ((10, 15) if said else (15,)):
-        return other, f"loads {found} after {said!r}"
-    save_checkpoint(run, 20, checkpoint(20))
-    prune(run, {10, 20})
-    if (left := sorted(path.name for path in (run / "checkpoints").iterdir())) != ["step-10", "step-20"]:
-        return other, f"the next save leaves {left}"
-    return other, "" if newest_step(run, []) == 20 else "the next save does not load"
+    return other, judged(run, said)
 
 
 def failing(count: int, seed: int) -> Bar:
-    """Every k of every kind, so that neither the number nor the seed matters."""
+    """Every k of every kind, so that neither the number nor the seed matters; with a count also real ones."""
     wrong, n, most = list[str](), 0, 0
     with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as place:
         for kind in KINDS:
@@ -94,5 +111,11 @@ def failing(count: int, seed: int) -> Bar:
                         break
                     n, most = n + 1, max(most, at)
                     wrong += [f"{kind} at call {at}{' and after' if stays else ''}: {found}"] if found else []
+        confirmed, missing = dict[str, int](), list[str]()
+        for name, confirm in (("strace", system.traced), ("full_tmpfs", system.full)) if count else ():
+            tried, found, why = confirm(Path(place) / name)
+            n, confirmed[name] = n + tried, tried
+            wrong, missing = wrong + found, missing + ([f"{name}: {why}"] if why else [])
     figure = f"{n - len(wrong)} of {n} faults, at each of {most} calls, leave every old checkpoint whole"
-    return Bar("B3 failing disk", n, len(wrong), figure, seed, {"kinds": list(KINDS)}, wrong)
+    more = {"kinds": list(KINDS), "confirmed": confirmed, "not_possible_here": missing}
+    return Bar("B3 failing disk", n, len(wrong), figure, seed, more, wrong)

@@ -25,7 +25,7 @@ from regard.data import IGNORED, Batch
 from regard.errors import RegardError
 from regard.store import folder_of, steps
 from regard.train import replay, train
-from survive.common import Bar
+from survive.common import Bar, patched
 
 LETTERS = "abcdefghijkl"
 ODD = "zz"  # a word that a single training pair has
@@ -59,18 +59,6 @@ def toy(place: Path, **fields: object) -> Config:
         },
     }
     return resolve(tree)
-
-
-@contextmanager
-def patched(*changes: tuple[Any, str, Any]) -> Iterator[None]:
-    before = [(owner, name, getattr(owner, name)) for owner, name, _ in changes]
-    try:
-        for owner, name, value in changes:
-            setattr(owner, name, value)
-        yield
-    finally:
-        for owner, name, value in before:
-            setattr(owner, name, value)
 
 
 def no_end() -> tuple[Any, str, Any]:
@@ -225,6 +213,12 @@ def odd_sample(place: Path, kind: str, config: Config) -> str:
     return ""
 
 
+def local(tensor: Tensor) -> Tensor:
+    """What this process has of a tensor."""
+    own: Callable[[], Tensor] | None = getattr(tensor, "to_local", None)
+    return tensor.detach() if own is None else own().detach()
+
+
 @contextmanager
 def watched() -> Iterator[list[str]]:
     """Weights and optimiser stay as they were in a bad update, and are always finite."""
@@ -232,7 +226,8 @@ def watched() -> Iterator[list[str]]:
 
     def tensors(trainer: loop.Trainer) -> dict[str, Tensor]:
         state = loop.optimizer_tensors(trainer.model, trainer.optimizer)
-        return {name: each.clone() for name, each in (loop.unique_weights(trainer.model) | state).items()}
+        own = loop.unique_weights(trainer.model) | state
+        return {name: local(each).clone() for name, each in own.items()}
 
     def looked(trainer: loop.Trainer) -> Any:
         before = tensors(trainer)

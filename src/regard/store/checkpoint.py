@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,11 +64,8 @@ def save_checkpoint(run: Path, step: int, checkpoint: Checkpoint) -> Path:
             remove_tree(aside)
             remove_tree(broken)
             make_folders(aside)
-            written = {}
-            for name, content in contents(checkpoint):
-                write_new(aside / name, content)
-                written[name] = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-            write_new(aside / "manifest.json", to_json({"step": step, "files": written}).encode())
+            manifest = {"step": step, "files": write_contents(aside, checkpoint)}
+            write_new(aside / "manifest.json", to_json(manifest).encode())
             sync_folder(aside)
             if final.exists():
                 again(lambda: disk().rename(final, broken))
@@ -80,9 +78,24 @@ def save_checkpoint(run: Path, step: int, checkpoint: Checkpoint) -> Path:
     return final
 
 
+def write_contents(folder: Path, checkpoint: Checkpoint) -> Json:
+    """Write the files; what the manifest says of each. Sums are made beside, while the disk is at work."""
+    written = {}
+    with ThreadPoolExecutor(1) as beside:
+        for name, content in contents(checkpoint):
+            written[name] = len(content), beside.submit(sum_of, content)
+            write_new(folder / name, content)
+    return {name: {"bytes": written[name][0], "sha256": written[name][1].result()} for name in CONTENT}
+
+
+def sum_of(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
 def contents(checkpoint: Checkpoint) -> Iterable[tuple[str, bytes]]:
-    """The files one after another, so that only one of them is in memory twice."""
-    for name, tensors in (("model", checkpoint.model), ("optimizer", checkpoint.optimizer)):
+    """The files one after another, so that few of them are in memory twice; the largest first: there is most
+    to do beside its sum."""
+    for name, tensors in (("optimizer", checkpoint.optimizer), ("model", checkpoint.model)):
         plain = {key: tensor.detach().contiguous() for key, tensor in tensors.items()}
         yield f"{name}.safetensors", save(plain)
     yield "state.json", to_json(checkpoint.state).encode()
