@@ -1,11 +1,12 @@
-"""A served translator under load: how long answers take, and what batching is worth.
+"""What batching is worth: a served translator with many clients, and ways to put their work together.
 
-    python bench/serve.py --model runs/demo --seconds 60 --clients 32    # three ways to put work together
-    python bench/serve.py --model runs/demo --rate 20 --seconds 60       # arrivals by chance (Poisson)
+    python bench/serve.py --model runs/demo --seconds 60 --clients 32
 
-Each line is JSON: answers a second, p50, p95 and p99 in seconds, pieces a second, read and written. All ways
-get the same texts, and the same engine computes them: one at a time; wait-and-run, which waits for company
-and runs a batch to its end; and continuous, where requests join and leave between two steps.
+Each line is JSON (the figures of `regard bench serve`). All ways get the same texts, and the same engine
+computes them: one at a time; wait-and-run, which waits for company and runs a batch to its end (padded: with
+all its rows, else those that end leave); and continuous, where requests join and leave between two steps. The
+ways take turns in rounds, so that what else the machine does reaches all of them; beside the time by the
+clock stands that of the processor. The last lines tell how much more continuous batching does, by either.
 """
 
 from __future__ import annotations
@@ -13,29 +14,60 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
-from serving.bounds import counters
+from regard.data.files import lines
+from regard.serve.driver import REFUSED, Drive, Load, numbers, questions_for, sentences, times
 from serving.client import Server, started
-from serving.load import ENGLISH, Load, closed, opened, sentences
+
+WAYS = {
+    "one at a time": "continuous",
+    "wait and run, padded": "padded",
+    "wait and run": "fixed",
+    "continuous": "continuous",
+}
 
 
-async def pieces(server: Server) -> float:
-    found = await counters(server)
-    return sum(value for name, value in found.items() if "tokens_total" in name)
+class Way:
+    """One way to put work together, and what came of its rounds."""
+
+    def __init__(self, name: str, server: Server, drive: Drive) -> None:
+        self.name, self.server, self.drive = name, server, drive
+        self.load, self.processor = Load(0.0), 0.0
+
+    async def round(self, texts: list[str]) -> None:
+        questions = await questions_for(self.server.address, texts)
+        before = self.server.processor_seconds()
+        found = await self.drive.run(self.server.address, questions)
+        self.processor += self.server.processor_seconds() - before
+        self.load.answers += found.answers
+        self.load.seconds += found.seconds
+
+    def told(self) -> dict[str, Any]:
+        good = self.load.of(200)
+        return {
+            "way": self.name,
+            "seconds": round(self.load.seconds, 1),
+            "answered": len(good),
+            "refused": len(self.load.of(*REFUSED)),
+            "requests_per_second": self.load.rate,
+            "requests_per_processor_second": round(len(good) / self.processor, 2),
+            **times([each.seconds for each in good]),
+        }
 
 
-async def measured(server: Server, way: str, work: Any) -> dict[str, Any]:
-    before = await pieces(server)
-    load: Load = await work
-    rate = (await pieces(server) - before) / load.seconds
-    return {"way": way, **load.told(), "pieces_a_second": round(rate, 1), "refused": len(load.of(429, 503))}
+async def warm(server: Server, texts: list[str]) -> None:
+    await Drive(4, None, 1.0).run(server.address, await questions_for(server.address, texts))
 
 
-async def compare(server: Server, way: str, seed: int, clients: int, seconds: float) -> dict[str, Any]:
-    texts = sentences(seed)
-    await closed(server, texts, 4, 1, ENGLISH)
-    return await measured(server, way, closed(server, texts, clients, seconds, ENGLISH))
+async def steps(server: Server) -> dict[str, float]:
+    """How full the running batch was."""
+    found = {name: value for name, value in (await numbers(server.address)).items() if "regard_desk" in name}
+    counts = {what: sum(v for name, v in found.items() if f'what="{what}"' in name)
+              for what in ("steps", "row_steps")}  # fmt: skip
+    return {"steps": counts["steps"], "rows_a_step": round(counts["row_steps"] / max(1, counts["steps"]), 1)}
 
 
 def main() -> None:
@@ -43,27 +75,33 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--model", default="runs/demo")
+    parser.add_argument("--file", type=Path, help="texts to send, one a line; else of the phrasebook")
     parser.add_argument("--clients", type=int, default=32)
-    parser.add_argument("--rate", type=float, help="arrivals a second, by chance")
+    parser.add_argument("--rate", type=float, help="instead of clients: requests a second, by chance")
     parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--threads", default="0", help="of the server's engine; 0 = one for each core")
     asked = parser.parse_args()
-    if asked.rate:
-        with started([asked.model]) as server:
-            work = opened(server, sentences(asked.seed), asked.rate, asked.seconds, asked.seed, ENGLISH)
-            print(json.dumps(asyncio.run(measured(server, f"{asked.rate} a second", work))), flush=True)
-        return
-    found = {}
-    for way, desk, clients in (
-        ("one at a time", "continuous", 1),
-        ("wait and run", "fixed", asked.clients),
-        ("continuous", "continuous", asked.clients),
-    ):
-        with started([asked.model], desk=desk) as server:
-            found[way] = asyncio.run(compare(server, way, asked.seed, clients, asked.seconds))
-            print(json.dumps(found[way]), flush=True)
-    best = found["continuous"]["rate"]
-    print(json.dumps({f"over {way}": round(best / found[way]["rate"], 2) for way in list(found)[:2]}))
+    texts = [each for each in lines(asked.file) if each.strip()] if asked.file else sentences(asked.seed)
+    with ExitStack() as stack:
+        ways = []
+        for name, desk in WAYS.items():
+            server = stack.enter_context(started([asked.model], "--threads", asked.threads, desk=desk))
+            clients, rate = (1, None) if name == "one at a time" else (asked.clients, asked.rate)
+            ways.append(Way(name, server, Drive(clients, rate, asked.seconds / asked.rounds, asked.seed)))
+            asyncio.run(warm(server, texts))
+        for _ in range(asked.rounds):
+            for way in ways:
+                asyncio.run(way.round(texts))
+        found = {way.name: way.told() for way in ways}
+        for told in found.values():
+            print(json.dumps(told), flush=True)
+        print(json.dumps(asyncio.run(steps(ways[-1].server))), flush=True)
+    for figure in ("requests_per_second", "requests_per_processor_second"):
+        best = found["continuous"][figure]
+        more = {f"over {name}": round(best / told[figure], 2) for name, told in list(found.items())[:-1]}
+        print(json.dumps({"continuous, by": figure, **more}), flush=True)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from served import Served, models, served
 from traced_models import CONTEXT, TEXT
 
 LONG = f"{TEXT}. {CONTEXT}.\n\n  {TEXT}  \n"
+LISTS = ("tokens", "token_logprobs", "top_logprobs", "text_offset")
 
 
 @pytest.fixture(scope="module")
@@ -144,6 +146,28 @@ def test_a_stream_is_the_answer_in_parts(client: openai.OpenAI) -> None:
     assert usage == whole.usage
 
 
+@pytest.mark.parametrize("model", ["gpt", "llama"])
+@pytest.mark.parametrize("more", [{}, {"echo": True}, {"stop": "e"}, {"max_tokens": 0, "echo": True}])
+def test_a_stream_tells_the_probabilities_of_its_parts(
+    web: httpx.Client, model: str, more: dict[str, object]
+) -> None:
+    """The parts put together are what is answered at once."""
+    asked = {"model": model, "prompt": TEXT, "max_tokens": 9, "seed": 3, "n": 2, "logprobs": 2, **more}
+    whole = web.post("/v1/completions", json=asked).json()["choices"]
+    lines = web.post("/v1/completions", json={**asked, "stream": True}).text.split("\n\n")
+    events = [json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: {")]
+    for choice in whole:
+        parts = [own for each in events for own in each["choices"] if own["index"] == choice["index"]]
+        assert "".join(own["text"] for own in parts) == choice["text"]
+        lists = {name: [value for own in parts for value in own["logprobs"][name]] for name in LISTS}
+        wanted = choice["logprobs"]
+        assert lists["tokens"] == wanted["tokens"]
+        assert lists["text_offset"] == wanted["text_offset"]
+        assert lists["token_logprobs"] == pytest.approx(wanted["token_logprobs"], abs=1e-4)
+        for found, best in zip(lists["top_logprobs"], wanted["top_logprobs"], strict=True):
+            assert found == best if best is None else found == pytest.approx(best, abs=1e-4)
+
+
 def test_stops_end_a_text(client: openai.OpenAI) -> None:
     asked = {"model": "gpt", "prompt": TEXT, "max_tokens": 12, "seed": 5}
     whole = client.completions.create(**asked).choices[0].text  # type: ignore[call-overload]
@@ -212,7 +236,6 @@ def test_the_best_of_several(client: openai.OpenAI) -> None:
         ({"max_tokens": 2**63}, "max_tokens"),
         ({"temperature": "hot"}, "temperature"),
         ({"logprobs": 6}, "logprobs"),
-        ({"stream": True, "logprobs": 1}, "logprobs"),
         ({"stop": ["a"] * 5}, "stop"),
         ({"functions": []}, "functions"),
         ({"prompt": [10**6]}, "prompt"),

@@ -6,11 +6,13 @@ import asyncio
 import json
 import random
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from serving.client import Answer, Link, Result, Server
-from serving.load import ENGLISH, Pair, body, sentences
+from regard.serve.driver import Question, numbers, question, sentences
+from serving.client import Answer, Link, Result, Server, above
+from serving.load import ENGLISH, Pair, body
 
 WORDS = ["", "a", "en", "de", "auto", "text", "html", "<mask>", "the <mask> sleeps", "\u2028", "\x00",
          "👩‍👩‍👧", "z" * 300, "<b>a</b>", "\ufffd", "١٢", "0", "-1", "null"]  # fmt: skip
@@ -111,11 +113,11 @@ def framings(dice: random.Random, count: int) -> list[bytes]:
     return [dice.choice(kinds[:-1]) for _ in range(count - 1)] + [kinds[-1]]
 
 
-async def fuzz(server: Server, seed: int, count: int, odd: int, model: str = "demo") -> Result:
+async def fuzz(server: Server, seed: int, count: int, odd: int, models: Sequence[str]) -> Result:
     """B19: what the description allows and nearly allows, and what is no HTTP: no 5xx, no silence."""
     link, dice = Link(server.port), random.Random(seed)
     document = (await link.ask("GET", "/openapi.json")).json()
-    making = Making(document, dice, [model])
+    making = Making(document, dice, models)
     failures, statuses, examples = 0, dict[int, int](), list[str]()
     for method, path, raw, kind in making.requests(count):
         answer = await link.ask(method, path, raw, {"Content-Type": kind}, wait=20)
@@ -245,19 +247,23 @@ async def soak(
     server: Server,
     seed: int,
     count: int,
-    model: str = "demo",
+    models: Mapping[str, str],
     pair: Pair = ENGLISH,
     texts: Sequence[str] | None = None,
 ) -> Result:
-    """B18: a long mixed day leaves memory, files and threads as they were."""
+    """B18: a long mixed day with models in turn (by name, with what each does) leaves all as it was."""
     texts = list(texts or sentences(seed))
     link = Link(server.port)
     document = (await link.ask("GET", "/openapi.json")).json()
-    first = max(CLIENTS, count // 10)
+    link.close()
+    first, done = max(CLIENTS, count // 10), Counter[str]()
 
     async def day(number: int, requests: int) -> int:
-        own = Visitor(server, random.Random(f"{seed} {number} {requests}"), document, model, pair, texts)
-        return sum([await own.ask() for _ in range(requests)])
+        dice = random.Random(f"{seed} {number} {requests}")
+        own = Visitor(server, dice, document, models, pair, texts, done)
+        found = sum([await own.ask() for _ in range(requests)])
+        own.link.close()
+        return found
 
     async def days(requests: int) -> int:
         found = sum(await asyncio.gather(*(day(number, requests // CLIENTS) for number in range(CLIENTS))))
@@ -265,48 +271,70 @@ async def soak(
         return found
 
     failures = await days(first)
-    early, held = server.rss(), server.held()
+    early, held = server.rss(), await holds(server)
     failures += await days(count - first)
-    late, now = server.rss(), server.held()
+    late, now = server.rss(), await holds(server)
     growth = late - early
-    figure = {"rss_growth": round(growth, 2), "rss": round(late, 1), "before": held, "after": now}
+    figure: dict[str, Any] = {"rss_growth": round(growth, 2), "rss": round(late, 1), "before": held}
+    figure |= {"after": now, "asked": dict(done)}
+    figure["missed"] = above(rss_growth=(growth, min(8.0, early / 100)))
     failures += growth > 8
     failures += any(now[name] > held[name] + 1 for name in held)
     return Result("B18 soak", count, failures, figure, seed)
 
 
+async def holds(server: Server) -> dict[str, int]:
+    """Files, threads and tasks of the event loop."""
+    return {**server.held(), "tasks": int((await numbers(server.address))["regard_tasks"])}
+
+
 class Visitor:
-    """A client that asks this and that, and sometimes leaves without a word."""
+    """A client that asks this and that, of each model in turn, and sometimes leaves without a word."""
 
     def __init__(
         self,
         server: Server,
         dice: random.Random,
         document: Mapping[str, Any],
-        model: str,
+        models: Mapping[str, str],
         pair: Pair,
         texts: Sequence[str],
+        done: Counter[str],
     ) -> None:
         self.server, self.dice, self.pair, self.texts = server, dice, pair, texts
+        self.models, self.done, self.turn = models, done, 0
         self.link = Link(server.port)
-        self.odd = Making(document, dice, [model]).requests(10**9)
+        self.odd = Making(document, dice, list(models)).requests(10**9)
+
+    def usual(self) -> Question:
+        """What the next model is for."""
+        self.turn += 1
+        name = list(self.models)[self.turn % len(self.models)]
+        self.done[name] += 1
+        text = self.dice.choice(self.texts)
+        if self.models[name] == "translate":
+            return Question("/translate", body(text, *self.pair))
+        own = question(name, self.models[name], text, self.dice.randint(1, 8))
+        return Question(own.path, {**own.content, "stream": True}) if "max_tokens" in own.content else own
 
     async def ask(self) -> bool:
         """Whether it went wrong."""
-        kind, usual = self.dice.random(), body(self.dice.choice(self.texts), *self.pair)
+        kind = self.dice.random()
         if kind < 0.05:
-            await self.vanish(json.dumps(usual).encode())
+            await self.vanish(self.usual())
             return False
         if kind < 0.6:
-            answer = await self.link.ask("POST", "/translate", usual)
+            own = self.usual()
+            answer = await self.link.ask("POST", own.path, own.content)
         else:
             method, path, raw, media = next(self.odd)
             answer = await self.link.ask(method, path, raw, {"Content-Type": media})
         return answer.status == 0 or (answer.status >= 500 and answer.status != 503)
 
-    async def vanish(self, raw: bytes) -> None:
+    async def vanish(self, own: Question) -> None:
+        raw = json.dumps(own.content).encode()
         _, writer = await asyncio.open_connection("127.0.0.1", self.server.port)
-        head = f"POST /translate HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(raw)}\r\n"
+        head = f"POST {own.path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(raw)}\r\n"
         writer.write(f"{head}Content-Type: application/json\r\n\r\n".encode() + raw)
         await writer.drain()
         await asyncio.sleep(self.dice.random() * 0.01)

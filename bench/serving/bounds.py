@@ -1,4 +1,4 @@
-"""Requests that are too much, clients that leave or dawdle, and the end of a server: B14, B15, B16, B17."""
+"""Requests that are too much, and the end of a server: B14, B17."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from serving.client import Answer, Link, Result, Server, share, started
-from serving.load import ENGLISH, Pair, body, patient, sentences
+from regard.serve.driver import sentences
+from serving.client import Answer, Link, Result, Server, above, share, started
+from serving.load import ENGLISH, Pair, body
 
 NUMBERS = [-1, 0, 2**31, 2**63, 2**64, 1e308, -1e308, 1.5, True, None, "1", "NaN", [], {}]
 FIELDS = {
@@ -81,6 +82,7 @@ async def limits(
         "upload_growth": round(server.rss() - middle, 1),
         "growth": round(middle - before, 1),
     }
+    figure["missed"] = above(refusal_p99=(share(slow, 0.99), 0.1), upload_growth=(server.rss() - middle, 4))
     return Result("B14 input limits", count + 2, failures, figure, seed)
 
 
@@ -103,131 +105,6 @@ async def pour(server: Server, size: int) -> Answer:
     seconds = time.perf_counter() - begun
     writer.close()
     return Answer(int(head_.split()[1]), {}, b"", seconds)
-
-
-async def counters(server: Server) -> dict[str, float]:
-    """What the server says of its queue."""
-    link = Link(server.port)
-    text = (await link.ask("GET", "/metrics")).body.decode()
-    link.close()
-    lines = [line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#")]
-    return {name: float(value) for name, value in lines}
-
-
-async def settled(server: Server, seconds: float) -> dict[str, float]:
-    """What is in work after a moment: nothing, if all is well."""
-    until = time.monotonic() + seconds
-    while True:
-        found = await counters(server)
-        busy = {
-            name: value for name, value in found.items() if value and ("in_flight" in name or re_busy(name))
-        }
-        if not busy or time.monotonic() > until:
-            return busy
-        await asyncio.sleep(0.05)
-
-
-def re_busy(name: str) -> bool:
-    return any(f'what="{word}"' in name for word in ("queue", "queue_tokens", "requests", "rows"))
-
-
-async def cancel(
-    server: Server, seed: int, count: int, pair: Pair = ENGLISH, texts: Sequence[str] | None = None
-) -> Result:
-    """B15: clients that vanish at any moment leave nothing behind."""
-    dice, link = random.Random(seed), Link(server.port)
-    texts = list(texts or sentences(seed))
-    base = [(await patient(link, body(text, *pair))).seconds for text in texts[:20]]
-
-    async def one() -> None:
-        _, writer = await asyncio.open_connection("127.0.0.1", server.port)
-        raw = json.dumps({**body("", *pair), "q": dice.sample(texts, min(8, len(texts)))}).encode()
-        head = f"POST /translate HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(raw)}\r\n"
-        cut = dice.choice([len(raw), len(raw), len(raw) // 2])
-        writer.write(f"{head}Content-Type: application/json\r\n\r\n".encode() + raw[:cut])
-        await asyncio.sleep(dice.random() * 0.5)
-        writer.transport.abort()
-
-    for _ in range(0, count, 20):
-        await asyncio.gather(*(one() for _ in range(20)))
-    begun = time.monotonic()
-    left = await settled(server, 5.0)
-    seconds = time.monotonic() - begun
-    after = [(await patient(link, body(text, *pair))).seconds for text in texts[:20]]
-    figure = {
-        "quiet_after": round(seconds, 3),
-        "left": left,
-        "p50_before": share(base, 0.5),
-        "p50_after": share(after, 0.5),
-    }
-    return Result("B15 cancel", count, len(left), figure, seed)
-
-
-async def dawdle(server: Server, kind: int, seconds: float, tick: float) -> float:
-    """One bad client; how long it was borne, or `seconds` if to the end."""
-    begun = time.monotonic()
-    try:
-        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
-        head = b"POST /translate HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
-        first, drip = [
-            (b"GET / HTTP/1.1\r\n", b"X: y\r\n"),
-            (head + b"Content-Length: 100000\r\n\r\n", b" "),
-            (head + b"Transfer-Encoding: chunked\r\n\r\n", b"1\r\na\r\n"),
-            (b"", b""),
-            (b"GET /web/js/main.js HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" * 50, b""),
-        ][kind]
-        writer.write(first)
-        reading = asyncio.ensure_future(reader.read(1) if kind == 4 else read_out(reader))
-        while time.monotonic() - begun < seconds:
-            await asyncio.wait([reading], timeout=tick)
-            if (reading.done() and kind != 4) or writer.transport.is_closing():
-                break
-            if kind == 4 and reading.done() and reader.at_eof():
-                break
-            writer.write(drip)
-        reading.cancel()
-        writer.transport.abort()
-    except OSError:
-        pass
-    return time.monotonic() - begun
-
-
-async def read_out(reader: asyncio.StreamReader) -> None:
-    while await reader.read(1 << 16):
-        pass
-
-
-async def slow(
-    server: Server,
-    seed: int,
-    count: int,
-    seconds: float,
-    pair: Pair = ENGLISH,
-    texts: Sequence[str] | None = None,
-    most: float = 10.0,
-) -> Result:
-    """B16: many slow clients cost the others nothing, and are cut."""
-    texts = list(texts or sentences(seed))
-    link, before = Link(server.port), server.rss()
-    base = [(await patient(link, body(text, *pair))).seconds for text in texts[:40]]
-    bad = [asyncio.ensure_future(dawdle(server, number % 4, seconds, 0.5)) for number in range(count)]
-    await asyncio.sleep(1.0)
-    peak, during = before, list[float]()
-    for text in (texts * 10)[:400]:
-        if all(each.done() for each in bad):
-            break
-        during.append((await patient(link, body(text, *pair))).seconds)
-        peak = max(peak, server.rss())
-    borne = await asyncio.gather(*bad)
-    figure = {
-        "longest": round(max(borne), 2),
-        "p99_before": share(base, 0.99),
-        "p99_during": share(during, 0.99),
-        "p50_before": share(base, 0.5),
-        "p50_during": share(during, 0.5),
-        "rss_growth": round(peak - before, 1),
-    }
-    return Result("B16 slow clients", count, sum(each > most for each in borne), figure, seed)
 
 
 async def drain(

@@ -1,6 +1,8 @@
-"""`regard serve` with a choice of how work is put together: `host.py continuous|fixed MODEL ... [options]`.
+"""`regard serve` with a choice of how work is put together: `host.py WAY MODEL ... [options]`.
 
-`fixed` waits a moment for company and then runs all that came to its end before it looks again.
+`continuous` is the server's own. `fixed` waits a moment for company and then runs all that came to its end
+before it looks again; rows that end leave. In `padded` they stay until the last one has ended, as in a batch
+that is a rectangle of tensors.
 """
 
 from __future__ import annotations
@@ -11,16 +13,19 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from regard.decode import Hypothesis, Pool, Wish, decode_all
+from regard.decode import Hypothesis, Pool, Wish, decode_all, pool
+from regard.decode.pool import rows_of
+from regard.decode.search import BeamSearch
+from regard.decode.sources import Source
 from regard.serve import service as services
 from regard.tasks import Translator
 
 WAIT = 0.01  # seconds for company
-MOST = 16  # sentences of one batch
 
 
 class Fixed(services.Desk):
-    """Wait-and-run batching with the same engine."""
+    """Wait-and-run batching with the same engine: as many rows as the continuous one may have, or who came
+    within a moment of the first."""
 
     def __init__(self, task: Any, limits: Any) -> None:
         super().__init__(task, limits)
@@ -39,30 +44,64 @@ class Fixed(services.Desk):
             self.asked.put_nowait((wish, future))
         return list(await asyncio.gather(*futures))
 
+    async def company(self) -> list[tuple[Wish, asyncio.Future[list[Hypothesis]]]]:
+        """The next batch: full, or what there is after a moment."""
+        first = await self.asked.get()
+        taken, most = [first], max(1, self.limits.rows // rows_of(first[0]))
+        until = asyncio.get_running_loop().time() + WAIT
+        while len(taken) < most:
+            rest = until - asyncio.get_running_loop().time()
+            if self.asked.empty() and rest <= 0:
+                break
+            try:
+                taken.append(await asyncio.wait_for(self.asked.get(), max(rest, 0.001)))
+            except TimeoutError:
+                break
+        return taken
+
     async def serve(self) -> None:
         loop, task = asyncio.get_running_loop(), self.task
         while True:
-            taken = [await self.asked.get()]
-            await asyncio.sleep(WAIT)
-            while len(taken) < MOST and not self.asked.empty():
-                taken.append(self.asked.get_nowait())
+            taken = await self.company()
 
             def work(wishes: list[Wish] = [wish for wish, _ in taken]) -> list[list[Hypothesis]]:  # noqa: B006
                 assert isinstance(task, Translator)
-                pool = Pool(lambda wish: task.model(wish.options), task.special, task.device, 1 << 30)
-                return decode_all(pool, wishes)
+                own = Pool(lambda wish: task.model(wish.options), task.special, task.device, 1 << 30)
+                return decode_all(own, wishes)
 
             for (_, future), found in zip(taken, await loop.run_in_executor(self.own, work)):
                 if not future.done():
                     future.set_result(found)
 
 
+class Padded(BeamSearch[Any]):
+    """A search whose sources all stay until the last of them is done."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.over: set[Source] = set()
+
+    def finish(self, source: Source, *found: Any) -> None:
+        if source not in self.over:
+            super().finish(source, *found)
+
+    def keep(self, groups: list[int], parent: Any = None) -> None:
+        super().keep(list(range(len(self.alive))) if groups else [], parent)
+
+    def advance(self, logits: Any) -> list[Source]:
+        new = [source for source in super().advance(logits) if source not in self.over]
+        self.over |= set(new)
+        return new
+
+
 def main() -> None:
     from regard import cli
 
     kind, *rest = sys.argv[1:]
-    if kind == "fixed":
+    if kind in ("fixed", "padded"):
         services.Desk = Fixed  # type: ignore[misc]
+    if kind == "padded":
+        pool.open_search = lambda *given: Padded(*given)
     cli.main(["serve", *rest])
 
 

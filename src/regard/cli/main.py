@@ -11,6 +11,7 @@ import typer
 from regard import __version__
 from regard.cli import (
     answer,
+    bench,
     classify,
     compare,
     config,
@@ -70,6 +71,7 @@ app.add_typer(tokenizer.app, name="tokenizer")
 app.add_typer(config.app, name="config")
 app.add_typer(data.app, name="data")
 app.add_typer(models.app, name="models")
+app.add_typer(bench.app, name="bench")
 app.command("doctor")(doctor.doctor)
 
 

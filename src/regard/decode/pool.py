@@ -24,7 +24,12 @@ from regard.model.state import BLOCK, round_up
 from regard.text import Special
 
 Search = BeamSearch[Any] | Sampling[Any]
-WORTH_ENTERING = 8  # a full batch takes new rows when this part of it is free: each time, all of it is moved
+# Entering costs as much as a step, however few enter: their sources are read, and all caches are moved. So a
+# batch under way waits until those who fit are this part of it, but only for some steps; a small batch, whose
+# steps are cheap, for fewer.
+WORTH_ENTERING = 2
+PATIENCE = 8  # steps
+ROWS_A_STEP = 8  # rows under way for which one step more may be waited
 
 
 class Handle:
@@ -83,6 +88,7 @@ class Group:
     search: Search
     waiting: deque[Handle] = field(default_factory=deque)
     running: dict[Source, Handle] = field(default_factory=dict)
+    waited: int = 0  # steps since somebody could have entered
 
     def cost(self, more: Sequence[Handle] = ()) -> int:
         """Rows times padded source pieces, of those who run and of some more."""
@@ -209,13 +215,15 @@ class Pool:
     def is_worth_it(self, group: Group, taken: Sequence[Handle]) -> bool:
         if not group.running or self.in_batches:
             return not group.running
-        if len(taken) == len(group.waiting):
-            return True
         rows, cost = group.rows(), group.cost()
         new_rows, new_cost = sum(each.rows for each in taken), group.cost(taken) - cost
-        return WORTH_ENTERING * new_rows >= rows or WORTH_ENTERING * new_cost >= cost
+        if WORTH_ENTERING * new_rows >= rows or WORTH_ENTERING * new_cost >= cost:
+            return True
+        group.waited += 1
+        return group.waited > min(PATIENCE, rows // ROWS_A_STEP)
 
     def enter(self, group: Group, taken: Sequence[Handle]) -> None:
+        group.waited = 0
         for _ in taken:
             group.waiting.popleft()
         self.begin(group, taken)

@@ -107,16 +107,20 @@ class Desk:
         tokens = sum(unit.tokens for unit in units)
         request.expect(len(units))
         with self.condition:
-            if self.closing:
-                raise Full("the service is about to end; try again in a moment", 5.0)
-            if self.queue_tokens and self.queue_tokens + tokens > self.limits.queue_tokens:
-                self.counts["refused"] += 1
-                seconds = max(1.0, math.ceil(self.queue_tokens * self.seconds / self.work))
-                raise Full(f"too much is waiting already; try again in {seconds:.0f} s", seconds)
+            self.check_room(tokens)
             self.queue_tokens += tokens
             self.queues.setdefault(request.client, deque()).extend(units)
             self.live.add(request)
             self.condition.notify()
+
+    def check_room(self, tokens: int) -> None:
+        """Full if there is no room for so much; to be asked before costly preparations too."""
+        if self.closing:
+            raise Full("the service is about to end; try again in a moment", 5.0)
+        if self.queue_tokens and self.queue_tokens + tokens > self.limits.queue_tokens:
+            self.counts["refused"] += 1
+            seconds = max(1.0, math.ceil(self.queue_tokens * self.seconds / self.work))
+            raise Full(f"too much is waiting already; try again in {seconds:.0f} s", seconds)
 
     def withdraw(self, request: Request) -> None:
         """Nobody waits for this request; nothing happens if it is over."""

@@ -28,11 +28,12 @@ class Bounds:
     body: int = 1 << 20  # bytes
     headers: int = 16 << 10  # bytes of all of them
     chunks: int = 4096  # parts that a body may come in
+    unread: int = 128 << 10  # bytes of answers that the system holds for a client until it reads them
     connections: int = 600
     traces: int = 4  # runs for the explorer that wait or work at once
     header_seconds: float = 5.0  # from a connection to the end of its headers
     body_seconds: float = 8.0  # from there to the end of the body
-    write_seconds: float = 8.0  # that a client may leave an answer unread
+    write_seconds: float = 5.0  # that a client may leave an answer unread
     idle_seconds: float = 5.0  # between two requests of a connection
     request_seconds: float = 30.0  # for one answer
     drain_seconds: float = 30.0  # for all of them, once the server shall end

@@ -16,6 +16,7 @@ NAMES = {  # ours: (Prometheus' name, its type, what it is)
     "refused": ("regard_refused_total", "counter", "Requests refused because too much was waiting."),
     "gone": ("regard_clients_gone_total", "counter", "Clients that left before their answer."),
     "desk": ("regard_desk", "gauge", "What each model's desk counts: queue, running rows, steps and so on."),
+    "tasks": ("regard_tasks", "gauge", "Tasks of the event loop."),
     "draining": ("regard_draining", "gauge", "1 once the server shall end."),
 }
 Labels = tuple[tuple[str, str], ...]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import socket
+import struct
 from typing import Any, ClassVar
 
 import h11
@@ -60,6 +62,9 @@ class Impatient(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        own = transport.get_extra_info("socket")
+        if own is not None:  # else the system keeps megabytes for each client that does not read
+            own.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.bounds.unread)
         # told when its request is read: a connection that is closed on unread bytes would lose its answer
         self.crowded = len(self.connections) > self.bounds.connections
         self.wait()
@@ -111,7 +116,14 @@ class Impatient(H11Protocol):
     def pause_writing(self) -> None:
         super().pause_writing()
         if self.unread is None:
-            self.unread = self.loop.call_later(self.bounds.write_seconds, self.transport.abort)
+            self.unread = self.loop.call_later(self.bounds.write_seconds, self.cut)
+
+    def cut(self) -> None:
+        """The end, for a client that does not read; what the system still holds for it is thrown away."""
+        own = self.transport.get_extra_info("socket")
+        if own is not None:
+            own.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.transport.abort()
 
     def resume_writing(self) -> None:
         super().resume_writing()

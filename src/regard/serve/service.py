@@ -117,6 +117,7 @@ class Service:
     def numbers(self) -> str:
         self.metrics.set("in_flight", self.in_flight)
         self.metrics.set("draining", self.draining)
+        self.metrics.set("tasks", len(asyncio.all_tasks()))
         for name, desk in self.desks.items():
             for what, value in desk.counters().items():
                 self.metrics.set("desk", value, model=name, what=what)

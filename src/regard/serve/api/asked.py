@@ -139,8 +139,6 @@ def check(body: CompletionBody) -> None:
         raise Refused(
             400, "which of several is the best is known in the end: no best_of with stream", "best_of"
         )
-    if body.stream and body.logprobs is not None:
-        raise Refused(400, "logprobs are not supported with stream", "logprobs", "unsupported_parameter")
     if body.stream_options is not None and not body.stream:
         raise Refused(400, "stream_options are for stream", "stream_options")
     if len(prompts_of(body)) * max(n, best_of or 1) > MOST_ROWS:

@@ -9,6 +9,8 @@ import torch
 
 from regard.data import Sample, collate
 from regard.decode.run import by_length
+from regard.decode.sources import first_words
+from regard.model import State
 from regard.model.state import BLOCK
 from regard.tasks import Generator
 from regard.text import Tokenizer
@@ -45,6 +47,30 @@ def places_of(generator: Generator, rows: Sequence[Sequence[int]], count: int) -
             for piece, value, best, which in zip(own.tolist(), said, values.tolist(), ids.tolist()):
                 found[number].append(Place(piece, value, tuple(zip(which, best))[:count]))
     return found
+
+
+class Following:
+    """The places of pieces as they come: the text is read once more beside the search, step by step."""
+
+    def __init__(self, generator: Generator, prompt: Sequence[int], count: int) -> None:
+        self.generator, self.prompt, self.count = generator, prompt, count
+        self.state: State | None = None
+        self.last = torch.empty(0)  # what is fed next: [1,1]
+
+    @torch.no_grad()
+    def add(self, pieces: Sequence[int]) -> list[Place]:
+        model, found = self.generator.model, list[Place]()
+        if self.state is None:
+            samples = [Sample(source=list(self.prompt))]
+            self.state = model.start(collate(samples, BLOCK).to(self.generator.device))
+            self.last = first_words(self.state, self.generator.special)
+        for piece in pieces:
+            logits, self.state = model.step(self.state, self.last)
+            log_p = logits[0, -1].float().log_softmax(dim=-1)  # [V]
+            best, which = log_p.topk(min(self.count, len(log_p)))
+            found.append(Place(piece, float(log_p[piece]), tuple(zip(which.tolist(), best.tolist()))))
+            self.last = torch.full_like(self.last, piece)
+        return found
 
 
 def as_logprobs(

@@ -5,18 +5,22 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncGenerator, AsyncIterator
-from typing import Any
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 from starlette.responses import StreamingResponse
 
 from regard.decode import Hypothesis, Wish
 from regard.errors import RegardError
 from regard.serve.api.asked import CompletionBody, Prompt, framed, most_tokens, usage, wishes_of
+from regard.serve.api.probabilities import Following, Place, as_logprobs, places_of
 from regard.serve.api.spelling import Speller
 from regard.serve.refusals import Refused, refusal
 from regard.serve.service import Call, Service
 from regard.tasks import Generator
+
+T = TypeVar("T")
 
 
 async def streamed(
@@ -47,40 +51,27 @@ def line(event: dict[str, Any]) -> str:
     return f"data: {json.dumps(event, ensure_ascii=False)}\n\n"
 
 
+@dataclass(frozen=True)
+class Part:
+    """What an event tells of one choice."""
+
+    index: int
+    text: str
+    logprobs: dict[str, Any] | None = None
+    reason: str | None = None  # why it ends here
+    written: int = 0  # pieces, told in the end
+
+
 async def spell(
     service: Service, name: str, generator: Generator, prompts: list[Prompt], body: CompletionBody, call: Call
 ) -> AsyncGenerator[dict[str, Any]]:
     """The events of all choices as they come, each a completion with a part of one choice's text."""
     frame, n = framed(body), body.n or 1
     every = [prompt for prompt in prompts for _ in range(n)]
-    found: asyncio.Queue[tuple[int, str, str | None, int]] = asyncio.Queue()
-    desk, most = service.desks[name], most_tokens(body)
-
-    async def one(index: int, prompt: Prompt, wish: Wish) -> None:
-        if not most:
-            found.put_nowait((index, prompt.text if body.echo else "", "length", 0))
-            return
-        speller, count, ended = Speller(generator.tokenizer, prompt.ids, body.stops), 0, False
-        if body.echo:
-            found.put_nowait((index, prompt.text, None, 0))
-        pieces = desk.stream(wish, call.client, call.deadline)
-        try:
-            async for each in pieces:
-                if isinstance(each, Hypothesis):
-                    ended = each.finished
-                    break
-                count += len(each)
-                if text := speller.add(each):
-                    found.put_nowait((index, text, None, 0))
-                if speller.stopped:
-                    break
-        finally:
-            await pieces.aclose()
-        reason = "stop" if ended or speller.stopped else "length"
-        found.put_nowait((index, speller.end(), reason, count))
-
+    found: asyncio.Queue[Part] = asyncio.Queue()
+    speak = Speaking(service, name, generator, body, call, found.put_nowait)
     wishes = wishes_of(generator, prompts, body)
-    running = asyncio.ensure_future(together(one(i, p, w) for i, (p, w) in enumerate(zip(every, wishes))))
+    running = asyncio.ensure_future(together(speak(i, p, w) for i, (p, w) in enumerate(zip(every, wishes))))
     written, left = 0, len(every)
     try:
         while left:
@@ -89,16 +80,102 @@ async def spell(
             if not getting.done() and found.empty():
                 getting.cancel()
                 raise running.exception() or RegardError("the work ended too soon")
-            index, text, reason, count = await getting
-            written, left = written + count, left - (reason is not None)
-            part = {"index": index, "text": text, "finish_reason": reason, "logprobs": None}
-            yield {**frame, "choices": [part]}
+            part = await getting
+            written, left = written + part.written, left - (part.reason is not None)
+            own = {"index": part.index, "text": part.text, "finish_reason": part.reason}
+            yield {**frame, "choices": [{**own, "logprobs": part.logprobs}]}
         total = usage(service, name, prompts, written)
         if body.stream_options is not None and body.stream_options.include_usage:
             yield {**frame, "usage": total}
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
+
+
+@dataclass(frozen=True)
+class Speaking:
+    """One choice from its first piece to its end."""
+
+    service: Service
+    name: str
+    generator: Generator
+    body: CompletionBody
+    call: Call
+    tell: Callable[[Part], None]
+
+    async def __call__(self, index: int, prompt: Prompt, wish: Wish) -> None:
+        body, count, ended = self.body, 0, False
+        speller, places = Speller(self.generator.tokenizer, prompt.ids, body.stops), Told(self, prompt)
+        most = most_tokens(body)
+        if body.echo or not most:
+            text = prompt.text if body.echo else ""
+            own = await places.of_prompt() if body.echo else places.empty()
+            self.tell(Part(index, text, own, None if most else "length"))
+        if not most:
+            return
+        pieces = self.service.desks[self.name].stream(wish, self.call.client, self.call.deadline)
+        try:
+            async for each in pieces:
+                if isinstance(each, Hypothesis):
+                    ended = each.finished
+                    break
+                count += len(each)
+                await places.read(each)
+                if text := speller.add(each):
+                    self.tell(Part(index, text, places.news(speller)))
+                if speller.stopped:
+                    break
+        finally:
+            await pieces.aclose()
+        reason = "stop" if ended or speller.stopped else "length"
+        text = speller.end()
+        self.tell(Part(index, text, places.news(speller), reason, count))
+
+
+class Told:
+    """The probabilities of one choice's pieces, told with the text they are in; None unless asked for."""
+
+    def __init__(self, speaking: Speaking, prompt: Prompt) -> None:
+        self.speaking, self.prompt = speaking, prompt
+        self.count = speaking.body.logprobs
+        self.following = Following(speaking.generator, prompt.ids, self.count or 0)
+        self.places: list[Place] = []
+        self.told = 0
+
+    async def run(self, work: Callable[[], T], tokens: int) -> T:
+        return await self.speaking.service.run(self.speaking.name, work, self.speaking.call, tokens)
+
+    def empty(self) -> dict[str, Any] | None:
+        return None if self.count is None else self.listed([], "", 0, False)
+
+    def listed(self, places: list[Place], text: str, offset: int, first: bool) -> dict[str, Any]:
+        return as_logprobs(self.speaking.generator.tokenizer, places, text, offset, first)
+
+    async def of_prompt(self) -> dict[str, Any] | None:
+        """The prompt's own, of which the first has none."""
+        if self.count is None:
+            return None
+        generator, ids, count = self.speaking.generator, self.prompt.ids, self.count
+        (places,) = await self.run(lambda: places_of(generator, [ids], count), len(ids))
+        own = places[len(ids) - len(self.prompt.shown) :]
+        own[:1] = [replace(each, log_p=None, best=()) for each in own[:1]]
+        return self.listed(own, self.prompt.text, 0, True)
+
+    async def read(self, pieces: list[int]) -> None:
+        if self.count is not None:
+            self.places += await self.run(lambda: self.following.add(pieces), len(pieces))
+
+    def news(self, speller: Speller) -> dict[str, Any] | None:
+        """Of the pieces whose text is being told; what stands behind a stop never is."""
+        if self.count is None:
+            return None
+        offset = len(self.prompt.text)
+        own = self.listed(self.places, speller.text, offset, False)
+        until = len(self.places)
+        if speller.stopped:
+            until = sum(begin < offset + len(speller.text) for begin in own["text_offset"])
+        first, self.told = self.told, max(self.told, until)
+        return {key: value[first : self.told] for key, value in own.items()}
 
 
 async def together(work: Any) -> list[Any]:

@@ -38,6 +38,7 @@ async def translate(
             name, lambda: translator.translate_lines(flat, options, nbest), call, about(flat)
         )
         return joined([[c.text for c in each.candidates] for each in found], [len(own) for own in lines])
+    service.desks[name].check_room((1 + options.beam) * about(texts))  # before the texts are cut
     cut = await asyncio.to_thread(cut_texts, translator, texts)
     wishes = [Wish(translator.objective.source(job.source).source, options) for job in cut.work]
     hypotheses = await service.desks[name].ask(wishes, call.client, call.deadline) if wishes else []

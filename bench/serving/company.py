@@ -1,0 +1,195 @@
+"""The same answer whatever the company: B20. Scores bit by bit, text through server and command."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from regard.decode import Hypothesis, Wish, decode_all, packing, sources
+from regard.model import layers
+from regard.serve.driver import sentences
+from regard.tasks import Translator, load
+from serving.client import Link, Result, Server, above
+from serving.load import ENGLISH, TRIES, Pair, body, patient
+
+HOSTILE = ["a", "x" * 400, "\u2028 \x00 " * 50]
+SIZES = (2, 3, 5, 8, 13, 16, 32, 64)  # of the batches
+SLOWER = 1.1  # what equal bits may cost
+
+
+@dataclass
+class Found:
+    """What differs from the answers of lone requests."""
+
+    compared: int = 0
+    texts: int = 0
+    scores: int = 0
+    seconds: float = 0.0  # of the processor
+    alone: list[Hypothesis] = field(default_factory=list)
+
+    def note(self, one: Hypothesis, other: Hypothesis) -> None:
+        self.compared += 1
+        self.texts += one.tokens != other.tokens
+        self.scores += one != other  # every number of a hypothesis, bit by bit
+
+    def told(self) -> dict[str, int]:
+        return {"compared": self.compared, "texts": self.texts, "scores": self.scores}
+
+
+def wishes_of(task: Translator, texts: Sequence[str], **changes: Any) -> list[Wish]:
+    options = task.folder.decode.model_copy(update=changes)
+    return [Wish(task.asked(task.folder.source.encode(text)), options) for text in texts]
+
+
+def lone(task: Translator, wishes: Sequence[Wish]) -> list[Hypothesis]:
+    return [decode_all(task.pool(1 << 20), [wish])[0][0] for wish in wishes]
+
+
+def in_company(task: Translator, wishes: Sequence[Wish], dice: random.Random) -> list[Hypothesis]:
+    """All of them, shuffled, in batches of every size, beside strange neighbours; some enter later."""
+    found: list[Hypothesis | None] = [None] * len(wishes)
+    order, at = dice.sample(range(len(wishes)), len(wishes)), 0
+    while at < len(order):
+        size = dice.choice(SIZES)
+        numbers, at = order[at : at + size], at + size
+        options = wishes[numbers[0]].options.model_copy(update={"max_length": 20})
+        strange = [Wish(task.asked(task.folder.source.encode(text)), options) for text in HOSTILE]
+        pool = task.pool(1 << 20)
+        handles = {pool.add(wishes[number]): number for number in numbers[: max(1, size // 2)]}
+        pool.add(dice.choice(strange))
+        for _ in range(dice.randint(0, 3)):
+            done = pool.step()
+            found_now(handles, done, found)
+        handles |= {pool.add(wishes[number]): number for number in numbers[max(1, size // 2) :]}
+        while pool.busy:
+            found_now(handles, pool.step(), found)
+    return [each for each in found if each is not None]
+
+
+def found_now(handles: dict[Any, int], done: Sequence[Any], found: list[Hypothesis | None]) -> None:
+    for handle in done:
+        if handle in handles:
+            found[handles[handle]] = handle.result()[0]
+
+
+def compared(task: Translator, wishes: Sequence[Wish], seed: int) -> Found:
+    found, begun = Found(alone=lone(task, wishes)), time.process_time()
+    together = in_company(task, wishes, random.Random(seed))
+    found.seconds = time.process_time() - begun
+    for one, other in zip(found.alone, together, strict=True):
+        found.note(one, other)
+    return found
+
+
+@contextmanager
+def unsteady() -> Iterator[None]:
+    """Without what makes sums the same whatever the number of rows and of keys: the control must differ."""
+    steady, block = layers.steady_linear, sources.BLOCK
+
+    def plain(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        return F.linear(x, weight, bias)
+
+    layers.steady_linear = packing.steady_linear = plain
+    sources.BLOCK = 1
+    try:
+        yield
+    finally:
+        layers.steady_linear = packing.steady_linear = steady
+        sources.BLOCK = block
+
+
+def engine(
+    model: str, seed: int, count: int, texts: Sequence[str] | None = None
+) -> tuple[int, int, dict[str, Any]]:
+    """How many were compared, how many differ, and the figures of each way and of the control."""
+    texts, figure, failures, n = list(texts or sentences(seed, count)), dict[str, Any](), 0, 0
+    few, threads = texts[: max(20, count // 5)], torch.get_num_threads()
+    ways: list[tuple[str, int, str, Sequence[str], dict[str, Any]]] = [
+        ("1 thread", 1, "float32", texts, {}),
+        ("2 threads", 2, "float32", few, {}),
+        ("greedy", 1, "float32", few, {"beam": 1}),
+        ("drawn", 1, "float32", few, {"beam": 1, "sample": True, "seed": seed}),
+        ("int8", 1, "int8", few, {}),
+        ("int8, 2 threads", 2, "int8", few, {"beam": 1}),
+    ]
+    spent, alone = {}, dict[str, list[Hypothesis]]()
+    for name, count_of, precision, own, changes in ways:
+        task = load(model, "cpu", count_of, precision)
+        found = compared(task, wishes_of(task, own, **changes), seed)
+        figure[name], spent[name], alone[name] = found.told(), found.seconds, found.alone
+        n, failures = n + found.compared, failures + found.scores
+    same = [a.tokens == b.tokens for a, b in zip(alone["1 thread"], alone["2 threads"])]
+    figure["threads_agree"] = f"{sum(same)} of {len(same)}"
+    with unsteady():
+        task = load(model, "cpu", 1, "float32")
+        control = compared(task, wishes_of(task, few, beam=1), seed)
+    torch.set_num_threads(threads)
+    figure["control"] = control.told()
+    figure["slowdown"] = round(spent["greedy"] / control.seconds, 3)
+    figure["missed"] = above(slowdown=(figure["slowdown"], SLOWER))
+    return n, failures + same.count(False) + (control.scores == 0), figure
+
+
+async def served(
+    server: Server, seed: int, count: int, pair: Pair = ENGLISH, texts: Sequence[str] | None = None
+) -> tuple[int, int, list[str]]:
+    """Over HTTP: each text alone, then all together, shuffled, with strange neighbours; and what was said."""
+    texts = list(texts or sentences(seed, count))
+    link, dice = Link(server.port), random.Random(seed)
+    alone = {text: (await patient(link, body(text, *pair))).body for text in texts}
+    every = [*texts, *dice.choices([*HOSTILE, texts[0] * 5], k=len(texts) // 8)]
+    dice.shuffle(every)
+    gate = asyncio.Semaphore(32)
+
+    async def one(text: str) -> bool:
+        async with gate:
+            own = Link(server.port)
+            once = 1 if text not in alone else TRIES
+            answer = await patient(own, body(text, *pair), once)
+            own.close()
+            return text in alone and answer.body != alone[text]
+
+    wrong = sum(await asyncio.gather(*map(one, every)))
+    many = await patient(link, {**body("", *pair), "q": texts[:32]})
+    said = [json.loads(alone[text])["translatedText"] for text in texts]
+    lists = [each == other for each, other in zip(many.json()["translatedText"], said)]
+    link.close()
+    return len(every) + len(lists), wrong + lists.count(False), said
+
+
+def commanded(model: str, texts: Sequence[str]) -> list[str]:
+    """What `regard translate` makes of them."""
+    command = [sys.executable, "-m", "regard", "translate", "-m", model]
+    lines = "".join(f"{text}\n" for text in texts)
+    found = subprocess.run(command, input=lines.encode(), stdout=subprocess.PIPE, check=True)
+    return found.stdout.decode().split("\n")[:-1]
+
+
+async def invariance(
+    server: Server,
+    seed: int,
+    count: int,
+    model: str,
+    pair: Pair = ENGLISH,
+    texts: Sequence[str] | None = None,
+) -> Result:
+    """B20, all of it."""
+    n, failures, said = await served(server, seed, count, pair, texts)
+    own = list(texts or sentences(seed, count))
+    lines = await asyncio.to_thread(commanded, model, own)
+    command = sum(one != other for one, other in zip(lines, said, strict=True))
+    more, wrong, figure = await asyncio.to_thread(engine, model, seed, count, texts)
+    figure = {"server_differs": failures, "command_differs": command, **figure}
+    return Result("B20 the same in company", n + len(lines) + more, failures + command + wrong, figure, seed)

@@ -1,0 +1,37 @@
+"""Small models beside the one that is measured: one that writes without end, and one that fills gaps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from regard.config import resolve
+from regard.data.phrasebook import phrase
+from regard.model import build
+from regard.store import unique_weights, write_identity, write_weights
+from regard.text import learn
+
+WRITER, FILLER = "writer", "filler"
+KINDS = {WRITER: ("generate", "gpt"), FILLER: ("fill", "bert")}
+
+
+def make(place: Path, seed: int) -> list[str]:
+    """Their folders. They have learnt nothing: what they say does not matter, and the writer seldom ends."""
+    texts = [phrase(seed, number).english for number in range(500)]
+    tokenizer = learn(texts, "bpe", 600, ["<mask>"])
+    for name, (task, family) in KINDS.items():
+        shape = {"family": family, "width": 64, "layers": 2, "heads": 4, "feed_forward": 128}
+        config = resolve(
+            {
+                "task": {"name": task, "source": "en"},
+                "data": {"train": "phrasebook"},
+                "model": {**shape, "max_length": 512},
+            }
+        )
+        torch.manual_seed(seed)
+        model = build(config.model, len(tokenizer), None).eval()
+        (place / name).mkdir()
+        write_identity(place / name, config, tokenizer, None, config.model.max_length)
+        write_weights(place / name, config.model, unique_weights(model))
+    return [str(place / name) for name in KINDS]
