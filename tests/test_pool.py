@@ -136,9 +136,10 @@ def test_what_is_cancelled_is_gone_at_once():
     longest = state.sources["source.positions"].shape[1]
     search.drop(old)
     state = search.state.state
-    assert search.alive == young and len(search.state) == 6 and state.ages is None and state.length == 3
+    assert search.alive == young[::-1], "the last takes the place of the one that left"
+    assert len(search.state) == 6 and state.ages is None and state.length == 3
     assert search.words.shape == (2, 3, 1), "histories are cut when the oldest leaves"
-    assert state.growing["0.self.key"].shape[2] == state.block
+    assert search.state.width == state.block
     assert state.sources["source.positions"].shape[1] == state.block < longest
     assert state.sources["source.bias"].shape[-1] == state.block
     for source in young:

@@ -287,7 +287,7 @@ class BeamSearch(Generic[S]):
 
     def keep(self, groups: list[int], parent: Tensor | None = None) -> None:
         """Go on with these sources; the rows of each follow their beams' parents."""
-        all_stay = len(groups) == len(self.alive)
+        all_stay, groups = len(groups) == len(self.alive), closing_up(groups)
         if all_stay and (self.beams == 1 or parent is None):
             return
         group = torch.tensor(groups, dtype=torch.int64, device=self.device)
@@ -312,6 +312,14 @@ def log_sum_exp(logits: Tensor) -> Tensor:
     """log sum_v exp(z_v), in fewer passes than torch's: max z - log max softmax(z). [R,V] -> [R,1]."""
     highest = logits.amax(dim=1, keepdim=True)
     return highest - logits.softmax(dim=1).amax(dim=1, keepdim=True).log()
+
+
+def closing_up(groups: Sequence[int]) -> list[int]:
+    """The same groups, the last of them in the places of those that left: so most need not be moved."""
+    places = set(range(len(groups)))
+    last = iter(group for group in groups if group not in places)
+    staying = set(groups)
+    return [place if place in staying else next(last) for place in range(len(groups))]
 
 
 def ending_together(old: Tensor, new: Tensor, nothing: float) -> Tensor:

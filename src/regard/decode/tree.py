@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from regard.model import State
-from regard.model.state import round_up
+from regard.model.state import fit, round_up
 
 PATHS = "paths"  # [N,K,S], 1 where the word in this column is on the beam's path
 PRUNE_EVERY = 4  # words of a source. Its own count decides, so that its sums never depend on its neighbours
@@ -116,13 +116,47 @@ class Tree:
         groups = (rows // self.beams).view(-1, self.beams) if len(rows) % self.beams == 0 else None
         if groups is None or not bool((groups == groups[:, :1]).all()):
             return self.apart().select(rows)
-        state = self.state.select(groups[:, 0])
-        tree = self if state is self.state else Tree(state, self.beams)
+        tree = self.of(groups[:, 0])
         if self.beams == 1:
             return tree
-        paths = state.growing[PATHS]
+        state, paths = tree.state, tree.state.growing[PATHS]
         parents = (rows % self.beams).view(-1, self.beams, 1).expand(-1, -1, paths.shape[2])  # [N,K,S]
         return replace(tree, state=replace(state, growing={**state.growing, PATHS: paths.gather(1, parents)}))
+
+    def of(self, owners: Tensor) -> Tree:
+        """The tree of these sources: [N']."""
+        places = torch.arange(len(owners), device=owners.device)
+        holes = (owners != places).nonzero()[:, 0]
+        few_move = len(owners) < len(self.state) and 2 * len(holes) <= len(owners)
+        if few_move and bool((owners[holes] >= len(owners)).all()):
+            return self.closed_up(owners, holes)
+        state = self.state.select(owners)
+        return self if state is self.state else Tree(state, self.beams)
+
+    def closed_up(self, owners: Tensor, holes: Tensor) -> Tree:
+        """The last sources take the places of those that left; nobody else is moved."""
+        state, count, taken = self.state, len(owners), owners[holes]
+        for tensor in (*state.growing.values(), *state.sources.values()):
+            if tensor.dim() == 4 and len(holes):
+                tensor[holes] = tensor[taken]
+        self.buffers[0] += bool(len(holes))
+        there = state.sources["source.positions"][owners]  # [N',S]
+        columns = round_up(int((there >= 0).sum(dim=1).max()), state.block)
+        small = {"source.positions": there}  # the caller's own, maybe: not to be written
+        state = replace(
+            state,
+            rows={name: tensor[owners] for name, tensor in state.rows.items()},
+            growing={
+                name: tensor[owners] if name == PATHS else tensor[:count]
+                for name, tensor in state.growing.items()
+            },
+            sources={
+                name: fit(name, small.get(name, tensor[:count]), columns)
+                for name, tensor in state.sources.items()
+            },
+        )
+        ages = torch.full_like(owners, state.length) if state.ages is None else state.ages[owners]
+        return replace(self, state=state.aged(ages), age=self.buffers[0])
 
     def apart(self) -> Tree:
         """Every beam a source of its own, with the words on its path."""
