@@ -11,8 +11,10 @@ from types import ModuleType
 
 import pytest
 
-from conftest import Command, toy_config
-from regard.config import Config, load_config
+import regard as package
+from conftest import Command, Toy, toy_config
+from regard.config import Config, load_config, to_toml
+from regard.data import read_examples
 from regard.model import build, parameters
 
 FOLDER = Path(__file__).parent.parent / "recipes"
@@ -50,10 +52,14 @@ def shape(config: Config) -> tuple[object, ...]:
 
 @pytest.fixture(scope="module")
 def ablation() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("ablation", FOLDER / "ablation.py")
+    return recipe("ablation")
+
+
+def recipe(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules["ablation"] = module  # dataclasses look it up
+    sys.modules[name] = module  # dataclasses look it up
     spec.loader.exec_module(module)
     return module
 
@@ -128,3 +134,33 @@ def test_rows_are_trained_once(
     assert trained == ["base 1", "heads-1 1"]
     told = (tmp_path / "runs" / "ablation.md").read_text(encoding="utf-8")
     assert "2 of 19 rows, 2 updates each, seeds 1" in told
+
+
+def test_a_student_learns_what_its_teacher_says(
+    toy: Toy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, same_threads: None
+) -> None:
+    """A second call translates nothing again: the teacher's portions are there."""
+    distil = recipe("distil")
+    config = toy_config(tmp_path, steps=2, warmup=1, checkpoint_every=2)
+    (tmp_path / "small.toml").write_text(to_toml(config), encoding="utf-8")
+    monkeypatch.setattr("regard.train.run.measured_peak", lambda machine: 1e9)
+    monkeypatch.setattr(distil, "read_examples", lambda *given: read_examples(*given)[:30])
+    words = [
+        "distil.py",
+        str(tmp_path / "small.toml"),
+        "--teacher",
+        str(toy.model),
+        "--out",
+        str(tmp_path / "own"),
+    ]
+    for _ in range(2):
+        monkeypatch.setattr(sys, "argv", words)
+        with pytest.raises(SystemExit, match="0"):
+            distil.main()
+        monkeypatch.setattr(distil, "load", None)
+    said = tmp_path / "own-teacher"
+    sources, targets = ((said / f"{name}.txt").read_text(encoding="utf-8") for name in ("source", "target"))
+    assert targets.splitlines() == package.load(toy.model).translate(sources.splitlines(), beam=5)
+    learned = load_config(tmp_path / "own" / "run.toml").data.train
+    assert learned == [str(said / "source.txt"), str(said / "target.txt")]
+    assert (tmp_path / "own" / "model.safetensors").is_file()

@@ -77,6 +77,16 @@ def give_back_memory() -> None:
         trim(0)
 
 
+def most_memory() -> int:
+    """Bytes that this process has held at most, 0 where the system does not tell."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return 0
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
 @cache
 def _c_library() -> ctypes.CDLL | None:
     return ctypes.CDLL(None) if sys.platform == "linux" else None

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,6 +15,7 @@ from regard.cli.terminal import AsJson, Device, Precision, Threads, print_line, 
 from regard.errors import UsageError
 
 if TYPE_CHECKING:
+    from regard.config import Config
     from regard.serve.driver import Figures
     from regard.serve.link import Address
 
@@ -85,6 +86,173 @@ def serve(
     with server([str(folder) for folder in folders or []], options, url, key) as address:
         found = asyncio.run(work(address))
     print_line(json.dumps(found.told())) if as_json else show(found)
+
+
+@app.command("decode")
+def decode(
+    model: Annotated[Path, typer.Option("--model", "-m", help="A model that translates or generates.")],
+    file: Annotated[
+        Path | None, typer.Option("--file", "-f", help="Texts, one a line; else of the phrasebook.")
+    ] = None,
+    texts: Annotated[int, typer.Option(min=1, help="Of the texts at most so many.")] = 200,
+    beams: Annotated[list[int] | None, typer.Option("--beam", min=1, help="1 is greedy.")] = None,
+    precisions: Annotated[
+        list[str] | None, typer.Option("--precision", help="float32, bfloat16, int8 or auto; several times.")
+    ] = None,
+    rounds: Annotated[int, typer.Option(min=1, help="How often each way writes all texts.")] = 3,
+    chart: Annotated[Path | None, typer.Option(help="Draw the speeds into this .png or .svg.")] = None,
+    as_json: AsJson = False,
+    device: Device = "auto",
+    threads: Threads = 0,
+) -> None:
+    """Tell how fast a model writes, in several precisions and beams.
+
+    All ways write the same texts by turns, from text to text, tokenizing included;
+    the middle of the rounds counts. Memory is what the process held at most.
+
+    [bold]Examples[/]
+
+      regard bench decode -m runs/demo
+      regard bench decode -m runs/demo --beam 1 --beam 5 --precision float32 --precision int8
+    """
+    from regard.serve.driver import sentences
+    from regard.tasks.speed import Way, decoding_speed
+
+    refuse_other(chart)
+    asked = (sentences(1) if file is None else read(file))[:texts]
+    ways = [Way(precision, beam) for precision in precisions or ["float32"] for beam in beams or [1, 4]]
+    say(f"{len(asked)} texts, {rounds} rounds of {len(ways)} ways ...")
+    found = decoding_speed(model, asked, ways, rounds, device, threads)
+    if chart is not None:
+        draw(chart, {str(each.way): each.tokens_per_second for each in found}, "pieces a second")
+    if as_json:
+        print_line(json.dumps([each.told() for each in found]))
+        return
+    rows = [
+        (
+            str(each.way),
+            f"{each.texts_per_second:.1f}",
+            f"{each.tokens_per_second:.0f}",
+            f"{each.slowest:.0f} to {each.fastest:.0f}",
+            f"{each.memory / 2**20:.0f} MiB",
+        )
+        for each in found
+    ]
+    show_rows("way", ["texts a second", "pieces a second", "in the rounds", "memory"], rows)
+
+
+@app.command("train")
+def train(
+    config: Annotated[Path | None, typer.Argument(help="A run's TOML file.", show_default=False)] = None,
+    presets: Annotated[
+        list[str] | None, typer.Option("--preset", help="Instead: sizes, on the phrasebook.")
+    ] = None,
+    override: Annotated[list[str] | None, typer.Option("--set", help="Any field of the run.")] = None,
+    updates: Annotated[int, typer.Option(min=2, help="How many are timed.")] = 20,
+    chart: Annotated[Path | None, typer.Option(help="Draw the speeds into this .png or .svg.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Tell how fast a run would learn on this machine.
+
+    Some updates of the run, on its own data, are timed; nothing is kept. The share
+    of the peak is of a large matrix product in the same precision, measured now.
+
+    [bold]Examples[/]
+
+      regard bench train run.toml
+      regard bench train --preset transformer-tiny --preset transformer-base
+    """
+    from regard.train.speed import training_speed
+
+    refuse_other(chart)
+    runs = runs_of(config, presets or [], override or [])
+    found = {}
+    for name, run in runs.items():
+        say(f"{name}: {updates} updates ...")
+        found[name] = training_speed(run, updates)
+    if chart is not None:
+        draw(chart, {name: each.tokens_per_second for name, each in found.items()}, "target tokens a second")
+    if as_json:
+        print_line(json.dumps({name: each.told() for name, each in found.items()}))
+        return
+    rows = [
+        (
+            name,
+            f"{each.parameters:,}",
+            f"{each.precision}, {each.threads} threads",
+            f"{each.tokens_per_second:.0f} ({each.slowest:.0f} to {each.fastest:.0f})",
+            f"{each.milliseconds:.0f} ms",
+            f"{each.share_of_peak:.0%} of {each.peak / 1e9:.0f} GFLOP/s",
+            f"{each.memory / 2**20:.0f} MiB",
+        )
+        for name, each in found.items()
+    ]
+    heads = ["parameters", "machine", "target tokens a second", "an update", "of the peak", "memory"]
+    show_rows("run", heads, rows)
+
+
+def runs_of(config: Path | None, presets: list[str], override: list[str]) -> dict[str, Config]:
+    """The runs to time, by name."""
+    from regard.config import load_config
+    from regard.config.load import apply_override, resolve
+
+    if (config is None) == (not presets):
+        raise UsageError("give either a run's TOML file, or --preset, once or several times")
+    if config is not None:
+        return {config.stem: load_config(config, override)}
+    runs = {}
+    for preset in presets:
+        tree: dict[str, Any] = {
+            "task": {"name": "translate", "source": "en", "target": "de"},
+            "data": {"train": "phrasebook:20000"},
+            "model": {"preset": preset},
+        }
+        for each in override:
+            apply_override(tree, each)
+        runs[preset] = resolve(tree, where=f"--preset {preset}")
+    return runs
+
+
+def refuse_other(chart: Path | None) -> None:
+    """Before the work, not after it."""
+    if chart is not None and chart.suffix not in (".png", ".svg"):
+        raise UsageError(f"{chart}: a chart is a .png or a .svg file")
+
+
+def draw(chart: Path, speeds: dict[str, float], unit: str) -> None:
+    """A bar for each."""
+    import io
+
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    from regard.store import write_atomically
+
+    figure, axes = plt.subplots(figsize=(7, 0.6 + 0.45 * len(speeds)), layout="constrained")
+    bars = axes.barh(list(speeds), list(speeds.values()), color="#3f6fb0")
+    axes.bar_label(bars, fmt="{:,.0f}", padding=3)
+    axes.invert_yaxis()
+    axes.set_xlabel(unit)
+    axes.margins(x=0.15)
+    picture = io.BytesIO()
+    figure.savefig(picture, format=chart.suffix.lstrip("."), dpi=110)
+    plt.close(figure)
+    write_atomically(chart, picture.getvalue())
+    say(f"{chart} drawn")
+
+
+def show_rows(first: str, heads: list[str], rows: Sequence[Sequence[str]]) -> None:
+    from rich.table import Table
+
+    table = Table()
+    table.add_column(first)
+    for head in heads:
+        table.add_column(head, justify="right")
+    for row in rows:
+        table.add_row(*row)
+    tables().print(table)
 
 
 def read(file: Path) -> list[str]:

@@ -33,5 +33,22 @@ PRESETS: dict[str, dict[str, object]] = {
     "t5-small": {"family": "t5", "layers": 6, "width": 512, "feed_forward": 2048, "heads": 8},
     # the paper's base and big (Vaswani et al. 2017, Table 3)
     "transformer-base": {"layers": 6, "width": 512, "feed_forward": 2048, "heads": 8, "dropout": 0.1},
+    # many layers that read, one that writes: decoding goes through that one alone (Kasai et al. 2021)
+    "transformer-6-1": {
+        "encoder_layers": 6,
+        "decoder_layers": 1,
+        "width": 512,
+        "feed_forward": 2048,
+        "heads": 8,
+        "dropout": 0.1,
+    },
+    "transformer-12-1": {
+        "encoder_layers": 12,
+        "decoder_layers": 1,
+        "width": 512,
+        "feed_forward": 2048,
+        "heads": 8,
+        "dropout": 0.1,
+    },
     "transformer-big": {"layers": 6, "width": 1024, "feed_forward": 4096, "heads": 16, "dropout": 0.3},
 }

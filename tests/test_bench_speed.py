@@ -1,0 +1,69 @@
+"""`regard bench train` and `regard bench decode`: figures of real work, and wrong use."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from conftest import Command, Refused, Toy
+
+SMALL = [
+    part
+    for change in ("data.train=phrasebook:300", "text.vocabulary=300", "train.tokens_per_batch=256")
+    for part in ("--set", change)
+]
+
+
+def test_how_fast_a_model_translates(regard: Command, toy: Toy, tmp_path: Path) -> None:
+    (tmp_path / "texts.txt").write_text("a b c\nb c d e\n\nc\n", encoding="utf-8")
+    ways = ("--beam", "1", "--beam", "2", "--precision", "float32", "--precision", "bfloat16")
+    given = ("bench", "decode", "-m", toy.model, "--file", tmp_path / "texts.txt", "--rounds", "2", *ways)
+    result = regard(*given, "--chart", tmp_path / "speed.svg", "--json")
+    assert result.code == 0, result.err
+    found = json.loads(result.out)
+    assert [(each["precision"], each["beam"]) for each in found] == [
+        ("float32", 1), ("float32", 2), ("bfloat16", 1), ("bfloat16", 2),
+    ]  # fmt: skip
+    for each in found:
+        assert each["texts"] == 3 and each["rounds"] == 2
+        assert 0 < each["slowest"] <= each["tokens_per_second"] <= each["fastest"]
+        assert each["memory"] > 2**20
+    picture = (tmp_path / "speed.svg").read_text(encoding="utf-8")
+    assert "<svg" in picture and "float32, greedy" in picture
+    table = regard(*given)
+    assert table.code == 0 and "pieces a second" in table.out and "bfloat16, 2 beams" in table.out
+
+
+def test_how_fast_a_size_learns(regard: Command) -> None:
+    result = regard("bench", "train", "--preset", "transformer-tiny", "--updates", "2", *SMALL, "--json")
+    assert result.code == 0, result.err
+    (found,) = json.loads(result.out).values()
+    assert found["updates"] == 2 and found["parameters"] > 100_000
+    assert 0 < found["share_of_peak"] < 1
+    assert found["share_of_peak"] == pytest.approx(found["flops_per_second"] / found["peak"])
+
+
+def test_how_fast_a_run_learns(regard: Command, tmp_path: Path) -> None:
+    (tmp_path / "small.toml").write_text(
+        '[task]\nsource = "en"\ntarget = "de"\n[data]\ntrain = "phrasebook:300"\n'
+        '[text]\nvocabulary = 300\n[model]\npreset = "transformer-tiny"\n[train]\ntokens_per_batch = 256\n',
+        encoding="utf-8",
+    )
+    result = regard("bench", "train", tmp_path / "small.toml", "--updates", "2")
+    assert result.code == 0, result.err
+    assert "small" in result.out and "of the peak" in result.out
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["small.toml"], "nothing of it is kept"
+
+
+def test_wrong_use(refused: Refused, toy: Toy, tmp_path: Path) -> None:
+    assert "either a run's TOML file, or --preset" in refused("bench", "train")
+    assert "transformer-huge" in refused("bench", "train", "--preset", "transformer-huge")
+    (tmp_path / "empty.txt").write_text("\n", encoding="utf-8")
+    said = refused("bench", "decode", "-m", toy.model, "--file", tmp_path / "empty.txt")
+    assert "there is no text in it" in said
+    said = refused(
+        "bench", "decode", "-m", toy.model, "--texts", "1", "--rounds", "1", "--chart", tmp_path / "x.gif"
+    )
+    assert ".png or a .svg" in said
