@@ -104,7 +104,8 @@ class Window:
         self.page.wait_for_selector(f"#panel[data-view={view}] h2:not(.welcome *)")
 
     def weights(self) -> Any:
-        """What the grid shows, [queries, keys]."""
+        """What the grid shows, [queries, keys]; long answers take a moment to draw."""
+        self.page.wait_for_selector("[role=grid] tbody tr [role=gridcell]")
         read = "rows => rows.map(r => [...r.querySelectorAll('[role=gridcell]')].map(c => +c.dataset.value))"
         return np.array(self.page.eval_on_selector_all("[role=grid] tbody tr", read))
 

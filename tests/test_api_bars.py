@@ -65,8 +65,8 @@ def test_cancel(server: Server) -> None:
 
 def test_deadline(toy_translator: Translator) -> None:
     """B15: who has no time left is told so, and the work for it ends."""
-    with served(models={"toy": toy_translator}, bounds=Bounds(request_seconds=0.05)) as own:
-        check(asyncio.run(leaving.deadline(Server(own.port), 1, 2, 0.05, PAIR, TEXTS)))
+    with served(models={"toy": toy_translator}, bounds=Bounds(request_seconds=0.005)) as own:
+        check(asyncio.run(leaving.deadline(Server(own.port), 1, 2, 0.005, PAIR, TEXTS)))
 
 
 def test_slow_clients(server: Server) -> None:
