@@ -35,6 +35,15 @@ def shown(found: Comparison) -> str:
     return found.sentence.replace(" -> ", " → ")
 
 
+def brief(task: Any, change: dict[str, Any]) -> tuple[str, Any]:
+    """A text of which the changed model does not talk on for ever: long answers are drawn, not written."""
+    for text in (TEXT, "ba de", "de gi ba", "gi ba de ka", "ka de ba"):
+        changed = task.trace(text, interventions=[change])
+        if changed["decoder.0.cross.weights"].shape[1] <= 30:
+            return text, changed
+    raise AssertionError("the toy loops under this change whatever it reads")
+
+
 def wait(window: Window, text: str, where: str = "#what-if-told") -> None:
     window.page.wait_for_function(
         "([where, text]) => document.querySelector(where)?.textContent === text", arg=[where, text]
@@ -45,8 +54,9 @@ def wait(window: Window, text: str, where: str = "#what-if-told") -> None:
 def test_a_change_is_told_as_python_tells_it(window: Window, word: str) -> None:
     """The address holds it; the numbers recomputed under it are those of the changed model."""
     task = window.site.models["toy"]
-    plain, changed = task.trace(TEXT), task.trace(TEXT, interventions=[CHANGES[word]])
-    window.open(change=word, where="decoder.0.cross", head="0", query="1", key="1")
+    text, changed = brief(task, CHANGES[word])
+    plain = task.trace(text)
+    window.open(text, change=word, where="decoder.0.cross", head="0", query="1", key="1")
     assert window.page.inner_text("#what-if-told") == shown(compare(plain, changed))
     assert window.page.inner_text("#answer-text") == changed.output
     assert np.abs(window.weights() - changed["decoder.0.cross.weights"][0].numpy()).max() < 1e-6
