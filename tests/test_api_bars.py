@@ -103,6 +103,7 @@ def test_the_same_in_company(server: Server, toy_translator: Translator) -> None
     assert asyncio.run(ask()) == toy_translator.translate(TEXTS)
 
 
+@pytest.mark.slow  # twenty seconds
 @pytest.mark.usefixtures("same_threads")
 def test_scores_are_the_same_in_company(tiny_model: Path) -> None:
     """B20, bit by bit; the control, without what makes sums steady, must differ."""

@@ -34,6 +34,7 @@ def test_every_state_after_a_power_cut_is_the_old_or_the_new() -> None:
     assert bar.n >= 240 and bar.failures == 0, bar.wrong
 
 
+@pytest.mark.slow  # half a minute
 @pytest.mark.parametrize("call", ["sync", "sync_folder"])
 def test_a_save_that_does_not_sync_is_found_out(call: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The bar can fail: without the one or the other call there are states that lose a checkpoint."""
