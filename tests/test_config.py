@@ -387,3 +387,15 @@ def test_the_template_tells_the_truth(task: str) -> None:
 def test_the_config_room_does_not_wait_for_torch(statement: str) -> None:
     program = f"import sys; {statement}; print('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout == "False\n"
+
+
+@pytest.mark.parametrize("family", [{}, [], 3])
+def test_a_family_that_is_no_word_is_refused(family: object) -> None:
+    """A mutated folder had a table there, and the look-up of positions broke before the field was checked."""
+    tree = {
+        "task": {"source": "en", "target": "de"},
+        "data": {"train": "phrasebook"},
+        "model": {"family": family},
+    }
+    with pytest.raises(UsageError, match="family"):
+        resolve(tree)

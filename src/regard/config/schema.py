@@ -145,7 +145,7 @@ class Model(Section):
     @classmethod
     def _usual_positions(cls, fields: object) -> object:
         """Without a word about it, order enters as the family's paper has it."""
-        if isinstance(fields, dict) and (usual := POSITIONS.get(fields.get("family", "transformer"))):
+        if isinstance(fields, dict) and (usual := POSITIONS.get(str(fields.get("family", "transformer")))):
             return {"positions": usual[0], **fields}
         return fields
 
