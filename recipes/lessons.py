@@ -49,6 +49,7 @@ def put(run: Path, place: Path) -> None:
         shutil.copyfile(run / name, place / name)
     weights = {name: tensor.half() for name, tensor in load_file(run / "model.safetensors").items()}
     save_file(weights, place / "model.safetensors", {"format": "pt"})
+    (place / "model.safetensors").chmod(0o644)  # it is written for the owner alone; a package is for everybody
 
 
 if __name__ == "__main__":

@@ -340,7 +340,7 @@ def test_what_is_no_folder(refused: Refused, tmp_path: Path) -> None:
     assert refused("translate", "-m", tmp_path / "none", "ba").endswith("no such folder")
     assert refused("translate", "-m", tmp_path / "file", "ba").endswith("is not a folder")
     assert "no config.json" in refused("translate", "-m", tmp_path, "ba")
-    assert "--model" in refused("translate", "ba")
+    assert "--model" in refused("evaluate")
 
 
 # score and evaluate

@@ -176,13 +176,14 @@ class NextWords:
     translator: Translator
     options: Decode
     prefix: str
-    count: int
+    nbest: int  # as asked for; 1, which everybody has who did not ask, gives the usual number
     as_json: bool
 
     def __call__(self, lines: list[str], first: int) -> list[str]:
         results: list[str] = []
+        count = self.nbest if self.nbest > 1 else USUAL_ALTERNATIVES
         for number, line in enumerate(lines, first):
-            found = self.translator.alternatives(line, self.prefix, self.count, self.options)
+            found = self.translator.alternatives(line, self.prefix, count, self.options)
             if self.as_json:
                 own = [alternative_object(self.translator, each) for each in found]
                 row = {"line": number, "source": line, "prefix": self.prefix, "alternatives": own}

@@ -25,7 +25,6 @@ LIBRARIES = ("torch", "tokenizers", "safetensors", "sacrebleu", "numpy", "pydant
 EXTRAS = {  # what `pip install "regard[...]"` adds: the modules, and what for
     "hub": (("huggingface_hub", "pyarrow"), "models and corpora of the hub"),
     "export": (("ctranslate2", "onnx", "onnxruntime", "onnxscript"), "CTranslate2 and ONNX"),
-    "detect": (("py3langid",), "the language of a text, in regard serve"),
 }
 INSTRUCTIONS = {  # torch's own checks of the processor
     "AVX2": "_is_avx2_supported",

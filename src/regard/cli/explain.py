@@ -8,13 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.terminal import Device, OneModel, Threads, read_stdin, say, tables, writable
+from regard.cli.box import own_translator
+from regard.cli.terminal import Device, Threads, read_stdin, say, tables, writable
 from regard.cli.translate import Settings, parse_options
 from regard.errors import UsageError
 
 if TYPE_CHECKING:
     from regard.trace import Trace
 
+Model = Annotated[
+    Path | None,
+    typer.Option("--model", "-m", help="A model folder or name; else a translator of the package."),
+]
 Output = Annotated[
     Path | None,
     typer.Option(
@@ -45,7 +50,7 @@ Change = Annotated[
 
 def explain(
     text: Annotated[str, typer.Argument(help="One text; - reads stdin.")],
-    model: OneModel,
+    model: Model = None,
     output: Output = None,
     view: View = None,
     layer: Layer = None,
@@ -72,7 +77,8 @@ def explain(
 
     [bold]Examples[/]
 
-      regard explain -m runs/demo "I see the small house."
+      regard explain "I see the small house."
+      regard explain -m runs/demo "I see the small house." --view lens -o lens.svg
       regard explain -m runs/demo "I see the small house." -o page.html
       regard explain -m runs/demo "I see the small house." -o heads.svg
       regard explain -m runs/demo "I see it." --view attention --layer 2 --head 1 -o head.png
@@ -85,7 +91,7 @@ def explain(
     output, view = checked(output, view)
     changes = [*map(switched_off, zero_head or []), *map(parsed, change or [])]
     text = "\n".join(read_stdin()) if text == "-" else text
-    task = load(model, device, threads, "float32")
+    task = load(model or own_translator(text, None), device, threads, "float32")
     given = {"target": target, "context": context, "decode": parse_options(option, None, 1)}
     plain = task.trace(text, **given)
     trace = task.trace(text, **given, interventions=changes) if changes else plain

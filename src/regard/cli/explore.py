@@ -7,17 +7,19 @@ from typing import Annotated
 
 import typer
 
+from regard.cli.box import own_models
 from regard.cli.terminal import Device, Threads, say
 from regard.errors import UsageError
 
 Shown = Annotated[
-    list[Path], typer.Option("--model", "-m", help="A model folder or name; several can be chosen from.")
+    list[Path] | None,
+    typer.Option("--model", "-m", help="A model folder or name, or several; else those of the package."),
 ]
 Port = Annotated[int, typer.Option(min=0, max=65535, help="Of 127.0.0.1; 0 takes a free one.")]
 
 
 def explore(
-    model: Shown,
+    model: Shown = None,
     text: Annotated[str | None, typer.Argument(help="The text to begin with.")] = None,
     port: Port = 0,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Only print the address.")] = False,
@@ -30,6 +32,7 @@ def explore(
 
     [bold]Examples[/]
 
+      regard explore
       regard explore -m runs/demo "I see the small house."
       regard explore -m runs/demo -m runs/rnn --no-browser --port 8765
     """
@@ -37,7 +40,9 @@ def explore(
     from regard.tasks import load
     from regard.tasks.traceable import Traceable
 
-    opened = {name: load(path, device, threads, "float32") for name, path in named(model).items()}
+    opened = {
+        name: load(path, device, threads, "float32") for name, path in named(model or own_models()).items()
+    }
     for name, task in opened.items():
         if not isinstance(task, Traceable):
             raise UsageError(f"{name}: it only gives vectors (regard embed); the page shows tasks")

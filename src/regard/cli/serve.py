@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from regard.cli.box import own_models
 from regard.cli.explore import named
 from regard.cli.terminal import Device, Precision, Threads, print_line, say
 from regard.errors import UsageError
@@ -26,7 +27,10 @@ app = typer.Typer(
 keys = typer.Typer(help="Who may ask: a file of named keys, kept as salted hashes.", no_args_is_help=True)
 app.add_typer(keys, name="keys")
 
-Folders = Annotated[list[Path], typer.Argument(help="Model folders or names.", metavar="DIR")]
+Folders = Annotated[
+    list[Path] | None,
+    typer.Argument(help="Model folders or names; else the package's own.", metavar="DIR"),
+]
 Port = Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")]
 Listen = Annotated[str, typer.Option(help="The address to listen at; 0.0.0.0 is every one of this machine.")]
 Hosts = Annotated[list[str], typer.Option("--host", help="A name that clients call this server by; several.")]
@@ -48,7 +52,7 @@ Name = Annotated[str, typer.Argument(help="Whose key it is.")]
 
 @app.command("run")
 def serve(
-    folders: Folders,
+    folders: Folders = None,
     port: Port = 8000,
     listen: Listen = "127.0.0.1",
     host: Hosts = [],  # noqa: B006
@@ -72,6 +76,7 @@ def serve(
 
     [bold]Examples[/]
 
+      regard serve
       regard serve runs/demo
       regard serve keys add keys.json anna
       regard serve runs/demo runs/gpt --listen 0.0.0.0 --host mt.example.org --keys keys.json
@@ -89,7 +94,9 @@ def serve(
         if not origin.startswith(("http://", "https://")):
             raise UsageError(f"--cors-origin {origin}: give it as https://example.org")
     known = Keys(keys) if keys is not None else None
-    opened = {name: load(path, device, threads, precision) for name, path in named(folders).items()}
+    opened = {
+        name: load(path, device, threads, precision) for name, path in named(folders or own_models()).items()
+    }
     bounds = Bounds(body=largest_body, request_seconds=timeout, drain_seconds=drain)
     service = Service(opened, bounds, Limits(queue_tokens=queue_tokens), known, Log(texts=log_text))
     serve_api(service, place, say)

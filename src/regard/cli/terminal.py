@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
@@ -54,10 +54,13 @@ def explain(text: str) -> None:
     messages().print(Text.assemble(("error:", "bold red"), " ", text))
 
 
-def open_model(paths: list[Path], device: str, threads: int, precision: str = "auto") -> Translator:
+def open_model(
+    paths: Sequence[Path], device: str, threads: int, precision: str = "auto", language: str | None = None
+) -> Translator:
     from regard.tasks import Translator, load_as
 
-    return load_as(Translator, paths, device, threads, precision)
+    opened = load_as(Translator, paths, device, threads, precision)
+    return opened if language is None else opened.into(language)
 
 
 def read_stdin() -> Iterator[str]:

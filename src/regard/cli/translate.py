@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Literal, Protocol
 
 import typer
 
-from regard.cli.answers import USUAL_ALTERNATIVES, Lines, NextWords, read_wishes
+from regard.cli.answers import Lines, NextWords, read_wishes
+from regard.cli.box import READ, own_translator, with_sample
 from regard.cli.documents import Everything, Fuzzy, document_among, fill_file
 from regard.cli.terminal import (
     AT_ONCE,
     AsJson,
     Device,
-    Models,
     Precision,
     Threads,
     messages,
@@ -30,8 +30,16 @@ from regard.cli.workers import Job, translate_in_parts
 from regard.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
+Models = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--model",
+        "-m",
+        help="The model folder, or run/checkpoints/step-N; several are an ensemble; else the package's own.",
+    ),
+]
 Texts = Annotated[list[str] | None, typer.Argument(help="Texts or files; nothing or - reads stdin.")]
 Beam = Annotated[int | None, typer.Option(min=1, help="Hypotheses kept; 1 is greedy.")]
 NBest = Annotated[int, typer.Option(min=1, help="Candidates a line, as `line ||| text ||| score`.")]
@@ -45,7 +53,10 @@ Settings = Annotated[
 ]
 Prefix = Annotated[str | None, typer.Option(help="What every translation begins with.")]
 Language = Annotated[
-    str | None, typer.Option(help="To translate into, where the model knows several: fra puts >>fra<< first.")
+    str | None,
+    typer.Option(
+        help="To translate into, where a model knows several (fra puts >>fra<< first), or by the package."
+    ),
 ]
 Splitting = Annotated[
     Literal["auto", "always", "never"], typer.Option(help="Cut lines into sentences; auto: long ones.")
@@ -75,7 +86,7 @@ Output = Annotated[Path | None, typer.Option("--output", "-o", help="A file inst
 
 
 def translate(
-    model: Models,
+    model: Models = None,
     text: Texts = None,
     beam: Beam = None,
     nbest: NBest = 1,
@@ -112,7 +123,7 @@ def translate(
 
     [bold]Examples[/]
 
-      echo "I see the small house." | regard translate -m runs/demo
+      regard translate "I would like to read this book."
       regard translate -m runs/demo article.txt -o article.de.txt
       regard translate -m runs/demo "The cat sleeps." --nbest 3 --beam 5
       regard translate -m runs/demo "The cat sleeps." --require Kater --forbid Katze
@@ -123,26 +134,35 @@ def translate(
 
     output = writable(output)
     wishes = read_wishes(require, forbid, constraints)
-    marked = lines_only(nbest, scores, alignment, as_json, prefix)
-    marked |= {"--require, --forbid or --constraints": wishes.any, "--alternatives": alternatives is not None}
+    marked = lines_only(nbest, scores, alignment, as_json, prefix, wishes.any, alternatives)
     document = document_among(text, marked, everything or fuzzy)
+    lines, typed = read_inputs(text or []), is_typed(text)
+    if model is None:
+        model, language, lines = own(lines, language, 0 if typed or document is not None else READ)
     shown = (nbest, scores, alignment, as_json, split, prefix, too_long)
+    options = parse_options(option, beam, nbest)
     if workers > 1:
-        place, options = check_workers(output, document, alternatives), parse_options(option, beam, nbest)
+        place = check_workers(output, document, alternatives)
         job = Job(tuple(model), options, *shown, language, device, threads, precision)
-        translate_in_parts(job, read_inputs(text or []), wishes, workers, place)
+        translate_in_parts(job, lines, wishes, workers, place)
         return
-    translator = open_model(model, device, threads, precision)
-    translator = translator.into(language) if language is not None else translator
-    chosen = decode_options(translator.folder.decode, parse_options(option, beam, nbest))
+    translator = open_model(model, device, threads, precision, language)
+    chosen = decode_options(translator.folder.decode, options)
     if document is not None:
         fill_file(document, translator, chosen, split, everything, fuzzy, output)
         return
     answer: Answering = Lines(translator, chosen, wishes, *shown)
     if alternatives is not None:
-        count = nbest if nbest > 1 else USUAL_ALTERNATIVES
-        answer = NextWords(translator, chosen, alternatives, count, as_json)
-    answer_all(answer, read_inputs(text or []), is_typed(text), output)
+        answer = NextWords(translator, chosen, alternatives, nbest, as_json)
+    answer_all(answer, lines, typed, output)
+
+
+def own(
+    lines: Iterable[str], language: str | None, read: int
+) -> tuple[list[Path], str | None, Iterator[str]]:
+    """The package's model for these lines, what is still to be said of the language, and all the lines."""
+    sample, every = with_sample(lines, read)
+    return [own_translator(sample, language)], None, every
 
 
 def check_workers(output: Path | None, document: Path | None, alternatives: str | None) -> Path:
@@ -194,7 +214,13 @@ def answer_all(
 
 
 def lines_only(
-    nbest: int, scores: bool, alignment: bool, as_json: bool, prefix: str | None
+    nbest: int,
+    scores: bool,
+    alignment: bool,
+    as_json: bool,
+    prefix: str | None,
+    wishes: bool,
+    alternatives: str | None,
 ) -> dict[str, bool]:
     """Which options were given that say something of a line, and nothing of a document."""
     return {
@@ -203,6 +229,8 @@ def lines_only(
         "--alignment": alignment,
         "--json": as_json,
         "--prefix": prefix is not None,
+        "--require, --forbid or --constraints": wishes,
+        "--alternatives": alternatives is not None,
     }
 
 

@@ -50,15 +50,16 @@ class Job:
     @property
     def key(self) -> str:
         """Of the results; the machine and how it is divided have no part in them."""
+        from regard.store.builtin import find_model
+
         told = replace(self, device="", threads=0)
-        stamps = [[str(path.resolve()), sorted_stamps(path)] for path in self.model]
+        stamps = [[str(path.resolve()), sorted_stamps(path)] for path in map(find_model, self.model)]
         return json.dumps([repr(told), stamps])
 
     def open(self) -> Lines:
         from regard.tasks import Wish, decode_options
 
-        translator = open_model(list(self.model), self.device, self.threads, self.precision)
-        translator = translator.into(self.language) if self.language is not None else translator
+        translator = open_model(self.model, self.device, self.threads, self.precision, self.language)
         chosen = decode_options(translator.folder.decode, self.options)
         return Lines(
             translator,
@@ -76,7 +77,7 @@ class Job:
 
 def sorted_stamps(path: Path) -> list[list[Any]]:
     """Which files a model has, and of when."""
-    files = sorted(each for each in path.iterdir() if each.is_file()) if path.is_dir() else []
+    files = sorted(each for each in path.iterdir() if each.is_file())
     named = [each for each in files if each.suffix in (".json", ".safetensors", ".toml", ".model")]
     return [[each.name, each.stat().st_size, each.stat().st_mtime_ns] for each in named]
 

@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 
 from regard.decode import Wish
 from regard.errors import near_miss
-from regard.serve.api.detect import Detector
 from regard.serve.desk import Desk, Full, Limits, TooLate
 from regard.serve.keys import Keys
 from regard.serve.limits import Bounds
@@ -18,6 +17,7 @@ from regard.serve.logs import Log
 from regard.serve.metrics import Metrics
 from regard.serve.refusals import Refused
 from regard.tasks import Answerer, Classifier, Embedder, Filler, Generator, Tagger, Translator
+from regard.text.language import Detector
 
 T = TypeVar("T")
 ROUTES = {  # where a model of each task is asked

@@ -15,6 +15,13 @@ def names() -> list[str]:
     return sorted(folder.name for folder in PLACE.iterdir() if folder.is_dir()) if PLACE.is_dir() else []
 
 
+def translators() -> dict[tuple[str, str], str]:
+    """The package's translators by source and target: a folder's name ends with both, as in x-en-de."""
+    named = {name: tuple(name.split("-")[-2:]) for name in names()}
+    pairs = {(pair[0], pair[1]): name for name, pair in named.items() if all(len(part) == 2 for part in pair)}
+    return dict(sorted(pairs.items(), key=lambda item: item[0][0] != "en"))
+
+
 def find_model(path: Path) -> Path:
     """A folder of the user, else the pulled model of that name, else the package's; nothing is fetched."""
     if path.is_dir():

@@ -16,6 +16,8 @@ from regard.serve.refusals import Refused
 from regard.serve.requests import LONGEST_TEXT, Body, Text
 from regard.serve.service import Call, Service
 
+LEAST = 1.0  # per cent; a language that is less probable is not told
+
 Code = Annotated[str, Field(max_length=64)]
 Texts = Annotated[list[Text], Field(max_length=MOST_TEXTS)]
 
@@ -152,7 +154,9 @@ async def languages(service: Service, _: None, __: Call) -> list[dict[str, Any]]
 
 async def detect(service: Service, body: DetectBody, _: Call) -> list[dict[str, Any]]:
     known = list(dict.fromkeys(source for source, _ in service.pairs))
-    return await asyncio.to_thread(service.detector.told, body.q, known)
+    ranked = await asyncio.to_thread(service.detector.rank, body.q)
+    told = [(code, share) for code, share in ranked if share >= LEAST] or [(code, 0.0) for code in known]
+    return [{"confidence": share, "language": code} for code, share in told]
 
 
 async def health(service: Service, _: None, __: Call) -> dict[str, str]:

@@ -1,0 +1,54 @@
+"""What is used when no model is named: the translators of the package, by the language of the text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice
+from pathlib import Path
+
+from regard.cli.terminal import say
+from regard.errors import UsageError
+
+READ = 20  # lines that say which language a text is in
+SURE = 5.0  # per cent; "Hi." is in any language, and taken as English
+NONE = "name a model with -m; the package has no translator of its own here"
+
+
+def own_models() -> list[Path]:
+    """All models of the package, the translators first."""
+    from regard.store import builtin
+
+    translators = list(builtin.translators().values())
+    others = [name for name in builtin.names() if name not in translators]
+    if not translators and not others:
+        raise UsageError(NONE)
+    return [Path(name) for name in (*translators, *others)]
+
+
+def own_translator(sample: str, language: str | None) -> Path:
+    """The translator that reads the language of `sample`, or the one that writes `language`."""
+    from regard.store import builtin
+    from regard.text.language import Detector
+
+    known = builtin.translators()
+    if not known:
+        raise UsageError(NONE)
+    fitting = {pair: name for pair, name in known.items() if language in (None, pair[1])}
+    if not fitting:
+        written = ", ".join(sorted(target for _, target in known))
+        raise UsageError(
+            f"--language {language}: the package translates into {written}; name a model with -m"
+        )
+    sources = [source for source, _ in fitting]
+    code, confidence = Detector().choose(sample, sources) if len(sources) > 1 else (sources[0], SURE)
+    chosen = code if confidence >= SURE else sources[0]
+    name = next(name for (source, _), name in fitting.items() if source == chosen)
+    say(f"model: {name}, of the package; -m names another")
+    return Path(name)
+
+
+def with_sample(lines: Iterable[str], count: int) -> tuple[str, Iterator[str]]:
+    """The first lines as one text, and all the lines."""
+    rest = iter(lines)
+    first = list(islice(rest, count))
+    return "\n".join(first), chain(first, rest)

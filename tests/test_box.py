@@ -1,0 +1,116 @@
+"""A command without a model takes the package's translator that reads the language of the text."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from conftest import Command, Refused, Toy, toy_config
+from regard.store import builtin
+
+ENGLISH, GERMAN = "We have been waiting for the bus.", "Wir warten schon lange auf den Bus."
+RECIPES = Path(__file__).parent.parent / "recipes"
+pytestmark = pytest.mark.usefixtures("same_threads")
+
+
+@pytest.fixture
+def package(toy: Toy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A package whose two translators are the toy; it has a model for lessons beside them."""
+    place = tmp_path / "models"
+    for name in ("toy-de-en", "toy-en-de", "lesson-rnn"):
+        shutil.copytree(toy.model, place / name, ignore=shutil.ignore_patterns("checkpoints"))
+    monkeypatch.setattr("regard.store.builtin.PLACE", place)
+    return place
+
+
+@pytest.mark.parametrize(
+    ("text", "name"), [(ENGLISH, "toy-en-de"), (GERMAN, "toy-de-en"), ("1", "toy-en-de")]
+)
+def test_the_text_chooses_the_direction(package: Path, regard: Command, text: str, name: str) -> None:
+    given = regard("translate", text)
+    piped = regard("translate", stdin=f"{text}\n\n{text}\n")
+    chosen = f"model: {name}, of the package; -m names another\n"
+    assert given.err.startswith(chosen) and piped.err.startswith(chosen)
+    assert (len(given.lines), len(piped.lines)) == (1, 3), "no line is lost by looking at the first ones"
+
+
+def test_what_is_said_is_what_the_named_model_says(package: Path, toy: Toy, regard: Command) -> None:
+    assert (
+        regard("translate", "ba de", "--language", "de").out
+        == regard("translate", "-m", toy.model, "ba de").out
+    )
+    assert "toy-de-en" in regard("explain", GERMAN).err
+
+
+def test_a_language_can_be_asked_for(
+    package: Path, regard: Command, refused: Refused, tmp_path: Path
+) -> None:
+    assert "toy-de-en" in regard("translate", ENGLISH, "--language", "en").err
+    assert "the package translates into de, en" in refused("translate", ENGLISH, "--language", "fr")
+    file = tmp_path / "lines.txt"
+    file.write_text(f"{GERMAN}\n" * 3, encoding="utf-8")
+    told = regard("translate", file, "-o", tmp_path / "out.txt")
+    assert "toy-de-en" in told.err and (tmp_path / "out.txt").read_text(encoding="utf-8").count("\n") == 3
+
+
+def test_a_package_without_translators_asks_for_a_model(
+    refused: Refused, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("regard.store.builtin.PLACE", tmp_path / "nothing")
+    for command in (["translate", ENGLISH], ["explain", ENGLISH], ["explore", "--no-browser"], ["serve"]):
+        assert "name a model with -m" in refused(*command)
+
+
+def test_the_page_and_the_server_open_all_of_them(package: Path) -> None:
+    from regard.cli.box import own_models
+
+    assert [path.name for path in own_models()] == ["toy-en-de", "toy-de-en", "lesson-rnn"]
+    assert builtin.translators() == {("en", "de"): "toy-en-de", ("de", "en"): "toy-de-en"}
+
+
+@pytest.fixture
+def box(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(RECIPES))
+    monkeypatch.delitem(sys.modules, "box", raising=False)
+    import box  # type: ignore[import-not-found]
+
+    return box
+
+
+def test_no_sentence_is_on_both_sides_of_the_cut(
+    box: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cut by English sentences, "Lauf!" was in training as Run! and in the test as Go!; so were spellings."""
+    pairs = [(f"english {n}", f"deutsch {n // 3}") for n in range(300)]  # three of one translation each
+    pairs += [(f"English, {n}!", f"auf Deutsch: {n}") for n in range(300)]  # and each in another spelling
+    rows = "".join(f"{source}\t{target}\n" for source, target in pairs)
+    monkeypatch.setattr(box, "HELD_OUT", 20)
+    recipe = toy_config(tmp_path)
+    data = {"train": str(tmp_path / "train.tsv"), "valid": str(tmp_path / "valid.tsv")}
+    (tmp_path / "train.tsv").write_text(rows, encoding="utf-8")
+    (tmp_path / "valid.tsv").write_text("english 7\tdeutsch 2\n", encoding="utf-8")
+    split = box.split_up(recipe.model_copy(update={"data": recipe.data.model_copy(update=data)}))
+    single = split["train"][: -(len(split["train"]) // 6)]  # without the joined rows, one in six
+    known, held = box.plain_sides(single), box.plain_sides(split["test"]) | box.plain_sides(split["valid"])
+    assert len({source for source, _ in split["test"]}) == 20 and len(single) > 400
+    assert not known & held
+    assert not {"english7", "deutsch2"} & known, "what is watched in training stays out of it, too"
+    longest = split["train"][-1]
+    assert longest[0].lower().count("english") == 2 == longest[1].lower().count("deutsch")
+
+
+def test_each_direction_has_files_of_its_own(
+    box: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    split = {name: [("one", "eins"), ("one", "ein"), ("two", "zwei")] for name in ("train", "valid", "test")}
+    monkeypatch.setattr(box, "split_up", lambda recipe: split)
+    recipe = toy_config(tmp_path)
+    german = box.directed(recipe, "de-en", tmp_path / "data")
+    assert (german.task.source, german.task.target) == ("de", "en")
+    assert Path(str(german.data.train)).read_text(encoding="utf-8") == "eins\tone\nein\tone\nzwei\ttwo\n"
+    english = box.directed(recipe, "en-de", tmp_path / "data")
+    assert Path(str(english.data.test)).read_text(encoding="utf-8") == "one\teins\ntwo\tzwei\n"
