@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.decode import Hypothesis, Wish, decode_all, packing, sources
+from regard.decode import engine as stepping
 from regard.model import layers
 from regard.serve.driver import sentences
 from regard.tasks import Translator, load
@@ -103,11 +104,12 @@ def unsteady() -> Iterator[None]:
 
     layers.steady_linear = packing.steady_linear = plain
     sources.BLOCK = 1
+    scripted, stepping.scripted = stepping.scripted, lambda module: module  # which remembers what it compiled
     try:
         yield
     finally:
         layers.steady_linear = packing.steady_linear = steady
-        sources.BLOCK = block
+        sources.BLOCK, stepping.scripted = block, scripted
 
 
 def engine(

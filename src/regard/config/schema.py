@@ -280,7 +280,7 @@ class Decode(Section):
     top_k: int = Field(0, ge=0, description="sample from the k most probable pieces; 0 = all")
     top_p: float = Field(1.0, gt=0, le=1, description="sample from the smallest set of this probability")
     seed: int = Field(0, ge=0, lt=2**31, description="of sampling")
-    tokens_per_batch: int = Field(4096, ge=1, description="padded source tokens times beam at once")
+    tokens_per_batch: int = Field(16384, ge=1, description="padded source tokens times beam at once")
 
 
 class Init(Section):

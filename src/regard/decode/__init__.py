@@ -3,6 +3,7 @@
 from regard.decode.alternatives import Word, next_words
 from regard.decode.engine import make_engine
 from regard.decode.ensemble import Ensemble, Mean, scorer
+from regard.decode.lanes import Lanes
 from regard.decode.options import Hypothesis, longest_output
 from regard.decode.phrases import Constraint, Lexicon, Phrase
 from regard.decode.pool import Handle, Pool
@@ -17,6 +18,7 @@ __all__ = [
     "Ensemble",
     "Handle",
     "Hypothesis",
+    "Lanes",
     "Lexicon",
     "Mean",
     "Phrase",

@@ -1,32 +1,29 @@
 """A model made ready for decoding: the same `start` and `step`, with weights packed once and a lean step.
 
 Projections that read the same words become one product: queries, keys and values of self-attention, keys and
-values of cross-attention. A step of one token goes straight through the packed parts, because for small
-batches the calls in between cost more than the arithmetic. The text is the model's own; only the last bits of
+values of cross-attention. A step of one token is a single call into TorchScript, because for small batches
+Python's calls in between cost more than the arithmetic. The text is the model's own; only the last bits of
 numbers may differ.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.data import Batch
-from regard.decode.kernels import can_pack
+from regard.decode.kernels import can_pack, scripted
 from regard.decode.options import NEVER
-from regard.decode.packing import ByteLinear, Packing, Reaches, choose_precision, pack_linears
+from regard.decode.packing import Packing, Reaches, choose_precision, pack_linears
 from regard.decode.tree import Tree
 from regard.model import EncoderDecoder, Writing
 from regard.model.attention import MultiHeadAttention, cut
-from regard.model.layers import FeedForward, GatedFeedForward, PreNorm
+from regard.model.layers import ACTIVATIONS, FeedForward, PreNorm
 from regard.model.transformer import Block
-
-Map = Callable[[Tensor], Tensor]
-PORTION = 128  # keys
 
 
 class PackedSelf(MultiHeadAttention):
@@ -103,8 +100,13 @@ class Engine:
 
     def __init__(self, model: EncoderDecoder) -> None:
         self.model = model
-        self.layers = [Layer(block) for block in model.decoder]
-        self.heads = self.layers[0].heads
+        self.heads = next(iter(model.decoder)).attention.heads
+        self.decoder = scripted(Decoder(model))
+        numbers = range(len(model.decoder))
+        self.keys = [f"{number}.self.key" for number in numbers]
+        self.values = [f"{number}.self.value" for number in numbers]
+        self.source_keys = [f"{number}.cross.turned" for number in numbers]
+        self.source_values = [f"{number}.cross.value" for number in numbers]
 
     @property
     def longest_target(self) -> int | None:
@@ -114,9 +116,8 @@ class Engine:
         """The model's state, with one thing more: what is added to the scores of the source's keys."""
         state = self.model.start(batch)
         sources = {name: t for name, t in state.sources.items() if not name.endswith("cross.key")}
-        for number in range(len(self.layers)):  # as every step multiplies by them
-            turned = state.sources[f"{number}.cross.key"].transpose(2, 3)
-            sources[f"{number}.cross.turned"] = turned.contiguous()  # [N,H,C,S]
+        for number, name in enumerate(self.source_keys):  # as every step multiplies by them
+            sources[name] = state.sources[f"{number}.cross.key"].transpose(2, 3).contiguous()  # [N,H,C,S]
         sources["source.bias"] = self.bias(state.sources["source.positions"].unsqueeze(1) >= 0)  # [N,H,1,S]
         return Tree.planted(replace(state, sources=sources), beams)
 
@@ -141,107 +142,145 @@ class Engine:
         """[R] -> logits [R,V] and the state after the tokens."""
         position = tree.rows["next"].unsqueeze(1)  # [R,1]
         tree = tree.extend()
-        state = tree.state
-        places, own, sources = tree.newest(), state.growing, state.sources
-        bias = self.bias(tree.seen()).flatten(0, 1)  # [N*H,K,S]
-        source_bias = sources["source.bias"].flatten(0, 1)  # [N*H,1,S]
+        own, sources = tree.state.growing, tree.state.sources
         x: Tensor = self.model.target(tokens[:, None], position)[:, 0]  # [R,D]
+        logits: Tensor = self.decoder(
+            x,
+            [own[name] for name in self.keys],
+            [own[name] for name in self.values],
+            tree.newest(),
+            self.bias(tree.seen()).flatten(0, 1),  # [N*H,K,S]
+            [sources[name] for name in self.source_keys],
+            [sources[name] for name in self.source_values],
+            sources["source.bias"].flatten(0, 1),  # [N*H,1,S]
+        )
+        return logits, tree
+
+
+class Decoder(nn.Module):
+    """One word of each row through all blocks, as one call; TorchScript must understand what stands here."""
+
+    def __init__(self, model: EncoderDecoder) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([Layer(block) for block in model.decoder])
+        self.last, self.output = model.decoder.last, model.output
+
+    def forward(
+        self,
+        x: Tensor,
+        keys: list[Tensor],
+        values: list[Tensor],
+        places: Tensor,
+        bias: Tensor,
+        source_keys: list[Tensor],
+        source_values: list[Tensor],
+        source_bias: Tensor,
+    ) -> Tensor:
+        """[R,D], for each block keys and values [N,H,S,C], the source's keys [N,H,C,S] -> logits [R,V]."""
         for number, layer in enumerate(self.layers):
-            past = own[f"{number}.self.key"], own[f"{number}.self.value"]
-            x = layer.own(x, lambda y: layer.look_back(y, *past, places, bias))  # noqa: B023
-            key, value = sources[f"{number}.cross.turned"], sources[f"{number}.cross.value"]
-            x = layer.across(x, lambda y: layer.look_across(y, key, value, source_bias))  # noqa: B023
-            x = layer.feed(x, layer.feed_forward)
-        return self.model.output(self.model.decoder.last(x)), tree
+            x = layer(
+                x,
+                keys[number],
+                values[number],
+                places,
+                bias,
+                source_keys[number],
+                source_values[number],
+                source_bias,
+            )
+        logits: Tensor = self.output(self.last(x))
+        return logits
 
 
-@dataclass(frozen=True)
-class Wrapping:
-    """A residual connection with its layer norm, before or after."""
-
-    weight: Tensor
-    bias: Tensor
-    epsilon: float
-    before: bool
-
-    def __call__(self, x: Tensor, sublayer: Map) -> Tensor:
-        if self.before:
-            return x + sublayer(self.norm(x))
-        return self.norm(x + sublayer(x))
-
-    def norm(self, x: Tensor) -> Tensor:
-        return F.layer_norm(x, self.weight.shape, self.weight, self.bias, self.epsilon)
-
-
-class Layer:
-    """The parts of one packed decoder block, as functions at hand for a step of one token."""
+class Layer(nn.Module):
+    """A packed decoder block for a step of one token."""
 
     def __init__(self, block: Block) -> None:
-        self.heads = block.attention.heads
-        self.own = wrapping(block.attention_residual)
-        self.across = wrapping(block.cross_residual)
-        self.feed = wrapping(block.feed_forward_residual)
+        super().__init__()
         own, cross, feed_forward = block.attention, block.crossing(), block.feed_forward
-        # `forward` itself: calling a module looks for hooks, which costs as much as a small product
-        self.all: Map = own.all.forward  # type: ignore[union-attr]
-        self.output, self.query, self.cross_output = (
-            own.output.forward,
-            cross.query.forward,
-            cross.output.forward,
-        )
-        self.hidden, self.narrow = hidden_of(feed_forward), feed_forward.narrow.forward
+        self.heads = own.heads
+        self.pre = isinstance(block.attention_residual, PreNorm)  # where the layer norms stand
+        self.own_norm = norm_of(block.attention_residual)
+        self.cross_norm = norm_of(block.cross_residual)
+        self.feed_norm = norm_of(block.feed_forward_residual)
+        self.all: nn.Module = own.all  # type: ignore[assignment]
+        self.output, self.query, self.cross_output = own.output, cross.query, cross.output
+        self.widen: Any = feed_forward.widen
+        self.narrow = feed_forward.narrow
+        self.activation = next(name for name, each in ACTIVATIONS.items() if each is feed_forward.activation)
+
+    def forward(
+        self,
+        x: Tensor,
+        key: Tensor,
+        value: Tensor,
+        places: Tensor,
+        bias: Tensor,
+        source_key: Tensor,
+        source_value: Tensor,
+        source_bias: Tensor,
+    ) -> Tensor:
+        """x + sublayer(norm(x)), or norm(x + sublayer(x)) as in the paper, three times: [R,D] -> [R,D]."""
+        if self.pre:
+            x = x + self.look_back(self.own_norm(x), key, value, places, bias)
+            x = x + self.look_across(self.cross_norm(x), source_key, source_value, source_bias)
+            y: Tensor = x + self.narrow(self.hidden(self.feed_norm(x)))
+            return y
+        x = self.own_norm(x + self.look_back(x, key, value, places, bias))
+        x = self.cross_norm(x + self.look_across(x, source_key, source_value, source_bias))
+        y = self.feed_norm(x + self.narrow(self.hidden(x)))
+        return y
 
     def look_back(self, x: Tensor, key: Tensor, value: Tensor, places: Tensor, bias: Tensor) -> Tensor:
         """Self-attention of a new word of each beam over the words of its source's beams, which it joins."""
-        sources, beams = len(key), len(x) // len(key)
-        parts = self.all(x).view(sources, beams, 3, self.heads, -1)  # [N,K,3,H,C]
+        sources, channels = key.shape[0], key.shape[3]
+        parts = self.all(x).view(sources, -1, 3, self.heads, channels)  # [N,K,3,H,C]
         q, k, v = parts.permute(2, 0, 3, 1, 4).contiguous().unbind(0)  # [N,H,K,C]
-        for buffer, new in ((key, k), (value, v)):
-            buffer.view(-1, buffer.shape[-1]).index_copy_(0, places, new.reshape(-1, buffer.shape[-1]))
-        key, value = (each[:, :, : bias.shape[2]].flatten(0, 1) for each in (key, value))  # [N*H,S,C]
-        return self.output(self.rows_of(mix(q.flatten(0, 1), key.transpose(1, 2), value, bias)))
+        key.view(-1, channels).index_copy_(0, places, k.view(-1, channels))
+        value.view(-1, channels).index_copy_(0, places, v.view(-1, channels))
+        length = bias.shape[2]
+        seen = key[:, :, :length].flatten(0, 1).transpose(1, 2)  # [N*H,C,S]
+        z = mix(q.flatten(0, 1), seen, value[:, :, :length].flatten(0, 1), bias)  # [N*H,K,C]
+        y: Tensor = self.output(self.rows_of(z))
+        return y
 
     def look_across(self, x: Tensor, key: Tensor, value: Tensor, bias: Tensor) -> Tensor:
         """Cross-attention; the beams of a source are queries on the same keys: [N,H,C,S], [N,H,S,C]."""
-        rows, sources = len(x), len(key)
-        q = self.query(x).view(sources, rows // sources, self.heads, -1).transpose(1, 2)  # [N,H,K,C]
+        q = self.query(x).view(key.shape[0], -1, self.heads, key.shape[2]).transpose(1, 2)  # [N,H,K,C]
         z = mix(q.flatten(0, 1), key.flatten(0, 1), value.flatten(0, 1), bias)  # [N*H,K,C]
-        return self.cross_output(self.rows_of(z))
+        y: Tensor = self.cross_output(self.rows_of(z))
+        return y
 
     def rows_of(self, z: Tensor) -> Tensor:
         """[N*H,K,C] -> [N*K,H*C]."""
-        joined, beams, channels = z.shape
-        by_source = z.view(-1, self.heads, beams, channels).transpose(1, 2)
-        return by_source.reshape(joined // self.heads * beams, -1)
+        beams, channels = z.shape[1], z.shape[2]
+        by_source = z.view(-1, self.heads, beams, channels).transpose(1, 2)  # [N,K,H,C]
+        return by_source.reshape(-1, self.heads * channels)
 
-    def feed_forward(self, x: Tensor) -> Tensor:
-        return self.narrow(self.hidden(x))
+    def hidden(self, x: Tensor) -> Tensor:
+        """The wide half of the feed-forward: [R,D] -> [R,F]."""
+        if self.activation == "relu":
+            y: Tensor = self.widen.rectified(x)
+            return y
+        if self.activation == "swish":
+            return F.silu(self.widen(x))
+        return F.gelu(self.widen(x), approximate="tanh" if self.activation == "gelu_tanh" else "none")
 
 
-def hidden_of(feed_forward: FeedForward | GatedFeedForward) -> Map:
-    """The wide half of a feed-forward, its activation included."""
-    widen: nn.Module = feed_forward.widen
-    activation = feed_forward.activation
-    if isinstance(widen, ByteLinear) and activation is F.relu:
-        return widen.rectified
-    return lambda x: activation(widen.forward(x))
+def norm_of(residual: nn.Module | None) -> nn.LayerNorm:
+    norm = getattr(residual, "norm", None)
+    if not isinstance(norm, nn.LayerNorm):
+        raise ValueError("an engine needs residual connections with a layer norm")
+    return norm
 
 
 def mix(q: Tensor, turned: Tensor, v: Tensor, bias: Tensor) -> Tensor:
     """softmax(q k^T / sqrt(C) + bias) v for batches of [T,C], [C,S], [S,C]; every query sees something.
 
-    Long sums are made in portions, so that they have the same bits whatever hidden keys follow.
+    Long sums are made in portions of 128 keys, so that they have the same bits whatever hidden keys follow.
     """
-    scale: float = q.shape[-1] ** -0.5
-    p = torch.baddbmm(bias, q, turned, alpha=scale).softmax(dim=-1)
-    z = torch.bmm(p[..., :PORTION], v[:, :PORTION])
-    for start in range(PORTION, v.shape[1], PORTION):
-        z = torch.baddbmm(z, p[..., start : start + PORTION], v[:, start : start + PORTION])
+    p = torch.baddbmm(bias, q, turned, alpha=float(q.shape[2]) ** -0.5).softmax(dim=-1)
+    z = torch.bmm(p[:, :, :128], v[:, :128])
+    for start in range(128, v.shape[1], 128):
+        z = torch.baddbmm(z, p[:, :, start : start + 128], v[:, start : start + 128])
     return z
-
-
-def wrapping(residual: nn.Module | None) -> Wrapping:
-    norm = getattr(residual, "norm", None)
-    if not isinstance(norm, nn.LayerNorm):
-        raise ValueError("an engine needs residual connections with a layer norm")
-    return Wrapping(norm.weight.detach(), norm.bias.detach(), norm.eps, isinstance(residual, PreNorm))

@@ -14,16 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.data import Batch
-from regard.decode.kernels import (
-    byte_linear,
-    byte_linear_by_row,
-    byte_linear_relu,
-    can_pack,
-    can_quantize,
-    pack,
-    packed_linear,
-    quantize,
-)
+from regard.decode.kernels import ByteProduct, can_pack, can_quantize, pack, packed_product
 from regard.errors import UsageError
 from regard.model.layers import steady_linear
 
@@ -56,38 +47,34 @@ class PackedLinear(nn.Module):
 
     def __init__(self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> None:
         super().__init__()
-        packs = weight.numel() >= WORTH_PACKING
-        self.dtype = dtype if packs else torch.float32
-        self.weight = pack(weight.to(self.dtype)) if packs else weight
+        self.packs = weight.numel() >= WORTH_PACKING
+        self.dtype = dtype if self.packs else torch.float32
+        self.width = len(weight)
+        self.weight = pack(weight.to(self.dtype)) if self.packs else weight
         self.bias = None if bias is None else bias.to(self.dtype)
-        self.multiply = packed_linear if packs else steady_linear
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.dtype == torch.float32:
-            return self.multiply(x, self.weight, self.bias)
-        return self.multiply(x.to(self.dtype), self.weight, self.bias).float()
-
-
-class ByteLinear(nn.Module):
-    """y = W x + b in bytes: a scale for each output, and for the input a measured one or each row's own."""
-
-    def __init__(self, weight: Tensor, bias: Tensor | None, reach: Reach | None) -> None:
-        super().__init__()
-        self.weight = quantize(weight, bias if reach else None)
-        self.bias = None if reach else bias
-        self.scale, self.zero = scale_of(reach) if reach else (0.0, 0)
-
-    def forward(self, x: Tensor) -> Tensor:
-        if self.scale:
-            return byte_linear(x, self.weight, self.scale, self.zero)
-        y = byte_linear_by_row(x, self.weight)
-        return y if self.bias is None else y.add_(self.bias)
+        """[...,K] -> [...,N]; what a row gives does not depend on the number of rows."""
+        if not self.packs:
+            return steady_linear(x, self.weight, self.bias)
+        rows = x.numel() // x.shape[-1]
+        if rows == 0:
+            return x.new_zeros(list(x.shape[:-1]) + [self.width])  # noqa: RUF005  (TorchScript)
+        x = x.to(self.dtype)
+        if rows == 1:  # from two on, a row's bits do not depend on how many there are
+            return packed_product(torch.cat([x, x]), self.weight, self.bias)[:1].float()
+        return packed_product(x, self.weight, self.bias).float()
 
     def rectified(self, x: Tensor) -> Tensor:
         """max(0, W x + b)."""
-        if self.scale:
-            return byte_linear_relu(x, self.weight, self.scale, self.zero)
         return self.forward(x).relu_()
+
+
+class ByteLinear(ByteProduct):
+    """y = W x + b in bytes, by how far the input reaches."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None, reach: Reach | None) -> None:
+        super().__init__(weight, bias, *(scale_of(reach) if reach else (0.0, 0)))
 
 
 def scale_of(reach: Reach) -> tuple[float, int]:

@@ -10,17 +10,18 @@ import torch
 from regard.config import Decode
 from regard.data import Sample
 from regard.data.batches import cut
+from regard.decode.lanes import Lanes
 from regard.decode.options import Hypothesis
 from regard.decode.phrases import Constraint
 from regard.decode.pool import Pool, manner_of, rows_of
 from regard.decode.sources import Manner, S, Steppable, Wish
-from regard.model.state import BLOCK
+from regard.model.state import BLOCK, round_up
 from regard.text import Special
 
 
 def by_length(lengths: Sequence[int], tokens_per_batch: int) -> list[list[int]]:
     """Numbers of the samples in batches of like length, the longest first: memory runs out soon or never."""
-    sizes = np.array([-(-max(length, 1) // BLOCK) * BLOCK for length in lengths], dtype=np.int64)
+    sizes = np.array([round_up(max(1, length), BLOCK) for length in lengths], dtype=np.int64)
     order = np.argsort(np.array(lengths), kind="stable")
     return [batch.tolist() for batch in reversed(cut(order, sizes[order], tokens_per_batch))]
 
@@ -55,23 +56,26 @@ def decode(
 
 
 def decode_all(
-    pool: Pool, wishes: Sequence[Wish], done: Callable[[int], None] = lambda count: None
+    pool: Pool | Lanes, wishes: Sequence[Wish], done: Callable[[int], None] = lambda count: None
 ) -> list[list[Hypothesis]]:
     """The hypotheses of each wish, in order.
 
     All are known beforehand, so like lengths run together and nobody enters a batch under way: rows of other
     ages make everybody's cache as wide as the oldest's, which costs more than full batches save.
     """
-    pool.in_batches = True
+    lanes = pool if isinstance(pool, Lanes) else Lanes([pool])
     found: list[list[Hypothesis]] = [[] for _ in wishes]
-    for numbers in batches(wishes, pool.tokens):
-        handles = {pool.add(wishes[number]): number for number in numbers}
-        while pool.busy:
-            ready = pool.step()
-            for handle in ready:
-                found[handles[handle]] = handle.result()
-            if ready:
-                done(len(ready))
+
+    def one_batch(own: Pool, numbers: Sequence[int]) -> Iterator[list[tuple[int, list[Hypothesis]]]]:
+        own.in_batches = True
+        handles = {own.add(wishes[number]): number for number in numbers}
+        while own.busy:
+            yield [(handles[handle], handle.result()) for handle in own.step()]
+
+    total = sum(rows_of(wish) * round_up(max(1, len(wish.ids)), BLOCK) for wish in wishes)
+    for number, hypotheses in lanes.share(one_batch, list(batches(wishes, lanes.portion(total)))):
+        found[number] = hypotheses
+        done(1)
     return found
 
 

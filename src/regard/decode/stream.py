@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from regard.data import Batch, Sample, collate
+from regard.decode.lanes import Lanes
 from regard.decode.pool import Pool
 from regard.decode.sources import Wish
 from regard.model import LanguageModel, State
@@ -61,7 +62,7 @@ def with_read(state: State, read: Tensor) -> State:
     return replace(state, rows={**state.rows, "read": read})
 
 
-def stream(pool: Pool, wish: Wish) -> Iterator[int]:
+def stream(pool: Pool | Lanes, wish: Wish) -> Iterator[int]:
     """The pieces of one answer, each as soon as it is certain; of a search with several beams at the end."""
     handle = pool.add(wish)
     while not handle.is_done:

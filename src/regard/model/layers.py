@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -12,20 +11,19 @@ from torch import Tensor, nn
 from regard.model.tap import Tap, tapped
 
 # Matrix kernels for few rows sum in other orders, so a row's last bits would depend on how many neighbours it
-# has. Measured (float32, CPU, torch 2.13): 4, 8 and every count from 12 on give equal bits.
-STEADY_ROWS = (4, 8, 12)  # fewer are padded to the next of these
+# has. Measured (float32, CPU, torch 2.13): 4, 8 and every count from 12 on give equal bits. Fewer are padded.
 
 
 def steady_linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """y = W x + b, whose result for a row does not depend on the number of rows: [...,K] -> [...,N]."""
-    rows = x.shape[:-1].numel()
-    if rows >= STEADY_ROWS[-1] or rows in STEADY_ROWS or rows == 0:
+    rows = x.numel() // x.shape[-1]
+    if rows >= 12 or rows == 8 or rows == 4 or rows == 0:
         return F.linear(x, weight, bias)
     enough = 4 if rows < 4 else 8 if rows < 8 else 12
-    flat = x if x.dim() == 2 else x.reshape(rows, -1)
-    padded = flat.expand(enough, -1) if rows == 1 else F.pad(flat, (0, 0, 0, enough - rows))
+    flat = x.reshape(rows, x.shape[-1])
+    padded = flat.expand(enough, -1) if rows == 1 else F.pad(flat, [0, 0, 0, enough - rows])
     y = F.linear(padded, weight, bias)[:rows]
-    return y if x.dim() == 2 else y.view(*x.shape[:-1], -1)
+    return y if x.dim() == 2 else y.view(list(x.shape[:-1]) + [len(weight)])  # noqa: RUF005  (TorchScript)
 
 
 class Linear(nn.Linear):
@@ -135,10 +133,15 @@ class PreNorm(PostNorm):
         return self.dropout.added(x, sublayer(tapped(tap, "norm", self.norm(x))))
 
 
+def gelu_tanh(x: Tensor) -> Tensor:
+    """GPT-2's and T5's."""
+    return F.gelu(x, approximate="tanh")
+
+
 ACTIVATIONS: dict[str, Activation] = {
     "relu": F.relu,
     "gelu": F.gelu,
-    "gelu_tanh": partial(F.gelu, approximate="tanh"),  # GPT-2's and T5's
+    "gelu_tanh": gelu_tanh,
     "swish": F.silu,
 }
 RESIDUALS: dict[str, type[PostNorm]] = {"post": PostNorm, "pre": PreNorm}

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from threading import Condition, Thread
 from typing import Any, TypeVar
 
-from regard.decode import Handle, Hypothesis, Pool, Wish
+from regard.decode import Handle, Hypothesis, Lanes, Wish
 from regard.decode.pool import WORTH_ENTERING, rows_of
 from regard.errors import UsageError
 from regard.serve.waiting import Full, Limits, Request, Stream, TooLate, Unit
@@ -46,10 +46,10 @@ class Desk:
         self.worker = Thread(target=self.serve, name="desk", daemon=True)
         self.worker.start()
 
-    def new_pool(self) -> Pool | None:
+    def new_pool(self) -> Lanes | None:
         """The running batch, of a task that writes."""
         make = getattr(self.task, "pool", None)
-        pool: Pool | None = make(self.limits.tokens, self.limits.rows) if make else None
+        pool: Lanes | None = make(self.limits.tokens, self.limits.rows) if make else None
         return pool
 
     # The callers' side

@@ -13,7 +13,7 @@ from regard.config.presets import DECODE_DEFAULTS
 from regard.data import IGNORED, Sample
 from regard.data.objectives import Continuation
 from regard.data.rows.text import parts_of
-from regard.decode import Hypothesis, Pool, Steppable, Wish, decode_all, longest_output, make_engine, score
+from regard.decode import Hypothesis, Lanes, Steppable, Wish, decode_all, longest_output, make_engine, score
 from regard.decode.stream import Sliding, stream
 from regard.errors import UsageError
 from regard.model import LanguageModel
@@ -152,9 +152,9 @@ class Generator(Traceable):
         most = longest_output(options, length, 0, None, self.special.longest)
         return limit is not None and length + most - 1 > limit  # the last piece is not read
 
-    def pool(self, tokens: int, rows: int | None = None, say: Say = lambda text: None) -> Pool:
+    def pool(self, tokens: int, rows: int | None = None, say: Say = lambda text: None) -> Lanes:
         """A running batch of texts, of at most so many prompt pieces times beams, and rows."""
-        return Pool(self.model_for, self.special, self.device, tokens, rows, say)
+        return Lanes.over(self.model_for, self.special, self.device, tokens, rows, say)
 
     def model_for(self, wish: Wish) -> Steppable[Any]:
         return self.sliding if self.overflows(len(wish.ids), wish.options) else self.model

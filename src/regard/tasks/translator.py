@@ -14,9 +14,9 @@ from regard.decode import (
     Constraint,
     Ensemble,
     Hypothesis,
+    Lanes,
     Lexicon,
     Mean,
-    Pool,
     Steppable,
     Word,
     decode_all,
@@ -39,6 +39,7 @@ from regard.trace import Links, align
 
 Say = Callable[[str], None]
 Texts = Sequence[str]
+SCORED = 4096  # tokens at once, each with a number for every piece of the vocabulary
 
 
 class Translator(Traceable):
@@ -145,9 +146,9 @@ class Translator(Traceable):
         """What decodes: the one model, or all of them."""
         return self.engines[0] if len(self.engines) == 1 else self.ensembles[options.ensemble]
 
-    def pool(self, tokens: int, rows: int | None = None, say: Say = lambda text: None) -> Pool:
+    def pool(self, tokens: int, rows: int | None = None, say: Say = lambda text: None) -> Lanes:
         """A running batch of translations, of at most so many pieces times beams, and rows."""
-        return Pool(lambda wish: self.model(wish.options), self.special, self.device, tokens, rows, say)
+        return Lanes.over(lambda wish: self.model(wish.options), self.special, self.device, tokens, rows, say)
 
     def search(
         self,
@@ -247,7 +248,7 @@ class Translator(Traceable):
         right = self.folder.target.encode_batch(list(targets))
         samples: list[Sample] = [self.objective.pair(s, t) for s, t in zip(left, right)]
         voice = scorer([folder.model for folder in self.folders], mean)
-        return score(voice, samples, self.folder.decode.tokens_per_batch, self.device)
+        return score(voice, samples, min(self.folder.decode.tokens_per_batch, SCORED), self.device)
 
 
 def writing(folder: Folder) -> Writing:

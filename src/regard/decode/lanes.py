@@ -1,0 +1,155 @@
+"""Pools side by side, each on a core of its own; to its user they are one pool.
+
+A step of a small model is hundreds of small operations. Cut in two, they gain nothing from a second core;
+whole batches do: nothing is shared but the weights, which nobody changes. A text does not depend on its
+company, so it does not depend on its lane.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from queue import Empty, SimpleQueue
+from threading import Event
+from typing import Any, TypeVar
+
+import torch
+
+from regard.decode.pool import Handle, Pool
+from regard.decode.sources import Steppable, Wish
+from regard.text import Special
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+ALONE = 32  # rows that stay in one lane: they gain more from all cores in each operation
+LEAST_TOKENS = 1024  # of a lane: smaller batches cost more than a core of their own saves
+
+
+class Lanes:
+    """Several pools with the interface of one."""
+
+    def __init__(self, pools: Sequence[Pool]) -> None:
+        self.pools = pools
+        self.cores = torch.get_num_threads()
+        self.lane_of: dict[Handle, int] = {}
+        self.loads = [0] * len(pools)  # rows of each that run or wait
+
+    @classmethod
+    def over(
+        cls,
+        model_for: Callable[[Wish], Steppable[Any]],
+        special: Special,
+        device: torch.device,
+        tokens: int,
+        rows: int | None = None,
+        say: Callable[[str], None] = lambda text: None,
+    ) -> Lanes:
+        """As many as there are cores and work for; `tokens` and `rows` are the bounds of all together."""
+        cores = torch.get_num_threads() if device.type == "cpu" else 1
+        count = max(1, min(cores, tokens // LEAST_TOKENS))
+        share = None if rows is None else max(1, rows // count)
+        return cls([Pool(model_for, special, device, tokens // count, share, say) for _ in range(count)])
+
+    def portion(self, tokens: int) -> int:
+        """How much of so much work a lane takes at once: its share, if that is worth it."""
+        return min(self.pools[0].tokens, max(LEAST_TOKENS, -(-tokens // len(self.pools))))
+
+    @cached_property
+    def threads(self) -> ThreadPoolExecutor:
+        """One for each lane, which computes with its share of the cores."""
+        own = max(1, self.cores // len(self.pools))
+        threads = ThreadPoolExecutor(len(self.pools), "lane", compute_with, (own,))
+        started = Event()
+        waiting = [threads.submit(started.wait) for _ in self.pools]
+        started.set()
+        for each in waiting:
+            each.result()
+        torch.set_num_threads(self.cores)  # for threads that others begin
+        return threads
+
+    @property
+    def busy(self) -> bool:
+        return any(pool.busy for pool in self.pools)
+
+    def add(self, wish: Wish) -> Handle:
+        """To the lane with the least work, once the first has enough to do."""
+        lane = 0 if self.loads[0] < ALONE else self.loads.index(min(self.loads))
+        handle = self.pools[lane].add(wish)
+        self.lane_of[handle] = lane
+        self.loads[lane] += handle.rows
+        return handle
+
+    def step(self) -> list[Handle]:
+        """One step of every lane, at the same time; a lane alone has all cores."""
+        busy = [pool for pool in self.pools if pool.busy]
+        if len(busy) < 2:
+            done = [handle for pool in busy for handle in pool.step()]
+        else:
+            running = [self.threads.submit(pool.step) for pool in busy]
+            done = [handle for each in running for handle in each.result()]
+        for handle in done:
+            self.forget(handle)
+        return done
+
+    def cancel(self, handle: Handle) -> None:
+        if handle in self.lane_of:
+            self.pools[self.forget(handle)].cancel(handle)
+
+    def forget(self, handle: Handle) -> int:
+        lane = self.lane_of.pop(handle)
+        self.loads[lane] -= handle.rows
+        return lane
+
+    def news(self, handle: Handle) -> list[int]:
+        return self.pools[self.lane_of.get(handle, 0)].news(handle)
+
+    def recover(self) -> None:
+        for pool in self.pools:
+            pool.recover()
+
+    def share(
+        self, work: Callable[[Pool, Item], Iterable[Sequence[Result]]], items: Sequence[Item]
+    ) -> Iterator[Result]:
+        """All results of `work` on the items; a lane that has done one takes the next."""
+        if len(self.pools) == 1 or len(items) == 1:
+            for item in items:
+                for results in work(self.pools[0], item):
+                    yield from results
+            return
+        todo: SimpleQueue[Item] = SimpleQueue()
+        for item in items:
+            todo.put(item)
+        ready: SimpleQueue[Sequence[Result] | None] = SimpleQueue()
+        stopped = Event()
+
+        def run(pool: Pool) -> None:
+            try:
+                while not stopped.is_set():
+                    for results in work(pool, todo.get_nowait()):
+                        ready.put(results)
+                        if stopped.is_set():
+                            break
+            except Empty:
+                pass
+            except BaseException:
+                stopped.set()
+                raise
+            finally:
+                ready.put(None)
+
+        running = [self.threads.submit(run, pool) for pool in self.pools]
+        try:
+            for _ in running:
+                while (found := ready.get()) is not None:
+                    yield from found
+        finally:
+            stopped.set()  # where nobody waits for the rest
+        for each in running:
+            each.result()
+
+
+def compute_with(threads: int) -> None:
+    """How many cores an operation that this thread begins may take."""
+    torch.set_num_threads(threads)
+    torch.get_num_threads()  # else the first operation takes what another thread has set by then

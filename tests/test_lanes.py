@@ -1,0 +1,161 @@
+"""Several pools at the same time are one pool to their user, and no text depends on the lane it was in."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+
+from regard.config import Decode
+from regard.data import collate
+from regard.decode import Lanes, Pool, Special, Wish, decode_all, engine, lanes, make_engine
+from samples import END, START, random_samples, small
+
+SPECIAL = Special(START, END, forbidden=(0, START, 3))
+CPU = torch.device("cpu")
+SHAPES = {"paper": {}, "pre": {"norm": "pre", "activation": "gelu_tanh"}, "wide": {"width": 256, "heads": 4}}
+PRECISIONS = ("float32", "bfloat16", "int8")
+ENGINE = make_engine(small(31))
+pytestmark = pytest.mark.usefixtures("same_threads")
+
+
+def wishes(count: int, **options: object) -> list[Wish]:
+    how = Decode(**{"beam": 3, "max_length": 14, **options})
+    return [Wish(sample.source, how) for sample in random_samples(count, 9, longest=30)]
+
+
+def pool(model: object = ENGINE, tokens: int = 200) -> Pool:
+    return Pool(lambda wish: model, SPECIAL, CPU, tokens)
+
+
+def told(found):
+    return [[(h.tokens, h.score, h.token_log_probabilities) for h in each] for each in found]
+
+
+@pytest.mark.parametrize("options", [{}, {"beam": 1}, {"sample": True, "seed": 3, "top_k": 5}])
+@pytest.mark.parametrize("count", [2, 3])
+def test_a_text_does_not_depend_on_its_lane(count, options, monkeypatch):
+    monkeypatch.setattr(lanes, "LEAST_TOKENS", 200)
+    torch.set_num_threads(1)
+    asked, finished = wishes(40, **options), []
+    expected = told(decode_all(pool(), asked))
+    assert told(decode_all(Lanes([pool() for _ in range(count)]), asked, finished.append)) == expected
+    assert sum(finished) == 40
+    torch.set_num_threads(3 - torch.get_num_threads())
+    assert told(decode_all(pool(), asked)) == expected, "nor on the number of threads"
+
+
+def test_lanes_are_one_pool(monkeypatch):
+    monkeypatch.setattr(lanes, "ALONE", 4)
+    asked = wishes(20)
+    expected = told(decode_all(pool(), asked))
+    running = Lanes([pool(), pool()])
+    handles = [running.add(wish) for wish in asked[:12]]
+    assert min(running.loads) > 0, "both have work"
+    running.step()
+    running.cancel(handles[3])
+    running.cancel(handles[3])
+    handles += [running.add(wish) for wish in asked[12:]]
+    done = set()
+    while running.busy:
+        done |= set(running.step())
+    assert done == set(handles) - {handles[3]} and running.loads == [0, 0] and not running.lane_of
+    found = [handle.result() for handle in handles if handle in done]
+    assert told(found) == [each for number, each in enumerate(expected) if number != 3]
+
+
+def test_pieces_come_from_the_lane_they_are_in(monkeypatch):
+    monkeypatch.setattr(lanes, "ALONE", 1)
+    running = Lanes([pool(), pool()])
+    handles = [running.add(wish) for wish in wishes(4, beam=1)]
+    heard = [[] for _ in handles]
+    while running.busy:
+        running.step()
+        for own, handle in zip(heard, handles):
+            own += running.news(handle)
+    assert [tuple(own) for own in heard] == [handle.result()[0].tokens for handle in handles]
+
+
+class Broken:
+    """A model that fails at its third step."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+
+    longest_target = None
+
+    def start(self, batch, beams=1):
+        return ENGINE.start(batch, beams)
+
+    def step(self, state, tokens):
+        self.steps += 1
+        if self.steps == 3:
+            raise ZeroDivisionError("the third step")
+        return ENGINE.step(state, tokens)
+
+
+def test_who_fails_in_a_lane_is_told_to_the_caller(monkeypatch):
+    monkeypatch.setattr(lanes, "LEAST_TOKENS", 200)
+    with pytest.raises(ZeroDivisionError, match="third"):
+        decode_all(Lanes([pool(), pool(Broken())]), wishes(40))
+
+
+def test_who_stops_listening_stops_the_lanes():
+    """Ctrl-C in the middle of a file: every lane ends after its step, not after the file."""
+    counted = [0, 0]
+
+    def work(own, item):
+        for _ in range(10_000):
+            counted[item % 2] += 1
+            yield [item]
+
+    sharing = Lanes([pool(), pool()]).share(work, range(8))
+    for _ in range(5):
+        next(sharing)
+    sharing.close()
+    assert sum(counted) < 80_000
+
+
+def test_how_much_a_lane_takes_at_once():
+    several = Lanes([pool(tokens=8192) for _ in range(3)])
+    assert several.portion(100_000) == 8192, "never more than it may"
+    assert several.portion(15_000) == 5000, "else its share"
+    assert several.portion(2000) == lanes.LEAST_TOKENS, "and never so little that it is not worth it"
+
+
+def test_lanes_leave_the_callers_threads_alone():
+    torch.set_num_threads(2)
+    both = Lanes.over(lambda wish: ENGINE, SPECIAL, CPU, 3 * lanes.LEAST_TOKENS)
+    assert len(both.pools) == 2 and both.threads.submit(torch.get_num_threads).result() == 1
+    assert torch.get_num_threads() == 2
+    assert len(Lanes.over(lambda wish: ENGINE, SPECIAL, CPU, lanes.LEAST_TOKENS).pools) == 1
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_scripted_step_is_the_plain_one(shape, precision, monkeypatch):
+    """TorchScript is on its way out of torch: without it the same lines run as Python, to the same bits."""
+    model = small(32, **SHAPES[shape])
+    fast = make_engine(copy.deepcopy(model), precision)
+    monkeypatch.setattr(engine, "scripted", lambda module: module)
+    plain = make_engine(model, precision)
+    assert isinstance(fast.decoder, torch.jit.ScriptModule) and isinstance(plain.decoder, engine.Decoder)
+    batch = collate(random_samples(3, 8), 16)
+    for beams in (1, 4):
+        own, other = fast.start(batch, beams), plain.start(batch, beams)
+        for word in (5, 9, 11):
+            tokens = torch.full((len(own), 1), word)
+            (left, own), (right, other) = fast.step(own, tokens), plain.step(other, tokens)
+            assert torch.equal(left, right)
+
+
+def test_where_nothing_can_be_scripted_the_module_itself_serves():
+    class Odd(torch.nn.Module):
+        def forward(self, x):
+            return {each: print(each) for each in globals()}
+
+    from regard.decode.kernels import scripted
+
+    odd = Odd()
+    assert scripted(odd) is odd
