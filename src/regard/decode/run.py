@@ -50,9 +50,8 @@ def decode(
         )
         for number, sample in enumerate(samples)
     ]
-    return decode_all(
-        Pool(lambda wish: model, special, device, options.tokens_per_batch, say=say), wishes, done
-    )
+    lanes = Lanes.over(lambda wish: model, special, device, options.tokens_per_batch, say=say)
+    return decode_all(lanes, wishes, done)
 
 
 def decode_all(
