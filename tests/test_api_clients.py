@@ -115,6 +115,21 @@ def test_markup_stays(web: httpx.Client) -> None:
     assert german(f"<{CONTEXT}>") in found[len(begun + kept) :]
 
 
+def test_a_translator_completes_and_keeps_to_the_number(client: openai.OpenAI) -> None:
+    """max_tokens was read and forgotten; OpenAI's own default of 16 would cut every longer sentence."""
+    task = models()["transformer"]
+    whole, pieces = task.translate(TEXT), task.folder.target.encode(task.translate(TEXT))
+    said = client.completions.create(model="transformer", prompt=TEXT).choices[0]
+    assert (said.text, said.finish_reason) == (whole, "stop")
+    few = client.completions.create(model="transformer", prompt=TEXT, max_tokens=3)
+    assert (few.choices[0].text, few.choices[0].finish_reason) == (
+        task.folder.target.decode(pieces[:3]),
+        "length",
+    )
+    enough = client.completions.create(model="transformer", prompt=TEXT, max_tokens=len(pieces)).choices[0]
+    assert (enough.text, enough.finish_reason) == (whole, "stop")
+
+
 def test_completions_are_those_of_the_model(client: openai.OpenAI) -> None:
     generator = models()["gpt"]
     found = client.completions.create(model="gpt", prompt=TEXT, max_tokens=8, temperature=0)

@@ -162,9 +162,8 @@ async def translated(
     choices: list[dict[str, Any]] = []
     for own in found:
         for text in [*own, *[own[-1]] * n][:n]:
-            speller = [text.find(stop) for stop in body.stops if stop in text]
-            cut = text[: min(speller)] if speller else text
-            choices.append({"index": len(choices), "text": cut, "finish_reason": "stop", "logprobs": None})
+            cut, reason = shortened(translator, text, body)
+            choices.append({"index": len(choices), "text": cut, "finish_reason": reason, "logprobs": None})
     read, written = (
         sum(len(each) for each in tokenizer.encode_batch(texts))
         for tokenizer, texts in (
@@ -180,3 +179,15 @@ async def translated(
     if body.stream_options is not None and body.stream_options.include_usage:
         events.append(line({**frame, "usage": total}))
     return StreamingResponse(iter([*events, "data: [DONE]\n\n"]), media_type="text/event-stream")
+
+
+def shortened(translator: Translator, text: str, body: CompletionBody) -> tuple[str, str]:
+    """A translation up to a stop, or to as many pieces as were asked for; without a number all of it."""
+    places = [text.find(stop) for stop in body.stops if stop in text]
+    text = text[: min(places)] if places else text
+    if body.max_tokens is None or "max_tokens" not in body.model_fields_set:
+        return text, "stop"
+    pieces = translator.folder.target.encode(text)
+    if len(pieces) <= body.max_tokens:
+        return text, "stop"
+    return translator.folder.target.decode(pieces[: body.max_tokens]), "length"
