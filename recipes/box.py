@@ -24,6 +24,7 @@ from lessons import PACKAGE, put
 
 from regard.config import Config, load_config
 from regard.data import read_examples
+from regard.export import calibrate
 from regard.store import write_text
 from regard.train import train
 
@@ -32,6 +33,8 @@ DIRECTIONS = ("en-de", "de-en")
 HELD_OUT = 2000  # English sentences of the test set
 JOINED = 5  # one row of two sentences for so many of one
 SEED = 1
+SAMPLE = 500  # texts on which the scales for bytes are measured
+CARDS = Path(__file__).with_name("cards")
 
 Pair = tuple[str, str]
 
@@ -52,7 +55,23 @@ def main() -> None:
         if not outcome.finished:
             sys.exit(130)  # interrupted; the same command goes on
         if not given.no_put:
-            put(folder, PACKAGE / f"tatoeba-{direction}")
+            pack(folder, direction, given.runs / "data")
+
+
+def pack(run: Path, direction: str, data: Path) -> None:
+    """Into the package: half precision, scales for bytes from training text, and what its card must say."""
+    place = PACKAGE / f"tatoeba-{direction}"
+    put(run, place)
+    sample = data / f"sample.{direction}.txt"
+    rows = (data / f"train.{direction}.tsv").read_text(encoding="utf-8").splitlines()
+    write_text(sample, "".join(row.split("\t")[0] + "\n" for row in rows[:: len(rows) // SAMPLE]))
+    calibrate(place, sample)
+    card = (place / "README.md").read_text(encoding="utf-8")
+    card = card.replace("pipeline_tag:", "license: cc-by-2.0\npipeline_tag:", 1)
+    card = card.replace(str(data.resolve() / f"train.{direction}.tsv"), "Tatoeba")
+    card = card.replace(str(data.resolve()), "runs/box/data")
+    told = (CARDS / f"tatoeba-{direction}.md").read_text(encoding="utf-8")
+    write_text(place / "README.md", card.replace("## Use\n", f"{told}\n## Use\n", 1))
 
 
 def directed(recipe: Config, direction: str, place: Path) -> Config:

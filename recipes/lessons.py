@@ -13,11 +13,13 @@ from pathlib import Path
 from safetensors.torch import load_file, save_file
 
 from regard.config import load_config
+from regard.store import write_text
 from regard.train import train
 
 HERE = Path(__file__).parent
 PACKAGE = HERE.parent / "src" / "regard" / "models"
 FILES = ("config.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json", "README.md")
+REPORT = "`report.html` shows how they come about, and this computes them again:"  # it stays with the run
 SHAPES = {
     "phrasebook-transformer": [],
     "phrasebook-bahdanau": ["family=bahdanau", "cell=gru", "layers=1", "width=96"],
@@ -47,9 +49,16 @@ def put(run: Path, place: Path) -> None:
     place.mkdir(parents=True, exist_ok=True)
     for name in FILES:
         shutil.copyfile(run / name, place / name)
+    card = (place / "README.md").read_text(encoding="utf-8").replace(REPORT, "This computes them again:")
+    write_text(
+        place / "README.md",
+        card.replace(f'"{run.name}"', f'"{place.name}"').replace(f"-m {run.name}", f"-m {place.name}"),
+    )
     weights = {name: tensor.half() for name, tensor in load_file(run / "model.safetensors").items()}
     save_file(weights, place / "model.safetensors", {"format": "pt"})
-    (place / "model.safetensors").chmod(0o644)  # it is written for the owner alone; a package is for everybody
+    (place / "model.safetensors").chmod(
+        0o644
+    )  # it is written for the owner alone; a package is for everybody
 
 
 if __name__ == "__main__":

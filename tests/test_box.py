@@ -114,3 +114,23 @@ def test_each_direction_has_files_of_its_own(
     assert Path(str(german.data.train)).read_text(encoding="utf-8") == "eins\tone\nein\tone\nzwei\ttwo\n"
     english = box.directed(recipe, "en-de", tmp_path / "data")
     assert Path(str(english.data.test)).read_text(encoding="utf-8") == "one\teins\ntwo\tzwei\n"
+
+
+MODELS = builtin.names()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_of_the_package_opens_anywhere_and_names_no_machine(name: str, regard: Command) -> None:
+    folder = builtin.PLACE / name
+    for file in folder.iterdir():
+        assert file.stat().st_mode & 0o444 == 0o444, f"{file.name} is for everybody to read"
+        assert file.suffix == ".safetensors" or str(Path.home()) not in file.read_text(encoding="utf-8")
+    card = (folder / "README.md").read_text(encoding="utf-8")
+    assert "test: BLEU" in card and f"-m {name}" in card and "report.html" not in card
+    assert "/" not in card.split("| training data |")[1].split("\n")[0], "a name, no path"
+    assert regard("models", "show", name).code == 0
+
+
+@pytest.mark.parametrize("name", [name for name in MODELS if name.startswith("phrasebook")])
+def test_the_models_for_lessons_have_learned(name: str, regard: Command) -> None:
+    assert regard("translate", "-m", name, "I see the small house.").lines == ["Ich sehe das kleine Haus."]
