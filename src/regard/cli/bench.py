@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -70,6 +69,8 @@ def serve(
       regard bench serve runs/demo --rate 20 --seconds 60 --json
       regard bench serve --url http://127.0.0.1:8000 --clients 8 --file texts.txt
     """
+    import asyncio
+
     from regard.serve.driver import Drive, measure, questions_for, sentences
 
     if bool(folders) == bool(url):

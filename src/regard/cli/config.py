@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from regard.cli.terminal import print_line, say
-from regard.config.schema import TaskName
 from regard.errors import UsageError
 
 app = typer.Typer(help="Write, see and check the TOML file of a run.", no_args_is_help=True)
 File = Annotated[Path, typer.Argument(help="The run's TOML file.")]
+# As in config/schema.py, which is not imported for a help text: its library takes longer than all the rest.
+TaskName = Literal["translate", "generate", "fill", "classify", "tag", "answer"]
 Overrides = Annotated[list[str] | None, typer.Option("--set", help="section.field=value")]
 
 
