@@ -34,6 +34,7 @@ SECTIONS = {  # section: what it is about
     "train": "how it learns",
     "decode": "how it chooses words when it is used",
     "init": "a model to begin from",
+    "recipe": "what a file promises",
 }
 
 

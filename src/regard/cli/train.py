@@ -97,6 +97,12 @@ def run(config: object, out: Path, resume: bool, strict: bool, plain: bool) -> N
         sys.exit(130)
     for record in outcome.records:
         console.print(told(outcome.task, record))
+    if outcome.promised.expected:
+        promised, took = outcome.promised, f"{outcome.seconds / 60:.0f} minutes on {outcome.machine}"
+        console.print(f"expected: {promised.expected}" + f"; {promised.time}" * bool(promised.time))
+        console.print(
+            f"reached: {'; '.join([*(told(outcome.task, each) for each in outcome.records), took])}"
+        )
     console.print(f"the report is {out / 'report.html'}")
     console.print(f"the model is in {out}; use it:  {USE[outcome.task].format(model=place)}")
 

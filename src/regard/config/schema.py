@@ -327,6 +327,13 @@ METRICS = {
 HEADS = {"fill": "words", "classify": "sentence", "tag": "tokens", "answer": "span"}  # of BERT
 
 
+class Recipe(Section):
+    """What a file promises; the end of a run shows it beside what was reached."""
+
+    expected: str = Field("", description="scores that were reached with it, and on which data")
+    time: str = Field("", description="how long that took, and on what machine")
+
+
 class Config(Section):
     task: Task = Field(default_factory=lambda: Task())
     data: Data
@@ -335,6 +342,7 @@ class Config(Section):
     train: Train = Field(default_factory=lambda: Train())
     decode: Decode = Field(default_factory=lambda: Decode())
     init: Init = Field(default_factory=lambda: Init())
+    recipe: Recipe = Field(default_factory=lambda: Recipe())
 
     @model_validator(mode="after")
     def _possible(self) -> Config:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
 import torch
 
 from regard.config import Config, differing_field, load_config, to_toml
-from regard.config.schema import TaskName
+from regard.config.schema import Recipe, TaskName
 from regard.errors import RegardError, UsageError
 from regard.machine import Machine, choose_machine, give_back_memory
 from regard.model import build, parameters
@@ -56,7 +56,7 @@ from regard.train.stream import Stream
 # What may differ when a run is resumed: where it ends and what it keeps, never what it computes.
 LIMITS = (
     *("train.steps", "train.epochs", "train.minutes", "train.patience", "train.keep", "train.log_every"),
-    *("train.bad_steps_in_a_row", "train.on_bad", "train.parallel"),
+    *("train.bad_steps_in_a_row", "train.on_bad", "train.parallel", "recipe.expected", "recipe.time"),
 )
 
 
@@ -67,6 +67,9 @@ class Outcome:
     step: int
     records: list[Record]  # of the final model, on valid and test
     task: TaskName = "translate"
+    seconds: float = 0.0  # of all resumptions
+    machine: str = ""
+    promised: Recipe = field(default_factory=Recipe)
 
 
 def train(
@@ -133,17 +136,19 @@ def train_in(
     crew().once(lambda: write_beginning(config, folder, materials))
     metrics = (Metrics if crew().is_voice else Unheard)(folder, listener)
     metrics.rewind(trainer.progress.step)
-    listener.say(
-        f"{parameters(trainer.model):,} parameters; {machine.device}, {machine.precision}, "
-        f"{machine.threads} threads" + (f", {crew().size} processes" if crew().size > 1 else "")
-    )
+    used = f"{machine.device}, {machine.precision}, {machine.threads} threads"
+    used += f", {crew().size} processes" if crew().size > 1 else ""
+    listener.say(f"{parameters(trainer.model):,} parameters; {used}")
     with stopping(trainer):
         finished = trainer.run(metrics)
     records: list[Record] = []
     if finished:
         trainer.model = crew().readable(trainer.model)
         records = crew().once(lambda: finish(trainer, metrics))
-    return Outcome(folder, finished, trainer.progress.step, records, config.task.name)
+    at = trainer.progress
+    return Outcome(
+        folder, finished, at.step, records, config.task.name, at.seconds, used, promised=config.recipe
+    )
 
 
 def write_beginning(config: Config, folder: Path, materials: Materials) -> None:
