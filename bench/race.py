@@ -16,7 +16,7 @@ from regard.config import PRESETS, Config, resolve
 from regard.data import Example, read_examples
 from regard.model import EncoderDecoder, build
 
-Runner = Callable[[], int]  # does one round and says how many target tokens it was
+Runner = Callable[[], int]  # does one round and says how many target tokens, or what else, it was
 
 
 def shape(name: str, **train: object) -> Config:
@@ -86,14 +86,15 @@ def race(runners: dict[str, Runner], rounds: int, seed: int = 0) -> dict[str, li
     return speeds
 
 
-def report(title: str, speeds: dict[str, list[float]], own: str, others: list[str]) -> None:
+def report(
+    title: str, speeds: dict[str, list[float]], own: str, others: list[str], unit: str = "tokens"
+) -> None:
     """A line for people and one for programs; ratios are medians over rounds, against the better other."""
     better = max(others, key=lambda name: statistics.median(speeds[name]))
     ratios = [a / b for a, b in zip(speeds[own], speeds[better])]
     for name, values in speeds.items():
-        print(
-            f"{title:28} {name:22} best {max(values):9.0f}  median {statistics.median(values):9.0f} tokens/s"
-        )
+        best, middle = max(values), statistics.median(values)
+        print(f"{title:28} {name:26} best {best:9.0f}  median {middle:9.0f} {unit}/s")
     middle, low, high = statistics.median(ratios), min(ratios), max(ratios)
     print(f"{title:28} {own} / {better}: {middle:.2f}x (rounds {low:.2f} to {high:.2f})")
     row = {"race": title, "against": better, "ratio": middle, "low": low, "high": high, "rounds": len(ratios)}
