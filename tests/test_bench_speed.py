@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import Command, Refused, Toy
+from conftest import Command, Refused, Toy, toy_sentences
 
 SMALL = [
     part
@@ -34,6 +34,33 @@ def test_how_fast_a_model_translates(regard: Command, toy: Toy, tmp_path: Path) 
     assert "<svg" in picture and "float32, greedy" in picture
     table = regard(*given)
     assert table.code == 0 and "pieces a second" in table.out and "bfloat16, 2 beams" in table.out
+
+
+def test_the_same_model_in_other_programs(
+    regard: Command, refused: Refused, toy: Toy, tmp_path: Path
+) -> None:
+    """transformers, whose rules the search has, writes the same number of pieces."""
+    sentences = toy_sentences(12, seed=8)
+    (tmp_path / "texts.txt").write_text("".join(f"{text}\n" for text in sentences), encoding="utf-8")
+    given = (
+        "bench",
+        "decode",
+        "-m",
+        toy.model,
+        "--file",
+        tmp_path / "texts.txt",
+        "--rounds",
+        "1",
+        "--beam",
+        "2",
+    )
+    both = ("--against", "ctranslate2", "--against", "transformers")
+    found = json.loads(regard(*given, *both, "--json").out)
+    programs = [f"{each['program']} {each['precision']}" for each in found]
+    assert programs == ["regard float32", "ctranslate2 int8", "ctranslate2 float32", "transformers float32"]
+    written = [round(each["tokens_per_second"] / each["texts_per_second"] * 12) for each in found]
+    assert written[0] == written[3] > 24 and written[2] > 24  # CTranslate2 ends its search earlier
+    assert "choose among ctranslate2, transformers" in refused(*given, "--against", "marian")
 
 
 def test_how_fast_a_size_learns(regard: Command) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from regard.config import Config
     from regard.serve.driver import Figures
     from regard.serve.link import Address
+    from regard.tasks.speed import Run, Way
 
 app = typer.Typer(help="Measure how fast things are on this machine.", no_args_is_help=True)
 
@@ -100,30 +102,39 @@ def decode(
     precisions: Annotated[
         list[str] | None, typer.Option("--precision", help="float32, bfloat16, int8 or auto; several times.")
     ] = None,
+    against: Annotated[
+        list[str] | None,
+        typer.Option(help="ctranslate2 or transformers: the same model there; may come several times."),
+    ] = None,
     rounds: Annotated[int, typer.Option(min=1, help="How often each way writes all texts.")] = 3,
     chart: Annotated[Path | None, typer.Option(help="Draw the speeds into this .png or .svg.")] = None,
     as_json: AsJson = False,
     device: Device = "auto",
     threads: Threads = 0,
 ) -> None:
-    """Tell how fast a model writes, in several precisions and beams.
+    """Tell how fast a model writes, in several precisions and beams, and in other programs.
 
     All ways write the same texts by turns, from text to text, tokenizing included;
     the middle of the rounds counts. Memory is what the process held at most.
+    Other programs do not cut texts into sentences, so it is done before for all.
 
     [bold]Examples[/]
 
       regard bench decode -m runs/demo
       regard bench decode -m runs/demo --beam 1 --beam 5 --precision float32 --precision int8
+      regard bench decode -m runs/demo --beam 5 --against ctranslate2 --against transformers
     """
     from regard.serve.driver import sentences
-    from regard.tasks.speed import Way, decoding_speed
+    from regard.tasks.speed import decoding_speed
 
     refuse_other(chart)
     asked = (sentences(1) if file is None else read(file))[:texts]
-    ways = [Way(precision, beam) for precision in precisions or ["float32"] for beam in beams or [1, 4]]
-    say(f"{len(asked)} texts, {rounds} rounds of {len(ways)} ways ...")
-    found = decoding_speed(model, asked, ways, rounds, device, threads)
+    if against:
+        asked = [sentence for text in asked for sentence in sentences_of(text)]
+    runs = ways_to_write(model, asked, precisions or ["float32"], beams or [1, 4], device, threads)
+    runs |= ways_elsewhere(model, asked, against or [], beams or [1, 4])
+    say(f"{len(asked)} texts, {rounds} rounds of {len(runs)} ways ...")
+    found = decoding_speed(runs, len(asked), rounds)
     if chart is not None:
         draw(chart, {str(each.way): each.tokens_per_second for each in found}, "pieces a second")
     if as_json:
@@ -140,6 +151,34 @@ def decode(
         for each in found
     ]
     show_rows("way", ["texts a second", "pieces a second", "in the rounds", "memory"], rows)
+
+
+def sentences_of(text: str) -> list[str]:
+    from regard.text import split_sentences
+
+    return [sentence for sentence, _ in split_sentences(text) if sentence]
+
+
+def ways_to_write(
+    model: Path, texts: list[str], precisions: list[str], beams: list[int], device: str, threads: int
+) -> dict[Way, Run]:
+    from regard.tasks.speed import Way, runner
+
+    ways = [Way(precision, beam) for precision in precisions for beam in beams]
+    return {way: runner(model, texts, way, device, threads) for way in ways}
+
+
+def ways_elsewhere(model: Path, texts: list[str], programs: list[str], beams: list[int]) -> dict[Way, Run]:
+    from regard.export.rivals import PROGRAMS, rival
+    from regard.tasks.speed import Way
+
+    runs = {}
+    for program in programs:
+        if program not in PROGRAMS:
+            raise UsageError(f"--against {program}: choose among {', '.join(PROGRAMS)}")
+        for precision, beam in product(PROGRAMS[program], beams):
+            runs[Way(precision, beam, program)] = rival(program, precision, model, texts, beam)
+    return runs
 
 
 @app.command("train")
