@@ -7,11 +7,13 @@ python docs/make.py --check    # only say which are not current; exit 1 if any i
 from __future__ import annotations
 
 import argparse
+import ast
 import importlib
 import inspect
 import re
 import sys
 import textwrap
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args, get_origin
@@ -24,6 +26,7 @@ from regard.config.presets import PRESETS
 
 DOCS = Path(__file__).parent
 SOURCES = DOCS.parent / "src"
+RECIPES = DOCS.parent / "recipes"
 WRITTEN = "<!-- Written by docs/make.py from the code; change it there. -->\n\n"
 MARK = re.compile(r"(<!-- source: ([\w.]+):([\w.]+) -->\n)```python[^\n]*\n.*?\n```\n", re.DOTALL)
 SECTIONS = {  # section: what it is about
@@ -43,6 +46,7 @@ def pages() -> dict[Path, str]:
     made = {
         DOCS / "reference" / "commands.md": commands_page(),
         DOCS / "reference" / "config.md": config_page(),
+        DOCS / "recipes.md": recipes_page(),
     }
     equations = DOCS / "equations.md"
     return made | {equations: with_sources(equations.read_text(encoding="utf-8"))}
@@ -150,6 +154,37 @@ def value_of(annotation: Any) -> str:
     inner = get_args(annotation)[0] if get_origin(annotation) is list else annotation
     names = {int: "whole number", float: "number", str: "text", Path: "path"}
     return names.get(inner) or ", ".join(f"`{choice}`" for choice in get_args(inner))
+
+
+# recipes
+
+
+def recipes_page() -> str:
+    intro = (
+        "# Recipes\n\nRuns for public corpora, in `recipes/`. Each begins with the commands that bring its "
+        "data and train it, and ends with what\nto expect; the end of a run prints that beside what was "
+        "reached.\n"
+    )
+    rows = []
+    for path in sorted(RECIPES.glob("*.toml")):
+        text = path.read_text(encoding="utf-8")
+        about = next(line for line in text.split("\n") if line.startswith("# ")).removeprefix("# ")
+        promised = tomllib.loads(text)["recipe"]
+        told = (cell(about), cell(promised["expected"]), cell(promised["time"]))
+        rows.append(f"| `{path.name}` | {' | '.join(told)} |")
+    table = "\n| recipe | what | expected | time |\n|---|---|---|---|\n" + "\n".join(rows) + "\n"
+    programs = [
+        (path.name, (ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "").split("\n")[0])
+        for path in sorted(RECIPES.glob("*.py"))
+    ]
+    listed = "".join(f"| `python recipes/{name}` | {cell(about)} |\n" for name, about in programs)
+    return (
+        WRITTEN
+        + intro
+        + table
+        + "\nPrograms that make several runs:\n\n| program | what |\n|---|---|\n"
+        + listed
+    )
 
 
 # config fields

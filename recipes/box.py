@@ -33,7 +33,7 @@ DIRECTIONS = ("en-de", "de-en")
 HELD_OUT = 2000  # English sentences of the test set
 JOINED = 5  # one row of two sentences for so many of one
 SEED = 1
-SAMPLE = 500  # texts on which the scales for bytes are measured
+SAMPLE = 200  # texts on which the scales for bytes are measured
 CARDS = Path(__file__).with_name("cards")
 
 Pair = tuple[str, str]
@@ -46,7 +46,10 @@ def main() -> None:
     options.add_argument("--set", dest="changes", action="append", default=[])
     options.add_argument("--no-put", action="store_true", help="leave the package as it is")
     given = options.parse_args()
-    for direction in given.only or DIRECTIONS:
+    directions = given.only or DIRECTIONS
+    if not given.no_put:
+        [card_of(direction) for direction in directions]  # what lacks is better known before the training
+    for direction in directions:
         folder = given.runs / direction
         config = directed(load_config(RECIPE, given.changes), direction, given.runs / "data")
         outcome = train(config, folder, resume=(folder / "run.toml").is_file())
@@ -64,14 +67,20 @@ def pack(run: Path, direction: str, data: Path) -> None:
     put(run, place)
     sample = data / f"sample.{direction}.txt"
     rows = (data / f"train.{direction}.tsv").read_text(encoding="utf-8").splitlines()
-    write_text(sample, "".join(row.split("\t")[0] + "\n" for row in rows[:: len(rows) // SAMPLE]))
+    drawn = random.Random(SEED).sample(rows, SAMPLE)  # short and long ones
+    write_text(sample, "".join(row.split("\t")[0] + "\n" for row in drawn))
     calibrate(place, sample)
     card = (place / "README.md").read_text(encoding="utf-8")
     card = card.replace("pipeline_tag:", "license: cc-by-2.0\npipeline_tag:", 1)
     card = card.replace(str(data.resolve() / f"train.{direction}.tsv"), "Tatoeba")
     card = card.replace(str(data.resolve()), "runs/box/data")
-    told = (CARDS / f"tatoeba-{direction}.md").read_text(encoding="utf-8")
+    told = card_of(direction)
     write_text(place / "README.md", card.replace("## Use\n", f"{told}\n## Use\n", 1))
+
+
+def card_of(direction: str) -> str:
+    """What was written by hand: the licence, and what the model gets wrong."""
+    return (CARDS / f"tatoeba-{direction}.md").read_text(encoding="utf-8")
 
 
 def directed(recipe: Config, direction: str, place: Path) -> Config:

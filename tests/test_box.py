@@ -33,9 +33,25 @@ def package(toy: Toy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_text_chooses_the_direction(package: Path, regard: Command, text: str, name: str) -> None:
     given = regard("translate", text)
     piped = regard("translate", stdin=f"{text}\n\n{text}\n")
-    chosen = f"model: {name}, of the package; -m names another\n"
+    chosen = f"model: {name}, of the package; -m names another"
     assert given.err.startswith(chosen) and piped.err.startswith(chosen)
     assert (len(given.lines), len(piped.lines)) == (1, 3), "no line is lost by looking at the first ones"
+
+
+def test_a_document_chooses_by_its_texts(package: Path, regard: Command, tmp_path: Path) -> None:
+    (tmp_path / "notes.po").write_text(
+        f'msgid ""\nmsgstr ""\n"Content-Type: text/plain; charset=UTF-8\\n"\n\nmsgid "{GERMAN}"\nmsgstr ""\n',
+        encoding="utf-8",
+    )
+    assert "toy-de-en" in regard("translate", tmp_path / "notes.po").err
+
+
+def test_a_folder_that_lies_here_is_not_the_packages(
+    package: Path, regard: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "toy-en-de").touch()
+    monkeypatch.chdir(tmp_path)
+    assert regard("translate", ENGLISH).code == 0
 
 
 def test_what_is_said_is_what_the_named_model_says(package: Path, toy: Toy, regard: Command) -> None:

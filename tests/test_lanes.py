@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import threading
 
 import pytest
 import torch
@@ -52,7 +53,7 @@ def test_lanes_are_one_pool(monkeypatch):
     expected = told(decode_all(pool(), asked))
     running = Lanes([pool(), pool()])
     handles = [running.add(wish) for wish in asked[:12]]
-    assert min(running.loads) > 0, "both have work"
+    assert min(running.rows) > 0, "both have work"
     running.step()
     running.cancel(handles[3])
     running.cancel(handles[3])
@@ -60,7 +61,7 @@ def test_lanes_are_one_pool(monkeypatch):
     done = set()
     while running.busy:
         done |= set(running.step())
-    assert done == set(handles) - {handles[3]} and running.loads == [0, 0] and not running.lane_of
+    assert done == set(handles) - {handles[3]} and running.rows == [0, 0] and not running.lane_of
     found = [handle.result() for handle in handles if handle in done]
     assert told(found) == [each for number, each in enumerate(expected) if number != 3]
 
@@ -159,3 +160,35 @@ def test_where_nothing_can_be_scripted_the_module_itself_serves():
 
     odd = Odd()
     assert scripted(odd) is odd
+
+
+def test_who_has_no_room_in_the_first_lane_begins_in_another():
+    """Few rows of long sources stood in the first lane's queue while the other one was idle."""
+    both = Lanes([pool(tokens=4096 // 2) for _ in range(2)])
+    long = [Wish(list(range(4, 22)) * 6, Decode(beam=5)) for _ in range(6)]  # 108 pieces, padded 112
+    for wish in long:
+        both.add(wish)
+    assert both.rows == [15, 15]
+
+
+def test_a_sentence_that_does_not_fit_beside_the_others_is_tried_alone(monkeypatch):
+    monkeypatch.setattr(lanes, "LEAST_TOKENS", 200)
+    asked, single = wishes(40), threading.Event()
+
+    class Greedy:
+        """There is memory for one lane at a time: the second fails as long as the first is there."""
+
+        longest_target = None
+
+        def start(self, batch, beams=1):
+            if not single.is_set() and threading.current_thread().name.endswith("_1"):
+                raise MemoryError("not enough memory")
+            return ENGINE.start(batch, beams)
+
+        def step(self, state, tokens):
+            return ENGINE.step(state, tokens)
+
+    expected = told(decode_all(pool(), asked))
+    model = Greedy()
+    found = decode_all(Lanes([pool(model), pool(model)]), asked)
+    assert told(found) == expected

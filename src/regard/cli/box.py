@@ -10,7 +10,7 @@ from regard.cli.terminal import say
 from regard.errors import UsageError
 
 READ = 20  # lines that say which language a text is in
-SURE = 5.0  # per cent; "Hi." is in any language, and taken as English
+SURE = 3.0  # per cent; "Hi." is in any language, and taken as English
 NONE = "name a model with -m; the package has no translator of its own here"
 
 
@@ -22,7 +22,7 @@ def own_models() -> list[Path]:
     others = [name for name in builtin.names() if name not in translators]
     if not translators and not others:
         raise UsageError(NONE)
-    return [Path(name) for name in (*translators, *others)]
+    return [builtin.PLACE / name for name in (*translators, *others)]
 
 
 def own_translator(sample: str, language: str | None) -> Path:
@@ -43,8 +43,24 @@ def own_translator(sample: str, language: str | None) -> Path:
     code, confidence = Detector().choose(sample, sources) if len(sources) > 1 else (sources[0], SURE)
     chosen = code if confidence >= SURE else sources[0]
     name = next(name for (source, _), name in fitting.items() if source == chosen)
-    say(f"model: {name}, of the package; -m names another")
-    return Path(name)
+    unsure = "" if confidence >= SURE else "; the language of the text is not sure (--language)"
+    say(f"model: {name}, of the package; -m names another{unsure}")
+    return builtin.PLACE / name  # not a folder of that name that lies here
+
+
+def document_sample(path: Path) -> str:
+    """The first texts of a document that one of the translators could fill."""
+    from regard.config import Task
+    from regard.data.formats import open_document
+    from regard.store import builtin
+
+    for source, target in builtin.translators():
+        try:
+            units = open_document(path, Task(source=source, target=target)).units(True)
+        except UsageError:  # not of these languages
+            continue
+        return "\n".join(text for unit in units[:READ] for text in unit.sources)
+    return ""
 
 
 def with_sample(lines: Iterable[str], count: int) -> tuple[str, Iterator[str]]:

@@ -66,7 +66,7 @@ def doctor(as_json: AsJson = False) -> None:
 def found(chosen: Machine) -> Iterator[tuple[str, str]]:
     import torch
 
-    from regard.machine import available_cores, bfloat16_hardware
+    from regard.machine import WIDE_ENOUGH, available_cores, bfloat16_hardware
 
     yield "regard", __version__
     yield "python", f"{platform.python_version()} on {platform.system()} {platform.machine()}"
@@ -84,7 +84,10 @@ def found(chosen: Machine) -> Iterator[tuple[str, str]]:
     yield "corpora", os.environ.get("REGARD_DATA") or "REGARD_DATA is not set"
     for extra, lacking in missing().items():
         yield f"extra {extra}", f"lacks {', '.join(lacking)}" if lacking else "there"
-    yield "would use", f"{chosen.device}, {chosen.threads} threads, {chosen.precision} from width 512 on"
+    yield (
+        "would use",
+        f"{chosen.device}, {chosen.threads} threads, {chosen.precision} from width {WIDE_ENOUGH} on",
+    )
 
 
 def advice() -> Iterator[str]:

@@ -95,14 +95,11 @@ def run(config: object, out: Path, resume: bool, strict: bool, plain: bool) -> N
     if not outcome.finished:
         console.print(f"saved after step {outcome.step}; go on with:  regard train --resume --out {place}")
         sys.exit(130)
+    if promised := outcome.promised.expected:
+        console.print(f"expected: {promised}; {outcome.promised.time or 'no time is given'}")
+        console.print(f"reached in {outcome.seconds / 60:.0f} minutes on {outcome.machine}:")
     for record in outcome.records:
         console.print(told(outcome.task, record))
-    if outcome.promised.expected:
-        promised, took = outcome.promised, f"{outcome.seconds / 60:.0f} minutes on {outcome.machine}"
-        console.print(f"expected: {promised.expected}" + f"; {promised.time}" * bool(promised.time))
-        console.print(
-            f"reached: {'; '.join([*(told(outcome.task, each) for each in outcome.records), took])}"
-        )
     console.print(f"the report is {out / 'report.html'}")
     console.print(f"the model is in {out}; use it:  {USE[outcome.task].format(model=place)}")
 

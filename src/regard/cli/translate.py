@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, Protocol
 import typer
 
 from regard.cli.answers import Lines, NextWords, read_wishes
-from regard.cli.box import READ, own_translator, with_sample
+from regard.cli.box import READ, document_sample, own_translator, with_sample
 from regard.cli.documents import Everything, Fuzzy, document_among, fill_file
 from regard.cli.terminal import (
     AT_ONCE,
@@ -138,7 +138,7 @@ def translate(
     document = document_among(text, marked, everything or fuzzy)
     lines, typed = read_inputs(text or []), is_typed(text)
     if model is None:
-        model, language, lines = own(lines, language, 0 if typed or document is not None else READ)
+        model, language, lines = own(lines, language, document, 1 if typed else READ)
     shown = (nbest, scores, alignment, as_json, split, prefix, too_long)
     options = parse_options(option, beam, nbest)
     if workers > 1:
@@ -158,11 +158,11 @@ def translate(
 
 
 def own(
-    lines: Iterable[str], language: str | None, read: int
+    lines: Iterable[str], language: str | None, document: Path | None, read: int
 ) -> tuple[list[Path], str | None, Iterator[str]]:
     """The package's model for these lines, what is still to be said of the language, and all the lines."""
-    sample, every = with_sample(lines, read)
-    return [own_translator(sample, language)], None, every
+    sample, every = ("", iter(lines)) if document is not None else with_sample(lines, read)
+    return [own_translator(document_sample(document) if document else sample, language)], None, every
 
 
 def check_workers(output: Path | None, document: Path | None, alternatives: str | None) -> Path:

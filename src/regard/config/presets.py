@@ -11,7 +11,14 @@ FAMILY_DEFAULTS: dict[str, dict[str, object]] = {
 
 # What a task decodes with unless `[decode]` says otherwise. A text that goes on is drawn, not searched for.
 DECODE_DEFAULTS: dict[str, dict[str, object]] = {
-    "generate": {"sample": True, "beam": 1, "temperature": 0.8, "max_length": 200},
+    # and what it has said is kept: fewer at once than of translations
+    "generate": {
+        "sample": True,
+        "beam": 1,
+        "temperature": 0.8,
+        "max_length": 200,
+        "tokens_per_batch": 4096,
+    },
 }
 
 PRESETS: dict[str, dict[str, object]] = {

@@ -126,7 +126,7 @@ class Model(Section):
     groups: int | None = Field(None, ge=1, description="llama: heads of keys and values; else `heads`")
     norm: Literal["post", "pre"] = Field("post", description="layer norm after the sum (paper) or before")
     positions: Literal["sinusoidal", "learned", "rotary", "relative"] = Field(
-        "sinusoidal", description="how order enters; rotary: llama, relative: t5"
+        "sinusoidal", description="how order enters; rotary: gpt and llama, relative: t5"
     )
     theta: float = Field(10000.0, gt=0, description="rotary: base of the angles")
     buckets: int = Field(32, ge=4, le=65536, description="relative: kinds of distance that are told apart")
@@ -234,7 +234,7 @@ class Train(Section):
     validate_every: int | None = Field(None, ge=1, description="updates; else as checkpoint_every")
     validate_sentences: int = Field(500, ge=0, description="decoded for the score; 0 = loss only")
     metric: Literal["bleu", "chrf", "loss", "accuracy", "f1", "exact"] | None = Field(
-        None, description="chooses the best checkpoint; else as the task's METRICS"
+        None, description="chooses the best checkpoint; else the task's usual one"
     )
     bleu_tokenize: Tokenization = Field("auto", description="sacreBLEU's words; auto = 13a, or by language")
     patience: int | None = Field(None, ge=1, description="validations without a better one before stopping")
@@ -276,7 +276,7 @@ class Decode(Section):
     )
     context: int = Field(0, ge=0, description="sentences before, put before each sentence of a long line")
     sample: bool = Field(False, description="draw instead of searching; `beam` draws a sentence")
-    temperature: float = Field(1.0, gt=0, description="of sampling; below 1 is bolder")
+    temperature: float = Field(1.0, gt=0, description="of sampling; below 1 takes fewer risks")
     top_k: int = Field(0, ge=0, description="sample from the k most probable pieces; 0 = all")
     top_p: float = Field(1.0, gt=0, le=1, description="sample from the smallest set of this probability")
     seed: int = Field(0, ge=0, lt=2**31, description="of sampling")

@@ -71,7 +71,7 @@ def scripted(module: nn.Module) -> Callable[..., Any]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # on its way out
             return torch.jit.freeze(torch.jit.script(module.eval()))  # type: ignore[no-any-return]
-    except (AttributeError, RuntimeError, NotImplementedError):
+    except Exception:  # of many kinds: it lacks, it does not know something, the source is not at hand
         return module
 
 

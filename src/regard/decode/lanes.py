@@ -16,8 +16,9 @@ from typing import Any, TypeVar
 
 import torch
 
-from regard.decode.pool import Handle, Pool
+from regard.decode.pool import Handle, Pool, rows_of
 from regard.decode.sources import Steppable, Wish
+from regard.model.state import BLOCK, round_up
 from regard.text import Special
 
 Item = TypeVar("Item")
@@ -33,7 +34,8 @@ class Lanes:
         self.pools = pools
         self.cores = torch.get_num_threads()
         self.lane_of: dict[Handle, int] = {}
-        self.loads = [0] * len(pools)  # rows of each that run or wait
+        self.rows = [0] * len(pools)  # of those that run or wait in each
+        self.costs = [0] * len(pools)  # their rows times padded source pieces
 
     @classmethod
     def over(
@@ -58,11 +60,16 @@ class Lanes:
     @cached_property
     def threads(self) -> ThreadPoolExecutor:
         """One for each lane, which computes with its share of the cores."""
-        own = max(1, self.cores // len(self.pools))
-        threads = ThreadPoolExecutor(len(self.pools), "lane", compute_with, (own,))
-        started = Event()
-        waiting = [threads.submit(started.wait) for _ in self.pools]
-        started.set()
+        count = len(self.pools)
+        shares: SimpleQueue[int] = SimpleQueue()
+        for number in range(count):
+            shares.put(max(1, self.cores // count + (number < self.cores % count)))
+        threads = ThreadPoolExecutor(count, "lane", lambda: compute_with(shares.get()))
+        all_there = Event()
+        try:
+            waiting = [threads.submit(all_there.wait) for _ in self.pools]
+        finally:
+            all_there.set()
         for each in waiting:
             each.result()
         torch.set_num_threads(self.cores)  # for threads that others begin
@@ -73,11 +80,14 @@ class Lanes:
         return any(pool.busy for pool in self.pools)
 
     def add(self, wish: Wish) -> Handle:
-        """To the lane with the least work, once the first has enough to do."""
-        lane = 0 if self.loads[0] < ALONE else self.loads.index(min(self.loads))
+        """To the lane with the least work, once the first has enough to do or no room."""
+        rows, cost = rows_of(wish), cost_of(wish)
+        alone = self.rows[0] + rows <= ALONE and self.costs[0] + cost <= self.pools[0].tokens
+        lane = 0 if alone or not any(self.rows) else self.costs.index(min(self.costs))
         handle = self.pools[lane].add(wish)
         self.lane_of[handle] = lane
-        self.loads[lane] += handle.rows
+        self.rows[lane] += rows
+        self.costs[lane] += cost
         return handle
 
     def step(self) -> list[Handle]:
@@ -98,7 +108,8 @@ class Lanes:
 
     def forget(self, handle: Handle) -> int:
         lane = self.lane_of.pop(handle)
-        self.loads[lane] -= handle.rows
+        self.rows[lane] -= handle.rows
+        self.costs[lane] -= cost_of(handle.wish)
         return lane
 
     def news(self, handle: Handle) -> list[int]:
@@ -112,7 +123,7 @@ class Lanes:
         self, work: Callable[[Pool, Item], Iterable[Sequence[Result]]], items: Sequence[Item]
     ) -> Iterator[Result]:
         """All results of `work` on the items; a lane that has done one takes the next."""
-        if len(self.pools) == 1 or len(items) == 1:
+        if len(self.pools) == 1 or len(items) <= 1:
             for item in items:
                 for results in work(self.pools[0], item):
                     yield from results
@@ -147,6 +158,11 @@ class Lanes:
             stopped.set()  # where nobody waits for the rest
         for each in running:
             each.result()
+
+
+def cost_of(wish: Wish) -> int:
+    """Rows times padded source pieces."""
+    return rows_of(wish) * round_up(max(1, len(wish.ids)), BLOCK)
 
 
 def compute_with(threads: int) -> None:

@@ -291,8 +291,12 @@ class Pool:
         return failed
 
 
-def too_large(cost: int) -> RegardError:
-    return RegardError(
+class TooLarge(RegardError):
+    """One sentence alone was too much for the memory."""
+
+
+def too_large(cost: int) -> TooLarge:
+    return TooLarge(
         f"not enough memory for a single sentence ({cost} pieces times beams): "
         "take a smaller beam, or cut the line"
     )

@@ -10,10 +10,10 @@ import torch
 from regard.config import Decode
 from regard.data import Sample
 from regard.data.batches import cut
-from regard.decode.lanes import Lanes
+from regard.decode.lanes import Lanes, cost_of
 from regard.decode.options import Hypothesis
 from regard.decode.phrases import Constraint
-from regard.decode.pool import Pool, manner_of, rows_of
+from regard.decode.pool import Handle, Pool, TooLarge, manner_of, rows_of
 from regard.decode.sources import Manner, S, Steppable, Wish
 from regard.model.state import BLOCK, round_up
 from regard.text import Special
@@ -64,17 +64,26 @@ def decode_all(
     """
     lanes = pool if isinstance(pool, Lanes) else Lanes([pool])
     found: list[list[Hypothesis]] = [[] for _ in wishes]
+    again: list[int] = []  # for which there was no memory beside the other lanes
 
-    def one_batch(own: Pool, numbers: Sequence[int]) -> Iterator[list[tuple[int, list[Hypothesis]]]]:
+    def one_batch(own: Pool, numbers: Sequence[int]) -> Iterator[list[tuple[int, Handle]]]:
         own.in_batches = True
         handles = {own.add(wishes[number]): number for number in numbers}
         while own.busy:
-            yield [(handles[handle], handle.result()) for handle in own.step()]
+            yield [(handles[handle], handle) for handle in own.step()]
 
-    total = sum(rows_of(wish) * round_up(max(1, len(wish.ids)), BLOCK) for wish in wishes)
-    for number, hypotheses in lanes.share(one_batch, list(batches(wishes, lanes.portion(total)))):
-        found[number] = hypotheses
+    portions = list(batches(wishes, lanes.portion(sum(map(cost_of, wishes)))))
+    for number, handle in lanes.share(one_batch, portions):
+        if isinstance(handle.error, TooLarge) and len(lanes.pools) > 1:
+            again.append(number)
+            continue
+        found[number] = handle.result()
         done(1)
+    if again:
+        for number, hypotheses in zip(
+            again, decode_all(lanes.pools[0], [wishes[each] for each in again], done)
+        ):
+            found[number] = hypotheses
     return found
 
 

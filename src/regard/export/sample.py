@@ -58,7 +58,8 @@ def known_texts(folder: Folder, given: Path | None) -> Texts | None:
         ("the phrasebook", lambda: phrasebook(folder)),
     ]
     if given is not None:
-        origins = [(str(given), lambda: ((number, line, "") for number, line in enumerate(lines(given), 1)))]
+        # its name alone: a model may be passed on, and a path tells of the machine
+        origins = [(given.name, lambda: ((number, line, "") for number, line in enumerate(lines(given), 1)))]
     for origin, read in origins:
         try:
             rows = islice((row for row in read() if row[1].strip()), ENOUGH)

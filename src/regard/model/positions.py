@@ -42,11 +42,12 @@ class Sinusoidal(nn.Module):
     def forward(self, positions: Tensor) -> Tensor:
         """[B,T] -> [B,T,D]; what padding (-1) gets is never seen."""
         farthest = int(positions.max()) + 1 if positions.numel() else 0
-        if farthest > len(self.table):
-            longer = torch.arange(2 * farthest, device=self.table.device)
+        table = self.table  # another thread may put one in its place
+        if farthest > len(table):
+            longer = torch.arange(2 * farthest, device=table.device)
             # by way of the first table's type: a longer one must not change what was there
-            self.table = sinusoid(longer, self.table.shape[1]).to(self.table.dtype)
-        return self.table[positions.clamp(min=0)]
+            self.table = table = sinusoid(longer, table.shape[1]).to(table.dtype)
+        return table[positions.clamp(min=0)]
 
 
 class Learned(nn.Module):

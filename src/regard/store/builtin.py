@@ -18,7 +18,7 @@ def names() -> list[str]:
 def translators() -> dict[tuple[str, str], str]:
     """The package's translators by source and target: a folder's name ends with both, as in x-en-de."""
     named = {name: tuple(name.split("-")[-2:]) for name in names()}
-    pairs = {(pair[0], pair[1]): name for name, pair in named.items() if all(len(part) == 2 for part in pair)}
+    pairs = {(pair[0], pair[1]): name for name, pair in named.items() if list(map(len, pair)) == [2, 2]}
     return dict(sorted(pairs.items(), key=lambda item: item[0][0] != "en"))
 
 
