@@ -43,7 +43,7 @@ def main() -> None:
     student = config.model_copy(update={"data": data})
     outcome = train(student, given.out, resume=(given.out / "run.toml").is_file())
     for record in outcome.records:
-        print(record["kind"], f"BLEU {record['bleu']:.2f}", record.get("signature", ""), flush=True)
+        print(record["kind"], f"BLEU {record['bleu']:.2f}", record.get("bleu_signature", ""), flush=True)
     sys.exit(0 if outcome.finished else 130)
 
 

@@ -150,3 +150,16 @@ def test_a_model_of_the_package_opens_anywhere_and_names_no_machine(name: str, r
 @pytest.mark.parametrize("name", [name for name in MODELS if name.startswith("phrasebook")])
 def test_the_models_for_lessons_have_learned(name: str, regard: Command) -> None:
     assert regard("translate", "-m", name, "I see the small house.").lines == ["Ich sehe das kleine Haus."]
+
+
+@pytest.mark.skipif(not builtin.translators(), reason="no translators are in the package yet")
+def test_the_translators_of_the_package(regard: Command) -> None:
+    said = regard("translate", "I would like to read this book.")
+    assert "Buch" in said.out and "lesen" in said.out and "tatoeba-en-de" in said.err
+    back = regard("translate", stdin="Ich habe vergessen, die Tür abzuschließen.\n")
+    assert "door" in back.out and "tatoeba-de-en" in back.err
+    places = [builtin.PLACE / name for name in builtin.translators().values()]
+    assert sum(file.stat().st_size for place in places for file in place.iterdir()) <= 16_000_000
+    for place in places:
+        card = (place / "README.md").read_text(encoding="utf-8")
+        assert "CC-BY 2.0" in card and "license: cc-by-2.0" in card and "What it gets wrong" in card
