@@ -138,10 +138,9 @@ def test_lanes_leave_the_callers_threads_alone():
 def test_a_scripted_step_is_the_plain_one(shape, precision, monkeypatch):
     """TorchScript is on its way out of torch: without it the same lines run as Python, to the same bits."""
     model = small(32, **SHAPES[shape])
-    fast = make_engine(copy.deepcopy(model), precision)
-    monkeypatch.setattr(engine, "scripted", lambda module: module)
-    plain = make_engine(model, precision)
-    assert isinstance(fast.decoder, torch.jit.ScriptModule) and isinstance(plain.decoder, engine.Decoder)
+    plain = make_engine(copy.deepcopy(model), precision)
+    monkeypatch.setattr(engine, "WORTH_SCRIPTING", 0)
+    fast = make_engine(model, precision)
     batch = collate(random_samples(3, 8), 16)
     for beams in (1, 4):
         own, other = fast.start(batch, beams), plain.start(batch, beams)
@@ -149,6 +148,18 @@ def test_a_scripted_step_is_the_plain_one(shape, precision, monkeypatch):
             tokens = torch.full((len(own), 1), word)
             (left, own), (right, other) = fast.step(own, tokens), plain.step(other, tokens)
             assert torch.equal(left, right)
+    assert isinstance(fast.decoder, torch.jit.ScriptModule) and isinstance(plain.decoder, engine.Decoder)
+
+
+def test_a_decoder_is_compiled_once_it_is_worth_it(monkeypatch):
+    compiled = []
+    monkeypatch.setattr(engine, "WORTH_SCRIPTING", 5)
+    monkeypatch.setattr(engine, "scripted", lambda module: compiled.append(module) or module)
+    own = make_engine(small(33))
+    state = own.start(collate(random_samples(2, 8), 16))
+    for steps in range(1, 10):
+        _, state = own.step(state, torch.full((2, 1), 5))
+        assert len(compiled) == (steps > 5)
 
 
 def test_where_nothing_can_be_scripted_the_module_itself_serves():

@@ -8,7 +8,9 @@ numbers may differ.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from threading import Lock
 from typing import Any
 
 import torch
@@ -24,6 +26,9 @@ from regard.model import EncoderDecoder, Writing
 from regard.model.attention import MultiHeadAttention, cut
 from regard.model.layers import ACTIVATIONS, FeedForward, PreNorm
 from regard.model.transformer import Block
+
+WORTH_SCRIPTING = 200  # steps: in so many, Python takes as long as the compiler
+SCRIPTING = Lock()
 
 
 class PackedSelf(MultiHeadAttention):
@@ -101,7 +106,8 @@ class Engine:
     def __init__(self, model: EncoderDecoder) -> None:
         self.model = model
         self.heads = next(iter(model.decoder)).attention.heads
-        self.decoder = scripted(Decoder(model))
+        self.decoder: Callable[..., Tensor] = Decoder(model)
+        self.steps_to_script = WORTH_SCRIPTING
         numbers = range(len(model.decoder))
         self.keys = [f"{number}.self.key" for number in numbers]
         self.values = [f"{number}.self.value" for number in numbers]
@@ -144,7 +150,7 @@ class Engine:
         tree = tree.extend()
         own, sources = tree.state.growing, tree.state.sources
         x: Tensor = self.model.target(tokens[:, None], position)[:, 0]  # [R,D]
-        logits: Tensor = self.decoder(
+        logits = self.fastest_decoder()(
             x,
             [own[name] for name in self.keys],
             [own[name] for name in self.values],
@@ -155,6 +161,15 @@ class Engine:
             sources["source.bias"].flatten(0, 1),  # [N*H,1,S]
         )
         return logits, tree
+
+    def fastest_decoder(self) -> Callable[..., Tensor]:
+        """As Python at first: who asks for a sentence or two would wait longer for the compiler."""
+        if self.steps_to_script >= 0:
+            with SCRIPTING:  # several lanes come here
+                if self.steps_to_script == 0:
+                    self.decoder = scripted(self.decoder)  # type: ignore[arg-type]
+                self.steps_to_script -= 1
+        return self.decoder
 
 
 class Decoder(nn.Module):
