@@ -29,7 +29,7 @@ from regard.trace import Trace
 
 FAMILIES = {"rnn": "RNN", "bahdanau": "Bahdanau", "transformer": "Transformer"}
 LENGTHS = ((3, 5), (6, 8), (9, 11), (12, 14), (15, 17), (18, 22))  # words of an English sentence, from and to
-EACH = 16  # sentences of each length
+EACH = 6  # sentences of each length: a lesson opens in seconds
 DRAWN = 1200  # among which they are found
 SHOWN = 3
 REPAIR = "“python recipes/lessons.py” in the project's folder trains them"
