@@ -152,7 +152,6 @@ def test_the_models_for_lessons_have_learned(name: str, regard: Command) -> None
     assert regard("translate", "-m", name, "I see the small house.").lines == ["Ich sehe das kleine Haus."]
 
 
-@pytest.mark.skipif(not builtin.translators(), reason="no translators are in the package yet")
 def test_the_translators_of_the_package(regard: Command) -> None:
     said = regard("translate", "I would like to read this book.")
     assert "Buch" in said.out and "lesen" in said.out and "tatoeba-en-de" in said.err
