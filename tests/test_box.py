@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -162,3 +163,13 @@ def test_the_translators_of_the_package(regard: Command) -> None:
     for place in places:
         card = (place / "README.md").read_text(encoding="utf-8")
         assert "CC-BY 2.0" in card and "license: cc-by-2.0" in card and "What it gets wrong" in card
+
+
+def test_one_sentence_waits_for_no_compiler_and_no_trainer() -> None:
+    """Numbers drawn for mere shapes once brought in torch's compiler: a second of each start."""
+    watch = "import sys; from regard.cli import main\n"
+    watch += f"try: main(['translate', '{ENGLISH}'])\n"
+    watch += "finally: print({'torch._dynamo', 'sympy', 'regard.train.run'} & {*sys.modules})"
+    result = subprocess.run([sys.executable, "-c", watch], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.endswith("set()\n")

@@ -3,15 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import cache
 from itertools import chain, islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from regard.cli.terminal import say
 from regard.errors import UsageError
 
+if TYPE_CHECKING:
+    from regard.text.language import Detector
+
 READ = 20  # lines that say which language a text is in
 SURE = 3.0  # per cent; "Hi." is in any language, and taken as English
 NONE = "name a model with -m; the package has no translator of its own here"
+
+
+@cache
+def detector() -> Detector:
+    from regard.text.language import Detector
+
+    return Detector()
+
+
+def expect_language(model: object, language: str | None) -> None:
+    """Begin to open the detector where no model is named, beside the import of torch."""
+    if model is None and language is None:
+        detector().begin()
 
 
 def own_models() -> list[Path]:
@@ -28,7 +46,6 @@ def own_models() -> list[Path]:
 def own_translator(sample: str, language: str | None) -> Path:
     """The translator that reads the language of `sample`, or the one that writes `language`."""
     from regard.store import builtin
-    from regard.text.language import Detector
 
     known = builtin.translators()
     if not known:
@@ -40,7 +57,7 @@ def own_translator(sample: str, language: str | None) -> Path:
             f"--language {language}: the package translates into {written}; name a model with -m"
         )
     sources = [source for source, _ in fitting]
-    code, confidence = Detector().choose(sample, sources) if len(sources) > 1 else (sources[0], SURE)
+    code, confidence = detector().choose(sample, sources) if len(sources) > 1 else (sources[0], SURE)
     chosen = code if confidence >= SURE else sources[0]
     name = next(name for (source, _), name in fitting.items() if source == chosen)
     unsure = "" if confidence >= SURE else "; the language of the text is not sure (--language)"

@@ -240,13 +240,10 @@ def compared(
 
 def size(folder: Folder) -> int:
     """Parameters of a model of this shape; those of the opened one may be packed by now."""
-    import torch
-
-    from regard.model import build, parameters
+    from regard.model import outline, parameters
 
     own = None if folder.source.shares(folder.target) else len(folder.target)
-    with torch.device("meta"):
-        return parameters(build(folder.config, len(folder.source), own))
+    return parameters(outline(folder.config, len(folder.source), own))
 
 
 def updates(path: Path) -> int | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.box import own_translator
+from regard.cli.box import expect_language, own_translator
 from regard.cli.terminal import Device, Threads, read_stdin, say, tables, writable
 from regard.cli.translate import Settings, parse_options
 from regard.errors import UsageError
@@ -85,6 +85,7 @@ def explain(
       regard explain -m runs/demo "I see it." --zero-head decoder.2.cross:1
       regard explain -m runs/demo "I see it." -o run.safetensors
     """
+    expect_language(model, None)
     from regard.tasks import load
     from regard.trace import compare
 

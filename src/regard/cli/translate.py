@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, Protocol
 import typer
 
 from regard.cli.answers import Lines, NextWords, read_wishes
-from regard.cli.box import READ, document_sample, own_translator, with_sample
+from regard.cli.box import READ, document_sample, expect_language, own_translator, with_sample
 from regard.cli.documents import Everything, Fuzzy, document_among, fill_file
 from regard.cli.terminal import (
     AT_ONCE,
@@ -130,8 +130,7 @@ def translate(
       regard translate -m runs/demo "The cat sleeps." --alternatives "Die"
       regard translate -m runs/demo messages.po -o messages.de.po
     """
-    from regard.tasks import decode_options
-
+    expect_language(model, language)
     output = writable(output)
     wishes = read_wishes(require, forbid, constraints)
     marked = lines_only(nbest, scores, alignment, as_json, prefix, wishes.any, alternatives)
@@ -147,6 +146,8 @@ def translate(
         translate_in_parts(job, lines, wishes, workers, place)
         return
     translator = open_model(model, device, threads, precision, language)
+    from regard.tasks import decode_options
+
     chosen = decode_options(translator.folder.decode, options)
     if document is not None:
         fill_file(document, translator, chosen, split, everything, fuzzy, output)

@@ -2,7 +2,7 @@
 
 from regard.model.attention import attend, visible, weights
 from regard.model.encoder import EncoderOnly
-from regard.model.families import Model, Writing, build, parameters
+from regard.model.families import Model, Writing, build, outline, parameters
 from regard.model.recurrent import RecurrentEncoderDecoder
 from regard.model.state import State
 from regard.model.tap import Tap
@@ -19,6 +19,7 @@ __all__ = [
     "Writing",
     "attend",
     "build",
+    "outline",
     "parameters",
     "visible",
     "weights",

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
+import torch
 from torch import nn
+from torch.overrides import TorchFunctionMode
 
 from regard.config import Model as ModelConfig
 from regard.model.attention import MultiHeadAttention
@@ -42,6 +45,24 @@ Model = Writing | EncoderOnly
 def build(config: ModelConfig, source_vocabulary: int, target_vocabulary: int | None = None) -> Model:
     """A model with fresh weights. Without a target vocabulary both sides share one, and its embedding."""
     return FAMILIES[config.family](config, source_vocabulary, target_vocabulary)
+
+
+def outline(config: ModelConfig, source_vocabulary: int, target_vocabulary: int | None = None) -> Model:
+    """The same model as shapes alone, without memory or numbers: for weights that are read or counted."""
+    with torch.device("meta"), Unfilled():
+        return build(config, source_vocabulary, target_vocabulary)
+
+
+class Unfilled(TorchFunctionMode):
+    """Draws no numbers: on the device "meta" that would import the compiler, a second of every start."""
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func.__name__ in ("normal_", "uniform_"):
+            return args[0] if args else kwargs["tensor"]
+        return func(*args, **kwargs)
 
 
 def transformer(config: ModelConfig, source: int, target: int | None = None) -> EncoderDecoder:

@@ -11,7 +11,7 @@ from torch import nn
 
 from regard.config import Model
 from regard.errors import UsageError
-from regard.model import EncoderOnly, build
+from regard.model import EncoderOnly, outline
 from regard.model.layers import Linear
 from regard.store.builtin import find_model
 from regard.store.files import read_json
@@ -55,8 +55,7 @@ def _open_body(path: Path, device: torch.device | None) -> Body:
             f"and this is of the family {told.config.family}"
         )
     weights = weights_of(told, None)
-    with torch.device("meta"):  # shapes alone, until the weights are seen to fit
-        whole = build(told.config, len(told.source), told.beside)
+    whole = outline(told.config, len(told.source), told.beside)  # until the weights are seen to fit
     if not isinstance(whole, EncoderOnly):
         raise TypeError("a BERT is an encoder alone")
     model = EncoderOnly(whole.source, whole.encoder, nn.Identity(), cast(Linear, nn.Identity()))

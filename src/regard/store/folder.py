@@ -17,7 +17,7 @@ from torch import Tensor
 from regard.config import Config, Decode, Model, Task, load_config, to_toml
 from regard.errors import UsageError
 from regard.model import Model as AnyModel
-from regard.model import build
+from regard.model import outline
 from regard.store.builtin import find_model
 from regard.store.checkpoint import load_weights
 from regard.store.files import Json, check_files, read_json, write_atomically, write_json, write_text
@@ -147,8 +147,7 @@ def _open_folder(path: Path, device: torch.device | None) -> Folder:
             "as [init] from of a run it gets a head"
         )
     weights = weights_of(told, told.head)
-    with torch.device("meta"):  # shapes alone, until the weights are seen to fit
-        model = build(told.config, len(told.source), told.beside)
+    model = outline(told.config, len(told.source), told.beside)  # until the weights are seen to fit
     load_weights_into(model, weights, path / WEIGHTS)
     own = told.content.get("regard", {})
     decode, ids = choosing(told)

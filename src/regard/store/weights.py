@@ -151,5 +151,5 @@ def _give_memory(model: nn.Module) -> None:
     for module in model.modules():
         for name, parameter in list(module.named_parameters(recurse=False)):
             if parameter not in real:
-                real[parameter] = nn.Parameter(torch.empty_like(parameter, device="cpu"))
+                real[parameter] = nn.Parameter(torch.empty(parameter.shape, dtype=parameter.dtype))
             setattr(module, name, real[parameter])

@@ -3,25 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from threading import Thread
 from typing import Any
 
 READ = 2000  # characters of a text that are looked at
 
 
 class Detector:
-    """Opened at its first use."""
+    """Opened at its first use, or before it and beside other work: unpacking its file takes half a second."""
 
     def __init__(self) -> None:
         self.identifier: Any = None
+        self.opening: Thread | None = None
+
+    def begin(self) -> None:
+        """Open beside what follows."""
+        if self.identifier is None and self.opening is None:
+            self.opening = Thread(target=self.open, daemon=True)
+            self.opening.start()
+
+    def open(self) -> None:
+        from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+        self.identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
 
     def rank(self, text: str) -> list[tuple[str, float]]:
         """Languages and how sure we are, in per cent, best first; nothing for a text without a letter."""
         if not any(sign.isalpha() for sign in text):
             return []
-        if self.identifier is None:
-            from py3langid.langid import MODEL_FILE, LanguageIdentifier
-
-            self.identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+        if self.opening is not None:
+            self.opening.join()
+        if self.identifier is None:  # nobody began, or it failed there and tells why here
+            self.open()
         ranked = self.identifier.rank(text[:READ])
         return [(str(code), round(100 * float(share), 2)) for code, share in ranked]
 
