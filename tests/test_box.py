@@ -169,7 +169,7 @@ def test_one_sentence_waits_for_no_compiler_and_no_trainer() -> None:
     """Numbers drawn for mere shapes once brought in torch's compiler: a second of each start."""
     watch = "import sys; from regard.cli import main\n"
     watch += f"try: main(['translate', '{ENGLISH}'])\n"
-    watch += "finally: print({'torch._dynamo', 'sympy', 'regard.train.run'} & {*sys.modules})"
+    watch += "finally: print({'torch._dynamo', 'sympy', 'sacrebleu', 'regard.train.run'} & {*sys.modules})"
     result = subprocess.run([sys.executable, "-c", watch], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
     assert result.stdout.endswith("set()\n")

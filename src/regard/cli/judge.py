@@ -21,7 +21,7 @@ NAMED = 5  # labels that a message names
 def judge(folder: Folder, corpora: Corpora, output: Path | None) -> dict[str, Any]:
     """The scores of a model on corpora; each text with the model's answer is written to `output`."""
     from regard.data import read_examples
-    from regard.train.evaluation import make_evaluation, make_objective
+    from regard.train.evaluation.choose import make_evaluation, make_objective
     from regard.train.prepare import readable
 
     config = config_of(folder)

@@ -28,7 +28,8 @@ from regard.errors import RegardError, UsageError
 from regard.store import Initial, read_json
 from regard.store.folder import load_tokenizers
 from regard.text import Tokenizer, learn, split_sentences
-from regard.train.evaluation import Evaluation, make_evaluation, make_objective
+from regard.train.evaluation.base import Evaluation
+from regard.train.evaluation.choose import make_evaluation, make_objective
 
 LINES_LOOKED_AT = 2000
 BESIDE = ".data"  # in the run's folder, where the user's cache cannot be written; a run may still begin there
