@@ -9,9 +9,12 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from safetensors.torch import load_file
 
 from conftest import Command, Refused, Toy, toy_config
+from regard.serve.app import about
 from regard.store import builtin
+from regard.tasks import load
 
 ENGLISH, GERMAN = "We have been waiting for the bus.", "Wir warten schon lange auf den Bus."
 RECIPES = Path(__file__).parent.parent / "recipes"
@@ -163,6 +166,15 @@ def test_the_translators_of_the_package(regard: Command) -> None:
     for place in places:
         card = (place / "README.md").read_text(encoding="utf-8")
         assert "CC-BY 2.0" in card and "license: cc-by-2.0" in card and "What it gets wrong" in card
+
+
+def test_a_packed_model_tells_its_own_size() -> None:
+    """The map once counted 1.35 million of 3.7: the engine had packed the others into bytes."""
+    place = builtin.PLACE / builtin.translators()["en", "de"]
+    task = load(place)
+    stored = sum(tensor.numel() for tensor in load_file(place / "model.safetensors").values())
+    assert sum(each.numel() for each in task.folder.model.parameters()) < stored, "it is packed"
+    assert about("box", task)["parameters"] == stored
 
 
 def test_one_sentence_waits_for_no_compiler_and_no_trainer() -> None:

@@ -28,7 +28,6 @@ from regard.errors import UsageError
 if TYPE_CHECKING:
     from regard.config import Decode
     from regard.data import Example
-    from regard.store import Folder
     from regard.tasks import Translator
     from regard.train.comparison import Compared, Comparison, Speed, Work
 
@@ -227,7 +226,7 @@ def compared(
     return Compared(
         label=name,
         family=folder.config.family,
-        parameters=size(folder),
+        parameters=folder.parameters,
         updates=updates(folder.path),
         vocabulary=folder.target.fingerprint,
         scores=text_scores(texts, [pair.target for pair in examples], words),
@@ -236,14 +235,6 @@ def compared(
         lengths=by_length(rows, length, words),
         speed=speed,
     )
-
-
-def size(folder: Folder) -> int:
-    """Parameters of a model of this shape; those of the opened one may be packed by now."""
-    from regard.model import outline, parameters
-
-    own = None if folder.source.shares(folder.target) else len(folder.target)
-    return parameters(outline(folder.config, len(folder.source), own))
 
 
 def updates(path: Path) -> int | None:

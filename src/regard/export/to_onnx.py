@@ -22,7 +22,6 @@ from regard.export.check import CPU, GREEDY, Figures, Reference, share
 from regard.export.graphs import Graph, graphs_of
 from regard.export.sample import Pieces, Text
 from regard.model import EncoderOnly, LanguageModel
-from regard.model.families import parameters
 from regard.store import Folder
 
 LARGE = 1 << 28  # numbers: a file of ONNX's own format ends at 2 GiB, the weights then stand beside it
@@ -34,7 +33,7 @@ Array = npt.NDArray[Any]
 def write(folder: Folder, place: Path, precision: str) -> None:
     """Write encoder.onnx and decoder.onnx, or model.onnx."""
     for graph in graphs_of(folder.model):
-        write_graph(graph, place / f"{graph.name}.onnx", parameters(folder.model) > LARGE)
+        write_graph(graph, place / f"{graph.name}.onnx", folder.parameters > LARGE)
 
 
 def write_graph(graph: Graph, path: Path, beside: bool) -> None:

@@ -146,7 +146,7 @@ def about(name: str, task: Any) -> dict[str, Any]:
         "family": folder.config.family,
         "config": folder.config.model_dump(mode="json"),
         "vocabulary": len(folder.target),
-        "parameters": sum(each.numel() for each in folder.model.parameters()),
+        "parameters": folder.parameters,
         "labels": list(folder.labels),
         "beam": folder.decode.beam,
         "interventions": offered(folder.model),

@@ -17,7 +17,7 @@ from torch import Tensor
 from regard.config import Config, Decode, Model, Task, load_config, to_toml
 from regard.errors import UsageError
 from regard.model import Model as AnyModel
-from regard.model import outline
+from regard.model import outline, parameters
 from regard.store.builtin import find_model
 from regard.store.checkpoint import load_weights
 from regard.store.files import Json, check_files, read_json, write_atomically, write_json, write_text
@@ -48,6 +48,10 @@ class Folder:
     may_refuse: bool = False  # some questions of the training had no answer
     labels: tuple[str, ...] = ()  # what a classifier or tagger answers
     reaches: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # see store/reaches.py
+    parameters: int = field(init=False)  # as it was opened: an engine packs them away
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parameters", parameters(self.model))
 
 
 @dataclass(frozen=True)

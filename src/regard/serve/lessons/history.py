@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from regard.data.phrasebook import Phrase, phrases
-from regard.model import parameters
 from regard.serve.lessons.decoder import word_names
 from regard.serve.lessons.step import (
     Choice,
@@ -149,9 +148,7 @@ def longer(found: dict[str, Any]) -> Step:
             f"Now sentences of the phrasebook that none of the models has seen, {EACH} of each length. We "
             "count how many are translated exactly right, word for word.",
             "Numbers that each model has learned: "
-            + ", ".join(
-                f"{FAMILIES[family]} {parameters(task.folder.model):,}" for family, task in found.items()
-            )
+            + ", ".join(f"{FAMILIES[family]} {task.folder.parameters:,}" for family, task in found.items())
             + ".",
         ],
         Choice(
