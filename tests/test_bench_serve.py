@@ -62,7 +62,8 @@ def test_each_model_is_asked_for_what_it_does(server: Served) -> None:
 
     for name in models():
         assert set(asyncio.run(ask(name))) == {200}, name
-    assert asyncio.run(questions_for(Address(server.port), ["a"]))[0].path == "/translate"
+    asked = asyncio.run(questions_for(Address(server.port), ["a"]))[0]
+    assert asked.path == "/translate" and asked.content["source"] != asked.content["target"]
     assert "<mask>" in question("x", "fill", "a", 1).content["text"]
     with pytest.raises(UsageError, match='no model "none"; it has'):
         asyncio.run(questions_for(Address(server.port), TEXTS, "none"))

@@ -9,12 +9,14 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from libretranslatepy import LibreTranslateAPI
 from safetensors.torch import load_file
 
 from conftest import Command, Refused, Toy, toy_config
 from regard.serve.app import about
 from regard.store import builtin
 from regard.tasks import load
+from served import served
 
 ENGLISH, GERMAN = "We have been waiting for the bus.", "Wir warten schon lange auf den Bus."
 RECIPES = Path(__file__).parent.parent / "recipes"
@@ -175,6 +177,19 @@ def test_a_packed_model_tells_its_own_size() -> None:
     stored = sum(tensor.numel() for tensor in load_file(place / "model.safetensors").values())
     assert sum(each.numel() for each in task.folder.model.parameters()) < stored, "it is packed"
     assert about("box", task)["parameters"] == stored
+
+
+def test_the_translators_are_served_by_their_languages() -> None:
+    """Without run.toml a folder once forgot them: the server offered "source" and "target"."""
+    paths = [builtin.PLACE / name for name in builtin.translators().values()]
+    with served(models={path.name: load(path) for path in paths}) as server:
+        client = LibreTranslateAPI(server.address)
+        assert {each["code"]: each["targets"] for each in client.languages()} == {
+            "en": ["de", "en"],
+            "de": ["de", "en"],
+        }
+        assert "Buch" in client.translate("I would like to read this book.", "en", "de")
+        assert "door" in client.translate("Ich habe vergessen, die Tür abzuschließen.", "auto", "en")
 
 
 def test_one_sentence_waits_for_no_compiler_and_no_trainer() -> None:

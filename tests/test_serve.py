@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import signal
+import socket
 import subprocess
 import sys
 import urllib.request
@@ -404,6 +405,12 @@ def test_the_command_tells_what_is_wrong(refused: Any, tiny_model: Any) -> None:
         port = taken.getsockname()[1]
         assert "--port" in refused("explore", "-m", tiny_model, "--no-browser", "--port", port)
     assert "no such folder" in refused("explore", "-m", "nowhere", "--no-browser")
+
+
+def test_an_answer_waits_for_no_acknowledgement() -> None:
+    """asyncio sends at once only on what it knows to be TCP; without that each answer took 40 ms more."""
+    with listen(0) as own:
+        assert own.proto == socket.IPPROTO_TCP
 
 
 def test_two_models_of_one_name_keep_their_paths(tmp_path: Any) -> None:

@@ -58,6 +58,23 @@ def written(path: Path, seed: int = 0, separate: bool = False, **changes: object
     return model
 
 
+def test_a_folder_knows_its_languages_without_its_run(tmp_path):
+    own = resolve(
+        {"task": {"source": "en", "target": "de"}, "data": {"train": "phrasebook"}, "model": MARIAN}
+    )
+    write_identity(tmp_path, own, LEARNED, None, split_above=30)
+    write_weights(tmp_path, own.model, unique_weights(build(own.model, len(LEARNED))))
+    (tmp_path / "run.toml").unlink()
+    task = open_folder(tmp_path).task
+    assert (task.source, task.target) == ("en", "de")
+    content = json.loads((tmp_path / "config.json").read_text())
+    for wrong in ("en", ["en"], ["en", ""], ["en", 3], {"en": "de"}, None):
+        content["regard"]["languages"] = wrong
+        (tmp_path / "config.json").write_text(json.dumps(content))
+        with pytest.raises(UsageError, match=r"regard\.languages"):
+            open_folder(tmp_path)
+
+
 def as_marian(path: Path, seed: int):
     """A small random model, and the same opened by transformers."""
     from transformers import MarianMTModel

@@ -203,7 +203,8 @@ async def questions_for(
     name = model or names[0]
     tasks = {each["name"]: each["task"] for each in shown["models"]}
     task = tasks.get(name, "embed")
-    pair = next(((each["code"], each["targets"][0]) for each in languages if each["targets"]), None)
+    pairs = ((each["code"], target) for each in languages for target in each["targets"])
+    pair = next(((source, target) for source, target in pairs if source != target), None)
     if task == "translate" and not model and pair is not None:  # the first that translates is the pair's own
         return [Question("/translate", {"q": text, "source": pair[0], "target": pair[1]}) for text in texts]
     return [question(name, task, text, longest) for text in texts]

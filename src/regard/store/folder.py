@@ -48,10 +48,10 @@ class Folder:
     may_refuse: bool = False  # some questions of the training had no answer
     labels: tuple[str, ...] = ()  # what a classifier or tagger answers
     reaches: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # see store/reaches.py
-    parameters: int = field(init=False)  # as it was opened: an engine packs them away
+    parameters: int = 0  # as it was opened: an engine packs them away
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "parameters", parameters(self.model))
+        object.__setattr__(self, "parameters", self.parameters or parameters(self.model))
 
 
 @dataclass(frozen=True)
@@ -113,6 +113,7 @@ def write_identity(
         write_atomically(path / name, content)
     own: Json = {"source": source.fingerprint, "target": output.fingerprint, "split_above": split_above}
     own |= {"may_refuse": True} if may_refuse else {}
+    own |= {"languages": [config.task.source, config.task.target]} if config.task.name == "translate" else {}
     apart = None if target is None or source.shares(target) else target
     described = config_json(model, source, apart, config.task, labels)
     write_json(path / "config.json", described | {"regard": own})

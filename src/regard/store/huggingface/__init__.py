@@ -114,12 +114,26 @@ def _check_own_numbers(config: Json) -> None:
             continue
         if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= MOST_PIECES:
             raise UsageError(f"{field} = {shown(size)} is no number of pieces (1 to {MOST_PIECES:,})")
+    longest = _own(config).get("split_above", 0)
+    if not isinstance(longest, int) or isinstance(longest, bool) or longest < 0:
+        raise UsageError(f"regard.split_above = {shown(longest)} is no number of pieces")
+
+
+def _own(config: Json) -> Json:
+    """What Regard itself has written into a config."""
     own = config.get("regard", {})
     if not isinstance(own, dict):
         raise UsageError(f"regard = {shown(own)} is no object")
-    longest = own.get("split_above", 0)
-    if not isinstance(longest, int) or isinstance(longest, bool) or longest < 0:
-        raise UsageError(f"regard.split_above = {shown(longest)} is no number of pieces")
+    return own
+
+
+def _languages(config: Json) -> dict[str, str]:
+    """What a translator reads and writes; another program's folder does not say."""
+    match _own(config).get("languages", ["source", "target"]):
+        case [str(source), str(target)] if source and target:
+            return {"source": source, "target": target}
+        case wrong:
+            raise UsageError(f"regard.languages = {shown(wrong)} does not name a source and a target")
 
 
 def _task_name(config: Json, kind: Kind) -> str | None:
@@ -138,17 +152,20 @@ def _task_name(config: Json, kind: Kind) -> str | None:
 def task_of(config: Json, path: str) -> Task | None:
     """The task that follows from the class in `architectures`; None for a body without a head."""
     kind = KINDS.get(str(config.get("model_type")))
-    if kind is None:
-        return Task()
     kept = config.get("problem_type")
     try:
+        languages = _languages(config)
+        if kind is None:
+            return Task.model_validate(languages)
         name = _task_name(config, kind)
         if name == "classify" and kept != MANY and (kept == "regression" or len(_labels(config)) < 2):
             raise UsageError("a class with one number as its answer (regression), which is no label")
     except UsageError as error:
         raise UsageError(f"{path}: {error}") from None
     many = kept == MANY
-    return None if name is None else Task.model_validate({"name": name, "many": many and name == "classify"})
+    if name is None:
+        return None
+    return Task.model_validate({"name": name, "many": many and name == "classify", **languages})
 
 
 def labels_of(config: Json, task: Task | None, path: str) -> tuple[str, ...]:
