@@ -78,6 +78,46 @@ def test_pieces_come_from_the_lane_they_are_in(monkeypatch):
     assert [tuple(own) for own in heard] == [handle.result()[0].tokens for handle in handles]
 
 
+class Slow:
+    """A model whose first step takes until somebody lets it end."""
+
+    longest_target = None
+
+    def __init__(self) -> None:
+        self.go_on = threading.Event()
+
+    def start(self, batch, beams=1):
+        return ENGINE.start(batch, beams)
+
+    def step(self, state, tokens):
+        assert self.go_on.wait(60)
+        return ENGINE.step(state, tokens)
+
+
+def test_a_lane_waits_for_no_other(monkeypatch):
+    """Both once made their steps together, and the faster one was idle for a fifth of the time."""
+    monkeypatch.setattr(lanes, "ALONE", 1)
+    slow, asked = Slow(), wishes(8)
+    expected = told(decode_all(pool(), asked))
+    running = Lanes([pool(slow), pool()])
+    handles = [running.add(wish) for wish in asked[:6]]
+    held = [handle for handle in handles if running.lane_of[handle] == 0]
+    done = set()
+    while len(done) < len(handles) - len(held):
+        done |= set(running.step())
+    assert held and not done & set(held) and running.news(held[0]) == []
+    running.cancel(held[0])  # in the middle of its step
+    monkeypatch.setattr(running, "costs", [0, 1])
+    handles += [running.add(wish) for wish in asked[6:]]
+    assert running.lane_of[handles[-2]] == 0, "into the lane whose step goes on"
+    slow.go_on.set()
+    while running.busy:
+        done |= set(running.step())
+    assert done == set(handles) - {held[0]}
+    found = told([handle.result() for handle in handles if handle in done])
+    assert found == [each for handle, each in zip(handles, expected) if handle in done]
+
+
 class Broken:
     """A model that fails at its third step."""
 

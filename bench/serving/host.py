@@ -13,23 +13,22 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from regard.decode import Hypothesis, Pool, Wish, decode_all, pool
+from regard.decode import Hypothesis, Wish, pool
 from regard.decode.pool import rows_of
 from regard.decode.search import BeamSearch
 from regard.decode.sources import Source
 from regard.serve import service as services
-from regard.tasks import Translator
 
 WAIT = 0.01  # seconds for company
 
 
 class Fixed(services.Desk):
-    """Wait-and-run batching with the same engine: as many rows as the continuous one may have, or who came
-    within a moment of the first."""
+    """Wait-and-run batching with the same engine and its lanes: as many rows as the continuous one may have,
+    or who came within a moment of the first."""
 
     def __init__(self, task: Any, limits: Any) -> None:
         super().__init__(task, limits)
-        self.own = ThreadPoolExecutor(1)
+        self.own, self.lanes = ThreadPoolExecutor(1), task.pool(1 << 30, 1 << 30)
         self.asked: asyncio.Queue[tuple[Wish, asyncio.Future[list[Hypothesis]]]] = asyncio.Queue()
         self.serving: asyncio.Task[None] | None = None
 
@@ -60,14 +59,15 @@ class Fixed(services.Desk):
         return taken
 
     async def serve(self) -> None:
-        loop, task = asyncio.get_running_loop(), self.task
+        loop, own = asyncio.get_running_loop(), self.lanes
         while True:
             taken = await self.company()
 
             def work(wishes: list[Wish] = [wish for wish, _ in taken]) -> list[list[Hypothesis]]:  # noqa: B006
-                assert isinstance(task, Translator)
-                own = Pool(lambda wish: task.model(wish.options), task.special, task.device, 1 << 30)
-                return decode_all(own, wishes)
+                handles = [own.add(wish) for wish in wishes]
+                while own.busy:
+                    own.step()
+                return [handle.result() for handle in handles]
 
             for (_, future), found in zip(taken, await loop.run_in_executor(self.own, work)):
                 if not future.done():

@@ -8,7 +8,7 @@ company, so it does not depend on its lane.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from functools import cached_property
 from queue import Empty, SimpleQueue
 from threading import Event
@@ -36,6 +36,9 @@ class Lanes:
         self.lane_of: dict[Handle, int] = {}
         self.rows = [0] * len(pools)  # of those that run or wait in each
         self.costs = [0] * len(pools)  # their rows times padded source pieces
+        self.under_way: dict[int, Future[list[Handle]]] = {}  # steps that are being made, by lane
+        self.later: list[list[Callable[[], None]]] = [[] for _ in pools]  # what waits for such a step's end
+        self.moved = 0  # rows that took part in the last step
 
     @classmethod
     def over(
@@ -77,34 +80,57 @@ class Lanes:
 
     @property
     def busy(self) -> bool:
-        return any(pool.busy for pool in self.pools)
+        return bool(self.lane_of)
 
     def add(self, wish: Wish) -> Handle:
         """To the lane with the least work, once the first has enough to do or no room."""
         rows, cost = rows_of(wish), cost_of(wish)
         alone = self.rows[0] + rows <= ALONE and self.costs[0] + cost <= self.pools[0].tokens
         lane = 0 if alone or not any(self.rows) else self.costs.index(min(self.costs))
-        handle = self.pools[lane].add(wish)
+        handle = Handle(wish)
+        self.between_steps(lane, lambda: self.pools[lane].put(handle))
         self.lane_of[handle] = lane
         self.rows[lane] += rows
         self.costs[lane] += cost
         return handle
 
-    def step(self) -> list[Handle]:
-        """One step of every lane, at the same time; a lane alone has all cores."""
-        busy = [pool for pool in self.pools if pool.busy]
-        if len(busy) < 2:
-            done = [handle for pool in busy for handle in pool.step()]
+    def between_steps(self, lane: int, act: Callable[[], None]) -> None:
+        """Now, or as soon as the lane's step is over: a pool belongs to one thread at a time."""
+        if lane in self.under_way:
+            self.later[lane].append(act)
         else:
-            running = [self.threads.submit(pool.step) for pool in busy]
-            done = [handle for each in running for handle in each.result()]
+            act()
+
+    def step(self) -> list[Handle]:
+        """A step of at least one lane: none waits for another. A lane alone has all cores."""
+        idle = [lane for lane, pool in enumerate(self.pools) if pool.busy and lane not in self.under_way]
+        if len(idle) == 1 and not self.under_way:
+            done = self.pools[idle[0]].step()
+            self.moved = self.pools[idle[0]].moved
+        else:
+            self.under_way |= {lane: self.threads.submit(self.pools[lane].step) for lane in idle}
+            done = self.first_done()
+        done = [handle for handle in done if handle in self.lane_of]  # not who was cancelled meanwhile
         for handle in done:
             self.forget(handle)
         return done
 
+    def first_done(self) -> list[Handle]:
+        """Wait for a step that is under way; what such steps have done by then."""
+        wait(self.under_way.values(), return_when=FIRST_COMPLETED)
+        over = [lane for lane, step in self.under_way.items() if step.done()]
+        self.moved = sum(self.pools[lane].moved for lane in over)
+        steps = [self.under_way.pop(lane) for lane in over]
+        for lane in over:
+            waiting, self.later[lane] = self.later[lane], []
+            for act in waiting:
+                act()
+        return [handle for step in steps for handle in step.result()]
+
     def cancel(self, handle: Handle) -> None:
         if handle in self.lane_of:
-            self.pools[self.forget(handle)].cancel(handle)
+            pool = self.pools[lane := self.forget(handle)]
+            self.between_steps(lane, lambda: pool.cancel(handle))
 
     def forget(self, handle: Handle) -> int:
         lane = self.lane_of.pop(handle)
@@ -113,7 +139,9 @@ class Lanes:
         return lane
 
     def news(self, handle: Handle) -> list[int]:
-        return self.pools[self.lane_of.get(handle, 0)].news(handle)
+        """The pieces of an answer that have become certain; none while its lane makes a step."""
+        lane = self.lane_of.get(handle, 0)
+        return [] if lane in self.under_way and not handle.is_done else self.pools[lane].news(handle)
 
     def recover(self) -> None:
         for pool in self.pools:

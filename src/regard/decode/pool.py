@@ -132,7 +132,7 @@ class Pool:
         self.groups: dict[tuple[int, Manner], Group] = {}
         self.group_of: dict[Handle, Group] = {}
         self.failed: list[Handle] = []
-        self.steps = 0
+        self.steps = self.moved = 0  # moved: rows that took part in the last one
         self.in_batches = False  # whether a search that is under way takes nobody more
 
     @property
@@ -150,13 +150,17 @@ class Pool:
         return sum(len(group.waiting) for group in self.groups.values())
 
     def add(self, wish: Wish) -> Handle:
-        handle, model = Handle(wish), self.model_for(wish)
+        handle = Handle(wish)
+        self.put(handle)
+        return handle
+
+    def put(self, handle: Handle) -> None:
+        model = self.model_for(handle.wish)
         key = (id(model), handle.manner)  # the group holds the model, so that its id stays its own
         if key not in self.groups:
             self.groups[key] = Group(open_search(model, self.special, self.device, handle.manner))
         self.groups[key].waiting.append(handle)
         self.group_of[handle] = self.groups[key]
-        return handle
 
     def cancel(self, handle: Handle) -> None:
         """Nobody waits for this any more; its rows are free at once. No harm if it is done."""
@@ -185,6 +189,7 @@ class Pool:
     def step(self) -> list[Handle]:
         """Let in who fits, go on by one piece, and hand out who is done."""
         self.admit()
+        self.moved = self.rows
         done = self.failed
         self.failed = []
         for group in self.groups.values():

@@ -191,8 +191,9 @@ class Desk:
         for unit in self.entering():
             self.enter(unit)
         if self.pool is not None and self.pool.busy:
-            self.row_steps, self.steps = self.row_steps + self.load, self.steps + 1
-            self.hand_out(self.pool.step())
+            done = self.pool.step()
+            self.row_steps, self.steps = self.row_steps + self.pool.moved, self.steps + 1
+            self.hand_out(done)
         self.seconds += time.monotonic() - begun
         if self.seconds > MEMORY:
             self.work, self.seconds = self.work / 2, self.seconds / 2
