@@ -14,7 +14,7 @@ import torch
 from regard.config import Decode
 from regard.decode import Hypothesis, Pool, Special, Wish
 from regard.errors import UsageError
-from regard.serve.desk import Desk, Full, Limits, TooLate
+from regard.serve.desk import Desk, Full, Limits, TooLate, estimate
 from samples import END, START, random_samples, small
 
 SPECIAL = Special(START, END, forbidden=(0, START, 3))
@@ -48,6 +48,15 @@ class Task:
         if self.error is not None:
             raise self.error
         return MODEL.step(state, tokens)
+
+
+def test_a_translation_is_reckoned_by_its_source() -> None:
+    """A folder that allows 255 pieces had a server refuse 32 clients with a sentence each."""
+    wish = Wish([5] * 20, Decode(beam=4, max_length=255))
+    assert estimate(wish, 4, goes_on=False) == 20 + 4 * 20
+    assert estimate(wish, 4, goes_on=True) == 20 + 4 * 255
+    assert estimate(Wish([5], Decode(beam=1, min_length=9, max_length=9)), 1, goes_on=False) == 1 + 9
+    assert estimate(Wish([5] * 20, Decode(beam=1, max_length=3)), 1, goes_on=False) == 20 + 3
 
 
 def alone(wish: Wish) -> list[Hypothesis]:

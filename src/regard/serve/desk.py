@@ -32,6 +32,7 @@ class Desk:
 
     def __init__(self, task: Any, limits: Limits = Limits()) -> None:
         self.task, self.limits = task, limits
+        self.goes_on = getattr(task, "continues", False)  # writes as much as it is asked for
         self.condition = Condition()  # guards what stands here, up to the worker's own
         self.queues: dict[str, deque[Unit]] = {}  # by client; the first one's turn is next
         self.live: set[Request] = set()
@@ -96,7 +97,7 @@ class Desk:
         request = request or Request(client, deadline)
         rows = [rows_of(wish) for wish in wishes]
         units = [
-            Unit(request, number, rows[number], estimate(wish, rows[number]), wish=wish)
+            Unit(request, number, rows[number], estimate(wish, rows[number], self.goes_on), wish=wish)
             for number, wish in enumerate(wishes)
         ]
         self.submit(request, units)
@@ -331,6 +332,12 @@ class Desk:
             request.settle(error)
 
 
-def estimate(wish: Wish, rows: int) -> int:
-    """About how many pieces a wish makes the model read and write."""
-    return len(wish.ids) + rows * (wish.options.max_length or len(wish.ids))
+def estimate(wish: Wish, rows: int, goes_on: bool) -> int:
+    """About how many pieces a wish makes the model read and write.
+
+    A text that goes on is as long as it may be. A translation is about as long as its source, whatever the
+    bound: one burst of clients was once refused for 255 pieces that none of them needed.
+    """
+    read, least, most = len(wish.ids), wish.options.min_length, wish.options.max_length
+    written = most if goes_on and most else min(read, most or read)
+    return read + rows * max(least, written)

@@ -14,7 +14,7 @@ from regard.errors import RegardError
 @dataclass(frozen=True)
 class Limits:
     rows: int = 128  # of the running batch: sources times beams
-    tokens: int = 4096  # of the running batch: padded source pieces times rows
+    tokens: int = 16_384  # of the running batch: padded source pieces times rows
     queue_tokens: int = 20_000  # of those who wait: pieces to read, and rows times pieces to write
 
 

@@ -69,6 +69,8 @@ class Generator(Traceable):
     whose positions have no end (`rotary`) reads all that there is.
     """
 
+    continues = True  # as far as it may, so that the longest answer is the usual one
+
     def __init__(self, folder: Folder, precision: str = "auto") -> None:
         if not isinstance(folder.model, LanguageModel):
             raise UsageError(f"{folder.path}: a {folder.config.family} model does not go on with a text")
