@@ -23,7 +23,7 @@ REPORT = "`report.html` shows how they come about, and this computes them again:
 SHAPES = {
     "phrasebook-transformer": [],
     "phrasebook-bahdanau": ["family=bahdanau", "cell=gru", "layers=1", "width=96"],
-    "phrasebook-rnn": ["family=rnn", "cell=lstm", "layers=1", "width=96"],
+    "phrasebook-rnn": ["family=rnn", "cell=lstm", "layers=1", "width=128", "reverse_source=true"],
 }
 
 
