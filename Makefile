@@ -46,9 +46,9 @@ test-hard: $(READY_TEST)
 	test -d $(RUN) || $(BIN)/python recipes/demo.py $(RUN)
 	$(BIN)/python bench/bars.py --model $(RUN)
 
-# Races against transformers; figures go to the terminal.
+# Races against transformers and torch.nn; figures go to the terminal.
 bench: $(READY_TEST)
-	$(BIN)/python bench/training.py
+	$(BIN)/regard bench train --preset transformer-tiny --preset transformer-base --against transformers --against torch.nn
 	$(BIN)/python bench/decoding.py
 
 # The site, into build/site: pages that follow from the code are written again, a link that leads nowhere is an error.

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import statistics
 import time
 from collections.abc import Callable
-from pathlib import Path
 
-import torch
-
-from regard.config import PRESETS, Config, resolve
-from regard.data import Example, read_examples
+from regard.config import Config, resolve
 from regard.model import EncoderDecoder, build
 
 Runner = Callable[[], int]  # does one round and says how many target tokens, or what else, it was
@@ -29,44 +24,6 @@ def shape(name: str, **train: object) -> Config:
             "train": train,
         }
     )
-
-
-def pairs(count: int) -> tuple[list[Example], str]:
-    """Real text: Multi30k where REGARD_DATA has it, else the phrasebook."""
-    task = shape("tiny").task
-    if (Path(os.environ.get("REGARD_DATA", "/nowhere")) / "multi30k").is_dir():
-        files: list[str | list[str]] = [f"data:multi30k/train.lc.tok.{side}.gz" for side in ("en", "de")]
-        return read_examples(files, task, "train")[:count], "multi30k"
-    return read_examples(f"phrasebook:{count}", task, "train"), "phrasebook"
-
-
-def marian(name: str, vocabulary: int, dropout: float = 0.1) -> torch.nn.Module:
-    """MarianMTModel of a preset's shape, with random weights."""
-    from transformers import MarianConfig, MarianMTModel
-
-    numbers = PRESETS[f"transformer-{name}"]
-    config = MarianConfig(
-        vocab_size=vocabulary,
-        d_model=numbers["width"],
-        encoder_layers=numbers["layers"],
-        decoder_layers=numbers["layers"],
-        encoder_attention_heads=numbers["heads"],
-        decoder_attention_heads=numbers["heads"],
-        encoder_ffn_dim=numbers["feed_forward"],
-        decoder_ffn_dim=numbers["feed_forward"],
-        activation_function="relu",
-        dropout=dropout,
-        attention_dropout=0.0,
-        activation_dropout=0.0,
-        scale_embedding=True,
-        max_position_embeddings=512,
-        pad_token_id=0,
-        eos_token_id=1,
-        bos_token_id=2,
-        decoder_start_token_id=2,
-        forced_eos_token_id=None,
-    )
-    return MarianMTModel(config)
 
 
 def ours(name: str, vocabulary: int) -> EncoderDecoder:

@@ -6,8 +6,17 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
+import torch.nn.functional as F
 
 from conftest import Command, Refused, Toy, toy_sentences
+from regard.config import resolve
+from regard.data import IGNORED, Batch, collate
+from regard.export import learning
+from regard.text import learn
+from samples import random_samples
+
+SHAPE = {"layers": 2, "width": 32, "heads": 2, "feed_forward": 64, "dropout": 0.1, "max_length": 64}
 
 SMALL = [
     part
@@ -70,6 +79,61 @@ def test_how_fast_a_size_learns(regard: Command) -> None:
     assert found["updates"] == 2 and found["parameters"] > 100_000
     assert 0 < found["share_of_peak"] < 1
     assert found["share_of_peak"] == pytest.approx(found["flops_per_second"] / found["peak"])
+
+
+def test_a_race_of_learners(regard: Command, refused: Refused) -> None:
+    given = ("bench", "train", "--preset", "transformer-tiny", "--updates", "2", *SMALL)
+    both = ("--against", "transformers", "--against", "torch.nn")
+    (found,) = json.loads(regard(*given, *both, "--json").out).values()
+    assert list(found["against"]) == [
+        "transformers float32", "transformers bfloat16", "torch.nn float32", "torch.nn bfloat16",
+    ]  # fmt: skip
+    for each in found["against"].values():
+        assert 0 < each["slowest"] <= each["tokens_per_second"] <= each["fastest"] and each["ratio"] > 0
+    table = regard(*given, "--against", "torch.nn")
+    assert table.code == 0 and "torch.nn bfloat16" in table.out and "times" in table.out
+    assert "choose among transformers, torch.nn" in refused(*given, "--against", "fairseq")
+    rnn = (*given, "--set", "model.family=rnn", "--against", "torch.nn")
+    assert "family transformer" in refused(*rnn)
+    rotary = (*given, "--set", "model.norm=pre", "--against", "transformers")
+    assert "no model of this shape" in refused(*rotary)
+
+
+@pytest.mark.parametrize("changes", [{}, {"norm": "pre"}, {"tie_embeddings": False, "dropout": 0.0}])
+@pytest.mark.parametrize("program", learning.PROGRAMS)
+def test_a_rival_learns(program: str, changes: dict[str, object]) -> None:
+    """It is a fair race only if the other one is really trained: its loss falls like ours."""
+    tree = {"data": {"train": "phrasebook"}, "model": {**SHAPE, **changes}, "train": {"label_smoothing": 0.0}}
+    config, tokenizer = resolve(tree), learn(["one two three"], "bpe", 300)
+    if program == "transformers" and changes.get("norm") == "pre":
+        pytest.skip("Marian has no such shape")
+    torch.manual_seed(0)
+    model = learning.MAKERS[program](config.model, tokenizer, None)
+    learner = learning.Learner(model, config, half=False)
+    learner.optimizer.param_groups[0]["lr"] = 3e-3
+    batch = collate(random_samples(6, 4, vocabulary=len(tokenizer)))
+    before = one_loss(model, batch)
+    for _ in range(60):
+        learner.update([batch, batch])
+    assert one_loss(model, batch) < before / 2
+    padded = collate(
+        [
+            *random_samples(6, 4, vocabulary=len(tokenizer)),
+            *random_samples(1, 5, vocabulary=len(tokenizer), longest=40),
+        ]
+    )
+    model.eval()
+    wide, narrow = model(padded.source, padded.target)[:6], model(batch.source, batch.target)
+    seen = batch.target.positions >= 0
+    torch.testing.assert_close(wide[:, : narrow.shape[1]][seen], narrow[seen], atol=1e-4, rtol=1e-4)
+
+
+def one_loss(model: torch.nn.Module, batch: Batch) -> float:
+    model.eval()
+    with torch.no_grad():
+        logits = model(batch.source, batch.target)
+    model.train()
+    return float(F.cross_entropy(logits.transpose(1, 2), batch.labels, ignore_index=IGNORED))
 
 
 def test_how_fast_a_run_learns(regard: Command, tmp_path: Path) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from regard.serve.driver import Figures
     from regard.serve.link import Address
     from regard.tasks.speed import Run, Way
+    from regard.train.speed import Rates, TrainingSpeed
 
 app = typer.Typer(help="Measure how fast things are on this machine.", no_args_is_help=True)
 
@@ -189,29 +191,38 @@ def train(
     ] = None,
     override: Annotated[list[str] | None, typer.Option("--set", help="Any field of the run.")] = None,
     updates: Annotated[int, typer.Option(min=2, help="How many are timed.")] = 20,
+    against: Annotated[
+        list[str] | None,
+        typer.Option(help="transformers or torch.nn: a model of this shape there; may come several times."),
+    ] = None,
     chart: Annotated[Path | None, typer.Option(help="Draw the speeds into this .png or .svg.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Tell how fast a run would learn on this machine.
+    """Tell how fast a run would learn on this machine, and in other programs.
 
     Some updates of the run, on its own data, are timed; nothing is kept. The share
     of the peak is of a large matrix product in the same precision, measured now.
+    Others learn from the same batches by turns, in float32 and in bfloat16.
 
     [bold]Examples[/]
 
       regard bench train run.toml
       regard bench train --preset transformer-tiny --preset transformer-base
+      regard bench train run.toml --against transformers --against torch.nn
     """
+    from regard.export.learning import learners, see_that_they_can
     from regard.train.speed import training_speed
 
     refuse_other(chart)
     runs = runs_of(config, presets or [], override or [])
+    for run in runs.values():
+        see_that_they_can(against or [], run.model)
     found = {}
     for name, run in runs.items():
         say(f"{name}: {updates} updates ...")
-        found[name] = training_speed(run, updates)
+        found[name] = training_speed(run, updates, partial(learners, against or [], run))
     if chart is not None:
-        draw(chart, {name: each.tokens_per_second for name, each in found.items()}, "target tokens a second")
+        draw(chart, speeds_of(found), "target tokens a second")
     if as_json:
         print_line(json.dumps({name: each.told() for name, each in found.items()}))
         return
@@ -220,7 +231,7 @@ def train(
             name,
             f"{each.parameters:,}",
             f"{each.precision}, {each.threads} threads",
-            f"{each.tokens_per_second:.0f} ({each.slowest:.0f} to {each.fastest:.0f})",
+            shown(each.rates),
             f"{each.milliseconds:.0f} ms",
             f"{each.share_of_peak:.0%} of {each.peak / 1e9:.0f} GFLOP/s",
             f"{each.memory / 2**20:.0f} MiB",
@@ -229,6 +240,26 @@ def train(
     ]
     heads = ["parameters", "machine", "target tokens a second", "an update", "of the peak", "memory"]
     show_rows("run", heads, rows)
+    if against:
+        others = [
+            (f"{name}, {other}", shown(rival.rates), f"{rival.ratio:.2f} times")
+            for name, each in found.items()
+            for other, rival in each.against.items()
+        ]
+        show_rows("the same in", ["target tokens a second", "Regard does"], others)
+
+
+def speeds_of(found: Mapping[str, TrainingSpeed]) -> dict[str, float]:
+    """Of runs and of what they raced against."""
+    speeds = {}
+    for name, each in found.items():
+        speeds[name] = each.rates.middle
+        speeds |= {f"{name}, {other}": rival.rates.middle for other, rival in each.against.items()}
+    return speeds
+
+
+def shown(rates: Rates) -> str:
+    return f"{rates.middle:.0f} ({rates.slowest:.0f} to {rates.fastest:.0f})"
 
 
 def runs_of(config: Path | None, presets: list[str], override: list[str]) -> dict[str, Config]:

@@ -1,23 +1,53 @@
-"""How fast a run would learn on this machine: some of its own updates, timed."""
+"""How fast a run would learn on this machine: some of its own updates, timed, alone or in a race."""
 
 from __future__ import annotations
 
+import random
 import statistics
 import tempfile
 import time
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from regard.config import Config
+from regard.data import Batch
 from regard.machine import choose_machine, most_memory
 from regard.model import parameters
+from regard.text import Tokenizer
 from regard.train.flops import measured_peak
+from regard.train.loop import Trainer
 from regard.train.prepare import prepare
 from regard.train.progress import Silent
 from regard.train.run import make_trainer, pinned
 
 WARM_UP = 3  # updates that are not counted: kernels are chosen and memory is taken
+OWN = "regard"
+Update = Callable[[Sequence[Batch]], None]
+Others = Callable[[Tokenizer, Tokenizer | None], Mapping[str, Update]]  # what learns by turns with the run
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Target tokens a second."""
+
+    middle: float  # of all updates
+    slowest: float  # of the slowest tenth
+    fastest: float
+
+    @classmethod
+    def of(cls, rates: Sequence[float]) -> Rates:
+        tenth = statistics.quantiles(rates, n=10) if len(rates) > 1 else [rates[0]]
+        return cls(statistics.median(rates), tenth[0], tenth[-1])
+
+
+@dataclass(frozen=True)
+class Rival:
+    """Another program at the same batches."""
+
+    rates: Rates
+    ratio: float  # our rate by its rate, in the middle of all updates
 
 
 @dataclass(frozen=True)
@@ -26,24 +56,29 @@ class TrainingSpeed:
     precision: str
     threads: int
     updates: int
-    tokens_per_second: float  # target tokens, in the middle of all updates
-    slowest: float  # tokens per second of the slowest tenth
-    fastest: float
+    rates: Rates
     milliseconds: float  # of an update in the middle
     flops_per_second: float
     peak: float  # operations a second of a large product, measured now
     memory: int  # bytes that the process held at most
+    against: Mapping[str, Rival] = field(default_factory=dict)
 
     @property
     def share_of_peak(self) -> float:
         return self.flops_per_second / self.peak
 
     def told(self) -> dict[str, Any]:
-        return {**self.__dict__, "share_of_peak": self.share_of_peak}
+        own = {name: value for name, value in self.__dict__.items() if name not in ("rates", "against")}
+        rivals = {name: {**told(each.rates), "ratio": each.ratio} for name, each in self.against.items()}
+        return {**own, **told(self.rates), "share_of_peak": self.share_of_peak, "against": rivals}
 
 
-def training_speed(config: Config, updates: int) -> TrainingSpeed:
-    """Time updates of a run on its own data; nothing of it is kept."""
+def told(rates: Rates) -> dict[str, float]:
+    return {"tokens_per_second": rates.middle, "slowest": rates.slowest, "fastest": rates.fastest}
+
+
+def training_speed(config: Config, updates: int, others: Others = lambda source, target: {}) -> TrainingSpeed:
+    """Time updates of a run on its own data, by turns with others at the same batches; nothing is kept."""
     train = config.train
     machine = choose_machine(train.device, train.precision, train.threads, config.model.width)
     machine.use()
@@ -51,27 +86,43 @@ def training_speed(config: Config, updates: int) -> TrainingSpeed:
     with tempfile.TemporaryDirectory() as folder:
         materials = prepare(config, Path(folder), Silent().say)
         trainer = make_trainer(config, Path(folder), materials, machine)
-        rates, times = [], []
-        for number in range(WARM_UP + updates):
-            if number == WARM_UP:
-                before = trainer.progress.flops
-            began = time.perf_counter()
-            _, tokens, _ = trainer.update()
-            taken = time.perf_counter() - began
-            if number >= WARM_UP:
-                rates.append(tokens / taken)
-                times.append(taken)
-    tenth = statistics.quantiles(rates, n=10) if len(rates) > 1 else [rates[0]]
+        rivals = others(materials.source, materials.target)
+        take_turns(trainer, rivals, WARM_UP)
+        before = trainer.progress.flops
+        times, tokens = take_turns(trainer, rivals, updates)
+    rates = {name: [n / seconds for n, seconds in zip(tokens, own)] for name, own in times.items()}
     return TrainingSpeed(
         parameters=parameters(trainer.model),
         precision=machine.precision,
         threads=machine.threads,
         updates=updates,
-        tokens_per_second=statistics.median(rates),
-        slowest=tenth[0],
-        fastest=tenth[-1],
-        milliseconds=1000 * statistics.median(times),
-        flops_per_second=(trainer.progress.flops - before) / sum(times),
+        rates=Rates.of(rates[OWN]),
+        milliseconds=1000 * statistics.median(times[OWN]),
+        flops_per_second=(trainer.progress.flops - before) / sum(times[OWN]),
         peak=measured_peak(machine),
         memory=most_memory(),
+        against={name: compared(rates[OWN], rates[name]) for name in rivals},
     )
+
+
+def take_turns(
+    trainer: Trainer, rivals: Mapping[str, Update], updates: int
+) -> tuple[dict[str, list[float]], list[int]]:
+    """Seconds of each one's updates, and the tokens of each update; the order is drawn anew each time."""
+    twin, chance = replace(trainer.stream), random.Random(0)  # which gives the same batches
+    times: dict[str, list[float]] = {name: [] for name in (OWN, *rivals)}
+    tokens = []
+    for _ in range(updates):
+        batches = [twin.next() for _ in range(trainer.config.train.accumulate)]
+        for name in chance.sample(list(times), len(times)):
+            began = time.perf_counter()
+            if name == OWN:
+                tokens.append(trainer.update()[1])
+            else:
+                rivals[name](batches)
+            times[name].append(time.perf_counter() - began)
+    return times, tokens
+
+
+def compared(own: Sequence[float], other: Sequence[float]) -> Rival:
+    return Rival(Rates.of(other), statistics.median(a / b for a, b in zip(own, other)))

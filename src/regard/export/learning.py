@@ -1,0 +1,142 @@
+"""The same training in other programs, for a race: their layers and ours learn from the same batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.config import Config, Model
+from regard.data import IGNORED, Batch, Tokens
+from regard.errors import UsageError
+from regard.model.positions import sinusoid
+from regard.store.huggingface import config_json, opens_in_transformers
+from regard.text import Tokenizer
+
+PROGRAMS = ("transformers", "torch.nn")
+PRECISIONS = ("float32", "bfloat16")  # of the products; weights are float32 in both
+Update = Callable[[Sequence[Batch]], None]
+
+
+def learners(
+    programs: Sequence[str], config: Config, source: Tokenizer, target: Tokenizer | None
+) -> dict[str, Update]:
+    """One update of a model of the run's shape, for each program and precision."""
+    return {
+        f"{program} {precision}": Learner(
+            MAKERS[program](config.model, source, target), config, precision == "bfloat16"
+        ).update
+        for program in programs
+        for precision in PRECISIONS
+    }
+
+
+def see_that_they_can(programs: Sequence[str], model: Model) -> None:
+    """Before the work, not after it."""
+    for program in programs:
+        if program not in PROGRAMS:
+            raise UsageError(f"--against {program}: choose among {', '.join(PROGRAMS)}")
+        if model.family != "transformer":
+            raise UsageError(f"--against {program}: the race is for the family transformer")
+    if "transformers" in programs and find_spec("transformers") is None:
+        raise UsageError("--against transformers: it is not installed here")
+    if "transformers" in programs and not opens_in_transformers(model):
+        raise UsageError("--against transformers: it has no model of this shape")
+
+
+class Learner:
+    """A loop as their documentation shows it, with the fast options: fused Adam, autocast."""
+
+    def __init__(self, model: nn.Module, config: Config, half: bool) -> None:
+        self.model, self.half, self.train = model.train(), half, config.train
+        self.optimizer = torch.optim.Adam(model.parameters(), lr=1e-4, fused=True)
+
+    def update(self, batches: Sequence[Batch]) -> None:
+        self.optimizer.zero_grad(set_to_none=True)
+        for batch in batches:
+            with torch.autocast("cpu", torch.bfloat16, enabled=self.half):
+                loss = self.loss(batch)
+            (loss / len(batches)).backward()  # type: ignore[no-untyped-call]
+        if self.train.clip:
+            nn.utils.clip_grad_norm_(self.model.parameters(), self.train.clip)
+        self.optimizer.step()
+
+    def loss(self, batch: Batch) -> Tensor:
+        assert batch.labels is not None
+        logits, smoothing = self.model(batch.source, batch.target), self.train.label_smoothing
+        return F.cross_entropy(
+            logits.flatten(0, 1), batch.labels.flatten(), ignore_index=IGNORED, label_smoothing=smoothing
+        )
+
+
+class Transformers(nn.Module):
+    """The class of transformers that the run's own folder would be opened with."""
+
+    def __init__(self, model: Model, source: Tokenizer, target: Tokenizer | None) -> None:
+        super().__init__()
+        from transformers import AutoConfig, AutoModelForSeq2SeqLM
+
+        told = config_json(model, source, target)
+        made: Any = AutoModelForSeq2SeqLM
+        self.model = made.from_config(AutoConfig.for_model(**told))
+
+    def forward(self, source: Tokens, target: Tokens) -> Tensor:
+        seen = (source.positions >= 0).long()
+        answer = self.model(input_ids=source.ids, attention_mask=seen, decoder_input_ids=target.ids)
+        logits: Tensor = answer.logits
+        return logits
+
+
+class TorchLayers(nn.Module):
+    """torch.nn.Transformer between embeddings and the output layer, which are one matrix where ours are."""
+
+    def __init__(self, model: Model, source: Tokenizer, target: Tokenizer | None) -> None:
+        super().__init__()
+        reading, writing = model.depth
+        self.reads = nn.Embedding(len(source), model.width)
+        self.writes = self.reads if target is None else nn.Embedding(len(target), model.width)
+        shape = (model.width, model.heads, model.feed_forward, model.dropout)
+        how: dict[str, Any] = {"batch_first": True, "norm_first": model.norm == "pre"}
+        activation = F.relu if model.activation == "relu" else F.gelu
+        layer = nn.TransformerEncoderLayer(*shape, activation, **how)
+        encoder = nn.TransformerEncoder(
+            layer, reading, nn.LayerNorm(model.width), enable_nested_tensor=False
+        )  # those are for inference, and warn
+        self.layers = nn.Transformer(
+            *shape[:2], reading, writing, *shape[2:], activation, custom_encoder=encoder, **how
+        )
+        self.dropout = nn.Dropout(model.dropout)
+        self.output = nn.Linear(model.width, self.writes.num_embeddings)
+        if model.tie_embeddings:
+            self.output.weight = self.writes.weight
+        self.register_buffer("waves", sinusoid(torch.arange(model.max_length), model.width))
+
+    def forward(self, source: Tokens, target: Tokens) -> Tensor:
+        ahead = nn.Transformer.generate_square_subsequent_mask(target.ids.shape[1], dtype=torch.bool)
+        hidden, later = source.positions < 0, target.positions < 0
+        stream = self.layers(
+            self.embed(self.reads, source),
+            self.embed(self.writes, target),
+            tgt_mask=ahead,
+            src_key_padding_mask=hidden,
+            tgt_key_padding_mask=later,
+            memory_key_padding_mask=hidden,
+            tgt_is_causal=True,
+        )
+        logits: Tensor = self.output(stream)
+        return logits
+
+    def embed(self, words: nn.Embedding, tokens: Tokens) -> Tensor:
+        waves: Tensor = self.waves  # type: ignore[assignment]
+        found: Tensor = words(tokens.ids) * words.embedding_dim**0.5 + waves[: tokens.ids.shape[1]]
+        return self.dropout(found)  # type: ignore[no-any-return]
+
+
+MAKERS: dict[str, Callable[[Model, Tokenizer, Tokenizer | None], nn.Module]] = {
+    "transformers": Transformers,
+    "torch.nn": TorchLayers,
+}
