@@ -95,8 +95,10 @@ def test_a_race_of_learners(regard: Command, refused: Refused) -> None:
     assert "choose among transformers, torch.nn" in refused(*given, "--against", "fairseq")
     rnn = (*given, "--set", "model.family=rnn", "--against", "torch.nn")
     assert "family transformer" in refused(*rnn)
-    rotary = (*given, "--set", "model.norm=pre", "--against", "transformers")
-    assert "no model of this shape" in refused(*rotary)
+    pre = (*given, "--set", "model.norm=pre", "--against", "transformers")
+    assert "no model of this shape" in refused(*pre)
+    learned = (*given, "--set", "model.positions=learned", "--against", "torch.nn")
+    assert "no layers of this shape" in refused(*learned)
 
 
 @pytest.mark.parametrize("changes", [{}, {"norm": "pre"}, {"tie_embeddings": False, "dropout": 0.0}])

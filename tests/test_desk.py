@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from regard.config import Decode
-from regard.decode import Hypothesis, Pool, Special, Wish
+from regard.decode import Hypothesis, Lanes, Pool, Special, Wish, lanes
 from regard.errors import UsageError
 from regard.serve.desk import Desk, Full, Limits, TooLate, estimate
 from samples import END, START, random_samples, small
@@ -53,10 +53,19 @@ class Task:
 def test_a_translation_is_reckoned_by_its_source() -> None:
     """A folder that allows 255 pieces had a server refuse 32 clients with a sentence each."""
     wish = Wish([5] * 20, Decode(beam=4, max_length=255))
-    assert estimate(wish, 4, goes_on=False) == 20 + 4 * 20
-    assert estimate(wish, 4, goes_on=True) == 20 + 4 * 255
-    assert estimate(Wish([5], Decode(beam=1, min_length=9, max_length=9)), 1, goes_on=False) == 1 + 9
-    assert estimate(Wish([5] * 20, Decode(beam=1, max_length=3)), 1, goes_on=False) == 20 + 3
+    assert estimate(wish, 4, continues=False) == 20 + 4 * 20
+    assert estimate(wish, 4, continues=True) == 20 + 4 * 255
+    assert estimate(Wish([5], Decode(beam=1, min_length=9, max_length=9)), 1, continues=False) == 1 + 9
+    assert estimate(Wish([5] * 20, Decode(beam=1, max_length=3)), 1, continues=False) == 20 + 3
+
+
+@pytest.fixture(autouse=True, params=["a pool", "two lanes"])
+def _in_both(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every story is told with one pool, and with two whose steps overlap."""
+    if request.param == "two lanes":
+        one = Task.pool
+        monkeypatch.setattr(lanes, "ALONE", 1)
+        monkeypatch.setattr(Task, "pool", lambda own, *bounds: Lanes([one(own, *bounds) for _ in range(2)]))
 
 
 def alone(wish: Wish) -> list[Hypothesis]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -216,3 +218,22 @@ def test_packed_documents_do_not_see_each_other() -> None:
         together = model(Batch(target=packed))[0]
         torch.testing.assert_close(together[:3], model(Batch(target=tokens([one])))[0], **CLOSE)
         torch.testing.assert_close(together[3:], model(Batch(target=tokens([two])))[0], **CLOSE)
+
+
+def test_an_outline_needs_no_compiler() -> None:
+    """Numbers that are drawn for mere shapes bring in torch's compiler, which takes a second of each start."""
+    program = """
+import sys
+from regard.config import resolve
+from regard.model import outline
+from regard.model.families import FAMILIES
+tasks = {"bert": "fill", "gpt": "generate", "llama": "generate"}
+for family in FAMILIES:
+    task = tasks.get(family, "translate")
+    config = resolve({"task": {"name": task}, "data": {"train": "phrasebook"}, "model": {"family": family}})
+    model = outline(config.model, 300, 300 if task == "translate" else None)
+    assert all(parameter.is_meta for parameter in model.parameters()), family
+print({"torch._dynamo", "sympy"} & {*sys.modules})
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "set()\n"), done.stderr

@@ -28,7 +28,10 @@ class Fixed(services.Desk):
 
     def __init__(self, task: Any, limits: Any) -> None:
         super().__init__(task, limits)
-        self.own, self.lanes = ThreadPoolExecutor(1), task.pool(1 << 30, 1 << 30)
+        self.thread, self.lanes = (
+            ThreadPoolExecutor(1),
+            None if self.pool is None else task.pool(1 << 30, 1 << 30),
+        )
         self.asked: asyncio.Queue[tuple[Wish, asyncio.Future[list[Hypothesis]]]] = asyncio.Queue()
         self.serving: asyncio.Task[None] | None = None
 
@@ -59,17 +62,18 @@ class Fixed(services.Desk):
         return taken
 
     async def serve(self) -> None:
-        loop, own = asyncio.get_running_loop(), self.lanes
+        loop, lanes = asyncio.get_running_loop(), self.lanes
+        assert lanes is not None
         while True:
             taken = await self.company()
 
             def work(wishes: list[Wish] = [wish for wish, _ in taken]) -> list[list[Hypothesis]]:  # noqa: B006
-                handles = [own.add(wish) for wish in wishes]
-                while own.busy:
-                    own.step()
+                handles = [lanes.add(wish) for wish in wishes]
+                while lanes.busy:
+                    lanes.step()
                 return [handle.result() for handle in handles]
 
-            for (_, future), found in zip(taken, await loop.run_in_executor(self.own, work)):
+            for (_, future), found in zip(taken, await loop.run_in_executor(self.thread, work)):
                 if not future.done():
                     future.set_result(found)
 

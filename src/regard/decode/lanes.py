@@ -8,7 +8,7 @@ company, so it does not depend on its lane.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import ALL_COMPLETED, FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from functools import cached_property
 from queue import Empty, SimpleQueue
 from threading import Event
@@ -38,6 +38,7 @@ class Lanes:
         self.costs = [0] * len(pools)  # their rows times padded source pieces
         self.under_way: dict[int, Future[list[Handle]]] = {}  # steps that are being made, by lane
         self.later: list[list[Callable[[], None]]] = [[] for _ in pools]  # what waits for such a step's end
+        self.done: list[Handle] = []  # those that the next step tells of
         self.moved = 0  # rows that took part in the last step
 
     @classmethod
@@ -52,7 +53,7 @@ class Lanes:
     ) -> Lanes:
         """As many as there are cores and work for; `tokens` and `rows` are the bounds of all together."""
         cores = torch.get_num_threads() if device.type == "cpu" else 1
-        count = max(1, min(cores, tokens // LEAST_TOKENS))
+        count = max(1, min(cores, tokens // LEAST_TOKENS, cores if rows is None else rows // ALONE))
         share = None if rows is None else max(1, rows // count)
         return cls([Pool(model_for, special, device, tokens // count, share, say) for _ in range(count)])
 
@@ -85,7 +86,8 @@ class Lanes:
     def add(self, wish: Wish) -> Handle:
         """To the lane with the least work, once the first has enough to do or no room."""
         rows, cost = rows_of(wish), cost_of(wish)
-        alone = self.rows[0] + rows <= ALONE and self.costs[0] + cost <= self.pools[0].tokens
+        first = self.pools[0]
+        alone = self.rows[0] + rows <= min(ALONE, first.most_rows) and self.costs[0] + cost <= first.tokens
         lane = 0 if alone or not any(self.rows) else self.costs.index(min(self.costs))
         handle = Handle(wish)
         self.between_steps(lane, lambda: self.pools[lane].put(handle))
@@ -103,21 +105,23 @@ class Lanes:
 
     def step(self) -> list[Handle]:
         """A step of at least one lane: none waits for another. A lane alone has all cores."""
-        idle = [lane for lane, pool in enumerate(self.pools) if pool.busy and lane not in self.under_way]
+        idle = [lane for lane, pool in enumerate(self.pools) if lane not in self.under_way and pool.busy]
         if len(idle) == 1 and not self.under_way:
-            done = self.pools[idle[0]].step()
+            self.done += self.pools[idle[0]].step()
             self.moved = self.pools[idle[0]].moved
         else:
-            self.under_way |= {lane: self.threads.submit(self.pools[lane].step) for lane in idle}
-            done = self.first_done()
-        done = [handle for handle in done if handle in self.lane_of]  # not who was cancelled meanwhile
+            for lane in idle:
+                self.under_way[lane] = self.threads.submit(self.pools[lane].step)
+            self.collect(FIRST_COMPLETED)
+        done = [handle for handle in self.done if handle in self.lane_of]  # not who was cancelled meanwhile
+        self.done = []
         for handle in done:
             self.forget(handle)
         return done
 
-    def first_done(self) -> list[Handle]:
-        """Wait for a step that is under way; what such steps have done by then."""
-        wait(self.under_way.values(), return_when=FIRST_COMPLETED)
+    def collect(self, until: str = ALL_COMPLETED) -> None:
+        """Wait for steps that are under way; who is done by them comes with the next step."""
+        wait(self.under_way.values(), return_when=until)
         over = [lane for lane, step in self.under_way.items() if step.done()]
         self.moved = sum(self.pools[lane].moved for lane in over)
         steps = [self.under_way.pop(lane) for lane in over]
@@ -125,12 +129,16 @@ class Lanes:
             waiting, self.later[lane] = self.later[lane], []
             for act in waiting:
                 act()
-        return [handle for step in steps for handle in step.result()]
+        for step in steps:
+            self.done += step.result()
 
     def cancel(self, handle: Handle) -> None:
+        """Nobody waits for this any more; its rows are free at once, or after the step that is being made."""
         if handle in self.lane_of:
             pool = self.pools[lane := self.forget(handle)]
             self.between_steps(lane, lambda: pool.cancel(handle))
+        if not self.lane_of:  # nobody would come to free the rows
+            self.collect()
 
     def forget(self, handle: Handle) -> int:
         lane = self.lane_of.pop(handle)
@@ -141,7 +149,7 @@ class Lanes:
     def news(self, handle: Handle) -> list[int]:
         """The pieces of an answer that have become certain; none while its lane makes a step."""
         lane = self.lane_of.get(handle, 0)
-        return [] if lane in self.under_way and not handle.is_done else self.pools[lane].news(handle)
+        return [] if lane in self.under_way and handle.answer is None else self.pools[lane].news(handle)
 
     def recover(self) -> None:
         for pool in self.pools:

@@ -162,6 +162,9 @@ class Pool:
         self.groups[key].waiting.append(handle)
         self.group_of[handle] = self.groups[key]
 
+    def collect(self) -> None:
+        """No step is under way here between two calls."""
+
     def cancel(self, handle: Handle) -> None:
         """Nobody waits for this any more; its rows are free at once. No harm if it is done."""
         group = self.group_of.pop(handle, None)

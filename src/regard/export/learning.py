@@ -23,12 +23,12 @@ Update = Callable[[Sequence[Batch]], None]
 
 
 def learners(
-    programs: Sequence[str], config: Config, source: Tokenizer, target: Tokenizer | None
+    programs: Sequence[str], config: Config, source: Tokenizer, target: Tokenizer | None, device: torch.device
 ) -> dict[str, Update]:
     """One update of a model of the run's shape, for each program and precision."""
     return {
         f"{program} {precision}": Learner(
-            MAKERS[program](config.model, source, target), config, precision == "bfloat16"
+            MAKERS[program](config.model, source, target).to(device), config, precision == "bfloat16"
         ).update
         for program in programs
         for precision in PRECISIONS
@@ -46,6 +46,18 @@ def see_that_they_can(programs: Sequence[str], model: Model) -> None:
         raise UsageError("--against transformers: it is not installed here")
     if "transformers" in programs and not opens_in_transformers(model):
         raise UsageError("--against transformers: it has no model of this shape")
+    if "torch.nn" in programs and not fits_torch(model):
+        raise UsageError("--against torch.nn: it has no layers of this shape")
+
+
+def fits_torch(model: Model) -> bool:
+    return (
+        model.positions == "sinusoidal"
+        and model.scale_embeddings
+        and model.activation in ("relu", "gelu")
+        and model.channels * model.heads == model.width
+        and model.epsilon in (None, 1e-5)
+    )
 
 
 class Learner:
@@ -53,13 +65,14 @@ class Learner:
 
     def __init__(self, model: nn.Module, config: Config, half: bool) -> None:
         self.model, self.half, self.train = model.train(), half, config.train
+        self.device = next(model.parameters()).device
         self.optimizer = torch.optim.Adam(model.parameters(), lr=1e-4, fused=True)
 
     def update(self, batches: Sequence[Batch]) -> None:
         self.optimizer.zero_grad(set_to_none=True)
         for batch in batches:
-            with torch.autocast("cpu", torch.bfloat16, enabled=self.half):
-                loss = self.loss(batch)
+            with torch.autocast(self.device.type, torch.bfloat16, enabled=self.half):
+                loss = self.loss(batch.to(self.device))
             (loss / len(batches)).backward()  # type: ignore[no-untyped-call]
         if self.train.clip:
             nn.utils.clip_grad_norm_(self.model.parameters(), self.train.clip)
@@ -86,37 +99,50 @@ class Transformers(nn.Module):
 
     def forward(self, source: Tokens, target: Tokens) -> Tensor:
         seen = (source.positions >= 0).long()
-        answer = self.model(input_ids=source.ids, attention_mask=seen, decoder_input_ids=target.ids)
+        answer = self.model(
+            input_ids=source.ids, attention_mask=seen, decoder_input_ids=target.ids, use_cache=False
+        )
         logits: Tensor = answer.logits
         return logits
 
 
 class TorchLayers(nn.Module):
-    """torch.nn.Transformer between embeddings and the output layer, which are one matrix where ours are."""
+    """torch.nn.Transformer between embeddings and the output layer, which are one matrix where ours are.
+
+    Like ours it drops only what a sub-layer adds, and has a last norm only where the layers end without one.
+    """
 
     def __init__(self, model: Model, source: Tokenizer, target: Tokenizer | None) -> None:
         super().__init__()
         reading, writing = model.depth
         self.reads = nn.Embedding(len(source), model.width)
-        self.writes = self.reads if target is None else nn.Embedding(len(target), model.width)
+        joint = target is None and model.tie_embeddings
+        self.writes = self.reads if joint else nn.Embedding(len(target or source), model.width)
         shape = (model.width, model.heads, model.feed_forward, model.dropout)
         how: dict[str, Any] = {"batch_first": True, "norm_first": model.norm == "pre"}
         activation = F.relu if model.activation == "relu" else F.gelu
         layer = nn.TransformerEncoderLayer(*shape, activation, **how)
-        encoder = nn.TransformerEncoder(
-            layer, reading, nn.LayerNorm(model.width), enable_nested_tensor=False
-        )  # those are for inference, and warn
+        last = nn.LayerNorm(model.width) if model.norm == "pre" else None
+        encoder = nn.TransformerEncoder(layer, reading, last, enable_nested_tensor=False)  # else it warns
         self.layers = nn.Transformer(
             *shape[:2], reading, writing, *shape[2:], activation, custom_encoder=encoder, **how
         )
+        if model.norm == "post":
+            self.layers.decoder.norm = None
+        for part in self.layers.modules():
+            if isinstance(part, nn.MultiheadAttention):
+                part.dropout = 0.0
+            elif isinstance(part, nn.TransformerEncoderLayer | nn.TransformerDecoderLayer):
+                part.dropout = nn.Identity()  # type: ignore[assignment]  # inside the feed-forward
         self.dropout = nn.Dropout(model.dropout)
-        self.output = nn.Linear(model.width, self.writes.num_embeddings)
+        self.output = nn.Linear(model.width, self.writes.num_embeddings, bias=model.output_bias)
         if model.tie_embeddings:
             self.output.weight = self.writes.weight
         self.register_buffer("waves", sinusoid(torch.arange(model.max_length), model.width))
 
     def forward(self, source: Tokens, target: Tokens) -> Tensor:
-        ahead = nn.Transformer.generate_square_subsequent_mask(target.ids.shape[1], dtype=torch.bool)
+        length, device = target.ids.shape[1], target.ids.device
+        ahead = nn.Transformer.generate_square_subsequent_mask(length, device, torch.bool)
         hidden, later = source.positions < 0, target.positions < 0
         stream = self.layers(
             self.embed(self.reads, source),

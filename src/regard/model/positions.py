@@ -56,7 +56,8 @@ class Learned(nn.Module):
     def __init__(self, width: int, length: int) -> None:
         super().__init__()
         self.limit: int | None = length
-        self.table = nn.Parameter(torch.randn(length, width) * width**-0.5)
+        self.table = nn.Parameter(torch.empty(length, width))
+        nn.init.normal_(self.table, std=width**-0.5)
 
     def forward(self, positions: Tensor) -> Tensor:
         """[B,T] -> [B,T,D]; a sequence that is too long is an error: there is no vector for its end."""

@@ -11,6 +11,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from threading import Condition, Thread
 from typing import Any, TypeVar
 
@@ -32,7 +33,7 @@ class Desk:
 
     def __init__(self, task: Any, limits: Limits = Limits()) -> None:
         self.task, self.limits = task, limits
-        self.goes_on = getattr(task, "continues", False)  # writes as much as it is asked for
+        self.continues = getattr(task, "continues", False)  # writes as much as it is asked for
         self.condition = Condition()  # guards what stands here, up to the worker's own
         self.queues: dict[str, deque[Unit]] = {}  # by client; the first one's turn is next
         self.live: set[Request] = set()
@@ -97,7 +98,7 @@ class Desk:
         request = request or Request(client, deadline)
         rows = [rows_of(wish) for wish in wishes]
         units = [
-            Unit(request, number, rows[number], estimate(wish, rows[number], self.goes_on), wish=wish)
+            Unit(request, number, rows[number], estimate(wish, rows[number], self.continues), wish=wish)
             for number, wish in enumerate(wishes)
         ]
         self.submit(request, units)
@@ -249,6 +250,8 @@ class Desk:
             return
         try:
             if unit.call is not None:
+                if self.pool is not None:
+                    self.pool.collect()  # the model and all cores are the call's
                 self.note(unit, unit.call())
             elif unit.wish is not None and self.pool is not None:
                 request.handles[self.pool.add(unit.wish)] = unit
@@ -304,7 +307,7 @@ class Desk:
         request.settle(error)
 
     def leave(self, request: Request) -> None:
-        """Its rows are free at once."""
+        """Its rows are free, at the latest after the step that is being made."""
         handles, request.handles = request.handles, {}
         for handle, unit in handles.items():
             self.load -= unit.rows
@@ -327,17 +330,20 @@ class Desk:
         with self.condition:
             told: Iterable[Request] = list(self.live)
             self.live, self.gone, self.queues, self.queue_tokens = set(), [], {}, 0
+        if self.pool is not None:
+            with suppress(Exception):  # of a step that nobody waits for
+                self.pool.collect()
         self.pool, self.load = (None if self.closed else self.new_pool()), 0
         for request in told:
             request.settle(error)
 
 
-def estimate(wish: Wish, rows: int, goes_on: bool) -> int:
+def estimate(wish: Wish, rows: int, continues: bool) -> int:
     """About how many pieces a wish makes the model read and write.
 
-    A text that goes on is as long as it may be. A translation is about as long as its source, whatever the
-    bound: one burst of clients was once refused for 255 pieces that none of them needed.
+    A text that continues one is as long as it may be. A translation is about as long as its source, whatever
+    the bound: one burst of clients was once refused for 255 pieces that none of them needed.
     """
     read, least, most = len(wish.ids), wish.options.min_length, wish.options.max_length
-    written = most if goes_on and most else min(read, most or read)
+    written = most if continues and most else min(read, most or read)
     return read + rows * max(least, written)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from threading import Thread
 from typing import Any
 
@@ -19,8 +20,12 @@ class Detector:
     def begin(self) -> None:
         """Open beside what follows."""
         if self.identifier is None and self.opening is None:
-            self.opening = Thread(target=self.open, daemon=True)
+            self.opening = Thread(target=self.try_to_open, daemon=True)
             self.opening.start()
+
+    def try_to_open(self) -> None:
+        with suppress(Exception):  # whoever asks will be told
+            self.open()
 
     def open(self) -> None:
         from py3langid.langid import MODEL_FILE, LanguageIdentifier

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from regard.config import Config
 from regard.data import Batch
 from regard.machine import choose_machine, most_memory
@@ -25,7 +27,8 @@ from regard.train.run import make_trainer, pinned
 WARM_UP = 3  # updates that are not counted: kernels are chosen and memory is taken
 OWN = "regard"
 Update = Callable[[Sequence[Batch]], None]
-Others = Callable[[Tokenizer, Tokenizer | None], Mapping[str, Update]]  # what learns by turns with the run
+# what learns by turns with the run, of the same vocabularies and on the same device
+Others = Callable[[Tokenizer, Tokenizer | None, torch.device], Mapping[str, Update]]
 
 
 @dataclass(frozen=True)
@@ -38,8 +41,11 @@ class Rates:
 
     @classmethod
     def of(cls, rates: Sequence[float]) -> Rates:
-        tenth = statistics.quantiles(rates, n=10) if len(rates) > 1 else [rates[0]]
+        tenth = statistics.quantiles(rates, n=10, method="inclusive")
         return cls(statistics.median(rates), tenth[0], tenth[-1])
+
+    def told(self) -> dict[str, float]:
+        return {"tokens_per_second": self.middle, "slowest": self.slowest, "fastest": self.fastest}
 
 
 @dataclass(frozen=True)
@@ -69,16 +75,17 @@ class TrainingSpeed:
 
     def told(self) -> dict[str, Any]:
         own = {name: value for name, value in self.__dict__.items() if name not in ("rates", "against")}
-        rivals = {name: {**told(each.rates), "ratio": each.ratio} for name, each in self.against.items()}
-        return {**own, **told(self.rates), "share_of_peak": self.share_of_peak, "against": rivals}
+        rivals = {name: {**each.rates.told(), "ratio": each.ratio} for name, each in self.against.items()}
+        return {**own, **self.rates.told(), "share_of_peak": self.share_of_peak, "against": rivals}
 
 
-def told(rates: Rates) -> dict[str, float]:
-    return {"tokens_per_second": rates.middle, "slowest": rates.slowest, "fastest": rates.fastest}
+def training_speed(
+    config: Config, updates: int, others: Others = lambda source, target, device: {}
+) -> TrainingSpeed:
+    """Time updates of a run on its own data, by turns with others at the same batches; nothing is kept.
 
-
-def training_speed(config: Config, updates: int, others: Others = lambda source, target: {}) -> TrainingSpeed:
-    """Time updates of a run on its own data, by turns with others at the same batches; nothing is kept."""
+    Our time has also the reading of batches and the counting of operations; others get theirs ready-made.
+    """
     train = config.train
     machine = choose_machine(train.device, train.precision, train.threads, config.model.width)
     machine.use()
@@ -86,8 +93,10 @@ def training_speed(config: Config, updates: int, others: Others = lambda source,
     with tempfile.TemporaryDirectory() as folder:
         materials = prepare(config, Path(folder), Silent().say)
         trainer = make_trainer(config, Path(folder), materials, machine)
-        rivals = others(materials.source, materials.target)
-        take_turns(trainer, rivals, WARM_UP)
+        take_turns(trainer, {}, WARM_UP)
+        memory = most_memory()  # before there is anybody else
+        rivals = others(materials.source, materials.target, machine.device)
+        take_turns(trainer, rivals, WARM_UP if rivals else 0)
         before = trainer.progress.flops
         times, tokens = take_turns(trainer, rivals, updates)
     rates = {name: [n / seconds for n, seconds in zip(tokens, own)] for name, own in times.items()}
@@ -100,8 +109,8 @@ def training_speed(config: Config, updates: int, others: Others = lambda source,
         milliseconds=1000 * statistics.median(times[OWN]),
         flops_per_second=(trainer.progress.flops - before) / sum(times[OWN]),
         peak=measured_peak(machine),
-        memory=most_memory(),
-        against={name: compared(rates[OWN], rates[name]) for name in rivals},
+        memory=memory,
+        against={name: Rival(Rates.of(rates[name]), times_faster(times, name)) for name in rivals},
     )
 
 
@@ -109,11 +118,12 @@ def take_turns(
     trainer: Trainer, rivals: Mapping[str, Update], updates: int
 ) -> tuple[dict[str, list[float]], list[int]]:
     """Seconds of each one's updates, and the tokens of each update; the order is drawn anew each time."""
-    twin, chance = replace(trainer.stream), random.Random(0)  # which gives the same batches
+    twin = replace(trainer.stream) if rivals else None  # which gives the same batches
+    chance = random.Random(0)
     times: dict[str, list[float]] = {name: [] for name in (OWN, *rivals)}
     tokens = []
     for _ in range(updates):
-        batches = [twin.next() for _ in range(trainer.config.train.accumulate)]
+        batches = [twin.next() for _ in range(trainer.config.train.accumulate)] if twin else []
         for name in chance.sample(list(times), len(times)):
             began = time.perf_counter()
             if name == OWN:
@@ -124,5 +134,6 @@ def take_turns(
     return times, tokens
 
 
-def compared(own: Sequence[float], other: Sequence[float]) -> Rival:
-    return Rival(Rates.of(other), statistics.median(a / b for a, b in zip(own, other)))
+def times_faster(times: Mapping[str, Sequence[float]], other: str) -> float:
+    """In the middle of all updates."""
+    return statistics.median(b / a for a, b in zip(times[OWN], times[other]))
