@@ -221,7 +221,7 @@ def test_packed_documents_do_not_see_each_other() -> None:
 
 
 def test_an_outline_needs_no_compiler() -> None:
-    """Numbers that are drawn for mere shapes bring in torch's compiler, which takes a second of each start."""
+    """Numbers drawn for mere shapes bring in the compiler of torch, which takes a second of each start."""
     program = """
 import sys
 from regard.config import resolve
