@@ -3,13 +3,12 @@
     python bench/parallel.py ranks --count 100     # losses of 2 ranks against 1, by DDP and FSDP2
     python bench/parallel.py B6 --count 12         # a rank killed at random moments, restarted by torchrun
 
-Each prints one JSON line (name, n, failures, figure, seed). `worker` is what their processes run.
+Each prints one JSON line (name, n, failures, figure, seed).
 """
 
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import os
 import random
@@ -21,8 +20,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,92 +27,18 @@ from typing import Any
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).parent)
 
-import regard.train.loop as loop
-from regard.config import Config, resolve
+from regard.config import Config
 from regard.store import folder_of, load_checkpoint, steps
-from regard.train import train
-from regard.train.stream import Stream
-from survive.common import Bar, patched
-from survive.runs import SPOILS, bits, has_odd, local, no_end, spoiling, toy, watched
+from survive.common import Bar
+from survive.runs import bits, toy
 
-HERE = Path(__file__)
+RANK = Path(__file__).with_name("rank.py")  # what each process runs
 PLAIN = {"dropout": 0.0}
 SAME = 1e-10
 NEAR = 1e-5  # of float32, with another number of ranks
 QUICK = 15.0  # seconds in which a killed rank is made good
 LIFE = 1800.0  # seconds that processes get at most
 Ids = dict[tuple[int, int, int], list[int]]
-
-
-# --- what a process of a run does
-
-
-def worker(job: Path) -> None:
-    """Train one run after another as one of several processes; each writes down the samples it takes."""
-    import torch
-    import torch.distributed as dist
-
-    torch.set_num_threads(1)
-    told = json.loads(job.read_text())
-    rank = int(os.environ.get("RANK", "0"))
-    if len(told["runs"]) > 1 and int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        dist.init_process_group("gloo")
-    for run in told["runs"]:
-        folder = Path(run["folder"])
-        (folder.parent / f"{folder.name}.{rank}.pid").write_text(str(os.getpid()))
-        config = None if run["config"] is None else resolve(run["config"])
-        own = patched(
-            no_end(),
-            (Stream, "samples", logging(folder, rank)),
-            (loop.Trainer, "run", telling(folder, rank)),
-        )
-        with own, wrong_in(folder, run["spoil"]) as found:
-            train(config, folder, resume=run["resume"])
-        if found:
-            raise SystemExit(f"rank {rank}: {found[0]}")
-    if dist.is_initialized():
-        dist.destroy_process_group()
-
-
-def logging(folder: Path, rank: int) -> Any:
-    plain = Stream.samples
-
-    def samples(stream: Stream, numbers: list[int]) -> Any:
-        own = numbers[stream.rank :: stream.ranks]
-        with (folder.parent / f"{folder.name}.{rank}.ids").open("a") as file:
-            file.write(json.dumps([stream.epoch, stream.pool, stream.place, own]) + "\n")
-        return plain(stream, numbers)
-
-    return samples
-
-
-def telling(folder: Path, rank: int) -> Any:
-    """In the end: how many updates this process left out, and its weights."""
-    plain = loop.Trainer.run
-
-    def run(trainer: loop.Trainer, metrics: Any) -> bool:
-        finished = plain(trainer, metrics)
-        weights = hashlib.sha256()
-        for tensor in trainer.model.parameters():
-            weights.update(local(tensor).numpy().tobytes())
-        told = {"bad": trainer.progress.bad, "weights": weights.hexdigest()}
-        (folder.parent / f"{folder.name}.{rank}.end").write_text(json.dumps(told))
-        return finished
-
-    return run
-
-
-@contextmanager
-def wrong_in(folder: Path, spoil: str | None) -> Iterator[list[str]]:
-    """The odd sample is spoilt, for the process that has it; what a bad update changed all the same."""
-    if spoil is None:
-        yield []
-        return
-    with spoiling(SPOILS[spoil], has_odd(folder)), watched() as found:
-        yield found
-
-
-# --- how it is started and looked at
 
 
 def free_port() -> int:
@@ -137,7 +60,7 @@ def together(size: int, place: Path, runs: list[dict[str, Any]]) -> str:
     shared["MASTER_PORT"] = str(free_port())
     started = [
         subprocess.Popen(
-            [sys.executable, str(HERE), "worker", str(job)],
+            [sys.executable, str(RANK), str(job)],
             env={**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)},
             stderr=subprocess.PIPE,
             text=True,
@@ -347,7 +270,7 @@ def under_torchrun(
     command += ["--max-restarts", str(count), "--monitor-interval", "0.1"]
     said = (place / "said").open("w+")
     process = subprocess.Popen(
-        [*command, str(HERE), "worker", str(job)], env=environment(place), stdout=said, stderr=said
+        [*command, str(RANK), str(job)], env=environment(place), stdout=said, stderr=said
     )
     recovery, killed = list[Recovery](), 0
     moments = sorted(chance.sample(range(1, config.train.steps - 3), count))
@@ -398,14 +321,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", choices=["ranks", "B6", "worker"])
-    parser.add_argument("job", nargs="?", type=Path)
+    parser.add_argument("what", choices=["ranks", "B6"])
     parser.add_argument("--count", type=int)
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
-    if given.what == "worker":
-        worker(given.job)
-        return 0
     bar = (
         ranks(given.count or 100, given.seed)
         if given.what == "ranks"
