@@ -10,7 +10,6 @@ from regard.config import Task
 from regard.data.files import checked_lines, stamp
 from regard.data.findings import Findings
 from regard.data.formats import FORMATS, kind, read_pairs
-from regard.data.phrasebook import phrases
 from regard.data.rows import Row, Unfit
 from regard.data.rows.labels import has_header, labelled, read_columns
 from regard.data.rows.tables import Object, clean, read_objects
@@ -105,6 +104,8 @@ def is_absurd(source: str, target: str) -> bool:
 
 def read_phrasebook(name: str, task: Task, split: str) -> Iterator[Row]:
     """`phrasebook` or `phrasebook:250000`; English and German, in either direction."""
+    from regard.data.phrasebook import phrases  # its words are for those who ask for them
+
     _, _, size = name.partition(":")
     if size and not size.isdecimal():
         raise UsageError(f'"{name}": write phrasebook:N with a number of pairs')
