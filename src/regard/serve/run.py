@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import sys
 import time
 import webbrowser
 from collections.abc import Callable, Mapping
@@ -58,12 +59,16 @@ class Place:
     open: bool = False  # to everybody, without a key, beyond this machine
 
 
+HANDOVER = 0.0005  # seconds after which a thread that computes lets the one that answers in; usually 0.005
+
+
 def serve_api(service: Service, place: Place, say: Callable[[str], None]) -> None:
     """Answer programs and the page until told to end; then finish what has begun."""
     check_open(service, place)
     listening = listen(place.port, place.address)
     shown = f"[{place.address}]" if ":" in place.address else place.address
     say(f"http://{shown}:{listening.getsockname()[1]}/  (Ctrl-C ends it)")
+    sys.setswitchinterval(HANDOVER)
     with listening:
         server_of(service, place).run([listening])
 
