@@ -32,6 +32,9 @@ from regard.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from regard.config import Decode
+    from regard.tasks import Translator
+
 Models = Annotated[
     list[Path] | None,
     typer.Option(
@@ -146,9 +149,7 @@ def translate(
         translate_in_parts(job, lines, wishes, workers, place)
         return
     translator = open_model(model, device, threads, precision, language)
-    from regard.tasks import decode_options
-
-    chosen = decode_options(translator.folder.decode, options)
+    chosen = with_options(translator, options)
     if document is not None:
         fill_file(document, translator, chosen, split, everything, fuzzy, output)
         return
@@ -156,6 +157,13 @@ def translate(
     if alternatives is not None:
         answer = NextWords(translator, chosen, alternatives, nbest, as_json)
     answer_all(answer, lines, typed, output)
+
+
+def with_options(translator: Translator, options: dict[str, object]) -> Decode:
+    """How it decodes: as its folder says, but for what was asked."""
+    from regard.tasks import decode_options
+
+    return decode_options(translator.folder.decode, options)
 
 
 def own(
