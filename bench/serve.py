@@ -63,7 +63,7 @@ async def warm(server: Server, texts: list[str]) -> None:
 
 
 async def steps(server: Server) -> dict[str, float]:
-    """How full the running batch was."""
+    """Steps of the lanes, and how many rows one of them had."""
     found = {name: value for name, value in (await numbers(server.address)).items() if "regard_desk" in name}
     counts = {what: sum(v for name, v in found.items() if f'what="{what}"' in name)
               for what in ("steps", "row_steps")}  # fmt: skip
