@@ -76,6 +76,16 @@ def toy_config(folder: Path, **train: object) -> Config:
     )
 
 
+LONG = (  # files that take a minute, first: a worker that begins one last is waited for
+    "test_page_runs", "test_learning", "test_page_export", "test_train", "test_generate", "test_page",
+    "test_page_access", "test_marian", "test_lessons", "test_trace", "test_cli_train", "test_parallel",
+)  # fmt: skip
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: LONG.index(item.path.stem) if item.path.stem in LONG else len(LONG))
+
+
 @dataclass(frozen=True)
 class Toy:
     """A trained model folder and the corpora beside it."""

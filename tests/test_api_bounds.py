@@ -29,6 +29,7 @@ from traced_models import TEXT
 
 QUICK = Bounds(body=1 << 16, header_seconds=0.5, body_seconds=0.6, write_seconds=0.5, idle_seconds=1)
 BODY = {"q": TEXT, "source": "en", "target": "de"}
+KIND = {"content-type": "application/json"}
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +103,7 @@ def test_odd_framing_is_refused_and_closed(server: Served, raw: tuple[str, bytes
 )  # fmt: skip
 @pytest.mark.parametrize("path", ["/translate", "/v1/completions", "/api/v1/fill", "/api/v1/trace"])
 def test_what_is_no_json_is_a_400(server: Served, path: str, raw: bytes) -> None:
-    answer = httpx.post(server.address + path, content=raw, headers={"content-type": "application/json"})
+    answer = httpx.post(server.address + path, content=raw, headers=KIND)
     assert answer.status_code == 400, answer.text
     assert answer.json()["error"]
 
@@ -110,9 +111,7 @@ def test_what_is_no_json_is_a_400(server: Served, path: str, raw: bytes) -> None
 def test_strange_texts_are_answered(server: Served) -> None:
     for text in ("a\ud800b", "\x00\x01", "\u2028", "👩‍👩‍👧", "‏שלום"):
         raw = json.dumps(BODY | {"q": text}).encode()
-        answer = httpx.post(
-            f"{server.address}/translate", content=raw, headers={"content-type": "application/json"}
-        )
+        answer = httpx.post(f"{server.address}/translate", content=raw, headers=KIND)
         assert answer.status_code == 200, answer.text
         assert isinstance(answer.json()["translatedText"], str)
 
@@ -181,6 +180,21 @@ def test_too_much_is_refused_with_a_time(server: Served) -> None:
                 assert answer.json()["error"].startswith("Slowdown")
 
 
+def test_a_full_server_reads_nothing_that_is_for_a_model(server: Served) -> None:
+    """Ten times as many requests as could be done were each read and understood before they were refused,
+    and that took a fifth of the time of those who were answered."""
+    with served() as own:
+        for desk in own.service.desks.values():
+            desk.queue_tokens = desk.limits.queue_tokens
+        answer = httpx.post(f"{own.address}/translate", content=b"no JSON", headers=KIND, timeout=10)
+        assert answer.status_code == 429 and int(answer.headers["retry-after"]) >= 1
+        found = httpx.post(f"{own.address}/detect", json={"q": "This is a text."}, timeout=10)
+        assert found.status_code == 200
+        next(iter(own.service.desks.values())).queue_tokens = 0  # now one of them has room
+        answer = httpx.post(f"{own.address}/translate", content=b"no JSON", headers=KIND, timeout=10)
+        assert answer.status_code == 400
+
+
 # strangers and keys
 
 
@@ -207,12 +221,11 @@ def test_every_route_is_closed_to_strangers(tmp_path: Path) -> None:
 
 def check_strangers(web: httpx.Client, method: str, path: str, key: str) -> None:
     bearer = {"authorization": f"Bearer {key}"}
-    json_ = {"content-type": "application/json"}
     for own in ({"host": "evil.example"}, {"origin": "https://friend.example.evil.example"}):
-        answer = web.request(method, path, headers=bearer | json_ | own, content=b"{}")
+        answer = web.request(method, path, headers=bearer | KIND | own, content=b"{}")
         assert answer.status_code == 403, (path, own)
         assert "access-control-allow-origin" not in answer.headers
-    answer = web.request(method, path, headers=json_, content=b"{}")
+    answer = web.request(method, path, headers=KIND, content=b"{}")
     if path in ("/health", "/health/live"):
         assert answer.status_code == (200 if method == "GET" else 405)
     else:

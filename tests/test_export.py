@@ -29,6 +29,7 @@ from regard.export.sample import ENOUGH, sample_for
 from regard.model import build
 from regard.store import open_folder, unique_weights, write_identity, write_weights
 from regard.text import Tokenizer, learn
+from sampled import sampled
 from small_models import small_config
 
 TEXTS = ["the cat sees a small house", "a dog runs in the wood", "the house has a small dog"] * 9
@@ -114,7 +115,7 @@ SHAPES = {
 }
 
 
-@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("name", sampled(SHAPES, "paper", "untied, free heads", "t5", "llama"))
 def test_ctranslate2_says_what_we_say(name: str, tmp_path: Path, tokenizer: Tokenizer, few: None) -> None:
     task, family, shape = SHAPES[name]
     config = small_config(task, family, **{"max_length": 32, **shape})
@@ -197,6 +198,7 @@ def test_a_language_model_in_onnx(tmp_path: Path, tokenizer: Tokenizer, few: Non
     assert program_of(tmp_path / "out", text) == text + expected
 
 
+@pytest.mark.slow
 def test_a_tagger_in_onnx(tmp_path: Path, tokenizer: Tokenizer, few: None) -> None:
     """Padding on either side, any number of rows, and two kinds of words."""
     labels = ("O", "B-X", "I-X")

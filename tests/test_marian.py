@@ -44,6 +44,7 @@ from regard.store import (
 from regard.store.importing import import_folder
 from regard.tasks import load
 from regard.text import Tokenizer
+from sampled import sampled
 from test_huggingface import CLOSE, shaken
 from test_text import CORPUS, NASTY
 
@@ -566,7 +567,7 @@ def pickled(opus: Path, path: Path) -> dict[str, torch.Tensor]:
     return tensors
 
 
-@pytest.mark.parametrize("form", ["old", "parts"])
+@pytest.mark.parametrize("form", sampled(["old", "parts"], "old"))
 def test_pickles_come_in_aside(opus, form, regard, tmp_path):
     source, out = tmp_path / "source", tmp_path / "deeper" / "out"
     tensors = pickled(opus, source)

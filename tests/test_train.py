@@ -156,7 +156,7 @@ def test_resuming_from_every_step_gives_the_same_bits(tmp_path):
     again = train(config, tmp_path / "again")
     assert_same_bits(tmp_path / "whole", tmp_path / "again")
     assert again.records[0]["loss"] == whole.records[0]["loss"]
-    for stop in (1, 3, 4, 6, 8, 11):
+    for stop in (1, 4, 11):
         folder = tmp_path / f"cut-{stop}"
         first = train(config, folder, listener=StopAt(stop))
         assert not first.finished and first.step == stop

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from regard.decode import Wish
 from regard.errors import near_miss
-from regard.serve.desk import Desk, Full, Limits, TooLate
+from regard.serve.desk import CALL_TOKENS, Desk, Full, Limits, TooLate
 from regard.serve.keys import Keys
 from regard.serve.limits import Bounds
 from regard.serve.logs import Log
@@ -77,6 +77,18 @@ class Service:
     async def run(self, name: str, work: Callable[[], T], call: Call, tokens: int = 1) -> T:
         """Other work of a model than decoding; `tokens` is about how many pieces it reads."""
         return await self.desks[name].run(work, call.client, call.deadline, max(1, tokens))
+
+    def check_room(self) -> None:
+        """Full if no model has room for anything, whatever is asked: it need not be read."""
+        full: Full | None = None
+        for desk in self.desks.values():
+            try:
+                desk.check_room(CALL_TOKENS)
+                return
+            except Full as error:
+                full = error
+        if full is not None:
+            raise full
 
     def told(self, text: str) -> str:
         """A sentence without the places of the models on this machine."""

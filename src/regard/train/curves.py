@@ -21,7 +21,8 @@ def draw_curves(folder: Path) -> Path:
     records = read_metrics(folder / FILE)
     training = [record for record in records if record["kind"] == "train"]
     valid = [record for record in records if record["kind"] == "valid"]
-    figure, (left, middle, right) = plt.subplots(1, 3, figsize=(13, 3.6), layout="constrained")
+    figure, (left, middle, right) = plt.subplots(1, 3, figsize=(13, 3.6))
+    figure.subplots_adjust(left=0.04, right=0.99, bottom=0.14, top=0.9, wspace=0.2)
     config = load_config(folder / "run.toml")
     wording = TASKS[config.task.name]
     per = next(each for each in wording.scores if each.key == "loss")
@@ -34,6 +35,7 @@ def draw_curves(folder: Path) -> Path:
     middle.set(title=wording.chart, xlabel="update")
     _curve(right, training, Measure("lr", "learning rate"), "learning rate")
     right.set(title="learning rate", xlabel="update")
+    right.ticklabel_format(axis="y", style="sci", scilimits=(0, 0))  # short, whatever the rate
     for axes in (left, middle, right):
         axes.grid(alpha=0.3)
         if axes.has_data():

@@ -195,7 +195,7 @@ ROUTES = [
     Route("GET", "/languages", GROUP, "The languages, and into which each is translated.", languages,
           gives=list[Language]),
     Route("POST", "/detect", GROUP, "Which language a text is in, best first.", detect, DetectBody,
-          list[Detected], form=True),
+          list[Detected], form=True, models=False),
     Route("GET", "/health", GROUP, "Whether the server runs.", health, gives=Health, open=True),
     Route("GET", "/frontend/settings", GROUP, "What a page of LibreTranslate asks first.", settings,
           gives=Settings),

@@ -40,6 +40,7 @@ class Route:
     media: str = "application/json"
     refuses: tuple[int, ...] = ()  # statuses beside those that every route has
     open: bool = False  # needs no key
+    models: bool = True  # what it reads is for a model: refused unread while none has room
 
     def endpoint(self, service: Service) -> Endpoint:
         return Endpoint(self, service)
@@ -71,6 +72,8 @@ class Endpoint:
     async def read(self, request: Request) -> Any:
         if self.route.reads is None:
             return None
+        if self.route.models:
+            self.service.check_room()
         raw = await request.body()
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         content = read_form(raw) if kind == FORM and self.route.form else read_json(raw)
