@@ -256,6 +256,30 @@ def test_what_does_not_fit_is_refused_at_once():
     with_desk(story, Limits(rows=2, queue_tokens=100))
 
 
+def test_who_was_let_in_is_not_refused_when_prepared():
+    """Many found room, were cut into pieces all at once, and most of them were refused only then."""
+
+    async def story(desk: Desk, task: Task) -> None:
+        wishes = [Wish([5, 6, END], SHORT)] * 8
+        with desk.room(80):
+            with pytest.raises(Full), desk.room(80):
+                raise AssertionError("the room of another")
+            with pytest.raises(Full):
+                await desk.ask(wishes)
+            assert desk.counters()["refused"] == 2
+            preparing = asyncio.create_task(desk.ask(wishes, promised=True))
+        assert await preparing == [alone(wishes[0])] * 8
+        assert desk.kept_tokens == 0
+        with pytest.raises(ValueError), desk.room(80):
+            raise ValueError("a text that cannot be cut")
+        assert desk.kept_tokens == 0
+        desk.closing = True
+        with pytest.raises(Full, match="about to end"):
+            await desk.ask(wishes, promised=True)
+
+    with_desk(story, Limits(rows=2, queue_tokens=100))
+
+
 def test_errors_reach_those_who_asked():
     async def story(desk: Desk, task: Task) -> None:
         with pytest.raises(ZeroDivisionError):

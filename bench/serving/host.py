@@ -36,7 +36,11 @@ class Fixed(services.Desk):
         self.serving: asyncio.Task[None] | None = None
 
     async def ask(
-        self, requests: Sequence[Wish], client: str = "", deadline: float | None = None
+        self,
+        requests: Sequence[Wish],
+        client: str = "",
+        deadline: float | None = None,
+        promised: bool = False,
     ) -> list[list[Hypothesis]]:
         if self.serving is None:
             self.serving = asyncio.ensure_future(self.serve())

@@ -75,6 +75,7 @@ def serve(
     """
     import asyncio
 
+    from regard.machine import settle_memory
     from regard.serve.driver import Drive, measure, questions_for, sentences
 
     if bool(folders) == bool(url):
@@ -89,6 +90,7 @@ def serve(
         return await measure(address, questions, drive)
 
     with server([str(folder) for folder in folders or []], options, url, key) as address:
+        settle_memory()  # a client that halts would be taken for a server that does
         found = asyncio.run(work(address))
     print_line(json.dumps(found.told())) if as_json else show(found)
 

@@ -10,8 +10,8 @@ import asyncio
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from threading import Condition, Thread
 from typing import Any, TypeVar
 
@@ -38,7 +38,7 @@ class Desk:
         self.queues: dict[str, deque[Unit]] = {}  # by client; the first one's turn is next
         self.live: set[Request] = set()
         self.gone: list[Request] = []  # those that nobody waits for any more
-        self.queue_tokens = 0
+        self.queue_tokens = self.kept_tokens = 0  # of those who wait, and of those who are being prepared
         self.closing = self.closed = False
         self.counts = dict.fromkeys(("done", "cancelled", "late", "refused", "failed"), 0)
         self.pool = self.new_pool()
@@ -57,12 +57,16 @@ class Desk:
     # The callers' side
 
     async def ask(
-        self, requests: Sequence[Wish], client: str = "", deadline: float | None = None
+        self,
+        requests: Sequence[Wish],
+        client: str = "",
+        deadline: float | None = None,
+        promised: bool = False,
     ) -> list[list[Hypothesis]]:
-        """The hypotheses of each wish, best first."""
+        """The hypotheses of each wish, best first; `promised` if their room was kept until now."""
         if not requests:
             return []
-        return await self.wait(self.submit_wishes(requests, client, deadline))
+        return await self.wait(self.submit_wishes(requests, client, deadline, promised=promised))
 
     def stream(self, wish: Wish, client: str = "", deadline: float | None = None) -> Stream:
         """The pieces of one answer as they come. What is wrong with the wish is said at once."""
@@ -91,7 +95,12 @@ class Desk:
             self.withdraw(request)
 
     def submit_wishes(
-        self, wishes: Sequence[Wish], client: str, deadline: float | None, request: Request | None = None
+        self,
+        wishes: Sequence[Wish],
+        client: str,
+        deadline: float | None,
+        request: Request | None = None,
+        promised: bool = False,
     ) -> Request:
         if self.pool is None:
             raise UsageError("this model writes nothing: there is nothing to decode")
@@ -101,27 +110,40 @@ class Desk:
             Unit(request, number, rows[number], estimate(wish, rows[number], self.continues), wish=wish)
             for number, wish in enumerate(wishes)
         ]
-        self.submit(request, units)
+        self.submit(request, units, promised)
         return request
 
-    def submit(self, request: Request, units: Sequence[Unit]) -> None:
+    def submit(self, request: Request, units: Sequence[Unit], promised: bool = False) -> None:
         """Let a request wait for its turn, if there is room."""
         tokens = sum(unit.tokens for unit in units)
         request.expect(len(units))
         with self.condition:
-            self.check_room(tokens)
+            self.check_room(0 if promised else tokens)
             self.queue_tokens += tokens
             self.queues.setdefault(request.client, deque()).extend(units)
             self.live.add(request)
             self.condition.notify()
 
+    @contextmanager
+    def room(self, tokens: int) -> Iterator[None]:
+        """Room for about so much, kept while a request is prepared; Full at once, before its preparation."""
+        with self.condition:
+            self.check_room(tokens)
+            self.kept_tokens += tokens
+        try:
+            yield
+        finally:
+            with self.condition:
+                self.kept_tokens -= tokens
+
     def check_room(self, tokens: int) -> None:
-        """Full if there is no room for so much; to be asked before costly preparations too."""
+        """Full if there is no room for so much."""
         if self.closing:
             raise Full("the service is about to end; try again in a moment", 5.0)
-        if self.queue_tokens and self.queue_tokens + tokens > self.limits.queue_tokens:
+        before = self.queue_tokens + self.kept_tokens
+        if tokens and before and before + tokens > self.limits.queue_tokens:
             self.counts["refused"] += 1
-            seconds = max(1.0, math.ceil(self.queue_tokens * self.seconds / self.work))
+            seconds = max(1.0, math.ceil(before * self.seconds / self.work))
             raise Full(f"too much is waiting already; try again in {seconds:.0f} s", seconds)
 
     def withdraw(self, request: Request) -> None:

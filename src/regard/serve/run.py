@@ -18,6 +18,7 @@ from fastapi import FastAPI
 from starlette.middleware import Middleware
 
 from regard.errors import UsageError
+from regard.machine import settle_memory
 from regard.serve.api.add import ROUTES, add_api
 from regard.serve.app import make_app
 from regard.serve.door import Door, Observe
@@ -69,6 +70,7 @@ def serve_api(service: Service, place: Place, say: Callable[[str], None]) -> Non
     shown = f"[{place.address}]" if ":" in place.address else place.address
     say(f"http://{shown}:{listening.getsockname()[1]}/  (Ctrl-C ends it)")
     sys.setswitchinterval(HANDOVER)
+    settle_memory()
     with listening:
         server_of(service, place).run([listening])
 

@@ -38,10 +38,11 @@ async def translate(
             name, lambda: translator.translate_lines(flat, options, nbest), call, about(flat)
         )
         return joined([[c.text for c in each.candidates] for each in found], [len(own) for own in lines])
-    service.desks[name].check_room((1 + options.beam) * about(texts))  # before the texts are cut
-    cut = await asyncio.to_thread(cut_texts, translator, texts)
-    wishes = [Wish(translator.objective.source(job.source).source, options) for job in cut.work]
-    hypotheses = await service.desks[name].ask(wishes, call.client, call.deadline) if wishes else []
+    desk = service.desks[name]
+    with desk.room((1 + options.beam) * about(texts)):
+        cut = await asyncio.to_thread(cut_texts, translator, texts)
+        wishes = [Wish(translator.objective.source(job.source).source, options) for job in cut.work]
+    hypotheses = await desk.ask(wishes, call.client, call.deadline, promised=True)
     service.metrics.add("tokens", sum(len(job.source) for job in cut.work), kind="read", model=name)
     written = sum(len(own[0].tokens) for own in hypotheses)
     service.metrics.add("tokens", written, kind="written", model=name)
