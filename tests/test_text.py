@@ -19,6 +19,7 @@ from tokenizers import models
 
 from regard.errors import RegardError, UsageError
 from regard.text import KINDS, LEAST_VOCABULARY, SPECIALS, Tokenizer, huggingface_config, learn
+from regard.text.language import WORDS, by_words
 from regard.text.tokenizer import BYTE_ALPHABET
 
 CORPUS = [
@@ -356,3 +357,23 @@ def test_load_and_save_name_the_path(tmp_path: Path, trained: dict[str, Tokenize
 
 def test_byte_alphabet_is_that_of_the_library() -> None:
     assert set(BYTE_ALPHABET) == set(tokenizers.pre_tokenizers.ByteLevel.alphabet())
+
+
+@pytest.mark.parametrize(
+    ("text", "language"),
+    [
+        ("I would like to read this book.", "en"),
+        ("Ich möchte dieses Buch lesen, aber ich habe keine Zeit.", "de"),
+        ("DON'T do THAT!", "en"),
+        ("Hello!", None),
+        ("Put the apple in the bin.", None),  # the last is a common word of German
+        ("I said: das ist gut.", None),
+        ("", None),
+        ("123 456", None),
+    ],
+)
+def test_common_words_tell_the_language_where_it_is_plain(text: str, language: str | None) -> None:
+    assert by_words(text, ["en", "de"]) == language
+    assert by_words(text, ["de", "en"]) == language
+    assert by_words(text, ["en", "fr"]) is None, "nothing is known of French"
+    assert not WORDS["en"] & WORDS["de"]

@@ -26,9 +26,11 @@ def detector() -> Detector:
     return Detector()
 
 
-def expect_language(model: object, language: str | None) -> None:
-    """Begin to open the detector where no model is named, beside the import of torch."""
-    if model is None and language is None:
+def expect_language(model: object, language: str | None, texts: Iterable[str]) -> None:
+    """Begin to open the detector where it will be needed, beside the import of torch."""
+    from regard.text.language import WORDS, by_words
+
+    if model is None and language is None and by_words("\n".join(texts), list(WORDS)) is None:
         detector().begin()
 
 
@@ -46,6 +48,7 @@ def own_models() -> list[Path]:
 def own_translator(sample: str, language: str | None) -> Path:
     """The translator that reads the language of `sample`, or the one that writes `language`."""
     from regard.store import builtin
+    from regard.text.language import by_words
 
     known = builtin.translators()
     if not known:
@@ -57,7 +60,8 @@ def own_translator(sample: str, language: str | None) -> Path:
             f"--language {language}: the package translates into {written}; name a model with -m"
         )
     sources = [source for source, _ in fitting]
-    code, confidence = detector().choose(sample, sources) if len(sources) > 1 else (sources[0], SURE)
+    plain = sources[0] if len(sources) == 1 else by_words(sample, sources)
+    code, confidence = (plain, SURE) if plain else detector().choose(sample, sources)
     chosen = code if confidence >= SURE else sources[0]
     name = next(name for (source, _), name in fitting.items() if source == chosen)
     unsure = "" if confidence >= SURE else "; the language of the text is not sure (--language)"

@@ -85,7 +85,7 @@ def explain(
       regard explain -m runs/demo "I see it." --zero-head decoder.2.cross:1
       regard explain -m runs/demo "I see it." -o run.safetensors
     """
-    expect_language(model, None)
+    expect_language(model, None, [text])
     from regard.tasks import load
     from regard.trace import compare
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from copy import copy
 
 import typer
 
@@ -89,6 +90,17 @@ def options(
     pass
 
 
+def app_for(command: str) -> typer.Typer:
+    """The app with one command where that is named, else the whole: typer looks at all options of all commands
+    that it has, which takes longer than to translate a sentence."""
+    named = [each for each in app.registered_commands if each.name == command]
+    if not named:
+        return app
+    one = copy(app)
+    one.registered_commands, one.registered_groups = named, []
+    return one
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line; exit 0 when done, 1 on failure, 2 on wrong use, 130 when interrupted."""
     # Before torch loads OpenMP: threads that wait soon sleep. As fast when alone, and faster when
@@ -98,7 +110,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     debug = "--debug" in arguments
     try:
         own = [argument for argument in arguments if argument != "--debug"]
-        code = app(args=own, prog_name="regard", standalone_mode=False)
+        code = app_for(own[0] if own else "")(args=own, prog_name="regard", standalone_mode=False)
         sys.stdout.flush()  # here, where a reader that has gone can still be handled
     except (BrokenPipeError, ReaderGone):
         # whoever read our output has gone, as `head` does: nothing to tell, and nowhere to tell it

@@ -133,7 +133,7 @@ def translate(
       regard translate -m runs/demo "The cat sleeps." --alternatives "Die"
       regard translate -m runs/demo messages.po -o messages.de.po
     """
-    expect_language(model, language)
+    expect_language(model, language, text or [])
     output = writable(output)
     wishes = read_wishes(require, forbid, constraints)
     marked = lines_only(nbest, scores, alignment, as_json, prefix, wishes.any, alternatives)
