@@ -159,16 +159,26 @@ def value_of(annotation: Any) -> str:
 # recipes
 
 
+def opening(text: str) -> str:
+    """Of the comment that a recipe begins with, up to its commands."""
+    words: list[str] = []
+    for line in text.split("\n"):
+        if not line.startswith("# ") or line.startswith("#   "):
+            break
+        words.append(line.removeprefix("# "))
+    return re.split(r"(?<=\.)(?<!al\.)\s", " ".join(words))[0]
+
+
 def recipes_page() -> str:
     intro = (
         "# Recipes\n\nRuns for public corpora, in `recipes/`. Each begins with the commands that bring its "
-        "data and train it, and ends with what\nto expect; the end of a run prints that beside what was "
-        "reached.\n"
+        "data and train it (sets without a public\naddress need a copy of yours, `--from`), and ends with "
+        "what to expect; the end of a run prints that beside what was\nreached.\n"
     )
     rows = []
     for path in sorted(RECIPES.glob("*.toml")):
         text = path.read_text(encoding="utf-8")
-        about = next(line for line in text.split("\n") if line.startswith("# ")).removeprefix("# ")
+        about = opening(text)
         promised = tomllib.loads(text)["recipe"]
         told = (cell(about), cell(promised["expected"]), cell(promised["time"]))
         rows.append(f"| `{path.name}` | {' | '.join(told)} |")

@@ -74,8 +74,9 @@ def pack(run: Path, direction: str, data: Path) -> None:
     calibrate(place, sample)
     card = (place / "README.md").read_text(encoding="utf-8")
     card = card.replace("pipeline_tag:", "license: cc-by-2.0\npipeline_tag:", 1)
-    card = card.replace(str(data.resolve() / f"train.{direction}.tsv"), "Tatoeba")
-    card = card.replace(str(data.resolve()), "runs/box/data")
+    card = card.replace(f"| train.{direction}.tsv |", "| Tatoeba, the split of recipes/box.py |")
+    tested = f"test.{direction}.tsv --tokenize 13a"
+    card = card.replace(tested, f"runs/box/data/{tested} --precision float32")  # as the run did
     told = card_of(direction)
     write_text(place / "README.md", card.replace("## Use\n", f"{told}\n## Use\n", 1))
 

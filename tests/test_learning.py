@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file
 
 import regard
-from regard.config import resolve
+from regard.config import load_config, resolve
 from regard.errors import UsageError
 from regard.model import build
 from regard.store import open_folder
@@ -132,6 +132,22 @@ def test_frozen_layers_stay_and_lower_layers_learn_less(tmp_path: Path) -> None:
     after = dict(open_folder(tmp_path / "body").model.named_parameters())
     moved = {name for name in start if not torch.equal(start[name], after[name])}
     assert moved == {"head.dense.weight", "head.dense.bias", "output.weight", "output.bias"}
+
+
+def test_a_run_may_begin_from_the_name_of_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The name of a pulled model was taken for a path beside the config, which nobody had."""
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "runs" / "run.toml"
+    file.parent.mkdir()
+    for name in ("phrasebook-transformer", "sentence-transformers/all-MiniLM-L6-v2"):
+        file.write_text(f'[data]\ntrain = "phrasebook"\n[init]\nfrom = "{name}"\n')
+        assert load_config(file).init.model == name
+        assert load_config(file, ["init.from=" + name]).init.model == name
+    (tmp_path / "runs" / "old").mkdir()
+    file.write_text('[data]\ntrain = "phrasebook"\n[init]\nfrom = "old"\n')
+    assert load_config(file).init.model == str(tmp_path / "runs" / "old")
+    file.write_text('[data]\ntrain = "phrasebook"\n[init]\nfrom = "../new"\n')
+    assert load_config(file).init.model == str(tmp_path / "new")
 
 
 def test_the_rates_of_layers_fall_towards_the_embeddings() -> None:

@@ -91,8 +91,8 @@ def options(
 
 
 def app_for(command: str) -> typer.Typer:
-    """The app with one command where that is named, else the whole: typer looks at all options of all commands
-    that it has, which takes longer than to translate a sentence."""
+    """The app with one command where that is named, else the whole: typer looks at all options of all
+    commands that it has, which takes longer than to translate a sentence."""
     named = [each for each in app.registered_commands if each.name == command]
     if not named:
         return app

@@ -68,9 +68,12 @@ def apply_override(tree: Tree, override: str) -> None:
     section = tree.setdefault(parts[0], {})
     if not isinstance(section, dict):
         raise UsageError(f"[{parts[0]}] must be a section of fields")
-    is_path = (parts[0] == "data" and parts[1] in CORPORA) or parts == ["init", "from"]
     # a path on the command line is where the user stands, not where the file lies
-    section[parts[1]] = absolute(value, Path()) if is_path else value
+    if parts[0] == "data" and parts[1] in CORPORA:
+        value = absolute(value, Path())
+    elif parts == ["init", "from"]:
+        value = model_place(value, Path())
+    section[parts[1]] = value
 
 
 def parse_value(text: str) -> Any:
@@ -92,7 +95,7 @@ def resolve(tree: Mapping[str, Any], base: Path | None = None, where: str = "con
         data = tree["data"]
         tree["data"] = {**data, **{key: absolute(data[key], base) for key in CORPORA if key in data}}
     if base is not None and isinstance(tree.get("init"), dict) and "from" in tree["init"]:
-        tree["init"] = {**tree["init"], "from": absolute(tree["init"]["from"], base)}
+        tree["init"] = {**tree["init"], "from": model_place(tree["init"]["from"], base)}
     try:
         return Config.model_validate(tree)
     except ValidationError as error:
@@ -157,6 +160,14 @@ def absolute(corpora: Any, base: Path) -> Any:
     if isinstance(corpora, dict) and "corpus" in corpora:
         return {**corpora, "corpus": absolute(corpora["corpus"], base)}
     return corpora
+
+
+def model_place(model: Any, base: Path) -> Any:
+    """The folder of a model, as `absolute` makes it; what is none may be the name of a pulled model."""
+    place = absolute(model, base)
+    if isinstance(model, str) and not Path(place).exists() and re.match(r"[\w-]", model):
+        return model
+    return place
 
 
 def explain(error: ValidationError) -> list[str]:
