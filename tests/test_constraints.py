@@ -87,6 +87,14 @@ POOL = [
 PHRASES = st.sampled_from(["a", "ab", "a b", "ä", "b a", "ba", "äa", ".", "a.", "猫", "b a b"])
 
 
+def test_phrases_that_a_vocabulary_cannot_spell() -> None:
+    """One that exists only behind a space, and one of which nothing is left: both ended in a traceback."""
+    lexicon = Lexicon([None] * 4 + [" 中".encode()], lambda text: [4] if "中" in text else [], END)
+    assert lexicon.phrase("中").cut == (4,)
+    with pytest.raises(UsageError, match="nothing of this phrase is left"):
+        lexicon.phrase("\u200b-")
+
+
 @settings(deadline=None, max_examples=600)
 @given(st.lists(st.sampled_from(POOL), min_size=1, max_size=8), PHRASES)
 def test_what_is_banned_is_what_would_complete_the_phrase(pieces, phrase) -> None:

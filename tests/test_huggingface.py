@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
+from torch._subclasses.fake_tensor import FakeTensorMode
 from transformers import (
     AutoModelForCausalLM,
     AutoModelForMaskedLM,
@@ -35,11 +36,12 @@ from transformers import (
     T5ForConditionalGeneration,
 )
 
-from regard.config import Config, resolve
+from regard.config import Config, Model, resolve
 from regard.data.batch import Batch, tokens
 from regard.errors import UsageError
 from regard.model import build
 from regard.store import open_folder, read_model, unique_weights, write_identity, write_weights
+from regard.store.huggingface import theirs
 from regard.text import Tokenizer, learn
 from test_text import CORPUS, NASTY
 
@@ -829,3 +831,13 @@ def test_faults_of_a_folder_are_told(pipelines, name, tmp_path):
     config = tmp_path / "config.json"
     config.write_text(json.dumps({**json.loads(config.read_text()), "vocab_size": 20}))
     refused("another model|decoder_vocab_size")
+
+
+def test_weights_on_a_gpu_get_their_names_there() -> None:
+    """The end of every training of a translator on CUDA: the order of the waves lay on the CPU."""
+    shape = Model(family="transformer", width=16, heads=2, layers=1)
+    model = build(shape, 30)
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        weights = {name: torch.empty(each.shape, device="cuda") for name, each in model.named_parameters()}
+        found = theirs(shape, weights)
+    assert len(found) >= len(weights) and "cuda" in {tensor.device.type for tensor in found.values()}

@@ -11,12 +11,12 @@ import torch
 from safetensors.torch import load_file
 
 import regard
-from regard.config import load_config, resolve
+from regard.config import Init, load_config, resolve
 from regard.errors import UsageError
 from regard.model import build
-from regard.store import open_folder
+from regard.store import open_folder, seal
 from regard.train import Outcome, Silent, train
-from regard.train.initial import freeze, load_initial
+from regard.train.initial import fitting, freeze, load_initial
 from regard.train.progress import Record
 from sampled import sampled
 from toys import CUES, SMALL, labelled, task_config
@@ -132,6 +132,40 @@ def test_frozen_layers_stay_and_lower_layers_learn_less(tmp_path: Path) -> None:
     after = dict(open_folder(tmp_path / "body").model.named_parameters())
     moved = {name for name in start if not torch.equal(start[name], after[name])}
     assert moved == {"head.dense.weight", "head.dense.bias", "output.weight", "output.bias"}
+
+
+@pytest.mark.usefixtures("same_threads")
+def test_a_run_that_began_from_a_model_is_resumed_with_its_file(tmp_path: Path) -> None:
+    """It was told that model.width had changed, and that its data had: the shape and the order of the labels
+    were those of the other folder when it began, and nobody looked there when it went on."""
+    train(task_config("classify", tmp_path, steps=2), tmp_path / "first")
+    told = json.loads((tmp_path / "first" / "config.json").read_text())
+    turned = dict(zip(told["id2label"], ("odd", "good", "bad")))  # an order of its own
+    told |= {"id2label": turned, "label2id": {label: int(place) for place, label in turned.items()}}
+    (tmp_path / "first" / "config.json").write_text(json.dumps(told))
+    seal(tmp_path / "first")
+    config = task_config("classify", tmp_path, {"width": 48, "heads": 4}, steps=4, checkpoint_every=2)
+    tree = config.model_dump(exclude_none=True, exclude={"init"})
+    tree["init"] = {"from": str(tmp_path / "first")}
+    cut = resolve({**tree, "train": {**tree["train"], "minutes": 1e-9}})
+    train(cut, tmp_path / "run")
+    assert open_folder(tmp_path / "run").labels == ("odd", "good", "bad")
+    outcome = train(resolve(tree), tmp_path / "run", resume=True)
+    assert outcome.finished and outcome.step == 4
+    assert open_folder(tmp_path / "run").labels == ("odd", "good", "bad")
+
+
+def test_what_leaves_nothing_to_learn_is_refused() -> None:
+    model = build(resolve({"data": {"train": "phrasebook"}, "model": {"width": 16, "heads": 2}}).model, 40)
+    with pytest.raises(UsageError, match="nothing is left to learn"):
+        freeze(model, Init.model_validate({"from": "x", "freeze": "body"}))
+
+
+def test_only_a_table_of_positions_is_cut() -> None:
+    """The head of a model with three labels was cut for one with two: rows of other labels."""
+    long, short = torch.zeros(8, 4), torch.zeros(6, 4)
+    assert fitting("source.positions.table", short, long) is not None
+    assert fitting("output.weight", short, long) is None
 
 
 def test_a_run_may_begin_from_the_name_of_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,7 +42,7 @@ from regard.store import (
     write_weights,
 )
 from regard.store.importing import import_folder
-from regard.tasks import load
+from regard.tasks import decode_options, load
 from regard.text import Tokenizer
 from sampled import sampled
 from test_huggingface import CLOSE, shaken
@@ -503,6 +503,18 @@ def test_a_language_stands_before_every_sentence(opus):
     assert translator.folder.source.encode(f"{translator.before}A man.")[:1] == code
     with pytest.raises(UsageError, match="into 'klingon': it knows deu, fra, zho_Hant"):
         translator.into("klingon")
+
+
+def test_a_language_stands_before_every_sentence_that_is_read_with_others(opus, monkeypatch):
+    """With its context a sentence was read without the sign, and a trace never had it."""
+    translator = load(opus, device="cpu", threads=1).into("deu")
+    (code,) = translator.folder.source.encode(">>deu<<")
+    read, asked = [], translator.asked
+    monkeypatch.setattr(translator, "asked", lambda ids: read.append(list(ids)) or asked(ids))
+    options = decode_options(translator.folder.decode, {"context": 1, "beam": 1, "max_length": 4})
+    translator.translate_lines(["A man. Two men."], options, split="always")
+    assert len(read) >= 2 and all(ids[0] == code for ids in read)
+    assert code in translator.trace("A man.", decode={"beam": 1, "max_length": 4}).tokens["source"].ids
 
 
 # --- training goes on

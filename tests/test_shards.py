@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from conftest import Command
 from regard.config import Config, resolve
 from regard.data import Dataset, Translation, plan, tokenize
-from regard.data.batches import epoch_pools, generator, sizes
+from regard.data.batches import epoch_pools, generator, sizes, weighted
 from regard.data.cache import prepared
 from regard.data.dataset import BLOCK, Column, Part, Shard, select
 from regard.data.objectives import Pairs
@@ -323,3 +323,19 @@ def test_the_cache_can_be_seen_and_cleared(
     assert regard("data", "cache", "--clear").code == 0
     assert list((tmp_path / "cache").iterdir()) == []
     assert prepare(config_of(tmp_path), tmp_path / "two", print).fingerprint == before.fingerprint
+
+
+def test_a_small_share_is_a_pair_at_least() -> None:
+    """Of one pair three tenths were none, and a run on it ended in an IndexError."""
+    blocks = np.array([[0, 0, 0, 1]])
+    assert int(sizes(weighted(blocks, 0.3, np.random.default_rng(1))).sum()) == 1
+    assert int(sizes(weighted(blocks, 2.3, np.random.default_rng(1))).sum()) == 2
+    many = np.array([[0, 0, 0, 1000]])
+    assert int(sizes(weighted(many, 0.0004, np.random.default_rng(1))).sum()) == 1
+
+
+def test_a_cache_of_several_people_is_readable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REGARD_CACHE", str(tmp_path))
+    tmp_path.chmod(0o755)
+    entry = prepared("key", lambda place: write_manifest(place, {}), tmp_path / "beside")
+    assert entry.stat().st_mode & 0o777 == 0o755

@@ -67,6 +67,11 @@ def bfloat16_hardware() -> bool:
     return any(getattr(torch.cpu, name, lambda: False)() for name in checks)
 
 
+def precise(tensor: torch.Tensor) -> torch.Tensor:
+    """In float64, on the CPU where the device has none (Metal)."""
+    return (tensor.cpu() if tensor.device.type == "mps" else tensor).double()
+
+
 def give_back_memory() -> None:
     """Return what is free to the system.
 

@@ -21,7 +21,7 @@ class Section(BaseModel):
 
 
 class Weighted(Section):
-    """`{corpus = "forum.tsv", weight = 0.5}`: half of its pairs in each epoch, another half in the next.
+    """`{corpus = "forum.tsv", weight = 0.5}`: half of its pairs in each epoch, drawn anew for the next.
 
     For a model of several tasks (T5): `prefix` stands before every source and says what is wanted, and `say`
     gives words for a target: `{corpus = "reviews.tsv", prefix = "sentiment: ", say = {1 = "good"}}`.

@@ -39,7 +39,8 @@ def epoch_pools(dataset: Dataset, seed: int, epoch: int) -> list[Numbers]:
 def weighted(blocks: Numbers, weight: float, random: np.random.Generator) -> Numbers:
     """Each block as often as the whole part of the weight says; for its rest a drawn share of the pairs."""
     whole = np.tile(blocks, (int(weight), 1))
-    left = round((weight - int(weight)) * int(sizes(blocks).sum()))
+    pairs = int(sizes(blocks).sum())
+    left = round((weight - int(weight)) * pairs) or int(weight < 1 and pairs > 0)  # one at least, not none
     share = []
     for part, shard, first, last in blocks[random.permutation(len(blocks))].tolist():
         if left <= 0:

@@ -55,10 +55,8 @@ def prepared(key: str, make: Callable[[Path], None], beside: Path) -> Path:
     Where the user's cache cannot be written, it is made beside the run.
     """
     wanted = cache_folder() / key
-    if (wanted / MANIFEST).is_file():
-        return wanted
     try:
-        return _make(wanted, make)
+        return wanted if (wanted / MANIFEST).is_file() else _make(wanted, make)
     except PermissionError:
         return _make(beside / key, make) if not (beside / key / MANIFEST).is_file() else beside / key
 
@@ -73,6 +71,7 @@ def _make(wanted: Path, make: Callable[[Path], None]) -> Path:
         raise _no_room(wanted, error) from None
     try:
         make(aside)
+        aside.chmod(aside.parent.stat().st_mode & 0o777)  # who may use the cache may use this
         aside.rename(wanted)
     except OSError as error:
         if not (wanted / MANIFEST).is_file():  # else another process was first, with the same content

@@ -101,9 +101,12 @@ class Lexicon:
         if not text:
             raise UsageError("a required or forbidden phrase is empty; give at least one word")
         cut = self.encode(text)
+        if not cut:
+            raise UsageError(f"{text!r}: nothing of this phrase is left as the model reads it; give another")
         first = self.content[cut[0]] or b""
         if is_spaceless(text[0]):
-            cut = [*self.spell(first.removeprefix(b" ")), *cut[1:]]
+            bare = self.spell(first.removeprefix(b" "))
+            cut = cut if bare is None else [*bare, *cut[1:]]
         elif not first.startswith(b" "):
             cut = self.encode(f" {text}")
         return Phrase(text, tuple(cut), lone_space=self.content[cut[0]] == b" ")
@@ -119,12 +122,15 @@ class Lexicon:
         own = [p for p in wanted if not any(p != other and p.is_in(other.text) for other in wanted)]
         return Constraint(self, tuple(dict.fromkeys(own)), tuple(banned))
 
-    def spell(self, content: bytes) -> list[int]:
-        """A piece with these bytes, or else one for each byte."""
+    def spell(self, content: bytes) -> list[int] | None:
+        """A piece with these bytes, or else one for each byte; None where there are no such pieces."""
         if not content:
             return []
         whole = self.by_content.get(content)
-        return [whole] if whole is not None else [self.by_content[bytes([byte])] for byte in content]
+        if whole is not None:
+            return [whole]
+        single = [self.by_content.get(bytes([byte])) for byte in content]
+        return None if None in single else [each for each in single if each is not None]
 
     def beginning_with(self, start: bytes) -> list[tuple[bytes, int]]:
         """The pieces whose bytes begin so, and what follows in them: (rest, id)."""

@@ -23,6 +23,7 @@ from regard.decode.sources import (
     enter,
     first_words,
 )
+from regard.machine import precise
 from regard.text import Special
 
 
@@ -185,7 +186,7 @@ def stream(words: Sequence[int], copy: int, seed: int) -> int:
 
 def log_probabilities(logits: Tensor, options: Decode, special: Special, length: int) -> Tensor:
     """log softmax(logits / temperature) over what may be said: [R,V]."""
-    logits = logits.double() / options.temperature
+    logits = precise(logits) / options.temperature
     logits[:, list(special.forbidden)] = NEVER
     if length < options.min_length:  # unless rules left nothing but the end
         logits[(logits > NEVER).sum(dim=1) > 1, special.end] = NEVER

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.errors import UsageError
+from regard.machine import precise
 from regard.model.tap import Tap
 
 _FIRST = 1 << 20  # numbers of the waves that are computed beforehand
@@ -23,9 +24,11 @@ def sinusoid(positions: Tensor, width: int, dtype: torch.dtype = torch.float32) 
 
     Interleaved as the formula is written. Computed in float64: far positions need the digits.
     """
-    pair = torch.arange(0, width, 2, dtype=torch.float64, device=positions.device)  # 2i
-    angle = positions.double()[..., None] / 10000.0 ** (pair / width)  # [..., D/2]
-    return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(-2).to(dtype)  # [..., D]
+    place = precise(positions)
+    pair = torch.arange(0, width, 2, dtype=torch.float64, device=place.device)  # 2i
+    angle = place[..., None] / 10000.0 ** (pair / width)  # [..., D/2]
+    waves = torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(-2).to(dtype)  # [..., D]
+    return waves.to(positions.device)
 
 
 class Sinusoidal(nn.Module):
@@ -95,9 +98,13 @@ class Rotary(nn.Module):
 
     def forward(self, query_pos: Tensor, key_pos: Tensor) -> Order:
         """[B,T] -> the turn of the words of this run; keys from before were turned when they came."""
-        pair = torch.arange(0, self.channels, 2, dtype=torch.float64, device=query_pos.device)  # 2i
-        angle = query_pos.double()[:, None, :, None] * self.theta ** (-pair / self.channels)  # [B,1,T,C/2]
-        return Order(turn=(angle.cos(), angle.sin()))
+        place = precise(query_pos)
+        pair = torch.arange(0, self.channels, 2, dtype=torch.float64, device=place.device)  # 2i
+        angle = place[:, None, :, None] * self.theta ** (-pair / self.channels)  # [B,1,T,C/2]
+        cosine, sine = angle.cos(), angle.sin()
+        if place.device != query_pos.device:
+            cosine, sine = (each.float().to(query_pos.device) for each in (cosine, sine))
+        return Order(turn=(cosine, sine))
 
 
 def turned(x: Tensor, turn: tuple[Tensor, Tensor]) -> Tensor:

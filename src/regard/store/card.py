@@ -163,10 +163,10 @@ def write_card(
         scores=rows,
         evaluate=EVALUATE.format(**facts) if facts["command"] and scores else "",
         findings=describe_data(data),
-        folder=folder.name,
-        command=use.command.format(folder=folder.name),
+        folder=folder.resolve().name,
+        command=use.command.format(folder=folder.resolve().name),
         call=use.call,
-        transformers=use.transformers.format(folder=folder.name) if hugging else "",
+        transformers=use.transformers.format(folder=folder.resolve().name) if hugging else "",
         **told,
     )
     write_text(folder / "README.md", text)

@@ -53,7 +53,7 @@ def ask(task: Any, text: str, context: str | None) -> Asked:
 def translated(task: Translator, text: str, _: str | None) -> Asked:
     if len(task.folders) > 1:
         raise UsageError("several models speak as one here; trace one of them")
-    ids = task.folder.source.encode(text.strip())
+    ids = task.folder.source.encode(task.before + text.strip())
     too_long(len(ids), task.longest)
     return Asked(task.folder, task.objective.source(ids), text)
 

@@ -21,10 +21,16 @@ class WithContext:
     """Decodes the first part of every line, then the second of every line with the first before it, ..."""
 
     def __init__(
-        self, lines: Sequence[Line], source: Tokenizer, target: Tokenizer, sentences: int, longest: int
+        self,
+        lines: Sequence[Line],
+        source: Tokenizer,
+        target: Tokenizer,
+        sentences: int,
+        longest: int,
+        before: str = "",  # every source: the sign of a language
     ) -> None:
         self.lines, self.source, self.target = lines, source, target
-        self.sentences, self.longest = sentences, longest
+        self.sentences, self.longest, self.before = sentences, longest, before
         self.said: dict[tuple[int, int], str] = {}  # what each part of each line became
 
     def run(self, work: Sequence[Job], search: Search) -> list[list[Hypothesis]]:
@@ -53,7 +59,7 @@ class WithContext:
         before = [place for place in self.lines[job.line].spoken if place < job.place]
         for first in before[-self.sentences :]:
             text, said = self.joined(job.line, first, job.place)
-            source, prefix = self.source.encode(text), self.target.encode(said)
+            source, prefix = self.source.encode(self.before + text), self.target.encode(said)
             if len(source) <= self.longest and len(prefix) + len(job.source) <= self.longest:
                 return replace(job, source=source, prefix=prefix)
         return job

@@ -172,7 +172,8 @@ class Translator(Traceable):
         if not options.context:
             return run(work)
         source, target = self.folder.source, self.folder.target
-        return WithContext(lines, source, target, options.context, self.longest).run(work, run)
+        context = WithContext(lines, source, target, options.context, self.longest, self.before)
+        return context.run(work, run)
 
     def asked(self, ids: Sequence[int]) -> Sequence[int]:
         """The pieces of a sentence as the model reads them."""

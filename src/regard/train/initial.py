@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 
@@ -18,13 +19,12 @@ TOLD = 6  # names of tensors in a message
 
 
 def with_shape(config: Config, shape: ModelConfig) -> Config:
-    """The config with the model of a folder; what the run itself says of `[model]` is kept if it fits."""
+    """The config with the model of a folder. Of the run's own `[model]` dropout and head are kept, and a
+    smaller `max_length`; the rest is the folder's, since the usual numbers of a family were filled in."""
     free = {"dropout", "head"}  # no weight depends on them, or only the head's
     own = {name: getattr(config.model, name) for name in config.model.model_fields_set}
-    for name, value in own.items():
-        # a family's usual numbers were filled in for the run; only what contradicts the folder is wrong
-        if name == "family" and value != shape.family:
-            raise UsageError(f'init.from: the folder holds a "{shape.family}" model, not "{value}"')
+    if own.get("family", shape.family) != shape.family:
+        raise UsageError(f'init.from: the folder holds a "{shape.family}" model, not "{own["family"]}"')
     if config.model.max_length < shape.max_length and "max_length" in own:
         free.add("max_length")  # read less than the model could
     kept = {name: value for name, value in own.items() if name in free}
@@ -35,7 +35,9 @@ def load_initial(model: nn.Module, weights: Mapping[str, Tensor], init: Init) ->
     """Copy what has a place in the model; what was loaded, what is new and what was left over, in words."""
     own = dict(model.named_parameters())
     fits = {
-        name for name, tensor in weights.items() if name in own and fitting(own[name], tensor) is not None
+        name
+        for name, tensor in weights.items()
+        if name in own and fitting(name, own[name], tensor) is not None
     }
     new, unused = [n for n in own if n not in fits], [n for n in weights if n not in fits]
     if init.keep == "all" and (new or unused):
@@ -45,18 +47,18 @@ def load_initial(model: nn.Module, weights: Mapping[str, Tensor], init: Init) ->
         raise UsageError(f'init.from = "{init.model}": none of its weights fits this model')
     with torch.no_grad():
         for name in fits:
-            own[name].copy_(fitting(own[name], weights[name]))  # type: ignore[arg-type]
+            own[name].copy_(fitting(name, own[name], weights[name]))  # type: ignore[arg-type]
     told = f"{len(fits)} tensors loaded from {init.model}"
     told += f"; new: {listed(new)}" if new else ""
     return told + (f"; not used: {listed(unused)}" if unused else "")
 
 
-def fitting(place: Tensor, tensor: Tensor) -> Tensor | None:
+def fitting(name: str, place: Tensor, tensor: Tensor) -> Tensor | None:
     """The tensor for a place; of a table of positions the first, where the run reads shorter texts."""
     if place.shape == tensor.shape:
         return tensor
-    shorter = place.dim() == 2 and place.shape[1:] == tensor.shape[1:] and len(place) < len(tensor)
-    return tensor[: len(place)] if shorter else None
+    is_table = name.endswith("positions.table") and place.shape[1:] == tensor.shape[1:]
+    return tensor[: len(place)] if is_table and len(place) < len(tensor) else None
 
 
 def listed(names: list[str]) -> str:
@@ -79,6 +81,10 @@ def freeze(model: nn.Module, init: Init) -> dict[str, float]:
         frozen = own is not None if init.freeze == "body" else height < top and height < first_free(init)
         parameter.requires_grad_(not frozen)
         rates[name] = init.layer_decay ** (top - height)
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        raise UsageError(
+            f"init.freeze = {json.dumps(init.freeze)}: nothing is left to learn; freeze fewer layers"
+        )
     return rates
 
 

@@ -107,8 +107,9 @@ class Trainer:
                 metrics.add(self.train_record(window, norm))
                 window = Window()
             if self.is_scheduled(step):
+                paused = time.perf_counter()
                 self.checkpoint(metrics)
-                window.started = time.perf_counter()
+                window.started += time.perf_counter() - paused
             if crew().any(self.stop_asked):
                 if self.saved != step:
                     self.save()

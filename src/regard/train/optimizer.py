@@ -46,5 +46,6 @@ def load_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, tensors: 
         if name not in named:
             raise UsageError(f'the checkpoint holds the state of "{name}", which the model does not have')
         parameter = named[name]
-        own = tensor if key == "step" else crew().own(tensor.to(parameter.device), parameter)
+        there = tensor.to(parameter.device)  # the step too: a fused update counts on the device
+        own = there if key == "step" else crew().own(there, parameter)
         optimizer.state[parameter][key] = own.clone()

@@ -27,6 +27,7 @@ from regard.data.shards import Writer, fingerprint, open_shards, read_manifest, 
 from regard.errors import RegardError, UsageError
 from regard.store import Initial, read_json
 from regard.store.folder import load_tokenizers
+from regard.store.huggingface import labels_of
 from regard.text import Tokenizer, learn, split_sentences
 from regard.train.evaluation.base import Evaluation
 from regard.train.evaluation.choose import make_evaluation, make_objective
@@ -147,7 +148,7 @@ class Preparation:
     def labels(self) -> tuple[str, ...]:
         """In the order of the model that the run begins from, if that knows them all."""
         own = tuple(self.checked.labels)
-        before = tuple(self.initial.labels) if self.initial is not None else ()
+        before = tuple(self.known)
         return before if set(own) <= set(before) else own
 
     def write(self, place: Path) -> None:
@@ -249,7 +250,10 @@ class Preparation:
 
     @property
     def known(self) -> list[str]:
-        """Labels of the model that the run begins from."""
+        """Labels of the model that the run begins from, in its order; a run that goes on has them by now."""
+        if self.config.init.model is not None and (self.folder / "config.json").is_file():
+            config = read_json(self.folder / "config.json")
+            return list(labels_of(config, self.config.task, str(self.folder)))
         return list(self.initial.labels) if self.initial is not None else []
 
     @staticmethod

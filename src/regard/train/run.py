@@ -53,7 +53,8 @@ from regard.train.progress import Listener, Metrics, Record, Silent, Unheard
 from regard.train.report import evaluate_command, main_scores, write_report
 from regard.train.stream import Stream
 
-# What may differ when a run is resumed: where it ends and what it keeps, never what it computes.
+# What may differ when a run is resumed: where it ends and what it keeps. (With other `steps` a rate that
+# falls to the end falls to another one.)
 LIMITS = (
     *("train.steps", "train.epochs", "train.minutes", "train.patience", "train.keep", "train.log_every"),
     *("train.bad_steps_in_a_row", "train.on_bad", "train.parallel", "recipe.expected", "recipe.time"),
@@ -188,6 +189,8 @@ def open_run(config: Config | None, folder: Path, resume: bool) -> Config:
     if config is None:
         return before
     own = config.model_copy(update={"train": config.train.model_copy(update=decided(config, before))})
+    if own.init.model is not None and own.init.model == before.init.model:
+        own = with_shape(own, before.model)  # the folder's, as when the run began
     if field := differing_field(own, before, ignore=LIMITS):
         raise UsageError(
             f"{field} is not what {folder} began with; only limits ({', '.join(LIMITS)}) may change "
@@ -218,6 +221,8 @@ def decided(config: Config, before: Config) -> dict[str, object]:
     for name, undecided in (("device", "auto"), ("precision", "auto"), ("threads", 0)):
         if getattr(config.train, name) == undecided:
             kept[name] = getattr(before.train, name)
+    if config.train.device == "cuda" and before.train.device.startswith("cuda:"):  # one of several processes
+        kept["device"] = before.train.device
     if config.train.steps != before.train.steps:
         kept["warmup"] = before.train.warmup
     return kept

@@ -44,7 +44,7 @@ def permuted(axis: int, order: Tensor) -> Form:
     def along(tensor: Tensor, places: Tensor) -> Tensor:
         if tensor.shape[axis : axis + 1] != places.shape:
             raise ValueError(f"shape {list(tensor.shape)}, but the width of the model is {len(places)}")
-        return tensor.index_select(axis, places)
+        return tensor.index_select(axis, places.to(tensor.device))
 
     return Form(lambda theirs: [along(theirs, back)], lambda ours: along(ours[0], order))
 
