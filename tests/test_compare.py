@@ -199,7 +199,9 @@ def test_table_pages_and_pictures(regard: Command, toy: Toy, rnn: Path, corpus: 
     picture = ElementTree.fromstring(files[3].read_text(encoding="utf-8"))
     assert picture.tag == "{http://www.w3.org/2000/svg}svg"
     curves = picture.findall(".//{*}polyline")
-    assert [len((curve.get("points") or "").split()) for curve in curves] == [5, 5]
+    assert [len((curve.get("points") or "").split()) for curve in curves] == [4, 4], (
+        "eight sentences are too few for a point"
+    )
 
 
 def test_a_chart_of_many_names_has_room_for_all() -> None:

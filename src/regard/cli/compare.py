@@ -81,9 +81,10 @@ def compare(
         raise UsageError("the test set is empty")
     options = decode_options(opened[0].folder.decode, parse_options(option, beam, 1))
     found = measure(dict(zip(names, opened)), examples, options, words, rounds)
+    written = [write(found, path) for path in outputs]  # before a reader that leaves ends this
     print_line(json.dumps(record(found), ensure_ascii=False)) if as_json else show(found)
-    for path in outputs:
-        say("wrote " + " and ".join(map(str, write(found, path))))
+    for paths in written:
+        say("wrote " + " and ".join(map(str, paths)))
 
 
 def pages(output: Path) -> Path | None:

@@ -28,6 +28,7 @@ from regard.train.report.words import number
 
 FORMATS = (".html", ".md", ".svg", ".png")
 LONGEST_LABEL = 40  # signs in the legend of the chart
+ENOUGH = 10  # sentences of a length
 
 Work = tuple[int, int]  # sentences translated, target tokens said
 
@@ -172,11 +173,15 @@ def lengths(found: Comparison, score: str) -> Table:
 
 
 def by_length(found: Comparison) -> Chart:
-    names = [bucket.name.replace(" to ", "–").replace(" and more", "+") for bucket in found.models[0].lengths]
+    """The curves; a length that only a few sentences have says nothing, and stands in the table alone."""
+    every = found.models[0].lengths
+    enough = [place for place, bucket in enumerate(every) if bucket.sentences >= ENOUGH]
+    drawn = enough if len(enough) > 1 else range(len(every))
+    names = [every[place].name.replace(" to ", "–").replace(" and more", "+") for place in drawn]
     curves = [
         Series(
             model.label[-LONGEST_LABEL:],
-            [(float(place), value(bucket, "BLEU")) for place, bucket in enumerate(model.lengths)],
+            [(float(x), value(model.lengths[place], "BLEU")) for x, place in enumerate(drawn)],
             dots=True,
         )
         for model in found.models
