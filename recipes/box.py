@@ -74,7 +74,7 @@ def pack(run: Path, direction: str, data: Path) -> None:
     calibrate(place, sample)
     card = (place / "README.md").read_text(encoding="utf-8")
     card = card.replace("pipeline_tag:", "license: cc-by-2.0\npipeline_tag:", 1)
-    card = card.replace(f"| train.{direction}.tsv |", "| Tatoeba, the split of recipes/box.py |")
+    card = card.replace(f"| train.{direction}.tsv |", "| Tatoeba, split by box.py |")
     tested = f"test.{direction}.tsv --tokenize 13a"
     card = card.replace(tested, f"runs/box/data/{tested} --precision float32")  # as the run did
     told = card_of(direction)

@@ -64,7 +64,10 @@ function nameOf(figure) {
 
 function save(name, content, type) {
   const address = URL.createObjectURL(new Blob([content], { type }));
-  make("a", { href: address, download: name }).click();
+  const link = make("a", { href: address, download: name, hidden: true });
+  document.body.append(link); // a link that is nowhere is not always followed
+  link.click();
+  link.remove();
   setTimeout(() => URL.revokeObjectURL(address), 60_000);
 }
 
