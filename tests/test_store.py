@@ -13,13 +13,14 @@ from safetensors.torch import load_file, save_file
 from regard.config import Config, Model, resolve
 from regard.data import collate
 from regard.errors import RegardError, UsageError
-from regard.model import EncoderDecoder, build
+from regard.model import EncoderDecoder, build, outline
 from regard.store import (
     Checkpoint,
     average_weights,
     folder_of,
     load_checkpoint,
     load_latest,
+    load_weights_into,
     open_folder,
     prune,
     save_checkpoint,
@@ -315,3 +316,21 @@ def test_the_card_says_what_the_model_is_for(tmp_path, task, model, said):
     for part in [*said, "| a\\|b | 1.0 |", "\nregard evaluate -m run\n", "| updates | 7 |"]:
         assert part in card, card
     assert card.count("---\n") == 2 and card.startswith("---\n")
+
+
+def test_opened_weights_are_not_copied(tmp_path: Path) -> None:
+    """A folder took twice its size to open: what was read, and the model that it was copied into."""
+    shape = Model(family="transformer", norm="pre", width=16, heads=2, layers=1, dropout=0.0)
+    model = build(shape, 30)
+    weights = {name: tensor.clone() for name, tensor in unique_weights(model).items()}
+    empty = outline(shape, 30)
+    load_weights_into(empty, weights, tmp_path)
+    assert {n: p.data_ptr() for n, p in empty.named_parameters()} == {
+        n: t.data_ptr() for n, t in weights.items()
+    }
+    assert all(p.requires_grad for p in empty.parameters())
+    assert isinstance(empty, EncoderDecoder)
+    assert empty.output.weight is empty.source.tokens.weight, "what is shared stays shared"
+    own = unique_weights(model)
+    load_weights_into(model, weights, tmp_path)
+    assert all(own[name].data_ptr() != weights[name].data_ptr() for name in own), "its memory is its own"

@@ -22,6 +22,7 @@ from regard.decode.kernels import can_pack, scripted
 from regard.decode.options import NEVER
 from regard.decode.packing import Packing, Reaches, choose_precision, pack_linears
 from regard.decode.tree import Tree
+from regard.machine import give_back_memory
 from regard.model import EncoderDecoder, Writing
 from regard.model.attention import MultiHeadAttention, cut
 from regard.model.layers import ACTIVATIONS, FeedForward, PreNorm
@@ -83,6 +84,7 @@ def make_engine(
     packing = Packing(model, chosen, reaches)
     if isinstance(model, EncoderDecoder) and packable(model):
         pack_model(model, packing)
+        give_back_memory()  # of the weights as they were
         return Engine(model)
     if chosen != "float32":
         pack_linears(model, packing)

@@ -123,9 +123,10 @@ def _layers(config: Model) -> tuple[int, int]:
 
 
 def load_weights_into(model: nn.Module, weights: Mapping[str, Tensor], path: Path) -> None:
-    """Copy weights into a model; a missing, unknown or misshapen tensor is an error that names it.
+    """Give weights to a model; a missing, unknown or misshapen tensor is an error that names it.
 
-    A model that was built on the device "meta" has shapes alone, and takes memory here.
+    A model that was built on the device "meta" has shapes alone: the tensors themselves become its
+    parameters, and what is mapped from a file stays so. Into the memory of any other they are copied.
     """
     own = dict(model.named_parameters())
     if missing := sorted(own.keys() - weights.keys()):
@@ -139,17 +140,19 @@ def load_weights_into(model: nn.Module, weights: Mapping[str, Tensor], path: Pat
         if not weights[name].is_floating_point():
             raise UsageError(f'{path}: the tensor "{name}" holds {weights[name].dtype}, which are no weights')
     if any(parameter.is_meta for parameter in own.values()):
-        _give_memory(model)
+        _take_over(model, {own[name]: tensor for name, tensor in weights.items()})
+        return
     with torch.no_grad():
-        for name, parameter in model.named_parameters():
+        for name, parameter in own.items():
             parameter.copy_(weights[name])
 
 
-def _give_memory(model: nn.Module) -> None:
-    """Real parameters in the place of mere shapes; one that is shared stays shared."""
-    real: dict[nn.Parameter, nn.Parameter] = {}
+def _take_over(model: nn.Module, weights: Mapping[nn.Parameter, Tensor]) -> None:
+    """Tensors in the place of mere shapes; what is shared stays shared."""
+    real = {
+        shape: nn.Parameter(tensor.to(shape.dtype).contiguous(), shape.requires_grad)
+        for shape, tensor in weights.items()
+    }
     for module in model.modules():
         for name, parameter in list(module.named_parameters(recurse=False)):
-            if parameter not in real:
-                real[parameter] = nn.Parameter(torch.empty(parameter.shape, dtype=parameter.dtype))
             setattr(module, name, real[parameter])
