@@ -29,7 +29,8 @@ class Packing:
     """Makes linear maps of a model's own ones."""
 
     def __init__(self, model: nn.Module, precision: str = "float32", reaches: Reaches | None = None) -> None:
-        self.names = {module: name for name, module in model.named_modules()}
+        # by identity: a module that was packed must not be kept, with its weights, until the last one is
+        self.names = {id(module): name for name, module in model.named_modules()}
         self.precision, self.reaches = precision, reaches or {}
 
     def __call__(self, *parts: nn.Linear) -> nn.Module:
@@ -38,7 +39,7 @@ class Packing:
         biases = [part.bias.detach() for part in parts if part.bias is not None]
         bias = torch.cat(biases) if biases else None
         if self.precision == "int8":
-            return ByteLinear(weight, bias, self.reaches.get(self.names[parts[0]]))
+            return ByteLinear(weight, bias, self.reaches.get(self.names[id(parts[0])]))
         return PackedLinear(weight, bias, getattr(torch, self.precision))
 
 
