@@ -1,8 +1,9 @@
 """Decoding against CTranslate2: the same weights, exactly as many target tokens, by turns in one process.
 
-python bench/engines.py -m FOLDER [--rounds 7] [--cells 1x1 1x4 32x1 32x4 64x5]
+python bench/engines.py -m FOLDER [--rounds 7] [--cells 1x1 1x4 32x1 32x4 64x5] [--transformers]
 
 FOLDER is a translation model of ours, measured by `regard calibrate`; its CTranslate2 twin is written aside.
+With --transformers `generate` races too, which opens FOLDER itself, in float32.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 
 import ctranslate2
 import torch
+from transformers import MarianMTModel
 
 from race import Runner, race, report
 from regard.data import Sample
@@ -33,6 +35,7 @@ def main() -> None:
     parser.add_argument("-m", "--model", type=Path, required=True)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--cells", nargs="+", default=CELLS)
+    parser.add_argument("--transformers", action="store_true")
     given = parser.parse_args()
     choose_machine("cpu", precision="float32").use()
     torch.manual_seed(0)
@@ -40,15 +43,18 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         write(folder, Path(place), "float32")
         twins = {precision: twin(place, precision) for precision in ("int8", "float32")}
+    hugging = MarianMTModel.from_pretrained(given.model).eval() if given.transformers else None
     engines = {precision: engine(given.model, precision) for precision in ("int8", "float32")}
     for cell in given.cells:
         rows, beams = (int(each) for each in cell.split("x"))
         texts = torch.randint(8, len(folder.source), (rows, SOURCE)).tolist()
         runners = {f"regard {name}": ours(own, folder, texts, beams) for name, own in engines.items()}
         runners |= {f"ctranslate2 {name}": theirs(own, folder, texts, beams) for name, own in twins.items()}
+        if hugging is not None:
+            runners["transformers"] = generating(hugging, texts, beams)
         speeds = race(runners, given.rounds)
-        for other in twins:
-            report(f"{rows} sentences, {beams} beams", speeds, "regard int8", [f"ctranslate2 {other}"])
+        for other in [name for name in runners if not name.startswith("regard")]:
+            report(f"{rows} sentences, {beams} beams", speeds, "regard int8", [other])
 
 
 def engine(path: Path, precision: str) -> Any:
@@ -82,6 +88,18 @@ def theirs(model: ctranslate2.Translator, folder: Folder, texts: Sequence[list[i
 
     def run() -> int:
         model.translate_batch(words, beam_size=beams, max_batch_size=len(words), **lengths)
+        return len(texts) * TARGET
+
+    return run
+
+
+def generating(model: MarianMTModel, texts: Sequence[list[int]], beams: int) -> Runner:
+    ids = torch.tensor([[*row[:-1], model.config.eos_token_id] for row in texts])
+    lengths = {"min_new_tokens": TARGET, "max_new_tokens": TARGET}
+
+    def run() -> int:
+        with torch.inference_mode():
+            model.generate(ids, num_beams=beams, do_sample=False, **lengths)
         return len(texts) * TARGET
 
     return run
