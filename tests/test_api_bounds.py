@@ -182,7 +182,7 @@ def test_too_much_is_refused_with_a_time(server: Served) -> None:
 
 def test_a_full_server_reads_nothing_that_is_for_a_model(server: Served) -> None:
     """Ten times as many requests as could be done were each read and understood before they were refused,
-    and that took a fifth of the time of those who were answered."""
+    in the time of those who were answered."""
     with served() as own:
         for desk in own.service.desks.values():
             desk.queue_tokens = desk.limits.queue_tokens

@@ -18,6 +18,7 @@ from regard.store import open_folder, seal
 from regard.train import Outcome, Silent, train
 from regard.train.initial import fitting, freeze, load_initial
 from regard.train.progress import Record
+from regard.train.run import decided
 from sampled import sampled
 from toys import CUES, SMALL, labelled, task_config
 
@@ -153,6 +154,15 @@ def test_a_run_that_began_from_a_model_is_resumed_with_its_file(tmp_path: Path) 
     outcome = train(resolve(tree), tmp_path / "run", resume=True)
     assert outcome.finished and outcome.step == 4
     assert open_folder(tmp_path / "run").labels == ("odd", "good", "bad")
+
+
+def test_each_process_of_a_restart_keeps_its_gpu() -> None:
+    """`device = "cuda"` became cuda:0 in the first process, and the restart took that for another config."""
+    asked = resolve({"data": {"train": "phrasebook"}, "train": {"device": "cuda"}})
+    began = asked.model_copy(update={"train": asked.train.model_copy(update={"device": "cuda:0"})})
+    assert decided(asked, began)["device"] == "cuda:0"
+    other = asked.model_copy(update={"train": asked.train.model_copy(update={"device": "cpu"})})
+    assert "device" not in decided(asked, other)
 
 
 def test_what_leaves_nothing_to_learn_is_refused() -> None:

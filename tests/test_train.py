@@ -23,6 +23,7 @@ from regard.train import Silent, train
 from regard.train.loop import mix
 from regard.train.prepare import prepare
 from regard.train.run import make_trainer, pinned
+from sampled import sampled
 from samples import random_samples
 
 LETTERS = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"]
@@ -141,7 +142,8 @@ class StopAt(Silent):
             os.kill(os.getpid(), signal.SIGINT)
 
 
-def test_resuming_from_every_step_gives_the_same_bits(tmp_path):
+@pytest.mark.parametrize("stops", sampled([(1, 4, 11), (3, 6, 8)], (1, 4, 11)))
+def test_resuming_from_every_step_gives_the_same_bits(tmp_path, stops):
     """Over epoch borders, inside the checkpoint interval, with dropout, accumulation and averaging."""
     options = {
         "log_every": 1,
@@ -156,7 +158,7 @@ def test_resuming_from_every_step_gives_the_same_bits(tmp_path):
     again = train(config, tmp_path / "again")
     assert_same_bits(tmp_path / "whole", tmp_path / "again")
     assert again.records[0]["loss"] == whole.records[0]["loss"]
-    for stop in (1, 4, 11):
+    for stop in stops:
         folder = tmp_path / f"cut-{stop}"
         first = train(config, folder, listener=StopAt(stop))
         assert not first.finished and first.step == stop
