@@ -163,6 +163,16 @@ def test_allowed_values_are_named() -> None:
     [
         ({"model": {"width": 10, "heads": 4}}, ["model.width = 10", "model.heads = 4", "head_width"]),
         ({"model": {"width": 7, "heads": 7}}, ["model.width = 7", "even"]),
+        ({"model": {"family": "t5", "buckets": 64, "farthest": 32}}, ["model.farthest = 32", "buckets = 64"]),
+        (
+            {"model": {"family": "llama", "width": 120, "heads": 8}, "task": {"name": "generate"}},
+            ["15 channels"],
+        ),
+        ({"model": {"family": "bert", "norm": "pre"}, "task": {"name": "fill"}}, ["model.norm", "bert"]),
+        (
+            {"model": {"family": "gpt", "groups": 2}, "task": {"name": "generate"}},
+            ["model.groups = 2", "llama"],
+        ),
         ({"train": {"schedule": "paper", "lr": 1.0}}, ["train.lr", "inverse-sqrt"]),
         ({"train": {"schedule": "paper", "warmup": 0}}, ["train.warmup = 0"]),
         ({"data": {"train": []}}, ["data.train", "empty"]),

@@ -253,6 +253,20 @@ def test_any_text_is_only_text(foreign, name, text):
     assert copy.encode(text) == ids and copy.fingerprint == ours.fingerprint
 
 
+def test_a_text_spells_no_special_where_its_signs_are_unknown(tmp_path):
+    """`</s>` in a text became the end where the vocabulary has no `<`: an unknown sign cost more than it."""
+    pieces = [("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), ("▁", -2.0), ("▁a", -3.0), ("a", -4.0)]
+    pipeline = tokenizers.Tokenizer(models.Unigram(pieces, unk_id=2))
+    pipeline.add_special_tokens(["<pad>", "</s>", "<unk>", "<extra_id_0>"])
+    pipeline.pre_tokenizer, pipeline.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
+    put_tokenizer(tmp_path, "t5", pipeline)
+    ours = Tokenizer.load(tmp_path)
+    for text in ("a </s> a", "<pad>", "a<extra_id_0>"):
+        assert not {ours.end, ours.pad, *ours.sentinels} & set(ours.encode(text))
+        assert ours.unknown in ours.encode(text)
+    assert ours.words(ours.encode("a < a"), was_read=True)[-1] == 2
+
+
 @pytest.mark.parametrize("name", MAKERS)
 def test_roles_follow_from_the_folder(pipelines, name, tmp_path):
     pipeline = pipelines[name]

@@ -12,6 +12,7 @@ import torch
 from regard.errors import UsageError
 from regard.tasks import load
 from regard.trace import Trace, compare
+from regard.trace.interventions import parse
 from regard.trace.readings import divergence
 from traced_models import KINDS, opened_task, traced
 
@@ -121,6 +122,29 @@ def test_attention_of_recurrent_models() -> None:
     alike = run("bahdanau", {"type": "uniform"}, target="the cat")
     shares = alike["decoder.cross.weights"]
     torch.testing.assert_close(shares, torch.full_like(shares, 1 / shares.shape[-1]))
+
+
+def test_the_one_head_of_bahdanau_is_the_same_for_all_hypotheses() -> None:
+    """`head = 0` changed the first hypothesis of the beam alone: its scores have no dimension of heads."""
+    whole, head = (
+        run("bahdanau", {"type": "uniform", **own}, decode={"beam": 4, "max_length": 6})
+        for own in ({}, {"where": "decoder.cross", "head": 0})
+    )
+    assert head.tokens["output"].ids == whole.tokens["output"].ids
+    given = [{"type": "uniform", "where": "decoder.cross", "head": 0}]
+    (change,) = parse(given, opened_task("bahdanau").folder.model)
+    assert not change.edit(torch.ones(2, 4, 3)).any()
+
+
+def test_a_prompt_that_became_longer_is_no_output() -> None:
+    """The output began with the end of the prompt, where one of its pieces became several."""
+    plain = run("gpt", target=" cat")
+    changed = run(
+        "gpt", {"type": "replace_token", "side": "target", "position": 1, "text": "unbelievable things"},
+        target=" cat",
+    )  # fmt: skip
+    assert changed.output == plain.output
+    assert changed.meta["prompt"] > plain.meta["prompt"]
 
 
 @pytest.mark.parametrize("kind", ["transformer", "t5", "bahdanau", "gpt", "llama"])

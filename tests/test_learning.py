@@ -16,7 +16,7 @@ from regard.errors import UsageError
 from regard.model import build
 from regard.store import open_folder, seal
 from regard.train import Outcome, Silent, train
-from regard.train.initial import fitting, freeze, load_initial
+from regard.train.initial import fitting, freeze, load_initial, with_shape
 from regard.train.progress import Record
 from regard.train.run import decided
 from sampled import sampled
@@ -145,8 +145,8 @@ def test_a_run_that_began_from_a_model_is_resumed_with_its_file(tmp_path: Path) 
     told |= {"id2label": turned, "label2id": {label: int(place) for place, label in turned.items()}}
     (tmp_path / "first" / "config.json").write_text(json.dumps(told))
     seal(tmp_path / "first")
-    config = task_config("classify", tmp_path, {"width": 48, "heads": 4}, steps=4, checkpoint_every=2)
-    tree = config.model_dump(exclude_none=True, exclude={"init"})
+    config = task_config("classify", tmp_path, steps=4, checkpoint_every=2)
+    tree = config.model_dump(exclude_none=True, exclude={"model", "init"})
     tree["init"] = {"from": str(tmp_path / "first")}
     cut = resolve({**tree, "train": {**tree["train"], "minutes": 1e-9}})
     train(cut, tmp_path / "run")
@@ -163,6 +163,17 @@ def test_each_process_of_a_restart_keeps_its_gpu() -> None:
     assert decided(asked, began)["device"] == "cuda:0"
     other = asked.model_copy(update={"train": asked.train.model_copy(update={"device": "cpu"})})
     assert "device" not in decided(asked, other)
+
+
+def test_a_shape_that_the_folder_does_not_have_is_refused() -> None:
+    """`layers = 2` beside `init.from` was passed over in silence: the run had the folder's six."""
+    tree = {"task": {"name": "classify"}, "data": {"train": "x.tsv"}, "init": {"from": "old"}}
+    shape = resolve(tree | {"model": {"layers": 6, "width": 32, "heads": 4, "max_length": 64}}).model
+    for own in ({"layers": 2}, {"preset": "bert-tiny"}, {"max_length": 128}):
+        with pytest.raises(UsageError, match=r"model\.\w+ = \d+: the folder of init.from has \d+"):
+            with_shape(resolve(tree | {"model": own}), shape)
+    kept = with_shape(resolve(tree | {"model": {"dropout": 0.3, "max_length": 32}}), shape).model
+    assert (kept.dropout, kept.max_length, kept.layers) == (0.3, 32, 6)
 
 
 def test_what_leaves_nothing_to_learn_is_refused() -> None:

@@ -505,6 +505,18 @@ def test_a_language_stands_before_every_sentence(opus):
         translator.into("klingon")
 
 
+def test_words_are_aligned_as_they_stand_in_the_text(opus):
+    """A language's sign was the first word of every source, and a word of unknown signs was none."""
+    translator = load(opus, device="cpu", threads=1).into("deu")
+    text = "A \U0001f600 man sees 漢 it."
+    (line,) = translator.translate_lines([text], nbest=2, alignment=True)
+    words = {source for found in line.candidates for source, _ in found.alignment}
+    assert words and words <= set(range(len(text.split())))
+    source = translator.folder.source
+    owners = source.words(source.encode(text), was_read=True)
+    assert max(owners) + 1 == len(text.split())
+
+
 def test_a_language_stands_before_every_sentence_that_is_read_with_others(opus, monkeypatch):
     """With its context a sentence was read without the sign, and a trace never had it."""
     translator = load(opus, device="cpu", threads=1).into("deu")

@@ -9,10 +9,12 @@ from torch import nn
 from conftest import toy_sentences, toy_translation, write_toy_corpus
 from regard.config import Model, resolve
 from regard.data import Sample, collate
+from regard.errors import UsageError
 from regard.model import build
 from regard.model.recurrent import GRU, LSTM, Memory, run
 from regard.trace import Recorder, cross_weights
 from samples import END, START, random_samples, small
+from traced_models import opened_task
 
 
 @pytest.mark.parametrize(("own", "theirs"), [(LSTM, nn.LSTM), (GRU, nn.GRU)])
@@ -107,8 +109,12 @@ def test_where_a_step_looked_is_recorded():
         "decoder.cross.scores",
         "logits",
     } <= set(recorder.tensors)
-    blind = cross_weights(small(5, family="rnn"), samples)
-    assert not any(bool(table.any()) for table in blind)
+
+
+def test_a_model_that_never_looks_back_has_no_alignment():
+    """It had one: every word came from the first, since the best of many zeros is the first."""
+    with pytest.raises(UsageError, match="never looks back"):
+        opened_task("rnn").translate_lines(["the cat"], alignment=True)
 
 
 def test_half_precision_keeps_the_memory():

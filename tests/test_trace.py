@@ -521,17 +521,37 @@ def test_a_figure_shows_the_numbers(tmp_path: Path) -> None:
         ("rnn", "heads", {}, "no attention"),
         ("rnn", "lens", {}, "no logit lens"),
         ("rnn", "positions", {}, "no positions"),
+        ("t5", "positions", {"head": 99}, "head = 99: there are 4"),
+        ("classify", "positions", {"only": ["logits"]}, "no positions"),
         ("classify", "lens", {}, "no logit lens"),
         ("gpt rotary", "beam", {"decode": {"seed": 1, "max_length": 3, "sample": True}}, "no search"),
     ],
 )
 def test_what_cannot_be_drawn(kind: str, view: str, options: dict[str, object], words: str) -> None:
-    decode = {"decode": options.pop("decode")} if "decode" in options else {}
-    trace = short(kind, **decode)
+    asked = {name: options[name] for name in ("decode", "only") if name in options}
+    options = {name: own for name, own in options.items() if name not in asked}
+    trace = short(kind, **asked)
     with pytest.raises(UsageError) as caught:
         trace.figure(view, **options)
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "only",
+    [
+        ["decoder.*.weights"],
+        ["encoder.*.weights", "*.cross.weights"],
+        ["*.self.weights"],
+        ["*.0.self.weights"],
+    ],
+)
+def test_a_part_of_a_run_has_no_rollout(only: list[str]) -> None:
+    """Some parts gave an IndexError, others the product of attentions that do not belong together."""
+    trace = short("transformer", only=only)
+    with pytest.raises(UsageError, match="all attentions"):
+        trace.rollout()
+    assert "look/rollout" not in trace.page().html
 
 
 # What cannot be traced

@@ -124,7 +124,9 @@ class Model(Section):
         None, description="bert: what it answers about; else as the task asks"
     )
     groups: int | None = Field(None, ge=1, description="llama: heads of keys and values; else `heads`")
-    norm: Literal["post", "pre"] = Field("post", description="layer norm after the sum (paper) or before")
+    norm: Literal["post", "pre"] = Field(
+        "post", description="transformer: layer norm after the sum (paper) or before; others have their own"
+    )
     positions: Literal["sinusoidal", "learned", "rotary", "relative"] = Field(
         "sinusoidal", description="how order enters; rotary: gpt and llama, relative: t5"
     )
@@ -172,6 +174,20 @@ class Model(Section):
         if self.positions not in POSITIONS[self.family]:
             known = ", ".join(POSITIONS[self.family])
             raise ValueError(f'model.positions = "{self.positions}": {self.family} has {known}')
+        if self.groups is not None and self.family != "llama":
+            raise ValueError(f"model.groups = {self.groups}: heads share keys and values in llama alone")
+        if self.family == "bert" and self.norm == "pre":
+            raise ValueError('model.norm = "pre": bert has its norms after the sums')
+        if self.positions == "rotary" and self.channels % 2:
+            raise ValueError(
+                f"a head of {self.channels} channels: rotary positions turn pairs of them, so that "
+                "model.head_width (else width / heads) must be even"
+            )
+        if self.positions == "relative" and self.farthest <= self.buckets // 2:
+            raise ValueError(
+                f"model.farthest = {self.farthest} must be more than half of model.buckets = {self.buckets}: "
+                "that half is for the near distances, one each"
+            )
         if self.positions == "sinusoidal" and self.width % 2:
             raise ValueError(
                 f"model.width = {self.width} must be even for sinusoidal positions (sine and cosine in pairs)"

@@ -47,7 +47,6 @@ def ctranslate2(folder: Folder, precision: str, texts: Sequence[str], beam: int)
 
     def run() -> int:
         words = [[known[piece] for piece in row] for row in folder.source.encode_batch(list(texts))]
-        words = [[*row, known[folder.source.end]] for row in words]
         found = model.translate_batch(words, beam_size=beam, max_batch_size=TOKENS, batch_type="tokens")
         best = [[said[name] for name in each.hypotheses[0]] for each in found]
         for row in best:

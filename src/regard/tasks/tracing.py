@@ -118,17 +118,20 @@ def say(
     tokenizer = folder.target
     prompt = source if isinstance(folder.model, LanguageModel) else [tokenizer.start]
     nodes: tuple[Node, ...] = ()
-    facts: dict[str, Any] = {"prompt": len(prompt) if prompt is source else 0}
+    facts: dict[str, Any] = {}
     if target is not None:
         target = replace_surrogates(target)
-        inside = tokenizer.encode_inside if prompt is source else tokenizer.encode
-        own, ends = inside(target), True
+        cut = tokenizer.encode_inside if prompt is source else tokenizer.encode
+        own, ends = cut(target), True
     else:
         chosen = chosen_options(task, folder, options, len(source))
         found, nodes = search(task, asked, chosen, changes, begun)
         own, ends = list(found.tokens), found.finished
         facts |= {"decode": chosen.model_dump(mode="json"), "finished": ends, "score": found.score}
     row = other_pieces(tokenizer, [*prompt, *own], words, "target")
+    inside = [word for word in words if word.position < len(prompt)]  # it may have become longer
+    begins = len(other_pieces(tokenizer, prompt, inside, "target"))
+    facts["prompt"] = begins if prompt is source else 0
     said = [*row[1:], tokenizer.end] if ends else row[1:]
     read = row if ends else row[:-1]
     limit = folder.model.longest_target if not isinstance(folder.model, EncoderOnly) else None
@@ -136,7 +139,7 @@ def say(
         raise UsageError(
             f"a target of {len(read)} pieces, its start included, is too long: there are {limit}"
         )
-    return Said(read, said, text_of(task, asked, row[len(prompt) :]), nodes, facts)
+    return Said(read, said, text_of(task, asked, row[begins:]), nodes, facts)
 
 
 def prefix_of(folder: Folder, target: str | None, prefix: Sequence[int]) -> list[int]:

@@ -210,7 +210,8 @@ class Translator(Traceable):
         """Word links for every hypothesis of every part; of several models the mean of their attention."""
         pairs = [(source, h.tokens) for source, hypotheses in zip(sources, found) for h in hypotheses]
         models = [folder.model for folder in self.folders]
-        rest = iter(align(models, pairs, self.folder.source, self.folder.target))
+        signs = 1 if self.before else 0
+        rest = iter(align(models, pairs, self.folder.source, self.folder.target, signs))
         return [[next(rest) for _ in hypotheses] for hypotheses in found]
 
     def alternatives(

@@ -98,8 +98,10 @@ class Foreign(Tokenizer):
         }
         surplus = range(pieces, self._size)  # rows of the embedding that are no piece
         self.never_said = (*sorted({self.pad, self.start, *unsaid} - {self.end}), *surplus)
-        unknown = {roles.get("unk_token")} - {self.start, self.end}  # the one that a text may give
-        self._special = frozenset(specials.values()) - unknown
+        self.unknown = roles.get("unk_token")
+        self._special = frozenset(specials.values()) - (
+            {self.unknown} - {self.start, self.end}
+        )  # a text may give it
         # The same from now on, whatever stands beside it.
         self._settings = {**settings, "regard": {"pieces": self._size, "start": self.start}}
         with told(source):  # that it can be used at all, also for what it does not know
@@ -159,10 +161,10 @@ class Foreign(Tokenizer):
         content["added_tokens"] = [token for token in content["added_tokens"] if not token["special"]]
         content["post_processor"] = None
         model = content["model"]
-        if isinstance(model["vocab"], list):  # unigram: so unlikely that any spelling is better
-            model["vocab"] = [[name, -1e4 if name in names else score] for name, score in model["vocab"]]
+        hidden = {name: f"{name}\0" * 200 for name in names}  # longer than a word can be
+        if isinstance(model["vocab"], list):  # unigram
+            model["vocab"] = [[hidden.get(name, name), score] for name, score in model["vocab"]]
         else:
-            hidden = {name: f"{name}\0" * 200 for name in names}  # longer than a word can be
             model["vocab"] = {hidden.get(name, name): number for name, number in model["vocab"].items()}
             if model.get("unk_token") in hidden:
                 model["unk_token"] = hidden[model["unk_token"]]

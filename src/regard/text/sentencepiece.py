@@ -40,7 +40,7 @@ class SentencePiece(Tokenizer):
         self._cut = to_processor(model, path)
         own = settings["regard"]
         roles = {role: self._vocabulary[settings[role]] for role in _ROLES}
-        self.end, self.pad, self._unknown = roles["eos_token"], roles["pad_token"], roles["unk_token"]
+        self.end, self.pad, self.unknown = roles["eos_token"], roles["pad_token"], roles["unk_token"]
         self.start = int(own.get("start", self.pad))
         self.mask, self.sentinels = None, ()
         codes = map(_LANGUAGE.fullmatch, self._vocabulary)
@@ -115,8 +115,9 @@ class SentencePiece(Tokenizer):
 
     def _ids(self, pieces: Sequence[str]) -> list[int]:
         """A piece that SentencePiece does not know is what stands there: even that spells no special."""
-        found = [self._vocabulary.get(piece, self._unknown) for piece in pieces]
-        return [self._unknown if number in self._special else number for number in found]
+        unknown = self._vocabulary[self._settings["unk_token"]]
+        found = [self._vocabulary.get(piece, unknown) for piece in pieces]
+        return [unknown if number in self._special else number for number in found]
 
     def encode_inside(self, text: str) -> list[int]:
         return encode_behind(self.encode, text)

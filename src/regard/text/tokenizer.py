@@ -120,6 +120,7 @@ class Tokenizer:
     pad: int
     mask: int | None  # stands for a hidden word, if there is such a piece
     sentinels: tuple[int, ...]  # stand for hidden spans (T5), in order
+    unknown: int | None = None  # the piece for all that a vocabulary lacks; bytes lack nothing
     languages: tuple[str, ...] = ()  # of translations, that a text may begin with as `>>fra<<`
     never_said: tuple[int, ...]  # what no text contains, so that no decoder may say it
 
@@ -219,18 +220,21 @@ class Tokenizer:
         """The bytes of each piece, by id; None for a special."""
         return [content for _, content in self._table]
 
-    def words(self, ids: Sequence[int]) -> list[int]:
+    def words(self, ids: Sequence[int], was_read: bool = False) -> list[int]:
         """For each id the index of its word in `decode(ids).split()`, -1 for what belongs to no word.
 
-        Whitespace goes with the word that follows it, at the end of the text with the last one.
+        Whitespace goes with the word that follows it, at the end of the text with the last one. Of a text
+        that was read, words are counted as they stood there: what is unknown was something.
         """
-        content = [self._bytes_of(int(number)) for number in ids]
-        text = b"".join(piece or b"" for piece in content).decode(errors="surrogateescape")
+        content = [self._bytes_of(int(number)) or b"" for number in ids]
+        if was_read:
+            content = [b"?" if number == self.unknown else own for number, own in zip(ids, content)]
+        text = b"".join(content).decode(errors="surrogateescape")
         owners = _word_of_each_byte(text)
         result: list[int] = []
         position = 0
         for piece in content:
-            following = owners[position : position + len(piece or b"")]
+            following = owners[position : position + len(piece)]
             position += len(following)
             result.append(following[0] if following else -1)
         return result

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from regard.data import Sample, Translation, collate
+from regard.errors import UsageError
 from regard.model import Model
 from regard.model.state import BLOCK
 from regard.text import Tokenizer
@@ -26,8 +27,15 @@ def align(
     pairs: Sequence[tuple[Sequence[int], Sequence[int]]],
     source: Tokenizer,
     target: Tokenizer,
+    signs: int = 0,
 ) -> list[Links]:
-    """The word links of each (source ids, target ids); of several models by the mean of their attention."""
+    """The word links of each (source ids, target ids); of several models by the mean of their attention.
+
+    The first `signs` pieces of a source are no word of it: the language to translate into.
+    """
+    looking = [model for model in models if model.alignment is not None]
+    if not looking:
+        raise UsageError("this model never looks back at the source: there is no alignment to read off")
     ask = Translation(start=target.start, source_end=source.end, target_end=target.end)
     order = sorted(range(len(pairs)), key=lambda number: len(pairs[number][0]))  # little padding
     aligned: dict[int, Links] = {}
@@ -35,22 +43,20 @@ def align(
         numbers = order[start : start + ALIGNED_AT_ONCE]
         # the last piece is said but never read, and learned positions may have no place for it
         samples = [ask.pair(pairs[number][0], pairs[number][1][:-1]) for number in numbers]
-        weights = [cross_weights(model, samples) for model in models]
+        weights = [cross_weights(model, samples) for model in looking]
         for number, *tables in zip(numbers, *weights):
-            words = source.words(pairs[number][0]), target.words(pairs[number][1])
-            aligned[number] = links(word_weights(torch.stack(tables).mean(dim=0), *words))
+            read, said = pairs[number]
+            from_words = [-1] * signs + source.words(read[signs:], was_read=True)
+            weights_of_words = word_weights(torch.stack(tables).mean(dim=0), from_words, target.words(said))
+            aligned[number] = links(weights_of_words)
     return [aligned[number] for number in range(len(pairs))]
 
 
 @torch.no_grad()
-def cross_weights(model: Model, samples: Sequence[Sample], name: str | None = None) -> list[Tensor]:
-    """For each sample [target tokens, source tokens], mean over heads, at the step that says the token.
-
-    `name` is the tensor to look at, else the model's own choice; a model that never looks back gives zeros.
-    """
-    name = name or model.alignment
-    if name is None:
-        return [torch.zeros(len(sample.target), len(sample.source)) for sample in samples]
+def cross_weights(model: Model, samples: Sequence[Sample]) -> list[Tensor]:
+    """For each sample [target tokens, source tokens], mean over heads, at the step that says the token."""
+    name = model.alignment
+    assert name is not None  # a model that looks back
     recorder = Recorder(wanted=name.__eq__)
     device = next(model.parameters()).device
     model(collate(samples, BLOCK).to(device), recorder)

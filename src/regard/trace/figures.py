@@ -251,7 +251,8 @@ def lens(trace: Trace, layer: int | None, head: int | None, where: str | None, w
 
 
 def positions(trace: Trace, layer: int | None, head: int | None, where: str | None, words: bool) -> Figure:
-    side = "decoder" if where == "decoder" or not trace.names("encoder.*") else "encoder"
+    reads = "source" in trace.tokens
+    side = "decoder" if not reads or (where == "decoder" and "target" in trace.tokens) else "encoder"
     pieces = trace.tokens["target" if side == "decoder" else "source"].shown
     added, bias, turn = f"{side}.embedding.positions", f"{side}.positions.bias", f"{side}.positions.cosine"
     if added in trace:
@@ -260,10 +261,10 @@ def positions(trace: Trace, layer: int | None, head: int | None, where: str | No
             "What is added to each piece's vector for its place: one column a channel.",
         )
     elif bias in trace:
-        values, told = (
-            trace[bias][head or 0],
-            f"T5's bias of head {head or 0}: added to the scores for a distance.",
-        )
+        own = head or 0
+        if not 0 <= own < len(trace[bias]):
+            raise UsageError(f"head = {own}: there are {len(trace[bias])}, from 0 on")
+        values, told = trace[bias][own], f"T5's bias of head {own}: added to the scores for a distance."
     elif turn in trace:
         values, told = trace[turn], "Cosine of the angle by which each pair of channels turns at each place."
     else:

@@ -169,6 +169,8 @@ def uniform(given: Plain, place: str, model: Model) -> Changes:
     """A head, or all of an attention, looks at all visible keys alike: equal scores."""
     found = _where(given, place, model, needed=False)
     head = _head(given, place, found, needed=False)
+    if "decoder.cross" in found:  # Bahdanau's one head: its scores are [B,K,S], hypotheses and not heads
+        head = None
     names = tuple(f"{where}.scores" for where in found)
     return [Change(names, lambda scores: replaced(scores, head, 0.0))]
 

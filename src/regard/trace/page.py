@@ -7,6 +7,7 @@ import hashlib
 import html
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path, PurePath
@@ -84,7 +85,9 @@ def readings(trace: Trace) -> tuple[dict[str, Tensor], dict[str, Any]]:
     if not trace.attentions or weights * 4 > LARGEST_READINGS:
         return {}, {}
     asked = [(kind, where) for where in trace.attentions for kind in ("weights", "value_norm")]
-    asked += [("rollout", "")] if any(name.endswith(".self") for name in trace.attentions) else []
+    with suppress(UsageError):  # of a part of the run there is none
+        trace.rolled()
+        asked.append(("rollout", ""))
     numbers: dict[str, Tensor] = {f"heads/{name}": each for name, each in head_numbers(trace).items()}
     about = {}
     for kind, where in asked:

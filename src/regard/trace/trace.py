@@ -108,15 +108,21 @@ class Trace:
 
     def rollout(self) -> Tensor:
         """Through all layers, [T,S]: of an encoder-decoder the shares of the source."""
-        layers = [self.weights(name) for name in self.attentions if name.endswith(".self")]
-        if not layers:
+        encoder, own, across = ([self.weights(name) for name in names] for names in self.rolled())
+        return rollout_across(rollout(encoder), own, across)[0] if across else rollout(encoder or own)
+
+    def rolled(self) -> tuple[list[str], list[str], list[str]]:
+        """The attentions of a rollout: the encoder's, and the decoder's to itself and across."""
+        across = [name for name in self.attentions if name.endswith(".cross")]
+        alone = [name for name in self.attentions if name.endswith(".self")]
+        encoder = [name for name in alone if name.startswith("encoder.")]
+        own = [name for name in alone if name not in encoder]
+        if not alone:
             raise UsageError("a rollout needs self-attention, which this trace does not have")
-        encoder = [self.weights(n) for n in self.attentions if n.startswith("encoder.")]
-        own = [self.weights(n) for n in self.attentions if n.startswith("decoder.") and n.endswith(".self")]
-        across = [self.weights(n) for n in self.attentions if n.endswith(".cross")]
-        if not across:
-            return rollout(layers)
-        return rollout_across(rollout(encoder), own, across)[0]
+        whole = encoder and own == [name.replace(".cross", ".self") for name in across]
+        if {"source", "target"} <= self.tokens.keys() and not (whole and across):
+            raise UsageError("a rollout needs the weights of all attentions; trace without only=")
+        return encoder, own, across
 
     def cross(self, layer: int | None = None) -> str:
         """The cross-attention to align by: of a layer, else of the one before the last."""

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from regard.config import Config, Init
 from regard.config import Model as ModelConfig
+from regard.config.presets import FAMILY_DEFAULTS
 from regard.errors import UsageError
 
 HEAD = ("head.", "output.")
@@ -20,13 +21,21 @@ TOLD = 6  # names of tensors in a message
 
 def with_shape(config: Config, shape: ModelConfig) -> Config:
     """The config with the model of a folder. Of the run's own `[model]` dropout and head are kept, and a
-    smaller `max_length`; the rest is the folder's, since the usual numbers of a family were filled in."""
+    smaller `max_length`; the rest is the folder's, and who asks for something else is told."""
     free = {"dropout", "head"}  # no weight depends on them, or only the head's
     own = {name: getattr(config.model, name) for name in config.model.model_fields_set}
     if own.get("family", shape.family) != shape.family:
         raise UsageError(f'init.from: the folder holds a "{shape.family}" model, not "{own["family"]}"')
     if config.model.max_length < shape.max_length and "max_length" in own:
         free.add("max_length")  # read less than the model could
+    usual = ModelConfig.model_validate({"family": shape.family, **FAMILY_DEFAULTS.get(shape.family, {})})
+    for name, value in own.items():
+        has = getattr(shape, name)
+        if name not in {"preset", *free} and value not in (has, getattr(usual, name)):
+            raise UsageError(
+                f"model.{name} = {json.dumps(value)}: the folder of init.from has {json.dumps(has)}, and its "
+                "weights fit nothing else; leave it out"
+            )
     kept = {name: value for name, value in own.items() if name in free}
     return config.model_copy(update={"model": shape.model_copy(update=kept)})
 

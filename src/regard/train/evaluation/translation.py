@@ -129,7 +129,12 @@ class TranslationEvaluation:
     def write(self, path: Path, model: Model, best: Sequence[Hypothesis], texts: Sequence[str]) -> None:
         chrf = CHRF()
         pairs = [(s.source[:-1], hypothesis.tokens) for s, hypothesis in zip(self.samples, best)]
-        aligned = align([model], pairs, self.objective.source, self.objective.target)
+        blind = model.alignment is None  # it never looks back
+        aligned = (
+            [[] for _ in pairs]
+            if blind
+            else align([model], pairs, self.objective.source, self.objective.target)
+        )
         rows = (
             {
                 "source": example.source,

@@ -1,5 +1,6 @@
 // All heads of all layers as small pictures; one of them large, by one of several readings; up to four side by side.
 import { check, live, make, roving, select } from "../a11y.js";
+import { reach } from "../color.js";
 import { SMALL, cut, grid, number, picture, spoken } from "../figures.js";
 import { set, state } from "../state.js";
 import { chosen, link, none } from "./attention.js";
@@ -140,7 +141,7 @@ async function shown(trace, where, head, kind, own) {
     : { view: "attention", where, head: String(head), query: String(look.places[0][rows[i]]), key: String(look.places[1][columns[j]]) });
   const honest = [...look.honest, ...(hide ? ["What is hidden keeps its share: rows shown may sum to less."] : [])];
   if (!rows.length || !columns.length) return { figure: make("p", {}, "Nothing is left to show."), honest };
-  const most = kind === "value_norm" ? Math.max(1e-9, ...weights.data) : 1;
+  const most = kind === "value_norm" ? reach(weights.data) : 1;
   const figure = Math.max(...weights.shape) <= SMALL
     ? grid({ ...given, most, unit: kind === "value_norm" ? "length" : "weight", query: words ? null : rows.indexOf(own.query), key: words ? null : columns.indexOf(own.key), choose })
     : make("div", { class: "large" }, picture({ ...weights, kind: "share", scale: most, label, rows: given.queries, columns: given.keys }));

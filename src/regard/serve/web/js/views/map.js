@@ -16,7 +16,7 @@ export async function render(trace, model) {
   const crossing = stacks.length === 2 ? bridge(drawn, height) : null;
   return [
     make("h2", {}, "The model as a map"),
-    make("p", { class: "quiet" }, facts(config, model)),
+    make("p", { class: "quiet" }, facts(config, model, trace)),
     layers > 1 ? select("Layer", Array.from({ length: layers }, (_, i) => [String(i), `${i} of 0 to ${layers - 1}`]), String(layer),
       (own) => set({ where: (state().where || trace.attentions[0] || "").replace(/\.\d+\./, `.${own}.`) })) : null,
     make("div", { class: "scroll whole" }, draw("svg", { viewBox: `0 0 ${width} ${height}`, class: stacks.length > 1 ? "map two" : "map", role: "group", "aria-label": `Map of a ${config.family}` }, ...groups, crossing ?? "")),
@@ -26,9 +26,12 @@ export async function render(trace, model) {
 
 const layerCount = (trace) => 1 + Math.max(0, ...[...trace.shapes.keys()].map((name) => Number(/^(?:en|de)coder\.(\d+)\./.exec(name)?.[1] ?? 0)));
 
-function facts(config, model) {
+/** GPT, Llama and T5 are pre-norm whatever their config says: what was computed tells. */
+const isPreNorm = (trace, config) => config.norm === "pre" || ["encoder", "decoder"].some((side) => trace.has(`${side}.0.self.norm`));
+
+function facts(config, model, trace) {
   const parts = [`${config.family}: width ${config.width}`];
-  if (!["rnn", "bahdanau"].includes(config.family)) parts.push(`${config.heads} heads of ${config.head_width ?? config.width / config.heads}`, `feed-forward ${config.feed_forward}`, `${config.norm}-norm`, `${config.positions} positions`);
+  if (!["rnn", "bahdanau"].includes(config.family)) parts.push(`${config.heads} heads of ${config.head_width ?? config.width / config.heads}`, `feed-forward ${config.feed_forward}`, `${isPreNorm(trace, config) ? "pre" : "post"}-norm`, `${config.positions} positions`);
   else parts.push(config.cell.toUpperCase());
   for (const [name, words] of [["vocabulary", "pieces"], ["parameters", "parameters"]]) {
     if (model?.[name]) parts.push(`${model[name].toLocaleString("en")} ${words}`); // a page that is a file does not know
@@ -42,7 +45,7 @@ function column(trace, side, config, layer) {
   const boxes = [[side === "encoder" ? "Pieces" : "Pieces so far", "end", { view: "input", side: side === "encoder" ? "source" : "target" }],
     ["Embedding", "embedding", { view: "input", side: side === "encoder" ? "source" : "target" }]];
   if (has("embedding.positions")) boxes.push(["+ Positions", "embedding", { view: "input", side: side === "encoder" ? "source" : "target" }]);
-  const pre = config.norm === "pre" || has(`${layer}.self.norm`);
+  const pre = isPreNorm(trace, config);
   const part = (text, kind, where) => {
     const from = boxes.length;
     if (pre) boxes.push(["Norm", "norm", null, true]);
