@@ -94,3 +94,17 @@ def test_from_the_shell(regard: Command, refused: Refused, tiny_model: Path) -> 
     assert found["alternatives"][0]["text"] == "If Ed Ab"
     assert float(rows[0][1]) == pytest.approx(found["alternatives"][0]["word_log_probability"], abs=1e-4)
     assert "too long" in refused("translate", "-m", tiny_model, "--alternatives", "If", "ba " * 99)
+    message = refused(
+        "translate",
+        "-m",
+        tiny_model,
+        "--alternatives",
+        "If",
+        "--forbid",
+        "Ed",
+        "--scores",
+        "--split",
+        "never",
+        "ba",
+    )  # words that were forbidden were offered
+    assert "--scores, --require, --forbid or --constraints, --split: not with --alternatives" in message

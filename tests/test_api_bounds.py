@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import select
 import socket
 import threading
 import time
@@ -19,6 +20,7 @@ from libretranslatepy import LibreTranslateAPI
 
 from conftest import Command, Refused
 from regard.errors import UsageError
+from regard.serve import app, door
 from regard.serve.api.add import ROUTES
 from regard.serve.keys import Keys, add_key, read_keys, revoke_key, secret_in
 from regard.serve.limits import Bounds
@@ -108,6 +110,15 @@ def test_what_is_no_json_is_a_400(server: Served, path: str, raw: bytes) -> None
     assert answer.json()["error"]
 
 
+def test_odd_framing_behind_a_good_request_is_refused_too(server: Served) -> None:
+    """Only the first head of a packet was looked at, and what came while it was answered not at all."""
+    good = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+    folded = good.replace(b"\r\n\r\n", b"\r\nX: a\r\n b\r\n\r\n")
+    for odd in (b"GET / HTTP/1.1\nHost: 127.0.0.1\n\n", folded):
+        first, _, second = server.send(good + odd).rpartition(b"HTTP/1.1 ")
+        assert status(first) == 200 and second.startswith(b"400")
+
+
 def test_strange_texts_are_answered(server: Served) -> None:
     for text in ("a\ud800b", "\x00\x01", "\u2028", "👩‍👩‍👧", "‏שלום"):
         raw = json.dumps(BODY | {"q": text}).encode()
@@ -141,6 +152,78 @@ def test_slow_clients_are_cut(server: Served) -> None:
     assert seconds(b"GET / HTTP/1.1\r\n", b"X: y\r\n") < 6
     assert seconds(post("/detect", b"", "Content-Length: 5000"), b" ") < 7
     assert seconds(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", b"") < 7
+
+
+def test_who_reads_on_is_not_cut(server: Served) -> None:
+    """An answer that takes longer than a client may leave it unread was cut, though the client read on."""
+    with httpx.Client(base_url=server.address, timeout=30) as web:
+        number = web.post("/api/v1/trace", json={"model": "transformer", "source": TEXT}).json()["id"]
+        size = len(web.get(f"/api/v1/trace/{number}/export", params={"format": "html"}).content)
+    head = f"GET /api/v1/trace/{number}/export?format=html HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+    found, pause = 0, 4 * QUICK.write_seconds / (size / (1 << 16))  # four times as long in all
+    with socket.socket() as own:
+        own.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
+        own.connect(("127.0.0.1", server.port))
+        own.sendall(head.encode())
+        while found < size and (part := own.recv(1 << 16)):
+            found += len(part)
+            time.sleep(pause * len(part) / (1 << 16))
+    assert found >= size
+
+
+def test_bodies_that_come_are_counted_while_they_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They were counted when they had come, so that hundreds of halves filled the memory together."""
+    monkeypatch.setattr(door, "MOST_READING", 1 << 17)
+    with served(bounds=replace(QUICK, body_seconds=10)) as own:
+        half = post("/translate", b"x" * 60_000, "Content-Length: 65536")
+        held = [socket.create_connection(("127.0.0.1", own.port)) for _ in range(3)]
+        for each in held:
+            each.sendall(half)
+        found = [status(each.recv(100)) for each in held if select.select([each], [], [], 2)[0]]
+        assert found == [503]
+        for each in held:
+            each.close()
+
+
+def test_a_trace_is_bounded(server: Served) -> None:
+    """One request kept a server busy for days, another took all memory."""
+    for own in (
+        {"decode": {"max_length": 10**8}},
+        {"decode": {"min_length": 10**8}},
+        {"target": "a " * 9000},
+    ):
+        body = {"model": "transformer", "source": "the cat", **own}
+        answer = httpx.post(f"{server.address}/api/v1/trace", json=body, timeout=30)
+        assert answer.status_code == 400 and re.search("at most|too long", answer.json()["error"])
+
+
+def test_several_choices_find_room_together(server: Served) -> None:
+    """The parts of one request stood in each other's way: a server with nothing to do refused it."""
+    limits = replace(server.service.limits, rows=2, queue_tokens=100)
+    with served(limits=limits) as own:
+        body = {"model": "gpt", "prompt": [TEXT] * 8, "max_tokens": 20, "seed": 1}
+        for more in ({"stop": "never said"}, {"stream": True}):
+            answer = httpx.post(f"{own.address}/v1/completions", json=body | more, timeout=60)
+            assert answer.status_code == 200
+            assert '"error"' not in answer.text
+
+
+def test_a_server_whose_models_cannot_be_looked_into() -> None:
+    with served(models={"embed": models()["embed"]}) as own:
+        answer = httpx.get(f"{own.address}/api/v1/lessons/cost", timeout=30)
+        assert answer.status_code == 400 and "no model here" in answer.json()["error"]
+
+
+def test_what_nobody_expected_is_counted_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such an answer had no number, no guard's headers, and was counted as a client that had gone."""
+    with served() as own:
+        monkeypatch.setattr(app, "to_bytes", lambda *_: 1 / 0)
+        number = httpx.post(f"{own.address}/api/v1/trace", json={"source": "the cat"}, timeout=30).json()[
+            "id"
+        ]
+        answer = httpx.get(f"{own.address}/api/v1/trace/{number}/tensors?name=logits")
+        assert answer.status_code == 500 and answer.headers["x-request-id"]
+        assert '"status": 500' in own.log.getvalue() and "ZeroDivisionError" in own.log.getvalue()
 
 
 def test_who_goes_away_stops_costing(server: Served) -> None:
@@ -284,6 +367,7 @@ def test_nothing_of_this_machine_is_told(server: Served) -> None:
         httpx.get(f"{server.address}/api/v1/models"),
         httpx.get(f"{server.address}/web/../../app.py"),
         httpx.get(f"{server.address}/metrics"),
+        httpx.post(f"{server.address}/api/v1/trace", json={"source": "the cat"}),
     ]
     for answer in answers:
         assert not re.search(r"/work|/home|/tmp|site-packages|\.py\b", answer.text), answer.text
@@ -337,3 +421,19 @@ def test_the_end_is_calm() -> None:
         while not own.server.should_exit and time.monotonic() < until:
             time.sleep(0.02)
         assert own.server.should_exit
+
+
+def test_who_waits_longer_than_the_end_does_is_told() -> None:
+    """They had a 500 in plain text from below the app, which no client tries again."""
+    with served(bounds=replace(QUICK, drain_seconds=0.3)) as own:
+        found: list[httpx.Response] = []
+        body = {"model": "llama", "prompt": ["a"] * 32, "max_tokens": 1000, "temperature": 1}
+        ask = lambda: found.append(httpx.post(f"{own.address}/v1/completions", json=body, timeout=60))  # noqa: E731
+        thread = threading.Thread(target=ask)
+        thread.start()
+        while not own.service.in_flight:
+            time.sleep(0.005)
+        own.server.handle_exit(15, None)
+        thread.join(30)
+        assert found[0].status_code == 503
+        assert "ended before this was done" in found[0].json()["error"]["message"]

@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Iterator
 from itertools import pairwise
+from statistics import fmean
 
 import httpx
 import numpy as np
@@ -192,6 +193,43 @@ def test_stops_end_a_text(client: openai.OpenAI) -> None:
     assert short.finish_reason == "stop"
     events = client.completions.create(**asked, stop=stop, stream=True)  # type: ignore[call-overload]
     assert "".join(event.choices[0].text for event in events) == short.text
+
+
+@pytest.mark.parametrize("echo", [False, True])
+def test_offsets_are_those_of_the_text(web: httpx.Client, echo: bool) -> None:
+    """Behind a stop, or with a sign of several pieces, they were one too small: the space that stands
+    before a completion was not counted. And the stop's own piece was told."""
+    body = {"model": "gpt", "prompt": TEXT, "max_tokens": 12, "seed": 5, "logprobs": 0, "echo": echo}
+    (whole,) = web.post("/v1/completions", json=body).json()["choices"]
+    stop = whole["text"][-4:-2]
+    for given in ({}, {"stop": stop}):
+        (found,) = web.post("/v1/completions", json=body | given).json()["choices"]
+        own, text = found["logprobs"], found["text"] if echo else TEXT + found["text"]
+        ends = [*own["text_offset"][1:], len(text)]
+        for piece, begin, end in zip(own["tokens"], own["text_offset"], ends):
+            if "<0x" not in piece and "\ufffd" not in piece:  # a piece that is whole signs
+                assert piece[: end - begin] == text[begin:end]
+        assert all(begin < len(text) for begin in own["text_offset"]) or not given
+
+
+def test_a_choice_of_draws_that_a_stop_ended_is_the_most_probable(web: httpx.Client) -> None:
+    """A draw that was stopped had the score 0, which no other reaches: the first of them was taken."""
+    body = {"model": "gpt", "prompt": TEXT, "max_tokens": 8, "logprobs": 0, "stop": ["a", "e", "o", "s"]}
+    places = set()
+    for seed in range(4):
+        asked = body | {"seed": seed, "temperature": 1.5}
+        every = web.post("/v1/completions", json=asked | {"n": 6}).json()["choices"]
+        (best,) = web.post("/v1/completions", json=asked | {"n": 1, "best_of": 6}).json()["choices"]
+        means = [fmean(own) if (own := each["logprobs"]["token_logprobs"]) else -math.inf for each in every]
+        places.add(means.index(max(means)))
+        assert best["text"] == every[means.index(max(means))]["text"]
+    assert places != {0}
+
+
+def test_nothing_is_written_after_the_right_prompts(web: httpx.Client) -> None:
+    body = {"model": "gpt", "prompt": ["the cat", "the house"], "max_tokens": 0, "echo": True, "best_of": 2}
+    found = web.post("/v1/completions", json=body | {"logprobs": 1}).json()["choices"]
+    assert [each["text"] for each in found] == ["the cat", "the house"]
 
 
 def test_lm_eval_reads_what_direct_scoring_says(web: httpx.Client) -> None:

@@ -390,6 +390,9 @@ def test_data_check_of_another_task(tmp_path: Path, regard: Command, refused: Re
     assert "misaligned" in result.lines[0]
     assert result.lines[-1] == "1 left to learn from"
     assert "task.name" in refused("data", "check", one, "--task", "summarise")
+    run = tmp_path / "run.toml"
+    message = refused("data", "check", run, "--test", one, "--many")  # "nothing found" was said of neither
+    assert "--test, --many: " in message and "says all of it" in message
     assert "holds no sentence with tags to learn from" in refused("data", "check", one, "--task", "tag")
 
 

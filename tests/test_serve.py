@@ -281,7 +281,10 @@ WRONG = {
     "too many words": ({"source": "cat " * 4000}, "pieces"),
     "no such model": ({"source": "a", "model": "transfomer"}, 'did you mean "transformer"'),
     "no such field": ({"source": "a", "beams": 3}, "beams: there is no such field"),
-    "wide beam": ({"source": "a", "decode": {"beam": 500}}, "16 beams at most"),
+    "wide beam": (
+        {"source": "a", "decode": {"beam": 500}},
+        "decode.beam = 500: the page searches with 16 at most",
+    ),
     "no such option": ({"source": "a", "decode": {"beem": 2}}, "beem"),
     "no such head": (
         {"source": "a", "interventions": [{"type": "zero_head", "where": "decoder.0.cross", "head": 99}]},
@@ -413,9 +416,9 @@ def test_an_answer_waits_for_no_acknowledgement() -> None:
         assert own.proto == socket.IPPROTO_TCP
 
 
-def test_two_models_of_one_name_keep_their_paths(tmp_path: Any) -> None:
+def test_models_of_one_name_are_told_apart_without_their_whole_paths(tmp_path: Any) -> None:
     paths = [tmp_path / "a" / "demo", tmp_path / "b" / "demo", tmp_path / "rnn"]
-    assert list(named(paths)) == [paths[0].as_posix(), paths[1].as_posix(), "rnn"]
+    assert named(paths) == {"a/demo": paths[0], "b/demo": paths[1], "rnn": paths[2]}
 
 
 def test_the_command_serves_the_page(tiny_model: Any) -> None:

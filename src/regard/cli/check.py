@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from regard.cli.terminal import print_line, say
-from regard.errors import RegardError
+from regard.errors import RegardError, UsageError
 
 if TYPE_CHECKING:
     from regard.config import Data, Task
@@ -75,12 +75,23 @@ def asked(
 
     corpus = given["train"] or []
     if len(corpus) == 1 and corpus[0].suffix == ".toml":
+        others = {**{f"--{name}": given[name] for name in ("valid", "test")}, **differing(task, documents)}
+        if wrong := [name for name, is_given in others.items() if is_given]:
+            raise UsageError(f"{', '.join(wrong)}: {corpus[0]} says all of it; leave that out")
         config = load_config(corpus[0])
     else:
         named = {name: one_corpus(paths) for name, paths in given.items() if paths}
         tree = {"data": {**named, "documents": documents}, "task": task}
         config = resolve(tree, base=Path.cwd(), where="arguments")
     return config.data, config.task
+
+
+def differing(task: Mapping[str, object], documents: str) -> dict[str, bool]:
+    """Which options say something else than they do by themselves."""
+    usual = {"name": "translate", "many": False, "source": "source", "target": "target"}
+    names = {"name": "--task", "many": "--many", "source": "--source", "target": "--target"}
+    own = {names[field]: task[field] != value for field, value in usual.items()}
+    return {**own, "--documents": documents != "file"}
 
 
 def one_corpus(paths: list[Path]) -> str | list[str]:

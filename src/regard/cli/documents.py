@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import sys
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +17,7 @@ from regard.errors import UsageError
 if TYPE_CHECKING:
     from regard.config import Decode
     from regard.tasks import Split, Translator
+    from regard.tasks.lines import TooLong
 
 Everything = Annotated[
     bool, typer.Option("--all", help="In a .po, .tmx or .xliff: also what is translated already.")
@@ -48,6 +51,7 @@ def fill_file(
     translator: Translator,
     options: Decode,
     split: Split,
+    too_long: TooLong,
     everything: bool,
     fuzzy: bool,
     output: Path | None,
@@ -60,13 +64,18 @@ def fill_file(
     document = open_document(path, translator.folder.task)
     if fuzzy and not document.reviewable:
         raise UsageError(f"--fuzzy: {path} has no mark for what a person shall review; a .po or .xliff has")
+    if too_long == "skip":
+        raise UsageError("--too-long skip: for lines of text; a document's texts are cut, or it is an error")
+    concerns = Counter[str]()
+
+    def translate(lines: Sequence[str]) -> list[str]:
+        found = translator.translate_lines(lines, options, split=split, too_long=too_long)
+        concerns["end at the length limit"] += sum(not each.candidates[0].finished for each in found)
+        concerns["were cut between words, too long for the model"] += sum(each.broken for each in found)
+        return [each.text for each in found]
+
     with messages().status("translating"):
-        outcome = fill_document(
-            document,
-            lambda lines: [each.text for each in translator.translate_lines(lines, options, split=split)],
-            everything,
-            fuzzy,
-        )
+        outcome = fill_document(document, translate, everything, fuzzy)
     content = document.content()
     if output is None:
         write_out(content)
@@ -75,6 +84,8 @@ def fill_file(
     left = f", {outcome.left:,} left because placeholders were lost" if outcome.left else ""
     where = f"; wrote {output}" if output is not None else ""
     say(f"{path}: {outcome.filled:,} translated{left}, {outcome.kept:,} not touched{where}")
+    for concern, count in (+concerns).items():
+        say(f"{count:,} texts {concern}")
 
 
 def write_out(content: bytes) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
@@ -50,6 +51,12 @@ def explore(
 
 
 def named(paths: list[Path]) -> dict[str, Path]:
-    """The last part of a path as the name, or all of it where two are alike."""
-    short = [path.resolve().name for path in paths]
-    return {name if short.count(name) == 1 else path.as_posix(): path for name, path in zip(short, paths)}
+    """The last part of a path as the name, or as many parts as tell it from the others."""
+    given = {path.resolve(): path for path in paths}
+    tails = {whole: ["/".join(whole.parts[-n:]) for n in range(1, len(whole.parts))] for whole in given}
+    count = Counter(tail for own in tails.values() for tail in own)
+    names = [
+        next((tail for tail in tails[whole] if count[tail] == 1), f"{whole.name}-{number}")
+        for number, whole in enumerate(given, start=1)
+    ]
+    return dict(zip(names, given.values()))

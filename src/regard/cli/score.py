@@ -94,6 +94,8 @@ def score_pairs(translator: Translator, files: list[Path], as_json: bool) -> Non
     from regard.data.rows.pairs import split_columns
 
     if str(files[0]) == "-":
+        if len(files) > 1:
+            raise UsageError(f"{files[1]}: from stdin come lines with a tab, source and target; give no file")
         pairs = split_columns(read_stdin(), "stdin", Refused())
     else:
         corpus = str(files[0]) if len(files) == 1 else (str(files[0]), str(files[1]))

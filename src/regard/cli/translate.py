@@ -151,10 +151,11 @@ def translate(
     translator = open_model(model, device, threads, precision, language)
     chosen = with_options(translator, options)
     if document is not None:
-        fill_file(document, translator, chosen, split, everything, fuzzy, output)
+        fill_file(document, translator, chosen, split, too_long, everything, fuzzy, output)
         return
     answer: Answering = Lines(translator, chosen, wishes, *shown)
     if alternatives is not None:
+        for_whole_lines(marked, split, too_long)
         answer = NextWords(translator, chosen, alternatives, nbest, as_json)
     answer_all(answer, lines, typed, output)
 
@@ -241,6 +242,14 @@ def lines_only(
         "--require, --forbid or --constraints": wishes,
         "--alternatives": alternatives is not None,
     }
+
+
+def for_whole_lines(given: dict[str, bool], split: str, too_long: str) -> None:
+    """--alternatives gives words, to which most options say nothing."""
+    others = {**given, "--split": split != "auto", "--too-long": too_long != "cut"}
+    fitting = ("--nbest", "--json", "--alternatives")
+    if wrong := [name for name, is_given in others.items() if is_given and name not in fitting]:
+        raise UsageError(f"{', '.join(wrong)}: not with --alternatives; leave one of them out")
 
 
 def is_typed(text: list[str] | None) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from threading import Lock
 from typing import Annotated, Any
@@ -106,9 +107,10 @@ def add_traces(app: FastAPI, models: Mapping[str, Any], traces: Traces) -> None:
                     body.target,
                     prefix=body.prefix,
                     context=body.context,
-                    decode=check_decode(body.decode),
+                    decode=check_decode(body.decode, task.folder.config.max_length),
                     interventions=body.interventions,
                 )
+                found = replace(found, meta={**found.meta, "model": name})  # no path of this machine
                 traces.add(number, found)
         return {"model": name, **told(number, found)}
 

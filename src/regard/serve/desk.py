@@ -10,8 +10,8 @@ import asyncio
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from threading import Condition, Thread
 from typing import Any, TypeVar
 
@@ -68,12 +68,28 @@ class Desk:
             return []
         return await self.wait(self.submit_wishes(requests, client, deadline, promised=promised))
 
-    def stream(self, wish: Wish, client: str = "", deadline: float | None = None) -> Stream:
+    def stream(
+        self, wish: Wish, client: str = "", deadline: float | None = None, promised: bool = False
+    ) -> Stream:
         """The pieces of one answer as they come. What is wrong with the wish is said at once."""
         request = Request(client, deadline)
         request.pieces = asyncio.Queue()
-        self.submit_wishes([wish], client, deadline, request)
+        self.submit_wishes([wish], client, deadline, request, promised)
         return Stream(request, request.pieces, self.withdraw)
+
+    @asynccontextmanager
+    async def streams(
+        self, wishes: Sequence[Wish], client: str = "", deadline: float | None = None
+    ) -> AsyncIterator[list[Stream]]:
+        """Several answers of one request, which finds room for all of them or for none."""
+        opened: list[Stream] = []
+        try:
+            with self.room(sum(estimate(wish, rows_of(wish), self.continues) for wish in wishes)):
+                opened += (self.stream(wish, client, deadline, promised=True) for wish in wishes)
+            yield opened
+        finally:
+            for each in opened:
+                await each.aclose()
 
     async def run(
         self,

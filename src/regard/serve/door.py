@@ -7,6 +7,7 @@ import json
 import re
 import secrets
 import time
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -18,6 +19,7 @@ from regard.serve.keys import secret_in
 from regard.serve.refusals import Refused, refusal
 from regard.serve.service import Service
 
+NOBODY = 499  # the status where nobody was there any more
 NUMBER = re.compile(r"[A-Za-z0-9._-]{1,64}")
 TRACES = "/api/v1/trace"
 HEALTH = frozenset({"/health", "/health/live", "/health/ready", "/metrics"})
@@ -37,7 +39,7 @@ class Observe:
             await self.app(scope, receive, send)
             return
         begun, told = time.monotonic(), self.number(scope)
-        status = 499  # nobody was there any more
+        status = NOBODY
 
         async def noted(message: Message) -> None:
             nonlocal status
@@ -57,6 +59,13 @@ class Observe:
                 await refusal(path, refused)(scope, receive, noted)
             else:
                 await self.app(scope, receive, noted)
+        except Exception as error:
+            service.log.error(error, request=told["number"], route=path)
+            if status != NOBODY:  # the answer has begun
+                raise
+            await refusal(path, Refused(500, "this should not happen; the log shows where it did"))(
+                scope, receive, noted
+            )
         finally:
             service.in_flight -= counts
             self.traces -= tracing
@@ -112,10 +121,13 @@ class Door:
             return
         path, headers = scope["path"], Headers(scope=scope)
         held = 0
+
+        def hold(size: int) -> None:
+            nonlocal held
+            held, self.reading = held + size, self.reading + size
+
         try:
-            raw = await self.read(headers, receive)
-            held = len(raw)
-            self.reading += held
+            raw = await self.read(headers, receive, hold)
             self.check_key(scope, headers, raw)
             await self.app(scope, replayed(raw, receive), send)
         except Gone:
@@ -128,7 +140,7 @@ class Door:
         finally:
             self.reading -= held
 
-    async def read(self, headers: Headers, receive: Receive) -> bytes:
+    async def read(self, headers: Headers, receive: Receive, hold: Callable[[int], None]) -> bytes:
         if "content-length" not in headers and "transfer-encoding" not in headers:
             return b""
         most, parts, size = self.service.bounds.body, list[bytes](), 0
@@ -143,9 +155,10 @@ class Door:
                         raise Gone
                     parts.append(message.get("body", b""))
                     size += len(parts[-1])
+                    hold(len(parts[-1]))
                     if size > most:
                         raise Refused(413, f"the request is too large: {most} bytes at most", close=True)
-                    if self.reading + size > MOST_READING:
+                    if self.reading > max(MOST_READING, most):
                         raise Refused(503, "too much is being read; try again", retry_after=1, close=True)
                     if not message.get("more_body", False):
                         return b"".join(parts)

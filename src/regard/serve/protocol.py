@@ -18,6 +18,7 @@ from regard.serve.limits import Bounds
 # not agree on it, and then one of them can be led by the nose.
 _ODD = re.compile(rb"(?<!\r)\n|\r\n[ \t]|\x00")
 _END = b"\r\n\r\n"
+LEAST_READ = 64 << 10  # bytes in the time that a client may leave an answer unread
 
 
 class Strict(h11.Connection):
@@ -28,6 +29,11 @@ class Strict(h11.Connection):
         self.parts, self.most_parts, self.most_head = 0, most_parts, most_head
 
     def next_event(self) -> Any:
+        if self.their_state is h11.IDLE:  # also of a request that came behind another
+            head, _ = self.trailing_data
+            end = head.find(_END)
+            if _ODD.search(head, 0, end + len(_END) if end >= 0 else len(head)):
+                raise h11.RemoteProtocolError("a head that can be read in two ways")
         event = super().next_event()
         if isinstance(event, h11.Request):
             self.parts = 0
@@ -55,10 +61,10 @@ class Impatient(H11Protocol):
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self.conn: h11.Connection = Strict(self.bounds.chunks, self.bounds.headers)
-        self.head = bytearray()
         self.crowded = False  # one connection more than may be
         self.waiting: asyncio.TimerHandle | None = None  # for the end of a head
         self.unread: asyncio.TimerHandle | None = None  # until a client reads on
+        self.left = 0  # bytes of the answer that were unread when it was last looked at
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -81,23 +87,14 @@ class Impatient(H11Protocol):
         if self.crowded:
             self.answer(503, "too many connections; try again", "Retry-After: 1\r\n")
             return
-        if self.conn.their_state is h11.IDLE and self.odd(data):
-            self.answer(400, "the request is no HTTP")
-            return
         try:
             super().data_received(data)
         except h11.LocalProtocolError:  # an answer had begun when its request turned out to be none
             self.transport.abort()
         if self.conn.their_state is not h11.IDLE:
             self.stop_waiting()
-            self.head.clear()
         elif self.waiting is None and not self.transport.is_closing():
             self.wait()
-
-    def odd(self, data: bytes) -> bool:
-        self.head += data
-        end = self.head.find(_END)
-        return _ODD.search(self.head, 0, end + len(_END) if end >= 0 else len(self.head)) is not None
 
     def wait(self) -> None:
         self.waiting = self.loop.call_later(self.bounds.header_seconds, self.too_slow)
@@ -108,7 +105,7 @@ class Impatient(H11Protocol):
             self.waiting = None
 
     def too_slow(self) -> None:
-        if self.head:
+        if self.conn.trailing_data[0]:
             self.answer(408, "the request came too slowly")
         else:
             self.transport.close()
@@ -116,7 +113,18 @@ class Impatient(H11Protocol):
     def pause_writing(self) -> None:
         super().pause_writing()
         if self.unread is None:
-            self.unread = self.loop.call_later(self.bounds.write_seconds, self.cut)
+            self.watch()
+
+    def watch(self) -> None:
+        self.left = self.transport.get_write_buffer_size()
+        self.unread = self.loop.call_later(self.bounds.write_seconds, self.look_again)
+
+    def look_again(self) -> None:
+        """A client that reads on has its time anew, however large the answer is."""
+        if self.left - self.transport.get_write_buffer_size() >= LEAST_READ:
+            self.watch()
+        else:
+            self.cut()
 
     def cut(self) -> None:
         """The end, for a client that does not read; what the system still holds for it is thrown away."""

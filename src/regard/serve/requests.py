@@ -98,11 +98,12 @@ def whole(content: Any) -> Any:
     return content
 
 
-def check_decode(options: dict[str, Any]) -> dict[str, Any]:
-    """A page is quick or it is no page: wide beams belong in a command."""
-    beam = options.get("beam")
-    if isinstance(beam, int) and beam > LARGEST_BEAM:
-        raise UsageError(f"decode.beam = {beam}: the page searches with {LARGEST_BEAM} beams at most")
+def check_decode(options: dict[str, Any], longest: int) -> dict[str, Any]:
+    """A page is quick or it is no page: wide beams and endless texts belong in a command."""
+    for name, most in {"beam": LARGEST_BEAM, "max_length": longest, "min_length": longest}.items():
+        wanted = options.get(name)
+        if isinstance(wanted, int) and wanted > most:
+            raise UsageError(f"decode.{name} = {wanted}: the page searches with {most} at most")
     return options
 
 

@@ -146,6 +146,8 @@ class Draining(uvicorn.Server):
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for desk in self.service.desks.values():
+            await desk.drain(0)  # who still waits is told
         await super().shutdown(sockets)
         self.service.close()
         self.service.log("ended")

@@ -119,6 +119,7 @@ class Said:
     text: str
     score: float
     ended: bool
+    begins: tuple[int, ...] = ()  # of the pieces in the text: at which character
 
 
 def check(body: CompletionBody) -> None:

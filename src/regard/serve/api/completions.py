@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Sequence
 from dataclasses import replace
+from statistics import fmean
 from typing import Any
 
 from starlette.responses import StreamingResponse
 
-from regard.decode import Hypothesis, Wish
+from regard.decode import Hypothesis
 from regard.serve.api.asked import (
     CompletionBody,
     Prompt,
@@ -23,11 +25,11 @@ from regard.serve.api.asked import (
     usage,
     wishes_of,
 )
-from regard.serve.api.probabilities import Place, as_logprobs, places_of
+from regard.serve.api.probabilities import Place, as_logprobs, places_of, prompt_begins, unknown_first
 from regard.serve.api.spelling import Speller
 from regard.serve.api.streaming import line, streamed, together
 from regard.serve.api.translating import translate
-from regard.serve.desk import Desk
+from regard.serve.desk import Stream
 from regard.serve.refusals import Refused
 from regard.serve.service import ROUTES, Call, Service
 from regard.tasks import Filler, Generator, Translator
@@ -50,8 +52,9 @@ async def completions(service: Service, body: CompletionBody, call: Call) -> Any
     said = await write(service, name, task, prompts, body, call)
     frame = framed(body)
     places = await probabilities(service, name, task, said, body, call)
-    frame["choices"] = [choice(task, index, each, body, own)
-                        for index, (each, own) in enumerate(zip(said, places))]  # fmt: skip
+    frame["choices"] = await asyncio.to_thread(
+        lambda: [choice(task, *each, body, own) for each, own in zip(enumerate(said), places)]
+    )
     frame["usage"] = usage(service, name, prompts, sum(len(each.ids) for each in said))
     return frame
 
@@ -63,13 +66,14 @@ async def write(
     draws, n = max(body.n or 1, body.best_of or 1), body.n or 1
     every = [prompt for prompt in prompts for _ in range(draws)]
     if most_tokens(body) == 0:
-        return [Said(prompt, (), "", 0.0, False) for prompt in every][: len(prompts) * n]
+        return [Said(prompt, (), "", 0.0, False) for prompt in prompts for _ in range(n)]
     desk, wishes = service.desks[name], wishes_of(generator, prompts, body)
     if body.stops:
-        speak = (
-            until(desk, generator, prompt, wish, body.stops, call) for prompt, wish in zip(every, wishes)
-        )
-        said = list(await together(speak))
+        async with desk.streams(wishes, call.client, call.deadline) as streams:
+            speak = (until(each, generator, prompt, body.stops) for each, prompt in zip(streams, every))
+            said = list(await together(speak))
+        if draws > n:
+            said = await judged(service, name, generator, said, call)
     else:
         found = await desk.ask(wishes, call.client, call.deadline)
         said = await asyncio.to_thread(
@@ -87,16 +91,24 @@ def best(draws: list[Said], count: int) -> list[Said]:
 def spoken(generator: Generator, prompt: Prompt, found: Hypothesis) -> Said:
     speller = Speller(generator.tokenizer, prompt.ids)
     text = speller.add(found.tokens) + speller.end()
-    return Said(prompt, found.tokens, text, found.score, found.finished)
+    return Said(prompt, found.tokens, text, found.score, found.finished, tuple(speller.begins))
 
 
-async def until(
-    desk: Desk, generator: Generator, prompt: Prompt, wish: Wish, stops: Sequence[str], call: Call
-) -> Said:
+async def judged(
+    service: Service, name: str, generator: Generator, said: list[Said], call: Call
+) -> list[Said]:
+    """Draws with the log-probability per piece: the search has told none of those that a stop ended."""
+    rows = [[*each.prompt.ids, *each.ids] for each in said]
+    found = await service.run(name, lambda: places_of(generator, rows, 0), call, sum(map(len, rows)))
+    own = [places[len(each.prompt.ids) :][: len(each.begins)] for each, places in zip(said, found)]
+    means = [fmean(place.log_p or 0.0 for place in places) if places else -math.inf for places in own]
+    return [replace(each, score=score) for each, score in zip(said, means)]
+
+
+async def until(pieces: Stream, generator: Generator, prompt: Prompt, stops: Sequence[str]) -> Said:
     """What is written before a stop comes; then the work ends."""
     speller, ids, text = Speller(generator.tokenizer, prompt.ids, stops), list[int](), ""
     score, ended = 0.0, False
-    pieces = desk.stream(wish, call.client, call.deadline)
     try:
         async for each in pieces:
             if isinstance(each, Hypothesis):
@@ -108,7 +120,9 @@ async def until(
                 break
     finally:
         await pieces.aclose()
-    return Said(prompt, tuple(ids), text + speller.end(), score, ended or speller.stopped)
+    text += speller.end()
+    begins = [begin for begin in speller.begins if not speller.stopped or begin < len(text)]
+    return Said(prompt, tuple(ids), text, score, ended or speller.stopped, tuple(begins))
 
 
 async def probabilities(
@@ -129,15 +143,13 @@ def choice(
     told: dict[str, Any] = {"index": index, "text": text, "logprobs": None}
     told["finish_reason"] = "stop" if said.ended else "length"
     if body.logprobs is not None:
-        size = len(said.prompt.ids)
-        own, offset = places[size:], len(said.prompt.text)
+        tokenizer, size, shown = generator.tokenizer, len(said.prompt.ids), len(said.prompt.shown)
+        begins = tuple(len(said.prompt.text) + begin for begin in said.begins)
+        own = places[size : size + len(begins)]  # what stands behind a stop is not told
         if body.echo:
-            own, offset = places[size - len(said.prompt.shown) :], 0
-            own[:1] = [replace(each, log_p=None, best=()) for each in own[:1]]
-        told["logprobs"] = as_logprobs(generator.tokenizer, own, text, offset, first=bool(body.echo))
-        cut = [at for at, begin in enumerate(told["logprobs"]["text_offset"]) if begin < offset + len(text)]
-        if body.stops and said.ended:  # what stands behind a stop is not told
-            told["logprobs"] = {key: value[: len(cut)] for key, value in told["logprobs"].items()}
+            begins = (*prompt_begins(tokenizer, said.prompt), *begins)
+            own = [*unknown_first(places[size - shown : size]), *own]
+        told["logprobs"] = as_logprobs(tokenizer, own, begins, bare=bool(body.echo) and text[:1] != " ")
     return told
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -12,6 +12,8 @@ from regard.decode.run import by_length
 from regard.decode.sources import first_words
 from regard.model import State
 from regard.model.state import BLOCK
+from regard.serve.api.asked import Prompt
+from regard.serve.api.spelling import Speller
 from regard.tasks import Generator
 from regard.text import Tokenizer
 
@@ -73,13 +75,25 @@ class Following:
         return found
 
 
+def prompt_begins(tokenizer: Tokenizer, prompt: Prompt) -> list[int]:
+    """At which character of a prompt each of its pieces begins."""
+    speller = Speller(tokenizer, prompt.ids[: len(prompt.ids) - len(prompt.shown)])
+    speller.add(prompt.shown)
+    return speller.begins
+
+
+def unknown_first(places: Sequence[Place]) -> list[Place]:
+    """Before the first piece of a text nothing was read."""
+    return [replace(place, log_p=None, best=()) for place in places[:1]] + list(places[1:])
+
+
 def as_logprobs(
-    tokenizer: Tokenizer, places: Sequence[Place], text: str, offset: int, first: bool
-) -> dict[str, object]:
-    """OpenAI's lists. `first` is whether the text begins here; its first piece may hold a space too many."""
+    tokenizer: Tokenizer, places: Sequence[Place], begins: Sequence[int], bare: bool
+) -> dict[str, Sequence[object]]:
+    """OpenAI's lists. `bare`: a text begins here without a space, which its first piece may have."""
     pieces = tokenizer.pieces([place.piece for place in places])
-    if first and pieces and pieces[0].startswith(" ") and not text.startswith(" "):
-        pieces[0] = pieces[0][1:]
+    if bare and pieces:
+        pieces[0] = pieces[0].removeprefix(" ")
     best: list[dict[str, float] | None] = []
     for name, place in zip(pieces, places):
         if place.log_p is None:
@@ -94,16 +108,5 @@ def as_logprobs(
         "tokens": pieces,
         "token_logprobs": [place.log_p for place in places],
         "top_logprobs": best,
-        "text_offset": offsets(tokenizer, [place.piece for place in places], pieces, text, offset),
+        "text_offset": list(begins),
     }
-
-
-def offsets(
-    tokenizer: Tokenizer, ids: Sequence[int], pieces: Sequence[str], text: str, offset: int
-) -> list[int]:
-    """At which character each piece begins."""
-    sizes = list(map(len, pieces))
-    if "".join(pieces) != text:  # characters of several pieces, or pieces without text
-        ends = [len(tokenizer.decode(ids[:count])) for count in range(len(ids) + 1)]
-        return [offset + end for end in ends[:-1]]
-    return [offset + sum(sizes[:at]) for at in range(len(sizes))]

@@ -18,6 +18,7 @@ class Speller:
         self.first = 0  # ids[first:done] are what the rest is spelt after
         self.fixed, self.rest = "", ""  # text of ids[begin:done], and of what came since
         self.told = 0  # characters
+        self.begins: list[int] = []  # of each piece, in the text
         self.stopped = False
 
     @property
@@ -30,7 +31,9 @@ class Speller:
             if self.stopped:
                 break
             self.ids.append(piece)
+            before, fixed = self.rest, len(self.fixed)
             self.rest = added(self.tokenizer, self.ids[self.first :], self.done - self.first)
+            self.begins.append(fixed + begin_of_new(before, self.rest))
             if not self.rest.endswith(HALF_A_SIGN):
                 self.fixed, self.rest = self.fixed + self.rest, ""
                 self.first, self.done = self.done, len(self.ids)
@@ -62,3 +65,9 @@ class Speller:
         until = max(self.told, len(self.text) - held)
         new, self.told = self.text[self.told : until], until
         return new
+
+
+def begin_of_new(before: str, after: str) -> int:
+    """Where a piece begins in a text that it adds to: with the sign that it makes whole, or goes on with."""
+    stands = after.startswith(before) and not after.endswith(HALF_A_SIGN)
+    return len(before if stands else before.rstrip(HALF_A_SIGN))

@@ -6,7 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from starlette.responses import StreamingResponse
@@ -14,8 +14,16 @@ from starlette.responses import StreamingResponse
 from regard.decode import Hypothesis, Wish
 from regard.errors import RegardError
 from regard.serve.api.asked import CompletionBody, Prompt, framed, most_tokens, usage, wishes_of
-from regard.serve.api.probabilities import Following, Place, as_logprobs, places_of
+from regard.serve.api.probabilities import (
+    Following,
+    Place,
+    as_logprobs,
+    places_of,
+    prompt_begins,
+    unknown_first,
+)
 from regard.serve.api.spelling import Speller
+from regard.serve.desk import Stream
 from regard.serve.refusals import Refused, refusal
 from regard.serve.service import Call, Service
 from regard.tasks import Generator
@@ -70,8 +78,7 @@ async def spell(
     every = [prompt for prompt in prompts for _ in range(n)]
     found: asyncio.Queue[Part] = asyncio.Queue()
     speak = Speaking(service, name, generator, body, call, found.put_nowait)
-    wishes = wishes_of(generator, prompts, body)
-    running = asyncio.ensure_future(together(speak(i, p, w) for i, (p, w) in enumerate(zip(every, wishes))))
+    running = asyncio.ensure_future(speak.all(every, wishes_of(generator, prompts, body)))
     written, left = 0, len(every)
     try:
         while left:
@@ -103,17 +110,22 @@ class Speaking:
     call: Call
     tell: Callable[[Part], None]
 
-    async def __call__(self, index: int, prompt: Prompt, wish: Wish) -> None:
+    async def all(self, prompts: list[Prompt], wishes: list[Wish]) -> None:
+        desk = self.service.desks[self.name]
+        wanted = wishes if most_tokens(self.body) else []
+        async with desk.streams(wanted, self.call.client, self.call.deadline) as streams:
+            pairs = zip(prompts, [*streams, *[None] * (len(prompts) - len(streams))])
+            await together(self.one(index, *pair) for index, pair in enumerate(pairs))
+
+    async def one(self, index: int, prompt: Prompt, pieces: Stream | None) -> None:
         body, count, ended = self.body, 0, False
         speller, places = Speller(self.generator.tokenizer, prompt.ids, body.stops), Told(self, prompt)
-        most = most_tokens(body)
-        if body.echo or not most:
+        if body.echo or pieces is None:
             text = prompt.text if body.echo else ""
             own = await places.of_prompt() if body.echo else places.empty()
-            self.tell(Part(index, text, own, None if most else "length"))
-        if not most:
+            self.tell(Part(index, text, own, "length" if pieces is None else None))
+        if pieces is None:
             return
-        pieces = self.service.desks[self.name].stream(wish, self.call.client, self.call.deadline)
         try:
             async for each in pieces:
                 if isinstance(each, Hypothesis):
@@ -146,10 +158,10 @@ class Told:
         return await self.speaking.service.run(self.speaking.name, work, self.speaking.call, tokens)
 
     def empty(self) -> dict[str, Any] | None:
-        return None if self.count is None else self.listed([], "", 0, False)
+        return None if self.count is None else self.listed([], [])
 
-    def listed(self, places: list[Place], text: str, offset: int, first: bool) -> dict[str, Any]:
-        return as_logprobs(self.speaking.generator.tokenizer, places, text, offset, first)
+    def listed(self, places: list[Place], begins: list[int], bare: bool = False) -> dict[str, Any]:
+        return as_logprobs(self.speaking.generator.tokenizer, places, begins, bare)
 
     async def of_prompt(self) -> dict[str, Any] | None:
         """The prompt's own, of which the first has none."""
@@ -157,9 +169,9 @@ class Told:
             return None
         generator, ids, count = self.speaking.generator, self.prompt.ids, self.count
         (places,) = await self.run(lambda: places_of(generator, [ids], count), len(ids))
-        own = places[len(ids) - len(self.prompt.shown) :]
-        own[:1] = [replace(each, log_p=None, best=()) for each in own[:1]]
-        return self.listed(own, self.prompt.text, 0, True)
+        own = unknown_first(places[len(ids) - len(self.prompt.shown) :])
+        begins = prompt_begins(generator.tokenizer, self.prompt)
+        return self.listed(own, begins, bare=self.prompt.text[:1] != " ")
 
     async def read(self, pieces: list[int]) -> None:
         if self.count is not None:
@@ -169,13 +181,12 @@ class Told:
         """Of the pieces whose text is being told; what stands behind a stop never is."""
         if self.count is None:
             return None
-        offset = len(self.prompt.text)
-        own = self.listed(self.places, speller.text, offset, False)
-        until = len(self.places)
-        if speller.stopped:
-            until = sum(begin < offset + len(speller.text) for begin in own["text_offset"])
-        first, self.told = self.told, max(self.told, until)
-        return {key: value[first : self.told] for key, value in own.items()}
+        first, until = self.told, len(speller.begins)
+        while speller.stopped and until > first and speller.begins[until - 1] >= len(speller.text):
+            until -= 1
+        self.told = max(first, until)
+        begins = [len(self.prompt.text) + begin for begin in speller.begins[first:until]]
+        return self.listed(self.places[first:until], begins)
 
 
 async def together(work: Any) -> list[Any]:

@@ -85,7 +85,9 @@ def add_lessons(app: FastAPI, models: Mapping[str, Any]) -> None:
         if name not in LESSONS:
             raise UsageError(f'there is no lesson "{name}"{near_miss(name, LESSONS)}')
         query = checked(LessonQuery, whole(dict(request.query_params)))
-        model = query.model or next(iter(models))
+        model = query.model or next(iter(models), "")
+        if not model:
+            raise UsageError("no model here can be looked into; a lesson needs one")
         if model not in models:
             raise UsageError(f'model: there is no "{model}"{near_miss(model, models)}')
         with running:  # one after the other, or the clocks would measure each other
