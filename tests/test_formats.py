@@ -674,11 +674,11 @@ def test_the_command_says_what_does_not_go_together(
     assert "are for documents" in refused("translate", "-m", tiny_model, "ba", "--all")
     assert "--too-long skip" in refused("translate", "-m", tiny_model, path, "--too-long", "skip")
     long = write(tmp_path, "long.po", f'msgid ""\nmsgstr ""\n\nmsgid "{"ba " * 300}"\nmsgstr ""\n')
-    assert "too long" in refused(
+    assert "more than the 63 pieces" in refused(
         "translate", "-m", tiny_model, long, "--too-long", "error", "--split", "never"
     )
     told = regard("translate", "-m", tiny_model, long, "--split", "never").err
-    assert "1 texts were cut between words" in told  # it was filled in as good as any other
+    assert "1 of its texts cut between words" in told  # it was filled in as good as any other
     german = write(tmp_path, "de.po", PO)
     assert 'its target language is "de", not "TOY"' in refused("translate", "-m", tiny_model, german)
     lines: Sequence[str] = regard("translate", "-m", tiny_model, "ba", "de fi").lines

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import sys
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -66,12 +65,12 @@ def fill_file(
         raise UsageError(f"--fuzzy: {path} has no mark for what a person shall review; a .po or .xliff has")
     if too_long == "skip":
         raise UsageError("--too-long skip: for lines of text; a document's texts are cut, or it is an error")
-    concerns = Counter[str]()
+    cut = 0
 
     def translate(lines: Sequence[str]) -> list[str]:
+        nonlocal cut
         found = translator.translate_lines(lines, options, split=split, too_long=too_long)
-        concerns["end at the length limit"] += sum(not each.candidates[0].finished for each in found)
-        concerns["were cut between words, too long for the model"] += sum(each.broken for each in found)
+        cut += sum(each.broken for each in found)
         return [each.text for each in found]
 
     with messages().status("translating"):
@@ -84,8 +83,8 @@ def fill_file(
     left = f", {outcome.left:,} left because placeholders were lost" if outcome.left else ""
     where = f"; wrote {output}" if output is not None else ""
     say(f"{path}: {outcome.filled:,} translated{left}, {outcome.kept:,} not touched{where}")
-    for concern, count in (+concerns).items():
-        say(f"{count:,} texts {concern}")
+    if cut:
+        say(f"{cut:,} of its texts cut between words, because they are too long for the model (--too-long)")
 
 
 def write_out(content: bytes) -> None:
