@@ -453,6 +453,17 @@ def test_the_flat_form_of_the_hub(tmp_path: Path) -> None:
     assert read(put_objects(tmp_path / "uneven.jsonl", uneven), ANSWER) == ([], {"malformed": [1]})
 
 
+def test_a_mark_inside_a_context_is_counted(tmp_path: Path) -> None:
+    """A byte order mark inside a line of JSON was removed, and every answer behind it stood one too far."""
+    context = "the old\ufeff door"
+    asked = {"question": "Which?", "context": context, "answers": {"text": ["door"], "answer_start": [9]}}
+    path = tmp_path / "some.jsonl"
+    path.write_text("\ufeff" + json.dumps(asked, ensure_ascii=False) + "\n", encoding="utf-8")
+    rows, found = read(path, ANSWER)
+    assert rows == [(1, f"Which?\n{context}", json.dumps([["door", 9]]))]
+    assert found == {"bom": [1]}
+
+
 @SEVERAL
 @given(context=st.text(min_size=1, max_size=30).filter(str.strip), data=st.data())
 def test_an_answer_is_where_it_was_put(tmp_path: Path, context: str, data: st.DataObject) -> None:

@@ -66,8 +66,11 @@ def lines(path: Path) -> Iterator[str]:
         yield line.removeprefix("\ufeff") if number == 1 else line
 
 
-def checked_lines(path: Path, findings: Findings) -> Iterator[str | None]:
-    """Every line of a corpus, None where it cannot be used: as many as there are, so that no pair shifts."""
+def checked_lines(path: Path, findings: Findings, json: bool = False) -> Iterator[str | None]:
+    """Every line of a corpus, None where it cannot be used: as many as there are, so that no pair shifts.
+
+    Lines of `json` keep what stands inside them: places in a text are counted with it.
+    """
     name, before = str(path), stamp(path) if path.is_file() else None
     number, raw, whole = 0, b"", True
     for number, (offset, raw, whole) in enumerate(_raw_lines(path, LONGEST_LINE), start=1):
@@ -84,7 +87,7 @@ def checked_lines(path: Path, findings: Findings) -> Iterator[str | None]:
             findings.add("bad-utf8", name, number, offset + error.start, wrong)
             yield None
             continue
-        yield line if _ODD.search(line) is None else _mend(line, name, number, offset, findings)
+        yield line if _ODD.search(line) is None else _mend(line, name, number, offset, findings, json)
     if number and whole and not raw.endswith(b"\n"):
         findings.add("no-newline", name, number)
     if before is not None and stamp(path) != before:
@@ -119,14 +122,14 @@ def _refuse_wide(path: Path, beginning: bytes) -> None:
         raise UsageError(f"{path}: UTF-16, not UTF-8; convert it: iconv -f UTF-16 -t UTF-8 {path.name} > new")
 
 
-def _mend(line: str, name: str, number: int, offset: int, findings: Findings) -> str | None:
+def _mend(line: str, name: str, number: int, offset: int, findings: Findings, json: bool) -> str | None:
     """A line with signs that text does not need."""
     if "\0" in line:
         findings.add("nul", name, number, offset + len(line[: line.index("\0")].encode()), "a NUL byte")
         return None
     if "\ufeff" in line:
         findings.add("bom", name, number, offset + len(line[: line.index("\ufeff")].encode()))
-        line = line.replace("\ufeff", "")
+        line = line.removeprefix("\ufeff") if json else line.replace("\ufeff", "")
     if line.endswith("\r"):
         findings.add("carriage-return", name, number)
         line = line[:-1]

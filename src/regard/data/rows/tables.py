@@ -43,7 +43,7 @@ def objects(path: Path, findings: Findings) -> Iterator[tuple[int, Object]]:
 
 
 def _jsonl(path: Path, findings: Findings) -> Iterator[tuple[int, object]]:
-    for number, line in enumerate(checked_lines(path, findings), start=1):
+    for number, line in enumerate(checked_lines(path, findings, json=True), start=1):
         if line is None or not line.strip():
             continue
         try:
