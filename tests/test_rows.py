@@ -459,7 +459,7 @@ def test_a_mark_inside_a_context_is_counted(tmp_path: Path) -> None:
     asked = {"question": "Which?", "context": context, "answers": {"text": ["door"], "answer_start": [9]}}
     path = tmp_path / "some.jsonl"
     path.write_text("\ufeff" + json.dumps(asked, ensure_ascii=False) + "\n", encoding="utf-8")
-    rows, found = read(path, ANSWER)
+    rows, found = read(str(path), ANSWER)
     assert rows == [(1, f"Which?\n{context}", json.dumps([["door", 9]]))]
     assert found == {"bom": [1]}
 

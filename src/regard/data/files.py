@@ -20,6 +20,7 @@ LONGEST_INPUT = 1 << 28  # bytes of a line that a person asks about
 WIDE = (b"\xff\xfe", b"\xfe\xff")  # how UTF-16 begins
 # What `str.splitlines` would cut at and `wc -l` does not count, and what is no text at all.
 _ODD = re.compile("[\0\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029\ufeff]")
+_SEPARATOR = re.compile("[\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 
 
 def find(name: str) -> Path:
@@ -127,13 +128,13 @@ def _mend(line: str, name: str, number: int, offset: int, findings: Findings, js
     if "\0" in line:
         findings.add("nul", name, number, offset + len(line[: line.index("\0")].encode()), "a NUL byte")
         return None
-    if "\ufeff" in line:
+    if "\ufeff" in (line[:1] if json else line):
         findings.add("bom", name, number, offset + len(line[: line.index("\ufeff")].encode()))
         line = line.removeprefix("\ufeff") if json else line.replace("\ufeff", "")
     if line.endswith("\r"):
         findings.add("carriage-return", name, number)
         line = line[:-1]
-    if odd := _ODD.search(line):
+    if odd := _SEPARATOR.search(line):
         byte = offset + len(line[: odd.start()].encode())
         findings.add("odd-separator", name, number, byte, f"U+{ord(odd[0]):04X}")
     return line
