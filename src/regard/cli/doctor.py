@@ -12,9 +12,6 @@ from importlib import metadata, util
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.table import Table
-from rich.text import Text
-
 from regard import __version__
 from regard.cli.terminal import AsJson, print_line, tables
 
@@ -54,6 +51,9 @@ def doctor(as_json: AsJson = False) -> None:
     if as_json:
         print_line(json.dumps({**facts, "advice": advised}, ensure_ascii=False))
         return
+    from rich.table import Table
+    from rich.text import Text
+
     table = Table(box=None, show_header=False, pad_edge=False)
     for name, value in facts.items():
         table.add_row(name, Text(value))

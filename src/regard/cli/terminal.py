@@ -10,15 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 import typer
-from rich.console import Console
-from rich.text import Text
 
 from regard.errors import UsageError
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from regard.tasks import Translator
 
 Item = TypeVar("Item")
+_MOVES = dict.fromkeys((7, 8, 11, 12, 13, 27))
 AT_ONCE = 2000  # lines read before they are sorted by length and translated together
 
 Models = Annotated[
@@ -42,15 +43,23 @@ AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
 
 def messages() -> Console:
     """Where everything goes that is not a result. What is printed is text: a path may hold [b] or :x:."""
+    from rich.console import (
+        Console,
+    )  # here: a sentence that is translated without a word need not wait for it
+
     return Console(stderr=True, highlight=False, soft_wrap=True, markup=False, emoji=False)
 
 
 def tables() -> Console:
     """Where tables of results go; in a file or a pipe they are as wide as they need to be."""
+    from rich.console import Console
+
     return Console(highlight=False, emoji=False, width=None if sys.stdout.isatty() else 200)
 
 
 def explain(text: str) -> None:
+    from rich.text import Text
+
     messages().print(Text.assemble(("error:", "bold red"), " ", text))
 
 
@@ -134,5 +143,6 @@ def writable(output: Path | None) -> Path | None:
 
 
 def say(text: str) -> None:
-    """A line about what was done."""
-    messages().print(text)
+    """A line about what was done. Signs that would move a terminal's cursor are left out."""
+    if sys.stderr is not None:
+        print(text.translate(_MOVES), file=sys.stderr, flush=True)

@@ -9,7 +9,6 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.live import view
 from regard.cli.terminal import messages, say
 from regard.errors import UsageError
 
@@ -78,6 +77,7 @@ def train(
 
 
 def run(config: object, out: Path, resume: bool, strict: bool, plain: bool) -> None:
+    from regard.cli.live import view
     from regard.train import train as train_model
     from regard.train.parallel import Elsewhere, is_voice
     from regard.train.report import told

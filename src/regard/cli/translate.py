@@ -204,7 +204,8 @@ def answer_all(
     """Answer portion by portion: at once on stdout, or in the end into a file."""
     results: list[str] = []
     count = 0
-    with nullcontext() if interactive else messages().status(doing) as status:
+    seen = not interactive and sys.stderr is not None and sys.stderr.isatty()
+    with messages().status(doing) if seen else nullcontext() as status:
         for portion in portions(lines, 1 if interactive else AT_ONCE):
             results += answer(portion, count + 1)
             count += len(portion)
