@@ -430,7 +430,7 @@ def test_who_waits_longer_than_the_end_does_is_told(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(Desk, "turn", lambda desk: (time.sleep(0.05), turn(desk)))
     with served(bounds=replace(QUICK, drain_seconds=0.3)) as own:
         found: list[httpx.Response] = []
-        body = {"model": "llama", "prompt": ["a"] * 8, "max_tokens": 1000, "temperature": 1}
+        body = {"model": "llama", "prompt": "a", "n": 8, "max_tokens": 1000, "temperature": 1}
         ask = lambda: found.append(httpx.post(f"{own.address}/v1/completions", json=body, timeout=60))  # noqa: E731
         thread = threading.Thread(target=ask)
         thread.start()
