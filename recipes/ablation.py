@@ -1,7 +1,7 @@
 """The rows of the paper's Table 3 on Multi30k: one change each, all trained to the same budget.
 
 REGARD_DATA=folder python recipes/ablation.py [--runs runs/ablation] [--steps 1500] [--seeds 1 2 3]
-    [--only base heads-1 ...] [--list]
+    [--only base heads-1 ...] [--set model.norm="pre" ...] [--list]
 
 The base is recipes/multi30k-transformer.toml (4 + 4 layers, width 128, 4 heads of 32 channels, feed-forward
 256). A row changes what its row of the table changes, by the same factor: the paper's base has 8 heads and
@@ -81,9 +81,9 @@ class Reached:
     seconds: float
 
 
-def config_of(name: str, steps: int, seed: int) -> Config:
+def config_of(name: str, steps: int, seed: int, common: Sequence[str] = ()) -> Config:
     budget = (f"train.steps={steps}", f"train.warmup={max(1, steps * 4 // 15)}", f"train.seed={seed}")
-    return load_config(RECIPE, [*budget, *ROWS[name].changes])
+    return load_config(RECIPE, [*budget, *common, *ROWS[name].changes])
 
 
 def reached(folder: Path) -> Reached | None:
@@ -153,6 +153,7 @@ def main() -> None:
     options.add_argument("--runs", type=Path, default=Path("runs/ablation"))
     options.add_argument("--steps", type=int, default=1500)
     options.add_argument("--seeds", type=int, nargs="+", default=[1])
+    options.add_argument("--set", dest="common", action="append", default=[], help="a field of all rows")
     options.add_argument("--only", nargs="+", choices=list(ROWS), default=list(ROWS))
     options.add_argument("--list", action="store_true", help="only show the rows")
     given = options.parse_args()
@@ -166,7 +167,7 @@ def main() -> None:
             folder = given.runs / f"{name}-{given.steps}-seed-{seed}"
             found = reached(folder)
             if found is None:
-                config = config_of(name, given.steps, seed)
+                config = config_of(name, given.steps, seed, given.common)
                 if not train(config, folder, resume=(folder / "run.toml").is_file()).finished:
                     sys.exit(130)  # interrupted; the same command goes on
                 found = reached(folder)

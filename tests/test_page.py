@@ -115,6 +115,35 @@ def test_reload_and_back_keep_the_state(window: Window) -> None:
     assert np.array_equal(window.weights(), before)
 
 
+def test_back_changes_the_box_too(window: Window) -> None:
+    """The cursor was in the box, which kept the newer text above the numbers of the older one."""
+    window.open()
+    window.page.fill("#text", "de fi")
+    window.page.wait_for_url(re.compile(r"text=de(\+|%20)fi"))
+    window.page.go_back()
+    window.page.wait_for_function("text => document.getElementById('text').value === text", arg=TEXT)
+
+
+def test_a_reading_that_is_refused_leaves_its_controls(window: Window) -> None:
+    """The view went with it: there was nothing left to choose another reading with."""
+    window.open("the small cat", model="bahdanau", view="heads", reading="value_norm")
+    window.page.wait_for_selector("#panel .wrong")
+    window.page.select_option("#select-reading", "weights")
+    window.page.wait_for_selector("#panel .wrong", state="detached")
+    assert window.page.inner_text("#trouble") == ""
+    without_refusals(window)
+
+
+def test_a_run_that_is_refused_leaves_no_other_ones_numbers(window: Window) -> None:
+    """The numbers of the model before stood under the name of the one that refused the text."""
+    window.open()
+    window.page.select_option("#model", "fill")
+    window.page.wait_for_selector("#trouble:has-text('<mask>')")
+    window.page.wait_for_selector("text=Type a sentence above")
+    assert window.page.locator("#answer").is_hidden()
+    without_refusals(window)
+
+
 def test_a_head_is_chosen_among_all(window: Window) -> None:
     window.open(view="heads")
     page = window.page
@@ -242,9 +271,12 @@ def test_wrong_text_is_told_on_the_page(window: Window) -> None:
     window.page.wait_for_selector("#trouble:has-text('too long')")
     window.page.fill("#text", TEXT)
     window.page.wait_for_selector("#trouble", state="hidden")
-    window.faults[:] = [
-        fault for fault in window.faults if "400" not in fault
-    ]  # the browser tells of these itself
+    without_refusals(window)
+
+
+def without_refusals(window: Window) -> None:
+    """The browser tells of these itself."""
+    window.faults[:] = [fault for fault in window.faults if "400" not in fault]
 
 
 def test_a_server_that_stopped_is_told(browser: Any, tiny_model: Path) -> None:

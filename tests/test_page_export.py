@@ -167,6 +167,20 @@ def test_a_page_in_a_file_is_whole(alone: Any) -> None:
     assert page.locator("#text").get_attribute("readonly") is not None
 
 
+def test_a_page_of_a_long_text_shows_its_weights(alone: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its heads were empty, though the weights are in the file; and boxes of the search were buttons."""
+    trace = short("t5")
+    monkeypatch.setattr(page_module, "LARGEST_READINGS", 0)
+    page = alone(trace.page().html, "#view=heads&where=decoder.1.cross&head=2")
+    page.wait_for_selector("#panel[data-view=heads] [role=grid]")
+    assert np.abs(grid(page) - trace["decoder.1.cross.weights"][2].numpy()).max() < 1e-6
+    page.select_option("#select-reading", "value_norm")
+    page.wait_for_selector("#panel .wrong:has-text('the text is long')")
+    page.click("#tab-output")
+    page.wait_for_selector("#panel[data-view=output] .node")
+    assert page.locator(".node[role=button]").count() == 0
+
+
 def hostile(trace: Trace) -> Trace:
     tokens = {side: replace(own, texts=(HOSTILE,) * len(own)) for side, own in trace.tokens.items()}
     meta = {**trace.meta, "text": HOSTILE, "model": HOSTILE.replace("/", "")}

@@ -36,7 +36,8 @@ class Traces:
     def add(self, number: str, trace: Trace) -> None:
         with self.lock:
             self.kept[number] = trace
-            while len(self.kept) > 1 and (len(self.kept) > self.most or self.bytes() > self.most_bytes):
+            # two that are compared and one with changes stay, however large
+            while len(self.kept) > self.most or (len(self.kept) > 3 and self.bytes() > self.most_bytes):
                 self.kept.popitem(last=False)
 
     def bytes(self) -> int:

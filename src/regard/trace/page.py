@@ -82,7 +82,10 @@ def make_page(trace: Trace, model: Mapping[str, Any] | None = None) -> Page:
 def readings(trace: Trace) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """What a server would compute when asked: all heads of a look and their mean, [H+1,T,S]."""
     weights = sum(trace[name].nbytes for name in trace.names("*.weights"))
-    if not trace.attentions or weights * 4 > LARGEST_READINGS:
+    if weights * 4 > LARGEST_READINGS:  # what the page needs to show the plain weights
+        plain = {where: look(trace, "weights", where, 0, False) for where in trace.attentions}
+        return {}, {f"look/weights/{where}/pieces": [own.about()] for where, own in plain.items()}
+    if not trace.attentions:
         return {}, {}
     asked = [(kind, where) for where in trace.attentions for kind in ("weights", "value_norm")]
     with suppress(UsageError):  # of a part of the run there is none

@@ -34,6 +34,9 @@ let plain = null; // the same run without changes
 let change = null; // how the two differ
 let running = null;
 let drawn = 0;
+let waiting = 0; // a timer, while a person types
+let wrong = ""; // what there is to say of the run
+let forgotten = 0; // how often the server had not kept a run, one after the other
 
 const model = () => about.models.find((each) => each.name === state().model) ?? about.models[0];
 
@@ -59,16 +62,16 @@ async function run() {
   const own = (running = new AbortController());
   if (!state().text.trim()) {
     trace = plain = change = null;
-    trouble("");
+    wrong = "";
     status("");
+    document.body.removeAttribute("aria-busy");
     return show();
   }
   const slow = setTimeout(() => status("The model is at work …"), 150);
   document.body.setAttribute("aria-busy", "true");
   try {
-    const failed = await runs(own.signal);
+    wrong = await runs(own.signal);
     clearTimeout(slow);
-    trouble(failed);
     status("");
     const said = Object.values(trace.tokens).map((side) => side.ids.length);
     live(`Traced: ${trace.output}. ${said.join(" and ")} pieces.`);
@@ -76,7 +79,10 @@ async function run() {
   } catch (error) {
     if (error.name === "AbortError") return;
     status("");
-    trouble(error.message);
+    trouble(wrong = error.message);
+    if (!error.status) return; // a server that does not answer: what was there can still be read
+    trace = plain = change = null;
+    await show();
   } finally {
     clearTimeout(slow);
     if (own === running) document.body.removeAttribute("aria-busy");
@@ -113,7 +119,7 @@ async function show() {
   try {
     content = trace || chosen === "lessons" ? await VIEWS[chosen].render(trace, model(), page()) : welcome();
   } catch (error) {
-    if (error.status === 400 && /not kept/.test(error.message)) return run(); // the server forgot an old run
+    if (error.status === 400 && /not kept/.test(error.message) && number === drawn && forgotten++ < 1) return run();
     if (number === drawn) trouble(error.message);
     return;
   }
@@ -123,6 +129,8 @@ async function show() {
   at("panel").replaceChildren(...[content].flat());
   at("panel").dataset.view = chosen;
   at("exports").replaceChildren(...exporter(at("panel"), trace));
+  trouble(wrong);
+  forgotten = 0;
   back?.();
 }
 
@@ -164,8 +172,9 @@ function welcome() {
 function fillForm() {
   const own = model();
   const { text, context, beam } = state();
-  if (document.activeElement !== at("text") && at("text").value !== text) at("text").value = text;
-  if (document.activeElement !== at("context") && at("context").value !== context) at("context").value = context;
+  for (const [id, own] of [["text", text], ["context", context]]) {
+    if (!waiting && at(id).value !== own) at(id).value = own; // a change of the box would move the cursor
+  }
   at("context-field").hidden = own?.task !== "answer";
   at("model").replaceChildren(...about.models.map((each) =>
     make("option", { value: each.name, selected: each.name === own?.name }, `${each.name} (${each.family})`)));
@@ -184,8 +193,8 @@ function grow() {
 }
 
 function listenToForm() {
-  let waiting = 0;
   const typed = () => {
+    waiting = 0;
     const changes = { text: at("text").value, context: at("context").value, prefix: "", query: "", key: "" };
     if (changes.text !== state().text || changes.context !== state().context) set(changes);
   };
@@ -198,6 +207,7 @@ function listenToForm() {
   at("ask").addEventListener("submit", (event) => {
     event.preventDefault();
     clearTimeout(waiting);
+    waiting = 0;
     const { text, context } = state();
     if (at("text").value === text && at("context").value === context) begin();
     else typed();
@@ -218,7 +228,7 @@ async function begin() {
   try {
     if (!about.models.length) about = await api.models();
   } catch (error) {
-    return trouble(error.message);
+    return trouble(wrong = error.message);
   }
   fillForm();
   if (state().view === "lessons") show(); // which need no run

@@ -107,6 +107,10 @@ function reading(query) {
   }
   const name = `look/${kind}/${kind === "rollout" ? "" : query.get("where") ?? ""}/${query.get("words") === "true" ? "words" : "pieces"}`;
   const mean = (query.get("head") ?? "mean") === "mean";
+  if (!run.header[name] && run.readings[name] && !mean) { // of a long text the plain weights are here, and no reading of them
+    const own = part(`whole/${query.get("where")}.weights`, Number(query.get("head")));
+    return new Response(written(new Map([["values", own]]), { "regard.reading": JSON.stringify(run.readings[name][0]) }));
+  }
   const last = (run.header[name] ?? missing()).shape[0] - 1;
   const about = run.readings[name][mean ? 1 : 0];
   return new Response(written(new Map([["values", part(name, mean ? last : Number(query.get("head")))]]), { "regard.reading": JSON.stringify(about) }));

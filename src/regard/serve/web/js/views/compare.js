@@ -31,7 +31,7 @@ export async function render(trace, model, page) {
 /** The step that is looked at, if both runs have it; else the server takes the one that changed most. */
 async function step(trace, second) {
   const asked = numbered("query");
-  if (asked === null) return null;
+  if (asked === null || (trace.tokens.target && state().where.startsWith("encoder"))) return null; // there it is a place of the source
   const found = (await api.compare(trace.id, second.id)).comparison;
   return found && asked < found.divergences.length ? asked : null;
 }

@@ -125,8 +125,18 @@ async function beside(trace, { where, head }, reading) {
     figure);
 }
 
+/** A reading as a figure, or why there is none: the controls stay, to choose another. */
+async function shown(...asked) {
+  try {
+    return await drawn(...asked);
+  } catch (error) {
+    if (error.status !== 400 || /not kept/.test(error.message)) throw error;
+    return { figure: make("p", { class: "wrong" }, error.message), honest: [] };
+  }
+}
+
 /** A reading as a figure, and what it does not mean. All numbers come from Python. */
-async function shown(trace, where, head, kind, own) {
+async function drawn(trace, where, head, kind, own) {
   const words = state().words === "1";
   const look = await trace.reading(kind === "rollout" ? { kind, words } : { kind, where, head, words });
   const plain = kind === "weights" && !words && head !== "mean";

@@ -8,8 +8,9 @@ export async function render(trace, model) {
   const config = trace.meta.config;
   const layers = layerCount(trace);
   const layer = Math.min(Number(state().where.split(".")[1]) || 0, layers - 1);
+  const byLayer = trace.attentions.find((name) => /\.\d+\./.test(name)); // an RNN's layers have no attention of their own
   const stacks = ["encoder", "decoder"].filter((side) => [...trace.shapes.keys()].some((name) => name.startsWith(`${side}.`)));
-  const drawn = stacks.map((side) => column(trace, side, config, layer));
+  const drawn = stacks.map((side) => column(trace, side, config, Math.min(layer, layerCount(trace, side) - 1)));
   const height = Math.max(...drawn.map((own) => own.length)) * (HIGH + GAP) + GAP;
   const width = stacks.length * (WIDE + APART) + 12;
   const groups = drawn.map((boxes, i) => stack(boxes, 40 + i * (WIDE + APART), height, stacks[i], config));
@@ -17,14 +18,14 @@ export async function render(trace, model) {
   return [
     make("h2", {}, "The model as a map"),
     make("p", { class: "quiet" }, facts(config, model, trace)),
-    layers > 1 ? select("Layer", Array.from({ length: layers }, (_, i) => [String(i), `${i} of 0 to ${layers - 1}`]), String(layer),
-      (own) => set({ where: (state().where || trace.attentions[0] || "").replace(/\.\d+\./, `.${own}.`) })) : null,
+    layers > 1 && byLayer ? select("Layer", Array.from({ length: layers }, (_, i) => [String(i), `${i} of 0 to ${layers - 1}`]), String(layer),
+      (own) => set({ where: trace.attentions.find((name) => name.split(".")[1] === own) ?? byLayer })) : null,
     make("div", { class: "scroll whole" }, draw("svg", { viewBox: `0 0 ${width} ${height}`, class: stacks.length > 1 ? "map two" : "map", role: "group", "aria-label": `Map of a ${config.family}` }, ...groups, crossing ?? "")),
     make("p", { class: "quiet" }, "Read from below: what comes in at the bottom leaves at the top. Choose a box to see its numbers."),
   ].filter(Boolean);
 }
 
-const layerCount = (trace) => 1 + Math.max(0, ...[...trace.shapes.keys()].map((name) => Number(/^(?:en|de)coder\.(\d+)\./.exec(name)?.[1] ?? 0)));
+const layerCount = (trace, side = "(?:en|de)coder") => 1 + Math.max(0, ...[...trace.shapes.keys()].map((name) => Number(new RegExp(`^${side}\\.(\\d+)\\.`).exec(name)?.[1] ?? 0)));
 
 /** GPT, Llama and T5 are pre-norm whatever their config says: what was computed tells. */
 const isPreNorm = (trace, config) => config.norm === "pre" || ["encoder", "decoder"].some((side) => trace.has(`${side}.0.self.norm`));

@@ -83,7 +83,7 @@ function tree(trace, prompt) {
     ...columns.map((_, step) => draw("text", { x: step * WIDE + 4, y: 14, class: "axis" }, `step ${step}`)), ...edges, ...boxes);
   return make("section", { "aria-label": "Beam search" },
     make("h3", {}, "The search"),
-    make("p", { class: "quiet" }, "Each step keeps the best beginnings. Strong boxes lead to the answer, dashed ones were dropped, double ones are whole. Choose one to go on from it."),
+    make("p", { class: "quiet" }, "Each step keeps the best beginnings. Strong boxes lead to the answer, dashed ones were dropped, double ones are whole.", kept ? "" : " Choose one to go on from it."),
     make("div", { class: "scroll whole" }, svg));
 }
 
@@ -99,8 +99,9 @@ function box(trace, nodes, node, [x, y], prompt) {
   const go = () => set({ prefix: (node.fate === "finished" ? way.slice(0, -1) : way).join(","), query: String(prompt + node.step) });
   const label = `step ${node.step}, ${node.shown}, log p ${number(node.log_p, 2)}, sum ${number(node.score, 2)}, ${node.best ? "on the way to the answer" : node.fate}`;
   const text = [...node.shown];
-  return draw("g", { class: `node ${node.fate}${node.best ? " best" : ""}`, transform: `translate(${x} ${y})`, role: "button", "aria-label": label,
-    onclick: go, onkeydown: (event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); go(); } } },
+  const chosen = kept ? { role: "img" } // a file has no model to go on with
+    : { role: "button", onclick: go, onkeydown: (event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); go(); } } };
+  return draw("g", { class: `node ${node.fate}${node.best ? " best" : ""}`, transform: `translate(${x} ${y})`, "aria-label": label, ...chosen },
     draw("title", {}, label),
     draw("rect", { width: WIDE - 24, height: 22, rx: 4 }),
     draw("text", { x: 6, y: 15 }, text.length > 9 ? `${text.slice(0, 8).join("")}…` : node.shown),
