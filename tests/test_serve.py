@@ -85,6 +85,15 @@ def test_steps_are_the_softmax_of_the_logits(client: TestClient) -> None:
         assert step["best"][0]["p"] == pytest.approx(shares[place].max(), abs=1e-6)
 
 
+def test_a_gap_tells_what_was_put_into_it(client: TestClient) -> None:
+    """It told how probable the gap's own sign was, and of every other place that it had been said there."""
+    told = client.post(f"{API}/trace", json={"model": "fill", "source": "the <mask> sees a house"}).json()
+    gaps = [step for step in told["steps"] if step["id"] is not None]
+    assert [step["shown"] for step in gaps] == ["<mask>"]
+    names = {word["id"]: word["shown"] for word in gaps[0]["best"]}
+    assert names[gaps[0]["id"]] in told["output"] and gaps[0]["p"] == gaps[0]["best"][0]["p"]
+
+
 def test_one_head_of_shared_keys_is_that_of_its_group(client: TestClient) -> None:
     told, trace = ask(client, model="llama", decode={"beam": 1}), traced("llama")
     names = ["decoder.0.self.query", "decoder.0.self.key"]

@@ -67,7 +67,9 @@ def trace(
         tensors, logits = record(model, asked.sample, only, changes)
         tokens = {"source": Pieces.of(asked.folder.source, list(asked.sample.source))}
         own = vocabulary(asked.folder.source, tokens, tensors) if meta["head"] in (None, "words") else {}
-        return Trace(tensors, tokens, asked.told(logits)[0], meta, (), own)
+        output, chosen = asked.told(logits)
+        meta["chosen"] = [list(each) for each in chosen]  # at which place what was said
+        return Trace(tensors, tokens, output, meta, (), own)
     begun = prefix_of(asked.folder, target, prefix)
     said = say(task, asked, target, options, changes, [w for w in words if w.side == "target"], begun)
     tensors, _ = record(model, whole(asked, said), only, changes)

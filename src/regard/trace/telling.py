@@ -36,7 +36,9 @@ def steps(trace: Trace) -> list[dict[str, Any]]:
             names = dict(enumerate(pieces.shown))
             return [row(end, None, p, names) for end, p in zip(("begins", "ends"), by_end)]
         case "words":
-            return rows(trace, logits.softmax(dim=-1), pieces)
+            said = dict(trace.meta.get("chosen", ()))  # only in the gaps
+            shares, names = logits.softmax(dim=-1), readable(trace)
+            return [row(text, said.get(n), shares[n], names) for n, text in enumerate(pieces.shown)]
     names = dict(enumerate(trace.meta.get("labels", ())))
     places = list(pieces.shown) if len(logits) == len(pieces) else ["the text"] * len(logits)
     shares = logits.sigmoid() if trace.meta.get("many") else logits.softmax(dim=-1)
@@ -44,8 +46,12 @@ def steps(trace: Trace) -> list[dict[str, Any]]:
 
 
 def rows(trace: Trace, shares: Tensor, pieces: Pieces) -> list[dict[str, Any]]:
-    names = {number: visible(text) for number, text in trace.vocabulary.items()}
+    names = readable(trace)
     return [row(text, own, p, names) for text, own, p in zip(pieces.shown, pieces.ids, shares)]
+
+
+def readable(trace: Trace) -> dict[int, str]:
+    return {number: visible(text) for number, text in trace.vocabulary.items()}
 
 
 def row(place: str, own: int | None, shares: Tensor, names: dict[int, str]) -> dict[str, Any]:

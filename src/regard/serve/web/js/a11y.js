@@ -33,7 +33,9 @@ export function tabs(list, entries, chosen, choose) {
       type: "button", role: "tab", id: `tab-${id}`, "aria-controls": "panel",
       "aria-selected": String(id === chosen), tabindex: id === chosen ? "0" : "-1", onclick: () => choose(id),
     }, text));
+  const had = list.contains(document.activeElement);
   list.replaceChildren(...buttons);
+  if (had) document.getElementById(`tab-${chosen}`)?.focus();
   const own = document.getElementById(`tab-${chosen}`)?.getBoundingClientRect();
   const all = list.getBoundingClientRect();
   if (own) list.scrollLeft += own.left + own.width / 2 - all.left - all.width / 2; // seen in a narrow window too

@@ -13,7 +13,7 @@ export async function render(trace) {
   const own = trace.steps.map((step, place) => ({ ...step, place })).slice(writes ? prompt : 0);
   if (!own.length) return make("p", {}, "This run recorded no output.");
   const asked = numbered("query");
-  const at = own.find((step) => step.place === asked)?.place ?? own[0].place;
+  const at = (own.find((step) => step.place === asked) ?? own.find((step) => step.id !== null) ?? own[0]).place;
   return [
     make("h2", {}, writes ? "The output, piece by piece" : "What the model answers"),
     writes ? summary(own) : null,
