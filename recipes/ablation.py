@@ -11,8 +11,8 @@ size, and so the time, differs as in the paper.
 It can be stopped at any time: the same command goes on, and what is done is read from its folder. In the end,
 and after each row, it writes ablation.md, ablation.html and ablation.svg beside the runs.
 
-Expected: not measured yet. Time: not measured yet; 1,500 updates of the base are a quarter of an hour on two
-cores (AVX512-BF16).
+Expected: docs/ablation.md, with --steps 700 --set model.norm="pre" --set train.tokens_per_batch=2048 --set
+train.lr=3e-3, which learn from few updates: base 25.1 BLEU, 4 to 6 minutes a row on one core (AVX512-BF16).
 """
 
 from __future__ import annotations
