@@ -224,6 +224,9 @@ def test_what_nobody_expected_is_counted_as_such(monkeypatch: pytest.MonkeyPatch
         ]
         answer = httpx.get(f"{own.address}/api/v1/trace/{number}/tensors?name=logits")
         assert answer.status_code == 500 and answer.headers["x-request-id"]
+        while own.service.in_flight:  # its line is written when it is over
+            time.sleep(0.01)
+        time.sleep(0.05)
         assert '"status": 500' in own.log.getvalue() and "ZeroDivisionError" in own.log.getvalue()
 
 

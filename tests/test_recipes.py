@@ -118,12 +118,22 @@ def test_rows_are_trained_once(
     """The same command goes on: what is done is read, what lacks is trained."""
     trained: list[str] = []
 
-    def config_of(name: str, steps: int, seed: int) -> Config:
+    def config_of(name: str, steps: int, seed: int, common: list[str]) -> Config:
+        assert common == ["train.lr=1"]
         trained.append(f"{name} {seed}")
         return toy_config(tmp_path, steps=steps, warmup=1, checkpoint_every=steps, seed=seed)
 
     def run(*arguments: str) -> None:
-        words = ["ablation.py", "--runs", str(tmp_path / "runs"), "--steps", "2", *arguments]
+        words = [
+            "ablation.py",
+            "--runs",
+            str(tmp_path / "runs"),
+            "--steps",
+            "2",
+            "--set",
+            "train.lr=1",
+            *arguments,
+        ]
         monkeypatch.setattr(sys, "argv", words)
         ablation.main()
 

@@ -187,7 +187,8 @@ label_smoothing = 0.0
     for name in ("model.safetensors", "optimizer.safetensors"):
         assert (one / name).read_bytes() == (two / name).read_bytes()
     sentences = toy_sentences(20, 9)
-    told = regard("translate", "-m", whole, "--alignment", "--beam", 3, stdin="\n".join(sentences))
+    looking = [] if family == "rnn" else ["--alignment"]
+    told = regard("translate", "-m", whole, *looking, "--beam", 3, stdin="\n".join(sentences))
     assert told.code == 0
     right = sum(line.split("\t")[0] == toy_translation(s) for line, s in zip(told.lines, sentences))
     assert right >= 16 or family != "bahdanau"

@@ -98,6 +98,7 @@ def add_traces(app: FastAPI, models: Mapping[str, Any], traces: Traces) -> None:
     def trace(raw: Raw) -> dict[str, Any]:
         body = parse(TraceBody, raw)
         name, task = find(models, body.model)
+        check_target(task.folder, body.target)
         number = number_of(key_of(body.model_copy(update={"model": name})))
         with running:  # two browsers take turns: each run has all cores
             found = traces.get(number)
@@ -128,6 +129,13 @@ def add_traces(app: FastAPI, models: Mapping[str, Any], traces: Traces) -> None:
 
     add_readings(app, traces)
     add_export(app, traces)
+
+
+def check_target(folder: Any, target: str | None) -> None:
+    """An attention grows with the square of a text; positions that are computed have no end of their own."""
+    pieces, most = len(folder.target.encode(target or "")), folder.config.max_length
+    if pieces > most:
+        raise UsageError(f"target: {pieces} pieces are too long, there may be {most}")
 
 
 def find(models: Mapping[str, Any], name: str) -> tuple[str, Any]:

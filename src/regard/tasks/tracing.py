@@ -125,10 +125,6 @@ def say(
         target = replace_surrogates(target)
         cut = tokenizer.encode_inside if prompt is source else tokenizer.encode
         own, ends = cut(target), True
-        if len(own) >= folder.config.max_length:
-            raise UsageError(
-                f"a target of {len(own)} pieces is too long: the model writes {folder.config.max_length - 1}"
-            )
     else:
         chosen = chosen_options(task, folder, options, len(source))
         found, nodes = search(task, asked, chosen, changes, begun)
