@@ -246,7 +246,8 @@ def test_a_page_tells_no_path_of_this_machine() -> None:
 
 def saved(window: Window, name: str) -> bytes:
     with window.page.expect_download() as waiting:
-        window.page.get_by_role("button", name=name, exact=True).click()
+        role = "link" if name.startswith("Whole page") else "button"
+        window.page.get_by_role(role, name=name, exact=True).click()  # type: ignore[arg-type]
     path: Path = waiting.value.path()
     return path.read_bytes()
 
@@ -298,6 +299,11 @@ def test_every_view_can_be_saved(window: Window) -> None:
             if count > 1:
                 choice.select_option(str(number))
             assert ET.fromstring(saved(window, "SVG")).tag.endswith("svg"), (view, number)
+
+
+def test_the_whole_page_is_saved(window: Window) -> None:
+    window.open(view="output")
+    window.page.click("#export summary")
     page = saved(window, "Whole page (HTML)").decode()
     assert page.startswith("<!doctype html>")
     assert "src=" not in page.split("<body>")[0]

@@ -50,8 +50,8 @@ export async function reading(id, asked) {
 export const lessons = async () => (await ask("/api/v1/lessons")).json();
 export const lesson = async (name, query) => (await ask(`/api/v1/lessons/${name}?${new URLSearchParams(query)}`)).json();
 
-/** The whole page with this trace inside, as one file. */
-export const page = async (id) => (await ask(`/api/v1/trace/${encodeURIComponent(id)}/export?format=html`)).blob();
+/** Where the whole page with this trace inside is, as one file. */
+export const pageOf = (id) => `/api/v1/trace/${encodeURIComponent(id)}/export?format=html`;
 
 const KINDS = { F32: Float32Array, U8: Uint8Array, BOOL: Uint8Array, I64: BigInt64Array };
 

@@ -7,6 +7,7 @@ import { kept } from "./source.js";
 const FIGURES = "table.heat, .thumbs, .large, .strips, svg";
 const MARGIN = 12;
 const LONGEST = 16384, LARGEST = 2 ** 26; // dots that browsers draw for sure: of a side, in all
+const LARGEST_PAGE = 64 * 2 ** 20; // bytes of numbers, as the server has it
 const SVG = "http://www.w3.org/2000/svg";
 
 /** The part of the page that exports what the panel shows. */
@@ -43,9 +44,12 @@ export function exporter(panel, trace) {
     try { await actions[name](); } catch (error) { tell(error.message); }
   }
   const formats = [["svg", "SVG"], ["png1", "PNG", "PNG, once the size"], ["png2", "PNG ×2", "PNG, twice the size"], ["png3", "PNG ×3", "PNG, three times the size"], ["csv", "CSV"], ["json", "JSON"]];
-  const whole = make("button", { type: "button", onclick: async () => {
-    tell("The page is being written …");
-    try { save("regard.html", await api.page(trace.id), "text/html"); tell(""); } catch (error) { tell(error.message); }
+  // a link and no script: what a browser saves some time after a click it may take for nobody's wish
+  const whole = make("a", { class: "button", href: api.pageOf(trace.id), download: "regard.html", onclick: (event) => {
+    const size = [...trace.shapes].reduce((sum, [name, shape]) => sum + (name === "logits" ? 0 : 4 * shape.reduce((a, b) => a * b, 1)), 0);
+    if (size <= LARGEST_PAGE) return;
+    event.preventDefault();
+    tell(`A page of this run would hold ${Math.round(size / 2 ** 20)} MiB of numbers, ${LARGEST_PAGE / 2 ** 20} at most. Take a shorter text.`);
   } }, "Whole page (HTML)");
   return [
     make("div", { class: "pickers" },
