@@ -43,9 +43,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
 
 def messages() -> Console:
     """Where everything goes that is not a result. What is printed is text: a path may hold [b] or :x:."""
-    from rich.console import (
-        Console,
-    )  # here: a sentence that is translated without a word need not wait for it
+    from rich.console import Console  # here: a sentence that is translated need not wait for it
 
     return Console(stderr=True, highlight=False, soft_wrap=True, markup=False, emoji=False)
 

@@ -137,6 +137,7 @@ def translate(
     output = writable(output)
     wishes = read_wishes(require, forbid, constraints)
     marked = lines_only(nbest, scores, alignment, as_json, prefix, wishes.any, alternatives)
+    check_alternatives(marked, split, too_long)
     document = document_among(text, marked, everything or fuzzy)
     lines, typed = read_inputs(text or []), is_typed(text)
     if model is None:
@@ -155,7 +156,6 @@ def translate(
         return
     answer: Answering = Lines(translator, chosen, wishes, *shown)
     if alternatives is not None:
-        for_whole_lines(marked, split, too_long)
         answer = NextWords(translator, chosen, alternatives, nbest, as_json)
     answer_all(answer, lines, typed, output)
 
@@ -245,8 +245,10 @@ def lines_only(
     }
 
 
-def for_whole_lines(given: dict[str, bool], split: str, too_long: str) -> None:
+def check_alternatives(given: dict[str, bool], split: str, too_long: str) -> None:
     """--alternatives gives words, to which most options say nothing."""
+    if not given["--alternatives"]:
+        return
     others = {**given, "--split": split != "auto", "--too-long": too_long != "cut"}
     fitting = ("--nbest", "--json", "--alternatives")
     if wrong := [name for name, is_given in others.items() if is_given and name not in fitting]:

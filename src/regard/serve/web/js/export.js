@@ -44,7 +44,7 @@ export function exporter(panel, trace) {
     try { await actions[name](); } catch (error) { tell(error.message); }
   }
   const formats = [["svg", "SVG"], ["png1", "PNG", "PNG, once the size"], ["png2", "PNG ×2", "PNG, twice the size"], ["png3", "PNG ×3", "PNG, three times the size"], ["csv", "CSV"], ["json", "JSON"]];
-  // a link and no script: what a browser saves some time after a click it may take for nobody's wish
+  // a link: the browser fetches and saves it by itself
   const whole = make("a", { class: "button", href: api.pageOf(trace.id), download: "regard.html", onclick: (event) => {
     const size = [...trace.shapes].reduce((sum, [name, shape]) => sum + (name === "logits" ? 0 : 4 * shape.reduce((a, b) => a * b, 1)), 0);
     if (size <= LARGEST_PAGE) return;
@@ -69,7 +69,7 @@ function nameOf(figure) {
 function save(name, content, type) {
   const address = URL.createObjectURL(new Blob([content], { type }));
   const link = make("a", { href: address, download: name, hidden: true });
-  document.body.append(link); // of one that was nowhere 3 of 16 whole pages were not saved; in the page none of 12
+  document.body.append(link); // a link that is nowhere is not always followed
   link.click();
   link.remove();
   setTimeout(() => URL.revokeObjectURL(address), 60_000);
