@@ -72,7 +72,9 @@ def pack_model(model: EncoderDecoder, packing: Packing) -> None:
                 block.cross = PackedCross(block.cross, packing)
             block.feed_forward.widen = packing(block.feed_forward.widen)  # type: ignore[assignment]
             block.feed_forward.narrow = packing(block.feed_forward.narrow)  # type: ignore[assignment]
+        give_back_memory()  # of the weights as they were
     model.output = packing(model.output)  # type: ignore[assignment]
+    give_back_memory()
 
 
 def make_engine(
@@ -84,7 +86,6 @@ def make_engine(
     packing = Packing(model, chosen, reaches)
     if isinstance(model, EncoderDecoder) and packable(model):
         pack_model(model, packing)
-        give_back_memory()  # of the weights as they were
         return Engine(model)
     if chosen != "float32":
         pack_linears(model, packing)

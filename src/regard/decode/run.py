@@ -15,8 +15,11 @@ from regard.decode.options import Hypothesis
 from regard.decode.phrases import Constraint
 from regard.decode.pool import Handle, Pool, TooLarge, manner_of, rows_of
 from regard.decode.sources import Manner, S, Steppable, Wish
+from regard.machine import give_back_memory
 from regard.model.state import BLOCK, round_up
 from regard.text import Special
+
+MANY = 32  # sentences, beside which the time of giving memory back is nothing
 
 
 def by_length(lengths: Sequence[int], tokens_per_batch: int) -> list[list[int]]:
@@ -84,6 +87,8 @@ def decode_all(
             again, decode_all(lanes.pools[0], [wishes[each] for each in again], done)
         ):
             found[number] = hypotheses
+    if len(wishes) >= MANY:
+        give_back_memory()  # of the caches: who asked for much may ask for nothing more
     return found
 
 
