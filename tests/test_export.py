@@ -233,6 +233,7 @@ def test_a_tagger_in_onnx(tmp_path: Path, tokenizer: Tokenizer, few: None) -> No
         ("generate", "gpt", {"layers": 2}),
         ("fill", "bert", {}),
         ("answer", "bert", {}),
+        ("classify", "bert", {"pool": "mean"}),
     ],
 )
 def test_onnx_runtime_says_what_we_say(

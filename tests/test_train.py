@@ -13,7 +13,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from regard.config import Config, resolve
+from regard.config import Config, load_config, resolve, to_tree
 from regard.data import collate
 from regard.errors import RegardError, UsageError
 from regard.machine import choose_machine, give_back_memory
@@ -206,6 +206,26 @@ def test_limits_and_early_stopping(tmp_path):
     # a rate of nearly nothing: no validation is better than the first by much, so patience runs out
     stale = toy(tmp_path, steps=1000, lr=1e-12, checkpoint_every=2, patience=2, metric="bleu")
     assert train(stale, tmp_path / "stale").step < 20
+
+
+def test_a_run_of_so_many_epochs_warms_up_in_a_tenth_of_them(tmp_path):
+    """`epochs = 3` and no word of steps: the warm-up was the 4,000 updates of a run of 100,000, so that a
+    fine-tuning of a few hundred was over before its rate had risen, and learned nothing."""
+    tree = to_tree(toy(tmp_path, epochs=1.5, tokens_per_batch=64, lr=1e-3, schedule="linear", log_every=1))
+    for name in ("steps", "warmup"):
+        del tree["train"][name]
+    config = resolve(tree)
+    outcome = train(config, tmp_path / "run")
+    run = load_config(tmp_path / "run" / "run.toml").train
+    assert run.steps < 1000 and run.warmup == max(1, run.steps // 10)
+    assert abs(outcome.step - run.steps) <= 2
+    rates = [json.loads(line)["lr"] for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()
+             if '"train"' in line]  # fmt: skip
+    assert max(rates) > 0.8 * run.lr and rates[-1] < 0.2 * run.lr
+    assert train(config, tmp_path / "run", resume=True).step == outcome.step
+    more = resolve({**tree, "train": {**tree["train"], "epochs": 3.0}})
+    assert train(more, tmp_path / "run", resume=True).step == pytest.approx(2 * outcome.step, abs=3)
+    assert load_config(tmp_path / "run" / "run.toml").train.warmup == run.warmup, "as it began"
 
 
 def test_the_best_checkpoint_is_chosen(tmp_path):

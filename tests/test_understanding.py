@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 from dataclasses import replace
@@ -22,10 +23,14 @@ from transformers import (
 
 import regard
 import understanding
+from regard.config import resolve, to_tree
+from regard.data import Batch
+from regard.data.batch import tokens
 from regard.errors import UsageError
 from regard.tasks import Answerer, Classifier, Tagger, load_as
 from regard.tasks.tagger import windows_of
 from regard.tasks.words import find_words
+from regard.train import train
 
 pytestmark = pytest.mark.usefixtures("same_threads")
 
@@ -173,6 +178,32 @@ def test_a_text_gets_the_label_that_its_word_decides(moods: Classifier) -> None:
     one = moods.classify("ba buhu de")
     assert (one.label, one.text) == ("sad", "ba buhu de")
     assert moods.classify("ba buhu de", count=2).labels[0] == one.labels[0]
+
+
+def test_a_text_by_the_mean_of_its_positions(moods: Classifier, tmp_path: Path) -> None:
+    """One config of ten lines on an old model, whose head looked at the first position alone."""
+    run = {
+        **to_tree(understanding.config(tmp_path, "classify")),
+        "init": {"from": str(moods.folder.path)},
+        "model": {"pool": "mean"},
+    }
+    run["train"] |= {"steps": 40, "warmup": 4, "lr": 1e-3}
+    train(resolve(run), tmp_path / "mean")
+    own = load_as(Classifier, tmp_path / "mean", threads=1)
+    assert own.folder.config.pool == "mean" and moods.folder.config.pool == "first"
+    assert [own.classify(text).label for text in ("ba buhu de", "lala", "fi fi fi grr")] == [
+        "sad",
+        "happy",
+        "angry",
+    ]
+    told = json.loads((tmp_path / "mean" / "config.json").read_text())
+    assert told.get("architectures") != ["BertForSequenceClassification"], "which looks at the first alone"
+    words, model = tokens([[5, 6, 7, 8], [9, 4]]), own.folder.model
+    with torch.no_grad():
+        states = model.encode(Batch(source=words))
+        means = torch.stack([states[0].mean(dim=0), states[1, :2].mean(dim=0)])
+        expected = model.output(model.head(means[:, None]))
+        torch.testing.assert_close(model(Batch(source=words)), expected)
 
 
 def test_any_number_of_labels() -> None:

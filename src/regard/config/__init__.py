@@ -1,6 +1,6 @@
 """What a run is: model, data, training, decoding; named presets; validation. No torch."""
 
-from regard.config.load import differing_field, load_config, resolve, to_toml, to_tree
+from regard.config.load import differing_field, load_config, resolve, to_toml, to_tree, usual_warmup
 from regard.config.presets import PRESETS
 from regard.config.schema import (
     Config,
@@ -36,4 +36,5 @@ __all__ = [
     "template",
     "to_toml",
     "to_tree",
+    "usual_warmup",
 ]

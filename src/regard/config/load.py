@@ -111,13 +111,19 @@ def given(section: Tree) -> Tree:
     return {name: value for name, value in section.items() if value is not None}
 
 
+def usual_warmup(steps: int) -> int:
+    """A tenth of the updates, the paper's 4,000 at most."""
+    return min(4000, max(1, steps // 10))
+
+
 def fill_dependent_defaults(tree: Tree) -> None:
     """Defaults that follow from another field; written out, so that resuming with other limits keeps them."""
     train, data = tree.setdefault("train", {}), tree.get("data")
     task = str(tree["task"].get("name", "translate")) if isinstance(tree.get("task"), dict) else "translate"
     if isinstance(train, dict):
-        if isinstance(steps := train.get("steps", 100_000), int):
-            train.setdefault("warmup", min(4000, max(1, steps // 10)))
+        counted = "steps" not in train and "epochs" in train  # once the data is known
+        if isinstance(steps := train.get("steps", 100_000), int) and not counted:
+            train.setdefault("warmup", usual_warmup(steps))
         if task != "translate":
             train.setdefault("label_smoothing", 0.0)  # the paper's, for words of a translation
         train.setdefault("metric", METRICS.get(task, ("bleu",))[0])

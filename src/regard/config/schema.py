@@ -123,6 +123,9 @@ class Model(Section):
     head: Literal["words", "sentence", "tokens", "span"] | None = Field(
         None, description="bert: what it answers about; else as the task asks"
     )
+    pool: Literal["first", "mean"] = Field(
+        "first", description="bert, of a whole text: by its first position, or by the mean of all"
+    )
     groups: int | None = Field(None, ge=1, description="llama: heads of keys and values; else `heads`")
     norm: Literal["post", "pre"] = Field(
         "post", description="transformer: layer norm after the sum (paper) or before; others have their own"
@@ -176,6 +179,8 @@ class Model(Section):
             raise ValueError(f'model.positions = "{self.positions}": {self.family} has {known}')
         if self.groups is not None and self.family != "llama":
             raise ValueError(f"model.groups = {self.groups}: heads share keys and values in llama alone")
+        if self.pool == "mean" and self.family != "bert":
+            raise ValueError(f'model.pool = "mean": {self.family} does not answer about a text as a whole')
         if self.family == "bert" and self.norm == "pre":
             raise ValueError('model.norm = "pre": bert has its norms after the sums')
         if self.positions == "rotary" and self.channels % 2:
@@ -224,7 +229,9 @@ Tokenization = Literal[
 
 
 class Train(Section):
-    steps: int = Field(100_000, ge=1, description="updates at most")
+    steps: int = Field(
+        100_000, ge=1, description="updates at most; with `epochs` alone, as many as they have"
+    )
     epochs: float | None = Field(None, gt=0, description="passes over the data at most")
     minutes: float | None = Field(None, gt=0, description="wall time at most, over all resumptions")
     tokens_per_batch: int = Field(4096, ge=16, description="padded source or target tokens, the larger side")

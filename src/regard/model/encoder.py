@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from torch import Tensor, nn
 
 from regard.data.batch import Batch
@@ -10,14 +12,19 @@ from regard.model.layers import Activation, Dropout, Linear
 from regard.model.tap import Tap, tapped, within
 from regard.model.transformer import Embedding, Stack
 
+Pool = Callable[[Tensor, Tensor], Tensor]  # states [B,S,D], which are not padding [B,S] -> [B,1,D]
+
 
 class EncoderOnly(nn.Module):
-    """An encoder, a head that prepares its states for a task, and the task's output layer."""
+    """An encoder, which of its states count, a head that prepares them for a task, and its output layer."""
 
     alignment: str | None = None
 
-    def __init__(self, source: Embedding, encoder: Stack, head: nn.Module, output: Linear) -> None:
+    def __init__(
+        self, source: Embedding, encoder: Stack, head: nn.Module, output: Linear, pool: Pool | None = None
+    ) -> None:
         super().__init__()
+        self.pool = pool  # None: every word is answered about
         self.source = source
         self.encoder = encoder
         self.head = head
@@ -29,7 +36,10 @@ class EncoderOnly(nn.Module):
 
     def hidden(self, batch: Batch, tap: Tap | None = None) -> Tensor:
         """What the output layer sees: [B,S,D], or [B,1,D] of a whole text."""
-        return tapped(tap, "head", self.head(self.encode(batch, tap)))
+        x = self.encode(batch, tap)
+        if self.pool is not None and batch.source is not None:
+            x = self.pool(x, batch.source.positions >= 0)
+        return tapped(tap, "head", self.head(x))
 
     def encode(self, batch: Batch, tap: Tap | None = None) -> Tensor:
         """[B,S] -> [B,S,D]."""
@@ -42,6 +52,20 @@ class EncoderOnly(nn.Module):
         order = self.encoder.order(source.positions, source.positions, own)
         out: Tensor = self.encoder(x, mask, tap=own, order=order)
         return out
+
+
+def first(x: Tensor, real: Tensor) -> Tensor:
+    """A text by its first position, which is no word of it (Devlin et al. 2019): [B,S,D] -> [B,1,D]."""
+    return x[:, :1]
+
+
+def mean(x: Tensor, real: Tensor) -> Tensor:
+    """A text by the mean of all its positions, as the vectors of sentences are made: [B,S,D] -> [B,1,D]."""
+    total = x.float().masked_fill(~real.unsqueeze(2), 0.0).sum(dim=1, keepdim=True)
+    return total / real.sum(dim=1)[:, None, None]
+
+
+POOLS: dict[str, Pool] = {"first": first, "mean": mean}
 
 
 class WordHead(nn.Module):
@@ -59,7 +83,7 @@ class WordHead(nn.Module):
 
 
 class SentenceHead(nn.Module):
-    """A whole text by its first position: tanh(W x_0 + b), [B,S,D] -> [B,1,D]."""
+    """Before the labels of a whole text: tanh(W x + b), [B,1,D] -> [B,1,D]."""
 
     def __init__(self, width: int, dropout: float) -> None:
         super().__init__()
@@ -67,5 +91,5 @@ class SentenceHead(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.dropout(self.dense(x[:, :1]).tanh())
+        out: Tensor = self.dropout(self.dense(x).tanh())
         return out

@@ -13,7 +13,7 @@ from torch.overrides import TorchFunctionMode
 
 from regard.config import Model as ModelConfig
 from regard.model.attention import MultiHeadAttention
-from regard.model.encoder import EncoderOnly, SentenceHead, WordHead
+from regard.model.encoder import POOLS, EncoderOnly, SentenceHead, WordHead
 from regard.model.layers import (
     ACTIVATIONS,
     RESIDUALS,
@@ -199,7 +199,8 @@ def bert(config: ModelConfig, vocabulary: int, labels: int | None = None) -> Enc
     }
     head, answers = heads[config.head or "words"]()
     output = Linear(width, answers)
-    model = EncoderOnly(source, parts.stack(config.depth[0]), head, output)
+    pool = POOLS[config.pool] if config.head == "sentence" else None
+    model = EncoderOnly(source, parts.stack(config.depth[0]), head, output, pool)
     begin_small(model)
     if config.tie_embeddings and config.head in (None, "words"):
         output.weight = words.weight

@@ -20,9 +20,9 @@ TOLD = 6  # names of tensors in a message
 
 
 def with_shape(config: Config, shape: ModelConfig) -> Config:
-    """The config with the model of a folder. Of the run's own `[model]` dropout and head are kept, and a
-    smaller `max_length`; the rest is the folder's, and who asks for something else is told."""
-    free = {"dropout", "head"}  # no weight depends on them, or only the head's
+    """The config with the model of a folder. Of the run's own `[model]` dropout, head and pool are kept, and
+    a smaller `max_length`; the rest is the folder's, and who asks for something else is told."""
+    free = {"dropout", "head", "pool"}  # no weight depends on them, or only the head's
     own = {name: getattr(config.model, name) for name in config.model.model_fields_set}
     if own.get("family", shape.family) != shape.family:
         raise UsageError(f'init.from: the folder holds a "{shape.family}" model, not "{own["family"]}"')

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -11,7 +12,7 @@ from types import FrameType
 
 import torch
 
-from regard.config import Config, differing_field, load_config, to_toml
+from regard.config import Config, differing_field, load_config, to_toml, usual_warmup
 from regard.config.schema import Recipe, TaskName
 from regard.errors import RegardError, UsageError
 from regard.machine import Machine, choose_machine, give_back_memory
@@ -134,6 +135,7 @@ def train_in(
         trainer.restore(checkpoint)
         listener.say(f"resuming after step {trainer.progress.step}")
     # only now: a run whose data cannot be read, or has changed, is not touched
+    config = trainer.config
     crew().once(lambda: write_beginning(config, folder, materials))
     metrics = (Metrics if crew().is_voice else Unheard)(folder, listener)
     metrics.rewind(trainer.progress.step)
@@ -259,7 +261,19 @@ def make_trainer(
         rank=crew().rank,
         ranks=crew().size,
     )
-    return Trainer(config, folder, model, stream, materials, machine)
+    return Trainer(counted(config, stream), folder, model, stream, materials, machine)
+
+
+def counted(config: Config, stream: Stream) -> Config:
+    """Of a run that is given its epochs alone the updates: with what they are the rate rises and falls."""
+    train = config.train
+    if train.epochs is None or "steps" in train.model_fields_set:
+        return config
+    steps = max(1, math.ceil(train.epochs * stream.batches_per_epoch / train.accumulate))
+    found = {"steps": steps}
+    if "warmup" not in train.model_fields_set:
+        found["warmup"] = usual_warmup(steps)
+    return config.model_copy(update={"train": train.model_copy(update=found)})
 
 
 @contextmanager

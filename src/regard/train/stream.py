@@ -76,6 +76,12 @@ class Stream:
         return replace(self, epoch=epoch, pool=pool, place=place, rank=0, ranks=1).next()
 
     @property
+    def batches_per_epoch(self) -> float:
+        """As many as the pairs of this pool have, for all."""
+        before, after = self.before[self.pool : self.pool + 2]
+        return len(self.batches) * self.before[-1] / (after - before)
+
+    @property
     def epochs_done(self) -> float:
         before, after = self.before[self.pool : self.pool + 2]
         done = before + (after - before) * self.place / len(self.batches)

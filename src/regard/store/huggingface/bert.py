@@ -24,7 +24,8 @@ TASKS = {
 
 
 def fits(model: Model, joint: bool = True) -> bool:
-    return model.family == "bert" and model.channels * model.heads == model.width
+    by_first = model.head != "sentence" or model.pool == "first"
+    return model.family == "bert" and model.channels * model.heads == model.width and by_first
 
 
 def write(model: Model) -> Json:
