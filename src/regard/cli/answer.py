@@ -23,8 +23,8 @@ from regard.cli.terminal import (
     one_line,
     portions,
     print_line,
+    read_all_stdin,
     read_inputs,
-    read_stdin,
     say,
     writable,
 )
@@ -114,7 +114,7 @@ def read_context(name: str, questions: Sequence[str]) -> str:
     if name == "-":
         if not questions or "-" in questions:
             raise UsageError("--context -: stdin holds the context, so give the questions as arguments")
-        return "\n".join(read_stdin())
+        return read_all_stdin()
     if os.path.exists(name):  # noqa: PTH110  (Path.exists raises for a text longer than a file name)
         return whole_text(Path(name), Refused())
     if looks_like_path(name):

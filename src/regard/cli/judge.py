@@ -21,12 +21,16 @@ NAMED = 5  # labels that a message names
 def judge(folder: Folder, corpora: Corpora, output: Path | None) -> dict[str, Any]:
     """The scores of a model on corpora; each text with the model's answer is written to `output`."""
     from regard.data import read_examples
+    from regard.data.findings import Refused
     from regard.train.evaluation.choose import make_evaluation, make_objective
     from regard.train.prepare import readable
 
     config = config_of(folder)
     objective = make_objective(folder.task, folder.config, folder.source, folder.target, folder.labels)
-    examples = read_examples(corpora, folder.task, "test", documents=config.data.documents)
+    findings = Refused()
+    examples = read_examples(corpora, folder.task, "test", findings, config.data.documents)
+    if empty := findings.counts["empty"]:
+        say(f"left out {empty:,} without a text (the first: {findings.places['empty'][0]})")
     tell_unknown(folder, examples)
     examples = readable(examples, objective, config, "test", say)
     if not examples:

@@ -133,6 +133,8 @@ def score_texts(
                     json.dumps(own | {"pieces": found.pieces}) if as_json else f"{own['log_probability']:.4f}"
                 )
                 print_line(row)
+    if not everything:
+        raise UsageError(f"{', '.join(str(each) for each in files)}: no text to score")
     numbers = together(everything)
     told = (
         f"{numbers['tokens']:,} tokens, {numbers['bytes']:,} bytes, "
@@ -140,14 +142,25 @@ def score_texts(
     )
     if total:
         print_line(json.dumps(numbers) if as_json else told)
-    elif everything:
+    else:
         say(told)
 
 
 def read_texts(files: Iterable[Path], document: bool) -> Iterator[str]:
-    """The lines of all files, or each file as a whole, without the end of its last line."""
+    """The lines of all files, or each file as a whole, without the end of its last line.
+
+    An object of a .jsonl or .parquet is a text of its own.
+    """
     from regard.data.files import lines
+    from regard.data.findings import Refused
+    from regard.data.formats import kind
+    from regard.data.rows.tables import TABLES, read_objects, text_of
 
     for path in files:
+        if str(path) != "-" and kind(path) in TABLES:
+            rows = read_objects(path, Refused(), lambda found: (text_of(found, "text"), ""))
+            yield from (text for _, text, _ in rows)
+            continue
         own = read_stdin() if str(path) == "-" else lines(path)
-        yield from ["\n".join(own)] if document else own
+        whole = ["\n".join(own)] if document else own
+        yield from (text for text in whole if text or not document)

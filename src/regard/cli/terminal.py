@@ -83,6 +83,17 @@ def read_stdin() -> Iterator[str]:
         yield line.removeprefix("\ufeff") if number == 1 else line
 
 
+def read_all_stdin() -> str:
+    """Stdin as one text, its line ends as they are."""
+    if sys.stdin is None:
+        raise UsageError("stdin is closed; give a text or a file")
+    raw = sys.stdin.buffer.read()
+    try:
+        return raw.decode("utf-8").removeprefix("\ufeff")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"stdin, byte {error.start}: 0x{raw[error.start]:02x} is not UTF-8") from None
+
+
 def read_inputs(names: Iterable[str]) -> Iterator[str]:
     """The lines of files, of stdin for `-`, or texts given directly; nothing given means stdin."""
     from regard.data.files import lines

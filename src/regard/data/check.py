@@ -119,6 +119,8 @@ def check(
     if len(checks) > 1 or not is_phrasebook(checks[0].corpus):
         find_duplicates(checks, findings)
     labels = set[str]().union(*(each.labels for each in checks))
+    if task.name == "classify" and not labels and any(len(each.dropped) < each.count for each in checks):
+        raise UsageError("data.train: no row has a label, so that there is none to learn")
     if labels:
         find_unseen_labels(data, task, held, labels, findings)
     return Checked(
@@ -181,8 +183,12 @@ class Check:
     def look(self, portion: Sequence[Row]) -> None:
         for _, source, target in portion:
             self.sample.add(source, target)
-            self.labels.update(labels_of(target, self.task))
+        known = len(self.dropped)
         self.find_leaks(portion)
+        dropped = {number - self.count for number in self.dropped[known:]}
+        for number, (_, _, target) in enumerate(portion):
+            if number not in dropped:
+                self.labels.update(labels_of(target, self.task))
         self.hashes.append(pair_hashes([(source, target) for _, source, target in portion]))
         self.lines.append(np.array([row[0] for row in portion], dtype=np.int64))
         self.count += len(portion)

@@ -104,3 +104,4 @@ class Refused(Findings):
     def add(self, kind: str, file: str, line: int, byte: int | None = None, note: str = "") -> None:
         if kind in REFUSED:
             raise UsageError(f"{Place(file, line, byte, note)}; mend or remove the line")
+        super().add(kind, file, line, byte, note)

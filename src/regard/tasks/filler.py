@@ -106,7 +106,7 @@ class Filler(Traceable):
         gapped = [self.cut(text, place) for text, place in zip(texts, where)]
         if isinstance(self.model, EncoderOnly):
             return [self.combined(each, own) for each, own in zip(gapped, self.guess(gapped, count))]
-        return [self.told(each, own) for each, own in zip(gapped, self.search(gapped, count))]
+        return [self.told(each, own, count) for each, own in zip(gapped, self.search(gapped, count))]
 
     def cut(self, text: str, where: str) -> Gapped:
         found = self.cutter.cut(text)
@@ -164,10 +164,10 @@ class Filler(Traceable):
 
     def search(self, texts: Sequence[Gapped], count: int) -> list[list[Hypothesis]]:
         assert isinstance(self.model, EncoderDecoder)
-        options = decode_options(self.folder.decode, {"beam": max(LEAST_BEAM, count), "sample": False})
+        # more than are told: what is written behind the last gap makes no other text
+        options = decode_options(self.folder.decode, {"beam": max(LEAST_BEAM, 2 * count), "sample": False})
         samples = [Sample(source=self.hidden_spans(text)) for text in texts]
-        found = decode(self.model, samples, options, self.folder.special, self.device)
-        return [own[:count] for own in found]
+        return decode(self.model, samples, options, self.folder.special, self.device)
 
     def hidden_spans(self, text: Gapped) -> list[int]:
         """Text `</s>` with a sign in each gap, `<extra_id_0>` in the first."""
@@ -175,12 +175,14 @@ class Filler(Traceable):
         rest = [piece for sign, ids in zip(signs, text.ids[1:]) for piece in (sign, *ids)]
         return [*text.ids[0], *rest, self.tokenizer.end]
 
-    def told(self, text: Gapped, found: Sequence[Hypothesis]) -> Filling:
-        answers = [self.spans_of(each, text.gaps) for each in found]
-        candidates = [
-            Candidate(self.cutter.join(text, spans), math.exp(each.log_probability))
-            for each, spans in zip(found, answers)
-        ]
+    def told(self, text: Gapped, found: Sequence[Hypothesis], count: int) -> Filling:
+        by_text: dict[str, tuple[float, list[Span]]] = {}
+        for each in found:  # the best first
+            spans = self.spans_of(each, text.gaps)
+            by_text.setdefault(self.cutter.join(text, spans), (math.exp(each.log_probability), spans))
+        best = list(by_text.items())[:count]
+        candidates = [Candidate(whole, probability) for whole, (probability, _) in best]
+        answers = [spans for _, (_, spans) in best]
         return Filling(text.source, candidates, [self.readable(distinct(own)) for own in zip(*answers)])
 
     def spans_of(self, found: Hypothesis, gaps: int) -> list[Span]:

@@ -192,7 +192,7 @@ def text_of(task: Any, asked: Asked, ids: Ids) -> str:
         return "".join(spelled(task.tokenizer, list(asked.sample.source), ids))
     if isinstance(task, Filler):
         made = Hypothesis(tuple(ids), 0.0, 0.0, tuple(0.0 for _ in ids), True)
-        return task.told(task.cut(asked.text, ""), [made]).text
+        return task.told(task.cut(asked.text, ""), [made], 1).text
     return asked.folder.target.decode(ids)
 
 

@@ -12,9 +12,10 @@ from torch import Tensor, nn
 from regard.config import Config, Init
 from regard.config import Model as ModelConfig
 from regard.config.presets import FAMILY_DEFAULTS
+from regard.config.schema import POSITIONS
 from regard.errors import UsageError
 
-HEAD = ("head.", "output.")
+HEAD = ("head.", "output.", "writer.readout.", "writer.score.", "bridge.")
 _BLOCK = re.compile(r"^(?:encoder|decoder)\.blocks\.(\d+)\.|^(?:reader|writer)\.layers\.(\d+)\.")
 TOLD = 6  # names of tensors in a message
 
@@ -28,10 +29,12 @@ def with_shape(config: Config, shape: ModelConfig) -> Config:
         raise UsageError(f'init.from: the folder holds a "{shape.family}" model, not "{own["family"]}"')
     if config.model.max_length < shape.max_length and "max_length" in own:
         free.add("max_length")  # read less than the model could
-    usual = ModelConfig.model_validate({"family": shape.family, **FAMILY_DEFAULTS.get(shape.family, {})})
+    usual = dict(FAMILY_DEFAULTS.get(shape.family, {}))  # what nobody wrote
+    if shape.family in POSITIONS:
+        usual["positions"] = POSITIONS[shape.family][0]
     for name, value in own.items():
         has = getattr(shape, name)
-        if name not in {"preset", *free} and value not in (has, getattr(usual, name)):
+        if name not in {"preset", *free} and value not in (has, usual.get(name, has)):
             raise UsageError(
                 f"model.{name} = {json.dumps(value)}: the folder of init.from has {json.dumps(has)}, and its "
                 "weights fit nothing else; leave it out"

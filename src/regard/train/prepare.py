@@ -23,6 +23,7 @@ from regard.data.check import Checked, CheckedCorpus, check, held_out, make_find
 from regard.data.corpora import Listed, describe, files, listed, parts, read_rows
 from regard.data.files import stamp
 from regard.data.findings import Findings
+from regard.data.rows import Row
 from regard.data.shards import Writer, fingerprint, open_shards, read_manifest, write_manifest
 from regard.errors import RegardError, UsageError
 from regard.store import Initial, read_json
@@ -33,6 +34,7 @@ from regard.train.evaluation.base import Evaluation
 from regard.train.evaluation.choose import make_evaluation, make_objective
 
 LINES_LOOKED_AT = 2000
+NAMED = 5  # texts that a message names
 BESIDE = ".data"  # in the run's folder, where the user's cache cannot be written; a run may still begin there
 MASK = "<mask>"
 SENTINELS = tuple(f"<extra_id_{number}>" for number in range(100))  # as many as T5 has
@@ -171,13 +173,18 @@ class Preparation:
             "labels": list(self.labels),
             "unanswered": self.unanswered,
             "pieces": sum(len(column.ids) for column in columns) / sum(len(c.lengths) for c in columns),
-            "split_above": split_above(self.checked.sample, lengths) if self.pairs else 0,
+            "split_above": self.split_above(lengths),
             "record": {
-                "corpora": self.record(used),
+                "corpora": self.record(used, objective),
                 "findings": self.findings.to_json(whole_paths=False),
             },
         }
         write_manifest(place, content)
+
+    def split_above(self, lengths: Sequence[Any]) -> int:
+        if any(each.listed.told for each in self.checked.corpora):
+            return self.config.model.max_length  # behind a cut nothing would say which task it is
+        return split_above(self.checked.sample, lengths) if self.pairs else 0
 
     @property
     def pairs(self) -> bool:
@@ -211,8 +218,14 @@ class Preparation:
             raise UsageError(f"{name} changed while it was read; start again when it is complete")
         return used
 
-    def record(self, used: Sequence[int]) -> list[dict[str, Any]]:
-        """What was read, as data.json and the report tell it."""
+    def record(self, used: Sequence[int], objective: Objective) -> list[dict[str, Any]]:
+        """What was read, as data.json and the report tell it; held-out rows that are too long are found."""
+        asked = {split: len(rows) for split, rows in self.held.items()}
+        for split, rows in self.held.items():
+            name = names(getattr(self.config.data, split), self.config.task)
+            for number in sorted(unreadable(rows, objective, self.config)):
+                self.findings.add("too-long", name, rows[number][0], note=f"of data.{split}")
+                asked[split] -= 1
         train = [
             {"split": "train", "name": short_name(each.corpus), "pairs": each.pairs or count, "used": count}
             for each, count in zip(self.checked.corpora, used)
@@ -222,7 +235,7 @@ class Preparation:
                 "split": split,
                 "name": names(getattr(self.config.data, split), self.config.task),
                 "pairs": len(rows),
-                "used": len(rows),
+                "used": asked[split],
             }
             for split, rows in self.held.items()
         ]
@@ -313,14 +326,24 @@ def short_name(corpus: str | tuple[str, str]) -> str:
 def readable(
     examples: list[Example], objective: Objective, config: Config, split: str, say: Say
 ) -> list[Example]:
-    """Without the held-out texts for whose ends learned positions have no vector; waves reach any length."""
-    if config.model.positions != "learned" or config.task.name in ("generate", "fill"):
-        return examples
+    """Without the held-out texts that the model cannot read as a whole."""
     rows = [(number, example.source, example.target) for number, example in enumerate(examples)]
-    long = set(objective.too_long(rows))
+    long = unreadable(rows, objective, config)
     if long:
-        say(f"left out {len(long):,} of data.{split}: longer than {config.model.max_length} pieces")
+        places = ", ".join(str(number + 1) for number in sorted(long)[:NAMED])
+        more = ", ..." if len(long) > NAMED else ""
+        say(
+            f"left out {len(long):,} of data.{split}: longer than {config.model.max_length} pieces "
+            f"(of its texts number {places}{more})"
+        )
     return [example for number, example in enumerate(examples) if number not in long]
+
+
+def unreadable(rows: Sequence[Row], objective: Objective, config: Config) -> set[int]:
+    """The texts for whose ends learned positions have no vector; waves reach any length."""
+    if config.model.positions != "learned" or config.task.name in ("generate", "fill"):
+        return set()
+    return set(objective.too_long(rows))
 
 
 def split_above(sample: Sequence[tuple[str, str]], lengths: Sequence[Any]) -> int:

@@ -64,9 +64,13 @@ class Answers:
             found = self.windows(question, context)
             if not found:
                 long.append((number, "its question leaves no room for a context"))
-            for window in found:
-                windows.append(window.ids)
-                places.append([window.begins, *self.first_answer(window, answers)])
+            own = [self.first_answer(window, answers) for window in found]
+            if found and answers != "[]" and all(each == NOWHERE for each in own):
+                # to learn it would be to learn that there is none
+                long.append((number, "no window holds its whole answer; raise task.stride or max_length"))
+                continue
+            windows += [window.ids for window in found]
+            places += [[window.begins, *each] for window, each in zip(found, own)]
         return Columns(column(windows, narrowest(len(self.tokenizer))), column(places, WIDE), long)
 
     def too_long(self, rows: Sequence[Row]) -> list[int]:

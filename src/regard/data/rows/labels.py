@@ -28,7 +28,7 @@ def read_columns(path: Path, many: bool, findings: Findings) -> Iterator[Row]:
     """Two columns; or, below a header whose last name is "label", as many as the header has."""
     place, width = 0, 2
     for number, line in enumerate(checked_lines(path, findings), start=1):
-        if line is None or not line.strip():
+        if line is None or not line.strip("\r "):
             continue
         columns = line.split("\t")
         if number == 1 and is_header(columns):

@@ -61,8 +61,8 @@ def read_two(source: Path, target: Path, findings: Findings) -> Iterator[Row]:
 def split_columns(lines: Iterable[str | None], name: str, findings: Findings) -> Iterator[Row]:
     """Source, tab, target; further columns (a score, a licence) are not looked at."""
     for number, line in enumerate(lines, start=1):
-        if line is None or not line.strip():
-            continue
+        if line is None or not line.strip("\r "):
+            continue  # of a line with a tab both sides are empty, which is told like others
         columns = line.split("\t", 2)
         if len(columns) > 1:
             yield number, columns[0], columns[1]

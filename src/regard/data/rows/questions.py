@@ -73,7 +73,7 @@ def asked(found: Object) -> tuple[str, str]:
     if not question.strip() or not context.strip():
         raise Unfit("empty")
     for text, start in answers:
-        if not text or start < 0 or not context.startswith(text, start):
+        if not text.strip() or start < 0 or not context.startswith(text, start):
             raise Unfit("answer-not-there", f"at character {start}")
     return f"{question}\n{context}", json.dumps(answers, ensure_ascii=False)
 

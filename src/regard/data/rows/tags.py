@@ -37,8 +37,8 @@ def read_tags(path: Path, findings: Findings) -> Iterator[Row]:
 def read_conll(path: Path, findings: Findings) -> Iterator[Row]:
     """A word a line: the word in the first column, its tag in the last, tabs or spaces between them.
 
-    A blank line or "-DOCSTART-" ends a sentence; a line that begins with "# " before the first word of one is
-    a comment unless it ends in a tag. A sentence with a line that cannot be used is left out.
+    A blank line or "-DOCSTART-" ends a sentence; before its first word "# text" and "#name=value" are
+    comments unless they end in a tag. A sentence with a line that cannot be used is left out.
     """
     sentence = _Sentence()
     for number, line in enumerate(checked_lines(path, findings), start=1):
@@ -59,14 +59,18 @@ class _Sentence:
         self.words: list[str] = []
         self.tags: list[str] = []
         self.first = 0  # line
+        self.columns = 0  # of the first line
         self.wrong: tuple[int, str] | None = None  # the first line that is no word and tag
         self.spoilt = False
 
     def add(self, number: int, line: str) -> None:
         self.first = self.first or number
         columns = split_columns(line)
+        self.columns = self.columns or len(columns)
         if len(columns) < 2:
             self.wrong = self.wrong or (number, "one column; write word, tab, tag")
+        elif len(columns) != self.columns:
+            self.wrong = self.wrong or (number, f"{len(columns)} columns below {self.columns}")
         elif not columns[0] or TAG.fullmatch(columns[-1]) is None:
             self.wrong = self.wrong or (number, "no word and tag such as O, B-PER, I-PER")
         else:
@@ -91,7 +95,8 @@ def split_columns(line: str) -> list[str]:
 
 
 def is_comment(line: str) -> bool:
-    return line.startswith(("# ", "#\t")) and TAG.fullmatch(split_columns(line)[-1]) is None
+    is_more = len(columns := split_columns(line)) > 1 or "=" in line  # than a word without a tag, "#hashtag"
+    return line.startswith("#") and is_more and TAG.fullmatch(columns[-1]) is None
 
 
 def tagged(found: Object) -> tuple[str, str]:
