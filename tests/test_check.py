@@ -242,6 +242,21 @@ def test_labels_are_collected_and_unseen_ones_told(tmp_path: Path) -> None:
     assert look(**leaky(tmp_path)).labels == ()
 
 
+def test_a_label_whose_rows_are_all_held_out_is_unseen(tmp_path: Path) -> None:
+    """Its only row was left out as a leak, and the label was still called known."""
+    train = put(tmp_path / "train.tsv", b"one film\tgood\nanother play\tbad\nzap zip\trare\n")
+    valid = put(tmp_path / "valid.tsv", b"zap zip\trare\n")
+    checked = look(Task(name="classify"), train=train, valid=valid)
+    assert checked.labels == ("bad", "good")
+    assert places(checked, "unseen-label") == [("valid.tsv", 1, None)]
+
+
+def test_a_corpus_without_a_label_is_refused(tmp_path: Path) -> None:
+    train = put(tmp_path / "train.tsv", b"one film\t\nanother play\t\n")
+    with pytest.raises(UsageError, match="no row has a label"):
+        look(Task(name="classify", many=True), train=train)
+
+
 def test_a_corpus_that_is_told_by_words_leaks_by_its_source(tmp_path: Path) -> None:
     """Every label is in the held-out data, and every source begins with the same words."""
     train = put(tmp_path / "train.tsv", b"sentence\tlabel\nquite a film\t1\nquite a play\t0\nold news\t1\n")

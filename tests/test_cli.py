@@ -413,7 +413,7 @@ def test_average(regard: Command, refused: Refused, toy: Toy, tmp_path: Path) ->
     assert "step-200, step-400" in result.err
     assert regard("translate", "-m", out, "ba").code == 0
     assert "already exists" in refused("average", toy.model, "--last", 2, "--out", out)
-    assert "has 2 checkpoints, not 5; lower --last" in refused(
+    assert "has 2 checkpoints, not 3; lower --last" in refused(
         "average", toy.model, "--out", tmp_path / "new"
     )
     assert "is no checkpoint" in refused("average", toy.corpora, "--out", tmp_path / "new")
@@ -446,7 +446,10 @@ def test_tokenizer_train_encode_decode(regard: Command, refused: Refused, tmp_pa
     assert 'did you mean "word"?' in refused("tokenizer", "train", text, "-o", out, "--kind", "wrd")
     assert "no such file" in refused("tokenizer", "train", tmp_path / "none", "-o", out)
     assert "too small" in refused("tokenizer", "train", text, "-o", out, "--vocabulary", 7)
-    assert "no such file" in refused("tokenizer", "encode", "-m", tmp_path, "a")
+    assert "tokenizer" in refused("tokenizer", "encode", "-m", tmp_path, "a")
+    assert "no such file" in refused("tokenizer", "encode", "-m", tmp_path / "none.json", "a")
+    assert "no such folder" in refused("tokenizer", "encode", "-m", "nobody", "a")
+    assert regard("tokenizer", "encode", "-m", "phrasebook-transformer", "the house").code == 0
 
 
 def test_config_init_show_check(regard: Command, refused: Refused, tmp_path: Path) -> None:

@@ -121,6 +121,11 @@ def test_questions_about_a_text(regard: Command, tmp_path: Path) -> None:
         assert found.lines == ["fi", "fi"], found.err
     assert regard("answer", "-m", model, "--context", CONTEXT, stdin="fu zu ?\n").lines == ["fi"]
     assert regard("answer", "-m", model, "--context", "-", "fu zu ?", stdin=CONTEXT).lines == ["fi"]
+    lines = CONTEXT.replace(" ", "\r\n")
+    (tmp_path / "lines.txt").write_bytes(lines.encode())
+    asked = [("--context", tmp_path / "lines.txt", None), ("--context", "-", lines)]
+    told = [regard("answer", "-m", model, *own, "fu zu ?", "--json", stdin=text).out for *own, text in asked]
+    assert told[0] == told[1], "the offsets of a text from stdin count its line ends too"
     (line,) = regard("answer", "-m", model, "--context", CONTEXT, "fu zu ?", "--scores").lines
     score, text = line.split("\t")
     assert (float(score) > 0, text) == (True, "fi")
@@ -239,8 +244,11 @@ def test_texts_that_evaluate_cannot_read_are_told(regard: Command, tmp_path: Pat
     path, long = tmp_path / "test.tsv", "ba " * 40
     path.write_text(f"ba lala\thappy\n{long}lala\thappy\n", encoding="utf-8")
     found = regard("evaluate", "-m", understanding.model("classify"), "--data", path, "--json")
-    assert "left out 1 of data.test: longer than 32 pieces" in found.err
+    assert "left out 1 of data.test: longer than 32 pieces (of its texts number 2)" in found.err
     assert json.loads(found.out)["sentences"] == 1
+    path.write_text("ba lala\thappy\n\tsad\n", encoding="utf-8")
+    found = regard("evaluate", "-m", understanding.model("classify"), "--data", path, "--json")
+    assert "left out 1 without a text (the first:" in found.err and "line 2" in found.err
     path.write_text(f"{long}lala\thappy\n", encoding="utf-8")
     model = understanding.model("classify")
     result = regard("evaluate", "-m", model, "--data", path)

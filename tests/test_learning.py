@@ -169,7 +169,7 @@ def test_a_shape_that_the_folder_does_not_have_is_refused() -> None:
     """`layers = 2` beside `init.from` was passed over in silence: the run had the folder's six."""
     tree = {"task": {"name": "classify"}, "data": {"train": "x.tsv"}, "init": {"from": "old"}}
     shape = resolve(tree | {"model": {"layers": 6, "width": 32, "heads": 4, "max_length": 64}}).model
-    for own in ({"layers": 2}, {"preset": "bert-tiny"}, {"max_length": 128}):
+    for own in ({"layers": 2}, {"preset": "bert-tiny"}, {"max_length": 128}, {"max_length": 512}):
         with pytest.raises(UsageError, match=r"model\.\w+ = \d+: the folder of init.from has \d+"):
             with_shape(resolve(tree | {"model": own}), shape)
     kept = with_shape(resolve(tree | {"model": {"dropout": 0.3, "max_length": 32}}), shape).model
@@ -203,6 +203,17 @@ def test_a_run_may_begin_from_the_name_of_a_model(tmp_path: Path, monkeypatch: p
     assert load_config(file).init.model == str(tmp_path / "runs" / "old")
     file.write_text('[data]\ntrain = "phrasebook"\n[init]\nfrom = "../new"\n')
     assert load_config(file).init.model == str(tmp_path / "new")
+
+
+def test_what_stands_above_the_layers_of_a_writer_learns_as_its_head() -> None:
+    """The look back and the readout of Bahdanau's writer were frozen with the embeddings."""
+    shape = {"family": "bahdanau", "layers": 2, "width": 16}
+    model = build(resolve({"data": {"train": "phrasebook"}, "model": shape}).model, 40)
+    rates = freeze(model, Init.model_validate({"from": "x", "freeze": 1, "layer_decay": 0.5}))
+    learns = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
+    above = [name for name in rates if name.startswith(("writer.readout.", "writer.score.", "bridge."))]
+    assert above and set(above) <= learns and {rates[name] for name in above} == {1.0}
+    assert not any(name.startswith(("source.", "reader.layers.0.", "writer.layers.0.")) for name in learns)
 
 
 def test_the_rates_of_layers_fall_towards_the_embeddings() -> None:

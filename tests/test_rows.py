@@ -616,3 +616,29 @@ def test_public_text(corpora: Path, name: str, lines: int) -> None:
     assert set(findings.counts) <= {"bom"}
     by_line = list(read_rows(Listed(f"data:text/{name}", documents="line"), GENERATE, "train", findings))
     assert len(by_line) + findings.counts["empty"] == lines
+
+
+def test_rows_of_another_width_are_misaligned(tmp_path: Path) -> None:
+    """A row without its last column gave its chunk as the tag of an entity, and nobody was told."""
+    rows = "EU NNP B-NP B-ORG\nrejects VBZ B-VP\nit PRP B-NP O\n\nthe DT O\n\nNew York NNP B-LOC\nis VBZ O\n"
+    found, places = read(put(tmp_path / "some.conll", rows), TAGGING)
+    assert [source for _, source, _ in found] == ["the"]
+    assert places["misaligned"] == [2, 8]
+
+
+def test_comments_of_every_kind(tmp_path: Path) -> None:
+    text = (
+        "#begin document (x); part 000\n#sent_id=1\n# text = one\nAda\tB-PER\n\n#WIN\tO\n\n#lost\nBo\tB-PER\n"
+    )
+    found, places = read(put(tmp_path / "some.conll", text), TAGGING)
+    assert [(source, target) for _, source, target in found] == [("Ada", "B-PER"), ("#WIN", "O")]
+    assert places["misaligned"] == [8], "a word without a tag is no comment"
+
+
+def test_a_row_of_nothing_but_a_tab_keeps_its_place(tmp_path: Path) -> None:
+    """It vanished, and everything below was one line off."""
+    file = put(tmp_path / "some.tsv", "a\tb\n\t\nc\td\n\n")
+    rows, _ = read(file, Task(), "test")
+    assert [row[0] for row in rows] == [1, 2, 3]
+    assert read(file, Task())[1] == {"empty": [2]}
+    assert read(put(tmp_path / "labels.tsv", "a\tb\n\t\nc\td\n"), CLASSIFY)[1] == {"malformed": [2]}

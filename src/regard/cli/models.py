@@ -50,7 +50,7 @@ def pull(
     here = f"{found.name} at {found.revision[:12]}"
     say(f"{here}: {'new' if new else 'here already'} in {found.path}")
     if pickle and new:
-        say(f'"regard import {found.path}" makes of it a folder that can be opened')
+        say(f'"regard import {found.path} OUT" makes of it a folder that can be opened')
 
 
 @app.command("list")

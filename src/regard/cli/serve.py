@@ -70,7 +70,7 @@ def serve(
 ) -> None:
     """Answer programs over HTTP: LibreTranslate's routes, OpenAI's and our own; and the explorer's page.
 
-    Requests that come together are computed together. /docs shows every route,
+    Requests that come together are computed together. /docs shows the routes,
     /api/v1/limits how much may be asked. SIGTERM ends it once what has begun is
     done. The log is JSON on stderr, without any text of a request.
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from regard.text import Tokenizer
 
 app = typer.Typer(help="Train a tokenizer, or look at what one does.", no_args_is_help=True)
-Model = Annotated[Path, typer.Option("--model", "-m", help="A model folder or a tokenizer.json.")]
+Model = Annotated[Path, typer.Option("--model", "-m", help="A model (folder or name), or a tokenizer.json.")]
 Inputs = Annotated[list[str] | None, typer.Argument(help="Texts or files; nothing or - reads stdin.")]
 
 
@@ -82,6 +82,11 @@ def decode(model: Model, numbers: Inputs = None) -> None:
 
 
 def load(path: Path) -> Tokenizer:
+    """A file of its own, or that of a model: a folder, or the name of one."""
     from regard.text import Tokenizer
 
-    return Tokenizer.load(path / "tokenizer.json" if path.is_dir() else path)
+    if path.is_file() or path.suffix == ".json":
+        return Tokenizer.load(path)
+    from regard.store.builtin import find_model
+
+    return Tokenizer.load(find_model(path))

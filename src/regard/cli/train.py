@@ -109,13 +109,13 @@ def average(
         list[Path], typer.Argument(help="Checkpoint folders (step-N), or one run for its newest.")
     ],
     out: Out,
-    last: Annotated[int, typer.Option(min=1, help="How many, when a run is given.")] = 5,
+    last: Annotated[int, typer.Option(min=1, help="How many, when a run is given; it keeps train.keep.")] = 3,
 ) -> None:
     """Average checkpoints into a new model folder.
 
     [bold]Example[/]
 
-      regard average runs/first --last 5 --out runs/first-averaged
+      regard average runs/first --last 3 --out runs/first-averaged
     """
     from regard.store.average import average_into
 
