@@ -175,6 +175,28 @@ def test_bert(head: str, kind: type[torch.nn.Module]) -> None:
         compare(found, told.logits)
 
 
+def test_t5_begins_with_scores_of_unit_size() -> None:
+    """They are not divided by sqrt(C), and began sqrt(C) times too large: a T5 with heads of 32 channels
+    never learned to look across. What transformers begins with is the measure."""
+    torch.manual_seed(0)
+    theirs = T5ForConditionalGeneration(T5Config(vocab_size=400, d_model=128, d_kv=32, num_heads=4, d_ff=256))
+    shape = {"family": "t5", "width": 128, "layers": 2, "heads": 4, "feed_forward": 256, "dropout": 0.0}
+    ours = build(Model(**shape), 400)
+    look, look_across = ours.encoder.blocks[0].attention, ours.decoder.blocks[0].cross
+    block = theirs.decoder.block[0].layer
+    pairs = [
+        (ours.source.tokens.weight, theirs.shared.weight),
+        (look.query.weight, theirs.encoder.block[0].layer[0].SelfAttention.q.weight),
+        (look.key.weight, theirs.encoder.block[0].layer[0].SelfAttention.k.weight),
+        (look_across.query.weight, block[1].EncDecAttention.q.weight),
+    ]
+    for own, other in pairs:
+        assert own.std().item() == pytest.approx(other.std().item(), rel=0.1)
+    x = torch.randn(40, 128)
+    scores = look.query(x).view(40, 4, 32).transpose(0, 1) @ look.key(x).view(40, 4, 32).permute(1, 2, 0)
+    assert 0.5 < scores.std() < 2.0
+
+
 @pytest.mark.parametrize("both_ways", [True, False])
 def test_buckets_of_distances_are_those_of_t5(both_ways: bool) -> None:
     distance = torch.arange(-300, 301)

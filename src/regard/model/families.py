@@ -103,6 +103,7 @@ def t5(config: ModelConfig, source: int, target: int | None = None) -> EncoderDe
     one_way = partial(RelativeBias, heads, False, config.buckets, config.farthest)
     writing = replace(parts, positions=one_way)
     model = encoder_decoder(config, source, target, parts, writing, embed)
+    begin_unscaled(model)
     if config.tie_embeddings:  # a shared matrix serves both ends: for the output it is too large by sqrt(D)
         model.decoder.last = nn.Sequential(model.decoder.last, Scaled(width**-0.5))
     return model
@@ -290,6 +291,20 @@ def begin_small(model: nn.Module, layers: int | None = None) -> None:
                 nn.init.zeros_(module.bias)
         elif isinstance(module, Learned):
             nn.init.normal_(module.table, std=0.02)
+
+
+@torch.no_grad()
+def begin_unscaled(model: EncoderDecoder) -> None:
+    """T5's beginning: what others divide the scores by is in its queries, and words are of unit size.
+
+    Without it the first scores are sqrt(C) times too large: attention looks at one word, and never learns to
+    look at others.
+    """
+    for module in model.modules():
+        if isinstance(module, MultiHeadAttention):
+            module.query.weight.mul_(module.channels**-0.5)
+    for words in {model.source.tokens, model.target.tokens}:
+        words.weight.mul_(words.embedding_dim**0.5)
 
 
 FAMILIES: dict[str, Callable[[ModelConfig, int, int | None], Model]] = {
