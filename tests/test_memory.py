@@ -9,15 +9,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors import safe_open
-from safetensors.torch import save_file
 
 from regard.config import Decode
 from regard.data import Sample
 from regard.decode import Special, decode
 from regard.decode.memory import is_out_of_memory
 from regard.errors import RegardError
-from regard.machine import FilePages
 from samples import END, START, random_samples, small
 
 SPECIAL = Special(START, END, forbidden=(0, START, 3))
@@ -107,45 +104,3 @@ def test_a_process_with_little_room():
     first, *rest = result.stdout.splitlines() or [result.stderr]
     assert "out of memory with 128 sentences" in first
     assert rest == ["True"]
-
-
-PAGES = """
-import re, sys
-import torch
-from safetensors import safe_open
-from regard.machine import FilePages
-
-def of_files():
-    return int(re.search(r"RssFile:\\s+(\\d+)", open("/proc/self/status").read())[1]) // 1024
-
-with safe_open(sys.argv[1], framework="pt") as file:
-    tensor = file.get_tensor("large")
-    before, total = of_files(), float(tensor.sum())
-    there = of_files()
-    FilePages().let_go(tensor)
-    print(there - before, of_files() - before, float(tensor.sum()) == total)
-"""
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not tell where files are mapped")
-def test_pages_of_a_file_are_let_go_and_come_back(tmp_path):
-    file = tmp_path / "file.safetensors"
-    save_file({"large": torch.rand(16 << 20)}, file)  # 64 MiB
-    run = subprocess.run(
-        [sys.executable, "-c", PAGES, str(file)], capture_output=True, text=True, check=True, timeout=120
-    )
-    came, left, equal = run.stdout.split()
-    assert int(came) > 50, "they were read"
-    assert int(left) < 10, "they are gone"
-    assert equal == "True"
-
-
-def test_memory_that_is_of_no_file_keeps_what_it_holds(tmp_path):
-    """What is told to let go of its pages is empty afterwards, unless a file has them."""
-    save_file({"own": torch.rand(1 << 20)}, tmp_path / "file.safetensors")
-    with safe_open(tmp_path / "file.safetensors", framework="pt") as file:
-        mapped = file.get_tensor("own")
-        for tensor in (torch.rand(1 << 20), mapped.clone(), mapped[1:], mapped[: 1 << 10], torch.rand(0)):
-            before = tensor.tolist()
-            FilePages().let_go(tensor)
-            assert tensor.tolist() == before

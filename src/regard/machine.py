@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import mmap
 import os
 import sys
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
 import torch
 
@@ -83,27 +81,6 @@ def give_back_memory() -> None:
     trim = getattr(_c_library(), "malloc_trim", None)
     if trim is not None:  # glibc alone has it
         trim(0)
-
-
-class FilePages:
-    """Where files are mapped into memory, as the system tells; nowhere, where it does not."""
-
-    def __init__(self) -> None:
-        lines = Path("/proc/self/maps").read_text(errors="replace").splitlines() if _c_library() else []
-        fields = [line.split(maxsplit=5) for line in lines]
-        places = (each[0].split("-") for each in fields if each[1] == "rw-p" and each[4] != "0")
-        self.maps = [(int(first, 16), int(end, 16)) for first, end in places]
-
-    def let_go(self, tensor: torch.Tensor) -> None:
-        """Of a tensor that is as it stands in a file the pages leave memory until they are read again.
-
-        Any other memory would lose what it holds by this call: it is left alone.
-        """
-        page, library = mmap.PAGESIZE, _c_library()
-        begin, end = tensor.data_ptr(), tensor.data_ptr() + tensor.nbytes
-        begin, end = -(-begin // page) * page, end // page * page  # whole pages
-        if library and begin < end and any(first <= begin and end <= last for first, last in self.maps):
-            library.madvise(ctypes.c_void_p(begin), ctypes.c_size_t(end - begin), mmap.MADV_DONTNEED)
 
 
 def settle_memory() -> None:

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from regard.errors import UsageError
-from regard.machine import FilePages
 
 Tensors = dict[str, Tensor]
 ROUNDED = 5e-3  # numbers up to one that were stored as halves
@@ -88,11 +87,8 @@ def to_theirs(tensors: Mapping[str, Tensor], table: Table) -> Tensors:
 
 
 def to_ours(tensors: Mapping[str, Tensor], table: Table) -> Tensors:
-    """Their weights under our names; an unknown, missing or misshapen tensor is an error that names it.
-
-    Of what had to be copied the file's pages are let go, so that a model is not in memory twice.
-    """
-    theirs, pages = _as_in(table, tensors), FilePages()
+    """Their weights under our names; an unknown, missing or misshapen tensor is an error that names it."""
+    theirs = _as_in(table, tensors)
     found: Tensors = {}
     for row in table.rows:
         tensor = theirs.get(row.theirs, theirs.get(row.instead or ""))
@@ -104,10 +100,7 @@ def to_ours(tensors: Mapping[str, Tensor], table: Table) -> Tensors:
             raise UsageError(f'the tensor "{row.theirs}" does not fit: {error}') from None
         if len(parts) != len(row.ours):
             raise UsageError(f'the tensor "{row.theirs}" has shape {list(tensor.shape)}, which does not fit')
-        own = [as_computed(part) for part in parts]
-        if not any(is_view(part, tensor) for part in own):
-            pages.let_go(tensor)
-        found |= zip(row.ours, own, strict=True)
+        found |= zip(row.ours, (as_computed(part) for part in parts), strict=True)
     known = {row.theirs for row in table.rows}
     for name in sorted(theirs.keys() - known):
         _pass_over(name, theirs, table)
@@ -139,10 +132,6 @@ def _pass_over(name: str, theirs: Tensors, table: Table) -> None:
             raise UsageError(f'the tensor "{name}" is not what this kind of model computes there')
     elif not any(re.fullmatch(f"(?:{re.escape(table.prefix)})?{spare}", name) for spare in table.spare):
         raise UsageError(f'the tensor "{name}" is unknown: this kind of model does not have it')
-
-
-def is_view(part: Tensor, tensor: Tensor) -> bool:
-    return part.untyped_storage().data_ptr() == tensor.untyped_storage().data_ptr()
 
 
 def as_computed(tensor: Tensor) -> Tensor:
