@@ -344,7 +344,7 @@ def test_a_pickle_is_not_fetched_by_itself(
     assert asked(server, "pytorch_model.bin") == []
     result = regard("models", "pull", NAME, "--pickle")
     assert result.code == 0
-    assert f'"regard import {place / FIRST}"' in result.err
+    assert f'"regard import {place / FIRST} OUT"' in result.err
     assert (place / FIRST / "pytorch_model.bin").read_bytes() == b"a pickle"
     del server.models[NAME].commits[FIRST]["pytorch_model.bin"]
     server.models[NAME].commits[SECOND] = server.models[NAME].commits[FIRST]

@@ -165,7 +165,7 @@ class Filler(Traceable):
     def search(self, texts: Sequence[Gapped], count: int) -> list[list[Hypothesis]]:
         assert isinstance(self.model, EncoderDecoder)
         # more than are told: what is written behind the last gap makes no other text
-        options = decode_options(self.folder.decode, {"beam": max(LEAST_BEAM, 2 * count), "sample": False})
+        options = decode_options(self.folder.decode, {"beam": max(LEAST_BEAM, 4 * count), "sample": False})
         samples = [Sample(source=self.hidden_spans(text)) for text in texts]
         return decode(self.model, samples, options, self.folder.special, self.device)
 

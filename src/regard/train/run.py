@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -12,7 +11,7 @@ from types import FrameType
 
 import torch
 
-from regard.config import Config, differing_field, load_config, to_toml, usual_warmup
+from regard.config import Config, differing_field, load_config, to_toml
 from regard.config.schema import Recipe, TaskName
 from regard.errors import RegardError, UsageError
 from regard.machine import Machine, choose_machine, give_back_memory
@@ -52,6 +51,7 @@ from regard.train.parallel import crew, gathered, own_device, own_threads, resta
 from regard.train.prepare import Materials, names, prepare
 from regard.train.progress import Listener, Metrics, Record, Silent, Unheard
 from regard.train.report import evaluate_command, main_scores, write_report
+from regard.train.schedule import counted
 from regard.train.stream import Stream
 
 # What may differ when a run is resumed: where it ends and what it keeps. (With other `steps` a rate that
@@ -261,19 +261,8 @@ def make_trainer(
         rank=crew().rank,
         ranks=crew().size,
     )
-    return Trainer(counted(config, stream), folder, model, stream, materials, machine)
-
-
-def counted(config: Config, stream: Stream) -> Config:
-    """Of a run that is given its epochs alone the updates: with what they are the rate rises and falls."""
-    train = config.train
-    if train.epochs is None or "steps" in train.model_fields_set:
-        return config
-    steps = max(1, math.ceil(train.epochs * stream.batches_per_epoch / train.accumulate))
-    found = {"steps": steps}
-    if "warmup" not in train.model_fields_set:
-        found["warmup"] = usual_warmup(steps)
-    return config.model_copy(update={"train": train.model_copy(update=found)})
+    config = config.model_copy(update={"train": counted(train, stream.batches_per_epoch)})
+    return Trainer(config, folder, model, stream, materials, machine)
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from regard.config import Train
+from regard.config import Train, usual_warmup
 
 DEFAULT_PEAK = 1e-3
 
@@ -26,3 +26,14 @@ def learning_rate(step: int, config: Train, width: int) -> float:
     if config.schedule == "cosine":
         return peak * 0.5 * (1 - math.cos(math.pi * left))
     return peak
+
+
+def counted(train: Train, batches_per_epoch: float) -> Train:
+    """Of a run that is given its epochs alone the updates: with what they are the rate rises and falls."""
+    if train.epochs is None or "steps" in train.model_fields_set:
+        return train
+    steps = max(1, math.ceil(train.epochs * batches_per_epoch / train.accumulate))
+    found = {"steps": steps}
+    if "warmup" not in train.model_fields_set:
+        found["warmup"] = usual_warmup(steps)
+    return train.model_copy(update=found)
