@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import random
 import shutil
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +23,11 @@ WORDS = {  # each word has one translation, and the order of the words is revers
     "".join((onset, vowel)): "".join((vowel.upper(), onset)) for onset in "bdfgklmn" for vowel in "aei"
 }
 SOURCE_WORDS = sorted(WORDS)
+
+# What a shell begins in the background ignores Ctrl-C, and so do its children: tests that interrupt a command
+# would wait for ever. Workers of xdist collect in their main thread too.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread().name == "MainThread":
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def toy_translation(source: str) -> str:
