@@ -103,7 +103,7 @@ def t5(config: ModelConfig, source: int, target: int | None = None) -> EncoderDe
     one_way = partial(RelativeBias, heads, False, config.buckets, config.farthest)
     writing = replace(parts, positions=one_way)
     model = encoder_decoder(config, source, target, parts, writing, embed)
-    begin_unscaled(model)
+    begin_unscaled(model, config)
     if config.tie_embeddings:  # a shared matrix serves both ends: for the output it is too large by sqrt(D)
         model.decoder.last = nn.Sequential(model.decoder.last, Scaled(width**-0.5))
     return model
@@ -294,17 +294,17 @@ def begin_small(model: nn.Module, layers: int | None = None) -> None:
 
 
 @torch.no_grad()
-def begin_unscaled(model: EncoderDecoder) -> None:
+def begin_unscaled(model: EncoderDecoder, config: ModelConfig) -> None:
     """T5's beginning: what others divide the scores by is in its queries, and words are of unit size.
 
     Without it the first scores are sqrt(C) times too large: attention looks at one word, and never learns to
-    look at others.
+    look at others. What begins larger or smaller also learns so much faster or slower (`sizes`).
     """
-    for module in model.modules():
-        if isinstance(module, MultiHeadAttention):
-            module.query.weight.mul_(module.channels**-0.5)
-    for words in {model.source.tokens, model.target.tokens}:
-        words.weight.mul_(words.embedding_dim**0.5)
+    model.sizes = {"query.weight": config.channels**-0.5, "tokens.weight": config.width**0.5}
+    for name, parameter in model.named_parameters():
+        for end, size in model.sizes.items():
+            if name.endswith(end):
+                parameter.mul_(size)
 
 
 FAMILIES: dict[str, Callable[[ModelConfig, int, int | None], Model]] = {

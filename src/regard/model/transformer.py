@@ -266,6 +266,7 @@ class EncoderDecoder(Speaker):
         self.encoder = encoder
         self.decoder = decoder
         self.output = output
+        self.sizes: dict[str, float] = {}  # of drawn weights beside the usual, by the end of a name
 
     @property
     def alignment(self) -> str | None:

@@ -28,7 +28,7 @@ from regard.store import (
 from regard.train.flops import training_flops
 from regard.train.initial import freeze
 from regard.train.loss import batch_loss, count
-from regard.train.optimizer import load_optimizer, make_optimizer, optimizer_tensors
+from regard.train.optimizer import in_proportion, load_optimizer, make_optimizer, optimizer_tensors
 from regard.train.parallel import crew
 from regard.train.prepare import Materials
 from regard.train.progress import Metrics, Record
@@ -64,6 +64,8 @@ class Trainer:
         self.model = model.to(machine.device)
         self.stream = stream
         rates = freeze(self.model, config.init)
+        if config.init.model is None:  # else the weights have the sizes that they have
+            rates = in_proportion(self.model, rates)
         self.shared_loss = crew().spread(self.model, lambda batch: self.loss(batch), config.train.parallel)
         self.optimizer = make_optimizer(self.model, config.train, rates)
         self.progress = Progress()

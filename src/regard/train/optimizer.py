@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import torch
@@ -28,6 +29,20 @@ def make_optimizer(
     kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[config.optimizer]
     made: torch.optim.Optimizer = kind(groups, lr=0.0, betas=config.betas, eps=config.epsilon, fused=True)
     return made
+
+
+def in_proportion(model: nn.Module, rates: Mapping[str, float]) -> dict[str, float]:
+    """`rates` times the sizes at which a family's drawn weights begin (`model.sizes`, by the end of a name).
+
+    A step of Adam is about as long as the rate, however large the weight. T5's words of unit size, which are
+    its output layer too, would learn sqrt(D) times too slowly, its small queries sqrt(C) times too fast; its
+    own optimiser, Adafactor, makes steps in proportion to the weight.
+    """
+    sizes: Mapping[str, float] = getattr(model, "sizes", {})
+    return {
+        name: rate * math.prod(size for end, size in sizes.items() if name.endswith(end))
+        for name, rate in rates.items()
+    }
 
 
 def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
