@@ -50,7 +50,7 @@ def toy(tmp_path: Path, change=list, count: int = 400, **train_fields: object) -
             "train": write_tsv(tmp_path / "train.tsv", rows[50:]),
             "valid": write_tsv(tmp_path / "valid.tsv", rows[:50]),
         },
-        "text": {"kind": "word", "vocabulary": 300},
+        "text": {"kind": "word", "vocabulary": 400},
         "model": {"width": 32, "layers": 1, "heads": 4, "feed_forward": 64, "dropout": 0.1, "max_length": 20},
         "train": {"steps": 12, "tokens_per_batch": 128, "checkpoint_every": 4, "threads": 1, **train_fields},
     }
@@ -109,13 +109,28 @@ def test_the_trainer_learns(tmp_path, name, change):
     assert trained.records[0]["exact"] >= 0.9 and right >= 90
 
 
-def trainer_for(tmp_path: Path, **fields: object):
+def trainer_for(tmp_path: Path, family: str = "transformer", **fields: object):
     config = toy(tmp_path, precision="float64", **fields)
-    config = config.model_copy(update={"model": config.model.model_copy(update={"dropout": 0.0})})
+    own = {**config.model.model_dump(exclude={"positions"}), "family": family, "dropout": 0.0}
+    config = config.model_copy(update={"model": type(config.model).model_validate(own)})
     machine = choose_machine("cpu", "float64", 1)
     config = pinned(config, machine)
     materials = prepare(config, tmp_path / "run", lambda text: None)
     return make_trainer(config, tmp_path / "run", materials, machine)
+
+
+def test_the_words_of_a_t5_learn_as_fast_as_those_of_others(tmp_path: Path) -> None:
+    """They begin at unit size and its queries small, but a step of Adam is as long for all: a T5 of width 128
+    stood at a loss of 4.5 where the Transformer of its size had 3.2, and never learned its two tasks."""
+    rate = 1e-3
+    trainer = trainer_for(tmp_path, "t5", schedule="constant", lr=rate, warmup=0, clip=0.0)
+    before = {name: tensor.detach().clone() for name, tensor in trainer.model.named_parameters()}
+    trainer.update()
+    after = {name: tensor.detach() for name, tensor in trainer.model.named_parameters()}
+    moved = {name: float((after[name] - before[name]).abs().max()) for name in after}
+    assert moved["source.tokens.weight"] == pytest.approx(rate * 32**0.5, rel=0.01)
+    assert moved["decoder.blocks.0.cross.query.weight"] == pytest.approx(rate * 8**-0.5, rel=0.01)
+    assert moved["decoder.blocks.0.cross.key.weight"] == pytest.approx(rate, rel=0.01)
 
 
 def test_accumulation_equals_the_large_batch(tmp_path):
