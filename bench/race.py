@@ -30,11 +30,16 @@ def ours(name: str, vocabulary: int) -> EncoderDecoder:
     return build(shape(name).model, vocabulary)
 
 
-def race(runners: dict[str, Runner], rounds: int, seed: int = 0) -> dict[str, list[float]]:
-    """Tokens per second of each runner in each round; the order is drawn anew, noise hits all alike."""
+def race(
+    runners: dict[str, Runner], rounds: int, seed: int = 0, warm: dict[str, Runner] | None = None
+) -> dict[str, list[float]]:
+    """Tokens per second of each runner in each round; the order is drawn anew, noise hits all alike.
+
+    All get warm before, by a round of their own or by less (`warm`).
+    """
     chance, speeds = random.Random(seed), {name: [] for name in runners}
-    for runner in runners.values():
-        runner()  # warm up
+    for runner in (warm or runners).values():
+        runner()
     for _ in range(rounds):
         for name in chance.sample(list(runners), len(runners)):
             began = time.perf_counter()
