@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import UsageError
+from regard.store.mapped import is_view, let_go
 
 Tensors = dict[str, Tensor]
 ROUNDED = 5e-3  # numbers up to one that were stored as halves
@@ -87,7 +88,10 @@ def to_theirs(tensors: Mapping[str, Tensor], table: Table) -> Tensors:
 
 
 def to_ours(tensors: Mapping[str, Tensor], table: Table) -> Tensors:
-    """Their weights under our names; an unknown, missing or misshapen tensor is an error that names it."""
+    """Their weights under our names; an unknown, missing or misshapen tensor is an error that names it.
+
+    Of what had to be copied the file's pages are let go, so that a model is not in memory twice.
+    """
     theirs = _as_in(table, tensors)
     found: Tensors = {}
     for row in table.rows:
@@ -100,10 +104,14 @@ def to_ours(tensors: Mapping[str, Tensor], table: Table) -> Tensors:
             raise UsageError(f'the tensor "{row.theirs}" does not fit: {error}') from None
         if len(parts) != len(row.ours):
             raise UsageError(f'the tensor "{row.theirs}" has shape {list(tensor.shape)}, which does not fit')
-        found |= zip(row.ours, (as_computed(part) for part in parts), strict=True)
+        own = [as_computed(part) for part in parts]
+        found |= zip(row.ours, own, strict=True)
+        if not any(is_view(part, tensor) for part in own):
+            let_go(tensor)
     known = {row.theirs for row in table.rows}
     for name in sorted(theirs.keys() - known):
         _pass_over(name, theirs, table)
+        let_go(theirs[name])
     return found
 
 

@@ -1,0 +1,148 @@
+"""Weights are mapped from their file, and what had to be copied is not in memory twice."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from regard.errors import UsageError
+from regard.store import files
+from regard.store.files import read_safetensors
+from regard.store.huggingface import MARIAN, Shape, table
+from regard.store.mapped import is_view, let_go
+from small_models import small_config, small_model, written
+from traced_models import tokenizer
+
+TENSORS = {
+    "matrix": torch.rand(3, 5),
+    "none": torch.zeros(0, 4),
+    "half": torch.rand(7).half(),
+    "brain": torch.rand(3).bfloat16(),
+    "ids": torch.arange(5),
+    "bytes": torch.arange(3, dtype=torch.uint8),
+    "one": torch.tensor(2.5),
+    "flags": torch.tensor([True, False, True]),
+    "precise": torch.rand(2).double(),
+}
+
+
+def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
+    return one.keys() == other.keys() and all(
+        one[name].dtype == other[name].dtype and torch.equal(one[name], other[name]) for name in one
+    )
+
+
+@pytest.mark.parametrize("tensors", [TENSORS, {}], ids=["some", "none"])
+def test_all_kinds_of_tensors_are_read(tensors, tmp_path):
+    save_file(tensors, tmp_path / "file.safetensors")
+    assert same(read_safetensors(tmp_path / "file.safetensors"), tensors)
+
+
+def test_a_file_without_order_is_read(tmp_path):
+    """Other programs may put numbers of four bytes behind a single one, where no such number begins."""
+    header = {
+        "small": {"dtype": "U8", "shape": [1], "data_offsets": [0, 1]},
+        "large": {"dtype": "F32", "shape": [2], "data_offsets": [1, 9]},
+    }
+    text = json.dumps(header).encode()
+    content = bytes([7]) + torch.tensor([1.5, -2.0]).numpy().tobytes()
+    path = tmp_path / "file.safetensors"
+    path.write_bytes(len(text).to_bytes(8, "little") + text + content)
+    expected = {"small": torch.tensor([7], dtype=torch.uint8), "large": torch.tensor([1.5, -2.0])}
+    assert same(read_safetensors(path), expected)
+
+
+def test_who_changes_a_tensor_does_not_change_the_file(tmp_path):
+    path = tmp_path / "file.safetensors"
+    save_file({"own": torch.ones(4)}, path)
+    before = path.read_bytes()
+    read_safetensors(path)["own"].zero_()
+    assert path.read_bytes() == before
+
+
+def test_a_file_that_another_replaced_meanwhile_is_refused(tmp_path, monkeypatch):
+    """A training writes its weights anew while somebody opens them: no mixture of both is ever read."""
+    path = tmp_path / "file.safetensors"
+    save_file({"own": torch.ones(4)}, path)
+
+    def map_another(file):
+        save_file({"own": torch.ones(4), "more": torch.ones(9)}, path)
+        with path.open("rb") as new:
+            return mapped(new)
+
+    mapped = files.map_file
+    monkeypatch.setattr(files, "map_file", map_another)
+    with pytest.raises(UsageError, match="while it was read"):
+        read_safetensors(path)
+
+
+def test_what_was_let_go_comes_back(tmp_path):
+    save_file({"own": torch.rand(1 << 16)}, tmp_path / "file.safetensors")
+    mapped = read_safetensors(tmp_path / "file.safetensors")["own"]
+    copy = mapped.clone()
+    for tensor in (mapped, mapped[5:]):
+        let_go(tensor)
+        assert torch.equal(mapped, copy)
+
+
+def test_memory_that_is_of_no_file_keeps_what_it_holds(tmp_path):
+    """Pages that the system takes back are empty afterwards, unless a file has them."""
+    save_file({"own": torch.rand(1 << 16)}, tmp_path / "file.safetensors")
+    mapped = read_safetensors(tmp_path / "file.safetensors")["own"]
+    for tensor in (torch.rand(1 << 16), mapped.clone(), torch.rand(0)):
+        before = tensor.clone()
+        let_go(tensor)
+        assert torch.equal(tensor, before)
+
+
+def test_what_is_as_in_the_file_stays_mapped(tmp_path, monkeypatch):
+    """Of a Marian folder only what stands in another order is copied, and the file is let go of each time."""
+    config = small_config("translate", "transformer")
+    folder = written(tmp_path / "model", config, small_model(config, tokenizer()), tokenizer())
+    tensors, gone = read_safetensors(folder / "model.safetensors"), []
+    monkeypatch.setattr(table, "let_go", gone.append)
+    found = table.to_ours(tensors, MARIAN.table(config.model, Shape()))
+    mapped = {name for name, part in found.items() if is_view(part, next(iter(tensors.values())))}
+    assert mapped and all(name.endswith(".bias") for name in mapped)
+    assert len(gone) == len(tensors) - len(mapped)
+
+
+OPENING = """
+import re, sys
+from pathlib import Path
+from regard.store import open_folder
+
+def held(name):
+    return int(re.search(rf"{name}:\\s+(\\d+)", open("/proc/self/status").read())[1]) // 1024
+
+before = held("VmRSS")
+open_folder(Path(sys.argv[1]))
+print(held("VmHWM") - before)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems tell of their memory elsewhere")
+def test_opening_takes_the_model_once(tmp_path):
+    config = small_config("translate", "transformer", width=512, feed_forward=2048, layers=4, heads=8)
+    folder = written(tmp_path / "model", config, small_model(config, tokenizer()), tokenizer())
+    size = (folder / "model.safetensors").stat().st_size >> 20
+    run = subprocess.run(
+        [sys.executable, "-c", OPENING, str(folder)], capture_output=True, text=True, check=True, timeout=300
+    )
+    assert size > 100
+    assert int(run.stdout) < 1.5 * size, "file and copies side by side would be twice as much"
+
+
+def test_a_torn_file_is_refused(tmp_path):
+    """It holds less than its header says."""
+    path = tmp_path / "file.safetensors"
+    save_file({"own": torch.rand(64)}, path)
+    path.write_bytes(path.read_bytes()[:-4])
+    with pytest.raises(UsageError, match="not a readable safetensors file"):
+        read_safetensors(path)
