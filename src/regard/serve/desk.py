@@ -154,13 +154,19 @@ class Desk:
 
     def check_room(self, tokens: int) -> None:
         """Full if there is no room for so much."""
+        if (full := self.full(tokens)) is not None:
+            self.counts["refused"] += not self.closing
+            raise full
+
+    def full(self, tokens: int) -> Full | None:
+        """Why there is no room for so much; None where there is."""
         if self.closing:
-            raise Full("the service is about to end; try again in a moment", 5.0)
+            return Full("the service is about to end; try again in a moment", 5.0)
         before = self.queue_tokens + self.kept_tokens
-        if tokens and before and before + tokens > self.limits.queue_tokens:
-            self.counts["refused"] += 1
-            seconds = max(1.0, math.ceil(before * self.seconds / self.work))
-            raise Full(f"too much is waiting already; try again in {seconds:.0f} s", seconds)
+        if not tokens or not before or before + tokens <= self.limits.queue_tokens:
+            return None
+        seconds = max(1.0, math.ceil(before * self.seconds / self.work))
+        return Full(f"too much is waiting already; try again in {seconds:.0f} s", seconds)
 
     def withdraw(self, request: Request) -> None:
         """Nobody waits for this request; nothing happens if it is over."""

@@ -8,6 +8,7 @@ import re
 import secrets
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -15,7 +16,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from regard.serve.guard import FORM
-from regard.serve.keys import secret_in
+from regard.serve.keys import Keys, secret_in
 from regard.serve.refusals import Refused, refusal
 from regard.serve.service import Service
 
@@ -72,10 +73,8 @@ class Observe:
             self.tell(scope, status, time.monotonic() - begun, told)
 
     def number(self, scope: Scope) -> dict[str, Any]:
-        given = Headers(scope=scope).get("x-request-id", "")
         client = scope.get("client") or ("",)
-        number = given if NUMBER.fullmatch(given) else secrets.token_hex(8)
-        told: dict[str, Any] = {"number": number, "client": str(client[0])}
+        told: dict[str, Any] = {"number": number_of(Headers(scope=scope)), "client": str(client[0])}
         scope["regard"] = told
         return told
 
@@ -92,27 +91,42 @@ class Observe:
         if path.startswith(f"{TRACES}/"):
             route = f"{TRACES}/ID"
         method = scope["method"] if scope["method"] in ("GET", "POST", "HEAD", "OPTIONS") else "other"
-        self.service.metrics.add("requests", route=route, method=method, status=str(status))
-        self.service.metrics.observe("seconds", seconds, route=route)
-        self.service.log(
-            "request",
-            id=told["number"],
-            method=method,
-            route=route,
-            status=status,
-            seconds=round(seconds, 4),
-            key=told.get("key"),
-        )
+        self.service.note(route, method, status, seconds, told["number"], told.get("key"))
+
+
+def number_of(headers: Headers) -> str:
+    """The number that a request brings, or one of our own."""
+    given = headers.get("x-request-id", "")
+    return given if NUMBER.fullmatch(given) else secrets.token_hex(8)
+
+
+@dataclass(frozen=True)
+class Locks:
+    """Where a key is needed, and where it may stand."""
+
+    keyless: frozenset[str]  # addresses
+    fields: frozenset[str]  # addresses whose body may hold it
+
+    def owner(self, keys: Keys | None, path: str, headers: Headers, raw: bytes) -> str | None:
+        """The name of a request's key, None where none is needed; Refused for want of one."""
+        if keys is None or path in self.keyless:
+            return None
+        secret = secret_in(headers.get("authorization"))
+        if secret is None and path in self.fields:
+            secret = key_in(raw, headers)
+        owner = keys.owner(secret)
+        if owner is not None:
+            return owner
+        if path in self.fields:
+            raise Refused(403, "Invalid API key")
+        raise Refused(401, "this server needs a key: Authorization: Bearer KEY", code="invalid_api_key")
 
 
 class Door:
     """The innermost: reads a body whole, in time and in bounds, and looks at the key."""
 
-    def __init__(
-        self, app: ASGIApp, service: Service, keyless: frozenset[str], fields: frozenset[str]
-    ) -> None:
-        self.app, self.service = app, service
-        self.keyless, self.fields = keyless, fields  # addresses without a key, or with one in the body
+    def __init__(self, app: ASGIApp, service: Service, locks: Locks) -> None:
+        self.app, self.service, self.locks = app, service, locks
         self.reading = 0  # bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -128,7 +142,8 @@ class Door:
 
         try:
             raw = await self.read(headers, receive, hold)
-            self.check_key(scope, headers, raw)
+            if (owner := self.locks.owner(self.service.keys, path, headers, raw)) is not None:
+                scope["regard"] |= {"client": f"key {owner}", "key": owner}
             await self.app(scope, replayed(raw, receive), send)
         except Gone:
             self.service.metrics.add("gone")
@@ -164,20 +179,6 @@ class Door:
                         return b"".join(parts)
         except TimeoutError:
             raise Refused(408, "the request came too slowly", close=True) from None
-
-    def check_key(self, scope: Scope, headers: Headers, raw: bytes) -> None:
-        keys, path = self.service.keys, scope["path"]
-        if keys is None or path in self.keyless:
-            return
-        secret = secret_in(headers.get("authorization"))
-        if secret is None and path in self.fields:
-            secret = key_in(raw, headers)
-        owner = keys.owner(secret)
-        if owner is None:
-            if path in self.fields:
-                raise Refused(403, "Invalid API key")
-            raise Refused(401, "this server needs a key: Authorization: Bearer KEY", code="invalid_api_key")
-        scope["regard"] |= {"client": f"key {owner}", "key": owner}
 
 
 class Gone(Exception):

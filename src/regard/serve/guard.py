@@ -8,6 +8,7 @@ rebinding), and a request that says which page it came from must come from ours,
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -41,6 +42,35 @@ class Access:
     bodiless: frozenset[str] = frozenset()  # addresses whose body is not looked at
     counted: bool = False  # whether another counts a body while it comes
 
+    def reason(self, path: str, method: str, headers: Headers) -> tuple[int, str] | None:
+        """Why a request is refused, with the status to answer; None for one that may pass."""
+        host = headers.get("host", "")
+        if name_in(f"//{host}") not in self.hosts:
+            known = " or ".join(sorted(self.hosts - HOSTS)) or "127.0.0.1 or localhost"
+            return 403, f"this server answers only as {known}"
+        origin = headers.get("origin")
+        own = (f"http://{host}".lower(), f"https://{host}".lower(), *self.origins)
+        if origin is not None and origin.lower() not in own:
+            return 403, "this server answers only its own page"
+        followed = method == "GET" and headers.get("sec-fetch-mode", "navigate") == "navigate"  # a link
+        if origin is None and headers.get("sec-fetch-site") == "cross-site" and not followed:
+            return 403, "this server answers only its own page"
+        return self.body_reason(path, headers) if method == "POST" else None
+
+    def body_reason(self, path: str, headers: Headers) -> tuple[int, str] | None:
+        kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+        fits = kind == "application/json" or (kind == FORM and path in self.forms)
+        if not fits and path not in self.bodiless:
+            return 415, "send JSON, with the header Content-Type: application/json"
+        if self.counted:
+            return None
+        length = headers.get("content-length", "")
+        if not length.isdecimal():
+            return 411, "say how long the request is, in the header Content-Length"
+        if len(length) > 12 or int(length) > LARGEST_BODY:
+            return 413, f"the request is too large: {LARGEST_BODY} bytes at most"
+        return None
+
 
 class Guard:
     """Refuses what did not come from this machine's own page; an answer in one sentence."""
@@ -64,7 +94,7 @@ class Guard:
                     told.update({"Access-Control-Allow-Origin": headers["origin"], "Vary": "Origin"})
             await send(message)
 
-        refused = self.reason(scope["path"], scope["method"], headers)
+        refused = self.access.reason(scope["path"], scope["method"], headers)
         if refused is not None:
             status, text = refused
             await refusal(scope["path"], Refused(status, text, close=status == 413))(scope, receive, safely)
@@ -72,35 +102,6 @@ class Guard:
             await Response(status_code=204, headers=PREFLIGHT)(scope, receive, safely)
         else:
             await self.app(scope, receive, safely)
-
-    def reason(self, path: str, method: str, headers: Headers) -> tuple[int, str] | None:
-        """Why a request is refused, with the status to answer; None for one that may pass."""
-        host = headers.get("host", "")
-        if name_in(f"//{host}") not in self.access.hosts:
-            known = " or ".join(sorted(self.access.hosts - HOSTS)) or "127.0.0.1 or localhost"
-            return 403, f"this server answers only as {known}"
-        origin = headers.get("origin")
-        own = (f"http://{host}".lower(), f"https://{host}".lower(), *self.access.origins)
-        if origin is not None and origin.lower() not in own:
-            return 403, "this server answers only its own page"
-        followed = method == "GET" and headers.get("sec-fetch-mode", "navigate") == "navigate"  # a link
-        if origin is None and headers.get("sec-fetch-site") == "cross-site" and not followed:
-            return 403, "this server answers only its own page"
-        return self.body_reason(path, headers) if method == "POST" else None
-
-    def body_reason(self, path: str, headers: Headers) -> tuple[int, str] | None:
-        kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-        fits = kind == "application/json" or (kind == FORM and path in self.access.forms)
-        if not fits and path not in self.access.bodiless:
-            return 415, "send JSON, with the header Content-Type: application/json"
-        if self.access.counted:
-            return None
-        length = headers.get("content-length", "")
-        if not length.isdecimal():
-            return 411, "say how long the request is, in the header Content-Length"
-        if len(length) > 12 or int(length) > LARGEST_BODY:
-            return 413, f"the request is too large: {LARGEST_BODY} bytes at most"
-        return None
 
 
 PREFLIGHT = {
@@ -110,6 +111,7 @@ PREFLIGHT = {
 }
 
 
+@lru_cache(64)  # a server is asked by a few names, each time
 def name_in(address: str) -> str | None:
     try:
         return urlsplit(address).hostname

@@ -9,6 +9,8 @@ import traceback
 from datetime import UTC, datetime
 from typing import TextIO
 
+WRITER = json.JSONEncoder(default=str)  # escapes what is no letter
+
 
 class Log:
     """Writes events. `texts` is whether what was asked may be told too."""
@@ -18,7 +20,7 @@ class Log:
 
     def __call__(self, event: str, **fields: object) -> None:
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
-        line = json.dumps({"time": now, "event": event, **fields}, default=str)  # escapes what is no letter
+        line = WRITER.encode({"time": now, "event": event, **fields})
         out = self.out or sys.stderr
         try:
             out.write(f"{line}\n")

@@ -13,11 +13,13 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from regard.serve.limits import Bounds
+from regard.serve.turnstile import Turnstile
 
 # A line that ends with a newline alone, and one that goes on with the next: two readers of such a head may
 # not agree on it, and then one of them can be led by the nose.
 _ODD = re.compile(rb"(?<!\r)\n|\r\n[ \t]|\x00")
 _END = b"\r\n\r\n"
+HELD_SECONDS = 0.2  # that a full server waits for the rest of a request before it reads it
 LEAST_READ = 64 << 10  # bytes in the time that a client may leave an answer unread
 
 
@@ -57,6 +59,7 @@ class Strict(h11.Connection):
 
 class Impatient(H11Protocol):
     bounds: ClassVar[Bounds] = Bounds()
+    turnstile: ClassVar[Turnstile | None] = None
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
@@ -65,6 +68,8 @@ class Impatient(H11Protocol):
         self.waiting: asyncio.TimerHandle | None = None  # for the end of a head
         self.unread: asyncio.TimerHandle | None = None  # until a client reads on
         self.left = 0  # bytes of the answer that were unread when it was last looked at
+        self.held = b""  # of a request that will be refused once it is whole
+        self.holding: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -77,6 +82,7 @@ class Impatient(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.stop_waiting()
+        self.let_go()
         if self.unread is not None:
             self.unread.cancel()
         super().connection_lost(exc)
@@ -87,6 +93,13 @@ class Impatient(H11Protocol):
         if self.crowded:
             self.answer(503, "too many connections; try again", "Retry-After: 1\r\n")
             return
+        data = self.held + data
+        if not self.turned_away(data):
+            self.pass_on(data)
+
+    def pass_on(self, data: bytes) -> None:
+        """The usual way."""
+        self.let_go()
         try:
             super().data_received(data)
         except h11.LocalProtocolError:  # an answer had begun when its request turned out to be none
@@ -95,6 +108,39 @@ class Impatient(H11Protocol):
             self.stop_waiting()
         elif self.waiting is None and not self.transport.is_closing():
             self.wait()
+
+    def turned_away(self, data: bytes) -> bool:
+        """Whether a request was refused here, or is held until its body has come."""
+        if self.turnstile is None or not self.is_free():
+            return False
+        answer = self.turnstile.answer(data, self.server_state.default_headers)
+        if answer is None:
+            return False
+        self.stop_waiting()
+        if answer:
+            self.let_go()
+            self.transport.write(answer)
+            self.on_response_complete()
+        else:
+            self.hold(data)
+        return True
+
+    def is_free(self) -> bool:
+        """Whether nothing of a request is here, nor of an answer that its client does not read."""
+        idle = self.conn.our_state is self.conn.their_state is h11.IDLE and not self.conn.trailing_data[0]
+        return idle and not self.flow.write_paused
+
+    def hold(self, data: bytes) -> None:
+        self._unset_keepalive_if_required()
+        self.held = data
+        if self.holding is None:  # a body that is slow to come is waited for as others are
+            self.holding = self.loop.call_later(HELD_SECONDS, lambda: self.pass_on(self.held))
+
+    def let_go(self) -> None:
+        self.held = b""
+        if self.holding is not None:
+            self.holding.cancel()
+            self.holding = None
 
     def wait(self) -> None:
         self.waiting = self.loop.call_later(self.bounds.header_seconds, self.too_slow)
@@ -161,5 +207,5 @@ class Impatient(H11Protocol):
             self.transport.close()
 
 
-def protocol_for(bounds: Bounds) -> type[Impatient]:
-    return type("Bounded", (Impatient,), {"bounds": bounds})
+def protocol_for(bounds: Bounds, turnstile: Turnstile | None = None) -> type[Impatient]:
+    return type("Bounded", (Impatient,), {"bounds": bounds, "turnstile": turnstile})

@@ -29,6 +29,11 @@ class Refused(RegardError):
         self.retry_after = retry_after
 
 
+def slowdown(text: str, seconds: float | None) -> Refused:
+    """For who finds no room."""
+    return Refused(429, f"Slowdown: {text}", code="rate_limit_exceeded", retry_after=seconds)
+
+
 def refusal(path: str, error: Refused) -> JSONResponse:
     """The answer at an address."""
     content: Mapping[str, object] = {"error": str(error)}

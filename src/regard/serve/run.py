@@ -21,11 +21,12 @@ from regard.errors import UsageError
 from regard.machine import settle_memory
 from regard.serve.api.add import ROUTES, add_api
 from regard.serve.app import make_app
-from regard.serve.door import Door, Observe
+from regard.serve.door import Door, Locks, Observe
 from regard.serve.guard import HOSTS, Access
 from regard.serve.logs import take_over
 from regard.serve.protocol import protocol_for
 from regard.serve.service import Service
+from regard.serve.turnstile import Turnstile
 
 HOST = "127.0.0.1"
 ANYWHERE = ("0.0.0.0", "::")
@@ -86,9 +87,11 @@ def check_open(service: Service, place: Place) -> None:
 def server_of(service: Service, place: Place) -> Draining:
     take_over(service.log)
     bounds = service.bounds
+    paths = frozenset(route.path for route in ROUTES if route.reads is not None and route.models)
+    turnstile = Turnstile(service, access_to(place), LOCKS, paths)
     config = uvicorn.Config(
         app_of(service, place),
-        http=protocol_for(bounds),
+        http=protocol_for(bounds, turnstile),
         ws="none",
         lifespan="off",
         log_config=None,
@@ -102,25 +105,30 @@ def server_of(service: Service, place: Place) -> Draining:
     return Draining(config, service)
 
 
-def app_of(service: Service, place: Place = Place()) -> FastAPI:
-    """The explorer's app with all routes, and what stands around them."""
-    forms = frozenset(route.path for route in ROUTES if route.form)
-    bodiless = frozenset(route.path for route in ROUTES if route.reads is None)
+LOCKS = Locks(
+    keyless=frozenset(route.path for route in ROUTES if route.open),
+    fields=frozenset(route.path for route in ROUTES if route.group == "LibreTranslate"),
+)
+
+
+def access_to(place: Place) -> Access:
     here = {place.address.lower()} - set(ANYWHERE)
-    access = Access(
+    return Access(
         hosts=HOSTS | here | {name.lower() for name in place.hosts},
         origins=frozenset(origin.lower().rstrip("/") for origin in place.origins),
-        forms=forms,
-        bodiless=bodiless,
+        forms=frozenset(route.path for route in ROUTES if route.form),
+        bodiless=frozenset(route.path for route in ROUTES if route.reads is None),
         counted=True,
     )
-    app = make_app(service.models, access)
+
+
+def app_of(service: Service, place: Place = Place()) -> FastAPI:
+    """The explorer's app with all routes, and what stands around them."""
+    app = make_app(service.models, access_to(place))
     add_api(app, service)
     known = frozenset(str(getattr(route, "path", "")) for route in app.routes)
-    keyless = frozenset(route.path for route in ROUTES if route.open)
-    fields = frozenset(route.path for route in ROUTES if route.group == "LibreTranslate")
     app.user_middleware.insert(0, Middleware(Observe, service=service, known=known))
-    app.user_middleware.append(Middleware(Door, service=service, keyless=keyless, fields=fields))
+    app.user_middleware.append(Middleware(Door, service=service, locks=LOCKS))
     return app
 
 

@@ -78,17 +78,37 @@ class Service:
         """Other work of a model than decoding; `tokens` is about how many pieces it reads."""
         return await self.desks[name].run(work, call.client, call.deadline, max(1, tokens))
 
-    def check_room(self) -> None:
-        """Full if no model has room for anything, whatever is asked: it need not be read."""
+    def full(self) -> Full | None:
+        """Why no model has room for anything, whatever is asked: it need not be read. None if one has."""
         full: Full | None = None
         for desk in self.desks.values():
-            try:
-                desk.check_room(CALL_TOKENS)
-                return
-            except Full as error:
-                full = error
-        if full is not None:
+            full = desk.full(CALL_TOKENS)
+            if full is None:
+                return None
+        return full
+
+    def check_room(self) -> None:
+        """Full, counted at every desk, if no model has room for anything."""
+        if (full := self.full()) is not None:
+            for desk in self.desks.values():
+                desk.counts["refused"] += 1
             raise full
+
+    def note(
+        self, route: str, method: str, status: int, seconds: float, number: str, key: str | None
+    ) -> None:
+        """A request that is over: counted, and a line in the log."""
+        self.metrics.add("requests", route=route, method=method, status=str(status))
+        self.metrics.observe("seconds", seconds, route=route)
+        self.log(
+            "request",
+            id=number,
+            method=method,
+            route=route,
+            status=status,
+            seconds=round(seconds, 4),
+            key=key,
+        )
 
     def told(self, text: str) -> str:
         """A sentence without the places of the models on this machine."""

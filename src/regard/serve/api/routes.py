@@ -17,7 +17,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from regard.errors import RegardError, UsageError
 from regard.serve.desk import Full, TooLate
-from regard.serve.refusals import Refused, refusal
+from regard.serve.refusals import Refused, refusal, slowdown
 from regard.serve.requests import no_number, sentence, whole
 from regard.serve.service import Call, Service
 
@@ -72,7 +72,7 @@ class Endpoint:
     async def read(self, request: Request) -> Any:
         if self.route.reads is None:
             return None
-        if self.route.models:
+        if self.route.models:  # looked at before (turnstile.py), but not for every form of a request
             self.service.check_room()
         raw = await request.body()
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -96,13 +96,12 @@ class Endpoint:
             await asyncio.gather(working, watching, return_exceptions=True)
 
     def refused(self, error: Exception, call: Call) -> Refused:
-        metrics = self.service.metrics
         match error:
             case Refused():
                 return error
             case Full(retry_after=seconds):
-                metrics.add("refused")
-                return Refused(429, f"Slowdown: {error}", code="rate_limit_exceeded", retry_after=seconds)
+                self.service.metrics.add("refused")
+                return slowdown(str(error), seconds)
             case TooLate():
                 return Refused(503, str(error), code="timeout", retry_after=5)
             case UsageError() | RegardError():
