@@ -11,7 +11,8 @@ import asyncio
 import random
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
+from itertools import cycle
 from typing import Any
 
 from regard.data.phrasebook import phrase
@@ -76,13 +77,12 @@ class Figures:
 async def closed(address: Address, questions: Sequence[Question], clients: int, seconds: float) -> Load:
     """Each client asks again as soon as it has its answer; one that is refused waits a moment."""
     load, begun = Load(seconds), time.monotonic()
-    rest = iter(range(10**9))
+    rest = cycle(written(address, questions))
 
     async def client() -> None:
         link = Link(address)
         while time.monotonic() - begun < seconds:
-            own = questions[next(rest) % len(questions)]
-            answer = await link.ask("POST", own.path, own.content)
+            answer = await link.send(next(rest))
             load.answers.append(answer)
             if answer.status in REFUSED:
                 wanted = answer.headers.get("retry-after", "1")
@@ -98,30 +98,33 @@ async def opened(
     address: Address, questions: Sequence[Question], rate: float, seconds: float, seed: int
 ) -> Load:
     """Requests come at a mean rate whether or not those before are answered."""
-    load, begun, dice = Load(seconds), time.monotonic(), random.Random(seed)
+    load, rest, dice = Load(seconds), cycle(written(address, questions)), random.Random(seed)
     idle: list[Link] = []
     running: set[asyncio.Task[None]] = set()
 
-    async def one(own: Question, due: float) -> None:
+    async def one(raw: bytes, due: float) -> None:
         link = idle.pop() if idle else Link(address)
-        answer = await link.ask("POST", own.path, own.content)
-        load.answers.append(replace(answer, seconds=time.monotonic() - due))
+        load.answers.append(await link.send(raw, due=due))
         idle.append(link)
 
-    at, number = begun, 0
+    at = begun = time.monotonic()
     while at - begun < seconds:
         at += dice.expovariate(rate)  # P(gap > t) = exp(-rate t)
-        if (rest := at - time.monotonic()) > 0:
-            await asyncio.sleep(rest)
-        task = asyncio.ensure_future(one(questions[number % len(questions)], at))
+        # also who is late lets answers in: their connections are free again, and it need not open others
+        await asyncio.sleep(max(0.0, at - time.monotonic()))
+        task = asyncio.ensure_future(one(next(rest), at))
         running.add(task)
         task.add_done_callback(running.discard)
-        number += 1
     await asyncio.gather(*running)
     load.seconds = time.monotonic() - begun  # until the last of those who waited had an answer
     for link in idle:
         link.close()
     return load
+
+
+def written(address: Address, questions: Sequence[Question]) -> list[bytes]:
+    """Requests as they are sent, so that no time is lost with them later."""
+    return [address.written("POST", own.path, own.content) for own in questions]
 
 
 @dataclass(frozen=True)

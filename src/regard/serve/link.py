@@ -8,10 +8,12 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 from regard.errors import UsageError
+
+END = b"\r\n\r\n"
 
 
 @dataclass(frozen=True)
@@ -52,14 +54,133 @@ class Address:
         told = {"Host": self.host if usual else f"{self.host}:{self.port}"}
         return told | ({"Authorization": f"Bearer {self.key}"} if self.key else {})
 
+    def written(
+        self, method: str, path: str, content: Any = None, headers: Mapping[str, str] | None = None
+    ) -> bytes:
+        """A request as it is sent; content that is not bytes is sent as JSON."""
+        if content is None:
+            raw = b""
+        else:
+            raw = content if isinstance(content, bytes) else json.dumps(content).encode()
+        own = {"Content-Type": "application/json", "Content-Length": str(len(raw))}
+        every = self.headers() | own | dict(headers or {})
+        head = "".join(f"{name}: {value}\r\n" for name, value in every.items())
+        return f"{method} {path} HTTP/1.1\r\n{head}\r\n".encode() + raw
+
+
+class Reading:
+    """An answer while it comes."""
+
+    def __init__(self) -> None:
+        self.raw, self.at = bytearray(), 0  # and where the next part of it begins
+        self.status, self.headers = 0, dict[str, str]()
+        self.parts: list[bytes] | None = None  # of a body in chunks
+        self.size: int | None = None  # of any other; None: it goes on until the connection ends
+
+    def add(self, data: bytes) -> bool:
+        """Whether it is whole now. ValueError for what is no HTTP."""
+        self.raw += data
+        if not self.status and not self.read_head():
+            return False
+        if self.parts is not None:
+            return self.read_chunks(self.parts)
+        return self.size is not None and len(self.raw) >= self.at + self.size
+
+    def read_head(self) -> bool:
+        end = self.raw.find(END)
+        if end < 0:
+            return False
+        first, *lines = self.raw[:end].decode("latin-1").split("\r\n")
+        self.headers = {n.lower(): v.strip() for n, _, v in (line.partition(":") for line in lines)}
+        self.status, self.at = int(first.split(" ", 2)[1]), end + len(END)
+        if self.headers.get("transfer-encoding") == "chunked":
+            self.parts = []
+        elif "content-length" in self.headers or not self.ends_it:
+            self.size = int(self.headers.get("content-length", "0"))
+        return True
+
+    def read_chunks(self, parts: list[bytes]) -> bool:
+        while (end := self.raw.find(b"\r\n", self.at)) >= 0:
+            size = int(self.raw[self.at : end], 16)
+            begin, after = end + 2, end + 2 + size + 2
+            if len(self.raw) < after:
+                return False
+            if not size:
+                return True
+            parts.append(bytes(self.raw[begin : begin + size]))
+            self.at = after
+        return False
+
+    @property
+    def ends_it(self) -> bool:
+        """Whether the connection ends with it."""
+        return self.headers.get("connection") == "close"
+
+    @property
+    def body(self) -> bytes:
+        if self.parts is not None:
+            return b"".join(self.parts)
+        return bytes(self.raw[self.at : None if self.size is None else self.at + self.size])
+
+
+class Wire(asyncio.Protocol):
+    """An open connection with one question at a time. Thousands a second are asked of a server on the cores
+    that it computes with: what stands between the bytes and their reader (streams, locks) is left out."""
+
+    def __init__(self) -> None:
+        self.transport: asyncio.Transport | None = None
+        self.reading = Reading()
+        self.waiting: asyncio.Future[Reading] | None = None
+        self.over = False
+
+    async def ask(self, raw: bytes, wait: float) -> Reading:
+        """An answer; OSError, TimeoutError or ValueError where none comes."""
+        loop = asyncio.get_running_loop()
+        if self.transport is None or self.over:
+            raise ConnectionError("the connection has ended")
+        self.reading, self.waiting = Reading(), loop.create_future()
+        late = loop.call_later(wait, self.settle, TimeoutError("there was no answer"))
+        try:
+            self.transport.write(raw)
+            return await self.waiting
+        finally:
+            late.cancel()
+            self.waiting = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            if self.reading.add(data):
+                self.settle()
+        except ValueError as error:
+            self.settle(error)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.over = True
+        ended = self.reading.status and self.reading.parts is None and self.reading.size is None
+        self.settle(None if ended else error or ConnectionError("the connection has ended"))
+
+    def settle(self, error: Exception | None = None) -> None:
+        if self.waiting is None or self.waiting.done():
+            return
+        if error is None:
+            self.waiting.set_result(self.reading)
+        else:
+            self.waiting.set_exception(error)
+
+    def close(self) -> None:
+        if self.transport is not None:
+            self.transport.close()
+
 
 class Link:
     """One connection, opened when needed and kept open."""
 
     def __init__(self, address: Address | int) -> None:
         self.address = Address(address) if isinstance(address, int) else address
-        self.reader: asyncio.StreamReader | None = None
-        self.writer: asyncio.StreamWriter | None = None
+        self.wire: Wire | None = None
 
     async def ask(
         self,
@@ -69,59 +190,39 @@ class Link:
         headers: Mapping[str, str] | None = None,
         wait: float = 60.0,
     ) -> Answer:
-        if content is None:
-            raw = b""
-        else:
-            raw = content if isinstance(content, bytes) else json.dumps(content).encode()
-        own = {"Content-Type": "application/json", "Content-Length": str(len(raw))}
-        every = self.address.headers() | own | dict(headers or {})
-        head = "".join(f"{name}: {value}\r\n" for name, value in every.items())
-        return await self.send(f"{method} {path} HTTP/1.1\r\n{head}\r\n".encode() + raw, wait)
+        return await self.send(self.address.written(method, path, content, headers), wait)
 
-    async def send(self, raw: bytes, wait: float = 60.0) -> Answer:
-        """Bytes as they are, and what is answered; status 0 if nothing is."""
-        begun = time.perf_counter()
+    async def send(self, raw: bytes, wait: float = 60.0, due: float | None = None) -> Answer:
+        """Bytes as they are, and what is answered; status 0 if nothing is. Time counts from when it was due
+        (in `time.monotonic`), or from now."""
+        begun = time.monotonic() if due is None else due
         for attempt in range(2):
-            fresh = self.writer is None
+            fresh = self.wire is None
             try:
-                async with asyncio.timeout(wait):
-                    status, headers, body = await self.exchange(raw)
-                    return Answer(status, headers, body, time.perf_counter() - begun)
-            except (OSError, asyncio.IncompleteReadError, TimeoutError, ValueError) as error:
+                found = await self.exchange(raw, wait)
+                return Answer(found.status, found.headers, found.body, time.monotonic() - begun)
+            except (OSError, ValueError) as error:  # of time too
                 self.close()
                 if fresh or attempt or isinstance(error, TimeoutError):  # an idle connection may be closed
                     break
-        return Answer(0, {}, b"", time.perf_counter() - begun)
+        return Answer(0, {}, b"", time.monotonic() - begun)
 
-    async def exchange(self, raw: bytes) -> tuple[int, dict[str, str], bytes]:
-        if self.reader is None or self.writer is None:
+    async def exchange(self, raw: bytes, wait: float) -> Reading:
+        if self.wire is None:
             own = self.address
-            self.reader, self.writer = await asyncio.open_connection(
-                own.host, own.port, ssl=own.secure or None
-            )
-        self.writer.write(raw)
-        return await self.read(self.reader)
-
-    async def read(self, reader: asyncio.StreamReader) -> tuple[int, dict[str, str], bytes]:
-        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
-        headers = {n.lower(): v.strip() for n, _, v in (line.partition(":") for line in head[1:] if line)}
-        if headers.get("transfer-encoding") == "chunked":
-            body = b""
-            while size := int(await reader.readline(), 16):
-                body += (await reader.readexactly(size + 2))[:-2]
-            await reader.readline()
-        elif "content-length" in headers:
-            body = await reader.readexactly(int(headers["content-length"]))
-        else:
-            body = await reader.read() if headers.get("connection") == "close" else b""
-        if headers.get("connection") == "close":
+            async with asyncio.timeout(wait):
+                _, self.wire = await asyncio.get_running_loop().create_connection(
+                    Wire, own.host, own.port, ssl=own.secure or None
+                )
+        found = await self.wire.ask(raw, wait)
+        if found.ends_it:
             self.close()
-        return int(head[0].split()[1]), headers, body
+        return found
 
     def close(self) -> None:
-        if self.writer is not None:
-            self.writer.close()
-        self.reader = self.writer = None
+        if self.wire is not None:
+            self.wire.close()
+        self.wire = None
 
     def __del__(self) -> None:
         with suppress(RuntimeError):  # the loop has ended before
