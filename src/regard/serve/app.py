@@ -165,19 +165,19 @@ def about(name: str, task: Any) -> dict[str, Any]:
 
 def add_errors(app: FastAPI) -> None:
     @app.exception_handler(RegardError)
-    def refused(_: Request, error: RegardError) -> JSONResponse:
+    async def refused(_: Request, error: RegardError) -> JSONResponse:
         return JSONResponse({"error": str(error)}, 400)
 
     @app.exception_handler(HTTPException)
-    def unknown(_: Request, error: HTTPException) -> JSONResponse:
+    async def unknown(_: Request, error: HTTPException) -> JSONResponse:
         words = {404: "there is nothing at this address", 405: "this address is asked in another way"}
         return JSONResponse({"error": words.get(error.status_code, str(error.detail))}, error.status_code)
 
     @app.exception_handler(MemoryError)
-    def too_much(_: Request, __: MemoryError) -> JSONResponse:
+    async def too_much(_: Request, __: MemoryError) -> JSONResponse:
         return JSONResponse({"error": "not enough memory for this text; try a shorter one"}, 507)
 
     @app.exception_handler(Exception)
-    def surprised(_: Request, error: Exception) -> JSONResponse:
+    async def surprised(_: Request, error: Exception) -> JSONResponse:
         text = f"{type(error).__name__}: {error}; this should not happen, the terminal shows where it did"
         return JSONResponse({"error": text}, 500)

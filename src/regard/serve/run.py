@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import sys
 import time
 import webbrowser
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from threading import Timer
+from threading import Barrier, Timer
 from types import FrameType
 from typing import Any
 from urllib.parse import urlencode
@@ -30,6 +32,7 @@ from regard.serve.turnstile import Turnstile
 
 HOST = "127.0.0.1"
 ANYWHERE = ("0.0.0.0", "::")
+TEXT_THREADS = 4
 NOTICED = 0.3  # seconds in which whoever asks learns that the server will end
 
 
@@ -139,6 +142,10 @@ class Draining(uvicorn.Server):
         super().__init__(config)
         self.service, self.begun = service, 0.0
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        asyncio.get_running_loop().set_default_executor(readers(TEXT_THREADS))
+        await super().startup(sockets)
+
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if self.service.draining:  # told twice: at once
             super().handle_exit(sig, frame)
@@ -159,6 +166,16 @@ class Draining(uvicorn.Server):
         await super().shutdown(sockets)
         self.service.close()
         self.service.log("ended")
+
+
+def readers(count: int) -> ThreadPoolExecutor:
+    """Threads that cut texts and put them together, all there from the start: a server that begins them as
+    it needs them would seem to leak."""
+    threads, all_there = ThreadPoolExecutor(count, "text"), Barrier(count + 1)
+    for _ in range(count):
+        threads.submit(all_there.wait)  # one that waits takes no other's
+    all_there.wait()
+    return threads
 
 
 def listen(port: int, address: str = HOST) -> socket.socket:

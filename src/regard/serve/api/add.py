@@ -53,19 +53,19 @@ def add_refusals(app: FastAPI, service: Service) -> None:
     """What goes wrong outside of our routes, without a path and in the shape of the asked API."""
 
     @app.exception_handler(HTTPException)
-    def unknown(request: Request, error: HTTPException) -> JSONResponse:
+    async def unknown(request: Request, error: HTTPException) -> JSONResponse:
         text = WORDS.get(error.status_code, str(error.detail))
         answer = refusal(request.url.path, Refused(error.status_code, text))
         answer.headers.update(error.headers or {})
         return answer
 
     @app.exception_handler(RegardError)
-    def refused(request: Request, error: RegardError) -> JSONResponse:
+    async def refused(request: Request, error: RegardError) -> JSONResponse:
         found = error if isinstance(error, Refused) else Refused(400, service.told(str(error)))
         return refusal(request.url.path, found)
 
     @app.exception_handler(Exception)
-    def surprised(request: Request, error: Exception) -> JSONResponse:
+    async def surprised(request: Request, error: Exception) -> JSONResponse:
         number = request.scope.get("regard", {}).get("number", "")
         service.log.error(error, request=number)
         text = f"this should not happen; the server's log tells where, at request {number}"
