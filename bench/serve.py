@@ -1,6 +1,7 @@
 """What batching is worth: a served translator with many clients, and ways to put their work together.
 
     python bench/serve.py --model runs/demo --seconds 60 --clients 32
+    python bench/serve.py --model runs/demo --seconds 60 --clients 32 --mix     # texts of all lengths
 
 Each line is JSON (the figures of `regard bench serve`). All ways get the same texts, and the same engine
 computes them: one at a time; wait-and-run, which waits for company and runs a batch to its end (padded: with
@@ -20,6 +21,7 @@ from typing import Any
 
 from regard.data.files import lines
 from regard.serve.driver import REFUSED, Drive, Load, numbers, questions_for, sentences, times
+from serving import mix
 from serving.client import Server, started
 
 WAYS = {
@@ -76,6 +78,7 @@ def main() -> None:
     )
     parser.add_argument("--model", default="runs/demo")
     parser.add_argument("--file", type=Path, help="texts to send, one a line; else of the phrasebook")
+    parser.add_argument("--mix", action="store_true", help="texts of a word to some dozens of sentences")
     parser.add_argument("--clients", type=int, default=32)
     parser.add_argument("--rate", type=float, help="instead of clients: requests a second, by chance")
     parser.add_argument("--seconds", type=float, default=60)
@@ -83,7 +86,9 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", default="0", help="of the server's engine; 0 = one for each core")
     asked = parser.parse_args()
-    texts = [each for each in lines(asked.file) if each.strip()] if asked.file else sentences(asked.seed)
+    texts = mix.texts(asked.seed) if asked.mix else sentences(asked.seed)
+    if asked.file:
+        texts = [each for each in lines(asked.file) if each.strip()]
     with ExitStack() as stack:
         ways = []
         for name, desk in WAYS.items():
