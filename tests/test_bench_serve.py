@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,9 +15,10 @@ from conftest import Command, Refused
 from regard.errors import UsageError
 from regard.serve.driver import Question, closed, opened, question, questions_for, share, times
 from regard.serve.keys import Keys, add_key
-from regard.serve.link import Address
-from regard.serve.run import Place
+from regard.serve.link import Address, Link, Reading
+from regard.serve.run import Place, readers
 from served import Served, models, served
+from serving import mix
 
 TEXTS = ["The cat sleeps .", "A house", "I see the small house ."]
 
@@ -116,3 +118,92 @@ def test_nobody_there_and_no_text(refused: Refused, tmp_path: Path) -> None:
     gone = refused("bench", "serve", "--url", "http://127.0.0.1:1", "--file", str(tmp_path / "empty"))
     assert "there is no text in it" in gone
     assert "did not start" in refused("bench", "serve", str(tmp_path / "nothing"), code=1)
+
+
+def test_who_is_late_does_not_open_a_connection_for_each() -> None:
+    """A driver that had been kept waiting sent all that was due without a look at what came back: a thousand
+    requests had a thousand connections, of which the server refused most."""
+    opened_here = 0
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal opened_here
+        opened_here += 1
+        while await reader.readline():
+            await reader.readuntil(b"\r\n\r\n")
+            await reader.readexactly(2)
+            writer.write(b"HTTP/1.1 429 No\r\nContent-Length: 0\r\nRetry-After: 1\r\n\r\n")
+        writer.close()
+
+    async def story() -> int:
+        server = await asyncio.start_server(answer, "127.0.0.1", 0)
+        async with server:
+            load = await opened(
+                Address(server.sockets[0].getsockname()[1]), [Question("/", {})], 1e6, 3e-4, 1
+            )
+            await asyncio.sleep(0)
+        assert {each.status for each in load.answers} == {429}
+        return len(load.answers)
+
+    assert asyncio.run(story()) > 200
+    assert opened_here < 100
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 1000])
+def test_answers_are_read_however_they_are_cut(size: int) -> None:
+    head = b"HTTP/1.1 200 OK\r\nA: b:c\r\n"
+    answers = {
+        head + b"Content-Length: 5\r\n\r\nhello": b"hello",
+        head + b"Content-Length: 0\r\n\r\n": b"",
+        head + b"Transfer-Encoding: chunked\r\n\r\n3\r\nhel\r\n2\r\nlo\r\n0\r\n\r\n": b"hello",
+        head + b"\r\n": b"",
+    }
+    for raw, body in answers.items():
+        reading = Reading()
+        parts = [raw[at : at + size] for at in range(0, len(raw), size)]
+        whole = [reading.add(part) for part in parts]
+        assert whole == [False] * (len(parts) - 1) + [True]
+        assert (reading.status, reading.headers["a"], reading.body) == (200, "b:c", body)
+    endless = Reading()
+    assert not endless.add(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nhel")
+    assert not endless.add(b"lo") and endless.ends_it and endless.body == b"hello"
+    with pytest.raises(ValueError):
+        Reading().add(b"HTTP/1.1 no\r\n\r\n")
+
+
+def test_an_answer_that_ends_with_its_connection_and_one_that_never_comes() -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        first = await reader.readuntil(b"\r\n\r\n")
+        if b"/whole" in first:
+            writer.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nhello")
+        elif b"/never" in first:
+            await asyncio.sleep(0.5)
+        else:
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhello")
+        writer.close()
+
+    async def story() -> list[tuple[int, bytes]]:
+        server = await asyncio.start_server(answer, "127.0.0.1", 0)
+        async with server:
+            link = Link(server.sockets[0].getsockname()[1])
+            found = [await link.ask("GET", path, wait=0.1) for path in ("/whole", "/never", "/half")]
+            link.close()
+            await asyncio.sleep(0.6)
+        return [(each.status, each.body) for each in found]
+
+    assert asyncio.run(story()) == [(200, b"hello"), (0, b""), (0, b"")]
+
+
+def test_a_mix_of_lengths_comes_again_from_its_seed() -> None:
+    texts = mix.texts(1)
+    assert texts == mix.texts(1) != mix.texts(2)
+    words = sorted(len(text.split()) for text in texts)
+    assert words[0] <= 2 and words[-1] > 10 * words[len(words) // 2]
+
+
+def test_threads_for_texts_are_there_from_the_start() -> None:
+    """They came one by one, when so many asked at once, and a day's count of threads seemed to leak."""
+    with readers(3) as threads:
+        begun = threading.active_count()
+        assert len(list(threads.map(lambda number: number, range(100)))) == 100
+        assert threading.active_count() == begun
+        assert len(threads._threads) == 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -71,17 +72,22 @@ def add_page(app: FastAPI) -> None:
 
 
 def add_models(app: FastAPI, models: Mapping[str, Any]) -> None:
+    # What programs ask often is done here or by the threads that cut texts. A route that is no coroutine gets
+    # a thread that comes and goes: these are for runs, which take long, and for files.
     @app.get("/api/v1/models")
-    def list_models() -> dict[str, Any]:
+    async def list_models() -> dict[str, Any]:
         listed = [about(name, task) for name, task in models.items()]
         return {"models": listed, "version": __version__, "longest_text": LONGEST_TEXT}
 
     @app.post("/api/v1/tokenize")
-    def tokenize(raw: Raw) -> dict[str, Any]:
-        body = parse(TokenizeBody, raw)
-        tokenizer = find(models, body.model)[1].folder.source
-        pieces = Pieces.of(tokenizer, tokenizer.encode(body.text))
-        return {**pieces.as_json(), "shown": list(pieces.shown)}
+    async def tokenize(raw: Raw) -> dict[str, Any]:
+        return await asyncio.to_thread(pieces_of, models, parse(TokenizeBody, raw))
+
+
+def pieces_of(models: Mapping[str, Any], body: TokenizeBody) -> dict[str, Any]:
+    tokenizer = find(models, body.model)[1].folder.source
+    pieces = Pieces.of(tokenizer, tokenizer.encode(body.text))
+    return {**pieces.as_json(), "shown": list(pieces.shown)}
 
 
 def add_comparisons(app: FastAPI, traces: Traces) -> None:

@@ -39,7 +39,7 @@ def add_api(app: FastAPI, service: Service) -> None:
 
     @app.get("/openapi.json", include_in_schema=False)
     @app.get("/spec", include_in_schema=False)
-    def openapi() -> JSONResponse:
+    async def openapi() -> JSONResponse:
         return JSONResponse(document)
 
     @app.get("/docs", include_in_schema=False)
