@@ -9,7 +9,6 @@ numbers may differ.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from threading import Lock
 from typing import Any
 
@@ -21,11 +20,13 @@ from regard.data import Batch
 from regard.decode.kernels import can_pack, scripted
 from regard.decode.options import NEVER
 from regard.decode.packing import Packing, Reaches, choose_precision, pack_linears
+from regard.decode.reading import Places, read
 from regard.decode.tree import Tree
 from regard.machine import give_back_memory
 from regard.model import EncoderDecoder, Writing
 from regard.model.attention import MultiHeadAttention, cut
 from regard.model.layers import ACTIVATIONS, FeedForward, PreNorm
+from regard.model.state import State, fit, round_up, steady_block
 from regard.model.transformer import Block
 
 WORTH_SCRIPTING = 200  # steps: in so many, Python takes as long as the compiler
@@ -96,6 +97,7 @@ def packable(model: EncoderDecoder) -> bool:
     """The lean step knows the paper's blocks: order in the embeddings, every head's own keys."""
     return (
         can_pack(model.output.weight)
+        and model.encoder.positions is None
         and model.decoder.positions is None
         and all(isinstance(block.feed_forward, FeedForward) for block in model.decoder)
         and all(block.attention.groups == block.attention.heads for block in model.decoder)
@@ -121,14 +123,27 @@ class Engine:
     def longest_target(self) -> int | None:
         return self.model.longest_target
 
+    @torch.no_grad()
     def start(self, batch: Batch, beams: int = 1) -> Tree:
         """The model's state, with one thing more: what is added to the scores of the source's keys."""
-        state = self.model.start(batch)
-        sources = {name: t for name, t in state.sources.items() if not name.endswith("cross.key")}
-        for number, name in enumerate(self.source_keys):  # as every step multiplies by them
-            sources[name] = state.sources[f"{number}.cross.key"].transpose(2, 3).contiguous()  # [N,H,C,S]
-        sources["source.bias"] = self.bias(state.sources["source.positions"].unsqueeze(1) >= 0)  # [N,H,1,S]
-        return Tree.planted(replace(state, sources=sources), beams)
+        if batch.source is None:
+            raise ValueError("an encoder-decoder needs a source")
+        empty = self.model.empty(len(batch.source.ids), self.model.target.tokens.weight)
+        growing = {name: tensor for name, tensor in empty.items() if tensor.dim() == 4}
+        block = steady_block(growing[self.keys[0]].shape[-1])
+        positions = batch.source.positions
+        columns = round_up(positions.shape[1], block)
+        sources = {"source.positions": fit("source.positions", positions, columns)}
+        words = read(self.model, batch.source, Places(positions))  # [T,D]
+        places = Places(sources["source.positions"])
+        for layer, key, value in zip(self.model.decoder, self.source_keys, self.source_values):
+            both: Tensor = layer.crossing().key_value(words)  # type: ignore[operator]
+            k, v = places.spread(both, self.heads, 2).unbind(0)  # [N,H,S,C]
+            sources[key] = k.transpose(2, 3).contiguous()  # [N,H,C,S], as every step multiplies by them
+            sources[value] = v.contiguous()  # [N,H,S,C]
+        sources["source.bias"] = self.bias(sources["source.positions"].unsqueeze(1) >= 0)  # [N,H,1,S]
+        rows = {"next": torch.zeros_like(positions[:, 0])}
+        return Tree.planted(State(rows, growing, sources, block=block), beams)
 
     def bias(self, seen: Tensor) -> Tensor:
         """What is added to the scores of keys, for all heads: [N,T,S] -> [N,H,T,S]."""

@@ -54,8 +54,6 @@ class Tree:
         self.refuse_if_moved()
         tree = self.pruned() if self.beams > 1 else self
         state, count = tree.state, self.beams
-        if state.length + count > state.growing[PATHS].shape[2]:
-            state = state.with_room(2 * (state.length + count))  # growing seldom is cheaper
         state = replace(state.extend(count), rows={"next": state.rows["next"] + 1})
         own = torch.eye(count, dtype=torch.int64, device=state.rows["next"].device)
         new = own[:, :, None].expand(len(state), -1, -1, -1)  # [N,K,K,1]

@@ -99,11 +99,6 @@ class State:
         growing = self._columns(round_up(length, self.block))
         return replace(self, growing=growing, length=length, ages=ages, tip=_Tip(length))
 
-    def with_room(self, columns: int) -> State:
-        """The same state in buffers of its own with at least so many columns."""
-        room = self._columns(round_up(columns, self.block))
-        return replace(self, growing=room, tip=_Tip(self.length))
-
     def last(self, count: int) -> Columns:
         """The columns of the last `count` words of each row."""
         together = slice(self.length - count, self.length)
