@@ -94,7 +94,9 @@ def score(ways: dict[str, Runner], place: Path, references: list[str], tokenize:
     for name, run in ways.items():
         run()
         said = read(place / ("theirs" if name == "ctranslate2" else "ours"))
-        print(f"{name}: {sacrebleu.corpus_bleu(said, [references], tokenize=tokenize)}", flush=True)
+        print(
+            f"{name}: {sacrebleu.corpus_bleu(said, [references], tokenize=tokenize, force=True)}", flush=True
+        )
 
 
 def read(path: Path) -> list[str]:
@@ -114,7 +116,8 @@ def theirs(twin: Twin, batch: tuple[int, str], texts: list[str], beam: int, plac
     size, kind = batch
 
     def run() -> int:
-        words = [each.tokens for each in twin.source.encode_batch(texts)]
+        # without the end, which CTranslate2 adds
+        words = [each.tokens for each in twin.source.encode_batch(texts, add_special_tokens=False)]
         found = twin.model.translate_batch(words, beam_size=beam, max_batch_size=size, batch_type=kind)
         ids = [[twin.target.token_to_id(piece) for piece in each.hypotheses[0]] for each in found]
         (place / "theirs").write_text("\n".join(twin.target.decode_batch(ids)), encoding="utf-8")
