@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnxruntime
@@ -260,8 +261,13 @@ def test_a_wrong_weight_is_found(
     toy: Toy, tmp_path: Path, few: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The check can fail: with the sine and cosine of positions exchanged nothing stays."""
-    right = to_ctranslate2.sinusoid
-    monkeypatch.setattr(to_ctranslate2, "sinusoid", lambda *given: right(*given).flip(-1))
+    right = to_ctranslate2.set_embedding
+
+    def exchanged(spec: Any, *rest: Any) -> None:
+        right(spec, *rest)
+        spec.position_encodings.encodings = spec.position_encodings.encodings[:, ::-1].copy()
+
+    monkeypatch.setattr(to_ctranslate2, "set_embedding", exchanged)
     with pytest.raises(RegardError, match=r"refused: CTranslate2 gives Regard's text .* nothing was written"):
         export_model(toy.model, "ctranslate2", tmp_path / "out")
     assert list(tmp_path.iterdir()) == []

@@ -21,7 +21,7 @@ FLOORS = {
         [
             ["errors", "__init__"],
             ["config"],
-            ["machine"],
+            ["machine", "mapped"],
             ["text"],
             ["data"],
             ["model"],

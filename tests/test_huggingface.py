@@ -41,7 +41,7 @@ from regard.data.batch import Batch, tokens
 from regard.errors import UsageError
 from regard.model import build
 from regard.store import open_folder, read_model, unique_weights, write_identity, write_weights
-from regard.store.huggingface import theirs
+from regard.store.huggingface import theirs as written_as
 from regard.text import Tokenizer, learn
 from test_text import CORPUS, NASTY
 
@@ -617,7 +617,8 @@ def test_transformers_opens_what_we_save(name, tmp_path):
         assert theirs.config.id2label == LABELS
     folder = open_folder(tmp_path)
     assert folder.labels == (tuple(LABELS.values()) if name in ("classify", "tag") else ())
-    before, after = unique_weights(model), unique_weights(folder.model)
+    before = written_as(own_config(name).model, unique_weights(model))
+    after = written_as(folder.config, unique_weights(folder.model))
     assert before.keys() == after.keys()
     assert all(torch.equal(before[key], after[key]) for key in before)
     theirs.save_pretrained(tmp_path / "again")
@@ -853,5 +854,5 @@ def test_weights_on_a_gpu_get_their_names_there() -> None:
     model = build(shape, 30)
     with FakeTensorMode(allow_non_fake_inputs=True):
         weights = {name: torch.empty(each.shape, device="cuda") for name, each in model.named_parameters()}
-        found = theirs(shape, weights)
+        found = written_as(shape, weights)
     assert len(found) >= len(weights) and "cuda" in {tensor.device.type for tensor in found.values()}

@@ -94,7 +94,7 @@ class Text(Section):
 
 
 POSITIONS = {  # what each family can be built with
-    "transformer": ("sinusoidal", "learned"),
+    "transformer": ("sinusoidal", "sinusoidal_halves", "learned"),
     "gpt": ("learned", "rotary"),
     "llama": ("rotary",),
     "t5": ("relative",),
@@ -130,8 +130,10 @@ class Model(Section):
     norm: Literal["post", "pre"] = Field(
         "post", description="transformer: layer norm after the sum (paper) or before; others have their own"
     )
-    positions: Literal["sinusoidal", "learned", "rotary", "relative"] = Field(
-        "sinusoidal", description="how order enters; rotary: gpt and llama, relative: t5"
+    positions: Literal["sinusoidal", "sinusoidal_halves", "learned", "rotary", "relative"] = Field(
+        "sinusoidal",
+        description="how order enters; halves: all sines, then all cosines, as in Marian; rotary: gpt and "
+        "llama, relative: t5",
     )
     theta: float = Field(10000.0, gt=0, description="rotary: base of the angles")
     buckets: int = Field(32, ge=4, le=65536, description="relative: kinds of distance that are told apart")
@@ -193,7 +195,7 @@ class Model(Section):
                 f"model.farthest = {self.farthest} must be more than half of model.buckets = {self.buckets}: "
                 "that half is for the near distances, one each"
             )
-        if self.positions == "sinusoidal" and self.width % 2:
+        if self.positions.startswith("sinusoidal") and self.width % 2:
             raise ValueError(
                 f"model.width = {self.width} must be even for sinusoidal positions (sine and cosine in pairs)"
             )

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from regard.data import Batch
 from regard.decode.kernels import ByteProduct, can_pack, can_quantize, pack, packed_product
 from regard.errors import UsageError
+from regard.mapped import let_go
 from regard.model.layers import steady_linear
 
 Precision = Literal["auto", "float32", "bfloat16", "int8"]
@@ -31,15 +32,24 @@ class Packing:
     def __init__(self, model: nn.Module, precision: str = "float32", reaches: Reaches | None = None) -> None:
         # by identity: a module that was packed must not be kept, with its weights, until the last one is
         self.names = {id(module): name for name, module in model.named_modules()}
+        self.words = {m.weight.data_ptr() for m in model.modules() if isinstance(m, nn.Embedding)}
         self.precision, self.reaches = precision, reaches or {}
 
     def __call__(self, *parts: nn.Linear) -> nn.Module:
         """Several linear maps of the same input as one."""
-        weight = torch.cat([part.weight.detach() for part in parts])
+        weights = [part.weight.detach() for part in parts]
+        weight = torch.cat(weights) if len(weights) > 1 else weights[0]
         biases = [part.bias.detach() for part in parts if part.bias is not None]
         bias = torch.cat(biases) if biases else None
+        made = self.made(weight, bias, self.names[id(parts[0])])
+        for each in weights:
+            if each.data_ptr() not in self.words:  # which are looked up wherever they are the output, too
+                let_go(each)
+        return made
+
+    def made(self, weight: Tensor, bias: Tensor | None, name: str) -> nn.Module:
         if self.precision == "int8":
-            return ByteLinear(weight, bias, self.reaches.get(self.names[id(parts[0])]))
+            return ByteLinear(weight, bias, self.reaches.get(name))
         return PackedLinear(weight, bias, getattr(torch, self.precision))
 
 

@@ -40,12 +40,12 @@ PLAIN = Plain()
 class Waves(nn.Module):
     """`Sinusoidal` without a table: each position computed, so that none is too far."""
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, own: Sinusoidal) -> None:
         super().__init__()
-        self.width = width
+        self.width, self.halves = own.width, own.halves
 
     def forward(self, positions: Tensor) -> Tensor:
-        return sinusoid(positions.clamp(min=0), self.width)
+        return sinusoid(positions.clamp(min=0), self.width, halves=self.halves)
 
 
 class Rows(nn.Module):
@@ -65,7 +65,7 @@ def without_choices(model: AnyModel) -> AnyModel:
     for parent in list(copied.modules()):
         for name, child in list(parent.named_children()):
             if isinstance(child, Sinusoidal):
-                setattr(parent, name, Waves(child.table.shape[1]))
+                setattr(parent, name, Waves(child))
             elif isinstance(child, Learned):
                 setattr(parent, name, Rows(child.table))
             elif isinstance(child, Linear):

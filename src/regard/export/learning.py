@@ -52,7 +52,7 @@ def see_that_they_can(programs: Sequence[str], model: Model) -> None:
 
 def fits_torch(model: Model) -> bool:
     return (
-        model.positions == "sinusoidal"
+        model.positions.startswith("sinusoidal")
         and model.scale_embeddings
         and model.activation in ("relu", "gelu")
         and model.channels * model.heads == model.width

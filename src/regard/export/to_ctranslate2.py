@@ -23,7 +23,7 @@ from regard.export.vocabulary import names
 from regard.model import EncoderDecoder, LanguageModel
 from regard.model.attention import MultiHeadAttention
 from regard.model.layers import GatedFeedForward, RMSNorm, Scaled
-from regard.model.positions import Learned, RelativeBias, Sinusoidal, sinusoid
+from regard.model.positions import Learned, RelativeBias, Sinusoidal
 from regard.model.transformer import Block, Embedding, Stack
 from regard.store import Folder
 
@@ -119,7 +119,7 @@ def set_embedding(spec: Spec, words: Spec, embedding: Embedding, config: Model) 
         spec.position_encodings.encodings = numbers(embedding.positions.table)
     elif isinstance(embedding.positions, Sinusoidal):
         count = min(max(LEAST_POSITIONS, 2 * config.max_length), MOST_POSITIONS)
-        spec.position_encodings.encodings = numbers(sinusoid(torch.arange(count), config.width))
+        spec.position_encodings.encodings = numbers(embedding.positions.waves(torch.arange(count)))
 
 
 def set_stack(spec: Spec, stack: Stack) -> None:

@@ -68,7 +68,8 @@ class Unfilled(TorchFunctionMode):
 def transformer(config: ModelConfig, source: int, target: int | None = None) -> EncoderDecoder:
     """The paper's (Vaswani et al. 2017, Figure 1)."""
     width = config.width
-    positions = Learned if config.positions == "learned" else Sinusoidal
+    waves = partial(Sinusoidal, halves=config.positions == "sinusoidal_halves")
+    positions = Learned if config.positions == "learned" else waves
     parts = Parts(
         attention=partial(MultiHeadAttention, width, config.heads, config.channels),
         feed_forward=partial(FeedForward, width, config.feed_forward, ACTIVATIONS[config.activation]),

@@ -19,15 +19,20 @@ from regard.model.tap import Tap
 _FIRST = 1 << 20  # numbers of the waves that are computed beforehand
 
 
-def sinusoid(positions: Tensor, width: int, dtype: torch.dtype = torch.float32) -> Tensor:
+def sinusoid(
+    positions: Tensor, width: int, dtype: torch.dtype = torch.float32, halves: bool = False
+) -> Tensor:
     """PE(pos, 2i) = sin(pos / 10000^(2i/D)), PE(pos, 2i+1) = cos(pos / 10000^(2i/D))  (paper, 3.5).
 
-    Interleaved as the formula is written. Computed in float64: far positions need the digits.
+    Interleaved as the formula is written; or in halves, sines before cosines, as the paper's own program and
+    Marian have them. Computed in float64: far positions need the digits.
     """
     place = precise(positions)
     pair = torch.arange(0, width, 2, dtype=torch.float64, device=place.device)  # 2i
     angle = place[..., None] / 10000.0 ** (pair / width)  # [..., D/2]
-    waves = torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(-2).to(dtype)  # [..., D]
+    waves = (
+        torch.stack([angle.sin(), angle.cos()], dim=-2 if halves else -1).flatten(-2).to(dtype)
+    )  # [..., D]
     return waves.to(positions.device)
 
 
@@ -36,11 +41,16 @@ class Sinusoidal(nn.Module):
 
     limit: int | None = None
 
-    def __init__(self, width: int, length: int) -> None:
+    def __init__(self, width: int, length: int, halves: bool = False) -> None:
         super().__init__()
+        self.width, self.halves = width, halves
         self.table: Tensor
         rows = torch.arange(min(length, max(1, _FIRST // width)), device="cpu")  # more when they are needed
-        self.register_buffer("table", sinusoid(rows, width), persistent=False)
+        self.register_buffer("table", self.waves(rows), persistent=False)
+
+    def waves(self, positions: Tensor) -> Tensor:
+        """[...] -> [...,D], each computed."""
+        return sinusoid(positions, self.width, halves=self.halves)
 
     def forward(self, positions: Tensor) -> Tensor:
         """[B,T] -> [B,T,D]; what padding (-1) gets is never seen."""
@@ -49,7 +59,7 @@ class Sinusoidal(nn.Module):
         if farthest > len(table):
             longer = torch.arange(2 * farthest, device=table.device)
             # by way of the first table's type: a longer one must not change what was there
-            self.table = table = sinusoid(longer, table.shape[1]).to(table.dtype)
+            self.table = table = self.waves(longer).to(table.dtype)
         return table[positions.clamp(min=0)]
 
 

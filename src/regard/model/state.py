@@ -18,6 +18,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from regard.mapped import reserved
+
 # Sums over keys have equal bits whatever the padding if the keys come in blocks of 16 columns, and if one
 # product of the attention is not so small that another kernel takes it (measured as for `Linear`).
 BLOCK = 16
@@ -98,6 +100,17 @@ class State:
             return replace(self, length=length, ages=ages)
         growing = self._columns(round_up(length, self.block))
         return replace(self, growing=growing, length=length, ages=ages, tip=_Tip(length))
+
+    def reserve(self, columns: int) -> State:
+        """The same words in buffers with room for so many columns; those that are not used take no memory."""
+        growing = {}
+        for name, tensor in self.growing.items():
+            axis = _time(name)
+            shape = list(tensor.shape)
+            shape[axis] = columns
+            growing[name] = reserved(shape, tensor)
+            growing[name].narrow(axis, 0, self.length).copy_(tensor.narrow(axis, 0, self.length))
+        return replace(self, growing=growing, tip=_Tip(self.length))
 
     def last(self, count: int) -> Columns:
         """The columns of the last `count` words of each row."""

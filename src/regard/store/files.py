@@ -21,8 +21,8 @@ from torch import Tensor
 
 from regard.config.reading import SMALL, read_json_text, shown
 from regard.errors import RegardError, UsageError
+from regard.mapped import map_file
 from regard.store.disk import again, disk
-from regard.store.mapped import map_file
 
 Json = dict[str, Any]
 READ = {".json", ".safetensors", ".txt", ".toml", ".spm", ".model"}  # endings of the files of a folder

@@ -205,6 +205,8 @@ def describe(path: Path) -> Described:
     check_size(path, config, content["vocab_size"])
     source, target = load_tokenizers(home, content)
     run = load_config(home / "run.toml") if (home / "run.toml").is_file() else None
+    if run is not None and path != home:  # a checkpoint's channels stand in the order in which it learns
+        config = config.model_copy(update={"positions": run.model.positions})
     task = run.task if run else task_of(content, str(file))
     labels = labels_of(content, task, str(file))
     return Described(path, home, content, config, run, task, labels, source, target)

@@ -1,8 +1,9 @@
 """Marian: the paper's Transformer, post-norm with tied embeddings.
 
-The paper's sinusoid interleaves sine and cosine, Marian's puts them in halves: the two differ by a
-permutation of the model's width. The network does not care in which order its channels stand, as long as all
-weights agree: permuting them all is an exact symmetry.
+The paper's formula interleaves sine and cosine, Marian puts them in halves: the two differ by a permutation
+of the model's width. The network does not care in which order its channels stand, as long as all weights
+agree: permuting them all is an exact symmetry. Models that learned with the formula are permuted when they
+are written. What is read has its positions in halves instead, so that its weights stay as the file has them.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def fits(model: Model, joint: bool = True) -> bool:
     return (
         model.family == "transformer"
         and model.norm == "post"
-        and model.positions == "sinusoidal"
+        and model.positions in ("sinusoidal", "sinusoidal_halves")
         and model.channels * model.heads == model.width
         and model.epsilon in (None, 1e-5)
     )
@@ -88,6 +89,7 @@ def read(config: Json) -> Json:
         "decoder_layers": config["decoder_layers"],
         "heads": config["encoder_attention_heads"],
         "feed_forward": config["encoder_ffn_dim"],
+        "positions": "sinusoidal_halves",
         "activation": activation(config.get("activation_function", "gelu"), "activation_function"),
         "dropout": config.get("dropout", 0.1),
         "scale_embeddings": config.get("scale_embedding", False),
@@ -104,7 +106,9 @@ def halves(width: int) -> Tensor:
 
 
 def table(model: Model, shape: Shape) -> Table:
-    forms = {axis: permuted(axis, halves(model.width)) for axis in (0, 1)}  # by the axis that has the width
+    forms = dict.fromkeys((0, 1), SAME)  # by the axis that has the width
+    if model.positions == "sinusoidal":
+        forms = {axis: permuted(axis, halves(model.width)) for axis in (0, 1)}
     encoder_layers, decoder_layers = model.depth
     rows = []
     for layer in range(encoder_layers):
@@ -138,7 +142,7 @@ def table(model: Model, shape: Shape) -> Table:
 
 
 def _waves(positions: int, width: int) -> Tensor:
-    return sinusoid(torch.arange(positions), width)[:, halves(width)]
+    return sinusoid(torch.arange(positions), width, halves=True)
 
 
 def _no_bias(theirs: Mapping[str, Tensor], words: Sequence[str]) -> Tensor | None:

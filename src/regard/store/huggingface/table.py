@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import UsageError
-from regard.store.mapped import is_view, let_go
+from regard.mapped import is_view, let_go
 
 Tensors = dict[str, Tensor]
 ROUNDED = 5e-3  # numbers up to one that were stored as halves

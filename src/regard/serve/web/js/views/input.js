@@ -49,13 +49,16 @@ const figure = (tensor, name, words, pieces) => make("figure", {},
 function waves(tensor, trace) {
   if (!tensor) return null;
   const [places, width] = tensor.shape;
-  // from fast to slow waves, by equal factors
-  const columns = Array.from({ length: WAVES }, (_, i) => Math.max(0, Math.min(width - 2, 2 * Math.floor((width / 2) ** (i / (WAVES - 1)) - 0.99))));
   const kind = trace.meta.config.positions;
+  // from fast to slow waves, by equal factors; between two sines there is a cosine, or all sines come first
+  const apart = kind === "sinusoidal_halves" ? 1 : 2;
+  const columns = Array.from({ length: WAVES }, (_, i) => apart * Math.max(0, Math.min(width / 2 - 1, Math.floor((width / 2) ** (i / (WAVES - 1)) - 0.99))));
+  const words = {
+    sinusoidal: "Channel 2i of place p is sin(p / 10000^(2i/d)): fast waves first, slow ones last. Together they tell every place from every other.",
+    sinusoidal_halves: "Channel i of place p is sin(p / 10000^(2i/d)), and the cosines follow in the second half: fast waves first, slow ones last. Together they tell every place from every other.",
+  };
   return make("section", { "aria-label": "Positions" }, make("h3", {}, "Positions as waves"),
-    make("p", { class: "quiet" }, kind === "sinusoidal"
-      ? "Channel 2i of place p is sin(p / 10000^(2i/d)): fast waves first, slow ones last. Together they tell every place from every other."
-      : "These vectors were learned, one for each place."),
+    make("p", { class: "quiet" }, words[kind] ?? "These vectors were learned, one for each place."),
     curves(tensor.data, places, width, columns));
 }
 
