@@ -33,7 +33,8 @@ class Places:
         """Several maps of each word, cut into heads, zero where no word stands: [T,P*H*C] -> [P,N,H,S,C]."""
         all_columns = x.new_zeros((self.sources * self.columns, x.shape[1]))
         all_columns.index_copy_(0, self.of_words, x)
-        return all_columns.view(self.sources, self.columns, parts, heads, -1).permute(2, 0, 3, 1, 4)
+        shape = (self.sources, self.columns, parts, heads, x.shape[1] // (parts * heads))
+        return all_columns.view(shape).permute(2, 0, 3, 1, 4)
 
 
 @torch.no_grad()
