@@ -9,7 +9,7 @@ import torch
 
 from regard.config import Decode
 from regard.data import Sample, collate
-from regard.decode import Special, decode, make_engine, score, tree
+from regard.decode import Special, decode, make_engine, score
 from regard.decode.engine import Engine
 from regard.decode.kernels import can_pack
 from regard.decode.packing import PackedLinear
@@ -98,11 +98,9 @@ def test_a_packed_model_still_scores():
             assert left == pytest.approx(right, abs=2e-3, rel=1e-5)
 
 
-@pytest.mark.parametrize(("name", "room"), [*((name, 128) for name in SHAPES), ("small", 16), ("packed", 1)])
-def test_beams_that_change_places_keep_their_own_words(name, room, monkeypatch):
-    """The engine moves no word when beams change places; the model copies the cache. Both say the same, also
-    when words outgrow their buffers."""
-    monkeypatch.setattr(tree, "LEAST_ROOM", room)
+@pytest.mark.parametrize("name", SHAPES)
+def test_beams_that_change_places_keep_their_own_words(name):
+    """The engine moves no word when beams change places; the model copies the cache. Both say the same."""
     model, engine = MODELS[name], ENGINES[name]
     batch = collate(random_samples(3, 8), 16)
     own, other = model.start(batch, 4), engine.start(batch, 4)

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from regard.decode.memory import is_out_of_memory
 from regard.errors import UsageError
-from regard.mapped import is_view, let_go, reserved
+from regard.mapped import is_view, let_go
 from regard.store import files, open_folder
 from regard.store.files import read_safetensors
 from regard.store.huggingface import MARIAN, Shape, table
@@ -33,11 +30,6 @@ TENSORS = {
     "flags": torch.tensor([True, False, True]),
     "precise": torch.rand(2).double(),
 }
-
-
-def resident() -> int:
-    """Bytes of this process that are in memory."""
-    return int(re.search(r"VmRSS:\s+(\d+)", Path("/proc/self/status").read_text())[1]) * 1024
 
 
 def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
@@ -126,28 +118,6 @@ def test_a_marian_folder_stays_as_its_file_has_it(tmp_path):
     weights = [parameter.detach() for parameter in opened.model.parameters()]
     assert opened.config.positions == "sinusoidal_halves"
     assert weights and all(is_view(each, weights[0]) for each in weights)
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="other systems tell of their memory elsewhere")
-def test_pages_are_taken_when_they_are_written():
-    size = 1 << 28
-    before = resident()
-    tensor = reserved((4, 2, size // 32), torch.zeros(1))
-    assert tensor.shape == (4, 2, size // 32) and tensor.dtype == torch.float32
-    assert resident() - before < size >> 4
-    tensor[2].fill_(1)
-    assert size // 5 < resident() - before < size // 3
-    assert float(tensor.sum()) == size // 16
-    del tensor
-    assert resident() - before < size >> 4
-
-
-def test_where_nothing_can_be_reserved_torch_says_so():
-    like = torch.zeros(1, dtype=torch.int64)
-    assert torch.equal(reserved((0, 3), like), torch.zeros(0, 3, dtype=torch.int64))
-    with pytest.raises((RuntimeError, MemoryError)) as caught:
-        reserved((1 << 45, 8), like)
-    assert is_out_of_memory(caught.value)
 
 
 def test_what_had_to_be_copied_is_let_go_of(tmp_path, monkeypatch):

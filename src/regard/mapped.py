@@ -1,15 +1,12 @@
-"""Tensors in mappings of their own: of a file, read when they are used, or of memory, taken when written.
+"""Tensors as they stand in a file: mapped into memory, read when they are used, let go of when copied.
 
 Pages of a mapped file count as resident memory for as long as anything of the file is mapped. Who copies a
-tensor, because its numbers are needed in another order, would otherwise hold it twice. And what grows for the
-length of a run and then goes should not leave holes in the heap.
+tensor, because its numbers are needed in another order, would otherwise hold it twice.
 """
 
 from __future__ import annotations
 
-import math
 import mmap
-from collections.abc import Sequence
 from typing import BinaryIO
 from weakref import WeakValueDictionary
 
@@ -44,21 +41,6 @@ def let_go(tensor: Tensor) -> None:
     length = (first + tensor.nbytes) // mmap.PAGESIZE * mmap.PAGESIZE - start
     if length > 0 and tensor.is_contiguous():
         memory.madvise(mmap.MADV_DONTNEED, start, length)
-
-
-def reserved(shape: Sequence[int], like: Tensor) -> Tensor:
-    """Zeros in pages that take memory only when they are written, and leave it with the tensor.
-
-    Elsewhere than in a processor's memory, and where the system has no such pages, they are torch's zeros.
-    """
-    size = math.prod(shape) * like.element_size()
-    if like.device.type == "cpu" and size and hasattr(mmap, "MAP_PRIVATE"):
-        try:
-            memory = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-            return torch.frombuffer(memory, dtype=like.dtype).view(*shape)
-        except OSError:  # there is no room: torch says so in its own words
-            pass
-    return like.new_zeros(tuple(shape))
 
 
 def is_view(part: Tensor, whole: Tensor) -> bool:

@@ -19,7 +19,6 @@ from regard.model import State
 from regard.model.state import fit, round_up
 
 PATHS = "paths"  # [N,K,S], 1 where the word in this column is on the beam's path
-LEAST_ROOM = 128  # columns of a buffer; those that no word stands in take no memory
 PRUNE_EVERY = 4  # words of a source. Its own count decides, so that its sums never depend on its neighbours
 
 
@@ -53,21 +52,13 @@ class Tree:
     def extend(self) -> Tree:
         """The tree with room for one more word of each beam, on whose path it is."""
         self.refuse_if_moved()
-        tree = (self.pruned() if self.beams > 1 else self).with_room()
+        tree = self.pruned() if self.beams > 1 else self
         state, count = tree.state, self.beams
         state = replace(state.extend(count), rows={"next": state.rows["next"] + 1})
         own = torch.eye(count, dtype=torch.int64, device=state.rows["next"].device)
         new = own[:, :, None].expand(len(state), -1, -1, -1)  # [N,K,K,1]
         state.last(count).write(state.growing[PATHS].unsqueeze(-1), new)
         return replace(tree, state=state) if state.growing is tree.state.growing else Tree(state, count)
-
-    def with_room(self) -> Tree:
-        """The tree whose buffers have columns for one more word of each beam, and for many after it."""
-        state = self.state
-        needed = state.length + self.beams
-        if needed <= state.growing[PATHS].shape[2]:
-            return self
-        return Tree(state.reserve(round_up(max(2 * needed, LEAST_ROOM), state.block)), self.beams)
 
     def newest(self) -> Tensor:
         """Where the last word of each beam goes in keys and values seen as rows of C numbers: [N*H*K]."""

@@ -18,8 +18,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.mapped import reserved
-
 # Sums over keys have equal bits whatever the padding if the keys come in blocks of 16 columns, and if one
 # product of the attention is not so small that another kernel takes it (measured as for `Linear`).
 BLOCK = 16
@@ -90,27 +88,19 @@ class State:
         """The state with room for `columns` more words in each row, to be written at `last(columns)`.
 
         Buffers are written in place unless another state already went on from here: then they are copied,
-        so that a state stays a value.
+        so that a state stays a value. Larger ones take their place for both, one after the other: all of them
+        beside all of the old would be the most memory that a run ever takes.
         """
         length = self.length + columns
         ages = None if self.ages is None else self.ages + columns
-        capacity = min((t.shape[_time(name)] for name, t in self.growing.items()), default=0)
-        if self.tip.column == self.length and length <= capacity:
-            self.tip.column = length
-            return replace(self, length=length, ages=ages)
-        growing = self._columns(round_up(length, self.block))
-        return replace(self, growing=growing, length=length, ages=ages, tip=_Tip(length))
-
-    def reserve(self, columns: int) -> State:
-        """The same words in buffers with room for so many columns; those that are not used take no memory."""
-        growing = {}
+        room = round_up(length, self.block)
+        if self.tip.column != self.length:
+            return replace(self, growing=self._columns(room), length=length, ages=ages, tip=_Tip(length))
         for name, tensor in self.growing.items():
-            axis = _time(name)
-            shape = list(tensor.shape)
-            shape[axis] = columns
-            growing[name] = reserved(shape, tensor)
-            growing[name].narrow(axis, 0, self.length).copy_(tensor.narrow(axis, 0, self.length))
-        return replace(self, growing=growing, tip=_Tip(self.length))
+            if tensor.shape[_time(name)] < length:
+                self.growing[name] = fit(name, tensor, room)
+        self.tip.column = length
+        return replace(self, length=length, ages=ages)
 
     def last(self, count: int) -> Columns:
         """The columns of the last `count` words of each row."""
