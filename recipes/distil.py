@@ -6,8 +6,9 @@ The teacher translates the sources of the recipe's training data (beam 5, the be
 learns from these translations, which are more regular than people's, so that little is lost with one decoder
 layer, and decoding has one layer to go through (Kasai et al. 2021). Validation and test data stay people's.
 
-    REGARD_DATA=folder python recipes/distil.py recipes/multi30k-en-de-quick.toml --teacher runs/quick \
-        --out runs/student --set model.encoder_layers=6 --set model.decoder_layers=1
+    REGARD_DATA=folder python recipes/distil.py recipes/multi30k-en-de-quick.toml \
+        --teacher runs/multi30k-quick --out runs/student \
+        --set model.encoder_layers=6 --set model.decoder_layers=1
 
 It can be stopped at any time: the same command goes on. Expected: BLEU 39.69 on test_2016 (the teacher 39.80,
 the same shape without one 37.86). Time: by their rates on two cores, 2 minutes for the teacher's texts and 20
