@@ -61,7 +61,7 @@ class PackedLinear(nn.Module):
         self.packs = weight.numel() >= WORTH_PACKING
         self.dtype = dtype if self.packs else torch.float32
         self.width = len(weight)
-        self.weight = pack(weight.to(self.dtype)) if self.packs else weight
+        self.weight = pack(weight.to(self.dtype)) if self.packs else weight.clone()  # the file's is let go
         self.bias = None if bias is None else bias.to(self.dtype)
 
     def forward(self, x: Tensor) -> Tensor:

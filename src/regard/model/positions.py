@@ -30,10 +30,8 @@ def sinusoid(
     place = precise(positions)
     pair = torch.arange(0, width, 2, dtype=torch.float64, device=place.device)  # 2i
     angle = place[..., None] / 10000.0 ** (pair / width)  # [..., D/2]
-    waves = (
-        torch.stack([angle.sin(), angle.cos()], dim=-2 if halves else -1).flatten(-2).to(dtype)
-    )  # [..., D]
-    return waves.to(positions.device)
+    both = torch.stack([angle.sin(), angle.cos()], dim=-2 if halves else -1)
+    return both.flatten(-2).to(dtype).to(positions.device)  # [..., D]
 
 
 class Sinusoidal(nn.Module):
