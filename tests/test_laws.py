@@ -107,9 +107,7 @@ def test_select_and_join(name, seed, beams, data):
         torch.testing.assert_close(logits[at, -1], alone[-1], **CLOSE)
 
 
-@pytest.mark.parametrize(
-    "said", [3, 15, 16, 31, 32]
-)  # the next word may outgrow the buffers, or the one after
+@pytest.mark.parametrize("said", [3, 15, 16, 31, 32])  # the next may outgrow the buffers
 def test_a_state_is_a_value(said):
     """Two continuations of one state once shared a buffer: the second would have overwritten the first."""
     model, batch = MODELS["paper"], collate(random_samples(2, 5))
