@@ -144,6 +144,21 @@ def test_a_disk_that_fills_up_while_saving(
     assert [row["step"] for row in metrics(out) if row["kind"] == "train"] == [2, 4, 6]
 
 
+def test_what_the_last_save_left_goes_when_nothing_is_left_to_save(
+    regard: Command, run_file: Path, tmp_path: Path
+) -> None:
+    """Killed while it deleted an old checkpoint after its last update: whoever went on saved nothing more, and
+    the rest of the old one stayed for ever."""
+    out = tmp_path / "out"
+    assert regard("train", run_file, "--out", out).code == 0
+    rest = out / "checkpoints" / ".step-1.old.partial"
+    rest.mkdir()
+    (rest / "model.safetensors").write_bytes(b"half")
+    assert regard("train", "--resume", "--out", out).code == 0
+    assert not rest.exists()
+    assert sorted(path.name for path in (out / "checkpoints").iterdir()) == ["step-3", "step-6"]
+
+
 def run_with_small_files(run_file: Path, out: Path, largest: int) -> subprocess.CompletedProcess[str]:
     """The program under a limit on the size of a file: the system itself refuses to write."""
     return subprocess.run(

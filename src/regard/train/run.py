@@ -105,7 +105,8 @@ def train(
     with gathered(machine.device), crew_in(folder):
         if crew().is_voice:
             open_run(given, folder, resume)  # again: another run may have been here meanwhile
-            sweep(folder)
+            for place in (folder, folder / "checkpoints"):
+                sweep(place)
         heard = listener if listener is not None and crew().is_voice else Silent()
         return train_in(config, folder, resume, heard, strict, initial, machine)
 
