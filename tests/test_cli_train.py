@@ -147,8 +147,8 @@ def test_a_disk_that_fills_up_while_saving(
 def test_what_the_last_save_left_goes_when_nothing_is_left_to_save(
     regard: Command, run_file: Path, tmp_path: Path
 ) -> None:
-    """Killed while it deleted an old checkpoint after its last update: whoever went on saved nothing more, and
-    the rest of the old one stayed for ever."""
+    """Killed while it deleted an old checkpoint after its last update: who went on had nothing more to save,
+    and the rest of the old one stayed for ever."""
     out = tmp_path / "out"
     assert regard("train", run_file, "--out", out).code == 0
     rest = out / "checkpoints" / ".step-1.old.partial"
