@@ -11,6 +11,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from regard.decode import make_engine
 from regard.errors import UsageError
 from regard.mapped import is_view, let_go
 from regard.store import files, open_folder
@@ -118,6 +119,19 @@ def test_a_marian_folder_stays_as_its_file_has_it(tmp_path):
     weights = [parameter.detach() for parameter in opened.model.parameters()]
     assert opened.config.positions == "sinusoidal_halves"
     assert weights and all(is_view(each, weights[0]) for each in weights)
+
+
+def test_an_engine_has_what_was_written_to_a_weight(tmp_path):
+    """Somebody opens a folder, changes a weight and decodes: the file's pages go, the change does not."""
+    config = small_config("translate", "transformer")
+    folder = written(tmp_path / "model", config, small_model(config, tokenizer()), tokenizer())
+    model = open_folder(folder).model
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.fill_(0.5)
+    packed = make_engine(model).model
+    assert bool((packed.decoder.blocks[0].feed_forward.widen.weight == 0.5).all())
+    assert bool((packed.source.tokens.weight == 0.5).all())
 
 
 def test_what_had_to_be_copied_is_let_go_of(tmp_path, monkeypatch):
