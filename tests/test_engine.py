@@ -6,13 +6,17 @@ import copy
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from regard.config import Decode
 from regard.data import Sample, collate
 from regard.decode import Special, decode, make_engine, score
-from regard.decode.engine import Engine
-from regard.decode.kernels import can_pack
+from regard.decode.engine import Engine, mix
+from regard.decode.kernels import can_pack, can_quantize
+from regard.decode.options import NEVER
 from regard.decode.packing import PackedLinear
+from regard.machine import bfloat16_hardware
 from samples import END, START, random_samples, small
 
 SPECIAL = Special(START, END, forbidden=(0, START, 3))
@@ -25,6 +29,7 @@ SHAPES = {
 }
 MODELS = {name: small(21, **changes) for name, changes in SHAPES.items()}
 ENGINES = {name: make_engine(copy.deepcopy(model)) for name, model in MODELS.items()}
+HALF = torch.bfloat16 if bfloat16_hardware() else torch.float32
 
 
 def sources(count: int, seed: int, longest: int = 30) -> list[Sample]:
@@ -87,6 +92,52 @@ def test_neighbours_change_no_bit(name, beam):
         assert [[(h.tokens, h.score) for h in each] for each in together] == [
             [(h.tokens, h.score) for h in each] for each in alone
         ]
+
+
+@pytest.mark.skipif(not can_quantize(), reason="torch multiplies no bytes on this processor")
+@pytest.mark.parametrize(("beam", "kept_as"), [(1, torch.float32), (3, HALF)])
+@pytest.mark.parametrize("precision", ["int8", "bfloat16"])
+def test_neighbours_change_no_bit_of_rounded_numbers(precision, beam, kept_as):
+    """Keys and values of several beams are kept in half the bytes, too."""
+    engine = make_engine(copy.deepcopy(MODELS["packed"]), precision)
+    samples, options = sources(9, 7, longest=50), Decode(beam=beam, max_length=18)
+    state = engine.start(collate(samples, 1), beam).state
+    assert {state.growing["0.self.key"].dtype, state.sources["0.cross.value"].dtype} == {kept_as}
+    together = decode(engine, samples, options, SPECIAL, CPU)
+    for sample, each in zip(samples, together):
+        alone = decode(engine, [sample], options, SPECIAL, CPU)[0]
+        assert [(h.tokens, h.score) for h in each] == [(h.tokens, h.score) for h in alone]
+    own = decode(MODELS["packed"], samples, options, SPECIAL, CPU)
+    assert [each[0].score for each in together] == pytest.approx([each[0].score for each in own], rel=0.1)
+
+
+@pytest.mark.skipif(not bfloat16_hardware(), reason="this processor multiplies no bfloat16")
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from([(8, 64), (4, 64), (8, 32), (16, 16), (12, 40)]),
+    st.integers(2, 8),
+    st.integers(1, 70),
+    st.integers(0, 40),
+    st.integers(1, 12),
+    st.integers(0, 2**31),
+)
+def test_attention_in_half_precision_is_the_same_among_others(shape, beams, blocks, more, sentences, seed):
+    """A sentence alone, and the last of several with more columns, which nobody sees."""
+    torch.manual_seed(seed)
+    (heads, channels), columns = shape, 16 * blocks
+    wider = columns + 16 * more
+    q = torch.randn(sentences * heads, beams, channels).bfloat16()
+    k, v = torch.randn(2, sentences * heads, wider, channels).bfloat16().unbind()
+    bias = torch.zeros(sentences * heads, beams, wider)
+    bias[-heads:, :, columns:] = NEVER
+    own, seen = slice(-heads, None), slice(columns)
+    alone = mix(q[own], k[own, seen].transpose(1, 2), v[own, seen], bias[own, :, seen]).float()
+    together = mix(q, k.transpose(1, 2), v, bias)[own].float()
+    assert torch.equal(alone, together)
+    exact = mix(
+        q[own].float(), k[own, seen].float().transpose(1, 2), v[own, seen].float(), bias[own, :, seen]
+    )
+    torch.testing.assert_close(alone, exact, atol=0.02, rtol=0.02)
 
 
 def test_a_packed_model_still_scores():

@@ -112,6 +112,17 @@ def test_neighbours_of_what_was_let_go_keep_what_was_written_to_them(tmp_path):
     assert bool((found["second"] == 2).all()) and not bool((found["first"] == 1).all())
 
 
+def test_what_was_written_to_a_tensor_in_use_stays(tmp_path):
+    """Words that are also the output are packed, and looked up afterwards: with what somebody wrote there."""
+    save_file({"own": torch.rand(1 << 20), "same": torch.rand(1 << 16)}, tmp_path / "file.safetensors")
+    found = read_safetensors(tmp_path / "file.safetensors")
+    found["own"][700_000] = 3
+    before = {name: tensor.clone() for name, tensor in found.items()}
+    for tensor in found.values():
+        let_go(tensor, in_use=True)
+    assert same(found, before)
+
+
 def test_a_marian_folder_stays_as_its_file_has_it(tmp_path):
     config = small_config("translate", "transformer")
     folder = written(tmp_path / "model", config, small_model(config, tokenizer()), tokenizer())

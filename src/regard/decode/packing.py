@@ -43,8 +43,7 @@ class Packing:
         bias = torch.cat(biases) if biases else None
         made = self.made(weight, bias, self.names[id(parts[0])])
         for each in weights:
-            if each.data_ptr() not in self.words:  # which are looked up wherever they are the output, too
-                let_go(each)
+            let_go(each, in_use=each.data_ptr() in self.words)  # looked up where they are the output, too
         return made
 
     def made(self, weight: Tensor, bias: Tensor | None, name: str) -> nn.Module:
