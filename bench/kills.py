@@ -112,7 +112,7 @@ for _name in ("make_folder", "create", "sync", "rename", "remove", "remove_folde
 
 
 def live(arguments: list[str], log: Path, said: Path, bomb: Bomb | None) -> None:
-    """In the child: train, and write down what is acknowledged. Never returns."""
+    """In the child, deaf so far: train, and write down what is acknowledged. Never returns."""
     os.setsid()
     for number in (1, 2):
         os.dup2(os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
@@ -143,9 +143,12 @@ def live(arguments: list[str], log: Path, said: Path, bomb: Bomb | None) -> None
     code = 70
     try:
         with standing_in(bomb or Disk()):
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, ASKING)
             cli.main(arguments)
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 0
+    except KeyboardInterrupt:  # before the program has begun: it leaves as Python does
+        code = 130
     except BaseException:
         traceback.print_exc()
     finally:
@@ -167,6 +170,7 @@ class Death:
         return max((int(mark) for mark in self.marks if mark.isdigit()), default=0)
 
 
+ASKING = (signal.SIGINT, signal.SIGTERM)
 # what is done to a living child, from its number and its marks; the moment of the signal
 Strike = Callable[[int, Callable[[], list[str]]], float]
 
@@ -179,9 +183,13 @@ def one_life(work: Path, folder: Path, resume: bool, bomb: Bomb | None, strike: 
     def marks(first: int = before) -> list[str]:
         return log.read_bytes()[first:].decode().split() if log.exists() else []
 
+    # An early signal would raise in the child before it is on its own, and unwind what is its parent's: the
+    # folder of the whole trial would go.
+    signal.pthread_sigmask(signal.SIG_BLOCK, ASKING)
     child = os.fork()
     if child == 0:
         live(arguments, log, said, bomb)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ASKING)
     moment = strike(child, marks) if strike is not None else 0.0
     _, status = os.waitpid(child, 0)
     leaving = time.monotonic() - moment

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
+import time
 
 import pytest
 
-from kills import signals, trial
+from kills import one_life, signals, trial
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="lives are counted in /proc"),
@@ -23,3 +26,22 @@ def test_killed_and_resumed_is_the_same(tmp_path):
 def test_asked_to_stop_it_saves_and_leaves(tmp_path):
     bar = signals(count=2, seed=2, work=tmp_path, updates=20)
     assert (bar.n, bar.failures) == (2, 0), bar.wrong
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_asked_to_stop_before_it_has_begun_it_leaves(tmp_path, number):
+    """Once a signal met the child of a trial too early, and the trial's own folder was swept away by it."""
+    (tmp_path / "run.toml").write_text("[data]\n")
+    for wait in range(8):
+
+        def strike(child, marks, wait=wait):
+            time.sleep(wait / 1000)
+            os.kill(child, number)
+            return time.monotonic()
+
+        death = one_life(tmp_path, tmp_path / f"cut-{wait}", False, None, strike)
+        assert death.code in (130, -signal.SIGTERM, 2), (
+            death.said
+        )  # 2: it came so late that the recipe was read
+        assert "Traceback" not in death.said
+        assert tmp_path.is_dir()

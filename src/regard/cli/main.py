@@ -117,6 +117,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         # whoever read our output has gone, as `head` does: nothing to tell, and nowhere to tell it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
+    except KeyboardInterrupt:  # while typer still reads what was asked for
+        code = INTERRUPTED
     except Exception as error:
         if debug and not hasattr(error, "format_message"):  # wrong use is explained, never traced
             raise
