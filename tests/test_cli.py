@@ -7,9 +7,11 @@ import math
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import get_args
@@ -547,6 +549,21 @@ def test_interrupted_and_out_of_memory(
     monkeypatch.setattr("regard.tasks.load_as", fail)
     assert refused("translate", "-m", tiny_model, "ba", code=130) == "interrupted"
     assert "memory" in refused("translate", "-m", tiny_model, "ba", code=1)
+
+
+def test_an_interrupt_that_a_library_made_an_error_of_is_one(
+    regard: Command, refused: Refused, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C while a training drew its curves was told as an invalid matrix, by an exit code of 1."""
+
+    def swallow(*_: object, **__: object) -> None:
+        with suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        raise ValueError("Invalid affine transformation matrix")
+
+    monkeypatch.setattr("regard.tasks.load_as", swallow)
+    assert refused("translate", "-m", tiny_model, "ba", code=130) == "interrupted"
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_a_reader_that_leaves_is_no_error(tiny_model: Path) -> None:

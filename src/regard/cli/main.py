@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from copy import copy
+from types import FrameType
 
 import typer
 
@@ -111,7 +114,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     debug = "--debug" in arguments
     try:
         own = [argument for argument in arguments if argument != "--debug"]
-        code = app_for(own[0] if own else "")(args=own, prog_name="regard", standalone_mode=False)
+        with interrupts_kept():
+            code = app_for(own[0] if own else "")(args=own, prog_name="regard", standalone_mode=False)
         sys.stdout.flush()  # here, where a reader that has gone can still be handled
     except (BrokenPipeError, ReaderGone):
         # whoever read our output has gone, as `head` does: nothing to tell, and nowhere to tell it
@@ -129,6 +133,32 @@ def main(arguments: Sequence[str] | None = None) -> None:
     # Else Python would look through all of torch for garbage before it leaves: a third of a second.
     gc.freeze()
     sys.exit(code if isinstance(code, int) else 0)
+
+
+@contextmanager
+def interrupts_kept() -> Iterator[None]:
+    """Ctrl-C stays Ctrl-C, whatever error a library makes of it: matplotlib says that a matrix is not one."""
+    heard: list[int] = []
+
+    def hear(number: int, frame: FrameType | None) -> None:
+        heard.append(number)
+        raise KeyboardInterrupt
+
+    ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if ours:
+        try:
+            signal.signal(signal.SIGINT, hear)
+        except ValueError:  # not in the main thread, to which signals come
+            ours = False
+    try:
+        yield
+    except Exception as error:
+        if heard:
+            raise KeyboardInterrupt from error
+        raise
+    finally:
+        if ours:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def in_words(error: Exception) -> tuple[str, int]:
