@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -20,13 +21,14 @@ from libretranslatepy import LibreTranslateAPI
 
 from conftest import Command, Refused
 from regard.errors import UsageError
-from regard.serve import app, door
+from regard.serve import app, door, run
 from regard.serve.api.add import ROUTES
 from regard.serve.desk import Desk
 from regard.serve.keys import Keys, add_key, read_keys, revoke_key, secret_in
 from regard.serve.limits import Bounds
 from regard.serve.run import Place, app_of, check_open
 from regard.serve.service import Service
+from regard.tasks import Translator
 from served import Served, models, receive_all, served
 from traced_models import TEXT
 
@@ -355,6 +357,23 @@ def test_beyond_this_machine_a_key_is_needed() -> None:
         check_open(service, Place("0.0.0.0"))
     check_open(service, Place("0.0.0.0", open=True))
     check_open(service, Place("::1"))
+    service.close()
+
+
+def test_a_server_compiles_before_it_listens(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else somebody's request would wait for it, beyond its deadline."""
+    service, left = Service(models()), list[int]()
+
+    def look(*_: object) -> SimpleNamespace:
+        own = [task for task in service.models.values() if isinstance(task, Translator)]
+        left.extend(engine.steps_to_script for task in own for engine in task.engines)
+        return SimpleNamespace(run=lambda sockets: None)
+
+    for name, other in (("server_of", look), ("settle_memory", lambda: None)):
+        monkeypatch.setattr(run, name, other)
+    monkeypatch.setattr(run.sys, "setswitchinterval", lambda seconds: None)
+    run.serve_api(service, Place(port=0), lambda text: None)
+    assert left and max(left) < 0
     service.close()
 
 

@@ -140,6 +140,17 @@ def test_attention_in_half_precision_is_the_same_among_others(shape, beams, bloc
     torch.testing.assert_close(alone, exact, atol=0.02, rtol=0.02)
 
 
+@pytest.mark.parametrize("beam", [1, 3])
+def test_a_warm_engine_says_the_same(beam):
+    """To compile takes a fifth of a second, by which a request to a server once missed its deadline."""
+    engine, samples, options = make_engine(copy.deepcopy(MODELS["pre"])), sources(5, 3), Decode(beam=beam)
+    assert engine.steps_to_script > 0
+    engine.warm_up()
+    assert engine.steps_to_script < 0
+    own, other = (decode(each, samples, options, SPECIAL, CPU) for each in (MODELS["pre"], engine))
+    assert [h[0].tokens for h in own] == [h[0].tokens for h in other]
+
+
 def test_a_packed_model_still_scores():
     for name, model in MODELS.items():
         samples = random_samples(5, 8)

@@ -1,7 +1,7 @@
 """Choosing tokens: beam search, sampling and scoring, for every model."""
 
 from regard.decode.alternatives import Word, next_words
-from regard.decode.engine import make_engine
+from regard.decode.engine import Engine, make_engine
 from regard.decode.ensemble import Ensemble, Mean, scorer
 from regard.decode.lanes import Lanes
 from regard.decode.options import Hypothesis, longest_output
@@ -15,6 +15,7 @@ from regard.text import Special
 
 __all__ = [
     "Constraint",
+    "Engine",
     "Ensemble",
     "Handle",
     "Hypothesis",

@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.data import Batch
+from regard.data import Batch, Sample, collate
 from regard.decode.kernels import can_pack, scripted
 from regard.decode.options import NEVER
 from regard.decode.packing import Packing, Reaches, choose_precision, pack_linears
@@ -193,6 +193,14 @@ class Engine:
             sources["source.bias"].flatten(0, 1),  # [N*H,1,S]
         )
         return logits, tree
+
+    def warm_up(self) -> None:
+        """Compile now: a server would rather wait before the first question than in the middle of one."""
+        self.steps_to_script = min(self.steps_to_script, 0)
+        for beams in (1, 2):  # which may be kept differently; the first steps of each are compiled further
+            state = self.start(collate([Sample(source=[0])]), beams)
+            for _ in range(3):
+                _, state = self.step(state, torch.zeros((beams, 1), dtype=torch.int64))
 
     def fastest_decoder(self) -> Callable[..., Tensor]:
         """As Python at first: who asks for a sentence or two would wait longer for the compiler."""

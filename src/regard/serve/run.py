@@ -29,6 +29,7 @@ from regard.serve.logs import take_over
 from regard.serve.protocol import protocol_for
 from regard.serve.service import Service
 from regard.serve.turnstile import Turnstile
+from regard.tasks import Translator
 
 HOST = "127.0.0.1"
 ANYWHERE = ("0.0.0.0", "::")
@@ -71,6 +72,9 @@ def serve_api(service: Service, place: Place, say: Callable[[str], None]) -> Non
     """Answer programs and the page until told to end; then finish what has begun."""
     check_open(service, place)
     listening = listen(place.port, place.address)
+    for task in service.models.values():
+        if isinstance(task, Translator):
+            task.warm_up()
     shown = f"[{place.address}]" if ":" in place.address else place.address
     say(f"http://{shown}:{listening.getsockname()[1]}/  (Ctrl-C ends it)")
     sys.setswitchinterval(HANDOVER)

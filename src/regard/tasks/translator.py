@@ -12,6 +12,7 @@ from regard.data import Sample
 from regard.data.objectives import Pairs
 from regard.decode import (
     Constraint,
+    Engine,
     Ensemble,
     Hypothesis,
     Lanes,
@@ -61,6 +62,12 @@ class Translator(Traceable):
         self.split_above = min(each.split_above for each in self.folders)
         self.joiner = Joiner(folder.target.decode, folder.target.end)
         self.before = ""  # stands before every source: the language to translate into, if the model has many
+
+    def warm_up(self) -> None:
+        """Do now what the first questions would wait for."""
+        for engine in self.engines:
+            if isinstance(engine, Engine):
+                engine.warm_up()
 
     def into(self, language: str) -> Translator:
         """The same with a language to translate into (`>>fra<<`), for a model that knows several."""
