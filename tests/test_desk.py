@@ -190,6 +190,20 @@ def test_time_is_kept():
     with_desk(story)
 
 
+def test_time_is_kept_while_a_step_lasts():
+    """A step that took many sentences in held back the word of a deadline for a fifth of a second."""
+
+    async def story(desk: Desk, task: Task) -> None:
+        task.may_step.clear()
+        with pytest.raises(TooLate, match="no time left"):
+            await desk.ask([Wish([5, END], LONG)], deadline=time.monotonic() + 0.05)
+        assert desk.counters()["late"] == 1 and desk.counters()["cancelled"] == 0
+        task.may_step.set()
+        await until(lambda: desk.counters()["rows"] == 0)
+
+    with_desk(story)
+
+
 def test_clients_take_turns():
     """One who asks for much does not keep the others waiting."""
 

@@ -25,6 +25,7 @@ __all__ = ["Desk", "Full", "Limits", "Stream", "TooLate", "Wish"]
 T = TypeVar("T")
 CALL_TOKENS = 100  # what a call of unknown size is taken for
 FIRST_SPEED = 500.0  # tokens a second, as long as nothing was measured
+NO_TIME = "there was no time left for this; try again later, or ask for less"
 MEMORY = 30.0  # seconds of work after which old measurements count half
 
 
@@ -105,8 +106,12 @@ class Desk:
         return found[0]
 
     async def wait(self, request: Request) -> list[Any]:
+        """The answers, or TooLate at the deadline itself: a step that takes many in may last a while."""
         try:
-            return await request.future
+            return await asyncio.wait_for(request.future, request.seconds_left(time.monotonic()))
+        except TimeoutError:
+            self.withdraw(request, "late")
+            raise TooLate(NO_TIME) from None
         finally:
             self.withdraw(request)
 
@@ -168,11 +173,11 @@ class Desk:
         seconds = max(1.0, math.ceil(before * self.seconds / self.work))
         return Full(f"too much is waiting already; try again in {seconds:.0f} s", seconds)
 
-    def withdraw(self, request: Request) -> None:
+    def withdraw(self, request: Request, reason: str = "cancelled") -> None:
         """Nobody waits for this request; nothing happens if it is over."""
         with self.condition:
             if request in self.live:
-                self.counts["cancelled"] += 1
+                self.counts[reason] += 1
                 self.forget(request)
                 self.gone.append(request)
                 self.condition.notify()
@@ -256,7 +261,7 @@ class Desk:
 
     def end_late(self, request: Request) -> None:
         self.counts["late"] += 1
-        self.end(request, TooLate("there was no time left for this; try again later, or ask for less"))
+        self.end(request, TooLate(NO_TIME))
 
     def entering(self) -> list[Unit]:
         """Who begins now: the clients in turn, as many as there are rows for, and at most one call.

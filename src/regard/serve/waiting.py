@@ -57,6 +57,9 @@ class Request:
     def is_late(self, now: float) -> bool:
         return self.deadline is not None and self.deadline < now
 
+    def seconds_left(self, now: float) -> float | None:
+        return None if self.deadline is None else max(0.0, self.deadline - now)
+
     def expect(self, units: int) -> None:
         self.answers, self.left = [None] * units, units
 
