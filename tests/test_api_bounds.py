@@ -360,11 +360,12 @@ def test_beyond_this_machine_a_key_is_needed() -> None:
     service.close()
 
 
-def test_a_server_compiles_before_it_listens(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else somebody's request would wait for it, beyond its deadline."""
-    service, left = Service(models()), list[int]()
+def test_a_server_tells_its_address_when_it_is_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who asked at once waited beyond its deadline, while models were compiled and routes were made."""
+    service, left, told = Service(models()), list[int](), list[str]()
 
     def look(*_: object) -> SimpleNamespace:
+        assert not told
         own = [task for task in service.models.values() if isinstance(task, Translator)]
         left.extend(engine.steps_to_script for task in own for engine in task.engines)
         return SimpleNamespace(run=lambda sockets: None)
@@ -372,8 +373,8 @@ def test_a_server_compiles_before_it_listens(monkeypatch: pytest.MonkeyPatch) ->
     for name, other in (("server_of", look), ("settle_memory", lambda: None)):
         monkeypatch.setattr(run, name, other)
     monkeypatch.setattr(run.sys, "setswitchinterval", lambda seconds: None)
-    run.serve_api(service, Place(port=0), lambda text: None)
-    assert left and max(left) < 0
+    run.serve_api(service, Place(port=0), told.append)
+    assert told and left and max(left) < 0
     service.close()
 
 

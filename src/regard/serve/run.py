@@ -75,12 +75,14 @@ def serve_api(service: Service, place: Place, say: Callable[[str], None]) -> Non
     for task in service.models.values():
         if isinstance(task, Translator):
             task.warm_up()
-    shown = f"[{place.address}]" if ":" in place.address else place.address
-    say(f"http://{shown}:{listening.getsockname()[1]}/  (Ctrl-C ends it)")
+    server = server_of(service, place)
     sys.setswitchinterval(HANDOVER)
     settle_memory()
+    shown = f"[{place.address}]" if ":" in place.address else place.address
+    # only now: who reads the address asks at once
+    say(f"http://{shown}:{listening.getsockname()[1]}/  (Ctrl-C ends it)")
     with listening:
-        server_of(service, place).run([listening])
+        server.run([listening])
 
 
 def check_open(service: Service, place: Place) -> None:
