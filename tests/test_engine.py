@@ -112,7 +112,7 @@ def test_neighbours_change_no_bit_of_rounded_numbers(precision, beam, kept_as):
 
 
 @pytest.mark.skipif(not bfloat16_hardware(), reason="this processor multiplies no bfloat16")
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     st.sampled_from([(8, 64), (4, 64), (8, 32), (16, 16), (12, 40)]),
     st.integers(2, 8),
