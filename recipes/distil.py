@@ -11,8 +11,8 @@ layer, and decoding has one layer to go through (Kasai et al. 2021). Validation 
         --set model.encoder_layers=6 --set model.decoder_layers=1
 
 It can be stopped at any time: the same command goes on. Expected: BLEU 39.69 on test_2016 (the teacher 39.80,
-the same shape without one 37.86). Time: by their rates on two cores, 2 minutes for the teacher's texts and 20
-for the student.
+the same shape without one 37.86; twelve layers and one, taught, 39.28). Time: by their rates on two cores, 2
+minutes for the teacher's texts and 20 for the student (31 with twelve layers).
 """
 
 from __future__ import annotations
