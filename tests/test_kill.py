@@ -40,8 +40,7 @@ def test_asked_to_stop_before_it_has_begun_it_leaves(tmp_path, number):
             return time.monotonic()
 
         death = one_life(tmp_path, tmp_path / f"cut-{wait}", False, None, strike)
-        assert death.code in (130, -signal.SIGTERM, 2), (
-            death.said
-        )  # 2: it came so late that the recipe was read
+        # 2: it came so late that the recipe was read
+        assert death.code in (130, -signal.SIGTERM, 2), death.said
         assert "Traceback" not in death.said
         assert tmp_path.is_dir()

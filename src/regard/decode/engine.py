@@ -99,7 +99,7 @@ def make_engine(
 def words_as(precision: str, width: int, beams: int) -> torch.dtype:
     """How keys and values are kept: in half the bytes where the rest is no more exact than that.
 
-    Products of bfloat16 take a fourth of the time, but each call some 15 microseconds more: too much where
+    Products of bfloat16 take a third of the time, but each call some 15 microseconds more: too much where
     little is multiplied. Who else is in the batch has no say, as a text may not depend on it.
     """
     worth_it = precision != "float32" and width >= WIDE and beams > 1 and bfloat16_hardware()
