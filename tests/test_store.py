@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -252,6 +256,36 @@ def test_an_interrupted_save_leaves_the_old_and_no_rest(tmp_path, monkeypatch):
 
 def fail(*arguments: object) -> None:
     raise OSError(28, "No space left on device")
+
+
+def test_writing_to_a_link_replaces_the_file_behind_it(tmp_path):
+    (tmp_path / "real").write_text("old")
+    (tmp_path / "link").symlink_to("real")
+    (tmp_path / "dangling").symlink_to("new")
+    for name in ("link", "dangling"):
+        write_atomically(tmp_path / name, b"new")
+        assert (tmp_path / name).is_symlink() and (tmp_path / name).read_text() == "new"
+    assert (tmp_path / "real").read_text() == (tmp_path / "new").read_text() == "new"
+
+
+def test_devices_and_pipes_are_written_into_and_stay(tmp_path):
+    before = os.stat("/dev/null")
+    write_atomically(Path("/dev/null"), b"anything")
+    assert os.stat("/dev/null")[:3] == before[:3] and stat.S_ISCHR(os.stat("/dev/null").st_mode)
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    write_atomically(fifo, b"lines\n")
+    assert os.read(reader, 100) == b"lines\n" and stat.S_ISFIFO(os.stat(fifo).st_mode)
+    os.close(reader)
+    log = tmp_path / "log"
+    log.write_text("before\n")
+    code = "from pathlib import Path; from regard.store import write_atomically; "
+    code += "write_atomically(Path('/dev/stdout'), b'after\\n')"
+    with log.open("ab") as out:
+        subprocess.run([sys.executable, "-c", code], stdout=out, check=True)
+    assert log.read_text() == "before\nafter\n"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["fifo", "log"]
 
 
 def test_a_failed_write_keeps_the_old_file(tmp_path, monkeypatch):

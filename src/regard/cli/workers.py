@@ -97,10 +97,13 @@ def translate_in_parts(
 ) -> None:
     from regard.machine import available_cores
     from regard.store import make_folders, told_plainly
-    from regard.store.files import remove_tree
+    from regard.store.files import is_special, remove_tree
 
     if not job.threads:
         job = replace(job, threads=max(1, len(available_cores()) // workers))
+    if is_special(output):
+        raise UsageError(f"{output} is a device or a pipe; --workers needs a regular file for -o")
+    output = output.resolve()
     place = output.with_name(f".{output.name}.parts")
     with told_plainly(place):
         make_folders(place)

@@ -83,8 +83,12 @@ def existing_parent(path: Path) -> Path:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Replace a file as a whole, or not at all."""
+    """Replace a file as a whole, or not at all. Links are followed; devices and pipes are written into."""
     with told_plainly(path):
+        if is_special(path):
+            write_into(path, content)
+            return
+        path = path.resolve()
         make_folders(path.parent)
         aside = path.with_name(f".{path.name}.{os.getpid()}-{next(_number)}{PARTIAL}")
         try:
@@ -94,6 +98,25 @@ def write_atomically(path: Path, content: bytes) -> None:
             remove(aside)
             raise
         again(lambda: disk().sync_folder(path.parent))
+
+
+def is_special(path: Path) -> bool:
+    """True for a device, pipe or socket, and for anything under /dev: a rename would replace the node itself.
+
+    /dev/stdout may lead to a regular file (`> log`), which belongs to the shell that opened it.
+    """
+    return (path.exists() and not path.is_file() and not path.is_dir()) or path.absolute().is_relative_to(
+        "/dev"
+    )
+
+
+def write_into(path: Path, content: bytes) -> None:
+    """Write to an existing device or pipe, as the shell's `>>` does."""
+    handle = os.open(path, os.O_WRONLY | os.O_APPEND)
+    try:
+        write_all(handle, content)
+    finally:
+        close(handle)
 
 
 def write_new(path: Path, content: bytes) -> None:
