@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -269,14 +268,15 @@ def test_writing_to_a_link_replaces_the_file_behind_it(tmp_path):
 
 
 def test_devices_and_pipes_are_written_into_and_stay(tmp_path):
-    before = os.stat("/dev/null")
-    write_atomically(Path("/dev/null"), b"anything")
-    assert os.stat("/dev/null")[:3] == before[:3] and stat.S_ISCHR(os.stat("/dev/null").st_mode)
+    null = Path("/dev/null")
+    before = null.stat()
+    write_atomically(null, b"anything")
+    assert null.stat()[:3] == before[:3] and null.is_char_device()
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
     write_atomically(fifo, b"lines\n")
-    assert os.read(reader, 100) == b"lines\n" and stat.S_ISFIFO(os.stat(fifo).st_mode)
+    assert os.read(reader, 100) == b"lines\n" and fifo.is_fifo()
     os.close(reader)
     log = tmp_path / "log"
     log.write_text("before\n")
