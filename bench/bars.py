@@ -16,8 +16,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from regard.machine import settle_memory
-from regard.serve.keys import add_key
+from regard.device import settle_memory
+from regard.server.keys import add_key
 from serving import attack, bounds, company, leaving, load
 from serving import models as small
 from serving.client import Result, started

@@ -13,12 +13,12 @@ import torch
 
 from race import ours, race, report, shape
 from regard.config import Decode
-from regard.decode import Special, Wish, make_engine
-from regard.decode.pool import manner_of
-from regard.decode.search import BeamSearch
-from regard.machine import choose_machine
-from regard.store import unique_weights, write_weights
-from regard.store.huggingface.marian import write as marian_fields
+from regard.device import choose_machine
+from regard.generation import Special, Wish, make_engine
+from regard.generation.pool import manner_of
+from regard.generation.search import BeamSearch
+from regard.storage import unique_weights, write_weights
+from regard.storage.huggingface.marian import write as marian_fields
 
 VOCABULARY, SOURCE, TARGET = 10_000, 25, 32
 

@@ -19,12 +19,12 @@ import torch
 from transformers import MarianMTModel
 
 from race import Runner, race, report
-from regard.data import Sample
-from regard.decode import decode, make_engine
+from regard.device import choose_machine
 from regard.export.to_ctranslate2 import write
 from regard.export.vocabulary import names
-from regard.machine import choose_machine
-from regard.store import Folder, open_folder
+from regard.generation import decode, make_engine
+from regard.sample import Sample
+from regard.storage import Folder, open_folder
 
 SOURCE, TARGET = 25, 32
 CELLS = ["1x1", "1x4", "32x1", "32x4", "64x5"]  # sentences x beams

@@ -12,14 +12,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 from regard.data.files import find, lines
+from regard.device import choose_machine
 from regard.export import export_model
 from regard.export.check import BEAM, GREEDY, Reference
 from regard.export.sample import Text
 from regard.export.to_ctranslate2 import Engine as CTranslate2
 from regard.export.to_onnx import Engine as OnnxRuntime
-from regard.machine import choose_machine
-from regard.store import Folder, open_folder
-from regard.train.evaluate import text_scores
+from regard.storage import Folder, open_folder
+from regard.training.evaluate import text_scores
 
 TEST = "data:multi30k/test_2016_flickr.lc.tok"
 EQUAL, BLEU = 0.995, 0.05  # the bars

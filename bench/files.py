@@ -23,10 +23,10 @@ import torch
 
 from race import Runner, race, report
 from regard.data.files import lines
+from regard.device import choose_machine
 from regard.export.to_ctranslate2 import write
 from regard.export.vocabulary import write_tokenizers
-from regard.machine import choose_machine
-from regard.store import open_folder
+from regard.storage import open_folder
 from regard.tasks import Translator, load_as
 
 WARM = 500  # lines

@@ -31,17 +31,19 @@ from transformers import (
     get_linear_schedule_with_warmup,
 )
 
+from regard.batch import Batch
 from regard.config import Config, load_config
-from regard.data import Batch, Example, read_examples
-from regard.decode import ranked_ends
-from regard.machine import choose_machine
-from regard.store import read_model
-from regard.train.evaluation.answers import AnswerEvaluation
-from regard.train.initial import load_initial, with_shape
-from regard.train.loop import Trainer
-from regard.train.metrics import answering, tagging
-from regard.train.prepare import prepare
-from regard.train.run import make_trainer
+from regard.data import read_examples
+from regard.device import choose_machine
+from regard.generation import ranked_ends
+from regard.sample import Example
+from regard.storage import read_model
+from regard.training.evaluation.answers import AnswerEvaluation
+from regard.training.initial import load_initial, with_shape
+from regard.training.loop import Trainer
+from regard.training.metrics import answering, tagging
+from regard.training.prepare import prepare
+from regard.training.run import make_trainer
 
 TURN = 20  # updates
 Rows = list[dict[str, Any]]

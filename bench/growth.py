@@ -20,9 +20,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from regard.decode import Wish
-from regard.decode.run import decode_all
-from regard.machine import choose_machine, give_back_memory
+from regard.device import choose_machine, give_back_memory
+from regard.generation import Wish
+from regard.generation.run import decode_all
 from regard.tasks import Translator, load_as
 
 TARGET = 32

@@ -32,7 +32,7 @@ import torch
 from hostile_bombs import bombs
 from hostile_folders import Folder, bases, harmful, lay, mutated
 from regard.errors import RegardError
-from regard.store import open_folder, read_model
+from regard.storage import open_folder, read_model
 from survive import common
 
 LONGEST = 1.0  # seconds that a mutated folder may take

@@ -25,9 +25,9 @@ from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 from regard.config import resolve
-from regard.model import build
-from regard.store import unique_weights, write_identity, write_weights
-from regard.text import Tokenizer, learn
+from regard.inputs.text import Tokenizer, learn
+from regard.models import build
+from regard.storage import unique_weights, write_identity, write_weights
 
 LINK, PIPE, FOLDER = "link", "pipe", "folder"
 Entry = bytes | tuple[str, str]  # the content of a file, or (LINK, where to), (PIPE, ""), (FOLDER, "")

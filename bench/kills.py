@@ -29,9 +29,9 @@ from typing import Any
 
 import torch
 
-import regard.train.loop as loop
+import regard.training.loop as loop
 from regard import cli
-from regard.store import Disk, folder_of, is_whole, standing_in, steps
+from regard.storage import Disk, folder_of, is_whole, standing_in, steps
 from survive.common import Bar
 
 CONFIG = """

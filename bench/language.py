@@ -24,11 +24,11 @@ import numpy as np
 import torch
 
 from regard.config import load_config
-from regard.machine import choose_machine
-from regard.model import parameters
-from regard.train.evaluation.base import log_probabilities, mean_loss
-from regard.train.prepare import prepare
-from regard.train.run import make_trainer
+from regard.device import choose_machine
+from regard.models import parameters
+from regard.training.evaluation.base import log_probabilities, mean_loss
+from regard.training.prepare import prepare
+from regard.training.run import make_trainer
 
 BLOCK, BATCH, TURN = 64, 12, 100
 RECIPE = Path(__file__).parent.parent / "recipes" / "tinyshakespeare.toml"

@@ -19,10 +19,10 @@ from pathlib import Path
 
 from regard.config import resolve
 from regard.data.cache import entries, size
-from regard.train import train
-from regard.train.prepare import Materials, prepare
-from regard.train.progress import Listener, Record
-from regard.train.stream import Stream
+from regard.training import train
+from regard.training.prepare import Materials, prepare
+from regard.training.progress import Listener, Record
+from regard.training.stream import Stream
 
 
 class Teller(Listener):

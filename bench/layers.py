@@ -25,9 +25,9 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from regard.machine import choose_machine
-from regard.model.attention import MultiHeadAttention, attend, visible
-from regard.model.recurrent import LSTM, run
+from regard.device import choose_machine
+from regard.models.attention import MultiHeadAttention, attend, visible
+from regard.models.recurrent import LSTM, run
 
 CHANNELS = 64  # of a head, as in the paper
 TABLE_1 = [  # n words, d width, k words under the kernel, r neighbours

@@ -44,7 +44,7 @@ def main() -> None:
 def write_twin(model: Path, place: Path) -> None:
     from regard.export.to_ctranslate2 import write
     from regard.export.vocabulary import names
-    from regard.store import open_folder
+    from regard.storage import open_folder
 
     folder = open_folder(model)
     write(folder, place, "float32")
@@ -64,8 +64,8 @@ def work(given: argparse.Namespace) -> dict[str, float]:
 
 
 def ours(given: argparse.Namespace, precision: str, numbers: list[list[int]]) -> Callable[[], object]:
-    from regard.decode import Wish
-    from regard.decode.run import decode_all
+    from regard.generation import Wish
+    from regard.generation.run import decode_all
     from regard.tasks import Translator, load_as
 
     translator = load_as(Translator, given.model, precision=precision)

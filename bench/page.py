@@ -27,8 +27,8 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 
+from regard.interpret.page import WEB
 from regard.tasks import load
-from regard.trace.page import WEB
 from screenshots import chromium
 
 WORDS = [

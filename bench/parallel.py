@@ -28,7 +28,7 @@ if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).parent)
 
 from regard.config import Config
-from regard.store import folder_of, load_checkpoint, steps
+from regard.storage import folder_of, load_checkpoint, steps
 from survive.common import Bar
 from survive.runs import bits, toy
 

@@ -19,8 +19,8 @@ import sacrebleu
 
 from race import Runner, race
 from regard.data.files import lines
-from regard.machine import choose_machine
-from regard.store import open_folder
+from regard.device import choose_machine
+from regard.storage import open_folder
 from regard.tasks import Translator, load_as
 
 WARM = 300  # lines

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 
 from regard.config import Config, resolve
-from regard.model import EncoderDecoder, build
+from regard.models import EncoderDecoder, build
 
 Runner = Callable[[], int]  # does one round and says how many target tokens, or what else, it was
 

@@ -17,10 +17,10 @@ from typing import Any
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).parent)
 
-import regard.train.loop as loop
+import regard.training.loop as loop
 from regard.config import resolve
-from regard.train import train
-from regard.train.stream import Stream
+from regard.training import train
+from regard.training.stream import Stream
 from survive.common import patched
 from survive.runs import SPOILS, has_odd, local, no_end, spoiling, watched
 

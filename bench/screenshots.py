@@ -19,8 +19,8 @@ from urllib.parse import urlencode
 
 import uvicorn
 
-from regard.serve import make_app
-from regard.serve.run import listen
+from regard.server import make_app
+from regard.server.run import listen
 from regard.tasks import load
 
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or "/usr/bin/chromium"

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.data.files import lines
-from regard.serve.driver import REFUSED, Drive, Load, numbers, questions_for, sentences, times
+from regard.server.driver import REFUSED, Drive, Load, numbers, questions_for, sentences, times
 from serving import mix
 from serving.client import Server, started
 

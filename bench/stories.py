@@ -174,11 +174,11 @@ def compare(path: Path, length: int) -> dict[str, object]:
     """Greedy words of both from the same ids, and how far apart the scores of the first words are."""
     from transformers import LlamaForCausalLM
 
+    from regard.batch import Batch, Sample, tokens
     from regard.config import Decode
-    from regard.data.batch import Batch, Sample, tokens
-    from regard.decode import decode
-    from regard.store import open_folder
-    from regard.text import special
+    from regard.generation import decode
+    from regard.inputs.text import special
+    from regard.storage import open_folder
 
     folder = open_folder(path)
     theirs = LlamaForCausalLM.from_pretrained(path).eval()

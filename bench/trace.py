@@ -23,10 +23,11 @@ from typing import Any
 
 import torch
 
-from regard.data import Sample, collate
-from regard.model import tap as taps
+from regard.batch import collate
+from regard.interpret.record import record
+from regard.models import tap as taps
+from regard.sample import Sample
 from regard.tasks import load
-from regard.trace.record import record
 
 BRANCHES = 2  # questions of each attention that are no call
 

@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
+from regard.interpret import Trace
 from regard.tasks import load
-from regard.trace import Trace
 from screenshots import chromium, served
 
 BREAKERS = [

@@ -27,12 +27,12 @@ from pathlib import Path
 from statistics import mean
 
 from regard.config import Config, load_config
-from regard.store import write_text
-from regard.train import train
-from regard.train.report.blocks import Chart, Charts, Paragraph, Section, Series, Table
-from regard.train.report.drawing import chart_file
-from regard.train.report.html import html_page
-from regard.train.report.markdown import markdown_page
+from regard.storage import write_text
+from regard.training import train
+from regard.training.report.blocks import Chart, Charts, Paragraph, Section, Series, Table
+from regard.training.report.drawing import chart_file
+from regard.training.report.html import html_page
+from regard.training.report.markdown import markdown_page
 
 RECIPE = Path(__file__).with_name("multi30k-transformer.toml")
 PICTURE = "ablation.svg"

@@ -25,8 +25,8 @@ from lessons import PACKAGE, put
 from regard.config import Config, load_config
 from regard.data import read_examples
 from regard.export import calibrate
-from regard.store import write_text
-from regard.train import train
+from regard.storage import write_text
+from regard.training import train
 
 RECIPE = Path(__file__).with_name("tatoeba.toml")
 DIRECTIONS = ("en-de", "de-en")

@@ -24,9 +24,9 @@ from pathlib import Path
 
 from regard.config import Config, load_config
 from regard.data import read_examples
-from regard.store import write_text
+from regard.storage import write_text
 from regard.tasks import load
-from regard.train import train
+from regard.training import train
 
 LINES_AT_ONCE = 2000  # what is lost at most when the teacher is interrupted
 

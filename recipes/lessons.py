@@ -13,11 +13,11 @@ from pathlib import Path
 from safetensors.torch import load_file, save_file
 
 from regard.config import load_config
-from regard.store import write_text
-from regard.train import train
+from regard.storage import write_text
+from regard.training import train
 
 HERE = Path(__file__).parent
-PACKAGE = HERE.parent / "src" / "regard" / "models"
+PACKAGE = HERE.parent / "src" / "regard" / "builtin" / "models"
 FILES = ("config.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json", "README.md")
 REPORT = "`report.html` shows how they come about, and this computes them again:"  # it stays with the run
 SHAPES = {

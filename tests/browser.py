@@ -18,8 +18,8 @@ import numpy as np
 import pytest
 import uvicorn
 
-from regard.serve import make_app
-from regard.serve.run import listen
+from regard.server import make_app
+from regard.server.run import listen
 from regard.tasks import load
 from traced_models import opened_task
 

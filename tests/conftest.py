@@ -128,7 +128,7 @@ def toy(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Toy:
 
 
 def train_toy(corpora: Path, model: Path) -> None:
-    from regard.train import train
+    from regard.training import train
 
     threads = torch.get_num_threads()
     try:
@@ -170,7 +170,7 @@ Refused = Callable[..., str]
 @pytest.fixture(name="regard")
 def run_in_process(capsysbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> Command:
     """Run a command in this process: torch is imported once for all tests. One thread: cores may be busy."""
-    monkeypatch.setattr("regard.machine.available_cores", lambda: [0])
+    monkeypatch.setattr("regard.device.available_cores", lambda: [0])
 
     def run(*arguments: object, stdin: str | bytes = b"") -> Result:
         raw = stdin.encode() if isinstance(stdin, str) else stdin

@@ -19,10 +19,10 @@ import typer
 
 from regard.cli.main import app
 from regard.config import Config, resolve
-from regard.model import build
-from regard.store import unique_weights, write_identity, write_weights
-from regard.text import learn
-from regard.train import train
+from regard.inputs.text import learn
+from regard.models import build
+from regard.storage import unique_weights, write_identity, write_weights
+from regard.training import train
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md")] + sorted((ROOT / "docs").rglob("*.md"))

@@ -7,8 +7,8 @@ import random
 import torch
 
 from regard.config import Model
-from regard.data import Sample
-from regard.model import EncoderDecoder, build
+from regard.models import EncoderDecoder, build
+from regard.sample import Sample
 
 VOCABULARY = 23
 START, END = 2, 1

@@ -16,12 +16,12 @@ from typing import Any, cast
 
 from torch import nn
 
-from regard.model import EncoderOnly
-from regard.model.layers import Linear
-from regard.serve.logs import Log
-from regard.serve.run import Draining, Place, listen, server_of
-from regard.serve.service import Service
-from regard.store.body import Body
+from regard.models import EncoderOnly
+from regard.models.layers import Linear
+from regard.server.logs import Log
+from regard.server.run import Draining, Place, listen, server_of
+from regard.server.service import Service
+from regard.storage.body import Body
 from regard.tasks import Embedder
 from traced_models import opened_task
 

@@ -8,11 +8,12 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F
 
+from regard.batch import collate
 from regard.config import Config, Decode, Task, resolve
-from regard.data import IGNORED, Sample, collate
-from regard.model import Model, build
-from regard.store import Folder, unique_weights, write_identity, write_weights
-from regard.text import Tokenizer, special
+from regard.inputs.text import Tokenizer, special
+from regard.models import Model, build
+from regard.sample import IGNORED, Sample
+from regard.storage import Folder, unique_weights, write_identity, write_weights
 
 
 def small_config(task: str, family: str, max_length: int = 16, **model: object) -> Config:

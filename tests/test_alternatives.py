@@ -12,8 +12,9 @@ import torch
 
 import regard as package
 from conftest import Command, Refused
-from regard.data import Sample, collate
-from regard.decode import Lexicon, Special, next_words
+from regard.batch import collate
+from regard.generation import Lexicon, Special, next_words
+from regard.sample import Sample
 from samples import END, START, small
 
 SPECIAL = Special(START, END, forbidden=(0, START, 3))

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from conftest import toy_sentences
-from regard.serve.keys import Keys, add_key
-from regard.serve.limits import Bounds
-from regard.serve.run import Place
+from regard.server.keys import Keys, add_key
+from regard.server.limits import Bounds
+from regard.server.run import Place
 from regard.tasks import Translator, load
 from served import models, served
 from serving import attack, bounds, company, leaving

@@ -21,13 +21,13 @@ from libretranslatepy import LibreTranslateAPI
 
 from conftest import Command, Refused
 from regard.errors import UsageError
-from regard.serve import app, door, run
-from regard.serve.api.add import ROUTES
-from regard.serve.desk import Desk
-from regard.serve.keys import Keys, add_key, read_keys, revoke_key, secret_in
-from regard.serve.limits import Bounds
-from regard.serve.run import Place, app_of, check_open
-from regard.serve.service import Service
+from regard.server import app, door, run
+from regard.server.api.add import ROUTES
+from regard.server.desk import Desk
+from regard.server.keys import Keys, add_key, read_keys, revoke_key, secret_in
+from regard.server.limits import Bounds
+from regard.server.run import Place, app_of, check_open
+from regard.server.service import Service
 from regard.tasks import Translator
 from served import Served, models, receive_all, served
 from traced_models import TEXT

@@ -15,8 +15,8 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from regard.serve.api.add import ROUTES, SEEN
-from regard.serve.api.describe import describe
+from regard.server.api.add import ROUTES, SEEN
+from regard.server.api.describe import describe
 from served import Served, served
 
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]

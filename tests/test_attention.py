@@ -10,17 +10,17 @@ from hypothesis import strategies as st
 from torch import nn
 
 from regard.config import Model
-from regard.model import attend, build, parameters, visible, weights
-from regard.model.attention import (
+from regard.models import attend, build, parameters, visible, weights
+from regard.models.attention import (
     MultiHeadAttention,
     attention_columns,
     self_attention_columns,
     self_attention_rows,
 )
-from regard.model.families import transformer
-from regard.model.layers import Dropout, Linear
-from regard.model.positions import Sinusoidal, sinusoid
-from regard.model.transformer import Block
+from regard.models.families import transformer
+from regard.models.layers import Dropout, Linear
+from regard.models.positions import Sinusoidal, sinusoid
+from regard.models.transformer import Block
 
 
 def test_parameter_free_attention_is_the_written_sum():

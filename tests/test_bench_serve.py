@@ -14,10 +14,10 @@ import pytest
 
 from conftest import Command, Refused
 from regard.errors import UsageError
-from regard.serve.driver import Question, closed, opened, question, questions_for, share, times
-from regard.serve.keys import Keys, add_key
-from regard.serve.link import Address, Link, Reading
-from regard.serve.run import Place, readers
+from regard.server.driver import Question, closed, opened, question, questions_for, share, times
+from regard.server.keys import Keys, add_key
+from regard.server.link import Address, Link, Reading
+from regard.server.run import Place, readers
 from served import Served, models, served
 from serving import mix
 

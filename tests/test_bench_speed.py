@@ -10,10 +10,11 @@ import torch
 import torch.nn.functional as F
 
 from conftest import Command, Refused, Toy, toy_sentences
+from regard.batch import Batch, collate
 from regard.config import resolve
-from regard.data import IGNORED, Batch, collate
 from regard.export import learning
-from regard.text import learn
+from regard.inputs.text import learn
+from regard.sample import IGNORED
 from samples import random_samples
 
 SHAPE = {"layers": 2, "width": 32, "heads": 2, "feed_forward": 64, "dropout": 0.1, "max_length": 64}

@@ -23,7 +23,7 @@ from regard.data.findings import KINDS, PLACES, Findings
 from regard.data.phrasebook import Seen
 from regard.data.rows.pairs import is_absurd
 from regard.errors import RegardError, UsageError
-from regard.train.prepare import prepare
+from regard.training.prepare import prepare
 
 TASK = Task(source="en", target="de")
 GOOD = b"a good line of %d words"

@@ -297,7 +297,7 @@ def cut_weights(folder: Path) -> None:
 
 
 def swap_tokenizer(folder: Path) -> None:
-    from regard.text import learn
+    from regard.inputs.text import learn
 
     learn(["other words of another model"], "word", 300).save(folder / "tokenizer.json")
 

@@ -18,11 +18,11 @@ from conftest import SOURCE_WORDS, Command, Refused, Toy, toy_config, toy_transl
 from layers import ATTENTION, TORCH, Time, crossing
 from regard.config import Model, Text, load_config
 from regard.errors import UsageError
-from regard.model import build, parameters
-from regard.train import train
-from regard.train.comparison import Comparison, labels, race, sections
-from regard.train.report.blocks import Chart, Series
-from regard.train.report.drawing import chart_svg
+from regard.models import build, parameters
+from regard.training import train
+from regard.training.comparison import Comparison, labels, race, sections
+from regard.training.report.blocks import Chart, Series
+from regard.training.report.drawing import chart_svg
 
 RECIPES = Path(__file__).parent.parent / "recipes"
 pytestmark = pytest.mark.usefixtures("same_threads")
@@ -38,7 +38,7 @@ def rnn(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "model": Model(family="rnn", width=16, layers=1, dropout=0.0, max_length=128),
     }
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("regard.machine.available_cores", lambda: [0])
+        patch.setattr("regard.device.available_cores", lambda: [0])
         train(config.model_copy(update=own), folder / "run")
     return folder / "run"
 

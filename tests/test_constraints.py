@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.config import Decode
-from regard.data import Sample
-from regard.decode import Constraint, Lexicon, Phrase, Special, decode, score
-from regard.decode.forbid import Matcher
-from regard.decode.phrases import split_open
-from regard.decode.progress import Progress
 from regard.errors import UsageError
-from regard.text import learn
+from regard.generation import Constraint, Lexicon, Phrase, Special, decode, score
+from regard.generation.forbid import Matcher
+from regard.generation.phrases import split_open
+from regard.generation.progress import Progress
+from regard.inputs.text import learn
+from regard.sample import Sample
 from samples import END, START, random_samples, small
 
 SPECIAL = Special(START, END, forbidden=(0, START, 3))

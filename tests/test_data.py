@@ -15,12 +15,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
+from regard.batch import collate
 from regard.config import Corpora, Data, Task
-from regard.data import IGNORED, Sample, Translation, collate, lines
+from regard.data import Translation, lines
 from regard.data.batches import cut
 from regard.data.corpora import check_data, read_examples, read_rows
 from regard.data.findings import Findings
 from regard.errors import UsageError
+from regard.sample import IGNORED, Sample
 
 ENGLISH_GERMAN = Task(source="en", target="de")
 

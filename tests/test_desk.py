@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from regard.config import Decode
-from regard.decode import Hypothesis, Lanes, Pool, Special, Wish, lanes
 from regard.errors import UsageError
-from regard.serve.desk import Desk, Full, Limits, TooLate, estimate
+from regard.generation import Hypothesis, Lanes, Pool, Special, Wish, lanes
+from regard.server.desk import Desk, Full, Limits, TooLate, estimate
 from samples import END, START, random_samples, small
 
 SPECIAL = Special(START, END, forbidden=(0, START, 3))

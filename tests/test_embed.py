@@ -16,7 +16,7 @@ from transformers import AutoTokenizer, BertConfig, BertModel
 import regard as package
 from conftest import Command, Refused
 from regard.errors import UsageError
-from regard.store.body import open_body
+from regard.storage.body import open_body
 from regard.tasks import Embedder, load_as
 from regard.tasks.embedder import similarity
 from small_models import small_config, small_model, written
@@ -195,7 +195,7 @@ def test_a_body_opens_as_what_it_is_for(bare: Path) -> None:
 
 @pytest.mark.usefixtures("same_threads")
 def test_a_run_of_our_own(tmp_path: Path) -> None:
-    from regard.text import learn
+    from regard.inputs.text import learn
 
     tokenizer = learn(["the cat sat on the mat and the dog ran"] * 3, "bpe", 300, extra=("<mask>",))
     config = small_config("fill", "bert")
@@ -287,7 +287,7 @@ def test_a_model_that_writes_has_no_vectors(refused: Refused, tiny_gpt: Path) ->
 
 @pytest.fixture
 def tiny_gpt(tmp_path: Path) -> Path:
-    from regard.text import learn
+    from regard.inputs.text import learn
 
     tokenizer = learn(["a text"], "bpe", 300)
     config = small_config("generate", "gpt")

@@ -9,14 +9,15 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from regard.batch import collate
 from regard.config import Decode
-from regard.data import Sample, collate
-from regard.decode import Special, decode, make_engine, score
-from regard.decode.engine import Engine, mix
-from regard.decode.kernels import can_pack, can_quantize
-from regard.decode.options import NEVER
-from regard.decode.packing import PackedLinear
-from regard.machine import bfloat16_hardware
+from regard.device import bfloat16_hardware
+from regard.generation import Special, decode, make_engine, score
+from regard.generation.engine import Engine, mix
+from regard.generation.kernels import can_pack, can_quantize
+from regard.generation.options import NEVER
+from regard.generation.packing import PackedLinear
+from regard.sample import Sample
 from samples import END, START, random_samples, small
 
 SPECIAL = Special(START, END, forbidden=(0, START, 3))

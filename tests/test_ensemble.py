@@ -11,14 +11,15 @@ import torch
 
 import regard as package
 from conftest import Command, Refused, Toy, toy_sentences
+from regard.batch import collate
 from regard.config import Decode
-from regard.data import Sample, collate
-from regard.decode import Ensemble, Special, decode, make_engine, score, scorer
-from regard.decode.ensemble import States
 from regard.errors import UsageError
-from regard.store import open_folder
+from regard.generation import Ensemble, Special, decode, make_engine, score, scorer
+from regard.generation.ensemble import States
+from regard.inputs.text import learn
+from regard.sample import Sample
+from regard.storage import open_folder
 from regard.tasks import Translator
-from regard.text import learn
 from samples import END, START, random_samples, small
 
 SPECIAL = Special(START, END, forbidden=(0, START, 3))

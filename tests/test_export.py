@@ -19,17 +19,18 @@ import torch
 
 import regard as package
 from conftest import Command, Refused, Toy, toy_sentences
+from regard.batch import collate
 from regard.config import Config, resolve
-from regard.data import Sample, collate
 from regard.errors import RegardError
 from regard.export import export_model, run, to_ctranslate2
 from regard.export.check import BARS, Figures
 from regard.export.graphs import positions_of
 from regard.export.readme import MOST
 from regard.export.sample import ENOUGH, sample_for
-from regard.model import build
-from regard.store import open_folder, unique_weights, write_identity, write_weights
-from regard.text import Tokenizer, learn
+from regard.inputs.text import Tokenizer, learn
+from regard.models import build
+from regard.sample import Sample
+from regard.storage import open_folder, unique_weights, write_identity, write_weights
 from sampled import sampled
 from small_models import small_config
 

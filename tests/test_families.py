@@ -23,11 +23,11 @@ from transformers import (
 )
 from transformers.models.t5.modeling_t5 import T5Attention
 
+from regard.batch import Batch, Tokens, tokens
 from regard.config import Model
-from regard.data.batch import Batch, Tokens, tokens
-from regard.model import build
-from regard.model.positions import RelativeBias
-from regard.store.huggingface import BERT, GPT2, LLAMA, T5, Kind, Shape, to_ours
+from regard.models import build
+from regard.models.positions import RelativeBias
+from regard.storage.huggingface import BERT, GPT2, LLAMA, T5, Kind, Shape, to_ours
 
 CLOSE = {"atol": 1e-5, "rtol": 1e-6}
 
@@ -247,8 +247,8 @@ def test_an_outline_needs_no_compiler() -> None:
     program = """
 import sys
 from regard.config import resolve
-from regard.model import outline
-from regard.model.families import FAMILIES
+from regard.models import outline
+from regard.models.families import FAMILIES
 tasks = {"bert": "fill", "gpt": "generate", "llama": "generate"}
 for family in FAMILIES:
     task = tasks.get(family, "translate")

@@ -13,12 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import regard.train.loop as loop
-from regard.data import Sample, collate
+import regard.training.loop as loop
+from regard.batch import collate
 from regard.errors import RegardError
-from regard.store import folder_of, is_whole, standing_in, steps
-from regard.train import train
-from regard.train.trouble import (
+from regard.sample import Sample
+from regard.storage import folder_of, is_whole, standing_in, steps
+from regard.training import train
+from regard.training.trouble import (
     TRIALS,
     as_batch,
     as_lists,

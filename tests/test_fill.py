@@ -15,11 +15,11 @@ from transformers import BertForMaskedLM
 
 from conftest import Command, Refused
 from regard.config import Config
-from regard.data import IGNORED, Sample
 from regard.errors import UsageError
-from regard.model import Model
+from regard.inputs.text import Tokenizer, learn
+from regard.models import Model
+from regard.sample import IGNORED, Sample
 from regard.tasks.filler import Cutter, Filler, Span
-from regard.text import Tokenizer, learn
 from small_models import opened, small_config, small_model, teach, written
 
 pytestmark = pytest.mark.usefixtures("same_threads")
@@ -165,7 +165,7 @@ def test_spans_are_written(writer: Filler) -> None:
 
 
 def test_a_sign_that_was_not_written_is_an_empty_guess(writer: Filler) -> None:
-    from regard.decode import Hypothesis
+    from regard.generation import Hypothesis
 
     signs, words = writer.tokenizer.sentinels, writer.tokenizer.encode("cat says")
     tokens = (words[0], signs[1], *words, signs[3], words[0])

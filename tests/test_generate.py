@@ -18,16 +18,16 @@ from hypothesis import strategies as st
 from transformers import GPT2LMHeadModel, LlamaForCausalLM
 
 from conftest import Command, Refused
+from regard.batch import Batch, tokens
 from regard.config import Config, Decode, resolve
-from regard.data import Batch, Example, Sample
-from regard.data.batch import tokens
 from regard.data.objectives import Continuation
 from regard.errors import UsageError
-from regard.model import LanguageModel, Model
-from regard.store import open_folder
+from regard.inputs.text import Tokenizer, learn
+from regard.models import LanguageModel, Model
+from regard.sample import Example, Sample
+from regard.storage import open_folder
 from regard.tasks.generator import Generator, added, spelled, windows
-from regard.text import Tokenizer, learn
-from regard.train.evaluation.language import ContinuationEvaluation
+from regard.training.evaluation.language import ContinuationEvaluation
 from small_models import opened, small_config, small_model, teach, written
 
 pytestmark = pytest.mark.usefixtures("same_threads")

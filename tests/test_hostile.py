@@ -23,8 +23,9 @@ from hostile_bombs import bombs
 from hostile_folders import INDEX, LINK, WEIGHTS, Folder, bases, lay, mutate
 from regard.config.reading import DEEPEST, parse_json, read_bytes, shown
 from regard.errors import RegardError, UsageError
-from regard.model import build
-from regard.store import (
+from regard.inputs.text.guard import check_pattern
+from regard.models import build
+from regard.storage import (
     Checkpoint,
     load_latest,
     load_weights_into,
@@ -32,11 +33,10 @@ from regard.store import (
     save_checkpoint,
     unique_weights,
 )
-from regard.store.checkpoint import CONTENT, facts
-from regard.store.files import to_json
-from regard.store.weights import least_numbers, shapes_in
-from regard.text.guard import check_pattern
-from regard.train.loop import as_progress
+from regard.storage.checkpoint import CONTENT, facts
+from regard.storage.files import to_json
+from regard.storage.weights import least_numbers, shapes_in
+from regard.training.loop import as_progress
 
 # a child process for each bar: newer Pythons warn of forks beside threads, and none is at work here
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
@@ -70,7 +70,7 @@ def test_nothing_in_a_folder_runs(folders):
 
 def test_the_watch_sees_what_it_is_for(folders, monkeypatch):
     """Without our checks the same cases are found out: the bar can fail."""
-    monkeypatch.setattr("regard.store.folder.check_files", lambda folder: None)
+    monkeypatch.setattr("regard.storage.folder.check_files", lambda folder: None)
     assert not hostile.bar_code(folders, 30, seed=11).good
 
 

@@ -36,13 +36,13 @@ from transformers import (
     T5ForConditionalGeneration,
 )
 
+from regard.batch import Batch, tokens
 from regard.config import Config, Model, resolve
-from regard.data.batch import Batch, tokens
 from regard.errors import UsageError
-from regard.model import build
-from regard.store import open_folder, read_model, unique_weights, write_identity, write_weights
-from regard.store.huggingface import theirs as written_as
-from regard.text import Tokenizer, learn
+from regard.inputs.text import Tokenizer, learn
+from regard.models import build
+from regard.storage import open_folder, read_model, unique_weights, write_identity, write_weights
+from regard.storage.huggingface import theirs as written_as
 from test_text import CORPUS, NASTY
 
 transformers.utils.logging.disable_progress_bar()

@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from regard.errors import UsageError
+from regard.interpret import Trace, compare
+from regard.interpret.interventions import parse
+from regard.interpret.readings import divergence
 from regard.tasks import load
-from regard.trace import Trace, compare
-from regard.trace.interventions import parse
-from regard.trace.readings import divergence
 from traced_models import KINDS, opened_task, traced
 
 pytestmark = pytest.mark.usefixtures("same_threads")

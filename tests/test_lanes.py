@@ -8,9 +8,9 @@ import threading
 import pytest
 import torch
 
+from regard.batch import collate
 from regard.config import Decode
-from regard.data import collate
-from regard.decode import Lanes, Pool, Special, Wish, decode_all, engine, lanes, make_engine
+from regard.generation import Lanes, Pool, Special, Wish, decode_all, engine, lanes, make_engine
 from samples import END, START, random_samples, small
 
 SPECIAL = Special(START, END, forbidden=(0, START, 3))
@@ -211,7 +211,7 @@ def test_where_nothing_can_be_scripted_the_module_itself_serves():
         def forward(self, x):
             return {each: print(each) for each in globals()}
 
-    from regard.decode.kernels import scripted
+    from regard.generation.kernels import scripted
 
     odd = Odd()
     assert scripted(odd) is odd

@@ -7,8 +7,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.data import Batch, Tokens, collate
-from regard.model import EncoderDecoder, State
+from regard.batch import Batch, Tokens, collate
+from regard.models import EncoderDecoder, State
 from samples import random_samples, small
 
 MODELS = {
@@ -144,7 +144,7 @@ def test_states_with_other_beams_are_not_joined():
 
 
 def test_watching_changes_nothing():
-    from regard.trace import Recorder
+    from regard.interpret import Recorder
 
     for model in MODELS.values():
         batch = collate(random_samples(3, 8))

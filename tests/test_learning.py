@@ -13,12 +13,12 @@ from safetensors.torch import load_file
 import regard
 from regard.config import Init, load_config, resolve
 from regard.errors import UsageError
-from regard.model import build
-from regard.store import open_folder, seal
-from regard.train import Outcome, Silent, train
-from regard.train.initial import fitting, freeze, load_initial, with_shape
-from regard.train.progress import Record
-from regard.train.run import decided
+from regard.models import build
+from regard.storage import open_folder, seal
+from regard.training import Outcome, Silent, train
+from regard.training.initial import fitting, freeze, load_initial, with_shape
+from regard.training.progress import Record
+from regard.training.run import decided
 from sampled import sampled
 from toys import CUES, SMALL, labelled, task_config
 

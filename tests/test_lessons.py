@@ -13,15 +13,15 @@ import pytest
 import torch
 from fastapi.testclient import TestClient
 
-from regard.serve import make_app
-from regard.serve.lessons import LESSONS, first, history, masks, scale
-from regard.serve.lessons import cost as costs
-from regard.serve.lessons import order as waves
-from regard.serve.lessons.encoder import without_gain
-from regard.serve.lessons.heads import machine, walk
-from regard.serve.lessons.projections import one_sided
-from regard.serve.lessons.routes import told
-from regard.serve.lessons.step import Given, name_of
+from regard.server import make_app
+from regard.server.lessons import LESSONS, first, history, masks, scale
+from regard.server.lessons import cost as costs
+from regard.server.lessons import order as waves
+from regard.server.lessons.encoder import without_gain
+from regard.server.lessons.heads import machine, walk
+from regard.server.lessons.projections import one_sided
+from regard.server.lessons.routes import told
+from regard.server.lessons.step import Given, name_of
 from traced_models import KINDS, TEXT, opened_task
 
 API = "/api/v1/lessons"
@@ -113,7 +113,7 @@ def test_each_family_has_the_lesson_or_a_reason(name: str, model: str) -> None:
 
 def test_the_ledger_names_what_ran() -> None:
     attention = machine()
-    assert name_of(attention) == "regard.model.attention.MultiHeadAttention.forward"
+    assert name_of(attention) == "regard.models.attention.MultiHeadAttention.forward"
     assert found(name_of(attention.queries)) is type(attention).queries
     assert name_of(opened_task("gpt").trace) == "regard.tasks.traceable.Traceable.trace"
 
@@ -211,7 +211,7 @@ def test_claims_are_quoted_and_measured() -> None:
     assert "speed up" in speed["claim"]
     for own in (timing, speed):
         assert all(row[-1] > 0 for row in own["after"][0]["rows"])
-        assert "regard.serve.lessons.step.race" in own["functions"]
+        assert "regard.server.lessons.step.race" in own["functions"]
     counts = [row[1] for row in speed["after"][0]["rows"]]
     assert counts[0] == counts[1] == 4 * 256 * 512 * 512 + 2 * 256 * 256 * 512
 

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.config import Train
-from regard.data import IGNORED
-from regard.train.loss import count, cross_entropy, output_cross_entropy
-from regard.train.schedule import learning_rate
+from regard.sample import IGNORED
+from regard.training.loss import count, cross_entropy, output_cross_entropy
+from regard.training.schedule import learning_rate
 
 
 @settings(max_examples=25, deadline=None)

@@ -11,12 +11,12 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from regard.decode import make_engine
 from regard.errors import UsageError
+from regard.generation import make_engine
 from regard.mapped import is_view, let_go
-from regard.store import files, open_folder
-from regard.store.files import read_safetensors
-from regard.store.huggingface import MARIAN, Shape, table
+from regard.storage import files, open_folder
+from regard.storage.files import read_safetensors
+from regard.storage.huggingface import MARIAN, Shape, table
 from small_models import small_config, small_model, written
 from traced_models import tokenizer
 
@@ -160,7 +160,7 @@ def test_what_had_to_be_copied_is_let_go_of(tmp_path, monkeypatch):
 OPENING = """
 import re, sys
 from pathlib import Path
-from regard.store import open_folder
+from regard.storage import open_folder
 
 def held(name):
     return int(re.search(rf"{name}:\\s+(\\d+)", open("/proc/self/status").read())[1]) // 1024

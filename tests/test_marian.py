@@ -27,12 +27,13 @@ from transformers import (
     MarianTokenizer,
 )
 
+from regard.batch import Batch, tokens
 from regard.config import resolve
-from regard.data import Sample
-from regard.data.batch import Batch, tokens
-from regard.decode import decode, make_engine
 from regard.errors import UsageError
-from regard.store import (
+from regard.generation import decode, make_engine
+from regard.inputs.text import Tokenizer
+from regard.sample import Sample
+from regard.storage import (
     Folder,
     importing,
     open_folder,
@@ -41,9 +42,8 @@ from regard.store import (
     write_identity,
     write_weights,
 )
-from regard.store.importing import import_folder
+from regard.storage.importing import import_folder
 from regard.tasks import decode_options, load
-from regard.text import Tokenizer
 from sampled import sampled
 from test_huggingface import CLOSE, shaken
 from test_text import CORPUS, NASTY
@@ -533,7 +533,7 @@ def test_a_language_stands_before_every_sentence_that_is_read_with_others(opus, 
 
 
 def test_a_run_begins_from_such_a_folder(opus, tmp_path):
-    from regard.train import train as go_on
+    from regard.training import train as go_on
 
     pairs = "".join(f"{left}\t{right}\n" for left, right in zip(CORPUS[:4], CORPUS[2:6]))
     (tmp_path / "pairs.tsv").write_text(pairs * 4, encoding="utf-8")

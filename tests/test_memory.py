@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from regard.config import Decode
-from regard.data import Sample
-from regard.decode import Special, decode
-from regard.decode.memory import is_out_of_memory
 from regard.errors import RegardError
+from regard.generation import Special, decode
+from regard.generation.memory import is_out_of_memory
+from regard.sample import Sample
 from samples import END, START, random_samples, small
 
 SPECIAL = Special(START, END, forbidden=(0, START, 3))
@@ -78,8 +78,8 @@ def test_a_process_with_little_room():
         import resource, sys, torch
         torch.set_num_threads(1)
         from regard.config import Decode
-        from regard.data import Sample
-        from regard.decode import Special, decode
+        from regard.sample import Sample
+        from regard.generation import Special, decode
         from samples import END, START, random_samples, small
 
         model, special = small(1, vocabulary=20_000), Special(START, END, (0, START, 3))

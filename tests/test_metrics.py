@@ -16,7 +16,7 @@ from sklearn.metrics import accuracy_score, classification_report, f1_score
 from sklearn.preprocessing import MultiLabelBinarizer
 from torchmetrics.functional.text import squad
 
-from regard.train.metrics import (
+from regard.training.metrics import (
     MOST_LABELS,
     answering,
     classification,

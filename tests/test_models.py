@@ -12,9 +12,9 @@ import pytest
 from conftest import Command, Refused
 from hub_server import Repository, Server, running
 from regard.errors import UsageError
-from regard.store import models
-from regard.store.builtin import find_model
-from regard.store.pull import is_plain, pull
+from regard.storage import models
+from regard.storage.builtin import find_model
+from regard.storage.pull import is_plain, pull
 from small_models import small_config, small_model, written
 from test_embed import say_how, tiny_bert
 
@@ -56,7 +56,7 @@ def bert(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
 
 @pytest.fixture(scope="module")
 def translating(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    from regard.text import learn
+    from regard.inputs.text import learn
 
     tokenizer, config = learn(["a few words"], "bpe", 270), small_config("translate", "transformer")
     folder = tmp_path_factory.mktemp("translating")
@@ -66,7 +66,7 @@ def translating(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, bert: dict[str, bytes]) -> Iterator[Server]:
     monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr("regard.store.builtin.PLACE", tmp_path / "package")
+    monkeypatch.setattr("regard.storage.builtin.PLACE", tmp_path / "package")
     monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
     monkeypatch.setenv("HF_TOKEN", "hf_of_nobody")
     monkeypatch.setattr("time.sleep", lambda seconds: None)
@@ -384,7 +384,7 @@ def test_models_of_the_package_are_listed(
     regard: Command, refused: Refused, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tiny_bert(tmp_path / "package/small", "BertForMaskedLM")
-    monkeypatch.setattr("regard.store.builtin.PLACE", tmp_path / "package")
+    monkeypatch.setattr("regard.storage.builtin.PLACE", tmp_path / "package")
     (row,) = map(json.loads, regard("models", "list", "--json").lines)
     assert (row["name"], row["task"], row["revision"], row["licence"]) == ("small", "fill", None, None)
     assert find_model(Path("small")) == tmp_path / "package/small"

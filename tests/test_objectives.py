@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.data import IGNORED
 from regard.data.batches import generator
 from regard.data.dataset import Pool, Side, offsets
 from regard.data.objectives import Answers, Columns, Continuation, HiddenSpans, HiddenWords, Labels, Tags
 from regard.data.objectives.hidden import drawn_parts
 from regard.data.rows import BETWEEN_LABELS, CONTINUES
-from regard.text import learn
+from regard.inputs.text import learn
+from regard.sample import IGNORED
 
 TEXTS = ["the small cat sleeps", "a cat and a dog", "the dogs see the cats", "small houses, large dogs"] * 4
 SENTINELS = tuple(f"<extra_id_{n}>" for n in range(20))

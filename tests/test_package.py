@@ -89,7 +89,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     assert own == source_files()
     assert all(name.startswith(about) for name in names - own)
     assert {Path(name).suffix for name in own} <= KINDS
-    assert {"regard/py.typed", "regard/serve/web/index.html", "regard/cli/main.py"} <= own
+    assert {"regard/py.typed", "regard/server/web/index.html", "regard/cli/main.py"} <= own
     assert {f"{about}licenses/LICENSE", f"{about}licenses/NOTICE"} <= names
 
 

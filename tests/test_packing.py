@@ -13,14 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from regard.batch import collate
 from regard.cli.main import main
-from regard.data import Sample, collate
-from regard.decode import decode, make_engine
-from regard.decode.kernels import can_quantize
-from regard.decode.packing import ByteLinear, Packing, choose_precision, measure, pack_linears, scale_of
 from regard.errors import UsageError
-from regard.store import open_folder
-from regard.store.reaches import CALIBRATION, read_reaches, write_reaches
+from regard.generation import decode, make_engine
+from regard.generation.kernels import can_quantize
+from regard.generation.packing import ByteLinear, Packing, choose_precision, measure, pack_linears, scale_of
+from regard.sample import Sample
+from regard.storage import open_folder
+from regard.storage.reaches import CALIBRATION, read_reaches, write_reaches
 from regard.tasks import Translator, load
 from traced_models import opened_task
 

@@ -21,12 +21,12 @@ from safetensors.torch import load as load_tensors
 import xss
 from browser import TEXT, Window, a_browser, a_site, a_window  # noqa: F401 - fixtures
 from regard.errors import UsageError
-from regard.serve import make_app
-from regard.trace import Trace
-from regard.trace import page as page_module
-from regard.trace.bundle import bundle
-from regard.trace.page import make_page
-from regard.trace.readings import entropy, mean_distance, value_weighted, word_attention
+from regard.interpret import Trace
+from regard.interpret import page as page_module
+from regard.interpret.bundle import bundle
+from regard.interpret.page import make_page
+from regard.interpret.readings import entropy, mean_distance, value_weighted, word_attention
+from regard.server import make_app
 from sampled import sampled
 from traced_models import opened_task, traced
 

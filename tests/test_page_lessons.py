@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from browser import Window, a_browser, a_site, a_window  # noqa: F401 - fixtures
-from regard.serve.lessons import LESSONS
-from regard.serve.lessons.first import GIVEN_WEIGHTS
+from regard.server.lessons import LESSONS
+from regard.server.lessons.first import GIVEN_WEIGHTS
 from sampled import sampled
 
 STEP = "#panel[data-view=lessons] .step h3, #panel[data-view=lessons] p.drawer"
@@ -60,7 +60,7 @@ def test_a_number_is_predicted_then_shown(window: Window) -> None:
     assert "You said 0.5. The answer: 0.80." in page.inner_text(".verdict")
     assert float(page.get_attribute(".truth", "data-value")) == pytest.approx(0.8, abs=1e-6)
     assert "0.4 · 1 + 0.4 · 0 + 0.2 · 2" in page.inner_text("#live")
-    assert page.inner_text(".made-by code") == "regard.serve.lessons.first.mix"
+    assert page.inner_text(".made-by code") == "regard.server.lessons.first.mix"
 
 
 def test_a_choice_is_made_once(window: Window) -> None:

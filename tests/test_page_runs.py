@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from browser import TEXT, Window, a_browser, a_site, a_window  # noqa: F401 - fixtures
-from regard.trace import Comparison, compare
+from regard.interpret import Comparison, compare
 from sampled import sampled
 
 CHANGES: dict[str, dict[str, Any]] = {

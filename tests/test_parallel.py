@@ -14,14 +14,14 @@ import torch
 from parallel import changed, ids, losses, run_of, together
 from regard.cli import workers
 from regard.config import Config
-from regard.data import IGNORED
-from regard.store import folder_of, load_checkpoint, steps
+from regard.sample import IGNORED
+from regard.storage import folder_of, load_checkpoint, steps
 from regard.tasks import Wish
-from regard.train import train
-from regard.train.loss import many_cross_entropy
-from regard.train.parallel import Alone, crew, own_threads, processes
-from regard.train.state import mix
-from regard.train.stream import Stream, unasked
+from regard.training import train
+from regard.training.loss import many_cross_entropy
+from regard.training.parallel import Alone, crew, own_threads, processes
+from regard.training.state import mix
+from regard.training.stream import Stream, unasked
 from survive.common import TEXTS, patched, write_model
 from survive.runs import ODD, bits, no_end, toy
 
@@ -79,7 +79,7 @@ def valid(folder: Path) -> list[dict[str, object]]:
 def test_their_samples_are_those_of_one_in_its_order(trained, kind):
     found = ids(trained / kind, 2)
     config = plain(trained)
-    from regard.train.prepare import prepare
+    from regard.training.prepare import prepare
 
     materials = prepare(config, trained / "one", lambda text: None)
     stream = Stream(materials.training, materials.objective, config.train.tokens_per_batch, config.train.seed)
@@ -145,7 +145,7 @@ def last(folder: Path) -> Path:
 def test_a_process_without_a_share_learns_nothing(trained):
     """Of a batch that is smaller than the number of processes."""
     config = plain(trained)
-    from regard.train.prepare import prepare
+    from regard.training.prepare import prepare
 
     materials = prepare(config, trained / "one", lambda text: None)
     whole = Stream(materials.training, materials.objective, 128, 1)

@@ -11,12 +11,12 @@ import torch
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from regard.batch import collate
 from regard.config import Decode
-from regard.data import collate
-from regard.decode import Ensemble, Pool, Special, Wish, make_engine
-from regard.decode.pool import ROWS_A_STEP, manner_of
-from regard.decode.search import BeamSearch
-from regard.decode.stream import Sliding, stream
+from regard.generation import Ensemble, Pool, Special, Wish, make_engine
+from regard.generation.pool import ROWS_A_STEP, manner_of
+from regard.generation.search import BeamSearch
+from regard.generation.stream import Sliding, stream
 from sampled import sampled
 from samples import END, START, random_samples, small
 

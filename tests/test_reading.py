@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from regard.data import Sample, collate
-from regard.data.batch import Tokens
-from regard.decode import make_engine
-from regard.decode.reading import Places, read
-from regard.model.state import BLOCK
+from regard.batch import Tokens, collate
+from regard.generation import make_engine
+from regard.generation.reading import Places, read
+from regard.models.state import BLOCK
+from regard.sample import Sample
 from samples import END, random_samples, small
 
 SHAPES = {

@@ -7,12 +7,13 @@ import torch
 from torch import nn
 
 from conftest import toy_sentences, toy_translation, write_toy_corpus
+from regard.batch import collate
 from regard.config import Model, resolve
-from regard.data import Sample, collate
 from regard.errors import UsageError
-from regard.model import build
-from regard.model.recurrent import GRU, LSTM, Memory, run
-from regard.trace import Recorder, cross_weights
+from regard.interpret import Recorder, cross_weights
+from regard.models import build
+from regard.models.recurrent import GRU, LSTM, Memory, run
+from regard.sample import Sample
 from samples import END, START, random_samples, small
 from traced_models import opened_task
 

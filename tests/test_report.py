@@ -22,20 +22,20 @@ from sacrebleu.metrics.chrf import CHRF
 from torch.utils.flop_counter import FlopCounterMode
 
 from conftest import Command, Refused, Toy, toy_config
-from regard.data import collate
+from regard.batch import collate
+from regard.device import Machine
 from regard.errors import UsageError
-from regard.machine import Machine
+from regard.interpret import Recorder
 from regard.tasks import load
-from regard.trace import Recorder
-from regard.train import flops, train
-from regard.train.evaluate import bleu_tokenization, intervals, looks_tokenized, text_scores
-from regard.train.flops import forward_flops, measured_peak, training_flops
-from regard.train.loss import output_cross_entropy
-from regard.train.report import write_report
-from regard.train.report.blocks import Alignment, Case, Chart, Matrix, Series, Table, printable
-from regard.train.report.drawing import alignment_svg, chart_svg, ticks
-from regard.train.report.html import html
-from regard.train.report.markdown import fenced, markdown
+from regard.training import flops, train
+from regard.training.evaluate import bleu_tokenization, intervals, looks_tokenized, text_scores
+from regard.training.flops import forward_flops, measured_peak, training_flops
+from regard.training.loss import output_cross_entropy
+from regard.training.report import write_report
+from regard.training.report.blocks import Alignment, Case, Chart, Matrix, Series, Table, printable
+from regard.training.report.drawing import alignment_svg, chart_svg, ticks
+from regard.training.report.html import html
+from regard.training.report.markdown import fenced, markdown
 from samples import random_samples, small
 
 HOSTILE = (
@@ -167,7 +167,7 @@ def test_a_tokenisation_that_cannot_be_had_is_said_before_the_run(
     def missing(**options: object) -> BLEU:
         raise RuntimeError("Please install\n\n  more")
 
-    monkeypatch.setattr("regard.train.evaluate.BLEU", missing)
+    monkeypatch.setattr("regard.training.evaluate.BLEU", missing)
     with pytest.raises(UsageError, match='"ja-mecab" cannot be computed: Please install more'):
         train(toy_config(tmp_path, bleu_tokenize="ja-mecab"), tmp_path / "run")
     assert not (tmp_path / "run").exists()

@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 
 from regard.config import load_config
 from regard.errors import UsageError
-from regard.train.curves import draw_curves
-from regard.train.metrics import answering, classification, language, spans, tagging
-from regard.train.report import evaluate_command, told, write_report
-from regard.train.report.answered import AROUND, excerpt
-from regard.train.report.blocks import printable
-from regard.train.report.classified import MOST_LABELS
-from regard.train.report.filled import gaps
-from regard.train.report.tagged import mistakes
-from regard.train.report.words import by_type_rows
+from regard.training.curves import draw_curves
+from regard.training.metrics import answering, classification, language, spans, tagging
+from regard.training.report import evaluate_command, told, write_report
+from regard.training.report.answered import AROUND, excerpt
+from regard.training.report.blocks import printable
+from regard.training.report.classified import MOST_LABELS
+from regard.training.report.filled import gaps
+from regard.training.report.tagged import mistakes
+from regard.training.report.words import by_type_rows
 from test_report import HOSTILE, Page, write_rows
 
 Rows = list[dict]

@@ -7,10 +7,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from regard.batch import collate
 from regard.config import Decode
-from regard.data import Sample, collate
-from regard.decode import Special, decode
-from regard.decode.rules import NoRepeatedNgram, Rows
+from regard.generation import Special, decode
+from regard.generation.rules import NoRepeatedNgram, Rows
+from regard.sample import Sample
 from samples import END, START, random_samples, small
 
 SPECIAL = Special(START, END, forbidden=(0, START, 3))
@@ -77,7 +78,7 @@ def test_equal_to_transformers(both, beam, rules):
 @pytest.mark.parametrize("rules", RULES, ids=str)
 def test_a_row_alone_and_what_is_reported(sample, rules):
     """Neighbours change nothing; log-probabilities are the model's own, whatever ranked."""
-    from regard.decode import score
+    from regard.generation import score
 
     model, samples = small(31), sources(7, 5)
     options = Decode(beam=3, max_length=14, sample=sample, **rules)

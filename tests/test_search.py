@@ -8,11 +8,12 @@ import math
 import pytest
 import torch
 
+from regard.batch import collate
 from regard.config import Decode
-from regard.data import Sample, collate
-from regard.decode import Special, decode, score
-from regard.decode.sample import draw, log_probabilities, nucleus
-from regard.decode.search import top
+from regard.generation import Special, decode, score
+from regard.generation.sample import draw, log_probabilities, nucleus
+from regard.generation.search import top
+from regard.sample import Sample
 from samples import END, START, random_samples, small
 
 SPECIAL = Special(START, END, forbidden=(0, START, 3))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.text import cut_words, split_sentences
+from regard.inputs.text import cut_words, split_sentences
 
 # The bar marks where a sentence ends; the text is the line without the bars.
 CASES = r"""

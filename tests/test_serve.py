@@ -20,13 +20,13 @@ from fastapi.testclient import TestClient
 from safetensors.torch import load as read_tensors
 
 from regard.cli.explore import named
-from regard.serve import make_app
-from regard.serve.app import WEB
-from regard.serve.run import listen
-from regard.serve.runs import compared, pairs, words
-from regard.serve.traces import Traces
-from regard.trace import Pieces, compare
-from regard.trace.interventions import KINDS as CHANGES
+from regard.interpret import Pieces, compare
+from regard.interpret.interventions import KINDS as CHANGES
+from regard.server import make_app
+from regard.server.app import WEB
+from regard.server.run import listen
+from regard.server.runs import compared, pairs, words
+from regard.server.traces import Traces
 from traced_models import CONTEXT, KINDS, TEXT, opened_task, traced
 
 API = "/api/v1"

@@ -21,9 +21,9 @@ from regard.data.dataset import BLOCK, Column, Part, Shard, select
 from regard.data.objectives import Pairs
 from regard.data.shards import MANIFEST, Writer, open_shards, write_manifest
 from regard.errors import RegardError, UsageError
-from regard.text import learn
-from regard.train.prepare import Materials, prepare
-from regard.train.stream import Stream
+from regard.inputs.text import learn
+from regard.training.prepare import Materials, prepare
+from regard.training.stream import Stream
 
 
 class OfIds(Pairs):
@@ -222,7 +222,7 @@ def test_a_second_start_reads_nothing(tmp_path: Path, monkeypatch: pytest.Monkey
     config = config_of(tmp_path)
     first = prepare(config, tmp_path / "one", print)
     with monkeypatch.context() as patch:
-        patch.setattr("regard.train.prepare.check", lambda *args: pytest.fail("read again"))
+        patch.setattr("regard.training.prepare.check", lambda *args: pytest.fail("read again"))
         second = prepare(config, tmp_path / "two", print)
     assert second.fingerprint == first.fingerprint
     assert sources(second) == sources(first) == [f"source {n} {n % 7}" for n in range(50)]

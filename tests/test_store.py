@@ -13,11 +13,12 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from regard.batch import collate
 from regard.config import Config, Model, load_config, resolve
-from regard.data import collate
 from regard.errors import RegardError, UsageError
-from regard.model import EncoderDecoder, build, outline
-from regard.store import (
+from regard.inputs.text import learn
+from regard.models import EncoderDecoder, build, outline
+from regard.storage import (
     Checkpoint,
     average_weights,
     folder_of,
@@ -33,9 +34,8 @@ from regard.store import (
     write_identity,
     write_weights,
 )
-from regard.store.files import write_atomically
-from regard.store.huggingface import opens_in_transformers, theirs
-from regard.text import learn
+from regard.storage.files import write_atomically
+from regard.storage.huggingface import opens_in_transformers, theirs
 from samples import END, START, random_samples, small
 
 TEXTS = ["a small house stands here", "the cat sees a dog", "no dog sleeps in the house"] * 20
@@ -92,7 +92,7 @@ def as_marian(path: Path, seed: int):
 
 
 def _marian_json(own: Model, vocabulary: int) -> dict[str, object]:
-    from regard.store.huggingface.marian import write
+    from regard.storage.huggingface.marian import write
 
     ids = {"pad_token_id": 0, "eos_token_id": END, "bos_token_id": START, "decoder_start_token_id": START}
     return {
@@ -243,7 +243,7 @@ def flipped(content: bytes) -> bytes:
 
 def test_an_interrupted_save_leaves_the_old_and_no_rest(tmp_path, monkeypatch):
     save_checkpoint(tmp_path, 5, checkpoint(5.0))
-    monkeypatch.setattr("regard.store.checkpoint.write_new", fail)
+    monkeypatch.setattr("regard.storage.checkpoint.write_new", fail)
     with pytest.raises(RegardError, match="disk is full"):
         save_checkpoint(tmp_path, 10, checkpoint(10.0))
     monkeypatch.undo()
@@ -280,7 +280,7 @@ def test_devices_and_pipes_are_written_into_and_stay(tmp_path):
     os.close(reader)
     log = tmp_path / "log"
     log.write_text("before\n")
-    code = "from pathlib import Path; from regard.store import write_atomically; "
+    code = "from pathlib import Path; from regard.storage import write_atomically; "
     code += "write_atomically(Path('/dev/stdout'), b'after\\n')"
     with log.open("ab") as out:
         subprocess.run([sys.executable, "-c", code], stdout=out, check=True)

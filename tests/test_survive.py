@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from regard.errors import RegardError, UsageError
-from regard.store import (
+from regard.storage import (
     Disk,
     alone_in,
     folder_of,
@@ -23,8 +23,8 @@ from regard.store import (
     standing_in,
     steps,
 )
-from regard.store.files import SUMS, free_bytes, told_plainly, write_atomically
-from regard.train.run import newest
+from regard.storage.files import SUMS, free_bytes, told_plainly, write_atomically
+from regard.training.run import newest
 from survive import archives, damage, failing, power, system
 from survive.common import checkpoint, newest_step, write_model
 
@@ -48,9 +48,11 @@ def test_no_failing_call_of_a_save_damages_anything() -> None:
 
 
 def test_a_fault_that_is_swallowed_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("regard.store.checkpoint.sync_folder", lambda path: None)
+    monkeypatch.setattr("regard.storage.checkpoint.sync_folder", lambda path: None)
     monkeypatch.setattr(failing, "KINDS", ("short",))
-    monkeypatch.setattr("regard.store.files.write_all", lambda handle, content: os.write(handle, content[:9]))
+    monkeypatch.setattr(
+        "regard.storage.files.write_all", lambda handle, content: os.write(handle, content[:9])
+    )
     assert failing.failing(0, seed=0).failures > 0
 
 
@@ -70,7 +72,7 @@ def test_a_save_whose_sums_fail_leaves_nothing(tmp_path: Path, monkeypatch: pyte
         raise MemoryError
 
     save_checkpoint(tmp_path, 5, checkpoint(5))
-    monkeypatch.setattr("regard.store.checkpoint.sum_of", no_memory)
+    monkeypatch.setattr("regard.storage.checkpoint.sum_of", no_memory)
     with pytest.raises(MemoryError):
         save_checkpoint(tmp_path, 10, checkpoint(10))
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-5"]
@@ -130,7 +132,7 @@ def test_a_damaged_newer_checkpoint_does_not_crowd_out_good_ones(tmp_path: Path)
 
 def test_a_disk_that_cannot_be_read_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An I/O error while the newest checkpoint was read once ended the resumption."""
-    from regard.store import checkpoint as module
+    from regard.storage import checkpoint as module
 
     for step in (5, 10):
         save_checkpoint(tmp_path, step, checkpoint(step))
@@ -167,7 +169,7 @@ def test_what_a_writer_that_was_killed_left_does_not_stay(tmp_path: Path) -> Non
     with pytest.raises(KeyboardInterrupt), standing_in(Gone()):
         write_atomically(tmp_path / "run.toml", b"x")
     assert len(list(tmp_path.iterdir())) == 1
-    from regard.store import sweep
+    from regard.storage import sweep
 
     sweep(tmp_path)
     assert not list(tmp_path.iterdir())

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from tokenizers import models
 
 from regard.errors import RegardError, UsageError
-from regard.text import KINDS, LEAST_VOCABULARY, SPECIALS, Tokenizer, huggingface_config, learn
-from regard.text.language import WORDS, by_words
-from regard.text.tokenizer import BYTE_ALPHABET
+from regard.inputs.text import KINDS, LEAST_VOCABULARY, SPECIALS, Tokenizer, huggingface_config, learn
+from regard.inputs.text.language import WORDS, by_words
+from regard.inputs.text.tokenizer import BYTE_ALPHABET
 
 CORPUS = [
     "A man in a blue shirt is standing on a ladder, cleaning a window.",
@@ -199,7 +199,7 @@ def test_extra_specials_stand_at_the_end(trained: dict[str, Tokenizer], kind: st
 
 TRAIN = """
 import hashlib, json, pathlib, sys
-from regard.text import KINDS, learn
+from regard.inputs.text import KINDS, learn
 texts = json.loads(sys.stdin.read())
 for kind in KINDS:
     path = pathlib.Path(sys.argv[1]) / (kind + ".json")

@@ -19,16 +19,17 @@ from rich.console import Console
 from safetensors.torch import save_file
 
 from conftest import Command, Refused
+from regard.batch import collate
 from regard.cli.steps import show
-from regard.data import Sample, collate
 from regard.errors import RegardError, UsageError
+from regard.interpret import Trace, align, pharaoh
+from regard.interpret import readings as read
+from regard.interpret.names import TABLE, described
+from regard.interpret.parts import attentions
+from regard.interpret.pieces import visible
+from regard.interpret.record import record
+from regard.sample import Sample
 from regard.tasks import Translator, decode_options, load
-from regard.trace import Trace, align, pharaoh
-from regard.trace import readings as read
-from regard.trace.names import TABLE, described
-from regard.trace.parts import attentions
-from regard.trace.pieces import visible
-from regard.trace.record import record
 from traced_models import KINDS, TEXT, WITH_TARGET, opened_task, traced
 
 pytestmark = pytest.mark.usefixtures("same_threads")

@@ -13,16 +13,16 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from regard.batch import collate
 from regard.config import Config, load_config, resolve, to_tree
-from regard.data import collate
+from regard.device import choose_machine, give_back_memory
 from regard.errors import RegardError, UsageError
-from regard.machine import choose_machine, give_back_memory
-from regard.store import folder_of, steps
+from regard.storage import folder_of, steps
 from regard.tasks import load
-from regard.train import Silent, train
-from regard.train.loop import mix
-from regard.train.prepare import prepare
-from regard.train.run import make_trainer, pinned
+from regard.training import Silent, train
+from regard.training.loop import mix
+from regard.training.prepare import prepare
+from regard.training.run import make_trainer, pinned
 from sampled import sampled
 from samples import random_samples
 

@@ -9,8 +9,8 @@ import pytest
 
 import regard as package
 from conftest import Command, Refused
-from regard.decode import decode
 from regard.errors import UsageError
+from regard.generation import decode
 from regard.tasks import Translator, Wish, decode_options
 from regard.tasks.lines import Cutter
 

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from regard.serve.api.add import ROUTES
-from regard.serve.keys import Keys, add_key
-from regard.serve.limits import Bounds
-from regard.serve.protocol import HELD_SECONDS
-from regard.serve.run import LOCKS, Place, access_to
-from regard.serve.turnstile import LARGEST_HELD, Turnstile
+from regard.server.api.add import ROUTES
+from regard.server.keys import Keys, add_key
+from regard.server.limits import Bounds
+from regard.server.protocol import HELD_SECONDS
+from regard.server.run import LOCKS, Place, access_to
+from regard.server.turnstile import LARGEST_HELD, Turnstile
 from served import Served, served
 from traced_models import TEXT
 

@@ -23,14 +23,13 @@ from transformers import (
 
 import regard
 import understanding
+from regard.batch import Batch, tokens
 from regard.config import resolve, to_tree
-from regard.data import Batch
-from regard.data.batch import tokens
 from regard.errors import UsageError
 from regard.tasks import Answerer, Classifier, Tagger, load_as
 from regard.tasks.tagger import windows_of
 from regard.tasks.words import find_words
-from regard.train import train
+from regard.training import train
 
 pytestmark = pytest.mark.usefixtures("same_threads")
 

@@ -8,9 +8,9 @@ import pytest
 import torch
 from transformers import GenerationConfig
 
-from regard.data import Sample
-from regard.decode import decode, make_engine
-from regard.store import Folder, open_folder
+from regard.generation import decode, make_engine
+from regard.sample import Sample
+from regard.storage import Folder, open_folder
 from test_huggingface import MODELS, pipelines, saved
 
 __all__ = ["pipelines"]  # a fixture

@@ -6,8 +6,8 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
+from regard.inputs.text import Tokenizer, learn
 from regard.tasks import Answerer, Classifier, Filler, Generator, Tagger, Translator
-from regard.text import Tokenizer, learn
 from small_models import opened, small_config, small_model
 
 TEXT = "the small cat sees an unbelievably old house"

@@ -138,7 +138,7 @@ def model(corpus: str) -> Path:
     """The folder of a trained model, its corpora beside it; trained when a test first asks for it."""
     import torch
 
-    from regard.train import train
+    from regard.training import train
 
     place = Path(_PLACE.name) / corpus
     place.mkdir()

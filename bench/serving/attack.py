@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from regard.serve.driver import Question, numbers, question, sentences
+from regard.server.driver import Question, numbers, question, sentences
 from serving.client import Answer, Link, Result, Server, above
 from serving.load import ENGLISH, Pair, body
 

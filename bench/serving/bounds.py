@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from regard.serve.driver import sentences
+from regard.server.driver import sentences
 from serving.client import Answer, Link, Result, Server, above, share, started
 from serving.load import ENGLISH, Pair, body
 

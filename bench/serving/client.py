@@ -13,9 +13,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from regard.serve import process
-from regard.serve.driver import share
-from regard.serve.link import Address, Answer, Link
+from regard.server import process
+from regard.server.driver import share
+from regard.server.link import Address, Answer, Link
 
 __all__ = ["Answer", "Link", "Result", "Server", "above", "share", "started"]
 

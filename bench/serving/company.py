@@ -17,10 +17,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.decode import Hypothesis, Wish, decode_all, packing, sources
-from regard.decode import engine as stepping
-from regard.model import layers
-from regard.serve.driver import sentences
+from regard.generation import Hypothesis, Wish, decode_all, packing, sources
+from regard.generation import engine as stepping
+from regard.models import layers
+from regard.server.driver import sentences
 from regard.tasks import Translator, load
 from serving.client import Link, Result, Server, above
 from serving.load import ENGLISH, TRIES, Pair, body, patient

@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from regard.decode import Hypothesis, Wish, pool
-from regard.decode.pool import rows_of
-from regard.decode.search import BeamSearch
-from regard.decode.sources import Source
-from regard.serve import service as services
+from regard.generation import Hypothesis, Wish, pool
+from regard.generation.pool import rows_of
+from regard.generation.search import BeamSearch
+from regard.generation.sources import Source
+from regard.server import service as services
 
 WAIT = 0.01  # seconds for company
 

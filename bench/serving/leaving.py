@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from regard.serve.driver import numbers, sentences
+from regard.server.driver import numbers, sentences
 from serving.client import Link, Result, Server, above, share
 from serving.load import ENGLISH, Pair, body, patient
 

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from regard.serve import driver
-from regard.serve.driver import REFUSED, Load, Question, sentences
+from regard.server import driver
+from regard.server.driver import REFUSED, Load, Question, sentences
 from serving.client import Answer, Link, Result, Server, above, share
 
 TRIES = 200

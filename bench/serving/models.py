@@ -8,9 +8,9 @@ import torch
 
 from regard.config import resolve
 from regard.data.phrasebook import phrase
-from regard.model import build
-from regard.store import unique_weights, write_identity, write_weights
-from regard.text import learn
+from regard.inputs.text import learn
+from regard.models import build
+from regard.storage import unique_weights, write_identity, write_weights
 
 WRITER, FILLER = "writer", "filler"
 KINDS = {WRITER: ("generate", "gpt"), FILLER: ("fill", "bert")}

@@ -14,13 +14,13 @@ from regard.config import Task
 from regard.data.corpora import Listed, read_rows
 from regard.data.findings import Findings
 from regard.errors import RegardError
-from regard.store import open_folder
+from regard.storage import open_folder
 from survive.common import Bar
 
 UNPACKERS = {"extract", "extractall", "unpack_archive", "_extract_member"}
 MODULES = {"tarfile", "zipfile", "zipimport", "lzma", "bz2", "py7zr", "rarfile"}
 # `zipfile.is_zipfile` alone, in the process that reads tensors aside: it looks at a file, and unpacks nothing
-KNOWN = {("store/unpickle.py", "zipfile")}
+KNOWN = {("storage/unpickle.py", "zipfile")}
 NAMES = (
     *("../out", "/tmp/regard-out", "a/../../out", "link/out", "C:\\out", "a\\..\\..\\out"),
     *("a\0b", "x" * 300, "config.json", "CONFIG.json"),

@@ -12,8 +12,9 @@ from typing import Any
 import torch
 
 from regard.config import resolve
-from regard.model import build
-from regard.store import (
+from regard.inputs.text import learn
+from regard.models import build
+from regard.storage import (
     Checkpoint,
     Folder,
     load_latest,
@@ -23,7 +24,6 @@ from regard.store import (
     write_identity,
     write_weights,
 )
-from regard.text import learn
 
 TEXTS = ["a small house stands here", "the cat sees a dog", "no dog sleeps in the house"] * 20
 TINY = {"width": 16, "layers": 1, "heads": 2, "feed_forward": 16, "dropout": 0.0}

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import torch
 
-import regard.store.checkpoint as store
+import regard.storage.checkpoint as store
 from regard.errors import RegardError
-from regard.store import Checkpoint, folder_of, open_folder, save_checkpoint
-from regard.store.files import SUMS
+from regard.storage import Checkpoint, folder_of, open_folder, save_checkpoint
+from regard.storage.files import SUMS
 from survive.common import Bar, checkpoint, newest_step, patched, write_model
 
 SHARES = {"flip": 2000, "cut": 200, "mix": 50}  # of 2,250

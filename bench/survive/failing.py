@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.errors import RegardError
-from regard.store import Disk, prune, save_checkpoint, standing_in
+from regard.storage import Disk, prune, save_checkpoint, standing_in
 from survive import system
 from survive.common import Bar, checkpoint, newest_step
 

@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from regard.store import Disk, prune, save_checkpoint, seal, standing_in, unseal
-from regard.store.files import sweep, write_atomically
-from regard.store.sums import faults
+from regard.storage import Disk, prune, save_checkpoint, seal, standing_in, unseal
+from regard.storage.files import sweep, write_atomically
+from regard.storage.sums import faults
 from survive.common import Bar, checkpoint, newest_step
 
 Change = dict[str, int | None]  # names of one folder: which file or folder they are from now on, None: gone

@@ -28,8 +28,8 @@ from regard.data.corpora import Listed, read_rows
 from regard.data.findings import Findings
 from regard.data.formats import open_document, read_pairs
 from regard.errors import RegardError
-from regard.text import Tokenizer, learn
-from regard.trace import Trace
+from regard.inputs.text import Tokenizer, learn
+from regard.interpret import Trace
 from survive.common import Bar
 
 LONGEST = 1.0  # seconds of the processor that a case may take
@@ -186,7 +186,7 @@ def readers() -> list[Reader]:
 
 def a_trace() -> bytes:
     """A small one, made by hand."""
-    from regard.trace.pieces import Pieces
+    from regard.interpret.pieces import Pieces
 
     own = Pieces((5, 6), ("a", "b"), (0, 1))
     tensors = {"encoder.embedding.sum": torch.zeros(2, 4)}

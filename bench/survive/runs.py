@@ -17,14 +17,15 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-import regard.train.loop as loop
-import regard.train.replaying as replaying
-import regard.train.run as run
+import regard.training.loop as loop
+import regard.training.replaying as replaying
+import regard.training.run as run
+from regard.batch import Batch
 from regard.config import Config, resolve
-from regard.data import IGNORED, Batch
 from regard.errors import RegardError
-from regard.store import folder_of, steps
-from regard.train import replay, train
+from regard.sample import IGNORED
+from regard.storage import folder_of, steps
+from regard.training import replay, train
 from survive.common import Bar, patched
 
 LETTERS = "abcdefghijkl"
@@ -175,7 +176,7 @@ def spoiling(spoil: Spoil, when: Callable[[Batch], bool]) -> Iterator[None]:
 
 
 def has_odd(folder: Path) -> Callable[[Batch], bool]:
-    from regard.text import Tokenizer
+    from regard.inputs.text import Tokenizer
 
     known: list[int] = []
 

@@ -191,7 +191,7 @@ def answer_data(
         for line in lines:
             print_line(line)
         return
-    from regard.store import write_text
+    from regard.storage import write_text
 
     write_text(output, "".join(f"{line}\n" for line in lines))
     say(f"wrote {len(predictions):,} answers to {output}")

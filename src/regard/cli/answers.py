@@ -154,7 +154,7 @@ class Lines:
         return json.dumps(row | {name: mark for name, mark in marks.items() if mark}, ensure_ascii=False)
 
     def as_lines(self, number: int, found: Translation) -> list[str]:
-        from regard.trace import pharaoh
+        from regard.interpret import pharaoh
 
         lines = []
         for each in found.candidates:

@@ -17,10 +17,10 @@ from regard.errors import UsageError
 
 if TYPE_CHECKING:
     from regard.config import Config
-    from regard.serve.driver import Figures
-    from regard.serve.link import Address
+    from regard.server.driver import Figures
+    from regard.server.link import Address
     from regard.tasks.speed import Run, Way
-    from regard.train.speed import Rates, TrainingSpeed
+    from regard.training.speed import Rates, TrainingSpeed
 
 app = typer.Typer(help="Measure how fast things are on this machine.", no_args_is_help=True)
 
@@ -75,8 +75,8 @@ def serve(
     """
     import asyncio
 
-    from regard.machine import settle_memory
-    from regard.serve.driver import Drive, measure, questions_for, sentences
+    from regard.device import settle_memory
+    from regard.server.driver import Drive, measure, questions_for, sentences
 
     if bool(folders) == bool(url):
         raise UsageError("give either the folder of a model to serve, or --url of a running server")
@@ -128,7 +128,7 @@ def decode(
       regard bench decode -m runs/demo --beam 1 --beam 5 --precision float32 --precision int8
       regard bench decode -m runs/demo --beam 5 --against ctranslate2 --against transformers
     """
-    from regard.serve.driver import sentences
+    from regard.server.driver import sentences
     from regard.tasks.speed import decoding_speed
 
     refuse_other(chart)
@@ -158,7 +158,7 @@ def decode(
 
 
 def sentences_of(text: str) -> list[str]:
-    from regard.text import split_sentences
+    from regard.inputs.text import split_sentences
 
     return [sentence for sentence, _ in split_sentences(text) if sentence]
 
@@ -213,7 +213,7 @@ def train(
       regard bench train run.toml --against transformers --against torch.nn
     """
     from regard.export.learning import learners, see_that_they_can
-    from regard.train.speed import training_speed
+    from regard.training.speed import training_speed
 
     refuse_other(chart)
     runs = runs_of(config, presets or [], override or [])
@@ -301,7 +301,7 @@ def draw(chart: Path, speeds: dict[str, float], unit: str) -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    from regard.store import write_atomically
+    from regard.storage import write_atomically
 
     figure, axes = plt.subplots(figsize=(7, 0.6 + 0.45 * len(speeds)), layout="constrained")
     bars = axes.barh(list(speeds), list(speeds.values()), color="#3f6fb0")
@@ -340,8 +340,8 @@ def read(file: Path) -> list[str]:
 @contextmanager
 def server(folders: list[str], options: list[str], url: str | None, key: str | None) -> Iterator[Address]:
     """The server that is asked: the one at `url`, or one that lives as long as it is measured."""
-    from regard.serve.link import Address
-    from regard.serve.process import started
+    from regard.server.link import Address
+    from regard.server.process import started
 
     if url is not None:
         yield Address.of(url, key)

@@ -27,9 +27,9 @@ from regard.errors import UsageError
 
 if TYPE_CHECKING:
     from regard.config import Decode
-    from regard.data import Example
+    from regard.sample import Example
     from regard.tasks import Translator
-    from regard.train.comparison import Compared, Comparison, Speed, Work
+    from regard.training.comparison import Compared, Comparison, Speed, Work
 
 TIMED = 200  # sentences of a round; enough to fill batches
 
@@ -68,7 +68,7 @@ def compare(
       regard compare -m runs/a -m runs/b --data test.en --data test.de -o comparison.html
     """
     from regard.tasks import decode_options
-    from regard.train.comparison import labels, record, write
+    from regard.training.comparison import labels, record, write
 
     if len(model) < 2:
         raise UsageError('give at least two models, each with -m; "regard evaluate" scores one')
@@ -88,7 +88,7 @@ def compare(
 
 
 def pages(output: Path) -> Path | None:
-    from regard.train.comparison import FORMATS
+    from regard.training.comparison import FORMATS
 
     path = writable(output)
     if path is None or path.suffix.lower() not in FORMATS:
@@ -125,8 +125,8 @@ def open_alike(paths: Sequence[Path], device: str, threads: int) -> list[Transla
 def measure(
     models: dict[str, Translator], examples: Sequence[Example], options: Decode, words: str, rounds: int
 ) -> Comparison:
-    from regard.train import comparison
-    from regard.train.report.breakdown import measure as measure_of
+    from regard.training import comparison
+    from regard.training.report.breakdown import measure as measure_of
 
     first = next(iter(models.values()))
     task = next(
@@ -174,7 +174,7 @@ def timed(
     models: dict[str, Translator], sources: Sequence[str], options: Decode, rounds: int
 ) -> dict[str, Speed]:
     """The speed of each on some sentences from all over the test set; all have translated it before."""
-    from regard.train.comparison import race
+    from regard.training.comparison import race
 
     count = min(TIMED, len(sources))
     some = [sources[place * len(sources) // count] for place in range(count)]
@@ -212,9 +212,9 @@ def compared(
     length: Callable[[str], int],
     speed: Speed | None,
 ) -> Compared:
-    from regard.train.comparison import Compared
-    from regard.train.evaluate import text_scores
-    from regard.train.report.breakdown import by_length
+    from regard.training.comparison import Compared
+    from regard.training.evaluate import text_scores
+    from regard.training.report.breakdown import by_length
 
     folder = translator.folder
     log_p = translator.score([pair.source for pair in scored], [pair.target for pair in scored])
@@ -240,7 +240,7 @@ def compared(
 
 def updates(path: Path) -> int | None:
     """How long a model was trained: as its run tells, or the number of a checkpoint."""
-    from regard.train.progress import FILE, read_metrics
+    from regard.training.progress import FILE, read_metrics
 
     if path.resolve().parent.name == "checkpoints":
         digits = path.resolve().name.removeprefix("step-")
@@ -255,8 +255,8 @@ def show(found: Comparison) -> None:
     from rich.table import Table as Grid
     from rich.text import Text
 
-    from regard.train.comparison import sections
-    from regard.train.report.blocks import Code, Paragraph, Table, printable
+    from regard.training.comparison import sections
+    from regard.training.report.blocks import Code, Paragraph, Table, printable
 
     console = tables()
     for block in (block for section in sections(found) for block in section.blocks):

@@ -31,7 +31,7 @@ def init(
       regard config init reviews.toml --task classify
     """
     from regard.config import template
-    from regard.store.files import write_text
+    from regard.storage.files import write_text
 
     if path.exists():
         raise UsageError(f"{path} already exists{' as a folder' * path.is_dir()}; choose another name")

@@ -16,7 +16,7 @@ from regard import __version__
 from regard.cli.terminal import AsJson, print_line, tables
 
 if TYPE_CHECKING:
-    from regard.machine import Machine
+    from regard.device import Machine
 
 LIBRARIES = ("torch", "tokenizers", "safetensors", "sacrebleu", "numpy", "pydantic")
 EXTRAS = {  # what `pip install "regard[...]"` adds: the modules, and what for
@@ -44,7 +44,7 @@ def doctor(as_json: AsJson = False) -> None:
       regard doctor
       regard doctor --json
     """
-    from regard.machine import choose_machine
+    from regard.device import choose_machine
 
     facts = dict(found(choose_machine(width=512)))
     advised = list(advice())
@@ -66,7 +66,7 @@ def doctor(as_json: AsJson = False) -> None:
 def found(chosen: Machine) -> Iterator[tuple[str, str]]:
     import torch
 
-    from regard.machine import WIDE_ENOUGH, available_cores, bfloat16_hardware
+    from regard.device import WIDE_ENOUGH, available_cores, bfloat16_hardware
 
     yield "regard", __version__
     yield "python", f"{platform.python_version()} on {platform.system()} {platform.machine()}"
@@ -94,7 +94,7 @@ def advice() -> Iterator[str]:
     """What would help, a sentence each."""
     import torch
 
-    from regard.machine import available_cores
+    from regard.device import available_cores
 
     for extra, lacking in missing().items():
         if lacking:

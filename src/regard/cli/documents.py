@@ -57,7 +57,7 @@ def fill_file(
 ) -> None:
     """Translate what a file has not translated; to `output`, or to stdout."""
     from regard.data.formats import open_document
-    from regard.store import write_atomically
+    from regard.storage import write_atomically
     from regard.tasks.documents import fill_document
 
     document = open_document(path, translator.folder.task)

@@ -152,7 +152,7 @@ def numbers(vector: Vector) -> str:
 def write_array(path: Path, array: Vector) -> None:
     import numpy as np
 
-    from regard.store import write_atomically
+    from regard.storage import write_atomically
 
     content = io.BytesIO()
     np.save(content, array)

@@ -28,7 +28,7 @@ from regard.errors import UsageError, near_miss
 
 if TYPE_CHECKING:
     from regard.config import Corpora, Task
-    from regard.data import Example
+    from regard.sample import Example
     from regard.tasks import Translator
 
 PHRASEBOOK = "phrasebook"
@@ -102,7 +102,7 @@ def score_translations(
     translator: Translator, corpora: Corpora, given: dict[str, object], words: str, output: Path | None
 ) -> dict[str, object]:
     from regard.tasks import decode_options
-    from regard.train.evaluate import looks_tokenized, text_scores
+    from regard.training.evaluate import looks_tokenized, text_scores
 
     examples = read(corpora, translator.folder.task)
     options = decode_options(translator.folder.decode, given)
@@ -128,7 +128,7 @@ def score_translations(
     if isinstance(corpora, str) and corpora.split(":")[0] == PHRASEBOOK:
         row["phenomena"] = by_phenomenon(right)
     if output is not None:
-        from regard.store import write_text
+        from regard.storage import write_text
 
         write_text(output, "".join(f"{one_line(text)}\n" for text in texts))
     return row
@@ -137,7 +137,7 @@ def score_translations(
 def choose_corpora(model: Path, data: list[str] | None) -> Corpora:
     """What the user names, else the test set of the run."""
     from regard.config import load_config
-    from regard.store.folder import run_of
+    from regard.storage.folder import run_of
 
     if data:
         if len(data) > 2:
@@ -162,8 +162,8 @@ def check_words(tokenize: str) -> None:
 def choose_words(model: Path, tokenize: str | None) -> str:
     """sacreBLEU's tokenisation: what the user names, else what the run used, if it can be had."""
     from regard.config import Train, load_config
-    from regard.store.folder import run_of
-    from regard.train.evaluate import bleu_tokenization, make_bleu
+    from regard.storage.folder import run_of
+    from regard.training.evaluate import bleu_tokenization, make_bleu
 
     if tokenize is not None:
         check_words(tokenize)

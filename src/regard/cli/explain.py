@@ -14,7 +14,7 @@ from regard.cli.translate import Settings, parse_options
 from regard.errors import UsageError
 
 if TYPE_CHECKING:
-    from regard.trace import Trace
+    from regard.interpret import Trace
 
 Model = Annotated[
     Path | None,
@@ -86,8 +86,8 @@ def explain(
       regard explain -m runs/demo "I see it." -o run.safetensors
     """
     expect_language(model, None, [text])
+    from regard.interpret import compare
     from regard.tasks import load
-    from regard.trace import compare
 
     output, view = checked(output, view)
     changes = [*map(switched_off, zero_head or []), *map(parsed, change or [])]

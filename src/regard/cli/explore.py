@@ -37,7 +37,7 @@ def explore(
       regard explore -m runs/demo "I see the small house."
       regard explore -m runs/demo -m runs/rnn --no-browser --port 8765
     """
-    from regard.serve import serve
+    from regard.server import serve
     from regard.tasks import load
     from regard.tasks.traceable import Traceable
 

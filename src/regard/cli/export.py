@@ -29,8 +29,8 @@ def calibrate(
       regard calibrate -m runs/first
       regard calibrate -m models/opus-mt-en-fr --sample sentences.txt
     """
+    from regard.device import choose_machine
     from regard.export import calibrate
-    from regard.machine import choose_machine
 
     choose_machine("cpu", precision="float32", threads=threads).use()
     count, origin = calibrate(model, sample)
@@ -68,8 +68,8 @@ def export(
       regard export -m runs/first -f ctranslate2 -o first-int8 --precision int8
       regard export -m runs/first -f onnx -o first-onnx --sample sentences.txt
     """
+    from regard.device import choose_machine
     from regard.export import export_model
-    from regard.machine import choose_machine
 
     choose_machine("cpu", precision="float32", threads=threads).use()
     found = export_model(model, form, out, precision, sample, say)

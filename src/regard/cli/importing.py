@@ -23,7 +23,7 @@ def import_(source: Source, out: Out) -> None:
 
       regard import opus-mt-en-de models/en-de
     """
-    from regard.store.importing import import_folder
+    from regard.storage.importing import import_folder
 
     files = import_folder(source, out, say)
     say(f"wrote {out} ({', '.join(files)}); it opens")

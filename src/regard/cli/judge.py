@@ -12,8 +12,8 @@ from regard.errors import UsageError
 
 if TYPE_CHECKING:
     from regard.config import Config, Corpora
-    from regard.data import Example
-    from regard.store import Folder
+    from regard.sample import Example
+    from regard.storage import Folder
 
 NAMED = 5  # labels that a message names
 
@@ -22,8 +22,8 @@ def judge(folder: Folder, corpora: Corpora, output: Path | None) -> dict[str, An
     """The scores of a model on corpora; each text with the model's answer is written to `output`."""
     from regard.data import read_examples
     from regard.data.findings import Refused
-    from regard.train.evaluation.choose import make_evaluation, make_objective
-    from regard.train.prepare import readable
+    from regard.training.evaluation.choose import make_evaluation, make_objective
+    from regard.training.prepare import readable
 
     config = config_of(folder)
     objective = make_objective(folder.task, folder.config, folder.source, folder.target, folder.labels)
@@ -47,7 +47,7 @@ def judge(folder: Folder, corpora: Corpora, output: Path | None) -> dict[str, An
 def config_of(folder: Folder) -> Config:
     """That of the run, else what follows from the folder's task and shape."""
     from regard.config import load_config, resolve
-    from regard.store.folder import run_of
+    from regard.storage.folder import run_of
 
     stored = (run_of(folder.path) or folder.path) / "run.toml"
     if stored.is_file():
@@ -80,8 +80,8 @@ def show_scores(row: dict[str, Any]) -> None:
     """The scores in the words of the report, and those of each label or type."""
     from rich.table import Table
 
-    from regard.train.report.tasks import TASKS
-    from regard.train.report.words import by_type_rows, clock
+    from regard.training.report.tasks import TASKS
+    from regard.training.report.words import by_type_rows, clock
 
     wording = TASKS[row["task"]]
     table = Table(box=None, show_header=False, pad_edge=False)

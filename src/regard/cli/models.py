@@ -12,7 +12,7 @@ from regard.cli.terminal import AsJson, messages, print_line, say, tables
 from regard.errors import RegardError
 
 if TYPE_CHECKING:
-    from regard.store.facts import Facts
+    from regard.storage.facts import Facts
 
 app = typer.Typer(help="Models of the hub: bring, see, check and delete them.", no_args_is_help=True)
 Name = Annotated[str, typer.Argument(help="owner/name, or owner/name@revision.", metavar="NAME[@REVISION]")]
@@ -43,7 +43,7 @@ def pull(
       regard translate -m Helsinki-NLP/opus-mt-en-de "A small house."
       regard models pull sentence-transformers/all-MiniLM-L6-v2@main --update
     """
-    from regard.store.pull import pull as bring
+    from regard.storage.pull import pull as bring
 
     with messages().status(f"pulling {name}"):
         found, new = bring(name, say, offline, update, keep, pickle)
@@ -64,7 +64,7 @@ def list_models(as_json: AsJson = False) -> None:
     """
     from rich.table import Table
 
-    from regard.store.facts import all_facts
+    from regard.storage.facts import all_facts
 
     found = all_facts()
     if as_json:
@@ -99,7 +99,7 @@ def show(
     """
     from rich.table import Table
 
-    from regard.store.facts import card, facts_of
+    from regard.storage.facts import card, facts_of
 
     found = facts_of(name)
     told = card(found)
@@ -123,7 +123,7 @@ def remove(
 
       regard models rm Helsinki-NLP/opus-mt-en-de --yes
     """
-    from regard.store import models
+    from regard.storage import models
 
     wanted = models.parse(name)
     models.find_or_refuse(name)
@@ -151,7 +151,7 @@ def verify(
       regard models verify
       regard models verify Helsinki-NLP/opus-mt-en-de
     """
-    from regard.store import models
+    from regard.storage import models
 
     found = [models.find_or_refuse(name)] if name else models.here()
     wrong = 0

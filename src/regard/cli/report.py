@@ -19,7 +19,7 @@ def report(folder: Annotated[Path, typer.Argument(help="The run's folder.", show
 
       regard report runs/first
     """
-    from regard.train.report import write_report
+    from regard.training.report import write_report
 
     for path in write_report(folder):
         print_line(str(path))

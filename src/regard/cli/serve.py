@@ -81,12 +81,12 @@ def serve(
       regard serve keys add keys.json anna
       regard serve runs/demo runs/gpt --listen 0.0.0.0 --host mt.example.org --keys keys.json
     """
-    from regard.serve.desk import Limits
-    from regard.serve.keys import Keys
-    from regard.serve.limits import Bounds
-    from regard.serve.logs import Log
-    from regard.serve.run import Place, serve_api
-    from regard.serve.service import Service
+    from regard.server.desk import Limits
+    from regard.server.keys import Keys
+    from regard.server.limits import Bounds
+    from regard.server.logs import Log
+    from regard.server.run import Place, serve_api
+    from regard.server.service import Service
     from regard.tasks import load
 
     place = Place(listen, port, tuple(host), tuple(cors_origin), insecure_no_key)
@@ -110,7 +110,7 @@ def add(file: File, name: Name) -> None:
 
       regard serve keys add keys.json anna
     """
-    from regard.serve.keys import add_key
+    from regard.server.keys import add_key
 
     print_line(add_key(file, name))
     say(f"{file} knows {name} now; clients send it as Authorization: Bearer KEY, or as api_key")
@@ -124,7 +124,7 @@ def list_keys(file: File) -> None:
 
       regard serve keys list keys.json
     """
-    from regard.serve.keys import read_keys
+    from regard.server.keys import read_keys
 
     for key in read_keys(file):
         print_line(f"{key.name}\t{key.created}")
@@ -138,7 +138,7 @@ def revoke(file: File, name: Name) -> None:
 
       regard serve keys revoke keys.json anna
     """
-    from regard.serve.keys import revoke_key
+    from regard.server.keys import revoke_key
 
     revoke_key(file, name)
     say(f"{name} may not ask any more")

@@ -12,7 +12,7 @@ from rich.text import Text
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from regard.trace import Trace
+    from regard.interpret import Trace
 
 MOST_ROWS = 40
 NUMBERS = 4  # of a vector
@@ -47,7 +47,7 @@ def look_told(
 ) -> Iterator[Table | Text]:
     """softmax(q . k / sqrt(C)) of one query, key by key."""
     from regard.errors import UsageError
-    from regard.trace.figures import place_of
+    from regard.interpret.figures import place_of
 
     place = place_of(trace, where, layer)
     weights = trace.weights(place, head)  # [T,S]
@@ -95,8 +95,8 @@ def scale_told(trace: Trace, place: str) -> str:
 
 def output_told(trace: Trace) -> Iterator[Table | Text]:
     """The most probable choices at each step."""
-    from regard.trace.comparison import behind, choices, texts
-    from regard.trace.pieces import visible
+    from regard.interpret.comparison import behind, choices, texts
+    from regard.interpret.pieces import visible
 
     logits = choices(trace)
     yield Text("the most probable choices", style="bold")

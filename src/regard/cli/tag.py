@@ -135,7 +135,7 @@ def write_conll(tagger: Tagger, lines: Iterable[str], output: Path | None) -> No
                 print_line(line)
             results = []
     if output is not None:
-        from regard.store import write_text
+        from regard.storage import write_text
 
         write_text(output, "".join(f"{line}\n" for line in results))
         say(f"wrote {count:,} sentences to {output}")

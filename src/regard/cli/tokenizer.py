@@ -11,7 +11,7 @@ from regard.cli.terminal import print_line, read_inputs, say
 from regard.errors import UsageError
 
 if TYPE_CHECKING:
-    from regard.text import Tokenizer
+    from regard.inputs.text import Tokenizer
 
 app = typer.Typer(help="Train a tokenizer, or look at what one does.", no_args_is_help=True)
 Model = Annotated[Path, typer.Option("--model", "-m", help="A model (folder or name), or a tokenizer.json.")]
@@ -32,8 +32,8 @@ def train(
       regard tokenizer train train.en train.de --out tokenizer.json --vocabulary 8000
     """
     from regard.data.files import lines
-    from regard.store import write_text
-    from regard.text import learn
+    from regard.inputs.text import learn
+    from regard.storage import write_text
 
     learned = learn([line for path in files for line in lines(path)], kind, vocabulary)
     write_text(out, learned.to_json())
@@ -83,10 +83,10 @@ def decode(model: Model, numbers: Inputs = None) -> None:
 
 def load(path: Path) -> Tokenizer:
     """A file of its own, or that of a model: a folder, or the name of one."""
-    from regard.text import Tokenizer
+    from regard.inputs.text import Tokenizer
 
     if path.is_file() or path.suffix == ".json":
         return Tokenizer.load(path)
-    from regard.store.builtin import find_model
+    from regard.storage.builtin import find_model
 
     return Tokenizer.load(find_model(path))

@@ -78,9 +78,9 @@ def train(
 
 def run(config: object, out: Path, resume: bool, strict: bool, plain: bool) -> None:
     from regard.cli.live import view
-    from regard.train import train as train_model
-    from regard.train.parallel import Elsewhere, is_voice
-    from regard.train.report import told
+    from regard.training import train as train_model
+    from regard.training.parallel import Elsewhere, is_voice
+    from regard.training.report import told
 
     console = messages()
     place = shlex.quote(str(out))
@@ -117,7 +117,7 @@ def average(
 
       regard average runs/first --last 3 --out runs/first-averaged
     """
-    from regard.store.average import average_into
+    from regard.storage.average import average_into
 
     folders = average_into(checkpoints, out, last)
     say(f"wrote the average of {', '.join(path.name for path in folders)} to {out}")

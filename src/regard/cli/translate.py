@@ -217,7 +217,7 @@ def answer_all(
                 print_line(results[-1], flush=True)
                 results = []
     if output is not None:
-        from regard.store import write_text
+        from regard.storage import write_text
 
         write_text(output, "".join(f"{line}\n" for line in results))
         say(f"wrote {count:,} {done} to {output}")

@@ -50,7 +50,7 @@ class Job:
     @property
     def key(self) -> str:
         """Of the results; the machine and how it is divided have no part in them."""
-        from regard.store.builtin import find_model
+        from regard.storage.builtin import find_model
 
         told = replace(self, device="", threads=0)
         stamps = [[str(path.resolve()), sorted_stamps(path)] for path in map(find_model, self.model)]
@@ -95,9 +95,9 @@ class Portion:
 def translate_in_parts(
     job: Job, lines: Iterable[str], wishes: Wishes, workers: int, output: Path, at_once: int = AT_ONCE
 ) -> None:
-    from regard.machine import available_cores
-    from regard.store import make_folders, told_plainly
-    from regard.store.files import is_special, remove_tree
+    from regard.device import available_cores
+    from regard.storage import make_folders, told_plainly
+    from regard.storage.files import is_special, remove_tree
 
     if not job.threads:
         job = replace(job, threads=max(1, len(available_cores()) // workers))
@@ -212,7 +212,7 @@ class Team:
 
 def work(job: Job, line: Connection[Any, Any]) -> None:
     """What a process does: portion after portion, until nobody gives any more."""
-    from regard.store import write_json
+    from regard.storage import write_json
     from regard.tasks import Wish
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever began it ends it
@@ -233,8 +233,8 @@ def work(job: Job, line: Connection[Any, Any]) -> None:
 
 def join(parts: list[Path], output: Path) -> tuple[int, Concerns]:
     """All results in their order into the output, as a whole or not at all; how many lines they are of."""
-    from regard.store import read_json, told_plainly
-    from regard.store.files import PARTIAL
+    from regard.storage import read_json, told_plainly
+    from regard.storage.files import PARTIAL
 
     aside = output.with_name(f".{output.name}{PARTIAL}")
     count, concerns = 0, Concerns()

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from regard.config import Corpora, Corpus, Data, Task, Weighted
-from regard.data.example import Example
 from regard.data.files import find, stamp
 from regard.data.findings import Findings, Refused
 from regard.data.rows import Row as Row
@@ -17,6 +16,7 @@ from regard.data.rows.questions import read_questions
 from regard.data.rows.tags import read_tags
 from regard.data.rows.text import Documents, read_text
 from regard.errors import UsageError
+from regard.sample import Example
 
 # What a row of a task is, to a person.
 UNITS = {

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from regard.text import Tokenizer
+from regard.inputs.text import Tokenizer
 
 Ids = npt.NDArray[np.unsignedinteger]
 Lengths = npt.NDArray[np.integer]

@@ -8,15 +8,16 @@ from pathlib import Path
 
 import torch
 
-from regard.data import Batch, Sample, collate
-from regard.decode import decode
-from regard.decode.packing import measure
+from regard.batch import Batch, collate
 from regard.errors import UsageError
 from regard.export.sample import Text, known_texts
-from regard.model import EncoderDecoder, LanguageModel
-from regard.store import Folder, open_folder
-from regard.store.folder import run_of
-from regard.store.reaches import write_reaches
+from regard.generation import decode
+from regard.generation.packing import measure
+from regard.models import EncoderDecoder, LanguageModel
+from regard.sample import Sample
+from regard.storage import Folder, open_folder
+from regard.storage.folder import run_of
+from regard.storage.reaches import write_reaches
 
 AT_ONCE = 20  # texts
 

@@ -8,15 +8,15 @@ from dataclasses import asdict, dataclass, replace
 import torch
 
 from regard.config import Decode
-from regard.data import Sample
 from regard.data.objectives import Pairs
-from regard.decode import decode, score
-from regard.decode.options import EXTRA_LENGTH
 from regard.errors import RegardError
 from regard.export.sample import Pieces, Text
-from regard.model import EncoderOnly, LanguageModel
-from regard.store import Folder
-from regard.text import Special
+from regard.generation import decode, score
+from regard.generation.options import EXTRA_LENGTH
+from regard.inputs.text import Special
+from regard.models import EncoderOnly, LanguageModel
+from regard.sample import Sample
+from regard.storage import Folder
 
 GREEDY, BEAM = 1, 4
 GOES_ON = 32  # pieces that a language model adds to a text

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from regard.data.batch import Batch, Tokens
-from regard.model import EncoderDecoder, EncoderOnly, LanguageModel
-from regard.model import Model as AnyModel
-from regard.model.attention import visible
-from regard.model.layers import Linear
-from regard.model.positions import Learned, Sinusoidal, sinusoid
+from regard.batch import Batch, Tokens
+from regard.models import EncoderDecoder, EncoderOnly, LanguageModel
+from regard.models import Model as AnyModel
+from regard.models.attention import visible
+from regard.models.layers import Linear
+from regard.models.positions import Learned, Sinusoidal, sinusoid
 
 Axes = dict[int, str]
 ROWS: Axes = {0: "batch", 1: "length"}

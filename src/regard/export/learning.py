@@ -10,12 +10,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard.batch import Batch, Tokens
 from regard.config import Config, Model
-from regard.data import IGNORED, Batch, Tokens
 from regard.errors import UsageError
-from regard.model.positions import sinusoid
-from regard.store.huggingface import config_json, opens_in_transformers
-from regard.text import Tokenizer
+from regard.inputs.text import Tokenizer
+from regard.models.positions import sinusoid
+from regard.sample import IGNORED
+from regard.storage.huggingface import config_json, opens_in_transformers
 
 PROGRAMS = ("transformers", "torch.nn")
 PRECISIONS = ("float32", "bfloat16")  # of the products; weights are float32 in both

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from regard.export.check import Figures
-from regard.model import EncoderDecoder, EncoderOnly, LanguageModel
-from regard.store import Folder
+from regard.models import EncoderDecoder, EncoderOnly, LanguageModel
+from regard.storage import Folder
 
 PAGE = """\
 # {title}

@@ -12,9 +12,9 @@ import torch
 
 from regard.errors import UsageError
 from regard.export.vocabulary import names
-from regard.model import EncoderDecoder
-from regard.store import Folder, open_folder
-from regard.store.builtin import find_model
+from regard.models import EncoderDecoder
+from regard.storage import Folder, open_folder
+from regard.storage.builtin import find_model
 
 TOKENS = (
     4096  # source pieces of a batch of CTranslate2; 32 sentences, its usual size, are slower on two cores

@@ -14,8 +14,8 @@ from regard.data.files import lines
 from regard.data.findings import Findings
 from regard.data.rows import Row
 from regard.errors import RegardError, UsageError
-from regard.store import Folder
-from regard.store.folder import run_of
+from regard.storage import Folder
+from regard.storage.folder import run_of
 
 ENOUGH = 200  # texts
 LONGEST_TEXT = 2000  # characters of a document

@@ -20,12 +20,12 @@ from regard.config import Model
 from regard.export.check import BEAM, GREEDY, Figures, Reference, share
 from regard.export.sample import Pieces, Text
 from regard.export.vocabulary import names
-from regard.model import EncoderDecoder, LanguageModel
-from regard.model.attention import MultiHeadAttention
-from regard.model.layers import GatedFeedForward, RMSNorm, Scaled
-from regard.model.positions import Learned, RelativeBias, Sinusoidal
-from regard.model.transformer import Block, Embedding, Stack
-from regard.store import Folder
+from regard.models import EncoderDecoder, LanguageModel
+from regard.models.attention import MultiHeadAttention
+from regard.models.layers import GatedFeedForward, RMSNorm, Scaled
+from regard.models.positions import Learned, RelativeBias, Sinusoidal
+from regard.models.transformer import Block, Embedding, Stack
+from regard.storage import Folder
 
 # of waves: as many as CTranslate2 reads unless told otherwise, or what a source and a longer target need
 LEAST_POSITIONS, MOST_POSITIONS = 1024, 1 << 15

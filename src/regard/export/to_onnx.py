@@ -16,13 +16,14 @@ import onnxruntime
 import onnxscript  # noqa: F401  (torch writes ONNX through it)
 import torch
 
-from regard.data import Sample, collate
-from regard.decode import answers
+from regard.batch import collate
 from regard.export.check import CPU, GREEDY, Figures, Reference, share
 from regard.export.graphs import Graph, graphs_of
 from regard.export.sample import Pieces, Text
-from regard.model import EncoderOnly, LanguageModel
-from regard.store import Folder
+from regard.generation import answers
+from regard.models import EncoderOnly, LanguageModel
+from regard.sample import Sample
+from regard.storage import Folder
 
 LARGE = 1 << 28  # numbers: a file of ONNX's own format ends at 2 GiB, the weights then stand beside it
 ROWS, BATCHES = 8, 4  # of random batches

@@ -7,9 +7,9 @@ from pathlib import Path
 import tokenizers
 
 from regard.errors import UsageError
-from regard.store import Folder, write_text
-from regard.store.folder import FRAMES
-from regard.text import Tokenizer
+from regard.inputs.text import Tokenizer
+from regard.storage import Folder, write_text
+from regard.storage.folder import FRAMES
 
 
 def names(tokenizer: Tokenizer) -> list[str]:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from regard.data.objectives import Answers, Window
 from regard.errors import UsageError
-from regard.store import Folder
+from regard.storage import Folder
 from regard.tasks.reader import Reader
-from regard.train.evaluation.answers import Found, ranked_answers
+from regard.training.evaluation.answers import Found, ranked_answers
 
 
 @dataclass(frozen=True)

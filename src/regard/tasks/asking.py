@@ -9,10 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.data import Sample
 from regard.errors import UsageError
-from regard.model import EncoderDecoder
-from regard.store import Folder
+from regard.inputs.text.tokenizer import replace_surrogates
+from regard.models import EncoderDecoder
+from regard.sample import Sample
+from regard.storage import Folder
 from regard.tasks.answerer import Answerer
 from regard.tasks.classifier import Classifier
 from regard.tasks.filler import Filler, Span
@@ -20,8 +21,7 @@ from regard.tasks.generator import Generator
 from regard.tasks.tagger import Tagger
 from regard.tasks.translator import Translator
 from regard.tasks.words import find_words
-from regard.text.tokenizer import replace_surrogates
-from regard.train.evaluation.answers import ranked_answers
+from regard.training.evaluation.answers import ranked_answers
 
 Told = Callable[[Tensor], tuple[str, list[tuple[int, int]]]]  # logits -> the output, (place, choice) of it
 

@@ -10,10 +10,10 @@ from torch import Tensor
 
 from regard.data.objectives import Labels
 from regard.errors import UsageError
-from regard.store import Folder
+from regard.storage import Folder
 from regard.tasks.lines import TooLong
 from regard.tasks.reader import Reader
-from regard.train.evaluation.labels import LabelEvaluation
+from regard.training.evaluation.labels import LabelEvaluation
 
 
 @dataclass(frozen=True)

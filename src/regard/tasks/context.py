@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import groupby
 
-from regard.decode import Hypothesis
+from regard.generation import Hypothesis
+from regard.inputs.text import Tokenizer
 from regard.tasks.lines import Job, Line
-from regard.text import Tokenizer
 
 Search = Callable[[Sequence[Job]], list[list[Hypothesis]]]
 

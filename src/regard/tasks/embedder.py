@@ -11,10 +11,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from regard.data import Batch, Sample
-from regard.decode import answers
+from regard.batch import Batch
 from regard.errors import UsageError
-from regard.store.body import Body
+from regard.generation import answers
+from regard.sample import Sample
+from regard.storage.body import Body
 from regard.tasks.lines import TooLong
 from regard.tasks.pooling import read_pooling
 from regard.tasks.reader import TOKENS_PER_BATCH

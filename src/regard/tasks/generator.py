@@ -10,19 +10,28 @@ from typing import Any, Literal, overload
 from regard.config import Decode
 from regard.config.load import searched
 from regard.config.presets import DECODE_DEFAULTS
-from regard.data import IGNORED, Sample
 from regard.data.objectives import Continuation
 from regard.data.rows.text import parts_of
-from regard.decode import Hypothesis, Lanes, Steppable, Wish, decode_all, longest_output, make_engine, score
-from regard.decode.stream import Sliding, stream
 from regard.errors import UsageError
-from regard.model import LanguageModel
-from regard.store import Folder
+from regard.generation import (
+    Hypothesis,
+    Lanes,
+    Steppable,
+    Wish,
+    decode_all,
+    longest_output,
+    make_engine,
+    score,
+)
+from regard.generation.stream import Sliding, stream
+from regard.inputs.text import Tokenizer
+from regard.models import LanguageModel
+from regard.sample import IGNORED, Sample
+from regard.storage import Folder
 from regard.tasks.traceable import Traceable
 from regard.tasks.translator import decode_options
-from regard.text import Tokenizer
-from regard.train.evaluation.base import TOKENS_PER_BATCH
-from regard.train.metrics import language
+from regard.training.evaluation.base import TOKENS_PER_BATCH
+from regard.training.metrics import language
 
 TooLongPrompt = Literal["error", "cut"]
 Say = Callable[[str], None]

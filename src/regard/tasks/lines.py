@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from regard.errors import UsageError
+from regard.inputs.text import Tokenizer
 from regard.tasks.segments import Segment, Split, segment, segments
-from regard.text import Tokenizer
 
 TooLong = Literal["cut", "skip", "error"]
 

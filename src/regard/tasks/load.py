@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 
 import torch
 
+from regard.device import choose_machine
 from regard.errors import UsageError
-from regard.machine import choose_machine
-from regard.store import Folder, open_folder
-from regard.store.body import is_body, open_body
+from regard.storage import Folder, open_folder
+from regard.storage.body import is_body, open_body
 from regard.tasks.answerer import Answerer
 from regard.tasks.classifier import Classifier
 from regard.tasks.embedder import Embedder

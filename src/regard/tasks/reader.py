@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from regard.data import Sample
-from regard.decode import answers
 from regard.errors import UsageError
-from regard.model import EncoderOnly
-from regard.store import Folder
+from regard.generation import answers
+from regard.models import EncoderOnly
+from regard.sample import Sample
+from regard.storage import Folder
 from regard.tasks.traceable import Traceable
 
 TOKENS_PER_BATCH = 4096

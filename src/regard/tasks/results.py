@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from regard.decode import Hypothesis
+from regard.generation import Hypothesis
+from regard.interpret import Links
 from regard.tasks.segments import Segment
-from regard.trace import Links
 
 Answer = list[tuple[Hypothesis, Links | None]]  # the candidates of one part
 

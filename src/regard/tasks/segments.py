@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from regard.text import cut_words, split_sentences
+from regard.inputs.text import cut_words, split_sentences
 
 Split = Literal["auto", "always", "never"]
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from regard.device import most_memory
 from regard.errors import UsageError
-from regard.machine import most_memory
 from regard.tasks.generator import Generator
 from regard.tasks.load import load
 from regard.tasks.translator import Translator

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from regard.trace import Trace
+    from regard.interpret import Trace
 
 
 class Traceable:

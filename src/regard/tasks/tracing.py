@@ -10,24 +10,25 @@ import torch
 from torch import Tensor
 
 from regard import __version__
+from regard.batch import collate
 from regard.config import Decode
-from regard.data import Sample, collate
-from regard.decode import Hypothesis, Wish, decode
-from regard.decode.pool import manner_of
-from regard.decode.search import BeamSearch
 from regard.errors import UsageError
-from regard.model import EncoderOnly, LanguageModel, Model
-from regard.store import Folder
+from regard.generation import Hypothesis, Wish, decode
+from regard.generation.pool import manner_of
+from regard.generation.search import BeamSearch
+from regard.inputs.text import Tokenizer
+from regard.inputs.text.tokenizer import replace_surrogates
+from regard.interpret import BeamTree, Change, Changed, Intervening, Node, Pieces, TokenChange, Trace
+from regard.interpret import parse as parse_changes
+from regard.interpret.readings import occlusion as occlude
+from regard.interpret.record import record
+from regard.models import EncoderOnly, LanguageModel, Model
+from regard.sample import Sample
+from regard.storage import Folder
 from regard.tasks.asking import Asked, ask
 from regard.tasks.filler import Filler
 from regard.tasks.generator import Generator, spelled
 from regard.tasks.translator import Translator, decode_options
-from regard.text import Tokenizer
-from regard.text.tokenizer import replace_surrogates
-from regard.trace import BeamTree, Change, Changed, Intervening, Node, Pieces, TokenChange, Trace
-from regard.trace import parse as parse_changes
-from regard.trace.readings import occlusion as occlude
-from regard.trace.record import record
 
 FILLER_BEAM = 5  # as many as `fill` asks for
 BEST_WORDS = 10  # of each place, whose texts a trace knows

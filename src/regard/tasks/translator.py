@@ -8,9 +8,9 @@ from functools import cached_property
 from typing import Any, overload
 
 from regard.config import Decode, resolve
-from regard.data import Sample
 from regard.data.objectives import Pairs
-from regard.decode import (
+from regard.errors import UsageError
+from regard.generation import (
     Constraint,
     Engine,
     Ensemble,
@@ -26,17 +26,17 @@ from regard.decode import (
     score,
     scorer,
 )
-from regard.decode import Wish as Wanted
-from regard.errors import UsageError
-from regard.model import EncoderOnly, Writing
-from regard.store import Folder
+from regard.generation import Wish as Wanted
+from regard.interpret import Links, align
+from regard.models import EncoderOnly, Writing
+from regard.sample import Sample
+from regard.storage import Folder
 from regard.tasks.context import WithContext
 from regard.tasks.lines import Cutter, Job, Line, TooLong, jobs
 from regard.tasks.results import Alternative, Answer, Candidate, Joiner, Translation
 from regard.tasks.segments import Split, segment
 from regard.tasks.traceable import Traceable
 from regard.tasks.wishes import Wish, check_room, compile_wishes, constraints_of, disobeyed
-from regard.trace import Links, align
 
 Say = Callable[[str], None]
 Texts = Sequence[str]

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from regard.config import Decode
-from regard.decode import Constraint, Lexicon, longest_output, pieces_needed
 from regard.errors import UsageError
+from regard.generation import Constraint, Lexicon, longest_output, pieces_needed
 from regard.tasks.lines import Job
 
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from regard.data.dataset import Pool, column, narrowest
-from regard.data.example import Sample
 from regard.data.objectives.base import WIDE, Arranged, AsTheyStand, Columns, Dice, Ids, Loss
 from regard.data.rows import Row
-from regard.text import Tokenizer
+from regard.inputs.text import Tokenizer
+from regard.sample import Sample
 
 LEAST_ROOM = 8  # pieces of a context beside a question
 NOWHERE = (0, 0)  # the start's place: no answer here

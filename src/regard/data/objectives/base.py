@@ -14,8 +14,8 @@ from typing import Literal, Protocol
 import numpy as np
 
 from regard.data.dataset import Encoded, Numbers, Pool
-from regard.data.example import Sample
 from regard.data.rows import Row
+from regard.sample import Sample
 
 Ids = Sequence[int]
 Dice = np.random.Generator

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from regard.data.dataset import Numbers, Pool, column, narrowest, offsets
-from regard.data.example import Sample
 from regard.data.objectives.base import Columns, Dice, Loss
 from regard.data.rows import Row
-from regard.text import Tokenizer
+from regard.inputs.text import Tokenizer
+from regard.sample import Sample
 
 STRETCH = 16  # windows in a row of the column; a long document is several rows
 

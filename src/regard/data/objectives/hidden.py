@@ -10,10 +10,10 @@ import numpy.typing as npt
 
 from regard.data.batches import generator
 from regard.data.dataset import Numbers, Pool, column, narrowest
-from regard.data.example import IGNORED, Sample
 from regard.data.objectives.base import WIDE, Arranged, AsTheyStand, Columns, Dice, Ids, Loss
 from regard.data.rows import Row
-from regard.text import Tokenizer
+from regard.inputs.text import Tokenizer
+from regard.sample import IGNORED, Sample
 
 AS_MASK, AS_ANOTHER = 0.8, 0.1  # the rest is read as it is
 

@@ -9,10 +9,10 @@ from functools import cached_property
 import numpy as np
 
 from regard.data.dataset import Pool, column, encode, narrowest, select
-from regard.data.example import IGNORED, Sample
 from regard.data.objectives.base import WIDE, Arranged, AsTheyStand, Columns, Dice, Ids, Loss
 from regard.data.rows import BETWEEN_LABELS, Row
-from regard.text import Tokenizer
+from regard.inputs.text import Tokenizer
+from regard.sample import IGNORED, Sample
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from regard.data.dataset import Pool, encode, select
-from regard.data.example import Sample
 from regard.data.objectives.base import Arranged, AsTheyStand, Columns, Dice, Ids, Loss
 from regard.data.rows import Row
-from regard.text import Tokenizer
+from regard.inputs.text import Tokenizer
+from regard.sample import Sample
 
 
 @dataclass(frozen=True)

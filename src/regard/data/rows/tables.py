@@ -14,7 +14,7 @@ from regard.data.findings import Findings
 from regard.data.formats import kind
 from regard.data.rows import Row, Unfit
 from regard.errors import UsageError
-from regard.text.tokenizer import replace_surrogates
+from regard.inputs.text.tokenizer import replace_surrogates
 
 TABLES = (".jsonl", ".parquet")
 ROWS_AT_ONCE = 256  # a row may be a book

@@ -1,0 +1,98 @@
+"""`Tokens` and `Batch`: samples as padded tensors, what a model reads.
+
+Shapes: B rows, T target tokens, S source tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from regard.sample import IGNORED, Sample
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """Rows of ids with their positions; position -1 is padding and its id means nothing."""
+
+    ids: Tensor  # [B,T] int64
+    positions: Tensor  # [B,T] int64
+    documents: Tensor | None = None  # [B,T]: which text of a packed row a token belongs to
+    segments: Tensor | None = None  # [B,T]: question or context, first or second sentence
+
+    def to(self, device: torch.device) -> Tokens:
+        return Tokens(
+            self.ids.to(device),
+            self.positions.to(device),
+            None if self.documents is None else self.documents.to(device),
+            None if self.segments is None else self.segments.to(device),
+        )
+
+    @property
+    def count(self) -> int:
+        return int((self.positions >= 0).sum())
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    source: Tokens | None = None
+    target: Tokens | None = None
+    # int64, IGNORED where nothing is asked: [B,T], or of a text as a whole [B,1], [B,2], [B,L]
+    labels: Tensor | None = None
+
+    def to(self, device: torch.device) -> Batch:
+        return replace(
+            self,
+            source=self.source.to(device) if self.source else None,
+            target=self.target.to(device) if self.target else None,
+            labels=None if self.labels is None else self.labels.to(device),
+        )
+
+
+def tokens(rows: Sequence[Sequence[int]], multiple: int = 1) -> Tokens:
+    """Pad rows on the right to the longest, rounded up to a multiple."""
+    ids = pad(rows, 0, multiple)
+    columns = torch.arange(ids.shape[1]).expand(len(rows), -1)
+    lengths = torch.tensor([len(row) for row in rows], dtype=torch.int64)[:, None]
+    return Tokens(ids, columns.masked_fill(columns >= lengths, -1))
+
+
+def source_tokens(samples: Sequence[Sample], multiple: int) -> Tokens:
+    found = tokens([sample.source for sample in samples], multiple)
+    if not any(len(sample.segments) for sample in samples):
+        return found
+    return replace(found, segments=pad([sample.segments for sample in samples], 0, multiple))
+
+
+def target_tokens(samples: Sequence[Sample], multiple: int) -> Tokens:
+    found = tokens([sample.target for sample in samples], multiple)
+    if any(len(sample.positions) for sample in samples):
+        found = replace(found, positions=pad([sample.positions for sample in samples], -1, multiple))
+    if any(any(sample.documents) for sample in samples):  # else a row is of one document
+        found = replace(found, documents=pad([sample.documents for sample in samples], -1, multiple))
+    return found
+
+
+def pad(rows: Sequence[Sequence[int]], value: int, multiple: int = 1) -> Tensor:
+    longest = max((len(row) for row in rows), default=0)
+    table = np.full((len(rows), -(-longest // multiple) * multiple), value, dtype=np.int64)
+    for number, row in enumerate(rows):
+        table[number, : len(row)] = row
+    return torch.from_numpy(table)
+
+
+def collate(samples: Sequence[Sample], multiple: int = 1) -> Batch:
+    """Samples to one batch. Sides that no sample has are left out."""
+    has_source = any(len(sample.source) for sample in samples)
+    has_target = any(len(sample.target) for sample in samples)
+    has_labels = any(len(sample.labels) for sample in samples)
+    return Batch(
+        source=source_tokens(samples, multiple) if has_source else None,
+        target=target_tokens(samples, multiple) if has_target else None,
+        # no further than the longest: they may stand for a text as a whole
+        labels=pad([sample.labels for sample in samples], IGNORED) if has_labels else None,
+    )

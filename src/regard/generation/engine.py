@@ -1,0 +1,359 @@
+"""A model made ready for decoding: the same `start` and `step`, with weights packed once and a lean step.
+
+Projections that read the same words become one product: queries, keys and values of self-attention, keys and
+values of cross-attention. A step of one token is a single call into TorchScript, because for small batches
+Python's calls in between cost more than the arithmetic. The text is the model's own; only the last bits of
+numbers may differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import Lock
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.batch import Batch, collate
+from regard.device import bfloat16_hardware, give_back_memory
+from regard.generation.kernels import can_pack, scripted
+from regard.generation.options import NEVER
+from regard.generation.packing import Packing, Reaches, choose_precision, pack_linears
+from regard.generation.reading import Places, read
+from regard.generation.tree import Tree
+from regard.models import EncoderDecoder, Writing
+from regard.models.attention import MultiHeadAttention, cut
+from regard.models.layers import ACTIVATIONS, FeedForward, PreNorm
+from regard.models.state import State, fit, round_up, steady_block
+from regard.models.transformer import Block
+from regard.sample import Sample
+
+# Channels of a model from which on its caches are worth converting. Every product is then large enough for
+# oneDNN, which leaves up to 4096 multiplications to another kernel: a sentence alone has the bits of many.
+WIDE = 256
+WORTH_SCRIPTING = 200  # steps: in so many, Python takes as long as the compiler
+SCRIPTING = Lock()
+
+
+class PackedSelf(MultiHeadAttention):
+    """Self-attention whose three projections are one product."""
+
+    def __init__(self, attention: MultiHeadAttention, packing: Packing) -> None:
+        nn.Module.__init__(self)
+        self.heads, self.groups = attention.heads, attention.groups
+        self.channels, self.scale = attention.channels, attention.scale
+        self.all = packing(attention.query, attention.key, attention.value)
+        self.output = packing(attention.output)  # type: ignore[assignment]
+
+    def queries_keys_values(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        q, k, v = (cut(part, self.heads) for part in self.all(x).chunk(3, dim=-1))
+        return q, k, v
+
+
+class PackedCross(MultiHeadAttention):
+    """Cross-attention: the words' queries, and the source's keys and values as one product."""
+
+    def __init__(self, attention: MultiHeadAttention, packing: Packing) -> None:
+        nn.Module.__init__(self)
+        self.heads, self.groups = attention.heads, attention.groups
+        self.channels, self.scale = attention.channels, attention.scale
+        self.query = packing(attention.query)  # type: ignore[assignment]
+        self.key_value = packing(attention.key, attention.value)
+        self.output = packing(attention.output)  # type: ignore[assignment]
+
+    def keys_values(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        k, v = (cut(part, self.heads) for part in self.key_value(x).chunk(2, dim=-1))
+        return k, v
+
+
+def pack_model(model: EncoderDecoder, packing: Packing) -> None:
+    """Pack all weights in place: the model can be used from now on, not trained or saved."""
+    for stack in (model.encoder, model.decoder):
+        for block in stack:
+            block.attention = PackedSelf(block.attention, packing)
+            if block.cross is not None:
+                block.cross = PackedCross(block.cross, packing)
+            block.feed_forward.widen = packing(block.feed_forward.widen)  # type: ignore[assignment]
+            block.feed_forward.narrow = packing(block.feed_forward.narrow)  # type: ignore[assignment]
+        give_back_memory()  # of the weights as they were
+    model.output = packing(model.output)  # type: ignore[assignment]
+    give_back_memory()
+
+
+def make_engine(
+    model: Writing, precision: str = "float32", reaches: Reaches | None = None
+) -> Writing | Engine:
+    """The fastest thing with the model's `start` and `step` on this machine. Packs the model in place."""
+    model.eval()
+    chosen = choose_precision(precision, model, reaches)
+    packing = Packing(model, chosen, reaches)
+    if isinstance(model, EncoderDecoder) and packable(model):
+        pack_model(model, packing)
+        return Engine(model, chosen)
+    if chosen != "float32":
+        pack_linears(model, packing)
+    return model
+
+
+def words_as(precision: str, width: int, beams: int) -> torch.dtype:
+    """How keys and values are kept: in half the bytes where the rest is no more exact than that.
+
+    Products of bfloat16 take a third of the time, but each call some 15 microseconds more: too much where
+    little is multiplied. Who else is in the batch has no say, as a text may not depend on it.
+    """
+    worth_it = precision != "float32" and width >= WIDE and beams > 1 and bfloat16_hardware()
+    return torch.bfloat16 if worth_it else torch.float32
+
+
+def packable(model: EncoderDecoder) -> bool:
+    """The lean step knows the paper's blocks: order in the embeddings, every head's own keys."""
+    return (
+        can_pack(model.output.weight)
+        and model.encoder.positions is None
+        and model.decoder.positions is None
+        and all(isinstance(block.feed_forward, FeedForward) for block in model.decoder)
+        and all(block.attention.groups == block.attention.heads for block in model.decoder)
+        and all(block.attention.scale is None for block in model.decoder)
+    )
+
+
+class Engine:
+    """A packed encoder-decoder. Shapes: R rows, N sources, K = R / N beams, S keys, H heads, C channels."""
+
+    def __init__(self, model: EncoderDecoder, precision: str) -> None:
+        self.model, self.precision = model, precision
+        self.heads = next(iter(model.decoder)).attention.heads
+        self.decoder: Callable[..., Tensor] = Decoder(model)
+        self.steps_to_script = WORTH_SCRIPTING
+        numbers = range(len(model.decoder))
+        self.keys = [f"{number}.self.key" for number in numbers]
+        self.values = [f"{number}.self.value" for number in numbers]
+        self.source_keys = [f"{number}.cross.turned" for number in numbers]
+        self.source_values = [f"{number}.cross.value" for number in numbers]
+
+    @property
+    def longest_target(self) -> int | None:
+        return self.model.longest_target
+
+    @torch.no_grad()
+    def start(self, batch: Batch, beams: int = 1) -> Tree:
+        """The model's state, with one thing more: what is added to the scores of the source's keys."""
+        if batch.source is None:
+            raise ValueError("an encoder-decoder needs a source")
+        empty = self.model.empty(len(batch.source.ids), self.model.target.tokens.weight)
+        channels = empty[self.keys[0]].shape[-1]
+        dtype, block = words_as(self.precision, self.heads * channels, beams), steady_block(channels)
+        growing = {name: tensor.to(dtype) for name, tensor in empty.items() if tensor.dim() == 4}
+        positions = batch.source.positions
+        columns = round_up(positions.shape[1], block)
+        sources = {"source.positions": fit("source.positions", positions, columns)}
+        words = read(self.model, batch.source, Places(positions))  # [T,D]
+        places = Places(sources["source.positions"])
+        for layer, key, value in zip(self.model.decoder, self.source_keys, self.source_values):
+            both: Tensor = layer.crossing().key_value(words)  # type: ignore[operator]
+            k, v = places.spread(both.to(dtype), self.heads, 2).unbind(0)  # [N,H,S,C]
+            sources[key] = k.transpose(2, 3).contiguous()  # [N,H,C,S], as every step multiplies by them
+            sources[value] = v.contiguous()  # [N,H,S,C]
+        sources["source.bias"] = self.bias(sources["source.positions"].unsqueeze(1) >= 0)  # [N,H,1,S]
+        rows = {"next": torch.zeros_like(positions[:, 0])}
+        return Tree.planted(State(rows, growing, sources, block=block), beams)
+
+    def bias(self, seen: Tensor) -> Tensor:
+        """What is added to the scores of keys, for all heads: [N,T,S] -> [N,H,T,S]."""
+        one = torch.zeros(seen.shape).masked_fill_(~seen, NEVER).unsqueeze(1)
+        return one.expand(-1, self.heads, -1, -1).contiguous()
+
+    @torch.no_grad()
+    def step(self, state: Tree, tokens: Tensor) -> tuple[Tensor, Tree]:
+        """As the model's; several tokens are fed one after the other."""
+        if tokens.shape[1] == 1:
+            only, state = self.step_one(state, tokens[:, 0])
+            return only.unsqueeze(1), state
+        logits = []
+        for column in tokens.unbind(dim=1):
+            one, state = self.step_one(state, column)
+            logits.append(one)
+        return torch.stack(logits, dim=1), state
+
+    def step_one(self, tree: Tree, tokens: Tensor) -> tuple[Tensor, Tree]:
+        """[R] -> logits [R,V] and the state after the tokens."""
+        position = tree.rows["next"].unsqueeze(1)  # [R,1]
+        tree = tree.extend()
+        own, sources = tree.state.growing, tree.state.sources
+        x: Tensor = self.model.target(tokens[:, None], position)[:, 0]  # [R,D]
+        logits = self.fastest_decoder()(
+            x,
+            [own[name] for name in self.keys],
+            [own[name] for name in self.values],
+            tree.newest(),
+            self.bias(tree.seen()).flatten(0, 1),  # [N*H,K,S]
+            [sources[name] for name in self.source_keys],
+            [sources[name] for name in self.source_values],
+            sources["source.bias"].flatten(0, 1),  # [N*H,1,S]
+        )
+        return logits, tree
+
+    def warm_up(self) -> None:
+        """Compile now: a server would rather wait before the first question than in the middle of one."""
+        self.steps_to_script = min(self.steps_to_script, 0)
+        for beams in (1, 2):  # which may be kept differently; the first steps of each are compiled further
+            state = self.start(collate([Sample(source=[0])]), beams)
+            for _ in range(3):
+                _, state = self.step(state, torch.zeros((beams, 1), dtype=torch.int64))
+
+    def fastest_decoder(self) -> Callable[..., Tensor]:
+        """As Python at first: who asks for a sentence or two would wait longer for the compiler."""
+        if self.steps_to_script >= 0:
+            with SCRIPTING:  # several lanes come here
+                if self.steps_to_script == 0:
+                    self.decoder = scripted(self.decoder)  # type: ignore[arg-type]
+                self.steps_to_script -= 1
+        return self.decoder
+
+
+class Decoder(nn.Module):
+    """One word of each row through all blocks, as one call; TorchScript must understand what stands here."""
+
+    def __init__(self, model: EncoderDecoder) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([Layer(block) for block in model.decoder])
+        self.last, self.output = model.decoder.last, model.output
+
+    def forward(
+        self,
+        x: Tensor,
+        keys: list[Tensor],
+        values: list[Tensor],
+        places: Tensor,
+        bias: Tensor,
+        source_keys: list[Tensor],
+        source_values: list[Tensor],
+        source_bias: Tensor,
+    ) -> Tensor:
+        """[R,D], for each block keys and values [N,H,S,C], the source's keys [N,H,C,S] -> logits [R,V]."""
+        for number, layer in enumerate(self.layers):
+            x = layer(
+                x,
+                keys[number],
+                values[number],
+                places,
+                bias,
+                source_keys[number],
+                source_values[number],
+                source_bias,
+            )
+        logits: Tensor = self.output(self.last(x))
+        return logits
+
+
+class Layer(nn.Module):
+    """A packed decoder block for a step of one token."""
+
+    def __init__(self, block: Block) -> None:
+        super().__init__()
+        own, cross, feed_forward = block.attention, block.crossing(), block.feed_forward
+        self.heads = own.heads
+        self.pre = isinstance(block.attention_residual, PreNorm)  # where the layer norms stand
+        self.own_norm = norm_of(block.attention_residual)
+        self.cross_norm = norm_of(block.cross_residual)
+        self.feed_norm = norm_of(block.feed_forward_residual)
+        self.all: nn.Module = own.all  # type: ignore[assignment]
+        self.output, self.query, self.cross_output = own.output, cross.query, cross.output
+        self.widen: Any = feed_forward.widen
+        self.narrow = feed_forward.narrow
+        self.activation = next(name for name, each in ACTIVATIONS.items() if each is feed_forward.activation)
+
+    def forward(
+        self,
+        x: Tensor,
+        key: Tensor,
+        value: Tensor,
+        places: Tensor,
+        bias: Tensor,
+        source_key: Tensor,
+        source_value: Tensor,
+        source_bias: Tensor,
+    ) -> Tensor:
+        """x + sublayer(norm(x)), or norm(x + sublayer(x)) as in the paper, three times: [R,D] -> [R,D]."""
+        if self.pre:
+            x = x + self.look_back(self.own_norm(x), key, value, places, bias)
+            x = x + self.look_across(self.cross_norm(x), source_key, source_value, source_bias)
+            y: Tensor = x + self.narrow(self.hidden(self.feed_norm(x)))
+            return y
+        x = self.own_norm(x + self.look_back(x, key, value, places, bias))
+        x = self.cross_norm(x + self.look_across(x, source_key, source_value, source_bias))
+        y = self.feed_norm(x + self.narrow(self.hidden(x)))
+        return y
+
+    def look_back(self, x: Tensor, key: Tensor, value: Tensor, places: Tensor, bias: Tensor) -> Tensor:
+        """Self-attention of a new word of each beam over the words of its source's beams, which it joins."""
+        sources, channels = key.shape[0], key.shape[3]
+        parts = self.all(x).view(sources, -1, 3, self.heads, channels)  # [N,K,3,H,C]
+        q, k, v = contiguous(parts.permute(2, 0, 3, 1, 4), key.dtype).unbind(0)  # [N,H,K,C]
+        key.view(-1, channels).index_copy_(0, places, k.view(-1, channels))
+        value.view(-1, channels).index_copy_(0, places, v.view(-1, channels))
+        length = bias.shape[2]
+        seen = key[:, :, :length].flatten(0, 1).transpose(1, 2)  # [N*H,C,S]
+        z = mix(q.flatten(0, 1), seen, value[:, :, :length].flatten(0, 1), bias)  # [N*H,K,C]
+        y: Tensor = self.output(self.rows_of(z))
+        return y
+
+    def look_across(self, x: Tensor, key: Tensor, value: Tensor, bias: Tensor) -> Tensor:
+        """Cross-attention; the beams of a source are queries on the same keys: [N,H,C,S], [N,H,S,C]."""
+        q = self.query(x).to(key.dtype).view(key.shape[0], -1, self.heads, key.shape[2])  # [N,K,H,C]
+        q = q.transpose(1, 2)  # [N,H,K,C]
+        z = mix(q.flatten(0, 1), key.flatten(0, 1), value.flatten(0, 1), bias)  # [N*H,K,C]
+        y: Tensor = self.cross_output(self.rows_of(z))
+        return y
+
+    def rows_of(self, z: Tensor) -> Tensor:
+        """[N*H,K,C] -> [N*K,H*C]."""
+        beams, channels = z.shape[1], z.shape[2]
+        by_source = z.view(-1, self.heads, beams, channels).transpose(1, 2)  # [N,K,H,C]
+        return contiguous(by_source, torch.float32).view(-1, self.heads * channels)
+
+    def hidden(self, x: Tensor) -> Tensor:
+        """The wide half of the feed-forward: [R,D] -> [R,F]."""
+        if self.activation == "relu":
+            y: Tensor = self.widen.rectified(x)
+            return y
+        if self.activation == "swish":
+            return F.silu(self.widen(x))
+        return F.gelu(self.widen(x), approximate="tanh" if self.activation == "gelu_tanh" else "none")
+
+
+def norm_of(residual: nn.Module | None) -> nn.LayerNorm:
+    norm = getattr(residual, "norm", None)
+    if not isinstance(norm, nn.LayerNorm):
+        raise ValueError("an engine needs residual connections with a layer norm")
+    return norm
+
+
+def contiguous(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """In order and in this precision, by one copy."""
+    if x.dtype == dtype:
+        return x.contiguous()
+    return x.to(dtype, memory_format=torch.contiguous_format)
+
+
+def mix(q: Tensor, turned: Tensor, v: Tensor, bias: Tensor) -> Tensor:
+    """softmax(q k^T / sqrt(C) + bias) v for batches of [T,C], [C,S], [S,C]; every query sees something.
+
+    Long sums are made in portions of keys, so that they have the same bits whatever hidden keys follow.
+    Measured (128 heads, 4 queries of 64 channels, 144 keys, one thread; microseconds, float32 / bfloat16):
+    q k^T 873 / 260, p v 544 / 215.
+    """
+    scale = float(q.shape[2]) ** -0.5
+    if v.dtype == torch.float32:
+        p = torch.baddbmm(bias, q, turned, alpha=scale).softmax(dim=-1)
+        z = torch.bmm(p[:, :, :128], v[:, :128])
+        for start in range(128, v.shape[1], 128):
+            z = torch.baddbmm(z, p[:, :, start : start + 128], v[:, start : start + 128])
+        return z
+    p = torch.add(bias, torch.bmm(q, turned), alpha=scale).softmax(dim=-1).to(v.dtype)
+    z = torch.bmm(p[:, :, :512], v[:, :512])
+    for start in range(512, v.shape[1], 512):
+        z = z.float() + torch.bmm(p[:, :, start : start + 512], v[:, start : start + 512])
+    return z

@@ -1,0 +1,82 @@
+"""Several models that speak with one voice, through the door of a single one: `start`, `step`, `select`.
+
+p(y) = 1/M sum_m p_m(y), the mean of the models' probabilities; or, with "log", the mean of log p_m, which is
+a product of experts: what one model finds impossible, all do not say.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from regard.batch import Batch
+from regard.generation.sources import Steppable
+from regard.generation.tree import Tree
+from regard.models import State
+
+Mean = Literal["probability", "log"]
+
+
+@dataclass(frozen=True)
+class States:
+    """The models' states of the same rows."""
+
+    parts: tuple[State | Tree, ...]
+
+    def __len__(self) -> int:
+        return len(self.parts[0])
+
+    @property
+    def rows(self) -> Mapping[str, Tensor]:
+        return self.parts[0].rows
+
+    def select(self, rows: Tensor) -> States:
+        return States(tuple(part.select(rows) for part in self.parts))
+
+    @classmethod
+    def join(cls, states: Sequence[States]) -> States:
+        return States(tuple(type(parts[0]).join(parts) for parts in zip(*(each.parts for each in states))))
+
+
+@dataclass(frozen=True)
+class Ensemble:
+    """Its "logits" are log-probabilities; a search does not see the difference."""
+
+    models: Sequence[Steppable[Any]]
+    mean: Mean = "probability"
+
+    @property
+    def longest_target(self) -> int | None:
+        limits = [model.longest_target for model in self.models]
+        return min((limit for limit in limits if limit is not None), default=None)
+
+    def start(self, batch: Batch, beams: int = 1) -> States:
+        return States(tuple(model.start(batch, beams) for model in self.models))
+
+    def step(self, state: States, tokens: Tensor) -> tuple[Tensor, States]:
+        answers = [model.step(part, tokens) for model, part in zip(self.models, state.parts)]
+        return mean_of([logits for logits, _ in answers], self.mean), States(
+            tuple(part for _, part in answers)
+        )
+
+
+def mean_of(logits: Sequence[Tensor], mean: Mean) -> Tensor:
+    """log p of the ensemble, up to a constant a row: M tensors [...,V] -> [...,V]."""
+    log_p = torch.stack([each.float().log_softmax(dim=-1) for each in logits])  # [M,...,V]
+    if mean == "log":
+        return log_p.mean(dim=0)
+    return log_p.logsumexp(dim=0) - math.log(len(log_p))
+
+
+def scorer(
+    models: Sequence[Callable[[Batch], Tensor]], mean: Mean = "probability"
+) -> Callable[[Batch], Tensor]:
+    """The ensemble of whole runs, for `score`; one model is itself."""
+    if len(models) == 1:
+        return models[0]
+    return lambda batch: mean_of([model(batch) for model in models], mean)

@@ -1,0 +1,74 @@
+"""Sources through a packed encoder without their padding: rows that nobody looks at are not computed.
+
+Products and norms see the words alone, one after the other; only attention sees them in their columns. What a
+word gives does not depend on how many rows there are, so it is the same as with the padding.
+Shapes: N sources, S columns, T words in all of them, H heads, C channels.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from regard.batch import Tokens
+from regard.models import EncoderDecoder
+from regard.models.attention import attend, visible
+from regard.models.layers import ACTIVATIONS, FeedForward
+from regard.models.transformer import Block
+
+
+class Places:
+    """Where the words of a batch stand among its padding."""
+
+    def __init__(self, positions: Tensor) -> None:
+        """[N,S], -1 where there is no word."""
+        self.sources, self.columns = positions.shape
+        self.of_words = (positions.flatten() >= 0).nonzero()[:, 0]  # [T]
+
+    def words(self, x: Tensor) -> Tensor:
+        """[N,S,...] -> [T,...]."""
+        return x.flatten(0, 1).index_select(0, self.of_words)
+
+    def spread(self, x: Tensor, heads: int, parts: int) -> Tensor:
+        """Several maps of each word, cut into heads, zero where no word stands: [T,P*H*C] -> [P,N,H,S,C]."""
+        all_columns = x.new_zeros((self.sources * self.columns, x.shape[1]))
+        all_columns.index_copy_(0, self.of_words, x)
+        shape = (self.sources, self.columns, parts, heads, x.shape[1] // (parts * heads))
+        return all_columns.view(shape).permute(2, 0, 3, 1, 4)
+
+
+@torch.no_grad()
+def read(model: EncoderDecoder, source: Tokens, places: Places) -> Tensor:
+    """What the encoder makes of each word of a packed model's sources: [T,D]."""
+    ids, positions = (places.words(each)[None] for each in (source.ids, source.positions))
+    x: Tensor = model.source(ids, positions)[0]  # [T,D]
+    mask = visible(source.positions, source.positions, causal=False)  # [N,1,S,S]
+    for block in model.encoder:
+        x = through(block, x, mask, places)
+    out: Tensor = model.encoder.last(x)
+    return out
+
+
+def through(block: Block, x: Tensor, mask: Tensor, places: Places) -> Tensor:
+    """A packed encoder block: [T,D] -> [T,D]."""
+    attention = block.attention
+
+    def look(y: Tensor) -> Tensor:
+        q, k, v = places.spread(attention.all(y), attention.heads, 3).unbind(0)  # type: ignore[operator]
+        z = attend(q, k, v, mask, scale=attention.scale)  # [N,H,S,C]
+        out: Tensor = attention.output(places.words(z.transpose(1, 2)).flatten(1))
+        return out
+
+    x = block.attention_residual(x, look)
+    x = block.feed_forward_residual(x, lambda y: fed_forward(block, y))
+    return x
+
+
+def fed_forward(block: Block, x: Tensor) -> Tensor:
+    """With ReLU while the numbers are at hand."""
+    layer = block.feed_forward
+    if isinstance(layer, FeedForward) and layer.activation is ACTIVATIONS["relu"]:
+        out: Tensor = layer.narrow(layer.widen.rectified(x))  # type: ignore[operator]
+        return out
+    out = layer(x)
+    return out

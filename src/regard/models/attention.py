@@ -1,0 +1,192 @@
+"""Attention, from its parameter-free form to many heads.
+
+Shapes, here and in the whole project:
+B rows, T queries, S keys, D width, H heads, C channels per head, F feed-forward, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.models.layers import Linear
+from regard.models.tap import Tap
+
+FEW_QUERIES = 8
+
+
+def self_attention_rows(x: Tensor) -> Tensor:
+    """Without parameters, words in rows: e_ij = x_i . x_j; a_ij = softmax_j(e_ij); z_i = sum_j a_ij x_j."""
+    return (x @ x.transpose(-1, -2)).softmax(dim=-1) @ x  # [..., T, D]
+
+
+def self_attention_columns(x: Tensor) -> Tensor:
+    """The same with words in columns: A = softmax(X^T X), each column sums to 1; H = X A."""
+    return x @ (x.transpose(-1, -2) @ x).softmax(dim=-2)  # [..., D, T]
+
+
+def attention_columns(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    """Scaled dot-product attention in columns: A = softmax(K^T Q / sqrt(d)); H = V A."""
+    scale: float = key.shape[-2] ** -0.5
+    return value @ (key.transpose(-1, -2) @ query * scale).softmax(dim=-2)
+
+
+def visible(
+    query_pos: Tensor,
+    key_pos: Tensor,
+    causal: bool,
+    window: int | None = None,
+    query_doc: Tensor | None = None,
+    key_doc: Tensor | None = None,
+) -> Tensor:
+    """Which key each query may see, from positions: [B,T], [B,S] -> bool [B,1,T,S].
+
+    Position -1 is padding, which neither looks nor is looked at. Because no index enters, full, stepwise,
+    chunked, left-padded and windowed runs agree by construction.
+    """
+    query, key = query_pos[:, None, :, None], key_pos[:, None, None, :]
+    mask = (key >= 0) & (query >= 0)  # [B,1,T,S]
+    if causal:
+        mask = mask & (key <= query)
+    if window is not None:
+        mask = mask & ((query - key).abs() < window)
+    if query_doc is not None and key_doc is not None:
+        mask = mask & (query_doc[:, None, :, None] == key_doc[:, None, None, :])
+    return mask
+
+
+def scores(q: Tensor, k: Tensor, bias: Tensor | None = None, scale: float | None = None) -> Tensor:
+    """QK^T / sqrt(d_k): [B,H,T,C], [B,H,S,C] -> [B,H,T,S]."""
+    scale = q.shape[-1] ** -0.5 if scale is None else scale
+    products = (q * scale) @ k.transpose(-1, -2)
+    return products if bias is None else products + bias
+
+
+def masked_softmax(products: Tensor, mask: Tensor) -> Tensor:
+    """softmax over the visible keys; a query that sees nothing gets zeros, not NaN and not padding."""
+    hidden = ~mask
+    lowest = torch.finfo(products.dtype).min
+    return products.masked_fill(hidden, lowest).softmax(dim=-1).masked_fill(hidden, 0.0)
+
+
+def weights(
+    q: Tensor, k: Tensor, mask: Tensor, bias: Tensor | None = None, scale: float | None = None
+) -> Tensor:
+    """softmax(QK^T / sqrt(d_k)) over the visible keys, in plain steps: what is shown. [B,H,T,S]."""
+    return masked_softmax(scores(q, k, bias, scale), mask)
+
+
+def attend(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor, bias: Tensor | None = None, scale: float | None = None
+) -> Tensor:
+    """Attention(Q,K,V) = softmax(QK^T / sqrt(d_k)) V  (paper, equation 1): -> [B,H,T,C].
+
+    Mask and bias meet here and nowhere else.
+    """
+    k, v = for_all_heads(k, q), for_all_heads(v, q)
+    if _plain_is_better(q):
+        return weights(q, k, mask, bias, scale) @ v
+    if bias is None:
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)
+    combined = bias.masked_fill(~mask, float("-inf"))
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=combined, scale=scale)
+
+
+def for_all_heads(x: Tensor, q: Tensor) -> Tensor:
+    """Keys or values that serve a group of query heads each (Ainslie et al. 2023): [B,G,S,C] -> [B,H,S,C]."""
+    return x if x.shape[1] == q.shape[1] else x.repeat_interleave(q.shape[1] // x.shape[1], dim=1)
+
+
+def _plain_is_better(q: Tensor) -> bool:
+    """On a CPU the fused kernel is slower for bfloat16 and for few queries; and for one query its sums
+    depend on the batch, which would let neighbours change a sentence."""
+    return q.device.type == "cpu" and (q.dtype == torch.bfloat16 or q.shape[-2] <= FEW_QUERIES)
+
+
+def together(x: Tensor, *maps: Linear) -> list[Tensor]:
+    """Several linear maps of one input. While learning as one product, which is faster forth and back."""
+    if not torch.is_grad_enabled():
+        return [each(x) for each in maps]
+    weight = torch.cat([each.weight for each in maps])
+    bias = torch.cat([each.bias for each in maps]) if maps[0].bias is not None else None
+    return list(torch.split(F.linear(x, weight, bias), [each.out_features for each in maps], dim=-1))
+
+
+class MultiHeadAttention(nn.Module):
+    """MultiHead(Q,K,V) = Concat(head_1..head_h) W_O; head_i = Attention(Q W_Q_i, K W_K_i, V W_V_i)  (3.2.2).
+
+    The caller holds keys and values: of the words so far (self) or of the source (cross). So one code path
+    serves training, stepwise decoding and cross-attention.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        channels: int,
+        groups: int | None = None,
+        bias: bool = True,
+        scale: float | None = None,
+    ) -> None:
+        """`groups` of query heads share keys and values, else each has its own; `scale` is else C^-0.5."""
+        super().__init__()
+        self.heads, self.groups, self.channels, self.scale = heads, groups or heads, channels, scale
+        self.query = Linear(width, heads * channels, bias)
+        self.key = Linear(width, self.groups * channels, bias)
+        self.value = Linear(width, self.groups * channels, bias)
+        self.output = Linear(heads * channels, width, bias)
+
+    def queries(self, x: Tensor) -> Tensor:
+        """q = W_q x, cut into heads: [B,T,D] -> [B,H,T,C]."""
+        return cut(self.query(x), self.heads)
+
+    def keys_values(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """k = W_k x, v = W_v x, cut into heads: [B,S,D] -> two of [B,G,S,C]."""
+        k, v = together(x, self.key, self.value)
+        return cut(k, self.groups), cut(v, self.groups)
+
+    def queries_keys_values(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """All three of the same words, for self-attention."""
+        q, k, v = together(x, self.query, self.key, self.value)
+        return cut(q, self.heads), cut(k, self.groups), cut(v, self.groups)
+
+    def forward(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        mask: Tensor,
+        tap: Tap | None = None,
+        bias: Tensor | None = None,
+    ) -> Tensor:
+        """[B,H,T,C] and two of [B,G,S,C] -> [B,T,D]."""
+        if tap is None:
+            z = attend(q, k, v, mask, bias, self.scale)
+        else:
+            z = watched(q, k, v, mask, tap, bias, self.scale)
+        out: Tensor = self.output(z.transpose(1, 2).flatten(2))  # [B,T,H*C] -> [B,T,D]
+        return out if tap is None else tap("output", out)
+
+
+def cut(x: Tensor, heads: int) -> Tensor:
+    rows, length, width = x.shape
+    return x.view(rows, length, heads, width // heads).transpose(1, 2)  # [B,T,H*C] -> [B,H,T,C]
+
+
+def watched(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor,
+    tap: Tap,
+    bias: Tensor | None = None,
+    scale: float | None = None,
+) -> Tensor:
+    """`attend` in plain steps, each of which the tap sees and may replace."""
+    q, k, v = tap("query", q), tap("key", k), tap("value", v)
+    k, v = for_all_heads(k, q), for_all_heads(v, q)
+    mask = tap("mask", mask)
+    products = tap("scores", scores(q, k, bias, scale))
+    shares = tap("weights", masked_softmax(products, mask))
+    return tap("mixed", shares @ v)

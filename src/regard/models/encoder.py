@@ -1,0 +1,95 @@
+"""The encoder alone (BERT): it reads a text as a whole and answers about its words or about all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torch import Tensor, nn
+
+from regard.batch import Batch
+from regard.models.attention import visible
+from regard.models.layers import Activation, Dropout, Linear
+from regard.models.tap import Tap, tapped, within
+from regard.models.transformer import Embedding, Stack
+
+Pool = Callable[[Tensor, Tensor], Tensor]  # states [B,S,D], which are not padding [B,S] -> [B,1,D]
+
+
+class EncoderOnly(nn.Module):
+    """An encoder, which of its states count, a head that prepares them for a task, and its output layer."""
+
+    alignment: str | None = None
+
+    def __init__(
+        self, source: Embedding, encoder: Stack, head: nn.Module, output: Linear, pool: Pool | None = None
+    ) -> None:
+        super().__init__()
+        self.pool = pool  # None: every word is answered about
+        self.source = source
+        self.encoder = encoder
+        self.head = head
+        self.output = output
+
+    def forward(self, batch: Batch, tap: Tap | None = None) -> Tensor:
+        """What is asked for, word by word or once: [B,S,V], [B,S,labels], [B,1,labels] or [B,S,2]."""
+        return tapped(tap, "logits", self.output(self.hidden(batch, tap)))
+
+    def hidden(self, batch: Batch, tap: Tap | None = None) -> Tensor:
+        """What the output layer sees: [B,S,D], or [B,1,D] of a whole text."""
+        x = self.encode(batch, tap)
+        if self.pool is not None and batch.source is not None:
+            x = self.pool(x, batch.source.positions >= 0)
+        return tapped(tap, "head", self.head(x))
+
+    def encode(self, batch: Batch, tap: Tap | None = None) -> Tensor:
+        """[B,S] -> [B,S,D]."""
+        if batch.source is None:
+            raise ValueError("an encoder needs a text")
+        source = batch.source
+        x = self.source(source.ids, source.positions, within(tap, "encoder.embedding"), source.segments)
+        mask = visible(source.positions, source.positions, causal=False)  # [B,1,S,S]
+        own = within(tap, "encoder")
+        order = self.encoder.order(source.positions, source.positions, own)
+        out: Tensor = self.encoder(x, mask, tap=own, order=order)
+        return out
+
+
+def first(x: Tensor, real: Tensor) -> Tensor:
+    """A text by its first position, which is no word of it (Devlin et al. 2019): [B,S,D] -> [B,1,D]."""
+    return x[:, :1]
+
+
+def mean(x: Tensor, real: Tensor) -> Tensor:
+    """A text by the mean of all its positions, as the vectors of sentences are made: [B,S,D] -> [B,1,D]."""
+    total = x.float().masked_fill(~real.unsqueeze(2), 0.0).sum(dim=1, keepdim=True)
+    return total / real.sum(dim=1)[:, None, None]
+
+
+POOLS: dict[str, Pool] = {"first": first, "mean": mean}
+
+
+class WordHead(nn.Module):
+    """Before the words of the vocabulary: norm(act(W x + b))  (Devlin et al. 2019, as released)."""
+
+    def __init__(self, width: int, activation: Activation, norm: nn.Module) -> None:
+        super().__init__()
+        self.dense = Linear(width, width)
+        self.activation = activation
+        self.norm = norm
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.norm(self.activation(self.dense(x)))
+        return out
+
+
+class SentenceHead(nn.Module):
+    """Before the labels of a whole text: tanh(W x + b), [B,1,D] -> [B,1,D]."""
+
+    def __init__(self, width: int, dropout: float) -> None:
+        super().__init__()
+        self.dense = Linear(width, width)
+        self.dropout = Dropout(dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.dropout(self.dense(x).tanh())
+        return out

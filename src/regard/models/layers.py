@@ -1,0 +1,147 @@
+"""The parts that blocks are made of: linear maps, feed-forward, and two ways of placing the layer norm."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.models.tap import Tap, tapped
+
+# Matrix kernels for few rows sum in other orders, so a row's last bits would depend on how many neighbours it
+# has. Measured (float32, CPU, torch 2.13): 4, 8 and every count from 12 on give equal bits. Fewer are padded.
+
+
+def steady_linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """y = W x + b, whose result for a row does not depend on the number of rows: [...,K] -> [...,N]."""
+    rows = x.numel() // x.shape[-1]
+    if rows >= 12 or rows == 8 or rows == 4 or rows == 0:
+        return F.linear(x, weight, bias)
+    enough = 4 if rows < 4 else 8 if rows < 8 else 12
+    flat = x.reshape(rows, x.shape[-1])
+    padded = flat.expand(enough, -1) if rows == 1 else F.pad(flat, [0, 0, 0, enough - rows])
+    y = F.linear(padded, weight, bias)[:rows]
+    return y if x.dim() == 2 else y.view(list(x.shape[:-1]) + [len(weight)])  # noqa: RUF005  (TorchScript)
+
+
+class Linear(nn.Linear):
+    """y = W x + b; when nothing is learned, steady in the number of rows."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if torch.is_grad_enabled() or x.device.type != "cpu":
+            return F.linear(x, self.weight, self.bias)
+        return steady_linear(x, self.weight, self.bias)
+
+
+Activation = Callable[[Tensor], Tensor]
+
+
+class FeedForward(nn.Module):
+    """FFN(x) = max(0, x W_1 + b_1) W_2 + b_2, the same at every position  (paper, equation 2)."""
+
+    def __init__(self, width: int, hidden: int, activation: Activation, bias: bool = True) -> None:
+        super().__init__()
+        self.widen = Linear(width, hidden, bias)
+        self.narrow = Linear(hidden, width, bias)
+        self.activation = activation
+
+    def forward(self, x: Tensor, tap: Tap | None = None) -> Tensor:
+        hidden = tapped(tap, "hidden", self.activation(self.widen(x)))  # [B,T,D] -> [B,T,F]
+        return tapped(tap, "output", self.narrow(hidden))  # [B,T,F] -> [B,T,D]
+
+
+class GatedFeedForward(nn.Module):
+    """FFN(x) = (act(x W_g) * x W_1) W_2  (Shazeer 2020): Llama's with swish, T5 v1.1's with GELU."""
+
+    def __init__(self, width: int, hidden: int, activation: Activation, bias: bool = False) -> None:
+        super().__init__()
+        self.gate = Linear(width, hidden, bias)
+        self.widen = Linear(width, hidden, bias)
+        self.narrow = Linear(hidden, width, bias)
+        self.activation = activation
+
+    def forward(self, x: Tensor, tap: Tap | None = None) -> Tensor:
+        hidden = tapped(tap, "hidden", self.activation(self.gate(x)) * self.widen(x))  # [B,T,F]
+        return tapped(tap, "output", self.narrow(hidden))  # [B,T,F] -> [B,T,D]
+
+
+class RMSNorm(nn.RMSNorm):
+    """g * x / sqrt(mean(x^2) + epsilon)  (Zhang & Sennrich 2019); in float32, as T5 and Llama do."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        wide = x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
+        return super().forward(wide).to(x.dtype)
+
+
+class Scaled(nn.Module):
+    """x times a number."""
+
+    def __init__(self, factor: float) -> None:
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.factor
+
+
+class Dropout(nn.Dropout):
+    """x * noise, noise being 0 with probability p and else 1 / (1 - p)  (Srivastava et al. 2014).
+
+    The CPU's own takes a tenth of an update: one draw for each number. Here a draw of 64 bits serves four,
+    and p is rounded to 1/65536.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        noise = self.noise(x)
+        return x if noise is None else x * noise
+
+    def added(self, x: Tensor, y: Tensor) -> Tensor:
+        """x + Dropout(y), in one pass."""
+        noise = self.noise(y)
+        return x + y if noise is None else torch.addcmul(x, y.to(x.dtype), noise.to(x.dtype))
+
+    def noise(self, like: Tensor) -> Tensor | None:
+        if not self.training or self.p == 0.0:
+            return None
+        if like.device.type != "cpu":
+            return F.dropout(torch.ones_like(like), self.p)
+        draws = torch.empty(-(-like.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
+        sixteen = draws.view(torch.int16)[: like.numel()].view(like.shape)
+        kept = sixteen >= round(self.p * 2**16) - 2**15  # 16 bits as a signed number
+        return kept.to(like.dtype).mul_(1.0 / (1.0 - self.p))
+
+
+class PostNorm(nn.Module):
+    """LayerNorm(x + Dropout(Sublayer(x))), as in the paper (5.4)."""
+
+    def __init__(self, norm: nn.Module, dropout: float) -> None:
+        super().__init__()
+        self.norm = norm
+        self.dropout = Dropout(dropout)
+
+    def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor], tap: Tap | None = None) -> Tensor:
+        out: Tensor = self.norm(tapped(tap, "sum", self.dropout.added(x, sublayer(x))))
+        return out
+
+
+class PreNorm(PostNorm):
+    """x + Dropout(Sublayer(LayerNorm(x))): NOT the paper's placement, but steadier in deep stacks."""
+
+    def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor], tap: Tap | None = None) -> Tensor:
+        return self.dropout.added(x, sublayer(tapped(tap, "norm", self.norm(x))))
+
+
+def gelu_tanh(x: Tensor) -> Tensor:
+    """GPT-2's and T5's."""
+    return F.gelu(x, approximate="tanh")
+
+
+ACTIVATIONS: dict[str, Activation] = {
+    "relu": F.relu,
+    "gelu": F.gelu,
+    "gelu_tanh": gelu_tanh,
+    "swish": F.silu,
+}
+RESIDUALS: dict[str, type[PostNorm]] = {"post": PostNorm, "pre": PreNorm}

@@ -1,0 +1,336 @@
+"""The models before the Transformer: an RNN reads the source, another writes the target.
+
+Without attention all that the writer knows of the source is the reader's last state (Sutskever et al. 2014);
+with it every step looks back at all the reader's states (Bahdanau et al. 2015). Both have the doors of every
+family: `forward`, `hidden`, `start`, `step`.
+
+Shapes as in `attention.py`; here D is also the size of a hidden state, and a cell's whole state is [B,P*D]
+with P parts (an LSTM's hidden state and memory, a GRU's hidden state).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from regard.batch import Batch, Tokens
+from regard.models.attention import masked_softmax
+from regard.models.layers import Dropout, Linear
+from regard.models.state import BLOCK, State, fit, round_up
+from regard.models.tap import Tap, at_step, tapped, within
+
+
+class LSTM(nn.Module):
+    """One step of an LSTM (Hochreiter & Schmidhuber 1997, with the forget gate of Gers et al. 2000):
+
+    i, f, o = sigmoid(W x + U h + b)    g = tanh(W x + U h + b)
+    c' = f * c + i * g                  h' = o * tanh(c')
+    """
+
+    parts = 2  # h and c
+
+    def __init__(self, inputs: int, size: int) -> None:
+        super().__init__()
+        self.size = size
+        self.read = Linear(inputs, 4 * size)
+        self.recur = Linear(size, 4 * size, bias=False)
+
+    def forward(self, read: Tensor, state: Tensor, tap: Tap | None = None) -> Tensor:
+        """`read` = W x + b: [B,4D]; the state [B,2D] before and after."""
+        h, c = state.chunk(2, dim=-1)
+        # in the precision of the state: a memory that is added to at every step must not be rounded
+        i, f, g, o = (read + self.recur(h)).to(state.dtype).chunk(4, dim=-1)
+        i, f, g, o = i.sigmoid(), f.sigmoid(), g.tanh(), o.sigmoid()
+        if tap is not None:
+            i, f, g, o = tap("input", i), tap("forget", f), tap("candidate", g), tap("output", o)
+        c = f * c + i * g
+        h = o * c.tanh()
+        if tap is not None:
+            h, c = tap("hidden", h), tap("memory", c)
+        return torch.cat([h, c], dim=-1)
+
+
+class GRU(nn.Module):
+    """One step of a GRU (Cho et al. 2014; the reset gate after the product, as in torch):
+
+    r, z = sigmoid(W x + U h + b)    n = tanh(W x + b + r * (U h + b'))    h' = (1 - z) * n + z * h
+    """
+
+    parts = 1  # h
+
+    def __init__(self, inputs: int, size: int) -> None:
+        super().__init__()
+        self.size = size
+        self.read = Linear(inputs, 3 * size)
+        self.recur = Linear(size, 3 * size)
+
+    def forward(self, read: Tensor, state: Tensor, tap: Tap | None = None) -> Tensor:
+        """`read` = W x + b: [B,3D]; the state [B,D] before and after."""
+        x_r, x_z, x_n = read.to(state.dtype).chunk(3, dim=-1)
+        h_r, h_z, h_n = self.recur(state).to(state.dtype).chunk(3, dim=-1)
+        r: Tensor = (x_r + h_r).sigmoid()
+        z: Tensor = (x_z + h_z).sigmoid()
+        if tap is not None:
+            r, z = tap("reset", r), tap("update", z)
+        n: Tensor = (x_n + r * h_n).tanh()
+        if tap is not None:
+            n = tap("candidate", n)
+        h = (1 - z) * n + z * state
+        return h if tap is None else tap("hidden", h)
+
+
+Cell = LSTM | GRU
+CELLS: dict[str, type[LSTM] | type[GRU]] = {"lstm": LSTM, "gru": GRU}
+
+
+class AdditiveScore(nn.Module):
+    """e_ij = v . tanh(W s_{i-1} + U h_j)  (Bahdanau et al. 2015, appendix A.1.2)."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.query = Linear(width, width, bias=False)
+        self.key = Linear(width, width)
+        self.value = Linear(width, 1, bias=False)
+
+    def keys(self, encoded: Tensor) -> Tensor:
+        """U h_j, the same at every step: [B,S,D]."""
+        keys: Tensor = self.key(encoded)
+        return keys
+
+    def forward(self, query: Tensor, keys: Tensor) -> Tensor:
+        """[N,K,D], [N,S,D] -> [N,K,S]."""
+        both = self.query(query)[:, :, None] + keys[:, None]  # [N,K,S,D]
+        e: Tensor = self.value(both.tanh()).squeeze(-1)
+        return e
+
+
+class DotScore(nn.Module):
+    """e_ij = s_{i-1} . h_j  (Luong et al. 2015)."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+
+    def keys(self, encoded: Tensor) -> Tensor:
+        return encoded
+
+    def forward(self, query: Tensor, keys: Tensor) -> Tensor:
+        return query @ keys.transpose(-1, -2)  # [N,K,S]
+
+
+class GeneralScore(DotScore):
+    """e_ij = s_{i-1} . (W h_j)  (Luong et al. 2015)."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__(width)
+        self.key = Linear(width, width, bias=False)
+
+    def keys(self, encoded: Tensor) -> Tensor:
+        keys: Tensor = self.key(encoded)
+        return keys
+
+
+Score = AdditiveScore | DotScore
+SCORES: dict[str, type[AdditiveScore] | type[DotScore]] = {
+    "additive": AdditiveScore,
+    "dot": DotScore,
+    "general": GeneralScore,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What the writer may look at: the reader's states [N,S,D], ready for scoring and for mixing."""
+
+    keys: Tensor
+    values: Tensor
+    seen: Tensor  # [N,1,S], False where there is padding
+
+
+def run(
+    cell: Cell, x: Tensor, valid: Tensor, backwards: bool = False, tap: Tap | None = None
+) -> tuple[Tensor, Tensor]:
+    """A cell over whole rows: [B,T,inputs], [B,T] -> hidden states [B,T,D] and the last state [B,P*D].
+
+    At padding the state stays as it was, wherever the padding is.
+    """
+    # all words at once: only the recurrence needs one step after the other. Cut once: the gradient of a slice
+    # is a tensor as large as the whole, that of `unbind` is one for all
+    read, kept = cell.read(x).unbind(1), valid[:, :, None].unbind(1)
+    state = x.new_zeros((len(x), cell.parts * cell.size))
+    hidden: list[Tensor] = []
+    times = range(x.shape[1])
+    for time in reversed(times) if backwards else times:
+        state = torch.where(kept[time], cell(read[time], state, at_step(tap, time)), state)
+        hidden.append(state[:, : cell.size])
+    return torch.stack(hidden[::-1] if backwards else hidden, dim=1), state
+
+
+class Reader(nn.Module):
+    """The encoder: layers of cells in one direction, or in both with their states joined (D/2 each)."""
+
+    def __init__(self, layers: Sequence[Sequence[Cell]], dropout: float, reverse: bool) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.ModuleList(directions) for directions in layers)
+        self.parts = layers[0][0].parts
+        self.dropout = Dropout(dropout)
+        self.reverse = reverse  # read the last word first (Sutskever et al. 2014, 3.3)
+
+    def forward(self, x: Tensor, valid: Tensor, tap: Tap | None = None) -> tuple[Tensor, Tensor]:
+        """[B,S,D] -> the top layer's states [B,S,D], and the last state of every layer [B,L,P*D]."""
+        last: list[Tensor] = []
+        for number, layer in enumerate(self.layers):
+            cells = cast(Iterable[Cell], layer)
+            found = []
+            for way, cell in enumerate(cells):
+                backwards = self.reverse ^ bool(way)
+                own = within(tap, f"{number}.{'backward' if backwards else 'forward'}")
+                found.append(run(cell, x, valid, backwards, own))
+            x = torch.cat([hidden for hidden, _ in found], dim=-1)
+            x = tapped(tap, f"{number}.hidden", self.dropout(x))
+            last.append(joined([state for _, state in found], self.parts))
+        return x, torch.stack(last, dim=1)
+
+
+def joined(states: Sequence[Tensor], parts: int) -> Tensor:
+    """The states of both directions part by part: [h h', c c'] and not [h c, h' c']."""
+    groups = zip(*(state.chunk(parts, dim=-1) for state in states))
+    return torch.cat([part for group in groups for part in group], dim=-1)
+
+
+class Writer(nn.Module):
+    """The decoder: cells one above the other; with a score they see a mix of the source at every step."""
+
+    def __init__(self, layers: Sequence[Cell], score: Score | None, width: int, dropout: float) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(layers)
+        self.score = score
+        # Bahdanau's deep output has a maxout layer here; we take a tanh of the same three inputs
+        self.readout = Linear(3 * width, width) if score is not None else None
+        self.dropout = Dropout(dropout)
+
+    def look(self, state: Tensor, memory: Memory, tap: Tap | None = None) -> tuple[Tensor, Tensor, Tensor]:
+        """a_ij = softmax_j(e_ij), c_i = sum_j a_ij h_j: context [R,D], scores and weights [N,K,S].
+
+        The query is the top hidden state before this step; the beams of a source ask the same keys.
+        """
+        if self.score is None:
+            raise ValueError("this writer has no attention")
+        cell = cast(Cell, self.layers[-1])
+        query = tapped(tap, "query", state[:, -1, : cell.size])
+        scores = self.score(query.view(len(memory.keys), -1, cell.size), memory.keys)  # [N,K,S]
+        scores = tapped(tap, "scores", scores)
+        weights = tapped(tap, "weights", masked_softmax(scores, memory.seen))
+        context = (weights @ memory.values).view(query.shape)
+        return tapped(tap, "context", context), scores, weights
+
+    def forward(
+        self, word: Tensor, state: Tensor, context: Tensor | None, tap: Tap | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """One step: a word [R,D], every layer's state [R,L,P*D] -> what the output layer sees, the states."""
+        x = word if context is None else torch.cat([word, context], dim=-1)
+        states: list[Tensor] = []
+        for number, cell in enumerate(cast(Iterable[Cell], self.layers)):
+            states.append(cell(cell.read(x), state[:, number], within(tap, str(number))))
+            x = self.dropout(states[-1][:, : cell.size])
+        if self.readout is not None and context is not None:
+            x = self.dropout(self.readout(torch.cat([x, context, word], dim=-1)).tanh())
+        return x, torch.stack(states, dim=1)
+
+
+class RecurrentEncoderDecoder(nn.Module):
+    """A reader, a bridge from its last states to the writer's first, a writer, and the output layer."""
+
+    longest_target: int | None = None  # an RNN writes on and on
+
+    def __init__(
+        self,
+        source: nn.Embedding,
+        target: nn.Embedding,
+        reader: Reader,
+        bridge: nn.Module,
+        writer: Writer,
+        output: Linear,
+        dropout: float,
+    ) -> None:
+        super().__init__()
+        self.source = source
+        self.target = target
+        self.reader = reader
+        self.bridge = bridge
+        self.writer = writer
+        self.output = output
+        self.dropout = Dropout(dropout)
+
+    @property
+    def alignment(self) -> str | None:
+        """The tensor of a traced run that tells where each step looked."""
+        return "decoder.cross.weights" if self.writer.score is not None else None
+
+    def forward(self, batch: Batch, tap: Tap | None = None) -> Tensor:
+        """Logits over the vocabulary at every target position: [B,T,V]."""
+        return tapped(tap, "logits", self.output(self.hidden(batch, tap)))
+
+    def hidden(self, batch: Batch, tap: Tap | None = None) -> Tensor:
+        """What the output layer sees: [B,T,D]."""
+        if batch.source is None or batch.target is None:
+            raise ValueError("an encoder-decoder needs a source and a target")
+        state, memory = self.read(batch.source, tap)
+        words = self.dropout(self.target(batch.target.ids))  # [B,T,D]
+        words = tapped(tap, "decoder.embedding", words)
+        hidden, _ = self.write(words, batch.target.positions >= 0, state, memory, within(tap, "decoder"))
+        return hidden
+
+    def read(self, source: Tokens, tap: Tap | None = None) -> tuple[Tensor, Memory | None]:
+        """The writer's first state, and what it may look at."""
+        valid = source.positions >= 0
+        x = tapped(tap, "encoder.embedding", self.dropout(self.source(source.ids)))
+        encoded, last = self.reader(x, valid, within(tap, "encoder"))
+        first = tapped(tap, "decoder.first", self.bridge(last))  # [B,L,P*D]
+        score = self.writer.score
+        if score is None:
+            return first, None
+        keys = tapped(tap, "decoder.cross.key", score.keys(encoded))  # [B,S,D]
+        return first, Memory(keys, tapped(tap, "decoder.cross.value", encoded), valid[:, None])
+
+    def write(
+        self, words: Tensor, valid: Tensor, state: Tensor, memory: Memory | None, tap: Tap | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Word after word: [R,T,D] -> what the output layer sees [R,T,D], and the last state."""
+        seen: list[Tensor] = []
+        for time, (word, kept) in enumerate(zip(words.unbind(1), valid[:, :, None, None].unbind(1))):
+            now = at_step(tap, time)
+            context = None if memory is None else self.writer.look(state, memory, within(now, "cross"))[0]
+            x, after = self.writer(word, state, context, now)
+            state = torch.where(kept, after, state)
+            seen.append(x)
+        return tapped(tap, "out", torch.stack(seen, dim=1)), state
+
+    @torch.no_grad()
+    def start(self, batch: Batch, beams: int = 1, tap: Tap | None = None) -> State:
+        """Read the source. Each of the N sources gets `beams` rows, which share what they look at."""
+        if batch.source is None:
+            raise ValueError("an encoder-decoder needs a source")
+        state, memory = self.read(batch.source, tap)
+        sources = {"source.positions": batch.source.positions}
+        if memory is not None:
+            sources |= {"keys": memory.keys, "values": memory.values}
+        columns = round_up(batch.source.ids.shape[1], BLOCK)
+        sources = {name: fit(name, tensor, columns).contiguous() for name, tensor in sources.items()}
+        return State({"state": state.repeat_interleave(beams, dim=0)}, {}, sources, beams)
+
+    @torch.no_grad()
+    def step(self, state: State, tokens: Tensor, tap: Tap | None = None) -> tuple[Tensor, State]:
+        """Feed T more tokens to each row: [R,T] -> logits [R,T,V] and the state after them."""
+        seen = state.sources["source.positions"][:, None] >= 0
+        memory = None
+        if self.writer.score is not None:
+            memory = Memory(state.sources["keys"], state.sources["values"], seen)
+        words = self.target(tokens)
+        valid = torch.ones_like(tokens, dtype=torch.bool)
+        hidden, last = self.write(words, valid, state.rows["state"], memory, within(tap, "decoder"))
+        after = State({"state": last}, {}, state.sources, state.beams, state.block)
+        return tapped(tap, "logits", self.output(hidden)), after

@@ -1,0 +1,348 @@
+"""The Transformer of "Attention Is All You Need": blocks, stacks, and the encoder-decoder made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from regard.batch import Batch, Tokens
+from regard.models.attention import MultiHeadAttention, visible
+from regard.models.layers import Dropout, FeedForward, GatedFeedForward, Linear, PostNorm
+from regard.models.positions import Learned, Order, RelativeBias, Rotary, Sinusoidal, turned
+from regard.models.state import Past, State, fit, round_up, steady_block
+from regard.models.tap import Tap, tapped, within
+
+KeysValues = tuple[Tensor, Tensor]  # two of [B,H,S,C]
+ADDED = Order()  # to the embeddings, or not at all: nothing for attention to do
+
+
+class Embedding(nn.Module):
+    """embedding(token) * sqrt(D) + position  (paper, 3.4 and 3.5), then dropout (5.4).
+
+    Other families leave out the factor (GPT, BERT, T5), have order enter elsewhere (`positions` None: T5,
+    Llama), add the sentence a word belongs to (`segments`: BERT) or normalise the sum (BERT).
+    """
+
+    def __init__(
+        self,
+        tokens: nn.Embedding,
+        positions: Sinusoidal | Learned | None,
+        dropout: float,
+        factor: float = 1.0,
+        segments: nn.Embedding | None = None,
+        norm: nn.Module | None = None,
+    ) -> None:
+        super().__init__()
+        self.tokens = tokens
+        self.positions = positions
+        self.factor = factor
+        self.segments = segments
+        self.norm = norm
+        self.dropout = Dropout(dropout)
+
+    @property
+    def limit(self) -> int | None:
+        """Positions that there are vectors for; None where there is no limit."""
+        return None if self.positions is None else self.positions.limit
+
+    def forward(
+        self, ids: Tensor, positions: Tensor, tap: Tap | None = None, segments: Tensor | None = None
+    ) -> Tensor:
+        x = tapped(tap, "tokens", self.tokens(ids) * self.factor)  # [B,T,D]
+        if self.positions is not None:
+            x = x + tapped(tap, "positions", self.positions(positions))
+        if self.segments is not None:
+            which = torch.zeros_like(ids) if segments is None else segments
+            x = x + tapped(tap, "segments", self.segments(which))
+        x = tapped(tap, "sum", x)
+        if self.norm is not None:
+            x = self.norm(x)
+        return tapped(tap, "out", self.dropout(x))
+
+
+class Block(nn.Module):
+    """Self-attention, in a decoder cross-attention, then feed-forward, each in its residual wrapping."""
+
+    def __init__(
+        self,
+        attention: MultiHeadAttention,
+        feed_forward: FeedForward | GatedFeedForward,
+        residual: Callable[[], PostNorm],
+        cross: MultiHeadAttention | None = None,
+    ) -> None:
+        super().__init__()
+        self.attention = attention
+        self.attention_residual = residual()
+        self.cross = cross
+        self.cross_residual = residual() if cross is not None else None
+        self.feed_forward = feed_forward
+        self.feed_forward_residual = residual()
+
+    def forward(
+        self,
+        x: Tensor,
+        mask: Tensor,
+        past: Past | None = None,
+        memory: KeysValues | None = None,
+        memory_mask: Tensor | None = None,
+        tap: Tap | None = None,
+        order: Order = ADDED,
+    ) -> Tensor:
+        own, across, feed = within(tap, "self"), within(tap, "cross"), within(tap, "feed_forward")
+        x = self.attention_residual(x, lambda y: self.look_back(y, mask, past, order, own), own)
+        x = tapped(tap, "after_self", x)  # [B,T,D]
+        if self.cross_residual is not None and memory is not None and memory_mask is not None:
+            x = self.cross_residual(x, lambda y: self.look_across(y, memory, memory_mask, across), across)
+            x = tapped(tap, "after_cross", x)
+        x = self.feed_forward_residual(x, lambda y: self.feed_forward(y, feed), feed)
+        return tapped(tap, "out", x)
+
+    def look_back(self, x: Tensor, mask: Tensor, past: Past | None, order: Order, tap: Tap | None) -> Tensor:
+        """Self-attention over the words of this run and, when stepping, those before."""
+        q, k, v = self.attention.queries_keys_values(x)  # [B,H,T,C]
+        if order.turn is not None:
+            q, k = turned(q, order.turn), turned(k, order.turn)
+        if past is not None:
+            k, v = past.append(k, v)  # [B,H,S,C]
+        out: Tensor = self.attention(q, k, v, mask, tap, order.bias)
+        return out
+
+    def look_across(self, x: Tensor, memory: KeysValues, mask: Tensor, tap: Tap | None) -> Tensor:
+        """Cross-attention. The beams of one source stand side by side as more queries on the same keys."""
+        k, v = memory  # [N,H,S,C]
+        queries = x.reshape(len(k), -1, x.shape[-1])  # [N*beams,T,D] -> [N,beams*T,D]
+        out: Tensor = self.crossing()(self.crossing().queries(queries), k, v, mask, tap)
+        return out.view(x.shape)
+
+    def source_keys_values(self, encoded: Tensor) -> KeysValues:
+        """Of the whole source, for every step: [B,S,D] -> two of [B,H,S,C]."""
+        return self.crossing().keys_values(encoded)
+
+    def crossing(self) -> MultiHeadAttention:
+        if self.cross is None:
+            raise ValueError("this block has no cross-attention")
+        return self.cross
+
+
+class Stack(nn.Module):
+    """N blocks; with pre-norm a layer norm at the end, because nobody else normalises the last sum."""
+
+    def __init__(
+        self, blocks: Sequence[Block], last: nn.Module, positions: Rotary | RelativeBias | None = None
+    ) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(blocks)
+        self.last = last
+        self.positions = positions  # where order enters inside the attentions
+
+    def order(self, query_pos: Tensor, key_pos: Tensor, tap: Tap | None = None) -> Order:
+        """What positions mean to all attentions of this stack: [B,T], [B,S]."""
+        if self.positions is None:
+            return ADDED
+        order: Order = self.positions(query_pos, key_pos)
+        return order if tap is None else order.watched(tap.within("positions"))
+
+    def __len__(self) -> int:
+        return len(self.blocks)
+
+    def __iter__(self) -> Iterator[Block]:
+        return iter(cast(Iterable[Block], self.blocks))
+
+    def forward(
+        self,
+        x: Tensor,
+        mask: Tensor,
+        past: Sequence[Past] | None = None,
+        memory: Sequence[KeysValues] | None = None,
+        memory_mask: Tensor | None = None,
+        tap: Tap | None = None,
+        order: Order = ADDED,
+    ) -> Tensor:
+        for number, block in enumerate(self):
+            x = block(
+                x,
+                mask,
+                past[number] if past else None,
+                memory[number] if memory else None,
+                memory_mask,
+                within(tap, str(number)),
+                order,
+            )
+        return tapped(tap, "out", self.last(x))
+
+
+class Speaker(nn.Module):
+    """What writes word after word, from a source or without: embedding, causal stack, output layer."""
+
+    def __init__(self, target: Embedding, decoder: Stack, output: Linear) -> None:
+        super().__init__()
+        self.target = target
+        self.decoder = decoder
+        self.output = output
+
+    @property
+    def longest_target(self) -> int | None:
+        """Pieces that the decoder can read, its start included; None where there is no limit."""
+        return self.target.limit
+
+    def hidden(self, batch: Batch, tap: Tap | None = None) -> Tensor:
+        """What the output layer sees: [B,T,D]."""
+        raise NotImplementedError
+
+    def forward(self, batch: Batch, tap: Tap | None = None) -> Tensor:
+        """Logits over the vocabulary at every target position: [B,T,V]."""
+        return tapped(tap, "logits", self.output(self.hidden(batch, tap)))
+
+    def write(
+        self,
+        target: Tokens,
+        memory: Sequence[KeysValues] | None = None,
+        across: Tensor | None = None,
+        tap: Tap | None = None,
+    ) -> Tensor:
+        """All words at once: [B,T] -> [B,T,D]."""
+        positions, documents = target.positions, target.documents
+        x = self.target(target.ids, positions, within(tap, "decoder.embedding"))
+        mask = visible(positions, positions, True, query_doc=documents, key_doc=documents)  # [B,1,T,T]
+        own = within(tap, "decoder")
+        order = self.decoder.order(positions, positions, own)
+        out: Tensor = self.decoder(x, mask, None, memory, across, own, order)
+        return out
+
+    def empty(self, rows: int, like: Tensor) -> dict[str, Tensor]:
+        """Room for the keys and values of each layer, and for the positions of their words."""
+        growing = {"positions": torch.full((rows, 0), -1, device=like.device)}
+        for number, block in enumerate(self.decoder):
+            none = like.new_zeros((rows, block.attention.groups, 0, block.attention.channels))
+            growing[f"{number}.self.key"], growing[f"{number}.self.value"] = none, none
+        return growing
+
+    @torch.no_grad()
+    def step(self, state: State, tokens: Tensor, tap: Tap | None = None) -> tuple[Tensor, State]:
+        """Feed T more tokens to each row: [R,T] -> logits [R,T,V] and the state after them."""
+        count = torch.arange(tokens.shape[1], device=tokens.device)
+        positions = state.rows["next"][:, None] + count  # [R,T]
+        x, state = self.advance(state, tokens, positions, tap)
+        return tapped(tap, "logits", self.output(x)), state
+
+    def advance(
+        self, state: State, tokens: Tensor, positions: Tensor, tap: Tap | None = None
+    ) -> tuple[Tensor, State]:
+        """Tokens at these positions, -1 where a row has none: [R,T] -> [R,T,D]."""
+        count = tokens.shape[1]
+        ahead = state.rows["next"] + (positions >= 0).sum(dim=1)
+        state = replace(state.extend(count), rows={**state.rows, "next": ahead})
+        columns = state.last(count)
+        columns.write_positions(state.growing["positions"], positions)
+        x = self.target(tokens, positions, within(tap, "decoder.embedding"))
+        seen = state.growing["positions"]
+        own = within(tap, "decoder")
+        mask, order = visible(positions, seen, causal=True), self.decoder.order(positions, seen, own)
+        layers = range(len(self.decoder))
+        past = [
+            Past(state.growing[f"{i}.self.key"], state.growing[f"{i}.self.value"], columns) for i in layers
+        ]
+        memory = across = None
+        if (source := state.sources.get("source.positions")) is not None:
+            memory = [(state.sources[f"{i}.cross.key"], state.sources[f"{i}.cross.value"]) for i in layers]
+            across = visible(positions.view(len(source), -1), source, causal=False)
+        x = self.decoder(x, mask, past, memory, across, own, order)
+        return x, state
+
+
+class EncoderDecoder(Speaker):
+    """Figure 1 of the paper: the source goes through the encoder once, the decoder writes word after word."""
+
+    def __init__(
+        self, source: Embedding, target: Embedding, encoder: Stack, decoder: Stack, output: Linear
+    ) -> None:
+        nn.Module.__init__(self)  # the parts in the order of Figure 1: their first weights are drawn so
+        self.source = source
+        self.target = target
+        self.encoder = encoder
+        self.decoder = decoder
+        self.output = output
+        self.sizes: dict[str, float] = {}  # of drawn weights beside the usual, by the end of a name
+
+    @property
+    def alignment(self) -> str | None:
+        """The tensor of a traced run that tells where each step looked: of the layer before the last."""
+        return f"decoder.{max(0, len(self.decoder) - 2)}.cross.weights"
+
+    def hidden(self, batch: Batch, tap: Tap | None = None) -> Tensor:
+        source, target = both_sides(batch)
+        memory = self.remember(self.encode(source, tap))
+        across = visible(target.positions, source.positions, causal=False)  # [B,1,T,S]
+        return self.write(target, memory, across, tap)
+
+    def encode(self, source: Tokens, tap: Tap | None = None) -> Tensor:
+        """[B,S] -> [B,S,D]."""
+        x = self.source(source.ids, source.positions, within(tap, "encoder.embedding"))
+        mask = visible(source.positions, source.positions, causal=False)  # [B,1,S,S]
+        own = within(tap, "encoder")
+        order = self.encoder.order(source.positions, source.positions, own)
+        out: Tensor = self.encoder(x, mask, tap=own, order=order)
+        return out
+
+    def remember(self, encoded: Tensor) -> list[KeysValues]:
+        """The keys and values of the source for each decoder block, computed once."""
+        return [block.source_keys_values(encoded) for block in self.decoder]
+
+    @torch.no_grad()
+    def start(self, batch: Batch, beams: int = 1, tap: Tap | None = None) -> State:
+        """Read the source. Each of the N sources gets `beams` rows, which share its keys and values."""
+        if batch.source is None:
+            raise ValueError("an encoder-decoder needs a source")
+        source = batch.source
+        rows = len(source.ids) * beams
+        memory = self.remember(self.encode(source, tap))
+        sources = {"source.positions": source.positions}
+        for number, (k, v) in enumerate(memory):
+            sources[f"{number}.cross.key"], sources[f"{number}.cross.value"] = k, v
+        block = steady_block(memory[0][0].shape[-1])
+        columns = round_up(source.ids.shape[1], block)
+        # contiguous once here, because every step reads them
+        sources = {name: fit(name, tensor, columns).contiguous() for name, tensor in sources.items()}
+        growing = self.empty(rows, memory[0][0])
+        return State({"next": source.ids.new_zeros(rows)}, growing, sources, beams, block)
+
+
+class LanguageModel(Speaker):
+    """A decoder alone (GPT, Llama): what it reads and what it writes are one text."""
+
+    alignment: str | None = None  # there is no source to look at
+    reads_prompts = True  # what stands before is read by the same positions
+
+    def hidden(self, batch: Batch, tap: Tap | None = None) -> Tensor:
+        if batch.target is None:
+            raise ValueError("a language model needs a text")
+        return self.write(batch.target, tap=tap)
+
+    @torch.no_grad()
+    def start(self, batch: Batch, beams: int = 1, tap: Tap | None = None) -> State:
+        """Read the prompts (`batch.source`) but for their last token, which a search feeds first."""
+        if batch.source is None:
+            raise ValueError("a language model needs a prompt, if only its start")
+        prompt = batch.source
+        lengths = (prompt.positions >= 0).sum(dim=1)  # [N]
+        growing = self.empty(len(lengths), self.target.tokens.weight)
+        channels = growing["0.self.key"].shape[-1]
+        state = State({"next": torch.zeros_like(lengths)}, growing, {}, 1, steady_block(channels))
+        before = prompt.positions[:, :-1].masked_fill(prompt.positions[:, :-1] >= lengths[:, None] - 1, -1)
+        if before.shape[1]:
+            _, state = self.advance(state, prompt.ids[:, :-1], before, tap)
+            state = state.aged(lengths - 1)  # rows are padded on the right: what follows takes that place
+        first = prompt.ids.gather(1, lengths[:, None] - 1)[:, 0]
+        state = replace(state, rows={**state.rows, "first": first})
+        each = torch.arange(len(lengths), device=first.device).repeat_interleave(beams)
+        return replace(state.select(each), beams=beams)
+
+
+def both_sides(batch: Batch) -> tuple[Tokens, Tokens]:
+    if batch.source is None or batch.target is None:
+        raise ValueError("an encoder-decoder needs a source and a target")
+    return batch.source, batch.target

@@ -1,5 +1,0 @@
-"""Lessons: the walk from a mixture of three words to the whole model, with numbers that are computed live."""
-
-from regard.serve.lessons.routes import LESSONS, add_lessons
-
-__all__ = ["LESSONS", "add_lessons"]

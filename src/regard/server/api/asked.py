@@ -1,0 +1,220 @@
+"""What is asked of `/v1/completions` and what it answers: fields, what is refused, prompts and options."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from regard.config import Decode
+from regard.generation import Wish
+from regard.server.limits import (
+    LONGEST_PROMPT,
+    LONGEST_STOP,
+    MOST_CHOICES,
+    MOST_LOGPROBS,
+    MOST_ROWS,
+    MOST_STOPS,
+    MOST_TEXTS,
+    MOST_TOKENS,
+)
+from regard.server.refusals import Refused
+from regard.server.requests import Body, Text
+from regard.server.service import Service
+from regard.tasks import Generator
+
+COLD = 1e-3  # a temperature below this is none: the most probable piece
+Id = Annotated[int, Field(ge=0, lt=2**31)]
+Ids = Annotated[list[Id], Field(min_length=1, max_length=LONGEST_PROMPT)]
+Stop = Annotated[str, Field(min_length=1, max_length=LONGEST_STOP)]
+
+
+class StreamOptions(Body):
+    include_usage: bool = False
+    include_obfuscation: bool = False
+
+
+class CompletionBody(Body):
+    model: str = Field(max_length=1000)
+    prompt: (
+        Text
+        | Annotated[list[Text], Field(min_length=1, max_length=MOST_TEXTS)]
+        | Ids
+        | Annotated[list[Ids], Field(min_length=1, max_length=MOST_TEXTS)]
+    )
+    max_tokens: int | None = Field(16, ge=0, le=MOST_TOKENS)
+    temperature: float | None = Field(None, ge=0, le=2, description="1 unless told")
+    top_p: float | None = Field(1.0, ge=0, le=1)
+    n: int | None = Field(1, ge=1, le=MOST_CHOICES)
+    best_of: int | None = Field(None, ge=1, le=MOST_CHOICES)
+    stream: bool | None = False
+    stream_options: StreamOptions | None = None
+    logprobs: int | None = Field(None, ge=0, le=MOST_LOGPROBS)
+    echo: bool | None = False
+    stop: Stop | Annotated[list[Stop], Field(max_length=MOST_STOPS)] | None = None
+    seed: int | None = Field(None, ge=-(2**63), lt=2**63)
+    user: str | None = Field(None, max_length=1000)
+    presence_penalty: float | None = Field(0.0, description="only 0")
+    frequency_penalty: float | None = Field(0.0, description="only 0")
+    logit_bias: dict[str, float] | None = Field(None, description="not supported", max_length=300)
+    suffix: str | None = Field(None, description="not supported", max_length=1000)
+
+    @property
+    def stops(self) -> tuple[str, ...]:
+        return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
+
+
+class Logprobs(Body):
+    tokens: list[str]
+    token_logprobs: list[float | None]
+    top_logprobs: list[dict[str, float] | None]
+    text_offset: list[int]
+
+
+class Choice(Body):
+    index: int
+    text: str
+    finish_reason: Literal["stop", "length"] | None
+    logprobs: Logprobs | None
+
+
+class Usage(Body):
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+
+
+class Completion(Body):
+    id: str
+    object: Literal["text_completion"]
+    created: int
+    model: str
+    choices: list[Choice]
+    usage: Usage | None = None
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """`ids` begin with the model's start, which was put there unless `given`."""
+
+    text: str
+    ids: list[int]
+    given: bool = False
+
+    @property
+    def shown(self) -> list[int]:
+        return self.ids if self.given else self.ids[1:]
+
+
+@dataclass(frozen=True)
+class Said:
+    """What was written after a prompt."""
+
+    prompt: Prompt
+    ids: tuple[int, ...]
+    text: str
+    score: float
+    ended: bool
+    begins: tuple[int, ...] = ()  # of the pieces in the text: at which character
+
+
+def check(body: CompletionBody) -> None:
+    """Refuse what is understood and not done, rather than leave it out."""
+    unsupported = {
+        "suffix": body.suffix,
+        "presence_penalty": body.presence_penalty,
+        "frequency_penalty": body.frequency_penalty,
+        "logit_bias": body.logit_bias,
+    }
+    for name, value in unsupported.items():
+        if value:
+            raise Refused(400, f"{name} is not supported", name, "unsupported_parameter")
+    n, best_of = body.n or 1, body.best_of
+    if best_of is not None and best_of < n:
+        raise Refused(400, f"best_of = {best_of} is less than n = {n}", "best_of")
+    if body.stream and best_of is not None and best_of > n:
+        raise Refused(
+            400, "which of several is the best is known in the end: no best_of with stream", "best_of"
+        )
+    if body.stream_options is not None and not body.stream:
+        raise Refused(400, "stream_options are for stream", "stream_options")
+    if len(prompts_of(body)) * max(n, best_of or 1) > MOST_ROWS:
+        raise Refused(400, f"prompts times choices are {MOST_ROWS} at most", "n")
+
+
+def prompts_of(body: CompletionBody) -> list[str | list[int]]:
+    prompt = body.prompt
+    if isinstance(prompt, str):
+        return [prompt]
+    if isinstance(prompt[0], int):
+        return [[each for each in prompt if isinstance(each, int)]]
+    return [each for each in prompt if isinstance(each, str | list)]
+
+
+def read(generator: Generator, prompt: str | list[int]) -> Prompt:
+    """A prompt behind the model's start; ids may begin with it already."""
+    tokenizer = generator.tokenizer
+    if isinstance(prompt, str):
+        return Prompt(prompt, [tokenizer.start, *tokenizer.encode(prompt)])
+    if wrong := next((each for each in prompt if each >= len(tokenizer)), None):
+        raise Refused(400, f"prompt: the model has {len(tokenizer)} pieces, and {wrong} is none", "prompt")
+    given = prompt[0] == tokenizer.start
+    return Prompt(tokenizer.decode(prompt), prompt if given else [tokenizer.start, *prompt], given)
+
+
+def most_tokens(body: CompletionBody) -> int:
+    return 16 if body.max_tokens is None else body.max_tokens
+
+
+def check_room(generator: Generator, prompt: Prompt, body: CompletionBody) -> None:
+    limit, wanted = generator.model.longest_target, most_tokens(body)
+    if limit is not None and len(prompt.ids) + wanted - 1 > limit:
+        raise Refused(
+            400,
+            f"the model reads {limit} tokens at once; the prompt has {len(prompt.ids)} with its start, and "
+            f"{wanted} more were asked for",
+            "prompt" if len(prompt.ids) > limit else "max_tokens",
+            "context_length_exceeded",
+        )
+
+
+def options_of(base: Decode, body: CompletionBody, seed: int) -> Decode:
+    """The folder's options with what was asked; without a temperature 1, which draws."""
+    temperature = 1.0 if body.temperature is None else body.temperature
+    own: dict[str, Any] = {"beam": 1, "max_length": max(1, most_tokens(body)), "seed": seed % 2**31}
+    if temperature < COLD:
+        return base.model_copy(update={**own, "sample": False})
+    top_p = max(1e-6, 1.0 if body.top_p is None else body.top_p)
+    return base.model_copy(update={**own, "sample": True, "temperature": temperature, "top_p": top_p})
+
+
+def wishes_of(generator: Generator, prompts: Sequence[Prompt], body: CompletionBody) -> list[Wish]:
+    """The draws of each prompt."""
+    seed = secrets.randbelow(2**31) if body.seed is None else body.seed
+    draws = max(body.n or 1, body.best_of or 1)
+    return [
+        Wish(prompt.ids, options_of(generator.decode, body, seed), draw=draw)
+        for prompt in prompts
+        for draw in range(draws)
+    ]
+
+
+def framed(body: CompletionBody) -> dict[str, Any]:
+    return {
+        "id": f"cmpl-{secrets.token_hex(12)}",
+        "object": "text_completion",
+        "created": int(time.time()),
+        "model": body.model,
+        "choices": [],
+    }
+
+
+def usage(service: Service, name: str, prompts: Sequence[Prompt], written: int) -> dict[str, int]:
+    own = sum(len(prompt.shown) for prompt in prompts)
+    service.metrics.add("tokens", own, kind="read", model=name)
+    service.metrics.add("tokens", written, kind="written", model=name)
+    return {"prompt_tokens": own, "completion_tokens": written, "total_tokens": own + written}

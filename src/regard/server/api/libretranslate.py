@@ -1,0 +1,204 @@
+"""LibreTranslate's routes: `/translate`, `/languages`, `/detect` and what its clients ask beside."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Field
+
+from regard.server.api.languages import name_of
+from regard.server.api.markup import Part, parts_of
+from regard.server.api.routes import Route
+from regard.server.api.translating import check_size, translate
+from regard.server.limits import MOST_CHOICES, MOST_TEXTS
+from regard.server.refusals import Refused
+from regard.server.requests import LONGEST_TEXT, Body, Text
+from regard.server.service import Call, Service
+
+LEAST = 1.0  # per cent; a language that is less probable is not told
+
+Code = Annotated[str, Field(max_length=64)]
+Texts = Annotated[list[Text], Field(max_length=MOST_TEXTS)]
+
+
+class Asked(Body):
+    missing: ClassVar[str] = "Invalid request: missing {} parameter"
+    api_key: str = ""
+
+
+class TranslateBody(Asked):
+    q: Text | Texts
+    source: Code
+    target: Code
+    format: Code = "text"
+    alternatives: int = Field(0, ge=0, le=MOST_CHOICES)
+
+
+class DetectBody(Asked):
+    q: Text
+
+
+class Detected(Body):
+    confidence: float = Field(ge=0, le=100)
+    language: str
+
+
+class Translated(Body):
+    translatedText: str | list[str]
+    detectedLanguage: Detected | list[Detected] | None = None
+    alternatives: list[str] | list[list[str]] | None = None
+
+
+class Language(Body):
+    code: str
+    name: str
+    targets: list[str]
+
+
+class Health(Body):
+    status: str
+
+
+class Settings(Body):
+    charLimit: int
+    frontendTimeout: int
+    apiKeys: bool
+    keyRequired: bool
+    suggestions: bool
+    filesTranslation: bool
+    supportedFilesFormat: list[str]
+    language: dict[str, Any]
+
+
+async def translate_route(service: Service, body: TranslateBody, call: Call) -> dict[str, Any]:
+    if body.format not in ("text", "html"):
+        raise Refused(400, f"{body.format} format is not supported", "format")
+    texts = [body.q] if isinstance(body.q, str) else list(body.q)
+    check_size(texts)
+    sources = await find_sources(service, texts, body)
+    found: list[list[str]] = [[] for _ in texts]
+    for source in dict.fromkeys(code for code, _ in sources):
+        numbers = [number for number, (code, _) in enumerate(sources) if code == source]
+        own = [texts[number] for number in numbers]
+        answers = await candidates(service, own, source, body, call)
+        for number, answer in zip(numbers, answers):
+            found[number] = answer
+    told: dict[str, Any] = {"translatedText": [own[0] for own in found]}
+    if body.source == "auto":
+        told["detectedLanguage"] = [{"confidence": share, "language": code} for code, share in sources]
+    if body.alternatives:
+        told["alternatives"] = [others(own, body.alternatives) for own in found]
+    return {name: value[0] for name, value in told.items()} if isinstance(body.q, str) else told
+
+
+def others(candidates: list[str], most: int) -> list[str]:
+    return [text for text in dict.fromkeys(candidates) if text != candidates[0]][:most]
+
+
+async def find_sources(service: Service, texts: list[str], body: TranslateBody) -> list[tuple[str, float]]:
+    """The language of each text, and how sure it is."""
+    known = dict.fromkeys(code for pair in service.pairs for code in pair)
+    for code in (body.source, body.target):
+        if code not in known and not (code == "auto" and code == body.source):
+            raise Refused(400, f"{code} is not supported", "source" if code == body.source else "target")
+    if body.source != "auto":
+        if body.source != body.target and (body.source, body.target) not in service.pairs:
+            raise Refused(400, f"{body.target} is not supported from {body.source}", "target")
+        return [(body.source, 0.0)] * len(texts)
+    among = [source for source, target in service.pairs if target == body.target]
+    if not among:
+        raise Refused(400, f"{body.target} is not supported", "target")
+    return await asyncio.to_thread(lambda: [service.detector.choose(text, among) for text in texts])
+
+
+async def candidates(
+    service: Service, texts: list[str], source: str, body: TranslateBody, call: Call
+) -> list[list[str]]:
+    if source == body.target:
+        return [[text] for text in texts]
+    name, translator = service.pairs[source, body.target]
+    nbest = body.alternatives + 1
+    if body.format == "text":
+        return await translate(service, name, translator, texts, call, nbest)
+    documents = await asyncio.to_thread(lambda: [parts_of(text) for text in texts])
+    inside = [part.text for parts in documents for part in parts if part.text is not None]
+    found = await translate(service, name, translator, inside, call, nbest) if inside else []
+    answers = iter(found)
+    return [documents_of(parts, [next(answers) for part in parts if part.text is not None], nbest)
+            for parts in documents]  # fmt: skip
+
+
+def documents_of(parts: list[Part], found: list[list[str]], most: int) -> list[str]:
+    """Documents of which the k-th has the k-th candidate of each text, or its last."""
+    count = min(most, max(map(len, found), default=1))
+    return [document_of(parts, [own[min(k, len(own) - 1)] for own in found]) for k in range(count)]
+
+
+def document_of(parts: list[Part], texts: list[str]) -> str:
+    rest = iter(texts)
+    return "".join(part.written(None if part.text is None else next(rest)) for part in parts)
+
+
+async def languages(service: Service, _: None, __: Call) -> list[dict[str, Any]]:
+    codes = dict.fromkeys(code for pair in service.pairs for code in pair)
+    return [
+        {
+            "code": code,
+            "name": name_of(code),
+            "targets": sorted({target for source, target in service.pairs if source == code} | {code}),
+        }
+        for code in codes
+    ]
+
+
+async def detect(service: Service, body: DetectBody, _: Call) -> list[dict[str, Any]]:
+    known = list(dict.fromkeys(source for source, _ in service.pairs))
+    ranked = await asyncio.to_thread(service.detector.rank, body.q)
+    told = [(code, share) for code, share in ranked if share >= LEAST] or [(code, 0.0) for code in known]
+    return [{"confidence": share, "language": code} for code, share in told]
+
+
+async def health(service: Service, _: None, __: Call) -> dict[str, str]:
+    return {"status": "ok"}
+
+
+async def settings(service: Service, _: None, __: Call) -> dict[str, Any]:
+    source, target = next(iter(service.pairs), ("", ""))
+    return {
+        "charLimit": LONGEST_TEXT,
+        "frontendTimeout": 500,
+        "apiKeys": service.keys is not None,
+        "keyRequired": service.keys is not None,
+        "suggestions": False,
+        "filesTranslation": False,
+        "supportedFilesFormat": [],
+        "language": {
+            "source": {"code": source, "name": name_of(source)},
+            "target": {"code": target, "name": name_of(target)},
+        },
+    }
+
+
+async def no_suggestions(service: Service, _: None, __: Call) -> None:
+    raise Refused(403, "Suggestions are disabled on this server.")
+
+
+async def no_files(service: Service, _: None, __: Call) -> None:
+    raise Refused(403, "Files are not translated by this server; regard translate does that.")
+
+
+GROUP = "LibreTranslate"
+ROUTES = [
+    Route("POST", "/translate", GROUP, "Translate a text or a list of texts.", translate_route,
+          TranslateBody, Translated, form=True),
+    Route("GET", "/languages", GROUP, "The languages, and into which each is translated.", languages,
+          gives=list[Language]),
+    Route("POST", "/detect", GROUP, "Which language a text is in, best first.", detect, DetectBody,
+          list[Detected], form=True, models=False),
+    Route("GET", "/health", GROUP, "Whether the server runs.", health, gives=Health, open=True),
+    Route("GET", "/frontend/settings", GROUP, "What a page of LibreTranslate asks first.", settings,
+          gives=Settings),
+    Route("POST", "/suggest", GROUP, "Always refused.", no_suggestions, form=True, refuses=(403,)),
+    Route("POST", "/translate_file", GROUP, "Always refused.", no_files, form=True, refuses=(403,)),
+]  # fmt: skip

@@ -1,0 +1,263 @@
+"""Our own routes: probabilities of given texts, gaps, labels, entities, answers; limits, health, numbers."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any
+
+from pydantic import Field
+from starlette.responses import PlainTextResponse
+
+from regard.server.api.routes import Route
+from regard.server.api.translating import about, check_size
+from regard.server.limits import MOST_RANKED, MOST_TEXTS
+from regard.server.refusals import Refused
+from regard.server.requests import Body, Text
+from regard.server.service import Call, Service
+from regard.tasks import Answerer, Classifier, Filler, Generator, Tagger, Translator
+
+Name = Annotated[str, Field(max_length=1000)]
+Texts = Text | Annotated[list[Text], Field(min_length=1, max_length=MOST_TEXTS)]
+Count = Annotated[int, Field(ge=1, le=MOST_RANKED)]
+
+
+class Asked(Body):
+    model: Name = Field("", description="the first that can do this, unless told")
+
+
+class ScoreBody(Asked):
+    source: Texts | None = Field(None, description="what was translated; not for language models")
+    target: Texts
+
+
+class FillBody(Asked):
+    text: Texts
+    top_k: Count = 5
+
+
+class ClassifyBody(Asked):
+    text: Texts
+    top_k: Count | None = Field(None, description="labels told; those the model chooses, unless told")
+
+
+class TagBody(Asked):
+    text: Texts
+
+
+class AnswerBody(Asked):
+    question: Text
+    context: Text
+    top_k: Count = 1
+    no_answer: float | None = Field(None, ge=-1e6, le=1e6)
+
+
+class Score(Body):
+    log_probability: float | None
+    pieces: list[str]
+    log_probabilities: list[float | None]
+
+
+class Scores(Body):
+    model: str
+    results: list[Score]
+
+
+class Guess(Body):
+    piece: str
+    probability: float
+
+
+class Filled(Body):
+    text: str
+    probability: float
+
+
+class Filling(Body):
+    candidates: list[Filled]
+    gaps: list[list[Guess]]
+
+
+class Fillings(Body):
+    model: str
+    results: list[Filling]
+
+
+class Label(Body):
+    name: str
+    probability: float
+
+
+class Classification(Body):
+    labels: list[Label]
+    cut: bool
+
+
+class Classifications(Body):
+    model: str
+    results: list[Classification]
+
+
+class Entity(Body):
+    type: str
+    start: int
+    end: int
+    text: str
+    score: float
+
+
+class Tagging(Body):
+    entities: list[Entity]
+
+
+class Taggings(Body):
+    model: str
+    results: list[Tagging]
+
+
+class Answer(Body):
+    text: str
+    start: int
+    end: int
+    score: float
+    probability: float
+
+
+class Answers(Body):
+    model: str
+    results: list[Answer]
+
+
+class State(Body):
+    status: str
+
+
+def listed(texts: str | list[str]) -> list[str]:
+    found = [texts] if isinstance(texts, str) else list(texts)
+    check_size(found)
+    return found
+
+
+async def score(service: Service, body: ScoreBody, call: Call) -> dict[str, Any]:
+    """log p of each piece of a text, and of its end."""
+    name, task = service.find(body.model, Translator, Generator)
+    targets = listed(body.target)
+    if isinstance(task, Generator):
+        if body.source is not None:
+            raise Refused(400, "source: a language model has none; give the text as target", "source")
+        found = await service.run(
+            name, lambda: [each.pieces for each in task.score(targets)], call, about(targets)
+        )
+    else:
+        if body.source is None:
+            raise Refused(400, "source: field required, for this model translates", "source")
+        sources = listed(body.source)
+        if len(sources) != len(targets):
+            raise Refused(
+                400, f"{len(sources)} sources and {len(targets)} targets: they come in pairs", "target"
+            )
+        check_readable(task, sources, targets)
+        found = await service.run(name, lambda: task.score(sources, targets), call, about(targets))
+    tokenizer = task.folder.target
+    ids = [[*tokenizer.encode(target), tokenizer.end] for target in targets]
+    service.metrics.add("tokens", sum(map(len, ids)), kind="read", model=name)
+    pieces = [tokenizer.pieces(own) if len(own) == len(log_p) else [""] * len(log_p)
+              for own, log_p in zip(ids, found)]  # fmt: skip
+    results = [
+        {"log_probability": math.fsum(log_p), "pieces": own, "log_probabilities": log_p}
+        for own, log_p in zip(pieces, found)
+    ]
+    return {"model": name, "results": results}
+
+
+def check_readable(task: Translator, sources: list[str], targets: list[str]) -> None:
+    """A model with counted places reads only so many pieces of either side."""
+    for field, texts, tokenizer in (
+        ("source", sources, task.folder.source),
+        ("target", targets, task.folder.target),
+    ):
+        most = max(map(len, tokenizer.encode_batch(texts)))
+        if most > task.longest:
+            told = f"{field}: a text has {most} pieces, and the model reads {task.longest}"
+            raise Refused(400, told, field)
+
+
+async def fill(service: Service, body: FillBody, call: Call) -> dict[str, Any]:
+    name, task = service.find(body.model, Filler)
+    texts = listed(body.text)
+    found = await service.run(name, lambda: task.fill(texts, body.top_k), call, about(texts))
+    results = [
+        {
+            "candidates": [{"text": c.text, "probability": c.probability} for c in each.candidates],
+            "gaps": [[guess._asdict() for guess in own] for own in each.guesses],
+        }
+        for each in found
+    ]
+    return {"model": name, "results": results}
+
+
+async def classify(service: Service, body: ClassifyBody, call: Call) -> dict[str, Any]:
+    name, task = service.find(body.model, Classifier)
+    texts = listed(body.text)
+    found = await service.run(name, lambda: task.classify(texts, body.top_k), call, about(texts))
+    results = [
+        {
+            "labels": [{"name": own.name, "probability": own.probability} for own in each.labels],
+            "cut": each.cut,
+        }
+        for each in found
+    ]
+    return {"model": name, "results": results}
+
+
+async def tag(service: Service, body: TagBody, call: Call) -> dict[str, Any]:
+    name, task = service.find(body.model, Tagger)
+    texts = listed(body.text)
+    found = await service.run(name, lambda: task.tag(texts), call, about(texts))
+    results = [{"entities": [vars(own) for own in each.entities]} for each in found]
+    return {"model": name, "results": results}
+
+
+async def answer(service: Service, body: AnswerBody, call: Call) -> dict[str, Any]:
+    name, task = service.find(body.model, Answerer)
+    check_size([body.question, body.context])
+    pairs = [(body.question, body.context)]
+    size = about([body.question, body.context])
+    found = await service.run(name, lambda: task.answer_pairs(pairs, body.top_k, body.no_answer), call, size)
+    return {"model": name, "results": [vars(own) for own in found[0].answers]}
+
+
+async def limits(service: Service, _: None, __: Call) -> dict[str, Any]:
+    own = {f"desk_{name}": value for name, value in vars(service.limits).items()}
+    return service.bounds.told() | own
+
+
+async def live(service: Service, _: None, __: Call) -> dict[str, str]:
+    return {"status": "ok"}
+
+
+async def ready(service: Service, _: None, __: Call) -> dict[str, str]:
+    await service.ready()
+    return {"status": "ready"}
+
+
+async def metrics(service: Service, _: None, __: Call) -> PlainTextResponse:
+    return PlainTextResponse(service.numbers(), media_type="text/plain; version=0.0.4")
+
+
+GROUP = "Regard"
+ROUTES = [
+    Route("POST", "/api/v1/score", GROUP, "How probable given texts are, piece by piece.", score, ScoreBody,
+          Scores, refuses=(404,)),
+    Route("POST", "/api/v1/fill", GROUP, "Fill gaps, written <mask>.", fill, FillBody, Fillings,
+          refuses=(404,)),
+    Route("POST", "/api/v1/classify", GROUP, "The labels of texts.", classify, ClassifyBody, Classifications,
+          refuses=(404,)),
+    Route("POST", "/api/v1/tag", GROUP, "The entities in texts.", tag, TagBody, Taggings, refuses=(404,)),
+    Route("POST", "/api/v1/answer", GROUP, "The part of a context that answers a question.", answer,
+          AnswerBody, Answers, refuses=(404,)),
+    Route("GET", "/api/v1/limits", GROUP, "How much may be asked.", limits, gives=dict[str, float | None]),
+    Route("GET", "/health/live", GROUP, "Whether the server runs.", live, gives=State, open=True),
+    Route("GET", "/health/ready", GROUP, "Whether every model answers just now.", ready, gives=State,
+          refuses=(503,)),
+    Route("GET", "/metrics", GROUP, "Numbers for Prometheus.", metrics, media="text/plain"),
+]  # fmt: skip

@@ -1,0 +1,180 @@
+"""A route is a row of a table: where, what is read, what is answered. App and description come of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+from urllib.parse import parse_qs
+
+from pydantic import BaseModel, ValidationError
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.types import Message, Receive, Scope, Send
+
+from regard.errors import RegardError, UsageError
+from regard.server.desk import Full, TooLate
+from regard.server.refusals import Refused, refusal, slowdown
+from regard.server.requests import no_number, sentence, whole
+from regard.server.service import Call, Service
+
+Kind = TypeVar("Kind", bound=BaseModel)
+Answer = Callable[[Service, Any, Call], Awaitable[Any]]
+FORM = "application/x-www-form-urlencoded"
+MOST_FIELDS = 1000
+
+
+@dataclass(frozen=True)
+class Route:
+    method: str
+    path: str
+    group: str
+    summary: str
+    answer: Answer
+    reads: type[BaseModel] | None = None
+    gives: Any = None  # what a 200 holds, as pydantic knows it; None: see `media`
+    form: bool = False  # may be sent as a form too
+    media: str = "application/json"
+    refuses: tuple[int, ...] = ()  # statuses beside those that every route has
+    open: bool = False  # needs no key
+    models: bool = True  # what it reads is for a model: refused unread while none has room
+
+    def endpoint(self, service: Service) -> Endpoint:
+        return Endpoint(self, service)
+
+
+class Endpoint:
+    """A route as what an app calls. A client that goes away ends the work for it."""
+
+    def __init__(self, route: Route, service: Service) -> None:
+        self.route, self.service = route, service
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        told = scope.get("regard", {})
+        deadline = time.monotonic() + self.service.bounds.request_seconds
+        call = Call(told.get("client", ""), deadline, told.get("number", ""))
+        try:
+            body = await self.read(Request(scope, receive))
+            answer = await self.while_there(self.route.answer(self.service, body, call), receive)
+        except ClientGone:
+            self.service.metrics.add("gone")
+            return
+        except Exception as error:
+            refused = self.refused(error, call)
+            await refusal(self.route.path, refused)(scope, receive, send)
+            return
+        response = answer if isinstance(answer, Response) else as_json(answer)
+        await response(scope, receive, send)
+
+    async def read(self, request: Request) -> Any:
+        if self.route.reads is None:
+            return None
+        if self.route.models:  # looked at before (turnstile.py), but not for every form of a request
+            self.service.check_room()
+        raw = await request.body()
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        content = read_form(raw) if kind == FORM and self.route.form else read_json(raw)
+        if self.service.log.texts:
+            self.service.log("text", request=without_key(content))
+        return validate(self.route.reads, content)
+
+    async def while_there(self, work: Awaitable[Any], receive: Receive) -> Any:
+        """The answer; ClientGone if nobody waits for it any more. The body has been read."""
+        working = asyncio.ensure_future(work)
+        watching = asyncio.ensure_future(gone(receive))
+        try:
+            await asyncio.wait([working, watching], return_when=asyncio.FIRST_COMPLETED)
+            if working.done():
+                return working.result()
+            raise ClientGone
+        finally:
+            for task in (working, watching):
+                task.cancel()
+            await asyncio.gather(working, watching, return_exceptions=True)
+
+    def refused(self, error: Exception, call: Call) -> Refused:
+        match error:
+            case Refused():
+                return error
+            case Full(retry_after=seconds):
+                self.service.metrics.add("refused")
+                return slowdown(str(error), seconds)
+            case TooLate():
+                return Refused(503, str(error), code="timeout", retry_after=5)
+            case UsageError() | RegardError():
+                return Refused(400, self.service.told(str(error)))
+            case MemoryError():
+                return Refused(503, "not enough memory for this; try a shorter text", retry_after=5)
+        self.service.log.error(error, request=call.number, route=self.route.path)
+        return Refused(500, f"this should not happen; the server's log tells where, at request {call.number}")
+
+
+def without_key(content: Any) -> Any:
+    """A request as it may be told."""
+    return {n: v for n, v in content.items() if n != "api_key"} if isinstance(content, dict) else content
+
+
+class ClientGone(Exception):
+    pass
+
+
+async def gone(receive: Receive) -> None:
+    while True:
+        message: Message = await receive()
+        if message["type"] == "http.disconnect":
+            return
+
+
+def as_json(content: Any) -> JSONResponse:
+    try:
+        return JSONResponse(content)
+    except ValueError:  # a number without end, which JSON has no word for
+        return JSONResponse(finite(content))
+
+
+def finite(content: Any) -> Any:
+    if isinstance(content, float):
+        return content if abs(content) < float("inf") else None
+    if isinstance(content, dict):
+        return {name: finite(each) for name, each in content.items()}
+    if isinstance(content, list | tuple):
+        return [finite(each) for each in content]
+    return content
+
+
+def read_json(raw: bytes) -> Any:
+    try:
+        return whole(json.loads(raw.decode("utf-8"), parse_constant=no_number))
+    except (ValueError, RecursionError):
+        raise Refused(400, "the request is not JSON in UTF-8") from None
+
+
+def read_form(raw: bytes) -> dict[str, Any]:
+    """Fields of a form: one value each, or a list where a name comes again. Numbers look like numbers."""
+    try:
+        fields = parse_qs(
+            raw.decode("utf-8"), keep_blank_values=True, errors="strict", max_num_fields=MOST_FIELDS
+        )
+    except ValueError:
+        raise Refused(400, "the request is not a form in UTF-8") from None
+    content: dict[str, Any] = {name: own[0] if len(own) == 1 else own for name, own in fields.items()}
+    number = content.get("alternatives")
+    if isinstance(number, str) and number.isdecimal() and len(number) < 10:
+        content["alternatives"] = int(number)
+    return content
+
+
+def validate(kind: type[Kind], content: object) -> Kind:
+    try:
+        return kind.model_validate(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = str(first["loc"][0]) if first["loc"] else None
+        if first["type"] == "missing" and getattr(kind, "missing", None):
+            raise Refused(400, str(kind.missing).format(field), field) from None  # type: ignore[attr-defined]
+        raise Refused(400, f"{field or 'the request'}: {sentence(first)}", field) from None
+    except RecursionError:
+        raise Refused(400, "the request is nested too deeply") from None

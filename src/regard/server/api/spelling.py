@@ -1,0 +1,73 @@
+"""Pieces as text while they come: whole characters only, and nothing beyond a stop."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from regard.inputs.text import Tokenizer
+from regard.tasks.generator import HALF_A_SIGN, added
+
+
+class Speller:
+    """The text that pieces add to a prompt. `stopped` once one of the stops came, which is not told."""
+
+    def __init__(self, tokenizer: Tokenizer, prompt: Sequence[int], stops: Sequence[str] = ()) -> None:
+        self.tokenizer, self.stops = tokenizer, stops
+        self.ids = list(prompt)
+        self.begin = self.done = len(self.ids)
+        self.first = 0  # ids[first:done] are what the rest is spelt after
+        self.fixed, self.rest = "", ""  # text of ids[begin:done], and of what came since
+        self.told = 0  # characters
+        self.begins: list[int] = []  # of each piece, in the text
+        self.stopped = False
+
+    @property
+    def text(self) -> str:
+        return self.fixed + self.rest
+
+    def add(self, pieces: Sequence[int]) -> str:
+        """What can be told after these."""
+        for piece in pieces:
+            if self.stopped:
+                break
+            self.ids.append(piece)
+            before, fixed = self.rest, len(self.fixed)
+            self.rest = added(self.tokenizer, self.ids[self.first :], self.done - self.first)
+            self.begins.append(fixed + begin_of_new(before, self.rest))
+            if not self.rest.endswith(HALF_A_SIGN):
+                self.fixed, self.rest = self.fixed + self.rest, ""
+                self.first, self.done = self.done, len(self.ids)
+            self.look()
+        return self.tell(0 if self.stopped else self.held())
+
+    def end(self) -> str:
+        """What is left to tell when no more comes."""
+        self.look()
+        return self.tell(0)
+
+    def look(self) -> None:
+        places = [place for stop in self.stops if (place := self.text.find(stop)) >= 0]
+        if places:
+            self.fixed, self.rest, self.stopped = self.text[: min(places)], "", True
+
+    def held(self) -> int:
+        """Characters at the end that may be the beginning of a stop, or half of a character."""
+        half = len(self.text) - len(self.text.rstrip(HALF_A_SIGN))
+        begun = [
+            size
+            for stop in self.stops
+            for size in range(1, len(stop))
+            if self.text.endswith(stop[:size])
+        ]  # fmt: skip
+        return max([half, *begun])
+
+    def tell(self, held: int) -> str:
+        until = max(self.told, len(self.text) - held)
+        new, self.told = self.text[self.told : until], until
+        return new
+
+
+def begin_of_new(before: str, after: str) -> int:
+    """Where a piece begins in a text that it adds to: with the sign that it makes whole, or goes on with."""
+    stands = after.startswith(before) and not after.endswith(HALF_A_SIGN)
+    return len(before if stands else before.rstrip(HALF_A_SIGN))

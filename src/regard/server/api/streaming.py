@@ -1,0 +1,206 @@
+"""A completion as it comes: server-sent events, of several choices in turn."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from starlette.responses import StreamingResponse
+
+from regard.errors import RegardError
+from regard.generation import Hypothesis, Wish
+from regard.server.api.asked import CompletionBody, Prompt, framed, most_tokens, usage, wishes_of
+from regard.server.api.probabilities import (
+    Following,
+    Place,
+    as_logprobs,
+    places_of,
+    prompt_begins,
+    unknown_first,
+)
+from regard.server.api.spelling import Speller
+from regard.server.desk import Stream
+from regard.server.refusals import Refused, refusal
+from regard.server.service import Call, Service
+from regard.tasks import Generator
+
+T = TypeVar("T")
+
+
+async def streamed(
+    service: Service, name: str, generator: Generator, prompts: list[Prompt], body: CompletionBody, call: Call
+) -> StreamingResponse:
+    """Server-sent events. What is refused is so before the first of them."""
+    begun = time.monotonic()
+    events = spell(service, name, generator, prompts, body, call)
+    first = await anext(events)
+    service.metrics.observe("first", time.monotonic() - begun, model=name)
+
+    async def lines() -> AsyncIterator[str]:
+        try:
+            yield line(first)
+            async for event in events:
+                yield line(event)
+        except RegardError as error:
+            told = refusal("/v1/", Refused(503, service.told(str(error)), code="timeout"))
+            yield f"data: {bytes(told.body).decode()}\n\n"
+        finally:
+            await events.aclose()
+        yield "data: [DONE]\n\n"
+
+    return StreamingResponse(lines(), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+
+
+def line(event: dict[str, Any]) -> str:
+    return f"data: {json.dumps(event, ensure_ascii=False)}\n\n"
+
+
+@dataclass(frozen=True)
+class Part:
+    """What an event tells of one choice."""
+
+    index: int
+    text: str
+    logprobs: dict[str, Any] | None = None
+    reason: str | None = None  # why it ends here
+    written: int = 0  # pieces, told in the end
+
+
+async def spell(
+    service: Service, name: str, generator: Generator, prompts: list[Prompt], body: CompletionBody, call: Call
+) -> AsyncGenerator[dict[str, Any]]:
+    """The events of all choices as they come, each a completion with a part of one choice's text."""
+    frame, n = framed(body), body.n or 1
+    every = [prompt for prompt in prompts for _ in range(n)]
+    found: asyncio.Queue[Part] = asyncio.Queue()
+    speak = Speaking(service, name, generator, body, call, found.put_nowait)
+    running = asyncio.ensure_future(speak.all(every, wishes_of(generator, prompts, body)))
+    written, left = 0, len(every)
+    try:
+        while left:
+            getting = asyncio.ensure_future(found.get())
+            await asyncio.wait([getting, running], return_when=asyncio.FIRST_COMPLETED)
+            if not getting.done() and found.empty():
+                getting.cancel()
+                raise running.exception() or RegardError("the work ended too soon")
+            part = await getting
+            written, left = written + part.written, left - (part.reason is not None)
+            own = {"index": part.index, "text": part.text, "finish_reason": part.reason}
+            yield {**frame, "choices": [{**own, "logprobs": part.logprobs}]}
+        total = usage(service, name, prompts, written)
+        if body.stream_options is not None and body.stream_options.include_usage:
+            yield {**frame, "usage": total}
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+@dataclass(frozen=True)
+class Speaking:
+    """One choice from its first piece to its end."""
+
+    service: Service
+    name: str
+    generator: Generator
+    body: CompletionBody
+    call: Call
+    tell: Callable[[Part], None]
+
+    async def all(self, prompts: list[Prompt], wishes: list[Wish]) -> None:
+        desk = self.service.desks[self.name]
+        wanted = wishes if most_tokens(self.body) else []
+        async with desk.streams(wanted, self.call.client, self.call.deadline) as streams:
+            pairs = zip(prompts, [*streams, *[None] * (len(prompts) - len(streams))])
+            await together(self.one(index, *pair) for index, pair in enumerate(pairs))
+
+    async def one(self, index: int, prompt: Prompt, pieces: Stream | None) -> None:
+        body, count, ended = self.body, 0, False
+        speller, places = Speller(self.generator.tokenizer, prompt.ids, body.stops), Told(self, prompt)
+        if body.echo or pieces is None:
+            text = prompt.text if body.echo else ""
+            own = await places.of_prompt() if body.echo else places.empty()
+            self.tell(Part(index, text, own, "length" if pieces is None else None))
+        if pieces is None:
+            return
+        try:
+            async for each in pieces:
+                if isinstance(each, Hypothesis):
+                    ended = each.finished
+                    break
+                count += len(each)
+                await places.read(each)
+                if text := speller.add(each):
+                    self.tell(Part(index, text, places.news(speller)))
+                if speller.stopped:
+                    break
+        finally:
+            await pieces.aclose()
+        reason = "stop" if ended or speller.stopped else "length"
+        text = speller.end()
+        self.tell(Part(index, text, places.news(speller), reason, count))
+
+
+class Told:
+    """The probabilities of one choice's pieces, told with the text they are in; None unless asked for."""
+
+    def __init__(self, speaking: Speaking, prompt: Prompt) -> None:
+        self.speaking, self.prompt = speaking, prompt
+        self.count = speaking.body.logprobs
+        self.following = Following(speaking.generator, prompt.ids, self.count or 0)
+        self.places: list[Place] = []
+        self.told = 0
+
+    async def run(self, work: Callable[[], T], tokens: int) -> T:
+        return await self.speaking.service.run(self.speaking.name, work, self.speaking.call, tokens)
+
+    def empty(self) -> dict[str, Any] | None:
+        return None if self.count is None else self.listed([], [])
+
+    def listed(self, places: list[Place], begins: list[int], bare: bool = False) -> dict[str, Any]:
+        return as_logprobs(self.speaking.generator.tokenizer, places, begins, bare)
+
+    async def of_prompt(self) -> dict[str, Any] | None:
+        """The prompt's own, of which the first has none."""
+        if self.count is None:
+            return None
+        generator, ids, count = self.speaking.generator, self.prompt.ids, self.count
+        (places,) = await self.run(lambda: places_of(generator, [ids], count), len(ids))
+        own = unknown_first(places[len(ids) - len(self.prompt.shown) :])
+        begins = prompt_begins(generator.tokenizer, self.prompt)
+        return self.listed(own, begins, bare=self.prompt.text[:1] != " ")
+
+    async def read(self, pieces: list[int]) -> None:
+        if self.count is not None:
+            self.places += await self.run(lambda: self.following.add(pieces), len(pieces))
+
+    def news(self, speller: Speller) -> dict[str, Any] | None:
+        """Of the pieces whose text is being told; what stands behind a stop never is."""
+        if self.count is None:
+            return None
+        first, until = self.told, len(speller.begins)
+        while speller.stopped and until > first and speller.begins[until - 1] >= len(speller.text):
+            until -= 1
+        self.told = max(first, until)
+        begins = [len(self.prompt.text) + begin for begin in speller.begins[first:until]]
+        return self.listed(self.places[first:until], begins)
+
+
+async def together(work: Any) -> list[Any]:
+    """All of it; what fails ends the rest."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(each) for each in work]
+    except BaseExceptionGroup as several:
+        raise first_of(several) from None
+    return [task.result() for task in tasks]
+
+
+def first_of(error: BaseException) -> BaseException:
+    """What went wrong first in a group of tasks."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

@@ -1,0 +1,189 @@
+"""The routes. Each answers JSON or bytes; what goes wrong is {"error": a sentence}."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from threading import Lock
+from typing import Annotated, Any
+
+from fastapi import Depends, FastAPI, Request
+from fastapi.responses import FileResponse, JSONResponse, Response
+from fastapi.staticfiles import StaticFiles
+from starlette.exceptions import HTTPException
+
+from regard import __version__
+from regard.errors import RegardError, UsageError, near_miss
+from regard.interpret import Pieces
+from regard.interpret.telling import told
+from regard.server.export import add_export
+from regard.server.guard import Access, Guard
+from regard.server.lessons import add_lessons
+from regard.server.readings import add_readings
+from regard.server.requests import (
+    LONGEST_TEXT,
+    CompareQuery,
+    TensorQuery,
+    TokenizeBody,
+    TraceBody,
+    check_decode,
+    checked,
+    key_of,
+    parse,
+)
+from regard.server.runs import compared, offered
+from regard.server.tensors import to_bytes
+from regard.server.traces import Traces, number_of
+from regard.tasks.traceable import Traceable
+
+WEB = Path(__file__).parent / "web"
+
+
+async def raw_body(request: Request) -> bytes:
+    return await request.body()
+
+
+Raw = Annotated[bytes, Depends(raw_body)]
+
+
+def make_app(models: Mapping[str, Any], access: Access = Access()) -> FastAPI:
+    """The page and its routes over opened models by name, of which the first is the usual one."""
+    models = {name: task for name, task in models.items() if isinstance(task, Traceable)}
+    app = FastAPI(title="regard", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
+    app.add_middleware(Guard, access=access)
+    traces = Traces()
+    add_errors(app)
+    add_models(app, models)
+    add_traces(app, models, traces)
+    add_comparisons(app, traces)
+    add_lessons(app, models)
+    add_page(app)
+    return app
+
+
+def add_page(app: FastAPI) -> None:
+    @app.get("/")
+    def page() -> FileResponse:
+        return FileResponse(WEB / "index.html")
+
+    app.mount("/web", StaticFiles(directory=WEB), name="web")
+
+
+def add_models(app: FastAPI, models: Mapping[str, Any]) -> None:
+    # What programs ask often is done here or by the threads that cut texts. A route that is no coroutine gets
+    # a thread that comes and goes: these are for runs, which take long, and for files.
+    @app.get("/api/v1/models")
+    async def list_models() -> dict[str, Any]:
+        listed = [about(name, task) for name, task in models.items()]
+        return {"models": listed, "version": __version__, "longest_text": LONGEST_TEXT}
+
+    @app.post("/api/v1/tokenize")
+    async def tokenize(raw: Raw) -> dict[str, Any]:
+        return await asyncio.to_thread(pieces_of, models, parse(TokenizeBody, raw))
+
+
+def pieces_of(models: Mapping[str, Any], body: TokenizeBody) -> dict[str, Any]:
+    tokenizer = find(models, body.model)[1].folder.source
+    pieces = Pieces.of(tokenizer, tokenizer.encode(body.text))
+    return {**pieces.as_json(), "shown": list(pieces.shown)}
+
+
+def add_comparisons(app: FastAPI, traces: Traces) -> None:
+    @app.get("/api/v1/compare")
+    def side_by_side(request: Request) -> dict[str, Any]:
+        query = checked(CompareQuery, dict(request.query_params))
+        return compared(traces.require(query.before), traces.require(query.after), query.step)
+
+
+def add_traces(app: FastAPI, models: Mapping[str, Any], traces: Traces) -> None:
+    running = Lock()
+
+    @app.post("/api/v1/trace")
+    def trace(raw: Raw) -> dict[str, Any]:
+        body = parse(TraceBody, raw)
+        name, task = find(models, body.model)
+        check_target(task.folder, body.target)
+        number = number_of(key_of(body.model_copy(update={"model": name})))
+        with running:  # two browsers take turns: each run has all cores
+            found = traces.get(number)
+            if found is None:
+                found = task.trace(
+                    body.source,
+                    body.target,
+                    prefix=body.prefix,
+                    context=body.context,
+                    decode=check_decode(body.decode, task.folder.config.max_length),
+                    interventions=body.interventions,
+                )
+                found = replace(found, meta={**found.meta, "model": name})  # no path of this machine
+                traces.add(number, found)
+        return {"model": name, **told(number, found)}
+
+    @app.get("/api/v1/trace/{number}")
+    def again(number: str) -> dict[str, Any]:
+        return told(number, traces.require(number))
+
+    @app.get("/api/v1/trace/{number}/tensors")
+    def tensors(number: str, request: Request) -> Response:
+        asked = request.query_params
+        given: dict[str, Any] = {field: asked[field] for field in asked} | {"name": asked.getlist("name")}
+        query = checked(TensorQuery, given)
+        content = to_bytes(traces.require(number), query)
+        return Response(content, media_type="application/octet-stream")
+
+    add_readings(app, traces)
+    add_export(app, traces)
+
+
+def check_target(folder: Any, target: str | None) -> None:
+    """An attention grows with the square of a text; positions that are computed have no end of their own."""
+    pieces, most = len(folder.target.encode(target or "")), folder.config.max_length
+    if pieces > most:
+        raise UsageError(f"target: {pieces} pieces are too long, there may be {most}")
+
+
+def find(models: Mapping[str, Any], name: str) -> tuple[str, Any]:
+    name = name or next(iter(models), "")
+    if name not in models:
+        known = near_miss(name, models) or f"; there are {', '.join(models) or 'none to look into'}"
+        raise UsageError(f'model: there is no "{name}"{known}')
+    return name, models[name]
+
+
+def about(name: str, task: Any) -> dict[str, Any]:
+    folder = task.folder
+    return {
+        "name": name,
+        "task": folder.task.name,
+        "source": folder.task.source,
+        "target": folder.task.target,
+        "family": folder.config.family,
+        "config": folder.config.model_dump(mode="json"),
+        "vocabulary": len(folder.target),
+        "parameters": folder.parameters,
+        "labels": list(folder.labels),
+        "beam": folder.decode.beam,
+        "interventions": offered(folder.model),
+    }
+
+
+def add_errors(app: FastAPI) -> None:
+    @app.exception_handler(RegardError)
+    async def refused(_: Request, error: RegardError) -> JSONResponse:
+        return JSONResponse({"error": str(error)}, 400)
+
+    @app.exception_handler(HTTPException)
+    async def unknown(_: Request, error: HTTPException) -> JSONResponse:
+        words = {404: "there is nothing at this address", 405: "this address is asked in another way"}
+        return JSONResponse({"error": words.get(error.status_code, str(error.detail))}, error.status_code)
+
+    @app.exception_handler(MemoryError)
+    async def too_much(_: Request, __: MemoryError) -> JSONResponse:
+        return JSONResponse({"error": "not enough memory for this text; try a shorter one"}, 507)
+
+    @app.exception_handler(Exception)
+    async def surprised(_: Request, error: Exception) -> JSONResponse:
+        text = f"{type(error).__name__}: {error}; this should not happen, the terminal shows where it did"
+        return JSONResponse({"error": text}, 500)

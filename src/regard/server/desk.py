@@ -1,0 +1,398 @@
+"""Where requests meet a model: many ask at once, one worker thread owns the model and its running batch.
+
+Requests enter the batch between two steps and leave it when they are done, too late, or nobody waits for them
+any more. What cannot begin yet stands in one queue for each client; the clients take turns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from threading import Condition, Thread
+from typing import Any, TypeVar
+
+from regard.errors import UsageError
+from regard.generation import Handle, Hypothesis, Lanes, Wish
+from regard.generation.pool import WORTH_ENTERING, rows_of
+from regard.server.waiting import Full, Limits, Request, Stream, TooLate, Unit
+
+__all__ = ["Desk", "Full", "Limits", "Stream", "TooLate", "Wish"]
+
+T = TypeVar("T")
+CALL_TOKENS = 100  # what a call of unknown size is taken for
+FIRST_SPEED = 500.0  # tokens a second, as long as nothing was measured
+NO_TIME = "there was no time left for this; try again later, or ask for less"
+MEMORY = 30.0  # seconds of work after which old measurements count half
+
+
+class Desk:
+    """One for each model. Deadlines are times of `time.monotonic`."""
+
+    def __init__(self, task: Any, limits: Limits = Limits()) -> None:
+        self.task, self.limits = task, limits
+        self.continues = getattr(task, "continues", False)  # writes as much as it is asked for
+        self.condition = Condition()  # guards what stands here, up to the worker's own
+        self.queues: dict[str, deque[Unit]] = {}  # by client; the first one's turn is next
+        self.live: set[Request] = set()
+        self.gone: list[Request] = []  # those that nobody waits for any more
+        self.queue_tokens = self.kept_tokens = 0  # of those who wait, and of those who are being prepared
+        self.closing = self.closed = False
+        self.counts = dict.fromkeys(("done", "cancelled", "late", "refused", "failed"), 0)
+        self.pool = self.new_pool()
+        self.load = 0  # rows that the pool has or will have
+        self.tokens, self.row_steps, self.steps = 0, 0, 0
+        self.work, self.seconds = FIRST_SPEED, 1.0  # estimated tokens done, and the time that they took
+        self.worker = Thread(target=self.serve, name="desk", daemon=True)
+        self.worker.start()
+
+    def new_pool(self) -> Lanes | None:
+        """The running batch, of a task that writes."""
+        make = getattr(self.task, "pool", None)
+        pool: Lanes | None = make(self.limits.tokens, self.limits.rows) if make else None
+        return pool
+
+    # The callers' side
+
+    async def ask(
+        self,
+        requests: Sequence[Wish],
+        client: str = "",
+        deadline: float | None = None,
+        promised: bool = False,
+    ) -> list[list[Hypothesis]]:
+        """The hypotheses of each wish, best first; `promised` if their room was kept until now."""
+        if not requests:
+            return []
+        return await self.wait(self.submit_wishes(requests, client, deadline, promised=promised))
+
+    def stream(
+        self, wish: Wish, client: str = "", deadline: float | None = None, promised: bool = False
+    ) -> Stream:
+        """The pieces of one answer as they come. What is wrong with the wish is said at once."""
+        request = Request(client, deadline)
+        request.pieces = asyncio.Queue()
+        self.submit_wishes([wish], client, deadline, request, promised)
+        return Stream(request, request.pieces, self.withdraw)
+
+    @asynccontextmanager
+    async def streams(
+        self, wishes: Sequence[Wish], client: str = "", deadline: float | None = None
+    ) -> AsyncIterator[list[Stream]]:
+        """Several answers of one request, which finds room for all of them or for none."""
+        opened: list[Stream] = []
+        try:
+            with self.room(sum(estimate(wish, rows_of(wish), self.continues) for wish in wishes)):
+                opened += (self.stream(wish, client, deadline, promised=True) for wish in wishes)
+            yield opened
+        finally:
+            for each in opened:
+                await each.aclose()
+
+    async def run(
+        self,
+        call: Callable[[], T],
+        client: str = "",
+        deadline: float | None = None,
+        tokens: int = CALL_TOKENS,
+    ) -> T:
+        """Other work with the model, between two steps; `tokens` is about how much."""
+        request = Request(client, deadline)
+        self.submit(request, [Unit(request, 0, 0, tokens, call=call)])
+        found: list[T] = await self.wait(request)
+        return found[0]
+
+    async def wait(self, request: Request) -> list[Any]:
+        """The answers, or TooLate at the deadline itself: a step that takes many in may last a while."""
+        try:
+            return await asyncio.wait_for(request.future, request.seconds_left(time.monotonic()))
+        except TimeoutError:
+            self.withdraw(request, "late")
+            raise TooLate(NO_TIME) from None
+        finally:
+            self.withdraw(request)
+
+    def submit_wishes(
+        self,
+        wishes: Sequence[Wish],
+        client: str,
+        deadline: float | None,
+        request: Request | None = None,
+        promised: bool = False,
+    ) -> Request:
+        if self.pool is None:
+            raise UsageError("this model writes nothing: there is nothing to decode")
+        request = request or Request(client, deadline)
+        rows = [rows_of(wish) for wish in wishes]
+        units = [
+            Unit(request, number, rows[number], estimate(wish, rows[number], self.continues), wish=wish)
+            for number, wish in enumerate(wishes)
+        ]
+        self.submit(request, units, promised)
+        return request
+
+    def submit(self, request: Request, units: Sequence[Unit], promised: bool = False) -> None:
+        """Let a request wait for its turn, if there is room."""
+        tokens = sum(unit.tokens for unit in units)
+        request.expect(len(units))
+        with self.condition:
+            self.check_room(0 if promised else tokens)
+            self.queue_tokens += tokens
+            self.queues.setdefault(request.client, deque()).extend(units)
+            self.live.add(request)
+            self.condition.notify()
+
+    @contextmanager
+    def room(self, tokens: int) -> Iterator[None]:
+        """Room for about so much, kept while a request is prepared; Full at once, before its preparation."""
+        with self.condition:
+            self.check_room(tokens)
+            self.kept_tokens += tokens
+        try:
+            yield
+        finally:
+            with self.condition:
+                self.kept_tokens -= tokens
+
+    def check_room(self, tokens: int) -> None:
+        """Full if there is no room for so much."""
+        if (full := self.full(tokens)) is not None:
+            self.counts["refused"] += not self.closing
+            raise full
+
+    def full(self, tokens: int) -> Full | None:
+        """Why there is no room for so much; None where there is."""
+        if self.closing:
+            return Full("the service is about to end; try again in a moment", 5.0)
+        before = self.queue_tokens + self.kept_tokens
+        if not tokens or not before or before + tokens <= self.limits.queue_tokens:
+            return None
+        seconds = max(1.0, math.ceil(before * self.seconds / self.work))
+        return Full(f"too much is waiting already; try again in {seconds:.0f} s", seconds)
+
+    def withdraw(self, request: Request, reason: str = "cancelled") -> None:
+        """Nobody waits for this request; nothing happens if it is over."""
+        with self.condition:
+            if request in self.live:
+                self.counts[reason] += 1
+                self.forget(request)
+                self.gone.append(request)
+                self.condition.notify()
+
+    def counters(self) -> dict[str, float]:
+        with self.condition:
+            return {
+                "queue": sum(len(queue) for queue in self.queues.values()),
+                "queue_tokens": self.queue_tokens,
+                "clients": len({request.client for request in self.live}),
+                "requests": len(self.live),
+                "rows": self.load,
+                "steps": self.steps,
+                "row_steps": self.row_steps,
+                "tokens": self.tokens,
+                **self.counts,
+            }
+
+    async def drain(self, seconds: float) -> None:
+        """Refuse what is new and wait for what is there, for so long; then the rest is told."""
+        end = time.monotonic() + seconds
+        with self.condition:
+            self.closing = True
+        while self.live and time.monotonic() < end:
+            await asyncio.sleep(0.02)
+        with self.condition:
+            rest = list(self.live)
+            for request in rest:
+                self.forget(request)
+            self.gone += rest
+            self.condition.notify()
+        for request in rest:
+            request.settle(TooLate("the service has ended before this was done; try again"))
+
+    def close(self) -> None:
+        """End the worker after its step; who still waits is told."""
+        with self.condition:
+            self.closing = self.closed = True
+            self.condition.notify()
+        self.worker.join(timeout=5)
+
+    # The worker's side
+
+    def serve(self) -> None:
+        while True:
+            with self.condition:
+                self.condition.wait_for(lambda: self.closed or self.live or self.gone)
+                if self.closed:
+                    break
+            try:
+                self.turn()
+            except Exception as error:  # not to be expected; whoever waits is told, and the desk goes on
+                self.begin_anew(error)
+        self.begin_anew(Full("the service has ended", 5.0))
+
+    def turn(self) -> None:
+        """Between two steps who is gone leaves and who fits enters; then one step."""
+        begun = time.monotonic()
+        self.part(begun)
+        if self.pool is not None and not self.load:
+            self.pool.recover()
+        for unit in self.entering():
+            self.enter(unit)
+        if self.pool is not None and self.pool.busy:
+            done = self.pool.step()
+            self.row_steps, self.steps = self.row_steps + self.pool.moved, self.steps + 1
+            self.hand_out(done)
+        self.seconds += time.monotonic() - begun
+        if self.seconds > MEMORY:
+            self.work, self.seconds = self.work / 2, self.seconds / 2
+
+    def part(self, now: float) -> None:
+        """Those that nobody waits for, and those whose time is over."""
+        with self.condition:
+            gone, self.gone = self.gone, []
+            late = [each for each in self.live if each.is_late(now)]
+        for request in gone:
+            self.leave(request)
+        for request in late:
+            self.end_late(request)
+
+    def end_late(self, request: Request) -> None:
+        self.counts["late"] += 1
+        self.end(request, TooLate(NO_TIME))
+
+    def entering(self) -> list[Unit]:
+        """Who begins now: the clients in turn, as many as there are rows for, and at most one call.
+
+        A wish that does not fit yet keeps its turn: those behind it wait, else wide ones never began.
+        """
+        room = self.limits.rows + self.limits.rows // WORTH_ENTERING - self.load  # a few wait in the pool
+        taken: list[Unit] = []
+        may_call = may_wish = True
+        with self.condition:
+            found = True
+            while found:
+                found = False
+                for client, queue in list(self.queues.items()):
+                    unit = queue[0]
+                    if unit.call is None:
+                        may_wish = may_wish and (unit.rows <= room or not (self.load or taken))
+                    if not (may_wish if unit.call is None else may_call):
+                        continue
+                    taken.append(queue.popleft())
+                    del self.queues[client]
+                    if queue:
+                        self.queues[client] = queue  # behind the others
+                    self.queue_tokens -= unit.tokens
+                    room -= unit.rows
+                    may_call, found = may_call and unit.call is None, True
+        return taken
+
+    def enter(self, unit: Unit) -> None:
+        request = unit.request
+        if request not in self.live:  # one of its units failed, or it was withdrawn just now
+            return
+        if request.is_late(time.monotonic()):
+            self.end_late(request)
+            return
+        try:
+            if unit.call is not None:
+                if self.pool is not None:
+                    self.pool.collect()  # the model and all cores are the call's
+                self.note(unit, unit.call())
+            elif unit.wish is not None and self.pool is not None:
+                request.handles[self.pool.add(unit.wish)] = unit
+                self.load += unit.rows
+        except Exception as error:
+            self.counts["failed"] += 1
+            self.end(request, error)
+
+    def hand_out(self, done: Sequence[Handle]) -> None:
+        """What the step gave: whole answers, and pieces to those who listen."""
+        if self.pool is None:
+            return
+        with self.condition:
+            listening = [each for each in self.live if each.pieces is not None]
+        for request in listening:
+            for handle in request.handles:
+                if piece := self.pool.news(handle):
+                    request.put(piece)
+        finished = set(done)
+        with self.condition:
+            live = list(self.live)
+        for request in live:
+            for handle in finished & request.handles.keys():
+                unit = request.handles.pop(handle)
+                self.load -= unit.rows
+                if handle.error is not None:
+                    self.counts["failed"] += 1
+                    self.end(request, handle.error)
+                    break
+                answer = handle.result()
+                self.tokens += sum(len(each.tokens) for each in answer[:1])
+                if request.pieces is not None:
+                    request.put(answer[0])
+                self.note(unit, answer)
+
+    def note(self, unit: Unit, answer: Any) -> None:
+        """One unit's answer; with the last one the request is done."""
+        request = unit.request
+        self.work += unit.tokens
+        request.answers[unit.number] = answer
+        request.left -= 1
+        if not request.left:
+            self.counts["done"] += 1
+            self.end(request, None)
+
+    def end(self, request: Request, error: Exception | None) -> None:
+        """A request is over, and all that belongs to it leaves."""
+        with self.condition:
+            if request not in self.live:
+                return
+            self.forget(request)
+        self.leave(request)
+        request.settle(error)
+
+    def leave(self, request: Request) -> None:
+        """Its rows are free, at the latest after the step that is being made."""
+        handles, request.handles = request.handles, {}
+        for handle, unit in handles.items():
+            self.load -= unit.rows
+            if self.pool is not None:
+                self.pool.cancel(handle)
+
+    def forget(self, request: Request) -> None:
+        """It waits no more (under the lock)."""
+        self.live.discard(request)
+        queue = self.queues.get(request.client, ())
+        self.queue_tokens -= sum(unit.tokens for unit in queue if unit.request is request)
+        rest = deque(unit for unit in queue if unit.request is not request)
+        if rest:
+            self.queues[request.client] = rest
+        else:
+            self.queues.pop(request.client, None)
+
+    def begin_anew(self, error: Exception) -> None:
+        """Whoever waits is told, and the batch is a new one."""
+        with self.condition:
+            told: Iterable[Request] = list(self.live)
+            self.live, self.gone, self.queues, self.queue_tokens = set(), [], {}, 0
+        if self.pool is not None:
+            with suppress(Exception):  # of a step that nobody waits for
+                self.pool.collect()
+        self.pool, self.load = (None if self.closed else self.new_pool()), 0
+        for request in told:
+            request.settle(error)
+
+
+def estimate(wish: Wish, rows: int, continues: bool) -> int:
+    """About how many pieces a wish makes the model read and write.
+
+    A text that continues one is as long as it may be. A translation is about as long as its source, whatever
+    the bound: one burst of clients was once refused for 255 pieces that none of them needed.
+    """
+    read, least, most = len(wish.ids), wish.options.min_length, wish.options.max_length
+    written = most if continues and most else min(read, most or read)
+    return read + rows * max(least, written)

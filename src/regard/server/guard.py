@@ -1,0 +1,119 @@
+"""What stands before every route: who may ask, how much, and what the browser is told about the answer.
+
+The server usually listens on this machine alone, but any page of the web can make a browser send requests to
+it. So the name in `Host` must be one of this machine (else a stranger's name could be pointed here: DNS
+rebinding), and a request that says which page it came from must come from ours, or one that was allowed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from regard.server.refusals import Refused, refusal
+
+HOSTS = frozenset({"127.0.0.1", "localhost", "::1"})
+LARGEST_BODY = 1 << 20  # bytes
+FORM = "application/x-www-form-urlencoded"
+SAFE = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'; trusted-types 'none'",  # no text can become a script
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cache-Control": "no-store",  # texts of a person stay in no cache
+}
+
+
+@dataclass(frozen=True)
+class Access:
+    """From where requests may come, and in which form."""
+
+    hosts: frozenset[str] = HOSTS  # names of this server
+    origins: frozenset[str] = frozenset()  # other pages that may ask, as "https://name:port"
+    forms: frozenset[str] = frozenset()  # addresses that take a form too
+    bodiless: frozenset[str] = frozenset()  # addresses whose body is not looked at
+    counted: bool = False  # whether another counts a body while it comes
+
+    def reason(self, path: str, method: str, headers: Headers) -> tuple[int, str] | None:
+        """Why a request is refused, with the status to answer; None for one that may pass."""
+        host = headers.get("host", "")
+        if name_in(f"//{host}") not in self.hosts:
+            known = " or ".join(sorted(self.hosts - HOSTS)) or "127.0.0.1 or localhost"
+            return 403, f"this server answers only as {known}"
+        origin = headers.get("origin")
+        own = (f"http://{host}".lower(), f"https://{host}".lower(), *self.origins)
+        if origin is not None and origin.lower() not in own:
+            return 403, "this server answers only its own page"
+        followed = method == "GET" and headers.get("sec-fetch-mode", "navigate") == "navigate"  # a link
+        if origin is None and headers.get("sec-fetch-site") == "cross-site" and not followed:
+            return 403, "this server answers only its own page"
+        return self.body_reason(path, headers) if method == "POST" else None
+
+    def body_reason(self, path: str, headers: Headers) -> tuple[int, str] | None:
+        kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+        fits = kind == "application/json" or (kind == FORM and path in self.forms)
+        if not fits and path not in self.bodiless:
+            return 415, "send JSON, with the header Content-Type: application/json"
+        if self.counted:
+            return None
+        length = headers.get("content-length", "")
+        if not length.isdecimal():
+            return 411, "say how long the request is, in the header Content-Length"
+        if len(length) > 12 or int(length) > LARGEST_BODY:
+            return 413, f"the request is too large: {LARGEST_BODY} bytes at most"
+        return None
+
+
+class Guard:
+    """Refuses what did not come from this machine's own page; an answer in one sentence."""
+
+    def __init__(self, app: ASGIApp, access: Access = Access()) -> None:
+        self.app, self.access = app, access
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        origin = headers.get("origin", "").lower()
+        allowed = origin in self.access.origins
+
+        async def safely(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                told = MutableHeaders(scope=message)
+                told.update(SAFE)
+                if allowed:  # never with credentials: a key is sent by the page's own code
+                    told.update({"Access-Control-Allow-Origin": headers["origin"], "Vary": "Origin"})
+            await send(message)
+
+        refused = self.access.reason(scope["path"], scope["method"], headers)
+        if refused is not None:
+            status, text = refused
+            await refusal(scope["path"], Refused(status, text, close=status == 413))(scope, receive, safely)
+        elif allowed and scope["method"] == "OPTIONS":
+            await Response(status_code=204, headers=PREFLIGHT)(scope, receive, safely)
+        else:
+            await self.app(scope, receive, safely)
+
+
+PREFLIGHT = {
+    "Access-Control-Allow-Methods": "GET, POST",
+    "Access-Control-Allow-Headers": "Authorization, Content-Type",
+    "Access-Control-Max-Age": "600",
+}
+
+
+@lru_cache(64)  # a server is asked by a few names, each time
+def name_in(address: str) -> str | None:
+    try:
+        return urlsplit(address).hostname
+    except ValueError:  # a bracket that does not close
+        return None

@@ -1,0 +1,121 @@
+"""Who may ask: a file of named keys, of which only salted hashes are kept.
+
+A key is 32 random bytes, so that one round of SHA-256 is enough: there is nothing to guess. The file is read
+again when it changes, so that a key can be given or taken without a new start.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import json
+import re
+import secrets
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from regard.errors import UsageError
+from regard.storage.files import write_atomically
+
+PREFIX = "regard-"
+NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+
+@dataclass(frozen=True)
+class Key:
+    name: str
+    salt: str
+    hash: str
+    created: str
+
+    def fits(self, secret: str) -> bool:
+        return hmac.compare_digest(self.hash, digest(self.salt, secret))
+
+
+def digest(salt: str, secret: str) -> str:
+    return hashlib.sha256(f"{salt}:{secret}".encode(errors="replace")).hexdigest()
+
+
+def read_keys(path: Path) -> list[Key]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return [
+            Key(**{name: str(each[name]) for name in Key.__dataclass_fields__}) for each in content["keys"]
+        ]
+    except OSError as error:
+        raise UsageError(f'{path}: {error.strerror}; "regard serve keys add {path} NAME" makes it') from None
+    except (ValueError, KeyError, TypeError):
+        raise UsageError(f"{path} is no file of keys; make one with regard serve keys add") from None
+
+
+def write_keys(path: Path, keys: list[Key]) -> None:
+    content = json.dumps({"keys": [asdict(key) for key in keys]}, indent=2)
+    write_atomically(path, f"{content}\n".encode())
+    path.chmod(0o600)
+
+
+def add_key(path: Path, name: str) -> str:
+    """A new key, which is told once and kept nowhere."""
+    if not NAME.fullmatch(name):
+        raise UsageError(f"{name!r}: a key's name has letters, digits and . _ -, 64 at most")
+    keys = read_keys(path) if path.exists() else []
+    if any(key.name == name for key in keys):
+        raise UsageError(f'{path} has a key "{name}" already; revoke it first, or take another name')
+    secret, salt = PREFIX + secrets.token_urlsafe(32), secrets.token_hex(16)
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    write_keys(path, [*keys, Key(name, salt, digest(salt, secret), now)])
+    return secret
+
+
+def revoke_key(path: Path, name: str) -> None:
+    keys = read_keys(path)
+    if all(key.name != name for key in keys):
+        known = ", ".join(key.name for key in keys) or "none"
+        raise UsageError(f'{path} has no key "{name}"; it has {known}')
+    write_keys(path, [key for key in keys if key.name != name])
+
+
+class Keys:
+    """The keys of a running server."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.stamp = self.look()
+        self.keys = read_keys(path)
+
+    def look(self) -> tuple[int, int, int] | None:
+        try:
+            found = self.path.stat()
+        except OSError:
+            return None
+        return found.st_mtime_ns, found.st_size, found.st_ino
+
+    def owner(self, secret: str | None) -> str | None:
+        """The name of a key; None of one that opens nothing. All are looked at, whichever fits."""
+        if (stamp := self.look()) != self.stamp:
+            self.stamp = stamp
+            try:
+                self.keys = read_keys(self.path)
+            except UsageError:  # a file that cannot be read lets nobody in
+                self.keys = []
+        found = None
+        for key in self.keys:
+            if key.fits(secret or ""):
+                found = key.name
+        return found
+
+
+def secret_in(header: str | None) -> str | None:
+    """The key in `Authorization: Bearer KEY`; a browser sends it as the password of `Basic`."""
+    kind, _, value = (header or "").partition(" ")
+    if kind.lower() == "bearer":
+        return value.strip()
+    if kind.lower() != "basic":
+        return None
+    try:
+        return base64.b64decode(value, validate=True).decode().partition(":")[2]
+    except (binascii.Error, ValueError):
+        return None

@@ -1,0 +1,375 @@
+"""The decoder: it looks at what it wrote and at the source; then the final linear layer and the softmax."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.interpret import Pieces, Trace
+from regard.interpret.telling import steps as chosen_words
+from regard.server.lessons.step import (
+    Choice,
+    Given,
+    Ledger,
+    Lesson,
+    Number,
+    Step,
+    Unfit,
+    bars,
+    distinct,
+    formula,
+    matrix,
+    table,
+    token,
+    told,
+)
+
+MOST_OPTIONS = 6
+NOTES_WORDS = "10,000"
+
+
+def word_names(pieces: Pieces) -> list[str]:
+    """The texts of whole words, as the rows and columns of an alignment."""
+    return [text for places, text in zip(pieces.groups, pieces.group_texts) if pieces.words[places[0]] >= 0]
+
+
+def crossing(given: Given, ledger: Ledger) -> tuple[Trace, str]:
+    trace = given.trace(ledger)
+    if not any(name.endswith("cross") for name in trace.attentions):
+        raise Unfit(
+            "This lesson needs a model whose writer looks at a source (a translator with attention). This "
+            "one has no cross-attention; choose another above."
+        )
+    if not word_names(trace.tokens["output"]):
+        raise Unfit("The model says nothing about this text; type another one above.")
+    return trace, trace.cross()
+
+
+def crossings(trace: Trace) -> int:
+    """How many layers look at the source."""
+    return sum(name.endswith("cross") for name in trace.attentions)
+
+
+def shapes(given: Given) -> Step:
+    ledger = Ledger()
+    trace, where = crossing(given, ledger)
+    weights = ledger(trace.weights, where, 0)
+    target, source = trace.tokens["target"], trace.tokens["source"]
+    return Step(
+        "Queries from below, keys and values from the encoder",
+        [
+            [
+                "A decoder layer has three parts: masked self-attention over what was written so far, "
+                "attention to the source, and feed-forward. In the middle one, queries come from the "
+                "decoder; keys and values come from the encoder's output. ",
+                "This recurrent model has that middle part alone."
+                if where == "decoder.cross"
+                else f"The paper stacks six such layers, this model {crossings(trace)}.",
+            ],
+            [
+                "The source ",
+                token(given.sentence),
+                f" has {len(source)} pieces. The decoder reads {len(target)}, its start and what it says: ",
+                token(trace.output),
+            ],
+        ],
+        Number("How many columns has the matrix of weights of this attention?", weights.shape[1], 0.5, 0),
+        f"One row for each of the {len(target)} places of the decoder, one column for each of the "
+        f"{len(source)} pieces of the source.",
+        ledger.names,
+        before=[formula("softmax(Q_decoder K_encoderᵀ / √dₖ) V_encoder")],
+        after=[matrix(f"Weights of {where}, head 0", weights, target.shown, source.shown)],
+    )
+
+
+def aligned(given: Given) -> Step:
+    ledger = Ledger()
+    trace, _ = crossing(given, ledger)
+    shares = ledger(trace.alignment_weights)
+    said, read = word_names(trace.tokens["output"]), word_names(trace.tokens["source"])
+    place = max(range(len(said)), key=lambda each: len(said[each]))
+    order = shares[place].argsort(descending=True)[:MOST_OPTIONS].tolist()
+    options = sorted(order)
+    return Step(
+        "Where it looks while it says a word",
+        [
+            [
+                "When the decoder says ",
+                token(said[place]),
+                ", it asks the source with a query. We take the attention "
+                "of the layer before the last and average its heads, as one does to link words.",
+            ],
+        ],
+        Choice(
+            "Which word of the source gets the most weight then?",
+            [distinct(read)[i] for i in options],
+            options.index(order[0]),
+        ),
+        [
+            "It is ",
+            token(read[order[0]]),
+            f", with {float(shares[place, order[0]]):.2f}. If that is not the word you "
+            "would have chosen: nobody taught the model these links; they are only where it found it useful "
+            "to look.",
+        ],
+        ledger.names,
+        after=[matrix("Words said (rows) and words read (columns)", shares, said, read)],
+    )
+
+
+def cross_key(trace: Trace) -> Tensor:
+    name = "decoder.cross.key" if "decoder.cross.key" in trace else "decoder.0.cross.key"
+    return trace[name]
+
+
+def apart(one: Tensor, other: Tensor) -> float:
+    """The largest difference of two numbers at the same place."""
+    return float((one - other).abs().max())
+
+
+def once(given: Given) -> Step:
+    ledger = Ledger()
+    trace, _ = crossing(given, ledger)
+    first = word_names(trace.tokens["output"])[0]
+    other = given.trace(ledger, target=first)
+    difference = ledger(apart, cross_key(trace), cross_key(other))
+    return Step(
+        "Computed once",
+        [
+            [
+                "The decoder writes one word after the other, and each time it looks at the source anew. We "
+                "let it write only ",
+                token(first),
+                " instead of the whole, and compare the keys of the source.",
+            ],
+        ],
+        Choice(
+            "Do the source's keys change with what was written?", ["yes", "no"], 1 if difference < 1e-5 else 0
+        ),
+        f"Largest difference: {told(difference)}. Keys and values of the source depend on the source alone, "
+        "so a program computes them once and keeps them.",
+        ledger.names,
+    )
+
+
+def later_words(given: Given) -> Step:
+    ledger = Ledger()
+    trace, _ = crossing(given, ledger)
+    own = given.trace(ledger, target=trace.output)
+    last = len(own.tokens["target"]) - 1
+    change = {"type": "replace_token", "side": "target", "position": last, "text": "a"}
+    other = given.trace(ledger, target=trace.output, interventions=[change])
+    difference = ledger(apart, own["logits"][:last], other["logits"][:last])
+    return Step(
+        "Later words change nothing before them",
+        [
+            [
+                f"We replace the last piece that the decoder reads, {len(own.tokens['target'])} pieces in "
+                "all, by another one. Its self-attention is masked."
+            ],
+        ],
+        Choice(
+            "Do the numbers at the places before it change?",
+            ["yes, a little", "no, not at all"],
+            1 if difference < 1e-5 else 0,
+        ),
+        f"Largest difference of all {own['logits'][:last].numel():,} logits before it: {told(difference)}. "
+        "That is why a whole sentence can be learned in one go: each place behaves as if the rest were not "
+        "written yet.",
+        ledger.names,
+    )
+
+
+def writing(given: Given) -> list[Step]:
+    return [each(given) for each in (shapes, aligned, once, later_words)]
+
+
+# The final linear layer and the softmax
+
+
+def place_of(given: Given, trace: Trace) -> int:
+    """The first place where the model chose something: behind a prompt, at a gap, else the first."""
+    mask = given.task.folder.source.mask
+    if "output" in trace.tokens:
+        return max(0, int(trace.meta.get("prompt") or 1) - 1)
+    ids = trace.tokens["source"].ids
+    return ids.index(mask) if trace.meta.get("head") in (None, "words") and mask in ids else 0
+
+
+def answers(given: Given, ledger: Ledger) -> tuple[Trace, list[dict[str, Any]], int]:
+    trace = given.trace(ledger)
+    if trace.meta.get("head") == "span":
+        raise Unfit(
+            "This model points at the beginning and end of an answer; choose one that says words or labels."
+        )
+    return trace, ledger(chosen_words, trace), place_of(given, trace)
+
+
+def logits(given: Given) -> Step:
+    ledger = Ledger()
+    trace, rows, place = answers(given, ledger)
+    rest, many = trace["logits"].shape
+    width = given.task.folder.config.width
+    options = sorted({rest, width, many, 10_000})
+    return Step(
+        "A number for every word",
+        [
+            [
+                token(given.name),
+                " reads ",
+                token(given.sentence),
+                f" to its end. At the top, every place has a vector of "
+                f"{width} numbers. One last matrix turns it into logits: one number for each answer there "
+                f"is. In the notes' example these are {NOTES_WORDS} words.",
+            ],
+        ],
+        Choice(
+            "How many logits does this model compute at each place?",
+            [f"{each:,}" for each in options],
+            options.index(many),
+        ),
+        f"As many as it has words (or labels) to choose from: {many:,}. The matrix has {width} · {many:,} = "
+        f"{width * many:,} numbers.",
+        ledger.names,
+        before=[formula("logits = x W")],
+        after=[
+            table(
+                "The largest logits at this place",
+                ["answer", "logit"],
+                [
+                    [each["shown"], float(trace["logits"][place, each["id"]])]
+                    for each in rows[place]["best"][:5]
+                ],
+                3,
+            )
+        ],
+    )
+
+
+def ratio(given: Given) -> Step:
+    ledger = Ledger()
+    trace, rows, place = answers(given, ledger)
+    one, two = rows[place]["best"][:2]
+    high, low = (float(trace["logits"][place, each["id"]]) for each in (one, two))
+    many = bool(trace.meta.get("many"))
+    times = math.exp(high - low) if not many else one["p"] / two["p"]
+    return Step(
+        "From logits to probabilities",
+        [
+            [
+                "The two largest logits are ",
+                f"{told(high)} for ",
+                token(one["shown"]),
+                f" and {told(low)} for ",
+                token(two["shown"]),
+                f". They are {high - low:.2f} apart. Softmax takes e to the power of each, and "
+                "divides by the sum of all.",
+            ],
+        ],
+        Number("How many times as probable is the first? (e is about 2.718)", times, 0.2 * times, 2),
+        f"e^{high - low:.2f} = {times:.2f}: what softmax divides by is the same for both, so only the "
+        "difference counts.",
+        ledger.names,
+        before=[formula("pᵢ = e^lᵢ / Σⱼ e^lⱼ")],
+        after=[
+            bars(
+                "Probabilities at this place",
+                [each["shown"] for each in rows[place]["best"][:8]],
+                [each["p"] for each in rows[place]["best"][:8]],
+                4,
+            )
+        ],
+    )
+
+
+def sum_of(given: Given) -> Step:
+    ledger = Ledger()
+    trace, rows, place = answers(given, ledger)
+    shares = torch.softmax(trace["logits"][place], dim=-1)
+    best = sum(each["p"] for each in rows[place]["best"][:5])
+    return Step(
+        "All of them together",
+        [f"The five best answers at this place have {best:.3f} of the probability together."],
+        Number(f"How much have all {len(shares):,} together?", float(shares.double().sum()), 0.01, 4),
+        f"1, always. The other {max(0, len(shares) - 5):,} share {max(0.0, 1 - best):.3f}.",
+        [*ledger.names, "torch.softmax"],
+        after=[
+            bars(
+                "The five best and the rest",
+                [*(each["shown"] for each in rows[place]["best"][:5]), "all others"],
+                [*(each["p"] for each in rows[place]["best"][:5]), max(0.0, 1 - best)],
+                4,
+            )
+        ],
+    )
+
+
+def every_step(given: Given) -> Step:
+    ledger = Ledger()
+    trace, rows, first = answers(given, ledger)
+    shown = rows[first:]
+    sure = [each["best"][0]["p"] for each in shown]
+    least = min(range(len(shown)), key=sure.__getitem__)
+    options = sorted({least, *range(0, len(shown), max(1, len(shown) // MOST_OPTIONS))})
+    names = [f"{place + 1}: {shown[place]['shown']}" for place in options]
+    writes = "output" in trace.tokens
+    return Step(
+        "A word at every time step",
+        [
+            [
+                "At each place one word is chosen, and the decoder goes on from it. This is what came out: ",
+                token(trace.output),
+            ]
+            if writes
+            else ["Every place has its own softmax. The answer: ", token(trace.output)],
+        ],
+        Choice(
+            "At which of these places is the model least sure of its best answer?",
+            names,
+            options.index(least),
+        ),
+        f"There the best answer has only {sure[least]:.3f}.",
+        ledger.names,
+        after=[
+            table(
+                "The best two at each place",
+                ["place", "best", "p", "second", "p of it"],
+                [
+                    [
+                        place + 1,
+                        each["best"][0]["shown"],
+                        each["best"][0]["p"],
+                        each["best"][1]["shown"],
+                        each["best"][1]["p"],
+                    ]
+                    for place, each in enumerate(shown[:30])
+                ],
+                3,
+            ),
+        ],
+    )
+
+
+def softmax(given: Given) -> list[Step]:
+    return [each(given) for each in (logits, ratio, sum_of, every_step)]
+
+
+LESSONS = [
+    Lesson(
+        "decoder",
+        "The decoder and cross-attention",
+        "It looks at what it wrote and at the source. On your sentence, in the loaded model.",
+        writing,
+        ("model", "text"),
+    ),
+    Lesson(
+        "softmax",
+        "The last layer: from numbers to a word",
+        "Logits over the vocabulary, probabilities, and a word at every time step.",
+        softmax,
+        ("model", "text"),
+    ),
+]

@@ -1,0 +1,248 @@
+"""Queries, keys and values: why three projections and not one."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from regard.interpret import Trace
+from regard.models.attention import attend, attention_columns, for_all_heads, scores, weights
+from regard.server.lessons.first import WORDS
+from regard.server.lessons.she import own_attentions
+from regard.server.lessons.step import (
+    Choice,
+    Given,
+    Ledger,
+    Lesson,
+    Number,
+    Step,
+    all_visible,
+    bars,
+    formula,
+    matrix,
+    seeded,
+    table,
+    token,
+    told,
+)
+
+WIDTH = 8
+SEED = 4
+SHOWN = 12  # words of a figure
+
+
+def toy() -> tuple[Tensor, Tensor, Tensor]:
+    """Three words in rows and two random matrices: x [3,D], two of [D,D]."""
+    generator = seeded(SEED)
+    x, one, two = (torch.randn(size, WIDTH, generator=generator) for size in (3, WIDTH, WIDTH))
+    return x, one * WIDTH**-0.5, two * WIDTH**-0.5
+
+
+def one_sided(products: Tensor) -> float:
+    """mean |e_ij - e_ji| / mean |e_ij| over i != j: 0 where scores are symmetric. [...,T,T]."""
+    apart = ~torch.eye(products.shape[-1], dtype=torch.bool)
+    difference = (products - products.transpose(-1, -2)).abs()[..., apart]
+    return float(difference.mean() / products.abs()[..., apart].mean())
+
+
+def on_themselves(shares: Tensor) -> float:
+    """How much of a word's weight stays with itself, on average: [...,T,T]."""
+    return float(shares.diagonal(dim1=-2, dim2=-1).mean())
+
+
+def likeness(one: Tensor, other: Tensor) -> float:
+    """The mean size of the cosine of two lists of vectors: [...,C]."""
+    return float(F.cosine_similarity(one, other, dim=-1).abs().mean())
+
+
+def head_of(trace: Trace, where: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """q, k, v [H,T,C] and the mask of an attention."""
+    q = trace[f"{where}.query"]
+    k, v = (for_all_heads(trace[f"{where}.{name}"][None], q[None])[0] for name in ("key", "value"))
+    return q, k, v, trace[f"{where}.mask"]
+
+
+def one_projection() -> Step:
+    ledger = Ledger()
+    x, w, _ = toy()
+    products = ledger(scores, x @ w, x @ w)
+    return Step(
+        "One projection",
+        [
+            "Suppose that every word had only one projection, y = x W, and that words were compared by it. "
+            f"Three words with {WIDTH} random numbers each, and a random W (seed {SEED}).",
+            f"“Python” scores “quickly” with {told(float(products[0, 2]), 3)}.",
+        ],
+        Number("What does “quickly” score “Python” with?", float(products[2, 0]), 0.0051, 3),
+        "The same: y₁ · y₃ = y₃ · y₁. With one projection, I look at you exactly as you look at me.",
+        ledger.names,
+        before=[formula("eᵢⱼ = yᵢ · yⱼ / √d      y = x W")],
+        after=[matrix("Scores with one projection", products, WORDS, WORDS, signed=True)],
+    )
+
+
+def two_projections() -> Step:
+    ledger = Ledger()
+    x, w_q, w_k = toy()
+    products = ledger(scores, x @ w_q, x @ w_k)
+    same = ledger(scores, x @ w_q, x @ w_q)
+    return Step(
+        "A query and a key",
+        [
+            "Now a word asks with one vector, its query q, and is found by another, its key k. An adjective "
+            "can look for its noun while the noun looks for its verb.",
+            "We measure how one-sided the scores are: the mean difference between eᵢⱼ and eⱼᵢ, divided by "
+            f"the mean size of a score. With one projection it is {ledger(one_sided, same):.2f}.",
+        ],
+        Choice(
+            "And with two random projections?",
+            ["still 0", "above 0, but less than 0.1", "above 0.1"],
+            0 if (found := ledger(one_sided, products)) == 0 else 1 if found < 0.1 else 2,
+        ),
+        f"It is {found:.2f}: who looks and who is looked at are now two things.",
+        ledger.names,
+        before=[formula("eᵢⱼ = qᵢ · kⱼ / √d      q = x W_q      k = x W_k")],
+        after=[matrix("Scores with two projections", products, WORDS, WORDS, signed=True)],
+    )
+
+
+def in_the_model(given: Given) -> Step:
+    ledger = Ledger()
+    trace = given.trace(ledger)
+    where = own_attentions(trace)[0]
+    q, k, _, _ = head_of(trace, where)
+    products = ledger(scores, q, k)
+    found = ledger(one_sided, products)
+    names = trace.sides(where)[0].shown[:SHOWN]
+    return Step(
+        "In a model that has learned",
+        [
+            [
+                "The same measure in ",
+                token(given.name),
+                ", in the first layer, on ",
+                token(given.sentence),
+                " (its W_q and W_k were learned: it could have made them equal if that were best).",
+            ],
+        ],
+        Choice(
+            "How one-sided are the scores that it learned?",
+            ["0: it made both alike", "between 0 and 0.5", "above 0.5"],
+            0 if found == 0 else 1 if found <= 0.5 else 2,
+        ),
+        f"{found:.2f}, the mean of {len(q)} heads: the difference between the two directions, as a share of "
+        "the size of a score.",
+        ledger.names,
+        after=[matrix("Scores of head 0", products[0, :SHOWN, :SHOWN], names, names, signed=True)],
+    )
+
+
+def looking_at_oneself(given: Given) -> Step:
+    ledger = Ledger()
+    trace = given.trace(ledger)
+    parts = [head_of(trace, where) for where in own_attentions(trace)]
+    real = [ledger(on_themselves, ledger(weights, q, k, mask)) for q, k, _, mask in parts]
+    alike = [ledger(on_themselves, ledger(weights, k, k, mask)) for _, k, _, mask in parts]
+    own, single = sum(real) / len(real), sum(alike) / len(alike)
+    names = [f"layer {place}" for place in range(len(parts))]
+    return Step(
+        "What one projection would do to it",
+        [
+            "We take away the queries: every word now asks with its own key, k instead of q. All else stays.",
+            f"With queries of their own, words keep {own:.2f} of their weight for themselves (mean of all "
+            "heads and layers).",
+        ],
+        Choice(
+            "And when they ask with their keys?",
+            ["less for themselves", "about the same", "more for themselves"],
+            0 if single < own - 0.02 else 2 if single > own + 0.02 else 1,
+        ),
+        f"{single:.2f}. The product of a vector with itself is its length squared, which is never negative "
+        "and hard to beat: a word that asks with its own key finds itself first.",
+        ledger.names,
+        after=[
+            table(
+                "Weight on oneself",
+                ["", "q · k, as learned", "k · k, one projection"],
+                [[name, *pair] for name, *pair in zip(names, real, alike)],
+                2,
+            )
+        ],
+    )
+
+
+def value(given: Given) -> Step:
+    ledger = Ledger()
+    trace = given.trace(ledger)
+    where = own_attentions(trace)
+    parts = [head_of(trace, each) for each in where]
+    found = [ledger(likeness, k, v) for _, k, v, _ in parts]
+    mean = sum(found) / len(found)
+    chance = ledger(likeness, *torch.randn(2, 2000, parts[0][1].shape[-1], generator=seeded(SEED)))
+    return Step(
+        "And the value",
+        [
+            "The key says by what a word is found. The value says what it then gives. A library finds a book "
+            "by the label on its back; you do not want to read the label.",
+            f"Two random vectors of this size have a cosine of about ±{chance:.2f}. Equal vectors have 1.",
+        ],
+        Choice(
+            "How alike are key and value of the same word in this model? (mean size of their cosine)",
+            ["above 0.7: nearly the same", "between 0.3 and 0.7", "below 0.3: as good as unrelated"],
+            0 if mean > 0.7 else 1 if mean > 0.3 else 2,
+        ),
+        f"{mean:.2f}: what a word is found by and what it gives are different numbers.",
+        ledger.names,
+        after=[bars("Cosine of key and value", where, found)],
+    )
+
+
+def columns() -> Step:
+    ledger = Ledger()
+    x, w_q, w_k = toy()
+    q, k, v = x @ w_q, x @ w_k, x
+    rows = ledger(attend, q[None, None], k[None, None], v[None, None], all_visible(3, 3)[None, None])[0, 0]
+    turned = ledger(attention_columns, q.T, k.T, v.T)
+    return Step(
+        "The whole formula, in both forms",
+        [
+            "With words in columns the same is written A = softmax(Kᵀ Q / √d) and H = V A. There a query has "
+            "a column of weights, not a row.",
+        ],
+        Number(
+            "What is the largest difference between the two results on our three words?",
+            float((rows - turned.T).abs().max()),
+            1e-4,
+            8,
+        ),
+        "It is 0 but for rounding: a matter of how it is written down.",
+        ledger.names,
+        before=[formula("rows:  softmax(Q Kᵀ / √d) V        columns:  V softmax(Kᵀ Q / √d)")],
+        after=[
+            table(
+                "First number of each new vector",
+                ["word", "rows", "columns"],
+                [[word, *pair] for word, *pair in zip(WORDS, rows[:, 0].tolist(), turned[0].tolist())],
+                6,
+            ),
+        ],
+    )
+
+
+def queries(given: Given) -> list[Step]:
+    steps = [one_projection(), two_projections()]
+    if own_attentions(given.trace(Ledger())):
+        steps += [in_the_model(given), looking_at_oneself(given), value(given)]
+    return [*steps, columns()]
+
+
+LESSONS = [
+    Lesson(
+        "queries",
+        "Queries, keys and values",
+        "Why a word has three projections and not one, measured on random numbers and in the loaded model.",
+        queries,
+        ("model", "text"),
+    )
+]

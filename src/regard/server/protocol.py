@@ -1,0 +1,211 @@
+"""HTTP for impatient servers: uvicorn's own reading, with deadlines and with framing that is read one way."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import socket
+import struct
+from typing import Any, ClassVar
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from regard.server.limits import Bounds
+from regard.server.turnstile import Turnstile
+
+# A line that ends with a newline alone, and one that goes on with the next: two readers of such a head may
+# not agree on it, and then one of them can be led by the nose.
+_ODD = re.compile(rb"(?<!\r)\n|\r\n[ \t]|\x00")
+_END = b"\r\n\r\n"
+HELD_SECONDS = 0.2  # that a full server waits for the rest of a request before it reads it
+LEAST_READ = 64 << 10  # bytes in the time that a client may leave an answer unread
+
+
+class Strict(h11.Connection):
+    """h11's reading without what a request may be misread by."""
+
+    def __init__(self, most_parts: int, most_head: int) -> None:
+        super().__init__(h11.SERVER, most_head)
+        self.parts, self.most_parts, self.most_head = 0, most_parts, most_head
+
+    def next_event(self) -> Any:
+        if self.their_state is h11.IDLE:  # also of a request that came behind another
+            head, _ = self.trailing_data
+            end = head.find(_END)
+            if _ODD.search(head, 0, end + len(_END) if end >= 0 else len(head)):
+                raise h11.RemoteProtocolError("a head that can be read in two ways")
+        event = super().next_event()
+        if isinstance(event, h11.Request):
+            self.parts = 0
+            self.check(event)
+        elif isinstance(event, h11.Data):
+            self.parts += 1
+            if self.parts > self.most_parts:
+                raise h11.RemoteProtocolError("a body in too many parts")
+        return event
+
+    def check(self, request: h11.Request) -> None:
+        names = {name for name, _ in request.headers}
+        size = len(request.target) + sum(len(name) + len(value) for name, value in request.headers)
+        if request.http_version not in (b"1.0", b"1.1"):
+            raise h11.RemoteProtocolError("this is another HTTP")
+        if size > self.most_head:
+            raise h11.RemoteProtocolError("the headers are too large")
+        if b"transfer-encoding" in names and (b"content-length" in names or request.http_version == b"1.0"):
+            raise h11.RemoteProtocolError("a body has one length")
+
+
+class Impatient(H11Protocol):
+    bounds: ClassVar[Bounds] = Bounds()
+    turnstile: ClassVar[Turnstile | None] = None
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.conn: h11.Connection = Strict(self.bounds.chunks, self.bounds.headers)
+        self.crowded = False  # one connection more than may be
+        self.waiting: asyncio.TimerHandle | None = None  # for the end of a head
+        self.unread: asyncio.TimerHandle | None = None  # until a client reads on
+        self.left = 0  # bytes of the answer that were unread when it was last looked at
+        self.held = b""  # of a request that will be refused once it is whole
+        self.holding: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        own = transport.get_extra_info("socket")
+        if own is not None:  # else the system keeps megabytes for each client that does not read
+            own.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.bounds.unread)
+        # told when its request is read: a connection that is closed on unread bytes would lose its answer
+        self.crowded = len(self.connections) > self.bounds.connections
+        self.wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.stop_waiting()
+        self.let_go()
+        if self.unread is not None:
+            self.unread.cancel()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self.transport.is_closing():
+            return
+        if self.crowded:
+            self.answer(503, "too many connections; try again", "Retry-After: 1\r\n")
+            return
+        data = self.held + data
+        if not self.turned_away(data):
+            self.pass_on(data)
+
+    def pass_on(self, data: bytes) -> None:
+        """The usual way."""
+        self.let_go()
+        try:
+            super().data_received(data)
+        except h11.LocalProtocolError:  # an answer had begun when its request turned out to be none
+            self.transport.abort()
+        if self.conn.their_state is not h11.IDLE:
+            self.stop_waiting()
+        elif self.waiting is None and not self.transport.is_closing():
+            self.wait()
+
+    def turned_away(self, data: bytes) -> bool:
+        """Whether a request was refused here, or is held until its body has come."""
+        if self.turnstile is None or not self.is_free():
+            return False
+        answer = self.turnstile.answer(data, self.server_state.default_headers)
+        if answer is None:
+            return False
+        self.stop_waiting()
+        if answer:
+            self.let_go()
+            self.transport.write(answer)
+            self.on_response_complete()
+        else:
+            self.hold(data)
+        return True
+
+    def is_free(self) -> bool:
+        """Whether nothing of a request is here, nor of an answer that its client does not read."""
+        idle = self.conn.our_state is self.conn.their_state is h11.IDLE and not self.conn.trailing_data[0]
+        return idle and not self.flow.write_paused
+
+    def hold(self, data: bytes) -> None:
+        self._unset_keepalive_if_required()
+        self.held = data
+        if self.holding is None:  # a body that is slow to come is waited for as others are
+            self.holding = self.loop.call_later(HELD_SECONDS, lambda: self.pass_on(self.held))
+
+    def let_go(self) -> None:
+        self.held = b""
+        if self.holding is not None:
+            self.holding.cancel()
+            self.holding = None
+
+    def wait(self) -> None:
+        self.waiting = self.loop.call_later(self.bounds.header_seconds, self.too_slow)
+
+    def stop_waiting(self) -> None:
+        if self.waiting is not None:
+            self.waiting.cancel()
+            self.waiting = None
+
+    def too_slow(self) -> None:
+        if self.conn.trailing_data[0]:
+            self.answer(408, "the request came too slowly")
+        else:
+            self.transport.close()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        if self.unread is None:
+            self.watch()
+
+    def watch(self) -> None:
+        self.left = self.transport.get_write_buffer_size()
+        self.unread = self.loop.call_later(self.bounds.write_seconds, self.look_again)
+
+    def look_again(self) -> None:
+        """A client that reads on has its time anew, however large the answer is."""
+        if self.left - self.transport.get_write_buffer_size() >= LEAST_READ:
+            self.watch()
+        else:
+            self.cut()
+
+    def cut(self) -> None:
+        """The end, for a client that does not read; what the system still holds for it is thrown away."""
+        own = self.transport.get_extra_info("socket")
+        if own is not None:
+            own.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.transport.abort()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self.unread is not None:
+            self.unread.cancel()
+            self.unread = None
+
+    def send_400_response(self, msg: str) -> None:
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE) and not self.begun():
+            self.answer(400, "the request is no HTTP")
+        else:
+            self.transport.abort()
+
+    def begun(self) -> bool:
+        return self.cycle is not None and self.cycle.response_started and not self.cycle.response_complete
+
+    def answer(self, status: int, text: str, more: str = "") -> None:
+        """An answer without an app, and the end of the connection."""
+        words = {400: "Bad Request", 408: "Request Timeout", 503: "Service Unavailable"}[status]
+        body = json.dumps({"error": text}).encode()
+        head = (
+            f"HTTP/1.1 {status} {words}\r\nContent-Type: application/json\r\n{more}"
+            f"Content-Length: {len(body)}\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n"
+        )
+        if not self.transport.is_closing():
+            self.transport.write(head.encode() + body)
+            self.transport.close()
+
+
+def protocol_for(bounds: Bounds, turnstile: Turnstile | None = None) -> type[Impatient]:
+    return type("Bounded", (Impatient,), {"bounds": bounds, "turnstile": turnstile})

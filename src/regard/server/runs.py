@@ -1,0 +1,106 @@
+"""What a model's runs can be changed by, and two runs side by side."""
+
+from __future__ import annotations
+
+from difflib import SequenceMatcher
+from typing import Any
+
+from regard.errors import UsageError
+from regard.interpret import Pieces, Trace, compare, parse
+from regard.interpret.interventions import KINDS
+from regard.interpret.parts import looks, stacks
+from regard.interpret.pieces import visible
+from regard.models import EncoderOnly, Model
+
+
+def offered(model: Model) -> dict[str, Any]:
+    """The interventions that this model has something for: kinds, attentions with their heads, sides."""
+    heads = {name: look.heads for name, look in looks(model).items()}
+    return {
+        "types": [kind for kind in KINDS if possible(example(kind, heads), model)],
+        "heads": heads,
+        "stacks": list(stacks(model)),
+        "sides": ["source"] if isinstance(model, EncoderOnly) else ["source", "target"],
+    }
+
+
+def example(kind: str, heads: dict[str, int]) -> dict[str, Any]:
+    """The smallest intervention of a kind: whether it fits is the same for the others."""
+    needed: dict[str, dict[str, Any]] = {
+        "zero_head": {"where": next(iter(heads), ""), "head": 0},
+        "replace_token": {"position": 0, "text": "a"},
+    }
+    return {"type": kind, **needed.get(kind, {})}
+
+
+def possible(given: dict[str, Any], model: Model) -> bool:
+    try:
+        parse([given], model)
+    except UsageError:
+        return False
+    return True
+
+
+def compared(before: Trace, after: Trace, step: int | None = None) -> dict[str, Any]:
+    """How the second run differs. Runs that choose among different words share no distributions: then
+    `reason` tells why, and what is left are the words that they said."""
+    reason = apart(before, after)
+    found = None if reason else compare(before, after, step)
+    return {
+        "comparison": None if found is None else found.as_json(),
+        "reason": reason,
+        "sentence": told_apart(before, after) if found is None else found.sentence,
+        "words": words(before.output, after.output),
+        "pairs": {
+            side: pairs(before.tokens[side], after.tokens[side])
+            for side in ("source", "target")
+            if side in before.tokens and side in after.tokens
+        },
+    }
+
+
+def apart(before: Trace, after: Trace) -> str | None:
+    """Why the next-word distributions of two runs cannot be compared."""
+    different = (
+        "The two models choose among different words, so that their probabilities have no common scale."
+    )
+    if "logits" not in before or "logits" not in after:
+        return "One of the runs recorded no logits."
+    if any(before.meta.get(name) != after.meta.get(name) for name in ("head", "labels", "many")):
+        return different
+    if before.meta.get("head") == "span":
+        same = before["logits"].shape == after["logits"].shape
+        return None if same else "The answers are places of texts of different lengths."
+    if before["logits"].shape[-1] != after["logits"].shape[-1]:
+        return different
+    shared = before.vocabulary.keys() & after.vocabulary.keys()
+    return None if all(before.vocabulary[each] == after.vocabulary[each] for each in shared) else different
+
+
+def told_apart(before: Trace, after: Trace) -> str:
+    if before.output == after.output:
+        return f'Both say "{visible(before.output)}".'
+    return f'One says "{visible(before.output)}", the other "{visible(after.output)}".'
+
+
+def words(before: str, after: str) -> list[dict[str, Any]]:
+    """Two outputs as stretches of words: [{"kind": "same" | "gone" | "new", "shown": text}]."""
+    one, two = before.split(), after.split()
+    found: list[dict[str, Any]] = []
+    for kind, a, b, c, d in SequenceMatcher(None, one, two, autojunk=False).get_opcodes():
+        if kind == "equal":
+            found.append({"kind": "same", "shown": visible(" ".join(one[a:b]))})
+            continue
+        for name, own in (("gone", one[a:b]), ("new", two[c:d])):
+            if own:
+                found.append({"kind": name, "shown": visible(" ".join(own))})
+    return found
+
+
+def pairs(before: Pieces, after: Pieces) -> list[tuple[int, int]]:
+    """Places that stand for each other: equal pieces, and as many others between them."""
+    found: list[tuple[int, int]] = []
+    for kind, a, b, c, d in SequenceMatcher(None, before.ids, after.ids, autojunk=False).get_opcodes():
+        if kind == "equal" or b - a == d - c:
+            found.extend(zip(range(a, b), range(c, d)))
+    return found

@@ -1,0 +1,187 @@
+"""What all routes share: the opened models with their desks, limits, keys, numbers and the log."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from regard.errors import near_miss
+from regard.generation import Wish
+from regard.inputs.text.language import Detector
+from regard.server.desk import CALL_TOKENS, Desk, Full, Limits, TooLate
+from regard.server.keys import Keys
+from regard.server.limits import Bounds
+from regard.server.logs import Log
+from regard.server.metrics import Metrics
+from regard.server.refusals import Refused
+from regard.tasks import Answerer, Classifier, Embedder, Filler, Generator, Tagger, Translator
+
+T = TypeVar("T")
+ROUTES = {  # where a model of each task is asked
+    Translator: "/translate",
+    Generator: "/v1/completions",
+    Embedder: "/v1/embeddings",
+    Filler: "/api/v1/fill",
+    Classifier: "/api/v1/classify",
+    Tagger: "/api/v1/tag",
+    Answerer: "/api/v1/answer",
+}
+READY_SECONDS = 5.0  # for the one decode that shows that a model works
+READY_AGAIN = 1.0  # a proof is believed for so long
+
+
+@dataclass(frozen=True)
+class Call:
+    """Who asks, and until when an answer is of use (in `time.monotonic`)."""
+
+    client: str = ""
+    deadline: float | None = None
+    number: str = ""  # of the request, for the log
+
+
+@dataclass
+class Service:
+    models: Mapping[str, Any]
+    bounds: Bounds = field(default_factory=Bounds)
+    limits: Limits = field(default_factory=Limits)
+    keys: Keys | None = None
+    log: Log = field(default_factory=Log)
+    metrics: Metrics = field(default_factory=Metrics)
+    draining: bool = False
+    in_flight: int = 0
+
+    def __post_init__(self) -> None:
+        self.desks = {name: Desk(task, self.limits) for name, task in self.models.items()}
+        self.detector = Detector()
+        self.pairs = pairs_of(self.models)
+        self.proved = 0.0
+
+    def find(self, name: str, *kinds: type[Any]) -> tuple[str, Any]:
+        """The model of a name, or the first that can do what is asked where none is named."""
+        if not name:
+            for own, task in self.models.items():
+                if isinstance(task, kinds):
+                    return own, task
+            raise Refused(404, "no model of this server can do this", "model", "model_not_found")
+        if name not in self.models:
+            known = near_miss(name, self.models) or f"; there are {', '.join(self.models)}"
+            raise Refused(404, f'model: there is no "{name}"{known}', "model", "model_not_found")
+        task = self.models[name]
+        if not isinstance(task, kinds):
+            raise Refused(400, f'model: "{name}" cannot do this; ask it at {ROUTES[type(task)]}', "model")
+        return name, task
+
+    async def run(self, name: str, work: Callable[[], T], call: Call, tokens: int = 1) -> T:
+        """Other work of a model than decoding; `tokens` is about how many pieces it reads."""
+        return await self.desks[name].run(work, call.client, call.deadline, max(1, tokens))
+
+    def full(self) -> Full | None:
+        """Why no model has room for anything, whatever is asked: it need not be read. None if one has."""
+        full: Full | None = None
+        for desk in self.desks.values():
+            full = desk.full(CALL_TOKENS)
+            if full is None:
+                return None
+        return full
+
+    def check_room(self) -> None:
+        """Full, counted at every desk, if no model has room for anything."""
+        if (full := self.full()) is not None:
+            for desk in self.desks.values():
+                desk.counts["refused"] += 1
+            raise full
+
+    def note(
+        self, route: str, method: str, status: int, seconds: float, number: str, key: str | None
+    ) -> None:
+        """A request that is over: counted, and a line in the log."""
+        self.metrics.add("requests", route=route, method=method, status=str(status))
+        self.metrics.observe("seconds", seconds, route=route)
+        self.log(
+            "request",
+            id=number,
+            method=method,
+            route=route,
+            status=status,
+            seconds=round(seconds, 4),
+            key=key,
+        )
+
+    def told(self, text: str) -> str:
+        """A sentence without the places of the models on this machine."""
+        for name, task in self.models.items():
+            path = str(task.path if isinstance(task, Embedder) else task.folder.path)
+            text = text.replace(path, name) if len(path) > 1 else text
+        return text
+
+    async def ready(self) -> None:
+        """Nothing, if every model answers just now; else Refused."""
+        if self.draining:
+            raise Refused(503, "the server is about to end", retry_after=5)
+        if time.monotonic() - self.proved < READY_AGAIN:
+            return
+        call = Call("readiness", time.monotonic() + READY_SECONDS)
+        try:
+            for name, task in self.models.items():
+                await asyncio.wait_for(self.prove(name, task, call), READY_SECONDS)
+        except (TooLate, TimeoutError):
+            raise Refused(503, "a model did not answer in time", retry_after=5) from None
+        except Full:
+            return  # it works, and has enough of it
+        self.proved = time.monotonic()
+
+    async def prove(self, name: str, task: Any, call: Call) -> None:
+        """One real answer of a model."""
+        if isinstance(task, Translator | Generator):
+            tokenizer = task.folder.source
+            ids: Sequence[int] = tokenizer.encode("1")[:4]
+            ids = (
+                task.objective.source(ids).source if isinstance(task, Translator) else [tokenizer.start, *ids]
+            )
+            options = task.folder.decode.model_copy(update={"beam": 1, "max_length": 1, "sample": False})
+            await self.desks[name].ask([Wish(ids, options)], call.client, call.deadline)
+        else:
+            await self.run(name, lambda: simplest(task), call)
+
+    def numbers(self) -> str:
+        self.metrics.set("in_flight", self.in_flight)
+        self.metrics.set("draining", self.draining)
+        self.metrics.set("tasks", len(asyncio.all_tasks()))
+        for name, desk in self.desks.items():
+            for what, value in desk.counters().items():
+                self.metrics.set("desk", value, model=name, what=what)
+        return self.metrics.text()
+
+    def close(self) -> None:
+        for desk in self.desks.values():
+            desk.close()
+
+
+def simplest(task: Any) -> None:
+    match task:
+        case Embedder():
+            task.embed("1")
+        case Filler():
+            task.fill("<mask>", 1)
+        case Classifier():
+            task.classify("1")
+        case Tagger():
+            task.tag("1")
+        case Answerer():
+            task.answer("1", "1")
+
+
+def pairs_of(models: Mapping[str, Any]) -> dict[tuple[str, str], tuple[str, Translator]]:
+    """From which language into which a model translates; the first of two that do the same."""
+    found: dict[tuple[str, str], tuple[str, Translator]] = {}
+    for name, task in models.items():
+        if not isinstance(task, Translator):
+            continue
+        source, languages = task.folder.task.source, task.folder.source.languages
+        for target in languages or (task.folder.task.target,):
+            chosen = task.into(target) if languages else task
+            found.setdefault((source, target), (name, chosen))
+    return found

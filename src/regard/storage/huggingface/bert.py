@@ -1,0 +1,129 @@
+"""BERT, alone or with one of four heads."""
+
+from __future__ import annotations
+
+from regard.config import Model
+from regard.storage.files import Json
+from regard.storage.huggingface.kind import ACTIVATIONS, Kind, Shape, activation, refuse
+from regard.storage.huggingface.table import Row, Table, same
+
+CLASSES = {  # our head -> their class
+    "words": "BertForMaskedLM",
+    "sentence": "BertForSequenceClassification",
+    "tokens": "BertForTokenClassification",
+    "span": "BertForQuestionAnswering",
+}
+TASKS = {
+    "BertForMaskedLM": "fill",
+    "BertForPreTraining": "fill",
+    "BertForSequenceClassification": "classify",
+    "BertForTokenClassification": "tag",
+    "BertForQuestionAnswering": "answer",
+    "BertModel": None,
+}
+
+
+def fits(model: Model, joint: bool = True) -> bool:
+    by_first = model.head != "sentence" or model.pool == "first"
+    return model.family == "bert" and model.channels * model.heads == model.width and by_first
+
+
+def write(model: Model) -> Json:
+    return {
+        "hidden_size": model.width,
+        "num_hidden_layers": model.depth[0],
+        "num_attention_heads": model.heads,
+        "intermediate_size": model.feed_forward,
+        "hidden_act": ACTIVATIONS[model.activation][0],
+        "hidden_dropout_prob": model.dropout,
+        "attention_probs_dropout_prob": 0.0,
+        "max_position_embeddings": model.max_length,
+        "layer_norm_eps": model.epsilon or 1e-12,
+        "type_vocab_size": 2,
+        "position_embedding_type": "absolute",
+        "tie_word_embeddings": model.tie_embeddings,
+    }
+
+
+def read(config: Json) -> Json:
+    refuse(
+        config,
+        position_embedding_type="absolute",
+        is_decoder=False,
+        add_cross_attention=False,
+        type_vocab_size=2,
+    )
+    return {
+        "family": "bert",
+        "width": config["hidden_size"],
+        "layers": config["num_hidden_layers"],
+        "heads": config["num_attention_heads"],
+        "feed_forward": config["intermediate_size"],
+        "activation": activation(config.get("hidden_act", "gelu"), "hidden_act"),
+        "dropout": config.get("hidden_dropout_prob", 0.1),
+        "max_length": config["max_position_embeddings"],
+        "epsilon": config.get("layer_norm_eps", 1e-12),
+        "tie_embeddings": config.get("tie_word_embeddings", True),
+    }
+
+
+def table(model: Model, shape: Shape) -> Table:
+    """Without a head (`shape.head` None) whatever stands on the body is passed over."""
+    embeddings = "bert.embeddings"
+    rows = [
+        *same("source.tokens", f"{embeddings}.word_embeddings", ("weight",)),
+        Row(f"{embeddings}.position_embeddings.weight", ("source.positions.table",)),
+        *same("source.segments", f"{embeddings}.token_type_embeddings", ("weight",)),
+        *same("source.norm", f"{embeddings}.LayerNorm"),
+    ]
+    for layer in range(model.depth[0]):
+        ours, theirs = f"encoder.blocks.{layer}", f"bert.encoder.layer.{layer}"
+        for part in ("query", "key", "value"):
+            rows += same(f"{ours}.attention.{part}", f"{theirs}.attention.self.{part}")
+        rows += same(f"{ours}.attention.output", f"{theirs}.attention.output.dense")
+        rows += same(f"{ours}.attention_residual.norm", f"{theirs}.attention.output.LayerNorm")
+        rows += same(f"{ours}.feed_forward.widen", f"{theirs}.intermediate.dense")
+        rows += same(f"{ours}.feed_forward.narrow", f"{theirs}.output.dense")
+        rows += same(f"{ours}.feed_forward_residual.norm", f"{theirs}.output.LayerNorm")
+    tied: dict[str, str] = {}
+    if shape.head == "words":
+        tied = {"cls.predictions.decoder.bias": "cls.predictions.bias"}
+        if model.tie_embeddings:
+            tied["cls.predictions.decoder.weight"] = f"{embeddings}.word_embeddings.weight"
+    spare = [r"embeddings\.(position|token_type)_ids", *SPARE[shape.head]]
+    return Table(rows + _head(model, shape.head), "bert.", tied, spare=tuple(spare))
+
+
+# A file may hold what only other classes use: the pooler, or whether two sentences belong together.
+_POOLER, _PAIR = r"pooler\.dense\.(weight|bias)", r"cls\.seq_relationship\.(weight|bias)"
+SPARE: dict[str | None, tuple[str, ...]] = {
+    "words": (_POOLER, _PAIR),
+    "sentence": (),
+    "pooler": (_PAIR, r"(cls\.predictions|classifier|qa_outputs)\..*"),
+    "tokens": (_POOLER,),
+    "span": (_POOLER,),
+    None: (_POOLER, _PAIR, r"(cls\.predictions|classifier|qa_outputs)\..*"),
+}
+
+
+def _head(model: Model, head: str | None) -> list[Row]:
+    if head == "words":
+        prediction = "cls.predictions"
+        own = [] if model.tie_embeddings else same("output", f"{prediction}.decoder", ("weight",))
+        return [
+            *same("head.dense", f"{prediction}.transform.dense"),
+            *same("head.norm", f"{prediction}.transform.LayerNorm"),
+            *own,
+            Row(f"{prediction}.bias", ("output.bias",), instead=f"{prediction}.decoder.bias"),
+        ]
+    pooler = same("head.dense", "bert.pooler.dense")
+    return {
+        "sentence": [*pooler, *same("output", "classifier")],
+        "pooler": pooler,
+        "tokens": same("output", "classifier"),
+        "span": same("output", "qa_outputs"),
+        None: [],
+    }[head]
+
+
+BERT = Kind("bert", TASKS, fits, write, read, table)

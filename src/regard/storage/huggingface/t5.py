@@ -1,0 +1,108 @@
+"""T5: version 1 with one matrix at both ends; version 1.1 (and Flan) gated, with its own output layer."""
+
+from __future__ import annotations
+
+from regard.config import Model
+from regard.errors import UsageError
+from regard.storage.files import Json
+from regard.storage.huggingface.kind import ACTIVATIONS, Kind, Shape, activation
+from regard.storage.huggingface.table import Row, Table, same
+
+_GATED = "gated-"
+
+
+def fits(model: Model, joint: bool = True) -> bool:
+    # "gated-gelu" means GELU's tangent form there, so that a gate with the exact one has no name
+    return model.family == "t5" and joint and not (model.gated and model.activation == "gelu")
+
+
+def write(model: Model) -> Json:
+    acts = "gelu" if model.gated and model.activation == "gelu_tanh" else ACTIVATIONS[model.activation][0]
+    return {
+        "d_model": model.width,
+        "d_kv": model.channels,
+        "d_ff": model.feed_forward,
+        "num_layers": model.depth[0],
+        "num_decoder_layers": model.depth[1],
+        "num_heads": model.heads,
+        "relative_attention_num_buckets": model.buckets,
+        "relative_attention_max_distance": model.farthest,
+        "n_positions": model.max_length,
+        "dropout_rate": model.dropout,
+        "layer_norm_epsilon": model.epsilon or 1e-6,
+        "feed_forward_proj": f"{_GATED if model.gated else ''}{acts}",
+        "tie_word_embeddings": model.tie_embeddings,
+        "scale_decoder_outputs": model.tie_embeddings,
+    }
+
+
+def read(config: Json) -> Json:
+    forward = str(config.get("feed_forward_proj", "relu"))
+    gated = forward.startswith(_GATED)
+    name = "gelu_new" if forward == "gated-gelu" else forward.removeprefix(_GATED)
+    layers = config["num_layers"]
+    return {
+        "family": "t5",
+        "width": config["d_model"],
+        "head_width": config["d_kv"],
+        "feed_forward": config["d_ff"],
+        "layers": layers,
+        "encoder_layers": layers,
+        "decoder_layers": config.get("num_decoder_layers") or layers,
+        "heads": config["num_heads"],
+        "buckets": config.get("relative_attention_num_buckets", 32),
+        "farthest": config.get("relative_attention_max_distance", 128),
+        "max_length": config.get("n_positions", 512),
+        "dropout": config.get("dropout_rate", 0.1),
+        "epsilon": config.get("layer_norm_epsilon", 1e-6),
+        "gated": gated,
+        "activation": activation(name, "feed_forward_proj"),
+        "tie_embeddings": _tied(config),
+    }
+
+
+def _tied(config: Json) -> bool:
+    """Outputs of a shared matrix are scaled; newer files say that, older ones whether it is shared."""
+    scaled = config.get("scale_decoder_outputs", config.get("tie_word_embeddings", True))
+    if not isinstance(scaled, bool):
+        raise UsageError(f"scale_decoder_outputs = {scaled!r} is neither true nor false")
+    return scaled
+
+
+def table(model: Model, shape: Shape) -> Table:
+    shared = "shared.weight"
+    rows = [Row(shared, ("source.tokens.weight",), instead="encoder.embed_tokens.weight")]
+    tied = {f"{side}.embed_tokens.weight": shared for side in ("encoder", "decoder")}
+    if model.tie_embeddings:
+        tied["lm_head.weight"] = shared
+    else:
+        rows.append(Row("lm_head.weight", ("output.weight",), instead=shared))
+    scaled = ".0" if model.tie_embeddings else ""  # there the norm stands before a factor
+    rows += same("encoder.last", "encoder.final_layer_norm", ("weight",))
+    rows += same(f"decoder.last{scaled}", "decoder.final_layer_norm", ("weight",))
+    for side, layers in zip(("encoder", "decoder"), model.depth, strict=True):
+        first = f"{side}.block.0.layer.0.SelfAttention.relative_attention_bias"
+        rows += same(f"{side}.positions.table", first, ("weight",))
+        for layer in range(layers):
+            rows += _block(f"{side}.blocks.{layer}", f"{side}.block.{layer}", model.gated, side == "decoder")
+    cross = r"decoder\.block\.0\.layer\.1\.EncDecAttention\.relative_attention_bias\.weight"
+    return Table(rows, tied=tied, spare=(cross,))
+
+
+def _block(ours: str, theirs: str, gated: bool, cross: bool) -> list[Row]:
+    parts = [("attention", "SelfAttention")] + ([("cross", "EncDecAttention")] if cross else [])
+    rows = []
+    for place, (our, their) in enumerate(parts):
+        layer = f"{theirs}.layer.{place}"
+        for name in ("query", "key", "value", "output"):
+            rows += same(f"{ours}.{our}.{name}", f"{layer}.{their}.{name[0]}", ("weight",))
+        rows += same(f"{ours}.{our}_residual.norm", f"{layer}.layer_norm", ("weight",))
+    layer = f"{theirs}.layer.{len(parts)}"
+    maps = {"widen": "wi_1", "gate": "wi_0"} if gated else {"widen": "wi"}
+    for our, their in {**maps, "narrow": "wo"}.items():
+        rows += same(f"{ours}.feed_forward.{our}", f"{layer}.DenseReluDense.{their}", ("weight",))
+    rows += same(f"{ours}.feed_forward_residual.norm", f"{layer}.layer_norm", ("weight",))
+    return rows
+
+
+T5 = Kind("t5", {"T5ForConditionalGeneration": "translate"}, fits, write, read, table)

@@ -1,7 +1,0 @@
-"""The report of a run: one page, as HTML and as Markdown, made from the run's folder alone."""
-
-from regard.train.report.scores import evaluate_command
-from regard.train.report.tasks import main_scores, told
-from regard.train.report.write import write_report
-
-__all__ = ["evaluate_command", "main_scores", "told", "write_report"]

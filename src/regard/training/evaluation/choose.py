@@ -1,0 +1,62 @@
+"""From a run's task to what its model is asked and how it is judged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from regard.config import Config, Model, Task
+from regard.data import Objective
+from regard.data.objectives import Answers, Continuation, HiddenSpans, HiddenWords, Labels, Pairs, Tags
+from regard.inputs.text import Tokenizer
+from regard.sample import Example
+from regard.training.evaluation.answers import AnswerEvaluation
+from regard.training.evaluation.base import Evaluation
+from regard.training.evaluation.labels import LabelEvaluation, TagEvaluation
+from regard.training.evaluation.language import (
+    ContinuationEvaluation,
+    HiddenSpansEvaluation,
+    HiddenWordsEvaluation,
+)
+from regard.training.evaluation.translation import TranslationEvaluation
+
+
+def make_objective(
+    task: Task, model: Model, source: Tokenizer, target: Tokenizer, labels: Sequence[str] = ()
+) -> Objective:
+    longest = model.max_length
+    match task.name:
+        case "translate":
+            return Pairs(source, target, longest)
+        case "generate":
+            return Continuation(source, longest)
+        case "fill" if model.family == "t5":
+            return HiddenSpans(source, longest, task.masked, mean_span=task.mean_span)
+        case "fill":
+            return HiddenWords(source, longest, task.masked, whole_words=task.whole_words)
+        case "classify":
+            return Labels(source, longest, labels, task.many)
+        case "tag":
+            return Tags(source, longest, labels)
+        case "answer":
+            return Answers(source, longest, task.stride)
+
+
+def make_evaluation(
+    config: Config, objective: Objective, examples: Sequence[Example], may_refuse: bool = False
+) -> Evaluation:
+    match objective:
+        case Pairs():
+            return TranslationEvaluation(config, objective, examples)
+        case Continuation():
+            return ContinuationEvaluation(objective, examples)
+        case HiddenSpans():
+            return HiddenSpansEvaluation(objective, examples)
+        case HiddenWords():
+            return HiddenWordsEvaluation(objective, examples)
+        case Labels():
+            return LabelEvaluation(objective, examples)
+        case Tags():
+            return TagEvaluation(objective, examples)
+        case Answers():
+            return AnswerEvaluation(objective, examples, config.task.longest_answer, may_refuse)
+    raise ValueError(f"no evaluation for {type(objective).__name__}")

@@ -1,0 +1,112 @@
+"""What a run costs: floating-point operations, counted, and the most this machine does, measured."""
+
+from __future__ import annotations
+
+import time
+
+import torch
+from torch import nn
+
+from regard.batch import Batch
+from regard.device import Machine
+from regard.models import EncoderDecoder, EncoderOnly, LanguageModel, Model, RecurrentEncoderDecoder
+from regard.models.transformer import Stack
+from regard.sample import IGNORED
+
+PEAK_SECONDS = 0.6  # for measuring, at most
+PEAK_SIZES = (512, 1024, 2048, 4096, 8192)
+PEAK_ROUNDS = 3
+
+
+def forward_flops(model: Model, rows: int, source: int, target: int, answers: int) -> int:
+    """Of one forward pass over B rows of S source and T target tokens, padding included.
+
+    A product of [m,k] and [k,n] costs 2mkn. Sums, norms, softmax and the embedding's look-up are not counted,
+    by custom. The output layer costs 2 DV for each of the answers that are asked for.
+    """
+    return rows * row_flops(model, source, target) + 2 * answers * model.output.weight.numel()
+
+
+def row_flops(model: Model, source: int, target: int) -> int:
+    """One row of S source and T target tokens through the layers."""
+    match model:
+        case EncoderDecoder():
+            return stack_flops(model.encoder, source) + stack_flops(model.decoder, target, source)
+        case LanguageModel():
+            return stack_flops(model.decoder, target)
+        case EncoderOnly():
+            return stack_flops(model.encoder, source)
+        case RecurrentEncoderDecoder():
+            return recurrent_row(model, source, target)
+
+
+def stack_flops(stack: Stack, words: int, source: int = 0) -> int:
+    """The blocks of an encoder (T words), or of a decoder that looks at S words of a source.
+
+    With width D, I = H * C channels in all heads and feed-forward F (2DF with a gate is 3DF):
+
+        2T (4DI + 2DF)  +  4 T^2 I             itself and its own words
+        2T (2DI)  +  2S (2DI)  +  4TSI         a source: queries and output, keys and values, sums
+
+    where 4 T^2 I is QK^T and the mix of V, whole also where the mask hides the future, as it is computed.
+    """
+    block = next(iter(stack))
+    inner = block.attention.heads * block.attention.channels
+    cost = 2 * words * (weights_of(block.attention) + weights_of(block.feed_forward)) + 4 * words**2 * inner
+    if block.cross is not None:  # half of its weights for the queries and the output, half for the source
+        cost += (words + source) * weights_of(block.cross) + 4 * words * source * inner
+    return len(stack) * cost
+
+
+def recurrent_row(model: RecurrentEncoderDecoder, source: int, target: int) -> int:
+    """One row of S source and T target words: each cell's weights once a word, the bridge once a layer;
+
+    with attention   2S D^2 keys,  2T D^2 queries (additive),  2TSD scores,  2TSD the mix of values
+    """
+    reading = 2 * source * weights_of(model.reader)
+    writing = 2 * target * (weights_of(model.writer.layers) + weights_of(model.writer.readout))
+    bridge = 2 * len(model.writer.layers) * weights_of(model.bridge)
+    score = model.writer.score
+    if score is None:
+        return reading + writing + bridge
+    keys = source * weights_of(getattr(score, "key", None))
+    queries = target * weights_of(getattr(score, "query", None))
+    sums = 2 * target * source * model.output.weight.shape[1]
+    return reading + writing + bridge + 2 * (keys + queries + sums)
+
+
+def weights_of(module: nn.Module | None) -> int:
+    """Numbers in the matrices of a module."""
+    return sum(p.numel() for p in module.parameters() if p.dim() == 2) if module is not None else 0
+
+
+def training_flops(model: Model, batch: Batch) -> int:
+    """Forward and backward of a batch: 3 times forward, for each product Y = XW has the gradients
+    dX = dY W^T and dW = X^T dY, of the same cost. The output layer answers only where a label asks."""
+    if batch.labels is None:
+        raise ValueError("a training batch has labels")
+    source, target = (0 if side is None else side.ids.shape[1] for side in (batch.source, batch.target))
+    answers = int((batch.labels != IGNORED).sum())
+    return 3 * forward_flops(model, len(batch.labels), source, target, answers)
+
+
+def measured_peak(machine: Machine) -> float:
+    """Operations a second of the fastest of some large square matrix products, in the run's own precision
+    and threads: what this machine does at this moment, not what a data sheet says of it."""
+    dtype = getattr(torch, machine.precision)
+    best, began = 0.0, time.perf_counter()
+    for size in PEAK_SIZES:
+        matrix = torch.ones((size, size), dtype=dtype, device=machine.device)
+        taken = min(timed_product(matrix) for _ in range(PEAK_ROUNDS))
+        best = max(best, 2 * size**3 / taken)
+        next_size = 8 * (PEAK_ROUNDS + 1) * taken  # seconds: twice the size is 8 times the work
+        if time.perf_counter() - began + next_size > PEAK_SECONDS:
+            break
+    return best
+
+
+def timed_product(matrix: torch.Tensor) -> float:
+    began = time.perf_counter()
+    product = matrix @ matrix
+    product[-1, -1].item()  # waits for a device that works on its own
+    return max(1e-9, time.perf_counter() - began)

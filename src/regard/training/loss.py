@@ -1,0 +1,168 @@
+"""The loss, as a sum and a count: accumulation and several processes divide once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from regard.batch import Batch
+from regard.data.objectives.base import Loss
+from regard.device import Machine
+from regard.models import Model
+from regard.sample import IGNORED
+
+ROWS_AT_ONCE = 512  # logits of so many tokens fit the caches of a CPU; all at once would go through memory
+
+NEARLY_NOTHING = 1e-30  # the smallest p whose logarithm is taken
+
+
+def batch_loss(model: Model, batch: Batch, kind: Loss, smoothing: float, machine: Machine) -> Tensor:
+    """The sum over the labels; products in the precision of the machine, sums in float32."""
+    if batch.labels is None:
+        raise ValueError("a training batch needs labels")
+    half, output = machine.precision == "bfloat16", model.output
+    with torch.autocast(machine.device.type, torch.bfloat16, enabled=half):
+        hidden = model.hidden(batch)
+        logits = output(hidden) if kind != "words" else None
+    if logits is None:
+        dtype = torch.bfloat16 if half else None
+        return output_cross_entropy(hidden, output.weight, batch.labels, smoothing, dtype, output.bias)
+    if kind == "ends" and batch.source is not None:
+        return ends_cross_entropy(logits, batch.labels, batch.source.positions)
+    return many_cross_entropy(logits, batch.labels)
+
+
+def cross_entropy(logits: Tensor, labels: Tensor, smoothing: float = 0.0) -> Tensor:
+    """Sum over the labels of (1 - eps) * -log p(label) + eps * mean over V of -log p  (paper, 5.4).
+
+    logits [B,T,V], labels [B,T]; divide by `count(labels)` for the loss per token.
+    """
+    return F.cross_entropy(
+        logits.flatten(0, 1),
+        labels.flatten(),
+        ignore_index=IGNORED,
+        reduction="sum",
+        label_smoothing=smoothing,
+    )
+
+
+def output_cross_entropy(
+    hidden: Tensor,
+    weight: Tensor,
+    labels: Tensor,
+    smoothing: float = 0.0,
+    dtype: torch.dtype | None = None,
+    bias: Tensor | None = None,
+) -> Tensor:
+    """`cross_entropy` of the logits `hidden @ weight^T + bias`, which are never held as a whole.
+
+    hidden [B,T,D], weight [V,D], labels [B,T]. Products are computed in `dtype`, sums in float32 or wider.
+    """
+    asked = labels.flatten() != IGNORED
+    rows, gold = hidden.flatten(0, 1)[asked], labels.flatten()[asked]  # [M,D]: padding costs nothing here
+    total: Tensor = _OutputCrossEntropy.apply(rows, weight, bias, gold, smoothing, dtype)  # type: ignore[no-untyped-call]
+    return total
+
+
+def ends_cross_entropy(logits: Tensor, labels: Tensor, positions: Tensor) -> Tensor:
+    """Of two softmaxes over the positions of a row, for the first and the last piece of an answer.
+
+    logits [B,S,2], labels [B,2], positions [B,S] of which padding (-1) is no answer.
+    """
+    seen = logits.float().masked_fill(positions[..., None] < 0, float("-inf")).transpose(1, 2)  # [B,2,S]
+    return F.cross_entropy(seen.flatten(0, 1), labels.flatten(), ignore_index=IGNORED, reduction="sum")
+
+
+def many_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
+    """A yes or no for each label: logits [B,1,L], labels [B,L] of 0 and 1."""
+    wide = logits[:, 0].float()
+    asked = (labels != IGNORED).to(wide.dtype)
+    gold = labels.to(wide.dtype)
+    return F.binary_cross_entropy_with_logits(wide, gold, asked, reduction="sum")
+
+
+class _OutputCrossEntropy(torch.autograd.Function):
+    """Computes the gradients beside the loss, portion by portion, while the logits are in the cache.
+
+    With p = softmax(z) and V words:  d loss / d z = p - (1 - eps) * onehot(label) - eps / V.
+    The last part is the same for all, so it needs no pass over the logits: it is taken off the sums.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        hidden: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        labels: Tensor,
+        smoothing: float,
+        dtype: torch.dtype | None,
+    ) -> Tensor:
+        h, w = hidden.to(dtype or hidden.dtype), weight.to(dtype or weight.dtype)
+        b = None if bias is None else bias.to(h.dtype)
+        wide = torch.promote_types(h.dtype, torch.float32)
+        grad_hidden = torch.empty(hidden.shape, dtype=wide, device=hidden.device)
+        grad_weight = torch.zeros(weight.shape, dtype=wide, device=weight.device)
+        grad_bias = torch.zeros(len(weight), dtype=wide, device=weight.device)
+        total = torch.zeros((), dtype=wide, device=hidden.device)
+        room = h.new_empty((2, min(ROWS_AT_ONCE, len(labels)), len(w)))  # fresh memory would cost a third
+        for start in range(0, len(labels), ROWS_AT_ONCE):
+            rows = slice(start, start + ROWS_AT_ONCE)
+            gold = labels[rows].unsqueeze(1)  # [m,1]
+            z = torch.mm(h[rows], w.T, out=room[0, : len(gold)])  # [m,V]
+            if b is not None:
+                z += b
+            p = torch.softmax(z, dim=1, out=room[1, : len(gold)])
+            log_p = log_of_gold(z, p, gold, wide)  # [m,1]
+            total += smoothing * z.gather(1, gold).sum(dtype=wide) - log_p.sum()
+            put(p, gold, log_p.exp() - (1 - smoothing))
+            grad_hidden[rows] = p @ w
+            grad_weight += p.T @ h[rows]
+            if b is not None:
+                grad_bias += p.sum(dim=0, dtype=wide)
+        if smoothing:
+            even, all_h, all_w = smoothing / len(w), h.sum(0, dtype=wide), w.sum(0, dtype=wide)
+            total -= even * (all_h @ all_w)  # eps * mean of z
+            grad_hidden -= even * all_w
+            grad_weight -= even * all_h
+            if b is not None:
+                total -= even * len(labels) * b.sum(dtype=wide)
+                grad_bias -= even * len(labels)
+        ctx.has_bias = b is not None
+        ctx.save_for_backward(grad_hidden.to(hidden.dtype), grad_weight.to(weight.dtype), grad_bias)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, *scale: Tensor) -> tuple[Tensor, Tensor, Tensor | None, None, None, None]:
+        hidden, weight, bias = ctx.saved_tensors
+        own = bias * scale[0] if ctx.has_bias else None
+        return hidden * scale[0], weight * scale[0], own, None, None, None
+
+
+def log_of_gold(z: Tensor, p: Tensor, gold: Tensor, wide: torch.dtype) -> Tensor:
+    """log p(label), precise where p has few bits: [m,V], its softmax, [m,1] -> [m,1].
+
+    Near 1, where a gradient is the small difference of p and 1, from the sum of all others; near 0, where p
+    may be lost, from the logits.
+    """
+    own = p.gather(1, gold).to(wide)
+    put(p, gold, torch.zeros_like(own))
+    others = p.sum(dim=1, keepdim=True).to(wide)
+    log_p = torch.where(own < 0.5, own.log(), torch.log1p(-others))
+    lost = own[:, 0] < NEARLY_NOTHING
+    if lost.any():
+        few = z[lost].to(wide)
+        log_p[lost] = few.gather(1, gold[lost]) - few.logsumexp(dim=1, keepdim=True)
+    return log_p
+
+
+def put(p: Tensor, columns: Tensor, values: Tensor) -> None:
+    """One number in each row; `scatter_` would copy all of them."""
+    p[torch.arange(len(p), device=p.device), columns[:, 0]] = values[:, 0].to(p.dtype)
+
+
+def count(labels: Tensor) -> int:
+    return int((labels != IGNORED).sum())
