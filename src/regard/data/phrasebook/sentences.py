@@ -1,0 +1,422 @@
+"""Draw sentences: each kind that `patterns.toml` lists under `[sentences]` is a method."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from regard.data.phrasebook.clauses import HUMAN, PAST_TENSES, PRONOUN_CHOICES, SURFACES, Clauses, fit_tense
+from regard.data.phrasebook.lexicon import (
+    ACCUSATIVE,
+    ADJECTIVES,
+    CLASSES,
+    DATIVE,
+    ENGLISH_NUMBERS,
+    FRAMES,
+    GERMAN_NUMBERS,
+    MODALS,
+    NAMES,
+    NOMINATIVE,
+    NOUNS,
+    PATTERNS,
+    PETS,
+    PHRASES,
+    PRONOUNS,
+    THING_PRONOUNS,
+    VERBS,
+    Adjective,
+    Clause,
+    Fixed,
+    Gap,
+    Link,
+    Name,
+    Nominal,
+    Noun,
+    NounPhrase,
+    Prepositional,
+    Pronoun,
+    Relative,
+    Sentence,
+    Tense,
+    Verb,
+    bits,
+    nouns,
+    weighted,
+)
+
+PRESENT, PAST, PERFECT = Tense.PRESENT, Tense.PAST, Tense.PERFECT
+_TRANSITIVE, _HELPING = FRAMES["transitive"], FRAMES["helping"]
+_KINDS: Final = weighted(PATTERNS["sentences"])
+_REPORTING, _INTENDING = (
+    [VERBS[name] for name in PATTERNS["verbs"][key].split()] for key in ("report", "intend")
+)
+_NEGATABLE: Final = [VERBS[name] for name in PATTERNS["verbs"]["negatable"].split()]
+_REPORTING_TENSES: Final = (PRESENT, PRESENT, PAST, PERFECT)
+_NOUNS: Final = {name: nouns(names) for name, names in PATTERNS["nouns"].items()}
+_MANNERS: Final = {manner.english: manner for manner in PHRASES["manner"]}
+_MATERIAL, _LYING = (frozenset(PATTERNS["nouns"][key].split()) for key in ("material", "lying"))
+_DESCRIBED: Final = [
+    noun for noun in NOUNS.values() if noun.adjectives and noun.kind not in (*HUMAN, "causes")
+]
+# The verbs that relative clauses use: without particle or preposition, which would be left alone in English.
+_SIMPLE: Final = [
+    frame
+    for frame in (*_TRANSITIVE, *_HELPING)
+    if not (frame.verb.english_particle or frame.verb.english_preposition)
+]
+_PERSON_VERBS: Final = [frame.verb for frame in _SIMPLE if NOUNS["neighbour"] in frame.objects]
+_THING_VERBS: Final = {
+    name: [frame.verb for frame in _SIMPLE if noun in frame.objects and frame in _TRANSITIVE]
+    for name, noun in NOUNS.items()
+}
+
+
+class Sentences(Clauses):
+    __slots__ = ()
+
+    def sentence(self) -> Sentence:
+        draw: Callable[[], Sentence] = getattr(self, self.choice(_KINDS))
+        return draw()
+
+    # -- parts of sentences -------------------------------------------------------------------------------
+
+    def _quality(self, adjective: Adjective) -> Fixed:
+        degree = self.choice(PHRASES["degree"])
+        return Fixed(
+            f"{degree.english} {adjective.english}".lstrip(), f"{degree.german} {adjective.german}".lstrip()
+        )
+
+    def _feeling(self, subject: Nominal, tense: Tense) -> Clause:
+        """A person is tired, happy..."""
+        adjective = self.choice(ADJECTIVES["state"])
+        english, german = ("", "") if self.chance(60) else ("very ", "sehr ")
+        predicate = Fixed(english + adjective.english, german + adjective.german)
+        return Clause(subject, VERBS["be"], tense, predicate=predicate, negated=self.chance(15))
+
+    def _brief(self, subject: Nominal, tense: Tense | None = None) -> Clause:
+        """A clause short enough to stand beside another one."""
+        return self.fill(self.start(subject, tense=tense), timed=25, placed=25)
+
+    def _report(
+        self, subject: Nominal, verb: Verb, tense: Tense, clause: Clause, negated: bool = False
+    ) -> Sentence:
+        """ "She says that ..." """
+        main = Clause(subject, verb, fit_tense(tense, verb, subject), negated=negated)
+        return Sentence(main, link=Link("that", clause))
+
+    def _with_verb(self, clause: Clause, verb: Verb, direct: Nominal | None = None) -> Clause:
+        clause.verb, clause.tense = verb, fit_tense(clause.tense, verb, clause.subject)
+        clause.object = direct
+        return clause
+
+    # -- statements and questions -------------------------------------------------------------------------
+
+    def statement(self) -> Sentence:
+        clause = self.action(self.subject(), timed=85, placed=80)
+        draw = self.below(100)
+        if clause.time and draw < 45:
+            return Sentence(clause, "time")
+        if draw > 85 and clause.tense is not Tense.MODAL:
+            return Sentence(clause, "opening", self.choice(PHRASES["remark"]))
+        return Sentence(clause)
+
+    def object_first(self) -> Sentence:
+        """ "This film I have already seen." """
+        while True:
+            verb, objects = self.choice(_TRANSITIVE)
+            noun = self.choice(objects)
+            if noun.kind not in (*HUMAN, "animals") and not noun.is_mass:
+                break
+        clause = self.start(self.choice(PRONOUN_CHOICES["topic"]), negated=35)
+        if clause.tense in (Tense.PRESENT_PROGRESSIVE, Tense.PAST_PROGRESSIVE):
+            clause.tense = PERFECT
+        plural = noun.is_countable and self.chance(40)
+        self._with_verb(clause, verb, NounPhrase("this", noun, plural, self.adjectives(noun, 60)))
+        clause.time = self.maybe_time(clause, 60)
+        return Sentence(clause, "object")
+
+    def _start_question(self, subject: Nominal | None = None) -> Clause:
+        """A clause in a tense of speech; the German preterite belongs to reports."""
+        subject = subject or self.subject()
+        clause = self.start(PRONOUNS["you"] if subject is PRONOUNS["I"] else subject, negated=0)
+        clause.tense = PERFECT if clause.tense in PAST_TENSES else clause.tense
+        return clause
+
+    def yes_no_question(self) -> Sentence:
+        return Sentence(self.fill(self._start_question(), timed=85, placed=80), "nothing", question=True)
+
+    def open_question(self) -> Sentence:
+        draw = self.below(100)
+        if draw < 40:
+            opening = self.choice((Fixed("when", "wann"), Fixed("why", "warum")))
+            clause = self.fill(self._start_question(), timed=0, placed=80)
+            if clause.tense is not PRESENT and clause.tense is not Tense.MODAL:
+                opening = Fixed("why", "warum")  # "when" does not go with a perfect, nor with "gerade"
+            clause.time = clause.adverb = None
+            return Sentence(clause, "opening", opening, True)
+        if draw < 60:
+            clause = self.fill(self._start_question(PRONOUNS["who"]), timed=85, placed=80)
+            return Sentence(clause, "subject", question=True)
+        return self._object_question()
+
+    def _object_question(self) -> Sentence:
+        """ "which book", "how many apples", "what", "whom"."""
+        clause = self._start_question()
+        verb, objects = self.choice(_HELPING if self.chance(10) else _TRANSITIVE)
+        noun = self.choice(objects)
+        human = noun.kind in HUMAN
+        if verb.no_perfect and (noun.is_mass or human):
+            return self.yes_no_question()  # there are few different questions like "Whom do you know?"
+        self._with_verb(clause, verb, Gap())
+        clause.time = self.maybe_time(clause, 85)
+        if human:
+            opening = Fixed("whom", "wem" if verb.object_case == DATIVE else "wen")
+            return Sentence(clause, "opening", opening, True)
+        if noun.is_mass or verb.english_preposition or (clause.time and self.chance(25)):
+            return Sentence(clause, "opening", Fixed("what", "was"), True)
+        determiner = self.choice(("which", "which", "how many")) if noun.is_countable else "which"
+        plural = determiner == "how many" or (noun.is_countable and self.chance(30))
+        clause.object = NounPhrase(determiner, noun, plural, self.adjectives(noun, 40))
+        return Sentence(clause, "object", question=True)
+
+    # -- relative clauses ---------------------------------------------------------------------------------
+
+    def relative_sentence(self) -> Sentence:
+        return self._subject_with_relative() if self.below(100) < 40 else self._object_with_relative()
+
+    def _subject_with_relative(self) -> Sentence:
+        """ "The man who bought the car is tired." """
+        person = self.person(self.choice(CLASSES["people"]), plurals=30)
+        head = NounPhrase("the", person.noun, person.plural, relative=self._person_relative(person))
+        if self.chance(40):
+            return Sentence(self._feeling(head, self.choice((PRESENT, PAST))))
+        return Sentence(self.action(head, timed=0, placed=0))
+
+    def _object_with_relative(self) -> Sentence:
+        """ "I have not read the book that you bought." """
+        clause = self.start(self.subject(), negated=20)
+        verb, objects = self.choice(_TRANSITIVE)
+        noun = self.choice(objects)
+        if noun.kind == "family":
+            noun = self.choice(CLASSES["people"])
+        plural = noun.is_countable and self.chance(30)
+        head = NounPhrase("the", noun, plural, self.adjectives(noun, 20))
+        human = noun.kind == "people"
+        relative = self._person_relative(head) if human else self._thing_relative(head, verb)
+        return Sentence(self._with_verb(clause, verb, head._replace(relative=relative)))
+
+    def _person_relative(self, head: NounPhrase) -> Relative:
+        draw = self.below(100)
+        if draw < 50:
+            clause = self.action(Gap(head.agreement), timed=25, placed=25)
+            if type(clause.object) is Pronoun:  # "die Frau, die sie kennt" is ambiguous
+                clause.object = self.person()
+            return Relative(NOMINATIVE, clause, True)
+        clause = self.start(self.choice(PRONOUN_CHOICES["relative"]))
+        if draw < 65:
+            self._with_verb(clause, VERBS["play"], NounPhrase("", self.choice(CLASSES["games"])))
+            clause.time, clause.negated = self.maybe_time(clause, 40), False
+            return Relative(DATIVE, clause, True, Fixed("with", "mit"))
+        self._with_verb(clause, self.choice(_PERSON_VERBS), Gap())
+        clause.time = self.maybe_time(clause, 30)
+        return Relative(clause.verb.object_case, clause, True)
+
+    def _thing_relative(self, head: NounPhrase, outer: Verb) -> Relative:
+        verbs = _THING_VERBS[head.noun.english[0]]
+        verb = self.choice(verbs) if verbs else outer
+        if verb is outer or self.chance(20):
+            clause = self._thing_state(Gap(head.agreement), head.noun, self.choice((PRESENT, PAST)))
+            return Relative(NOMINATIVE, clause, False)
+        clause = self.start(self.choice(PRONOUN_CHOICES["relative"]), negated=20)
+        self._with_verb(clause, verb, Gap())
+        clause.time = self.maybe_time(clause, 30)
+        return Relative(ACCUSATIVE, clause, False)
+
+    def _thing_state(self, subject: Nominal, noun: Noun, tense: Tense) -> Clause:
+        """A thing lies somewhere, or has a quality that no person has."""
+        if noun.kind in _LYING and self.chance(60):
+            surface = Prepositional("on", "auf", DATIVE, NounPhrase("the", self.choice(SURFACES)))
+            return Clause(subject, VERBS["lie"], tense, place=surface)
+        adjectives = (
+            ADJECTIVES["faults"] if noun.kind in _MATERIAL else noun.adjectives or ADJECTIVES["ideas"]
+        )
+        return Clause(subject, VERBS["be"], tense, predicate=self._quality(self.choice(adjectives)))
+
+    # -- two clauses --------------------------------------------------------------------------------------
+
+    def that_sentence(self) -> Sentence:
+        """ "She says that ...", "He asks whether ..." """
+        subject = self.subject()
+        if whether := self.chance(22):
+            verb = VERBS["ask" if self.chance(60) else "know"]
+        else:
+            verb = self.choice(_REPORTING)
+        tense = fit_tense(self.choice(_REPORTING_TENSES), verb, subject)
+        negated = verb is VERBS["know"] if whether else verb in _NEGATABLE and self.chance(25)
+        main = Clause(subject, verb, tense, negated=negated)
+        return Sentence(main, link=Link("whether" if whether else "that", self._event(subject, tense)))
+
+    def _event(self, subject: Nominal, outer: Tense) -> Clause:
+        """The content of a report; after a past tense it is in the past."""
+        draw = self.below(100)
+        if draw < 12:
+            return self._departure()
+        if draw < 20:
+            return self._feeling(self.subject(), self.choice((PRESENT, PAST)))
+        inner = self.same(subject) if draw < 45 else self.subject()
+        return self._brief(inner, PAST if outer is PAST else None)
+
+    def _departure(self) -> Clause:
+        noun = self.choice(_NOUNS["scheduled"])
+        subject = NounPhrase(self.choice(("the", "this", "our")), noun)
+        tense = self.choice((PRESENT, PAST))
+        verb = VERBS["depart" if self.chance(50) else "arrive"]
+        time = self.choice(PHRASES["clock"]) if self.chance(70) else self.time(tense)
+        return Clause(subject, verb, tense, time=time)
+
+    def reason_sentence(self) -> Sentence:
+        """A clause with its reason, its condition, or a concession."""
+        draw = self.below(100)
+        if draw < 20:
+            return self._condition()
+        if draw < 40:
+            return self._thing_reason()
+        subject = self.subject()
+        main = self._brief(subject)
+        reason = self._reason(subject, PAST if main.tense in PAST_TENSES else PRESENT)
+        if draw < 75:
+            return Sentence(main, link=Link("because", reason))
+        return Sentence(main, link=Link("although", reason, fronted=self.chance(60)))
+
+    def _reason(self, subject: Nominal, tense: Tense) -> Clause:
+        draw = self.below(100)
+        if draw < 20:
+            verb = VERBS[self.choice(("rain", "snow"))]
+            return Clause(PRONOUNS["it"], verb, fit_tense(tense, verb, PRONOUNS["it"]))
+        if draw < 65:
+            return self._feeling(self.same(subject), tense)
+        return self._brief(self.same(subject) if draw < 80 else self.subject(), tense)
+
+    def _condition(self) -> Sentence:
+        """ "If it is raining tomorrow, we will stay at home." """
+        main = self.start(self.subject())
+        main.tense, main.negated = Tense.MODAL, False
+        main.modal = MODALS[self.choice(("can", "must", "should", "will"))]
+        condition = self._reason(main.subject, PRESENT)
+        if condition.tense not in (PRESENT, Tense.PRESENT_PROGRESSIVE):
+            condition = self._feeling(self.same(main.subject), PRESENT)
+        self.fill(main, timed=30, placed=30)
+        return Sentence(main, link=Link("if", condition, fronted=self.chance(60)))
+
+    def _thing_reason(self) -> Sentence:
+        """The pronoun of a thing has the gender of its German noun: "weil er zu teuer ist"."""
+        noun = self.choice(_NOUNS["bought"])
+        head = NounPhrase(self.choice(("the", "this")), noun, self.chance(30), self.adjectives(noun, 40))
+        pronoun = THING_PRONOUNS[3 if head.plural else noun.gender]
+        buyer = self.choice(PRONOUN_CHOICES["buyer"]) if self.chance(50) else self.person()
+        main = self.start(buyer, negated=0)
+        dealing = self.choice(PATTERNS["dealings"])
+        self._with_verb(main, VERBS[self.choice(dealing["verbs"])])
+        main.negated = dealing["negated"]
+        if main.negated and main.modal is MODALS["must"]:
+            main.tense = PRESENT
+        opinion = self._quality(self.choice(ADJECTIVES[dealing["adjectives"]]))
+        because = dealing["conjunction"] == "because"
+        main.object = head if because else pronoun
+        tense = PAST if main.tense in PAST_TENSES else PRESENT
+        state = Clause(pronoun if because else head, VERBS["be"], tense, predicate=opinion)
+        return (
+            Sentence(main, link=Link("because", state))
+            if because
+            else Sentence(state, link=Link("but", main))
+        )
+
+    def intention(self) -> Sentence:
+        """ "She is trying to call her mother", "He goes to the market in order to buy bread"."""
+        subject = self.subject()
+        aim = self.action(subject, timed=0, placed=20, negated=0)
+        while aim.verb.is_stative:  # one does not try to lose or to forget something
+            aim = self.action(subject, timed=0, placed=20, negated=0)
+        aim.tense, aim.adverb, aim.time = Tense.INFINITIVE, None, None
+        if self.chance(55):
+            verb = self.choice(_INTENDING)
+            tense = fit_tense(self.choice(_REPORTING_TENSES), verb, subject)
+            return Sentence(Clause(subject, verb, tense, negated=self.chance(6)), link=Link("to", aim))
+        main = self._with_verb(self.start(subject, negated=0), VERBS["go"])
+        main.place = self.direction(self.choice(CLASSES["places"]))
+        main.time = self.maybe_time(main, 20)
+        return Sentence(main, link=Link("in order to", aim))
+
+    # -- numbers, qualities, pets, programs ---------------------------------------------------------------
+
+    def age(self) -> Sentence:
+        number = 18 + self.below(82)
+        subject = self.person(plurals=0)
+        english, german = ENGLISH_NUMBERS[number] + " years old", GERMAN_NUMBERS[number] + " Jahre alt"
+        clause = Clause(
+            subject, VERBS["be"], PRESENT, predicate=Fixed(english, german, bits("numeral number"))
+        )
+        if self.chance(60):
+            return Sentence(clause, link=Link("but", self._feeling(self.same(subject), PRESENT)))
+        return self._report(self.subject(), VERBS["know"], PRESENT, clause)
+
+    def price(self) -> Sentence:
+        noun = self.choice(_NOUNS["bought"])
+        subject = NounPhrase(self.choice(("the", "this")), noun, False, self.adjectives(noun, 70))
+        number = 2 + self.below(98)
+        euros = Fixed(ENGLISH_NUMBERS[number] + " euros", GERMAN_NUMBERS[number] + " Euro", bits("numeral"))
+        clause = Clause(subject, VERBS["cost"], PRESENT, predicate=euros)
+        if self.chance(50):
+            return self._report(self.subject(), VERBS["say"], self.choice((PRESENT, PAST)), clause)
+        buyer = self.choice(PRONOUN_CHOICES["buyer"])
+        verb = VERBS[self.choice(("buy", "sell", "use"))]
+        modal = MODALS[self.choice(("can", "should", "would like to", "want to"))]
+        wish = Clause(buyer, verb, Tense.MODAL, modal, THING_PRONOUNS[noun.gender], negated=self.chance(30))
+        return Sentence(clause, link=Link("but", wish))
+
+    def description(self) -> Sentence:
+        noun = self.choice(_DESCRIBED)
+        subject = self.thing(noun, definite=True)._replace(adjectives=())
+        predicate = self._quality(self.choice(noun.adjectives))
+        tense = self.choice((PRESENT, PAST))
+        clause = Clause(subject, VERBS["be"], tense, predicate=predicate, negated=self.chance(25))
+        if self.chance(40):
+            return Sentence(clause, "nothing", question=True)
+        return self._report(self.subject(), self.choice(_REPORTING[:5]), PRESENT, clause)
+
+    def walk(self) -> Sentence:
+        """ "Sarah was walking in the park with her cat, Alex." """
+        subject, verb = self.subject(), VERBS["walk"]
+        tense = self.choice((Tense.PAST_PROGRESSIVE, Tense.PRESENT_PROGRESSIVE, PAST))
+        place = self.location(self.choice(_NOUNS["walk"]))
+        pronoun = subject.pronoun if type(subject) is Name else ""
+        determiner = {"he": "his", "she": "her"}.get(pronoun) or self.choice(("my", "our"))
+        noun, name = self.choice(_NOUNS["pet"]), self.choice(PETS[1:] if subject == NAMES[0] else PETS)
+        pet = Prepositional("with", "mit", DATIVE, NounPhrase(determiner, noun, name=name))
+        return Sentence(Clause(subject, verb, fit_tense(tense, verb, subject), companion=pet, place=place))
+
+    def machine(self) -> Sentence:
+        """ "Python executes the program quickly", alone or in a report."""
+        outer = self.choice(_REPORTING_TENSES)
+        tense = PAST if outer is PAST else self.choice((PRESENT, PAST, PERFECT))
+        clause = self._running(tense) if self.chance(30) else self._executing(tense)
+        if self.chance(15):
+            return Sentence(clause)
+        if self.chance(30):
+            clause.time = self.time(tense)
+            return Sentence(clause, "time")
+        return self._report(self.subject(), self.choice(_REPORTING), outer, clause)
+
+    def _running(self, tense: Tense) -> Clause:
+        program = Name("Python") if self.chance(40) else self.thing(NOUNS["program"], definite=True)
+        manner = _MANNERS[self.choice(("quickly", "slowly"))]
+        return Clause(program, FRAMES["running"][0].verb, tense, manner=manner)
+
+    def _executing(self, tense: Tense) -> Clause:
+        noun, subject = self.choice(_NOUNS["computing"]), Name("Python")
+        if self.chance(65):
+            adjectives = self.adjectives(noun, 60)
+            subject = NounPhrase(self.choice(("the", "this", "my", "our")), noun, self.chance(50), adjectives)
+        manner = _MANNERS[self.choice(("quickly", "slowly", "carefully"))] if self.chance(70) else None
+        direct = self.thing(self.choice(CLASSES["programs"]), definite=True)
+        return Clause(subject, VERBS["execute"], tense, object=direct, manner=manner)
