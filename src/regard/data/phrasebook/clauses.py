@@ -2,56 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from hashlib import blake2b
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
+from regard.data.phrasebook import lexicon as lx
 from regard.data.phrasebook.lexicon import (
     ACCUSATIVE,
-    ADJECTIVES,
     CLASSES,
     DATIVE,
-    FRAMES,
-    GENITIVE,
-    MODALS,
-    NAMES,
-    OWNERS,
-    PATTERNS,
     PHRASES,
     PRONOUNS,
-    VERBS,
-    Adjective,
     Clause,
     Fixed,
-    Frame,
-    Name,
     Nominal,
     Noun,
     NounPhrase,
-    Pair,
     Prepositional,
-    Pronoun,
     Tense,
-    Verb,
-    nouns,
-    weighted,
 )
 
 Item = TypeVar("Item")
-DETERMINERS: Final = {name: weighted(weights) for name, weights in PATTERNS["determiners"].items()}
-PRONOUN_CHOICES: Final = {
-    name: tuple(PRONOUNS[key] for key in weighted(weights)) for name, weights in PATTERNS["pronouns"].items()
-}
-_OTHER_PRONOUNS: Final = {
-    name: tuple(PRONOUNS[key] for key in keys.split()) for name, keys in PATTERNS["other_pronouns"].items()
-}
-_TENSES: Final = tuple(Tense[name] for name in weighted(PATTERNS["tenses"]))
-_MODALS: Final = tuple(MODALS.values())
-HUMAN: Final = frozenset({"people", "family"})
-SURFACES: Final = nouns(PATTERNS["nouns"]["surface"])
-_OWNED: Final = frozenset(PATTERNS["nouns"]["owned"].split())
-_DEFINITE: Final = frozenset(DETERMINERS["plural_definite"])
-PAST_TENSES: Final = (Tense.PAST, Tense.PAST_PROGRESSIVE)
 _TIMES: Final = {Tense.PRESENT: "present", Tense.PAST: "past", Tense.MODAL: "future"}
 _COUNTED_TIMES: Final = {Tense.PAST: "ago", Tense.MODAL: "ahead"}
 _CONTINUOUS: Final = {Tense.PRESENT: Tense.PRESENT_PROGRESSIVE, Tense.PAST: Tense.PAST_PROGRESSIVE}
@@ -59,12 +30,12 @@ _SIMPLE: Final = {Tense.PRESENT_PROGRESSIVE: Tense.PRESENT, Tense.PAST_PROGRESSI
 
 _MANNERS: dict[str, list[Fixed]] = {}  # by the base form of the verb
 for _manner in PHRASES["manner"]:
-    for _base in PATTERNS["manners"][_manner.english].split():
+    for _base in lx.PATTERNS["manners"][_manner.english].split():
         _MANNERS.setdefault(_base, []).append(_manner)
 _PLACES: dict[str, list[Noun | Fixed]] = {}
-for _entry in PATTERNS["places"]:
+for _entry in lx.PATTERNS["places"]:
     for _base in _entry["verbs"].split():
-        _PLACES.setdefault(_base, []).extend(PHRASES.get(_entry["at"]) or nouns(_entry["at"]))
+        _PLACES.setdefault(_base, []).extend(PHRASES.get(_entry["at"]) or lx.nouns(_entry["at"]))
 
 
 class Sampler:
@@ -87,16 +58,20 @@ class Sampler:
         self.state, drawn = divmod(self.state, 100)
         return drawn < percent
 
+    def word(self, name: str) -> str:
+        """A word of the choice `name` of patterns.toml."""
+        return self.choice(lx.CHOICES[name])
 
-def fit_tense(tense: Tense, verb: Verb, subject: Nominal) -> Tense:
+
+def fit_tense(tense: Tense, verb: lx.Verb, subject: Nominal) -> Tense:
     """The tense nearest to `tense` that this verb has without ambiguity."""
-    if subject.agreement == 1 and tense in PAST_TENSES:
+    if subject.agreement == 1 and tense in lx.PAST_TENSES:
         tense = Tense.PERFECT  # "du kauftest" is correct but not said
-    if verb.no_perfect and (tense is Tense.PERFECT or tense is Tense.MODAL):
+    if "no_perfect" in verb.options and (tense is Tense.PERFECT or tense is Tense.MODAL):
         tense = Tense.PRESENT
-    if verb.is_continuous:
+    if "continuous" in verb.options:
         return _CONTINUOUS.get(tense, tense)
-    if verb.is_stative:
+    if "stative" in verb.options:
         return _SIMPLE.get(tense, tense)
     if tense is Tense.PAST and verb.english[0] == verb.english[2]:
         return Tense.PAST_PROGRESSIVE  # "I read" and "I put" would be present as well
@@ -108,13 +83,13 @@ class Phrases(Sampler):
 
     __slots__ = ()
 
-    def adjectives(self, noun: Noun, percent: int) -> tuple[Adjective, ...]:
+    def adjectives(self, noun: Noun, percent: int) -> tuple[lx.Adjective, ...]:
         """No adjective, one, or one and a material."""
         if not noun.adjectives or not self.chance(percent):
             return ()
         first = self.choice(noun.adjectives)
         if noun.kind == "jewels" and self.chance(60):
-            return first, self.choice(ADJECTIVES["material"])
+            return first, self.choice(lx.ADJECTIVES["material"])
         return (first,)
 
     def thing(self, noun: Noun, negated: bool = False, definite: bool = False) -> NounPhrase:
@@ -123,21 +98,21 @@ class Phrases(Sampler):
             return NounPhrase(determiner, noun, False, self.adjectives(noun, 35))
         plural = self.chance(30) and noun.is_countable
         key = ("plural" if plural else "singular") + ("_definite" if definite else "")
-        determiner = self.choice(DETERMINERS[key])
+        determiner = self.word(key)
         if negated and determiner in ("a", "some", "many", "number"):
             determiner = "no"
         adjectives = self.adjectives(noun, 40)
         if determiner == "number":
             return NounPhrase("", noun, True, adjectives, 2 + self.below(98))
-        if determiner == "the" and not plural and noun.kind in _OWNED and self.chance(50):
+        if determiner == "the" and not plural and noun.kind in lx.CHOICES["owned"] and self.chance(50):
             return NounPhrase("the", noun, False, adjectives, 0, self._owner())
         return NounPhrase(determiner, noun, plural, adjectives)
 
-    def _owner(self) -> NounPhrase | Name:
+    def _owner(self) -> NounPhrase | lx.Name:
         if self.chance(40):
-            return self.choice(OWNERS)
+            return self.choice(lx.OWNERS)
         if self.chance(50):
-            return NounPhrase(self.choice(DETERMINERS["possessive"]), self.choice(CLASSES["family"]))
+            return NounPhrase(self.word("possessive"), self.choice(CLASSES["family"]))
         return NounPhrase("the", self.choice(CLASSES["people"]))
 
     def person(self, noun: Noun | None = None, plurals: int = 20) -> NounPhrase:
@@ -147,9 +122,9 @@ class Phrases(Sampler):
         plural = self.chance(plurals) and noun.is_countable
         if noun.kind == "family":
             if not plural and self.chance(25):
-                return NounPhrase("the", noun, False, (), 0, self.choice(OWNERS))
-            return NounPhrase(self.choice(DETERMINERS["possessive"]), noun, plural, self.adjectives(noun, 10))
-        determiner = self.choice(DETERMINERS["acquaintance" if "acquaintance" in noun.notes else "stranger"])
+                return NounPhrase("the", noun, False, (), 0, self.choice(lx.OWNERS))
+            return NounPhrase(self.word("possessive"), noun, plural, self.adjectives(noun, 10))
+        determiner = self.word("acquaintance" if "acquaintance" in noun.notes else "stranger")
         if plural and determiner == "a":
             return NounPhrase("", noun, True, self.adjectives(noun, 40), 2 + self.below(19))
         return NounPhrase(determiner, noun, plural, self.adjectives(noun, 30))
@@ -157,29 +132,30 @@ class Phrases(Sampler):
     def subject(self) -> Nominal:
         draw = self.below(100)
         if draw < 42:
-            return self.choice(PRONOUN_CHOICES["subject"])
+            return PRONOUNS[self.word("subject")]
         if draw < 62:
-            return self.choice(NAMES)
+            return self.choice(lx.NAMES)
         if draw < 94:
             return self.person()
-        first = self.choice(NAMES)
-        return Pair(
+        first = self.choice(lx.NAMES)
+        return lx.Pair(
             first, NounPhrase("his" if first.pronoun == "he" else "her", self.choice(CLASSES["family"]))
         )
 
-    def other_pronoun(self, subject: Nominal) -> Pronoun:
+    def other_pronoun(self, subject: Nominal) -> lx.Pronoun:
         """A pronoun for another person than the subject."""
-        name = subject.english[0] if type(subject) is Pronoun else "any"
-        return self.choice(_OTHER_PRONOUNS.get(name) or _OTHER_PRONOUNS["any"])
+        name = "beside_" + (subject.english[0] if type(subject) is lx.Pronoun else "any")
+        return PRONOUNS[self.word(name if name in lx.CHOICES else "beside_any")]
 
     def same(self, subject: Nominal) -> Nominal:
         """The subject again, as a pronoun."""
-        if type(subject) is Pronoun:
+        if type(subject) is lx.Pronoun:
             return subject if subject.english[0] != "who" else PRONOUNS["he"]
         if subject.agreement == 3:
             return PRONOUNS["they"]
-        name = subject.pronoun if type(subject) is Name else ""
-        name = subject.noun.pronoun if type(subject) is NounPhrase else name
+        name = subject.pronoun if type(subject) is lx.Name else ""
+        if type(subject) is NounPhrase:  # of a neuter person, grammatical and natural gender differ
+            name = ("he", "she", "")[subject.noun.gender]
         return PRONOUNS[name or self.choice(("I", "we"))]
 
     def location(self, place: Noun | Fixed) -> Prepositional | Fixed:
@@ -195,7 +171,7 @@ class Phrases(Sampler):
         )
 
     def _place_phrase(self, noun: Noun) -> NounPhrase:
-        return NounPhrase(self.choice(DETERMINERS["place"]), noun, False, self.adjectives(noun, 25))
+        return NounPhrase(self.word("place"), noun, False, self.adjectives(noun, 25))
 
     def time(self, tense: Tense) -> Fixed | None:
         """A time that goes with the tense; the present progressive takes none."""
@@ -211,38 +187,40 @@ class Phrases(Sampler):
         )
 
     def maybe_time(self, clause: Clause, percent: int) -> Fixed | None:
-        return self.time(clause.tense) if not clause.verb.no_perfect and self.chance(percent) else None
+        return self.time(clause.tense) if "no_perfect" not in clause.verb.options and self.chance(percent) else None
 
 
 class Clauses(Phrases):
     """Clauses. A slot is a method `slot_...` that fills in a part of the clause, or leaves it out."""
 
     __slots__ = ("objects", "placed", "timed")
-    objects: Sequence[Noun]  # the nouns that the verb takes
+    objects: Sequence[Noun]  # the lx.nouns that the verb takes
     timed: int  # the chance of a time, in percent
     placed: int  # the chance of a place or a companion
 
     def start(self, subject: Nominal, negated: int = 13, tense: Tense | None = None) -> Clause:
-        """A clause with its tense, modal verb and polarity drawn; `fill` or `with_verb` gives it a verb."""
+        """A clause with its tense, modal verb and polarity drawn; `fill` gives it a verb."""
         modal = None
         if tense is None:
-            tense = self.choice(_TENSES)
-            modal = self.choice(_MODALS) if tense is Tense.MODAL else None
+            tense = Tense[self.word("tense")]
+            modal = self.choice(list(lx.MODALS.values())) if tense is Tense.MODAL else None
         # "must not" is not "muss nicht": "must" is never negated.
-        is_negated = self.chance(negated) and modal is not MODALS["must"]
-        return Clause(subject, VERBS["be"], tense, modal, negated=is_negated)
+        is_negated = self.chance(negated) and modal is not lx.MODALS["must"]
+        return Clause(subject, lx.VERBS["be"], tense, modal, negated=is_negated)
 
     def fill(self, clause: Clause, timed: int = 60, placed: int = 60) -> Clause:
-        """Draw the kind of clause, the verb and what goes with it."""
-        pattern = self.choice(_CLAUSES)
-        if pattern.instead and self.chance(pattern.percent):
-            pattern = _KINDS[pattern.instead]
-        verb, self.objects = self.choice(pattern.frames)
-        self.timed, self.placed = timed, pattern.placed or placed
+        """Draw the kind of clause, the verb and the slots of this kind."""
+        kind = self.word("clause")
+        pattern = lx.PATTERNS["clauses"][kind]
+        if "instead" in pattern and self.chance(pattern["percent"]):
+            kind = pattern["instead"]
+            pattern = lx.PATTERNS["clauses"][kind]
+        verb, self.objects = self.choice(lx.FRAMES[kind])
+        self.timed, self.placed = timed, pattern.get("placed", placed)
         clause.verb, clause.tense = verb, fit_tense(clause.tense, verb, clause.subject)
-        clause.negated = clause.negated and not pattern.plain
-        for slot in pattern.slots:
-            slot(self, clause)
+        clause.negated = clause.negated and "plain" not in pattern
+        for slot in pattern["slots"].split():
+            getattr(self, "slot_" + slot)(clause)
         return clause
 
     def action(self, subject: Nominal, timed: int = 60, placed: int = 60, negated: int = 13) -> Clause:
@@ -252,7 +230,7 @@ class Clauses(Phrases):
         """The thing or person that the action affects."""
         noun, verb = self.choice(self.objects), clause.verb
         negated = clause.negated and verb.object_case == ACCUSATIVE
-        if noun.kind not in HUMAN:
+        if noun.kind not in lx.CHOICES["human"]:
             clause.object = self.thing(noun, negated, definite=verb.english[0] in ("know", "like", "love"))
         elif self.chance(25):
             clause.object = self.other_pronoun(clause.subject)
@@ -264,7 +242,9 @@ class Clauses(Phrases):
 
     def slot_topic(self, clause: Clause) -> None:
         noun = self.choice(self.objects)
-        clause.object = self.person(noun) if noun.kind in HUMAN else self.thing(noun, definite=True)
+        clause.object = (
+            self.person(noun) if noun.kind in lx.CHOICES["human"] else self.thing(noun, definite=True)
+        )
 
     def slot_recipient(self, clause: Clause) -> None:
         clause.recipient = self.other_pronoun(clause.subject) if self.chance(40) else self.person()
@@ -272,7 +252,7 @@ class Clauses(Phrases):
     def slot_gift(self, clause: Clause) -> None:
         clause.object = self.thing(self.choice(self.objects), clause.negated)
 
-    def slot_object(self, clause: Clause) -> None:
+    def slot_thing(self, clause: Clause) -> None:
         clause.object = self.thing(self.choice(self.objects), definite=True)
 
     def slot_performance(self, clause: Clause) -> None:
@@ -284,7 +264,7 @@ class Clauses(Phrases):
         """ "often" and the like: not beside an amount, nor within a negation."""
         verb, tense, direct = clause.verb, clause.tense, clause.object
         determiner = direct.determiner if type(direct) is NounPhrase else "the"
-        if (verb.no_perfect and verb.object_case == ACCUSATIVE) or determiner in ("some", "many"):
+        if ("no_perfect" in verb.options and verb.object_case == ACCUSATIVE) or determiner in ("some", "many"):
             return
         if type(direct) is NounPhrase and direct.number:
             return
@@ -293,19 +273,19 @@ class Clauses(Phrases):
                 clause.adverb = PHRASES["yet"][0]
         elif tense is Tense.PERFECT:
             clause.adverb = self.choice(PHRASES["perfect_adverb"]) if self.chance(40) else None
-        elif tense is Tense.PRESENT or (tense is Tense.PAST and type(direct) is not Pronoun):
+        elif tense is Tense.PRESENT or (tense is Tense.PAST and type(direct) is not lx.Pronoun):
             clause.adverb = self.choice(PHRASES["frequency"]) if self.chance(22) else None
 
     def slot_manner(self, clause: Clause) -> None:
         manners, direct = _MANNERS.get(clause.verb.english[0]), clause.object
         if clause.adverb or manners is None or not self.chance(25):
             return
-        if type(direct) is not NounPhrase or direct.determiner in _DEFINITE:
+        if type(direct) is not NounPhrase or direct.determiner in lx.CHOICES["plural_definite"]:
             clause.manner = self.choice(manners)
 
     def slot_place(self, clause: Clause) -> None:
         places = _PLACES.get(clause.verb.english[0])
-        if places and not clause.manner and not clause.verb.is_stative and self.chance(self.placed):
+        if places and not clause.manner and "stative" not in clause.verb.options and self.chance(self.placed):
             clause.place = self.location(self.choice(places))
 
     def slot_location(self, clause: Clause) -> None:
@@ -313,7 +293,7 @@ class Clauses(Phrases):
 
     def slot_surface(self, clause: Clause) -> None:
         """A direction onto something: the accusative, where lying there takes the dative."""
-        surface = NounPhrase(self.choice(DETERMINERS["surface"]), self.choice(SURFACES))
+        surface = NounPhrase(self.word("on_surface"), lx.NOUNS[self.word("surface")])
         clause.place = Prepositional("on", "auf", ACCUSATIVE, surface)
 
     def slot_destination(self, clause: Clause) -> None:
@@ -335,7 +315,7 @@ class Clauses(Phrases):
             return
         noun = self.choice(CLASSES["causes"])
         phrase = NounPhrase("the", noun, False, self.adjectives(noun, 30))
-        clause.cause = Prepositional("because of", "wegen", GENITIVE, phrase)
+        clause.cause = Prepositional("because of", "wegen", lx.GENITIVE, phrase)
 
     def slot_schedule(self, clause: Clause) -> None:
         """A time of day for what people do daily, or a cause beside an adverb."""
@@ -348,29 +328,3 @@ class Clauses(Phrases):
     def slot_time(self, clause: Clause) -> None:
         if not clause.adverb and not clause.cause and clause.verb.english[0] not in ("live", "stay"):
             clause.time = self.maybe_time(clause, self.timed)
-
-
-class ClausePattern(NamedTuple):
-    frames: Sequence[Frame]
-    slots: tuple[Callable[[Clauses, Clause], None], ...]
-    placed: int
-    plain: bool
-    instead: str
-    percent: int
-
-
-def _pattern(kind: str, table: dict[str, Any]) -> ClausePattern:
-    slots = tuple(getattr(Clauses, "slot_" + name) for name in table["slots"].split())
-    extra = (
-        table.get("placed", 0),
-        table.get("plain", False),
-        table.get("instead", ""),
-        table.get("percent", 0),
-    )
-    return ClausePattern(FRAMES[kind], slots, *extra)
-
-
-_KINDS: Final = {kind: _pattern(kind, table) for kind, table in PATTERNS["clauses"].items()}
-_CLAUSES: Final = tuple(
-    _KINDS[kind] for kind in weighted({kind: table["weight"] for kind, table in PATTERNS["clauses"].items()})
-)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 import enum
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
@@ -33,6 +33,9 @@ class Tense(enum.Enum):
     INFINITIVE = "to read / zu lesen"
 
 
+PAST_TENSES: Final = (Tense.PAST, Tense.PAST_PROGRESSIVE)
+
+
 # -- words ------------------------------------------------------------------------------------------------
 
 
@@ -43,15 +46,21 @@ class Adjective(NamedTuple):
 
 
 class Noun(NamedTuple):
-    english: tuple[str, str]  # singular, plural
+    english: tuple[str, ...]  # singular, plural
     gender: int  # 0 masculine, 1 feminine, 2 neuter, 3 plural only
     german: tuple[str, ...]  # the four cases of the singular, then of the plural
-    pronoun: str  # "he", "she", or "" where grammatical and natural gender differ
     kind: str  # the class in nouns.tsv
     adjectives: tuple[Adjective, ...]  # those that go with it
     notes: tuple[str, ...]  # of a place: English and German prepositions for being there and going there
-    is_mass: bool
-    is_countable: bool  # may be plural in these sentences: not "boss", not a place
+
+    @property
+    def is_mass(self) -> bool:
+        return self.german[4] == "-"
+
+    @property
+    def is_countable(self) -> bool:
+        """Whether these sentences use the plural: not of "boss", nor of a place."""
+        return self.german[4] != "-" and self.kind != "places" and "unique" not in self.notes
 
 
 class Fixed(NamedTuple):
@@ -72,12 +81,11 @@ class Verb(NamedTuple):
     infinitive_with_zu: str
     participle: str
     particle: str  # "an" in "anrufen"
-    has_sein: bool  # the auxiliary of the perfect
     german_preposition: str  # "auf" in "warten auf"
     object_case: int
-    is_stative: bool  # has no progressive
-    no_perfect: bool
-    is_continuous: bool  # English uses the progressive where German has no "gerade": "is wearing"
+    # sein: the auxiliary of the perfect. stative: no progressive. no_perfect: no perfect, no modal verb.
+    # continuous: English uses the progressive where German has no "gerade" ("is wearing").
+    options: frozenset[str]
 
     @property
     def name(self) -> str:
@@ -202,17 +210,13 @@ def _rows(name: str) -> list[dict[str, str]]:
         return list(csv.DictReader(file, delimiter="\t", restval=""))
 
 
-def weighted(weights: Mapping[str, int]) -> tuple[str, ...]:
-    """Each key as often as its weight says."""
-    return tuple(key for key, weight in weights.items() for _ in range(weight))
-
-
-def bits(phenomena: str) -> int:
-    return sum(1 << PHENOMENA.index(name) for name in phenomena.split())
-
-
 _WORDS: Final = _toml("words.toml")
 PATTERNS: Final = _toml("patterns.toml")
+# Lists to draw from: each word as often as its weight says.
+CHOICES: Final[dict[str, list[str]]] = {
+    name: choice.split() if isinstance(choice, str) else [key for key in choice for _ in range(choice[key])]
+    for name, choice in PATTERNS["choices"].items()
+}
 ENGLISH_NUMBERS, GERMAN_NUMBERS = (_WORDS["numbers"][name].split() for name in ("english", "german"))
 
 ADJECTIVE: Final = {
@@ -220,21 +224,15 @@ ADJECTIVE: Final = {
     for english, german in _WORDS["adjectives"].items()
 }
 ADJECTIVES: Final = {
-    kind: tuple(ADJECTIVE[name] for name in names.split())
-    for kind, names in _WORDS["adjective_classes"].items()
+    name: tuple(ADJECTIVE[word] for word in words.split())
+    for name, words in _WORDS["adjective_lists"].items()
 }
 PRONOUNS: Final = {
     name: Pronoun((forms[0], forms[1], forms[1]), tuple(forms[2:5]), int(forms[5]))
     for name, forms in ((name, line.split()) for name, line in _WORDS["pronouns"].items())
 }
-# By the gender of the German noun, then the plural.
-THING_PRONOUNS: Final = tuple(
-    PRONOUNS["it_" + name] for name in ("masculine", "feminine", "neuter", "plural")
-)
-NAMES: Final = tuple(
-    Name(name, pronoun) for pronoun in ("he", "she") for name in _WORDS["names"][pronoun].split()
-)
-OWNERS: Final = tuple(name for name in NAMES if name.name[-1] not in "sx")  # without an audible genitive -s
+NAMES: Final = [Name(name, pronoun) for pronoun in ("he", "she") for name in _WORDS["names"][pronoun].split()]
+OWNERS: Final = [name for name in NAMES if name.name[-1] not in "sx"]  # the genitive adds an audible -s
 PETS: Final[list[str]] = _WORDS["names"]["pets"].split()
 MODALS: Final = {
     name: Modal(tuple(english.split()), rest, tuple(german.split()))
@@ -243,45 +241,31 @@ MODALS: Final = {
 
 
 def _noun(row: dict[str, str]) -> Noun:
-    english, kind, gender, plural = (
-        row["english"],
-        row["class"],
-        "mfnp".index(row["gender"]),
-        row["german_plural"],
-    )
-    notes = tuple(row["notes"].split())
-    other = "machines" if english in PATTERNS["nouns"]["computing"].split() else kind
     return Noun(
-        english=(english, row["plural"]),
-        gender=gender,
-        german=(row["german"], row["accusative"], row["accusative"], row["genitive"])
-        + (plural, plural, row["dative_plural"], plural),
-        pronoun=("he", "she", "", "")[gender],
-        kind=kind,
-        adjectives=ADJECTIVES.get(_WORDS["adjectives_as"].get(other, other), ()),
-        notes=notes,
-        is_mass=plural == "-",
-        is_countable=plural != "-" and kind != "places" and "unique" not in notes,
+        english=tuple(row["english"].split()),
+        gender="mfnp".index(row["gender"]),
+        german=tuple(row["singular"].split() + row["plural"].split()),
+        kind=row["class"],
+        adjectives=ADJECTIVES.get(row["adjectives"], ()),
+        notes=tuple(row["notes"].split()),
     )
 
 
-NOUNS: Final = {row["english"]: _noun(row) for row in _rows("nouns.tsv")}
-CLASSES: Final[dict[str, tuple[Noun, ...]]] = {
-    kind: tuple(noun for noun in NOUNS.values() if noun.kind == kind)
-    for kind in dict.fromkeys(noun.kind for noun in NOUNS.values())
-}
+NOUNS: Final = {noun.english[0]: noun for noun in map(_noun, _rows("nouns.tsv"))}
+CLASSES: Final[dict[str, list[Noun]]] = {}  # by the class in nouns.tsv
+for _each in NOUNS.values():
+    CLASSES.setdefault(_each.kind, []).append(_each)
 
 
 def nouns(names: str) -> tuple[Noun, ...]:
     """The nouns of a list of nouns and classes, each once."""
-    return tuple(
-        dict.fromkeys(noun for name in names.split() for noun in CLASSES.get(name) or (NOUNS[name],))
-    )
+    return tuple(dict.fromkeys(noun for name in names.split() for noun in CLASSES.get(name) or [NOUNS[name]]))
 
 
 def _verb(row: dict[str, str]) -> Verb:
     prefix, _, infinitive = row["german"].rpartition("-")
-    prefix, options = prefix.replace("_", " "), row["options"].split()
+    prefix = prefix.replace("_", " ")
+    zu = "zu" if prefix.strip() == prefix != "" else "zu "  # "anzurufen", "zu rufen", "spazieren zu gehen"
     return Verb(
         english=tuple(row["english"].split()),
         english_particle=row["particle"],
@@ -289,55 +273,49 @@ def _verb(row: dict[str, str]) -> Verb:
         present=tuple(row["present"].split()),
         past=tuple(row["past"].split()),
         infinitive=prefix + infinitive,
-        infinitive_with_zu=f"{prefix}zu{infinitive}"
-        if prefix.strip() == prefix != ""
-        else f"{prefix}zu {infinitive}",
+        infinitive_with_zu=prefix + zu + infinitive,
         participle=prefix + row["participle"],
         particle=prefix,
-        has_sein="sein" in options,
-        german_preposition=next((option[1:] for option in options if option[0] == "/"), ""),
-        object_case=DATIVE if "dative" in options else ACCUSATIVE,
-        is_stative="stative" in options or "state" in options,
-        no_perfect="state" in options,
-        is_continuous="continuous" in options,
+        german_preposition=row["governs"],
+        object_case=DATIVE if row["case"] == "dative" else ACCUSATIVE,
+        options=frozenset(row["options"].split()),
     )
 
 
 FRAMES: Final[dict[str, list[Frame]]] = {}  # by the class in verbs.tsv
 for _row in _rows("verbs.tsv"):
     FRAMES.setdefault(_row["class"], []).append(Frame(_verb(_row), nouns(_row["objects"])))
-# By name; of several verbs with one name, the one that takes a clause ("know that"), else the first.
-VERBS: Final = {
-    frame.verb.name: frame.verb for frames in reversed(FRAMES.values()) for frame in reversed(frames)
-} | {frame.verb.name: frame.verb for frame in FRAMES["other"]}
+# By name. The class "other", which takes a clause ("know that"), comes last in the file and wins.
+VERBS: Final = {frame.verb.name: frame.verb for frames in FRAMES.values() for frame in frames}
 
 
-def _phrases(entries: Iterable[str], kind: str) -> tuple[Fixed, ...]:
+def bits(phenomena: str) -> int:
+    return sum(1 << PHENOMENA.index(name) for name in phenomena.split())
+
+
+def _phrases(kind: str, entries: Iterable[str]) -> list[Fixed]:
     pairs = (entry.partition(" = ") for entry in entries)
     shown = bits(_WORDS["phrase_phenomena"].get(kind, ""))
-    return tuple(Fixed(english, german, shown) for english, _, german in pairs)
+    return [Fixed(english, german, shown) for english, _, german in pairs]
 
 
 def _clock_times() -> Iterable[str]:
     for hour in range(1, 13):
-        for english, german in _WORDS["clock"].values():
-            later = hour % 12 + 1
-            german = german.format(hour=GERMAN_NUMBERS[hour], next=GERMAN_NUMBERS[later])
-            english = english.format(hour=ENGLISH_NUMBERS[hour], next=ENGLISH_NUMBERS[later])
+        for pattern in _WORDS["clock"].values():
+            english, german = (
+                side.format(hour=numbers[hour], next=numbers[hour % 12 + 1])
+                for side, numbers in zip(pattern, (ENGLISH_NUMBERS, GERMAN_NUMBERS))
+            )
             yield f"{english} = {german.replace('eins Uhr', 'ein Uhr')}"
 
 
-def _counted_times(kind: str) -> Iterable[str]:
-    english, german, largest = _WORDS["counted"][kind]
+def _counted_times(pattern: str, largest: int) -> Iterable[str]:
     for number in range(2, largest + 1):
-        for unit in _WORDS["counted"]["units"]:
-            one, _, other = unit.partition(" = ")
-            line = english.format(number=ENGLISH_NUMBERS[number], unit=one)
-            yield f"{line} = {german.format(number=GERMAN_NUMBERS[number], unit=other)}"
+        for unit in _WORDS["counted_units"]:
+            yield pattern.format(en=ENGLISH_NUMBERS[number], de=GERMAN_NUMBERS[number], **unit)
 
 
-PHRASES: Final[dict[str, tuple[Fixed, ...]]] = {
-    **{kind: _phrases(entries, kind) for kind, entries in _WORDS["phrases"].items()},
-    "clock": _phrases(_clock_times(), "clock"),
-    **{kind: _phrases(_counted_times(kind), kind) for kind in ("ago", "ahead")},
-}
+PHRASES: Final = {kind: _phrases(kind, entries) for kind, entries in _WORDS["phrases"].items()}
+PHRASES["clock"] = _phrases("clock", _clock_times())
+for _kind, _pattern in _WORDS["counted"].items():
+    PHRASES[_kind] = _phrases(_kind, _counted_times(**_pattern))

@@ -5,63 +5,39 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from regard.data.phrasebook.clauses import HUMAN, PAST_TENSES, PRONOUN_CHOICES, SURFACES, Clauses, fit_tense
+from regard.data.phrasebook import lexicon as lx
+from regard.data.phrasebook.clauses import Clauses, fit_tense
 from regard.data.phrasebook.lexicon import (
-    ACCUSATIVE,
     ADJECTIVES,
     CLASSES,
     DATIVE,
-    ENGLISH_NUMBERS,
-    FRAMES,
-    GERMAN_NUMBERS,
     MODALS,
-    NAMES,
-    NOMINATIVE,
     NOUNS,
-    PATTERNS,
-    PETS,
     PHRASES,
     PRONOUNS,
-    THING_PRONOUNS,
     VERBS,
-    Adjective,
     Clause,
     Fixed,
     Gap,
     Link,
-    Name,
     Nominal,
     Noun,
     NounPhrase,
-    Prepositional,
-    Pronoun,
-    Relative,
     Sentence,
     Tense,
-    Verb,
-    bits,
-    nouns,
-    weighted,
 )
 
 PRESENT, PAST, PERFECT = Tense.PRESENT, Tense.PAST, Tense.PERFECT
-_TRANSITIVE, _HELPING = FRAMES["transitive"], FRAMES["helping"]
-_KINDS: Final = weighted(PATTERNS["sentences"])
-_REPORTING, _INTENDING = (
-    [VERBS[name] for name in PATTERNS["verbs"][key].split()] for key in ("report", "intend")
-)
-_NEGATABLE: Final = [VERBS[name] for name in PATTERNS["verbs"]["negatable"].split()]
-_REPORTING_TENSES: Final = (PRESENT, PRESENT, PAST, PERFECT)
-_NOUNS: Final = {name: nouns(names) for name, names in PATTERNS["nouns"].items()}
+_TRANSITIVE, _HELPING = lx.FRAMES["transitive"], lx.FRAMES["helping"]
 _MANNERS: Final = {manner.english: manner for manner in PHRASES["manner"]}
-_MATERIAL, _LYING = (frozenset(PATTERNS["nouns"][key].split()) for key in ("material", "lying"))
+_BOUGHT: Final = lx.nouns("clothes things devices vehicles")
 _DESCRIBED: Final = [
-    noun for noun in NOUNS.values() if noun.adjectives and noun.kind not in (*HUMAN, "causes")
+    noun for noun in NOUNS.values() if noun.adjectives and noun.kind not in ("people", "family", "causes")
 ]
-# The verbs that relative clauses use: without particle or preposition, which would be left alone in English.
+# The verbs of relative clauses have no particle or preposition, which would stand alone in English.
 _SIMPLE: Final = [
     frame
-    for frame in (*_TRANSITIVE, *_HELPING)
+    for frame in _TRANSITIVE + _HELPING
     if not (frame.verb.english_particle or frame.verb.english_preposition)
 ]
 _PERSON_VERBS: Final = [frame.verb for frame in _SIMPLE if NOUNS["neighbour"] in frame.objects]
@@ -75,12 +51,12 @@ class Sentences(Clauses):
     __slots__ = ()
 
     def sentence(self) -> Sentence:
-        draw: Callable[[], Sentence] = getattr(self, self.choice(_KINDS))
+        draw: Callable[[], Sentence] = getattr(self, self.word("sentence"))
         return draw()
 
     # -- parts of sentences -------------------------------------------------------------------------------
 
-    def _quality(self, adjective: Adjective) -> Fixed:
+    def _quality(self, adjective: lx.Adjective) -> Fixed:
         degree = self.choice(PHRASES["degree"])
         return Fixed(
             f"{degree.english} {adjective.english}".lstrip(), f"{degree.german} {adjective.german}".lstrip()
@@ -98,13 +74,13 @@ class Sentences(Clauses):
         return self.fill(self.start(subject, tense=tense), timed=25, placed=25)
 
     def _report(
-        self, subject: Nominal, verb: Verb, tense: Tense, clause: Clause, negated: bool = False
+        self, subject: Nominal, verb: lx.Verb, tense: Tense, clause: Clause, negated: bool = False
     ) -> Sentence:
         """ "She says that ..." """
         main = Clause(subject, verb, fit_tense(tense, verb, subject), negated=negated)
         return Sentence(main, link=Link("that", clause))
 
-    def _with_verb(self, clause: Clause, verb: Verb, direct: Nominal | None = None) -> Clause:
+    def _with_verb(self, clause: Clause, verb: lx.Verb, direct: Nominal | None = None) -> Clause:
         clause.verb, clause.tense = verb, fit_tense(clause.tense, verb, clause.subject)
         clause.object = direct
         return clause
@@ -125,9 +101,9 @@ class Sentences(Clauses):
         while True:
             verb, objects = self.choice(_TRANSITIVE)
             noun = self.choice(objects)
-            if noun.kind not in (*HUMAN, "animals") and not noun.is_mass:
+            if noun.kind not in ("people", "family", "animals") and not noun.is_mass:
                 break
-        clause = self.start(self.choice(PRONOUN_CHOICES["topic"]), negated=35)
+        clause = self.start(PRONOUNS[self.word("topic_subject")], negated=35)
         if clause.tense in (Tense.PRESENT_PROGRESSIVE, Tense.PAST_PROGRESSIVE):
             clause.tense = PERFECT
         plural = noun.is_countable and self.chance(40)
@@ -139,7 +115,7 @@ class Sentences(Clauses):
         """A clause in a tense of speech; the German preterite belongs to reports."""
         subject = subject or self.subject()
         clause = self.start(PRONOUNS["you"] if subject is PRONOUNS["I"] else subject, negated=0)
-        clause.tense = PERFECT if clause.tense in PAST_TENSES else clause.tense
+        clause.tense = PERFECT if clause.tense in lx.PAST_TENSES else clause.tense
         return clause
 
     def yes_no_question(self) -> Sentence:
@@ -164,8 +140,8 @@ class Sentences(Clauses):
         clause = self._start_question()
         verb, objects = self.choice(_HELPING if self.chance(10) else _TRANSITIVE)
         noun = self.choice(objects)
-        human = noun.kind in HUMAN
-        if verb.no_perfect and (noun.is_mass or human):
+        human = noun.kind in lx.CHOICES["human"]
+        if "no_perfect" in verb.options and (noun.is_mass or human):
             return self.yes_no_question()  # there are few different questions like "Whom do you know?"
         self._with_verb(clause, verb, Gap())
         clause.time = self.maybe_time(clause, 85)
@@ -205,40 +181,42 @@ class Sentences(Clauses):
         relative = self._person_relative(head) if human else self._thing_relative(head, verb)
         return Sentence(self._with_verb(clause, verb, head._replace(relative=relative)))
 
-    def _person_relative(self, head: NounPhrase) -> Relative:
+    def _person_relative(self, head: NounPhrase) -> lx.Relative:
         draw = self.below(100)
         if draw < 50:
             clause = self.action(Gap(head.agreement), timed=25, placed=25)
-            if type(clause.object) is Pronoun:  # "die Frau, die sie kennt" is ambiguous
+            if type(clause.object) is lx.Pronoun:  # "die Frau, die sie kennt" is ambiguous
                 clause.object = self.person()
-            return Relative(NOMINATIVE, clause, True)
-        clause = self.start(self.choice(PRONOUN_CHOICES["relative"]))
+            return lx.Relative(lx.NOMINATIVE, clause, True)
+        clause = self.start(PRONOUNS[self.word("relative_subject")])
         if draw < 65:
             self._with_verb(clause, VERBS["play"], NounPhrase("", self.choice(CLASSES["games"])))
             clause.time, clause.negated = self.maybe_time(clause, 40), False
-            return Relative(DATIVE, clause, True, Fixed("with", "mit"))
+            return lx.Relative(DATIVE, clause, True, Fixed("with", "mit"))
         self._with_verb(clause, self.choice(_PERSON_VERBS), Gap())
         clause.time = self.maybe_time(clause, 30)
-        return Relative(clause.verb.object_case, clause, True)
+        return lx.Relative(clause.verb.object_case, clause, True)
 
-    def _thing_relative(self, head: NounPhrase, outer: Verb) -> Relative:
+    def _thing_relative(self, head: NounPhrase, outer: lx.Verb) -> lx.Relative:
         verbs = _THING_VERBS[head.noun.english[0]]
         verb = self.choice(verbs) if verbs else outer
         if verb is outer or self.chance(20):
             clause = self._thing_state(Gap(head.agreement), head.noun, self.choice((PRESENT, PAST)))
-            return Relative(NOMINATIVE, clause, False)
-        clause = self.start(self.choice(PRONOUN_CHOICES["relative"]), negated=20)
+            return lx.Relative(lx.NOMINATIVE, clause, False)
+        clause = self.start(PRONOUNS[self.word("relative_subject")], negated=20)
         self._with_verb(clause, verb, Gap())
         clause.time = self.maybe_time(clause, 30)
-        return Relative(ACCUSATIVE, clause, False)
+        return lx.Relative(lx.ACCUSATIVE, clause, False)
 
     def _thing_state(self, subject: Nominal, noun: Noun, tense: Tense) -> Clause:
         """A thing lies somewhere, or has a quality that no person has."""
-        if noun.kind in _LYING and self.chance(60):
-            surface = Prepositional("on", "auf", DATIVE, NounPhrase("the", self.choice(SURFACES)))
+        if noun.kind in lx.CHOICES["lying"] and self.chance(60):
+            surface = lx.Prepositional("on", "auf", DATIVE, NounPhrase("the", NOUNS[self.word("surface")]))
             return Clause(subject, VERBS["lie"], tense, place=surface)
         adjectives = (
-            ADJECTIVES["faults"] if noun.kind in _MATERIAL else noun.adjectives or ADJECTIVES["ideas"]
+            ADJECTIVES["faults"]
+            if noun.kind in lx.CHOICES["material"]
+            else noun.adjectives or ADJECTIVES["ideas"]
         )
         return Clause(subject, VERBS["be"], tense, predicate=self._quality(self.choice(adjectives)))
 
@@ -250,9 +228,11 @@ class Sentences(Clauses):
         if whether := self.chance(22):
             verb = VERBS["ask" if self.chance(60) else "know"]
         else:
-            verb = self.choice(_REPORTING)
-        tense = fit_tense(self.choice(_REPORTING_TENSES), verb, subject)
-        negated = verb is VERBS["know"] if whether else verb in _NEGATABLE and self.chance(25)
+            verb = VERBS[self.word("report")]
+        tense = fit_tense(Tense[self.word("report_tense")], verb, subject)
+        negated = (
+            verb is VERBS["know"] if whether else verb.name in lx.CHOICES["negatable"] and self.chance(25)
+        )
         main = Clause(subject, verb, tense, negated=negated)
         return Sentence(main, link=Link("whether" if whether else "that", self._event(subject, tense)))
 
@@ -267,7 +247,7 @@ class Sentences(Clauses):
         return self._brief(inner, PAST if outer is PAST else None)
 
     def _departure(self) -> Clause:
-        noun = self.choice(_NOUNS["scheduled"])
+        noun = NOUNS[self.word("scheduled")]
         subject = NounPhrase(self.choice(("the", "this", "our")), noun)
         tense = self.choice((PRESENT, PAST))
         verb = VERBS["depart" if self.chance(50) else "arrive"]
@@ -283,7 +263,7 @@ class Sentences(Clauses):
             return self._thing_reason()
         subject = self.subject()
         main = self._brief(subject)
-        reason = self._reason(subject, PAST if main.tense in PAST_TENSES else PRESENT)
+        reason = self._reason(subject, PAST if main.tense in lx.PAST_TENSES else PRESENT)
         if draw < 75:
             return Sentence(main, link=Link("because", reason))
         return Sentence(main, link=Link("although", reason, fronted=self.chance(60)))
@@ -301,7 +281,7 @@ class Sentences(Clauses):
         """ "If it is raining tomorrow, we will stay at home." """
         main = self.start(self.subject())
         main.tense, main.negated = Tense.MODAL, False
-        main.modal = MODALS[self.choice(("can", "must", "should", "will"))]
+        main.modal = MODALS[self.word("condition_modal")]
         condition = self._reason(main.subject, PRESENT)
         if condition.tense not in (PRESENT, Tense.PRESENT_PROGRESSIVE):
             condition = self._feeling(self.same(main.subject), PRESENT)
@@ -310,12 +290,12 @@ class Sentences(Clauses):
 
     def _thing_reason(self) -> Sentence:
         """The pronoun of a thing has the gender of its German noun: "weil er zu teuer ist"."""
-        noun = self.choice(_NOUNS["bought"])
+        noun = self.choice(_BOUGHT)
         head = NounPhrase(self.choice(("the", "this")), noun, self.chance(30), self.adjectives(noun, 40))
-        pronoun = THING_PRONOUNS[3 if head.plural else noun.gender]
-        buyer = self.choice(PRONOUN_CHOICES["buyer"]) if self.chance(50) else self.person()
+        pronoun = PRONOUNS["it_" + ("p" if head.plural else "mfn"[noun.gender])]
+        buyer = PRONOUNS[self.word("buyer")] if self.chance(50) else self.person()
         main = self.start(buyer, negated=0)
-        dealing = self.choice(PATTERNS["dealings"])
+        dealing = self.choice(lx.PATTERNS["dealings"])
         self._with_verb(main, VERBS[self.choice(dealing["verbs"])])
         main.negated = dealing["negated"]
         if main.negated and main.modal is MODALS["must"]:
@@ -323,7 +303,7 @@ class Sentences(Clauses):
         opinion = self._quality(self.choice(ADJECTIVES[dealing["adjectives"]]))
         because = dealing["conjunction"] == "because"
         main.object = head if because else pronoun
-        tense = PAST if main.tense in PAST_TENSES else PRESENT
+        tense = PAST if main.tense in lx.PAST_TENSES else PRESENT
         state = Clause(pronoun if because else head, VERBS["be"], tense, predicate=opinion)
         return (
             Sentence(main, link=Link("because", state))
@@ -335,12 +315,12 @@ class Sentences(Clauses):
         """ "She is trying to call her mother", "He goes to the market in order to buy bread"."""
         subject = self.subject()
         aim = self.action(subject, timed=0, placed=20, negated=0)
-        while aim.verb.is_stative:  # one does not try to lose or to forget something
+        while "stative" in aim.verb.options:  # one does not try to lose or to forget something
             aim = self.action(subject, timed=0, placed=20, negated=0)
         aim.tense, aim.adverb, aim.time = Tense.INFINITIVE, None, None
         if self.chance(55):
-            verb = self.choice(_INTENDING)
-            tense = fit_tense(self.choice(_REPORTING_TENSES), verb, subject)
+            verb = VERBS[self.word("intend")]
+            tense = fit_tense(Tense[self.word("report_tense")], verb, subject)
             return Sentence(Clause(subject, verb, tense, negated=self.chance(6)), link=Link("to", aim))
         main = self._with_verb(self.start(subject, negated=0), VERBS["go"])
         main.place = self.direction(self.choice(CLASSES["places"]))
@@ -352,26 +332,30 @@ class Sentences(Clauses):
     def age(self) -> Sentence:
         number = 18 + self.below(82)
         subject = self.person(plurals=0)
-        english, german = ENGLISH_NUMBERS[number] + " years old", GERMAN_NUMBERS[number] + " Jahre alt"
+        english, german = lx.ENGLISH_NUMBERS[number] + " years old", lx.GERMAN_NUMBERS[number] + " Jahre alt"
         clause = Clause(
-            subject, VERBS["be"], PRESENT, predicate=Fixed(english, german, bits("numeral number"))
+            subject, VERBS["be"], PRESENT, predicate=Fixed(english, german, lx.bits("numeral number"))
         )
         if self.chance(60):
             return Sentence(clause, link=Link("but", self._feeling(self.same(subject), PRESENT)))
         return self._report(self.subject(), VERBS["know"], PRESENT, clause)
 
     def price(self) -> Sentence:
-        noun = self.choice(_NOUNS["bought"])
+        noun = self.choice(_BOUGHT)
         subject = NounPhrase(self.choice(("the", "this")), noun, False, self.adjectives(noun, 70))
         number = 2 + self.below(98)
-        euros = Fixed(ENGLISH_NUMBERS[number] + " euros", GERMAN_NUMBERS[number] + " Euro", bits("numeral"))
+        euros = Fixed(
+            lx.ENGLISH_NUMBERS[number] + " euros", lx.GERMAN_NUMBERS[number] + " Euro", lx.bits("numeral")
+        )
         clause = Clause(subject, VERBS["cost"], PRESENT, predicate=euros)
         if self.chance(50):
             return self._report(self.subject(), VERBS["say"], self.choice((PRESENT, PAST)), clause)
-        buyer = self.choice(PRONOUN_CHOICES["buyer"])
+        buyer = PRONOUNS[self.word("buyer")]
         verb = VERBS[self.choice(("buy", "sell", "use"))]
         modal = MODALS[self.choice(("can", "should", "would like to", "want to"))]
-        wish = Clause(buyer, verb, Tense.MODAL, modal, THING_PRONOUNS[noun.gender], negated=self.chance(30))
+        wish = Clause(
+            buyer, verb, Tense.MODAL, modal, PRONOUNS["it_" + "mfn"[noun.gender]], negated=self.chance(30)
+        )
         return Sentence(clause, link=Link("but", wish))
 
     def description(self) -> Sentence:
@@ -382,22 +366,22 @@ class Sentences(Clauses):
         clause = Clause(subject, VERBS["be"], tense, predicate=predicate, negated=self.chance(25))
         if self.chance(40):
             return Sentence(clause, "nothing", question=True)
-        return self._report(self.subject(), self.choice(_REPORTING[:5]), PRESENT, clause)
+        return self._report(self.subject(), VERBS[self.word("opinion")], PRESENT, clause)
 
     def walk(self) -> Sentence:
         """ "Sarah was walking in the park with her cat, Alex." """
         subject, verb = self.subject(), VERBS["walk"]
         tense = self.choice((Tense.PAST_PROGRESSIVE, Tense.PRESENT_PROGRESSIVE, PAST))
-        place = self.location(self.choice(_NOUNS["walk"]))
-        pronoun = subject.pronoun if type(subject) is Name else ""
+        place = self.location(NOUNS[self.word("walk")])
+        pronoun = subject.pronoun if type(subject) is lx.Name else ""
         determiner = {"he": "his", "she": "her"}.get(pronoun) or self.choice(("my", "our"))
-        noun, name = self.choice(_NOUNS["pet"]), self.choice(PETS[1:] if subject == NAMES[0] else PETS)
-        pet = Prepositional("with", "mit", DATIVE, NounPhrase(determiner, noun, name=name))
+        noun, name = NOUNS[self.word("pet")], self.choice(lx.PETS[1:] if subject == lx.NAMES[0] else lx.PETS)
+        pet = lx.Prepositional("with", "mit", DATIVE, NounPhrase(determiner, noun, name=name))
         return Sentence(Clause(subject, verb, fit_tense(tense, verb, subject), companion=pet, place=place))
 
     def machine(self) -> Sentence:
         """ "Python executes the program quickly", alone or in a report."""
-        outer = self.choice(_REPORTING_TENSES)
+        outer = Tense[self.word("report_tense")]
         tense = PAST if outer is PAST else self.choice((PRESENT, PAST, PERFECT))
         clause = self._running(tense) if self.chance(30) else self._executing(tense)
         if self.chance(15):
@@ -405,15 +389,15 @@ class Sentences(Clauses):
         if self.chance(30):
             clause.time = self.time(tense)
             return Sentence(clause, "time")
-        return self._report(self.subject(), self.choice(_REPORTING), outer, clause)
+        return self._report(self.subject(), VERBS[self.word("report")], outer, clause)
 
     def _running(self, tense: Tense) -> Clause:
-        program = Name("Python") if self.chance(40) else self.thing(NOUNS["program"], definite=True)
+        program = lx.Name("Python") if self.chance(40) else self.thing(NOUNS["program"], definite=True)
         manner = _MANNERS[self.choice(("quickly", "slowly"))]
-        return Clause(program, FRAMES["running"][0].verb, tense, manner=manner)
+        return Clause(program, lx.FRAMES["running"][0].verb, tense, manner=manner)
 
     def _executing(self, tense: Tense) -> Clause:
-        noun, subject = self.choice(_NOUNS["computing"]), Name("Python")
+        noun, subject = NOUNS[self.word("computing")], lx.Name("Python")
         if self.chance(65):
             adjectives = self.adjectives(noun, 60)
             subject = NounPhrase(self.choice(("the", "this", "my", "our")), noun, self.chance(50), adjectives)
