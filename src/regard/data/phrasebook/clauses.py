@@ -7,20 +7,7 @@ from hashlib import blake2b
 from typing import Final, TypeVar
 
 from regard.data.phrasebook import lexicon as lx
-from regard.data.phrasebook.lexicon import (
-    ACCUSATIVE,
-    CLASSES,
-    DATIVE,
-    PHRASES,
-    PRONOUNS,
-    Clause,
-    Fixed,
-    Nominal,
-    Noun,
-    NounPhrase,
-    Prepositional,
-    Tense,
-)
+from regard.data.phrasebook.lexicon import CLASSES, PHRASES, PRONOUNS, Clause, Fixed, NounPhrase, Tense
 
 Item = TypeVar("Item")
 _TIMES: Final = {Tense.PRESENT: "present", Tense.PAST: "past", Tense.MODAL: "future"}
@@ -32,7 +19,7 @@ _MANNERS: dict[str, list[Fixed]] = {}  # by the base form of the verb
 for _manner in PHRASES["manner"]:
     for _base in lx.PATTERNS["manners"][_manner.english].split():
         _MANNERS.setdefault(_base, []).append(_manner)
-_PLACES: dict[str, list[Noun | Fixed]] = {}
+_PLACES: dict[str, list[lx.Noun | Fixed]] = {}
 for _entry in lx.PATTERNS["places"]:
     for _base in _entry["verbs"].split():
         _PLACES.setdefault(_base, []).extend(PHRASES.get(_entry["at"]) or lx.nouns(_entry["at"]))
@@ -63,7 +50,7 @@ class Sampler:
         return self.choice(lx.CHOICES[name])
 
 
-def fit_tense(tense: Tense, verb: lx.Verb, subject: Nominal) -> Tense:
+def fit_tense(tense: Tense, verb: lx.Verb, subject: lx.Nominal) -> Tense:
     """The tense nearest to `tense` that this verb has without ambiguity."""
     if subject.agreement == 1 and tense in lx.PAST_TENSES:
         tense = Tense.PERFECT  # "du kauftest" is correct but not said
@@ -83,7 +70,7 @@ class Phrases(Sampler):
 
     __slots__ = ()
 
-    def adjectives(self, noun: Noun, percent: int) -> tuple[lx.Adjective, ...]:
+    def adjectives(self, noun: lx.Noun, percent: int) -> tuple[lx.Adjective, ...]:
         """No adjective, one, or one and a material."""
         if not noun.adjectives or not self.chance(percent):
             return ()
@@ -92,13 +79,12 @@ class Phrases(Sampler):
             return first, self.choice(lx.ADJECTIVES["material"])
         return (first,)
 
-    def thing(self, noun: Noun, negated: bool = False, definite: bool = False) -> NounPhrase:
+    def thing(self, noun: lx.Noun, negated: bool = False, definite: bool = False) -> NounPhrase:
         if noun.is_mass:
             determiner = "the" if definite or self.chance(35) else "no" if negated else ""
             return NounPhrase(determiner, noun, False, self.adjectives(noun, 35))
         plural = self.chance(30) and noun.is_countable
-        key = ("plural" if plural else "singular") + ("_definite" if definite else "")
-        determiner = self.word(key)
+        determiner = self.word(("plural" if plural else "singular") + ("_definite" if definite else ""))
         if negated and determiner in ("a", "some", "many", "number"):
             determiner = "no"
         adjectives = self.adjectives(noun, 40)
@@ -115,7 +101,7 @@ class Phrases(Sampler):
             return NounPhrase(self.word("possessive"), self.choice(CLASSES["family"]))
         return NounPhrase("the", self.choice(CLASSES["people"]))
 
-    def person(self, noun: Noun | None = None, plurals: int = 20) -> NounPhrase:
+    def person(self, noun: lx.Noun | None = None, plurals: int = 20) -> NounPhrase:
         """A person as a full phrase; a member of the family has a possessor."""
         if noun is None:
             noun = self.choice(CLASSES["family" if self.chance(30) else "people"])
@@ -129,7 +115,7 @@ class Phrases(Sampler):
             return NounPhrase("", noun, True, self.adjectives(noun, 40), 2 + self.below(19))
         return NounPhrase(determiner, noun, plural, self.adjectives(noun, 30))
 
-    def subject(self) -> Nominal:
+    def subject(self) -> lx.Nominal:
         draw = self.below(100)
         if draw < 42:
             return PRONOUNS[self.word("subject")]
@@ -138,16 +124,15 @@ class Phrases(Sampler):
         if draw < 94:
             return self.person()
         first = self.choice(lx.NAMES)
-        return lx.Pair(
-            first, NounPhrase("his" if first.pronoun == "he" else "her", self.choice(CLASSES["family"]))
-        )
+        possessive = "his" if first.pronoun == "he" else "her"
+        return lx.Pair(first, NounPhrase(possessive, self.choice(CLASSES["family"])))
 
-    def other_pronoun(self, subject: Nominal) -> lx.Pronoun:
+    def other_pronoun(self, subject: lx.Nominal) -> lx.Pronoun:
         """A pronoun for another person than the subject."""
         name = "beside_" + (subject.english[0] if type(subject) is lx.Pronoun else "any")
         return PRONOUNS[self.word(name if name in lx.CHOICES else "beside_any")]
 
-    def same(self, subject: Nominal) -> Nominal:
+    def same(self, subject: lx.Nominal) -> lx.Nominal:
         """The subject again, as a pronoun."""
         if type(subject) is lx.Pronoun:
             return subject if subject.english[0] != "who" else PRONOUNS["he"]
@@ -158,19 +143,18 @@ class Phrases(Sampler):
             name = ("he", "she", "")[subject.noun.gender]
         return PRONOUNS[name or self.choice(("I", "we"))]
 
-    def location(self, place: Noun | Fixed) -> Prepositional | Fixed:
+    def location(self, place: lx.Noun | Fixed) -> lx.Prepositional | Fixed:
         if type(place) is Fixed:
             return place
-        assert type(place) is Noun
-        return Prepositional(place.notes[0], place.notes[1], DATIVE, self._place_phrase(place))
+        assert type(place) is lx.Noun
+        return lx.Prepositional(place.notes[0], place.notes[1], lx.DATIVE, self._place_phrase(place))
 
-    def direction(self, place: Noun) -> Prepositional:
+    def direction(self, place: lx.Noun) -> lx.Prepositional:
         english, german = place.notes[2:]
-        return Prepositional(
-            english, german, DATIVE if german == "zu" else ACCUSATIVE, self._place_phrase(place)
-        )
+        case = lx.DATIVE if german == "zu" else lx.ACCUSATIVE
+        return lx.Prepositional(english, german, case, self._place_phrase(place))
 
-    def _place_phrase(self, noun: Noun) -> NounPhrase:
+    def _place_phrase(self, noun: lx.Noun) -> NounPhrase:
         return NounPhrase(self.word("place"), noun, False, self.adjectives(noun, 25))
 
     def time(self, tense: Tense) -> Fixed | None:
@@ -182,23 +166,23 @@ class Phrases(Sampler):
         draw = self.below(100)
         if draw < 45 or tense is Tense.PAST_PROGRESSIVE:
             return self.choice(PHRASES["clock"])
-        return self.choice(
-            PHRASES[(_COUNTED_TIMES if draw < 57 and tense in _COUNTED_TIMES else _TIMES)[tense]]
-        )
+        counted = _COUNTED_TIMES.get(tense) if draw < 57 else None
+        return self.choice(PHRASES[counted or _TIMES[tense]])
 
     def maybe_time(self, clause: Clause, percent: int) -> Fixed | None:
-        return self.time(clause.tense) if "no_perfect" not in clause.verb.options and self.chance(percent) else None
+        has_time = "no_perfect" not in clause.verb.options and self.chance(percent)
+        return self.time(clause.tense) if has_time else None
 
 
 class Clauses(Phrases):
     """Clauses. A slot is a method `slot_...` that fills in a part of the clause, or leaves it out."""
 
     __slots__ = ("objects", "placed", "timed")
-    objects: Sequence[Noun]  # the lx.nouns that the verb takes
+    objects: Sequence[lx.Noun]  # the nouns that the verb takes
     timed: int  # the chance of a time, in percent
     placed: int  # the chance of a place or a companion
 
-    def start(self, subject: Nominal, negated: int = 13, tense: Tense | None = None) -> Clause:
+    def start(self, subject: lx.Nominal, negated: int = 13, tense: Tense | None = None) -> Clause:
         """A clause with its tense, modal verb and polarity drawn; `fill` gives it a verb."""
         modal = None
         if tense is None:
@@ -223,13 +207,13 @@ class Clauses(Phrases):
             getattr(self, "slot_" + slot)(clause)
         return clause
 
-    def action(self, subject: Nominal, timed: int = 60, placed: int = 60, negated: int = 13) -> Clause:
+    def action(self, subject: lx.Nominal, timed: int = 60, placed: int = 60, negated: int = 13) -> Clause:
         return self.fill(self.start(subject, negated), timed, placed)
 
     def slot_patient(self, clause: Clause) -> None:
         """The thing or person that the action affects."""
         noun, verb = self.choice(self.objects), clause.verb
-        negated = clause.negated and verb.object_case == ACCUSATIVE
+        negated = clause.negated and verb.object_case == lx.ACCUSATIVE
         if noun.kind not in lx.CHOICES["human"]:
             clause.object = self.thing(noun, negated, definite=verb.english[0] in ("know", "like", "love"))
         elif self.chance(25):
@@ -242,18 +226,14 @@ class Clauses(Phrases):
 
     def slot_topic(self, clause: Clause) -> None:
         noun = self.choice(self.objects)
-        clause.object = (
-            self.person(noun) if noun.kind in lx.CHOICES["human"] else self.thing(noun, definite=True)
-        )
+        is_human = noun.kind in lx.CHOICES["human"]
+        clause.object = self.person(noun) if is_human else self.thing(noun, definite=True)
 
     def slot_recipient(self, clause: Clause) -> None:
         clause.recipient = self.other_pronoun(clause.subject) if self.chance(40) else self.person()
 
     def slot_gift(self, clause: Clause) -> None:
         clause.object = self.thing(self.choice(self.objects), clause.negated)
-
-    def slot_thing(self, clause: Clause) -> None:
-        clause.object = self.thing(self.choice(self.objects), definite=True)
 
     def slot_performance(self, clause: Clause) -> None:
         """Instruments and games, which take no article in German."""
@@ -264,9 +244,9 @@ class Clauses(Phrases):
         """ "often" and the like: not beside an amount, nor within a negation."""
         verb, tense, direct = clause.verb, clause.tense, clause.object
         determiner = direct.determiner if type(direct) is NounPhrase else "the"
-        if ("no_perfect" in verb.options and verb.object_case == ACCUSATIVE) or determiner in ("some", "many"):
+        if determiner in ("some", "many") or (type(direct) is NounPhrase and direct.number):
             return
-        if type(direct) is NounPhrase and direct.number:
+        if "no_perfect" in verb.options and verb.object_case == lx.ACCUSATIVE:
             return
         if clause.negated:
             if tense is Tense.PERFECT and determiner != "no" and self.chance(40):
@@ -294,7 +274,7 @@ class Clauses(Phrases):
     def slot_surface(self, clause: Clause) -> None:
         """A direction onto something: the accusative, where lying there takes the dative."""
         surface = NounPhrase(self.word("on_surface"), lx.NOUNS[self.word("surface")])
-        clause.place = Prepositional("on", "auf", ACCUSATIVE, surface)
+        clause.place = lx.Prepositional("on", "auf", lx.ACCUSATIVE, surface)
 
     def slot_destination(self, clause: Clause) -> None:
         clause.place = self.direction(self.choice(CLASSES["places"]))
@@ -308,14 +288,14 @@ class Clauses(Phrases):
         if clause.manner or not self.chance(self.placed // 2):
             return
         partner = self.other_pronoun(clause.subject) if self.chance(20) else self.person()
-        clause.companion = Prepositional("with", "mit", DATIVE, partner)
+        clause.companion = lx.Prepositional("with", "mit", lx.DATIVE, partner)
 
     def slot_cause(self, clause: Clause) -> None:
         if clause.companion or clause.verb.english[0] == "live" or not self.chance(self.placed // 6):
             return
         noun = self.choice(CLASSES["causes"])
         phrase = NounPhrase("the", noun, False, self.adjectives(noun, 30))
-        clause.cause = Prepositional("because of", "wegen", lx.GENITIVE, phrase)
+        clause.cause = lx.Prepositional("because of", "wegen", lx.GENITIVE, phrase)
 
     def slot_schedule(self, clause: Clause) -> None:
         """A time of day for what people do daily, or a cause beside an adverb."""

@@ -261,7 +261,9 @@ class German(_Writer):
             "object": known,
             "time": clause.time if front != "time" else None,
             "cause": clause.cause,
-            "progressive": "gerade" if clause.tense in _PROGRESSIVE and "continuous" not in verb.options else "",
+            "progressive": "gerade"
+            if clause.tense in _PROGRESSIVE and "continuous" not in verb.options
+            else "",
             "adverb": clause.adverb,
             "settings_before": settings if determiner in _INDEFINITE else None,
             "new_object": new,
@@ -344,5 +346,7 @@ def _is_new(clause: Clause, direct: lx.Nominal) -> bool:
     """
     if clause.recipient or type(direct) is not NounPhrase:
         return clause.recipient is not None
-    in_progress = clause.tense in _PROGRESSIVE and "continuous" not in clause.verb.options and not clause.negated
+    in_progress = (
+        clause.tense in _PROGRESSIVE and "continuous" not in clause.verb.options and not clause.negated
+    )
     return in_progress or direct.determiner in _INDEFINITE or direct.relative is not None

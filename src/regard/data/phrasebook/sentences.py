@@ -8,10 +8,7 @@ from typing import Final
 from regard.data.phrasebook import lexicon as lx
 from regard.data.phrasebook.clauses import Clauses, fit_tense
 from regard.data.phrasebook.lexicon import (
-    ADJECTIVES,
     CLASSES,
-    DATIVE,
-    MODALS,
     NOUNS,
     PHRASES,
     PRONOUNS,
@@ -20,8 +17,6 @@ from regard.data.phrasebook.lexicon import (
     Fixed,
     Gap,
     Link,
-    Nominal,
-    Noun,
     NounPhrase,
     Sentence,
     Tense,
@@ -51,43 +46,44 @@ class Sentences(Clauses):
     __slots__ = ()
 
     def sentence(self) -> Sentence:
-        draw: Callable[[], Sentence] = getattr(self, self.word("sentence"))
+        kind = "sentence"
+        while kind in lx.CHOICES:
+            kind = self.word(kind)
+        draw: Callable[[], Sentence] = getattr(self, "sentence_" + kind)
         return draw()
 
     # -- parts of sentences -------------------------------------------------------------------------------
 
     def _quality(self, adjective: lx.Adjective) -> Fixed:
-        degree = self.choice(PHRASES["degree"])
-        return Fixed(
-            f"{degree.english} {adjective.english}".lstrip(), f"{degree.german} {adjective.german}".lstrip()
-        )
+        english, german, _ = self.choice(PHRASES["degree"])
+        return Fixed(f"{english} {adjective.english}".lstrip(), f"{german} {adjective.german}".lstrip())
 
-    def _feeling(self, subject: Nominal, tense: Tense) -> Clause:
+    def _feeling(self, subject: lx.Nominal, tense: Tense) -> Clause:
         """A person is tired, happy..."""
-        adjective = self.choice(ADJECTIVES["state"])
+        adjective = self.choice(lx.ADJECTIVES["state"])
         english, german = ("", "") if self.chance(60) else ("very ", "sehr ")
         predicate = Fixed(english + adjective.english, german + adjective.german)
         return Clause(subject, VERBS["be"], tense, predicate=predicate, negated=self.chance(15))
 
-    def _brief(self, subject: Nominal, tense: Tense | None = None) -> Clause:
+    def _brief(self, subject: lx.Nominal, tense: Tense | None = None) -> Clause:
         """A clause short enough to stand beside another one."""
         return self.fill(self.start(subject, tense=tense), timed=25, placed=25)
 
     def _report(
-        self, subject: Nominal, verb: lx.Verb, tense: Tense, clause: Clause, negated: bool = False
+        self, subject: lx.Nominal, verb: lx.Verb, tense: Tense, clause: Clause, negated: bool = False
     ) -> Sentence:
         """ "She says that ..." """
         main = Clause(subject, verb, fit_tense(tense, verb, subject), negated=negated)
         return Sentence(main, link=Link("that", clause))
 
-    def _with_verb(self, clause: Clause, verb: lx.Verb, direct: Nominal | None = None) -> Clause:
+    def _with_verb(self, clause: Clause, verb: lx.Verb, direct: lx.Nominal | None = None) -> Clause:
         clause.verb, clause.tense = verb, fit_tense(clause.tense, verb, clause.subject)
         clause.object = direct
         return clause
 
     # -- statements and questions -------------------------------------------------------------------------
 
-    def statement(self) -> Sentence:
+    def sentence_statement(self) -> Sentence:
         clause = self.action(self.subject(), timed=85, placed=80)
         draw = self.below(100)
         if clause.time and draw < 45:
@@ -96,7 +92,7 @@ class Sentences(Clauses):
             return Sentence(clause, "opening", self.choice(PHRASES["remark"]))
         return Sentence(clause)
 
-    def object_first(self) -> Sentence:
+    def sentence_object_first(self) -> Sentence:
         """ "This film I have already seen." """
         while True:
             verb, objects = self.choice(_TRANSITIVE)
@@ -111,42 +107,42 @@ class Sentences(Clauses):
         clause.time = self.maybe_time(clause, 60)
         return Sentence(clause, "object")
 
-    def _start_question(self, subject: Nominal | None = None) -> Clause:
+    def _start_question(self, subject: lx.Nominal | None = None) -> Clause:
         """A clause in a tense of speech; the German preterite belongs to reports."""
         subject = subject or self.subject()
         clause = self.start(PRONOUNS["you"] if subject is PRONOUNS["I"] else subject, negated=0)
         clause.tense = PERFECT if clause.tense in lx.PAST_TENSES else clause.tense
         return clause
 
-    def yes_no_question(self) -> Sentence:
+    def sentence_yes_no_question(self) -> Sentence:
         return Sentence(self.fill(self._start_question(), timed=85, placed=80), "nothing", question=True)
 
-    def open_question(self) -> Sentence:
-        draw = self.below(100)
-        if draw < 40:
-            opening = self.choice((Fixed("when", "wann"), Fixed("why", "warum")))
-            clause = self.fill(self._start_question(), timed=0, placed=80)
-            if clause.tense is not PRESENT and clause.tense is not Tense.MODAL:
-                opening = Fixed("why", "warum")  # "when" does not go with a perfect, nor with "gerade"
-            clause.time = clause.adverb = None
-            return Sentence(clause, "opening", opening, True)
-        if draw < 60:
-            clause = self.fill(self._start_question(PRONOUNS["who"]), timed=85, placed=80)
-            return Sentence(clause, "subject", question=True)
-        return self._object_question()
+    def sentence_adverb_question(self) -> Sentence:
+        opening = self.choice((Fixed("when", "wann"), Fixed("why", "warum")))
+        clause = self.fill(self._start_question(), timed=0, placed=80)
+        if clause.tense is not PRESENT and clause.tense is not Tense.MODAL:
+            opening = Fixed("why", "warum")  # "when" does not go with a perfect, nor with "gerade"
+        clause.time = clause.adverb = None
+        return Sentence(clause, "opening", opening, True)
 
-    def _object_question(self) -> Sentence:
+    def sentence_subject_question(self) -> Sentence:
+        clause = self.fill(self._start_question(PRONOUNS["who"]), timed=85, placed=80)
+        return Sentence(clause, "subject", question=True)
+
+    def sentence_object_question(self) -> Sentence:
         """ "which book", "how many apples", "what", "whom"."""
         clause = self._start_question()
         verb, objects = self.choice(_HELPING if self.chance(10) else _TRANSITIVE)
         noun = self.choice(objects)
         human = noun.kind in lx.CHOICES["human"]
         if "no_perfect" in verb.options and (noun.is_mass or human):
-            return self.yes_no_question()  # there are few different questions like "Whom do you know?"
+            return (
+                self.sentence_yes_no_question()
+            )  # there are few different questions like "Whom do you know?"
         self._with_verb(clause, verb, Gap())
         clause.time = self.maybe_time(clause, 85)
         if human:
-            opening = Fixed("whom", "wem" if verb.object_case == DATIVE else "wen")
+            opening = Fixed("whom", "wem" if verb.object_case == lx.DATIVE else "wen")
             return Sentence(clause, "opening", opening, True)
         if noun.is_mass or verb.english_preposition or (clause.time and self.chance(25)):
             return Sentence(clause, "opening", Fixed("what", "was"), True)
@@ -157,10 +153,7 @@ class Sentences(Clauses):
 
     # -- relative clauses ---------------------------------------------------------------------------------
 
-    def relative_sentence(self) -> Sentence:
-        return self._subject_with_relative() if self.below(100) < 40 else self._object_with_relative()
-
-    def _subject_with_relative(self) -> Sentence:
+    def sentence_subject_with_relative(self) -> Sentence:
         """ "The man who bought the car is tired." """
         person = self.person(self.choice(CLASSES["people"]), plurals=30)
         head = NounPhrase("the", person.noun, person.plural, relative=self._person_relative(person))
@@ -168,7 +161,7 @@ class Sentences(Clauses):
             return Sentence(self._feeling(head, self.choice((PRESENT, PAST))))
         return Sentence(self.action(head, timed=0, placed=0))
 
-    def _object_with_relative(self) -> Sentence:
+    def sentence_object_with_relative(self) -> Sentence:
         """ "I have not read the book that you bought." """
         clause = self.start(self.subject(), negated=20)
         verb, objects = self.choice(_TRANSITIVE)
@@ -192,7 +185,7 @@ class Sentences(Clauses):
         if draw < 65:
             self._with_verb(clause, VERBS["play"], NounPhrase("", self.choice(CLASSES["games"])))
             clause.time, clause.negated = self.maybe_time(clause, 40), False
-            return lx.Relative(DATIVE, clause, True, Fixed("with", "mit"))
+            return lx.Relative(lx.DATIVE, clause, True, Fixed("with", "mit"))
         self._with_verb(clause, self.choice(_PERSON_VERBS), Gap())
         clause.time = self.maybe_time(clause, 30)
         return lx.Relative(clause.verb.object_case, clause, True)
@@ -208,35 +201,30 @@ class Sentences(Clauses):
         clause.time = self.maybe_time(clause, 30)
         return lx.Relative(lx.ACCUSATIVE, clause, False)
 
-    def _thing_state(self, subject: Nominal, noun: Noun, tense: Tense) -> Clause:
+    def _thing_state(self, subject: lx.Nominal, noun: lx.Noun, tense: Tense) -> Clause:
         """A thing lies somewhere, or has a quality that no person has."""
         if noun.kind in lx.CHOICES["lying"] and self.chance(60):
-            surface = lx.Prepositional("on", "auf", DATIVE, NounPhrase("the", NOUNS[self.word("surface")]))
+            surface = lx.Prepositional("on", "auf", lx.DATIVE, NounPhrase("the", NOUNS[self.word("surface")]))
             return Clause(subject, VERBS["lie"], tense, place=surface)
-        adjectives = (
-            ADJECTIVES["faults"]
-            if noun.kind in lx.CHOICES["material"]
-            else noun.adjectives or ADJECTIVES["ideas"]
-        )
+        is_material = noun.kind in lx.CHOICES["material"]
+        adjectives = lx.ADJECTIVES["faults"] if is_material else noun.adjectives or lx.ADJECTIVES["ideas"]
         return Clause(subject, VERBS["be"], tense, predicate=self._quality(self.choice(adjectives)))
 
     # -- two clauses --------------------------------------------------------------------------------------
 
-    def that_sentence(self) -> Sentence:
+    def sentence_report(self) -> Sentence:
         """ "She says that ...", "He asks whether ..." """
         subject = self.subject()
-        if whether := self.chance(22):
-            verb = VERBS["ask" if self.chance(60) else "know"]
-        else:
-            verb = VERBS[self.word("report")]
+        whether = self.chance(22)
+        verb = VERBS[self.word("question_verb" if whether else "report_verb")]
         tense = fit_tense(Tense[self.word("report_tense")], verb, subject)
-        negated = (
-            verb is VERBS["know"] if whether else verb.name in lx.CHOICES["negatable"] and self.chance(25)
-        )
+        negated = verb.name == "know"
+        if not whether:
+            negated = verb.name in lx.CHOICES["negatable_verb"] and self.chance(25)
         main = Clause(subject, verb, tense, negated=negated)
         return Sentence(main, link=Link("whether" if whether else "that", self._event(subject, tense)))
 
-    def _event(self, subject: Nominal, outer: Tense) -> Clause:
+    def _event(self, subject: lx.Nominal, outer: Tense) -> Clause:
         """The content of a report; after a past tense it is in the past."""
         draw = self.below(100)
         if draw < 12:
@@ -254,21 +242,20 @@ class Sentences(Clauses):
         time = self.choice(PHRASES["clock"]) if self.chance(70) else self.time(tense)
         return Clause(subject, verb, tense, time=time)
 
-    def reason_sentence(self) -> Sentence:
-        """A clause with its reason, its condition, or a concession."""
-        draw = self.below(100)
-        if draw < 20:
-            return self._condition()
-        if draw < 40:
-            return self._thing_reason()
-        subject = self.subject()
-        main = self._brief(subject)
-        reason = self._reason(subject, PAST if main.tense in lx.PAST_TENSES else PRESENT)
-        if draw < 75:
-            return Sentence(main, link=Link("because", reason))
+    def sentence_because(self) -> Sentence:
+        main, reason = self._main_and_reason()
+        return Sentence(main, link=Link("because", reason))
+
+    def sentence_although(self) -> Sentence:
+        main, reason = self._main_and_reason()
         return Sentence(main, link=Link("although", reason, fronted=self.chance(60)))
 
-    def _reason(self, subject: Nominal, tense: Tense) -> Clause:
+    def _main_and_reason(self) -> tuple[Clause, Clause]:
+        subject = self.subject()
+        main = self._brief(subject)
+        return main, self._reason(subject, PAST if main.tense in lx.PAST_TENSES else PRESENT)
+
+    def _reason(self, subject: lx.Nominal, tense: Tense) -> Clause:
         draw = self.below(100)
         if draw < 20:
             verb = VERBS[self.choice(("rain", "snow"))]
@@ -277,18 +264,18 @@ class Sentences(Clauses):
             return self._feeling(self.same(subject), tense)
         return self._brief(self.same(subject) if draw < 80 else self.subject(), tense)
 
-    def _condition(self) -> Sentence:
+    def sentence_condition(self) -> Sentence:
         """ "If it is raining tomorrow, we will stay at home." """
         main = self.start(self.subject())
         main.tense, main.negated = Tense.MODAL, False
-        main.modal = MODALS[self.word("condition_modal")]
+        main.modal = lx.MODALS[self.word("condition_modal")]
         condition = self._reason(main.subject, PRESENT)
         if condition.tense not in (PRESENT, Tense.PRESENT_PROGRESSIVE):
             condition = self._feeling(self.same(main.subject), PRESENT)
         self.fill(main, timed=30, placed=30)
         return Sentence(main, link=Link("if", condition, fronted=self.chance(60)))
 
-    def _thing_reason(self) -> Sentence:
+    def sentence_thing_reason(self) -> Sentence:
         """The pronoun of a thing has the gender of its German noun: "weil er zu teuer ist"."""
         noun = self.choice(_BOUGHT)
         head = NounPhrase(self.choice(("the", "this")), noun, self.chance(30), self.adjectives(noun, 40))
@@ -298,20 +285,17 @@ class Sentences(Clauses):
         dealing = self.choice(lx.PATTERNS["dealings"])
         self._with_verb(main, VERBS[self.choice(dealing["verbs"])])
         main.negated = dealing["negated"]
-        if main.negated and main.modal is MODALS["must"]:
+        if main.negated and main.modal is lx.MODALS["must"]:
             main.tense = PRESENT
-        opinion = self._quality(self.choice(ADJECTIVES[dealing["adjectives"]]))
+        opinion = self._quality(self.choice(lx.ADJECTIVES[dealing["adjectives"]]))
         because = dealing["conjunction"] == "because"
         main.object = head if because else pronoun
         tense = PAST if main.tense in lx.PAST_TENSES else PRESENT
         state = Clause(pronoun if because else head, VERBS["be"], tense, predicate=opinion)
-        return (
-            Sentence(main, link=Link("because", state))
-            if because
-            else Sentence(state, link=Link("but", main))
-        )
+        outer, inner = (main, state) if because else (state, main)
+        return Sentence(outer, link=Link(dealing["conjunction"], inner))
 
-    def intention(self) -> Sentence:
+    def sentence_intention(self) -> Sentence:
         """ "She is trying to call her mother", "He goes to the market in order to buy bread"."""
         subject = self.subject()
         aim = self.action(subject, timed=0, placed=20, negated=0)
@@ -319,7 +303,7 @@ class Sentences(Clauses):
             aim = self.action(subject, timed=0, placed=20, negated=0)
         aim.tense, aim.adverb, aim.time = Tense.INFINITIVE, None, None
         if self.chance(55):
-            verb = VERBS[self.word("intend")]
+            verb = VERBS[self.word("intention_verb")]
             tense = fit_tense(Tense[self.word("report_tense")], verb, subject)
             return Sentence(Clause(subject, verb, tense, negated=self.chance(6)), link=Link("to", aim))
         main = self._with_verb(self.start(subject, negated=0), VERBS["go"])
@@ -329,36 +313,34 @@ class Sentences(Clauses):
 
     # -- numbers, qualities, pets, programs ---------------------------------------------------------------
 
-    def age(self) -> Sentence:
-        number = 18 + self.below(82)
+    def _measure(self, least: int, english: str, german: str, phenomena: str) -> Fixed:
+        number = least + self.below(100 - least)
+        english, german = f"{lx.ENGLISH_NUMBERS[number]} {english}", f"{lx.GERMAN_NUMBERS[number]} {german}"
+        return Fixed(english, german, lx.bits(phenomena))
+
+    def sentence_age(self) -> Sentence:
+        years = self._measure(18, "years old", "Jahre alt", "numeral number")
         subject = self.person(plurals=0)
-        english, german = lx.ENGLISH_NUMBERS[number] + " years old", lx.GERMAN_NUMBERS[number] + " Jahre alt"
-        clause = Clause(
-            subject, VERBS["be"], PRESENT, predicate=Fixed(english, german, lx.bits("numeral number"))
-        )
+        clause = Clause(subject, VERBS["be"], PRESENT, predicate=years)
         if self.chance(60):
             return Sentence(clause, link=Link("but", self._feeling(self.same(subject), PRESENT)))
         return self._report(self.subject(), VERBS["know"], PRESENT, clause)
 
-    def price(self) -> Sentence:
+    def sentence_price(self) -> Sentence:
         noun = self.choice(_BOUGHT)
         subject = NounPhrase(self.choice(("the", "this")), noun, False, self.adjectives(noun, 70))
-        number = 2 + self.below(98)
-        euros = Fixed(
-            lx.ENGLISH_NUMBERS[number] + " euros", lx.GERMAN_NUMBERS[number] + " Euro", lx.bits("numeral")
-        )
+        euros = self._measure(2, "euros", "Euro", "numeral")
         clause = Clause(subject, VERBS["cost"], PRESENT, predicate=euros)
         if self.chance(50):
             return self._report(self.subject(), VERBS["say"], self.choice((PRESENT, PAST)), clause)
         buyer = PRONOUNS[self.word("buyer")]
         verb = VERBS[self.choice(("buy", "sell", "use"))]
-        modal = MODALS[self.choice(("can", "should", "would like to", "want to"))]
-        wish = Clause(
-            buyer, verb, Tense.MODAL, modal, PRONOUNS["it_" + "mfn"[noun.gender]], negated=self.chance(30)
-        )
+        modal = lx.MODALS[self.choice(("can", "should", "would like to", "want to"))]
+        pronoun = PRONOUNS["it_" + "mfn"[noun.gender]]
+        wish = Clause(buyer, verb, Tense.MODAL, modal, pronoun, negated=self.chance(30))
         return Sentence(clause, link=Link("but", wish))
 
-    def description(self) -> Sentence:
+    def sentence_description(self) -> Sentence:
         noun = self.choice(_DESCRIBED)
         subject = self.thing(noun, definite=True)._replace(adjectives=())
         predicate = self._quality(self.choice(noun.adjectives))
@@ -366,20 +348,20 @@ class Sentences(Clauses):
         clause = Clause(subject, VERBS["be"], tense, predicate=predicate, negated=self.chance(25))
         if self.chance(40):
             return Sentence(clause, "nothing", question=True)
-        return self._report(self.subject(), VERBS[self.word("opinion")], PRESENT, clause)
+        return self._report(self.subject(), VERBS[self.word("opinion_verb")], PRESENT, clause)
 
-    def walk(self) -> Sentence:
+    def sentence_walk(self) -> Sentence:
         """ "Sarah was walking in the park with her cat, Alex." """
         subject, verb = self.subject(), VERBS["walk"]
         tense = self.choice((Tense.PAST_PROGRESSIVE, Tense.PRESENT_PROGRESSIVE, PAST))
-        place = self.location(NOUNS[self.word("walk")])
+        place = self.location(NOUNS[self.word("walking")])
         pronoun = subject.pronoun if type(subject) is lx.Name else ""
         determiner = {"he": "his", "she": "her"}.get(pronoun) or self.choice(("my", "our"))
         noun, name = NOUNS[self.word("pet")], self.choice(lx.PETS[1:] if subject == lx.NAMES[0] else lx.PETS)
-        pet = lx.Prepositional("with", "mit", DATIVE, NounPhrase(determiner, noun, name=name))
+        pet = lx.Prepositional("with", "mit", lx.DATIVE, NounPhrase(determiner, noun, name=name))
         return Sentence(Clause(subject, verb, fit_tense(tense, verb, subject), companion=pet, place=place))
 
-    def machine(self) -> Sentence:
+    def sentence_machine(self) -> Sentence:
         """ "Python executes the program quickly", alone or in a report."""
         outer = Tense[self.word("report_tense")]
         tense = PAST if outer is PAST else self.choice((PRESENT, PAST, PERFECT))
@@ -389,7 +371,7 @@ class Sentences(Clauses):
         if self.chance(30):
             clause.time = self.time(tense)
             return Sentence(clause, "time")
-        return self._report(self.subject(), VERBS[self.word("report")], outer, clause)
+        return self._report(self.subject(), VERBS[self.word("report_verb")], outer, clause)
 
     def _running(self, tense: Tense) -> Clause:
         program = lx.Name("Python") if self.chance(40) else self.thing(NOUNS["program"], definite=True)
