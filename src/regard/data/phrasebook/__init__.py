@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from regard.data.phrasebook.lexicon import Sentence
+    from regard.data.phrasebook.realisation import English, German
+    from regard.data.phrasebook.sentences import Sentences
 
 __all__ = ["LONGEST", "PHENOMENA", "SPLITS", "Phrase", "phrase", "phrases", "realise", "split_of"]
 
@@ -42,23 +44,29 @@ def _names(bits: int) -> frozenset[str]:
     return frozenset(name for position, name in enumerate(PHENOMENA) if bits >> position & 1)
 
 
+@cache
+def _grammar() -> tuple[type[Sentences], type[English], type[German]]:
+    """The modules that read the data files, imported by the first draw."""
+    from regard.data.phrasebook.realisation import English, German
+    from regard.data.phrasebook.sentences import Sentences
+
+    return Sentences, English, German
+
+
 def realise(structure: Sentence, english: str | None = None) -> Phrase:
     """Both sentences of one structure; `english` saves writing it again."""
-    from regard.data.phrasebook.realisation import English, German
-
-    writer = German()
-    german = writer.text(structure)
-    return Phrase(english or English().text(structure), german, _names(writer.phenomena))
+    _, english_writer, german_writer = _grammar()
+    german = german_writer()
+    text = german.text(structure)
+    return Phrase(english or english_writer().text(structure), text, _names(german.phenomena))
 
 
 def _draw(seed: int, index: int) -> tuple[Sentence, str]:
     """The structure number `index` with its English; a sentence that is too long is drawn again."""
-    from regard.data.phrasebook.realisation import English
-    from regard.data.phrasebook.sentences import Sentences
-
+    sampler, writer, _ = _grammar()
     for attempt in count_from():
-        structure = Sentences(seed, index, attempt).sentence()
-        english = English().text(structure)
+        structure = sampler(seed, index, attempt).sentence()
+        english = writer().text(structure)
         if english.count(" ") < LONGEST:
             break
     return structure, english

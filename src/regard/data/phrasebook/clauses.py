@@ -10,6 +10,7 @@ from regard.data.phrasebook import lexicon as lx
 from regard.data.phrasebook.lexicon import CLASSES, PHRASES, PRONOUNS, Clause, Fixed, NounPhrase, Tense
 
 Item = TypeVar("Item")
+_MODALS: Final = list(lx.MODALS.values())
 _TIMES: Final = {Tense.PRESENT: "present", Tense.PAST: "past", Tense.MODAL: "future"}
 _COUNTED_TIMES: Final = {Tense.PAST: "ago", Tense.MODAL: "ahead"}
 _CONTINUOUS: Final = {Tense.PRESENT: Tense.PRESENT_PROGRESSIVE, Tense.PAST: Tense.PAST_PROGRESSIVE}
@@ -187,7 +188,7 @@ class Clauses(Phrases):
         modal = None
         if tense is None:
             tense = Tense[self.word("tense")]
-            modal = self.choice(list(lx.MODALS.values())) if tense is Tense.MODAL else None
+            modal = self.choice(_MODALS) if tense is Tense.MODAL else None
         # "must not" is not "muss nicht": "must" is never negated.
         is_negated = self.chance(negated) and modal is not lx.MODALS["must"]
         return Clause(subject, lx.VERBS["be"], tense, modal, negated=is_negated)
@@ -203,7 +204,7 @@ class Clauses(Phrases):
         self.timed, self.placed = timed, pattern.get("placed", placed)
         clause.verb, clause.tense = verb, fit_tense(clause.tense, verb, clause.subject)
         clause.negated = clause.negated and "plain" not in pattern
-        for slot in pattern["slots"].split():
+        for slot in pattern["slots"]:
             getattr(self, "slot_" + slot)(clause)
         return clause
 

@@ -7,11 +7,11 @@ from typing import ClassVar, Final
 
 from regard.data.phrasebook import PHENOMENA
 from regard.data.phrasebook import lexicon as lx
-from regard.data.phrasebook.lexicon import ACCUSATIVE, DATIVE, GENITIVE, NOMINATIVE, Clause, NounPhrase, Tense
+from regard.data.phrasebook.lexicon import ACCUSATIVE, DATIVE, Clause, NounPhrase, Tense
 
 Part = lx.Nominal | lx.Fixed | lx.Prepositional | str | list["Part"] | None
 _PROGRESSIVE: Final = (Tense.PRESENT_PROGRESSIVE, Tense.PAST_PROGRESSIVE)
-_CASES: Final = {"subject": NOMINATIVE, "recipient": DATIVE}
+_CASES: Final = {"subject": lx.NOMINATIVE, "recipient": DATIVE}
 _BIT: Final = {name: 1 << position for position, name in enumerate(PHENOMENA)}
 _GENDER, _CASE, _NUMBER, _NUMERAL = (_BIT[name] for name in ("gender", "case", "number", "numeral"))
 
@@ -49,16 +49,20 @@ class _Writer:
     def _noun_phrase(self, phrase: NounPhrase, case: int) -> None:
         raise NotImplementedError
 
-    def _write(self, kind: str, parts: Mapping[str, Part], case: int) -> None:
-        """Write the parts of a clause; `case` is the case of its object."""
+    def _write(self, kind: str, clause: Clause, front: str, parts: dict[str, Part]) -> None:
+        """Write `parts` and the fields of the clause in the order of `kind`, without the part in front."""
+        parts[front] = None
         for slot in self.order[kind]:
-            if part := parts[slot]:
-                self._add(part, _CASES.get(slot, case))
+            if part := parts[slot] if slot in parts else getattr(clause, slot):
+                if type(part) is str:
+                    self.words.append(part)
+                else:
+                    self._add(part, _CASES.get(slot, clause.verb.object_case))
 
     def _add(self, part: Part, case: int = ACCUSATIVE) -> None:
-        if type(part) is str:
-            self.words.append(part)
-        elif type(part) is NounPhrase:
+        if part is None:
+            return
+        if type(part) is NounPhrase:
             self._noun_phrase(part, case)
         elif type(part) is lx.Fixed:
             self.phenomena |= part.phenomena
@@ -97,41 +101,32 @@ class English(_Writer):
     order = {kind: line.split() for kind, line in lx.PATTERNS["english"]["order"].items()}
 
     def _main(self, sentence: lx.Sentence) -> None:
-        is_inverted = sentence.question and sentence.front != "subject"
-        kind = "question" if is_inverted else "statement"
-        self._clause(sentence.clause, kind, sentence.front, sentence.opening)
+        if sentence.front == "subject":
+            self._clause(sentence.clause)
+        else:
+            kind = "question" if sentence.question else "statement"
+            self._clause(sentence.clause, kind, sentence.front, sentence.opening)
 
     def _link(self, link: lx.Link) -> None:
         self.words.append(link.conjunction)
         self._clause(link.clause, "infinitive" if link.clause.tense is Tense.INFINITIVE else "statement")
 
     def _clause(
-        self, clause: Clause, kind: str, front: lx.Front = "subject", opening: lx.Fixed | None = None
+        self, clause: Clause, kind: str = "statement", front: str = "", opening: lx.Fixed | None = None
     ) -> None:
         verb, direct = clause.verb, clause.object
         auxiliary, main = self._verb(clause, kind == "question")
         negation = "not" if clause.negated else ""
         if negation and auxiliary == "can" and kind == "statement":
             auxiliary, negation = "cannot", ""
-        is_pronoun = type(direct) is lx.Pronoun  # "picks up the parcel", but "picks it up"
-        parts: dict[str, Part] = {
-            "front": {"time": clause.time, "object": direct}.get(front, opening),
-            "subject": clause.subject,
-            "auxiliary": auxiliary,
-            "not": negation,
-            "adverb": clause.adverb,
-            "verb": main,
-            "infinitive": verb.english[0],
-            "particle": verb.english_particle if not is_pronoun else "",
-            "preposition": verb.english_preposition,
-            "recipient": clause.recipient,
-            "object": direct if front != "object" else None,
-            "particle_after": verb.english_particle if is_pronoun else "",
-            "predicate": clause.predicate,
-            "adverbials": [clause.manner, clause.place, clause.companion, clause.cause],
-            "time": clause.time if front != "time" else None,
-        }
-        self._write(kind, parts, ACCUSATIVE)
+        particle, particle_after = verb.english_particle, ""
+        if type(direct) is lx.Pronoun:  # "picks up the parcel", but "picks it up"
+            particle, particle_after = "", particle
+        parts: dict[str, Part] = {"auxiliary": auxiliary, "not": negation, "verb": main}
+        parts |= {"particle": particle, "particle_after": particle_after}
+        parts |= {"preposition": verb.english_preposition, "infinitive": verb.english[0]}
+        parts["front"] = {"time": clause.time, "object": direct}.get(front, opening)
+        self._write(kind, clause, front, parts)
 
     def _verb(self, clause: Clause, is_question: bool) -> tuple[str, str]:
         """The auxiliary, or "", and the main verb."""
@@ -173,7 +168,7 @@ class English(_Writer):
             is_subject = type(relative.clause.subject) is lx.Gap
             self._add(relative.preposition)
             words.append("that" if not relative.human else "who" if is_subject else "whom")
-            self._clause(relative.clause, "statement")
+            self._clause(relative.clause)
 
 
 def _english_determiner(phrase: NounPhrase) -> str:
@@ -209,7 +204,7 @@ class German(_Writer):
     order = {kind: line.split() for kind, line in _GERMAN["order"].items()}
 
     def _main(self, sentence: lx.Sentence) -> None:
-        front = "nothing" if sentence.link and sentence.link.fronted else sentence.front
+        front = "" if sentence.link and sentence.link.fronted else sentence.front
         if sentence.question:
             self.phenomena |= _BIT["question"]
         elif front != "subject":
@@ -221,7 +216,7 @@ class German(_Writer):
         if conjunction := _GERMAN["conjunctions"][link.conjunction]:
             self.words.append(conjunction)
         if link.conjunction == "but":
-            self._clause(link.clause, "main")
+            self._clause(link.clause, "main", "subject")
             return
         if link.clause.tense is not Tense.INFINITIVE:
             self.phenomena |= _BIT["subordinate-clause"]
@@ -235,47 +230,32 @@ class German(_Writer):
             self.phenomena |= _BIT["verb-final"]
             self._clause(clause, "subordinate")
 
-    def _clause(
-        self, clause: Clause, kind: str, front: lx.Front = "subject", opening: lx.Fixed | None = None
-    ) -> None:
-        verb, subject, direct = clause.verb, clause.subject, clause.object
+    def _clause(self, clause: Clause, kind: str, front: str = "", opening: lx.Fixed | None = None) -> None:
+        verb, direct, known, new = clause.verb, clause.object, clause.object, None
         finite, bracket = self._verb(clause)
-        if kind == "main" and front == "subject":
-            self._add(subject, NOMINATIVE)
-            if self._relative(subject):
+        if front == "subject":
+            self._add(clause.subject, lx.NOMINATIVE)
+            if self._relative(clause.subject):
                 self.words[-1] += ","
-        known = None if front == "object" or verb.german_preposition else direct
-        new: lx.Nominal | None = None
-        if known and _is_new(clause, known):
-            known, new = None, known
+        parts: dict[str, Part] = {"finite": finite, "bracket": bracket, "infinitive": verb.infinitive_with_zu}
+        parts["finite_last"] = bracket + finite if bracket == verb.particle else f"{bracket} {finite}"
+        parts["front"] = {"time": clause.time, "object": direct}.get(front, opening)
+        in_progress = clause.tense in _PROGRESSIVE and "continuous" not in verb.options
+        parts["progressive"] = "gerade" if in_progress else ""
+        parts["governed"] = None
+        if front == "object":
+            known = None
+        elif direct and verb.german_preposition:
+            known = None
+            parts["governed"] = lx.Prepositional("", verb.german_preposition, verb.object_case, direct)
+        elif direct and _is_new(direct, clause, in_progress):
+            known, new = None, direct
         determiner = new.determiner if type(new) is NounPhrase else "the"
-        settings: list[Part] = [clause.manner, clause.companion, clause.place]
-        governed = None
-        if verb.german_preposition and direct and front != "object":
-            governed = lx.Prepositional("", verb.german_preposition, verb.object_case, direct)
-        parts: dict[str, Part] = {
-            "front": {"time": clause.time, "object": direct}.get(front, opening),
-            "finite": finite,
-            "subject": subject if kind != "main" or front != "subject" else None,
-            "recipient": clause.recipient,
-            "object": known,
-            "time": clause.time if front != "time" else None,
-            "cause": clause.cause,
-            "progressive": "gerade"
-            if clause.tense in _PROGRESSIVE and "continuous" not in verb.options
-            else "",
-            "adverb": clause.adverb,
-            "settings_before": settings if determiner in _INDEFINITE else None,
-            "new_object": new,
-            "not": "nicht" if clause.negated and determiner != "no" else "",
-            "settings": settings if determiner not in _INDEFINITE else None,
-            "governed": governed,
-            "predicate": clause.predicate,
-            "bracket": bracket,
-            "finite_last": bracket + finite if bracket == verb.particle else f"{bracket} {finite}",
-            "infinitive": verb.infinitive_with_zu,
-        }
-        self._write(kind, parts, verb.object_case)
+        settings: list[Part] = [part for part in (clause.manner, clause.companion, clause.place) if part]
+        before, after = (settings, None) if determiner in _INDEFINITE else (None, settings)
+        parts |= {"object": known, "settings_before": before, "new_object": new, "settings": after}
+        parts["not"] = "nicht" if clause.negated and determiner != "no" else ""
+        self._write(kind, clause, front, parts)
         if clause.negated:
             self.phenomena |= _BIT["negation"]
         self._relative(direct)  # after the sentence bracket
@@ -311,9 +291,9 @@ class German(_Writer):
     def _prepositional(self, part: lx.Prepositional) -> None:
         words, start = self.words, len(self.words)
         super()._prepositional(part)
-        if type(part.phrase) is NounPhrase and part.phrase.determiner == "the":
-            if contracted := _GERMAN["contractions"].get(" ".join(words[start : start + 2])):
-                words[start : start + 2] = [contracted]
+        contracted = _GERMAN["contractions"].get(" ".join(words[start : start + 2]))
+        if contracted and type(part.phrase) is NounPhrase and part.phrase.determiner == "the":
+            words[start : start + 2] = [contracted]
 
     def _noun_phrase(self, phrase: NounPhrase, case: int) -> None:
         noun, possessor, words = phrase.noun, phrase.possessor, self.words
@@ -336,17 +316,15 @@ class German(_Writer):
         if phrase.name:
             words.append(phrase.name)
         if type(possessor) is NounPhrase:
-            self._noun_phrase(possessor, GENITIVE)
+            self._noun_phrase(possessor, lx.GENITIVE)
 
 
-def _is_new(clause: Clause, direct: lx.Nominal) -> bool:
+def _is_new(direct: lx.Nominal, clause: Clause, in_progress: bool) -> bool:
     """Whether the object follows the adverbials: it is new to the hearer, or the clause is in progress.
 
     "Sie liest gerade das Buch", but "Sie liest das Buch gerade nicht" and "Sie ruft mich gerade an".
     """
     if clause.recipient or type(direct) is not NounPhrase:
         return clause.recipient is not None
-    in_progress = (
-        clause.tense in _PROGRESSIVE and "continuous" not in clause.verb.options and not clause.negated
-    )
-    return in_progress or direct.determiner in _INDEFINITE or direct.relative is not None
+    is_indefinite = direct.determiner in _INDEFINITE or direct.relative is not None
+    return is_indefinite or (in_progress and not clause.negated)

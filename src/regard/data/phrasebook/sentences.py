@@ -379,7 +379,8 @@ class Sentences(Clauses):
         return Clause(program, lx.FRAMES["running"][0].verb, tense, manner=manner)
 
     def _executing(self, tense: Tense) -> Clause:
-        noun, subject = NOUNS[self.word("computing")], lx.Name("Python")
+        noun = NOUNS[self.word("computing")]
+        subject: lx.Nominal = lx.Name("Python")
         if self.chance(65):
             adjectives = self.adjectives(noun, 60)
             subject = NounPhrase(self.choice(("the", "this", "my", "our")), noun, self.chance(50), adjectives)
