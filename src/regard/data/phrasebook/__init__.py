@@ -25,9 +25,9 @@ __all__ = ["LONGEST", "PHENOMENA", "SPLITS", "Phrase", "phrase", "phrases", "rea
 LONGEST: Final = 22  # words of an English sentence
 SPLITS: Final = ("train", "valid", "test")
 PHENOMENA: Final[tuple[str, ...]] = (
-    *("gender", "case", "number", "verb-second", "verb-final", "separable-verb", "perfect", "modal"),
-    *("question", "negation", "relative-clause", "subordinate-clause", "numeral", "clock"),
-)
+    "gender", "case", "number", "verb-second", "verb-final", "separable-verb", "perfect", "modal",
+    "question", "negation", "relative-clause", "subordinate-clause", "numeral", "clock",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,10 +66,16 @@ def fit_tense(tense: Tense, verb: lx.Verb, subject: lx.Nominal) -> Tense:
     return tense
 
 
-class Phrases(Sampler):
-    """Noun phrases and times."""
+class Clauses(Sampler):
+    """Noun phrases, times and clauses.
 
-    __slots__ = ()
+    A slot of a clause is a method `slot_...` that fills in a part of the clause, or leaves it out.
+    """
+
+    __slots__ = ("objects", "placed", "timed")
+    objects: Sequence[lx.Noun]  # the nouns that the verb takes
+    timed: int  # the chance of a time, in percent
+    placed: int  # the chance of a place or a companion
 
     def adjectives(self, noun: lx.Noun, percent: int) -> tuple[lx.Adjective, ...]:
         """No adjective, one, or one and a material."""
@@ -174,15 +180,6 @@ class Phrases(Sampler):
         has_time = "no_perfect" not in clause.verb.options and self.chance(percent)
         return self.time(clause.tense) if has_time else None
 
-
-class Clauses(Phrases):
-    """Clauses. A slot is a method `slot_...` that fills in a part of the clause, or leaves it out."""
-
-    __slots__ = ("objects", "placed", "timed")
-    objects: Sequence[lx.Noun]  # the nouns that the verb takes
-    timed: int  # the chance of a time, in percent
-    placed: int  # the chance of a place or a companion
-
     def start(self, subject: lx.Nominal, negated: int = 13, tense: Tense | None = None) -> Clause:
         """A clause with its tense, modal verb and polarity drawn; `fill` gives it a verb."""
         modal = None
@@ -232,9 +229,6 @@ class Clauses(Phrases):
 
     def slot_recipient(self, clause: Clause) -> None:
         clause.recipient = self.other_pronoun(clause.subject) if self.chance(40) else self.person()
-
-    def slot_gift(self, clause: Clause) -> None:
-        clause.object = self.thing(self.choice(self.objects), clause.negated)
 
     def slot_performance(self, clause: Clause) -> None:
         """Instruments and games, which take no article in German."""

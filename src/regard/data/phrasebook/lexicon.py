@@ -1,8 +1,15 @@
-"""The abstract syntax of a sentence pair, and the lexicon, read from `regard/builtin/phrasebook`.
+"""The abstract syntax of a sentence pair, and the lexicon in `regard/builtin/phrasebook`.
 
-`nouns.tsv` and `verbs.tsv` list all forms of a word. Every English word has one German word and the reverse,
-so that exact match can judge a translation. `words.toml` has the closed word classes, `patterns.toml` the
-patterns and weights of the choices. Importing this module reads the files.
+Every English word has one German word and the reverse, so that exact match can judge a translation.
+
+- `nouns.tsv`: all forms of the nouns: the four German cases of the singular and of the plural (`-` if mass).
+  `adjectives` names a list of words.toml. `notes` are `unique` (no plural), `acquaintance` (takes "my"), or
+  the prepositions of a place: English and German for being there, then for going there.
+- `verbs.tsv`: all forms of the verbs. `german` is the infinitive with a hyphen after a separable particle,
+  `governs` the German preposition of the object, `objects` the nouns or classes of nouns that it takes.
+- `words.toml`: the closed word classes. `patterns.toml`: word order, patterns, and weights of the choices.
+
+Importing this module reads the files.
 """
 
 from __future__ import annotations
@@ -215,7 +222,7 @@ PATTERNS: Final = _toml("patterns.toml")
 # Lists to draw from: each word as often as its weight says.
 CHOICES: Final[dict[str, list[str]]] = {
     name: choice.split() if isinstance(choice, str) else [key for key in choice for _ in range(choice[key])]
-    for name, choice in PATTERNS["choices"].items()
+    for name, choice in (PATTERNS["sentences"] | PATTERNS["choices"]).items()
 }
 ENGLISH_NUMBERS, GERMAN_NUMBERS = (_WORDS["numbers"][name].split() for name in ("english", "german"))
 

@@ -1,4 +1,4 @@
-"""Draw sentences: each kind that `patterns.toml` lists under `[sentences]` is a method."""
+"""Draw sentences: `patterns.toml` has the weights of the kinds; each kind is a method `sentence_...`."""
 
 from __future__ import annotations
 
@@ -7,27 +7,14 @@ from typing import Final
 
 from regard.data.phrasebook import lexicon as lx
 from regard.data.phrasebook.clauses import Clauses, fit_tense
-from regard.data.phrasebook.lexicon import (
-    CLASSES,
-    NOUNS,
-    PHRASES,
-    PRONOUNS,
-    VERBS,
-    Clause,
-    Fixed,
-    Gap,
-    Link,
-    NounPhrase,
-    Sentence,
-    Tense,
-)
+from regard.data.phrasebook.lexicon import PRONOUNS, VERBS, Clause, Fixed, Link, NounPhrase, Sentence, Tense
 
 PRESENT, PAST, PERFECT = Tense.PRESENT, Tense.PAST, Tense.PERFECT
 _TRANSITIVE, _HELPING = lx.FRAMES["transitive"], lx.FRAMES["helping"]
-_MANNERS: Final = {manner.english: manner for manner in PHRASES["manner"]}
+_MANNERS: Final = {manner.english: manner for manner in lx.PHRASES["manner"]}
 _BOUGHT: Final = lx.nouns("clothes things devices vehicles")
 _DESCRIBED: Final = [
-    noun for noun in NOUNS.values() if noun.adjectives and noun.kind not in ("people", "family", "causes")
+    noun for noun in lx.NOUNS.values() if noun.adjectives and noun.kind not in ("people", "family", "causes")
 ]
 # The verbs of relative clauses have no particle or preposition, which would stand alone in English.
 _SIMPLE: Final = [
@@ -35,10 +22,10 @@ _SIMPLE: Final = [
     for frame in _TRANSITIVE + _HELPING
     if not (frame.verb.english_particle or frame.verb.english_preposition)
 ]
-_PERSON_VERBS: Final = [frame.verb for frame in _SIMPLE if NOUNS["neighbour"] in frame.objects]
+_PERSON_VERBS: Final = [frame.verb for frame in _SIMPLE if lx.NOUNS["neighbour"] in frame.objects]
 _THING_VERBS: Final = {
     name: [frame.verb for frame in _SIMPLE if noun in frame.objects and frame in _TRANSITIVE]
-    for name, noun in NOUNS.items()
+    for name, noun in lx.NOUNS.items()
 }
 
 
@@ -46,8 +33,8 @@ class Sentences(Clauses):
     __slots__ = ()
 
     def sentence(self) -> Sentence:
-        kind = "sentence"
-        while kind in lx.CHOICES:
+        kind = "any"
+        while kind in lx.PATTERNS["sentences"]:
             kind = self.word(kind)
         draw: Callable[[], Sentence] = getattr(self, "sentence_" + kind)
         return draw()
@@ -55,7 +42,7 @@ class Sentences(Clauses):
     # -- parts of sentences -------------------------------------------------------------------------------
 
     def _quality(self, adjective: lx.Adjective) -> Fixed:
-        english, german, _ = self.choice(PHRASES["degree"])
+        english, german, _ = self.choice(lx.PHRASES["degree"])
         return Fixed(f"{english} {adjective.english}".lstrip(), f"{german} {adjective.german}".lstrip())
 
     def _feeling(self, subject: lx.Nominal, tense: Tense) -> Clause:
@@ -69,12 +56,9 @@ class Sentences(Clauses):
         """A clause short enough to stand beside another one."""
         return self.fill(self.start(subject, tense=tense), timed=25, placed=25)
 
-    def _report(
-        self, subject: lx.Nominal, verb: lx.Verb, tense: Tense, clause: Clause, negated: bool = False
-    ) -> Sentence:
+    def _report(self, subject: lx.Nominal, verb: lx.Verb, tense: Tense, clause: Clause) -> Sentence:
         """ "She says that ..." """
-        main = Clause(subject, verb, fit_tense(tense, verb, subject), negated=negated)
-        return Sentence(main, link=Link("that", clause))
+        return Sentence(Clause(subject, verb, fit_tense(tense, verb, subject)), link=Link("that", clause))
 
     def _with_verb(self, clause: Clause, verb: lx.Verb, direct: lx.Nominal | None = None) -> Clause:
         clause.verb, clause.tense = verb, fit_tense(clause.tense, verb, clause.subject)
@@ -89,16 +73,15 @@ class Sentences(Clauses):
         if clause.time and draw < 45:
             return Sentence(clause, "time")
         if draw > 85 and clause.tense is not Tense.MODAL:
-            return Sentence(clause, "opening", self.choice(PHRASES["remark"]))
+            return Sentence(clause, "opening", self.choice(lx.PHRASES["remark"]))
         return Sentence(clause)
 
     def sentence_object_first(self) -> Sentence:
         """ "This film I have already seen." """
-        while True:
+        noun = None
+        while noun is None or noun.is_mass or noun.kind in ("people", "family", "animals"):
             verb, objects = self.choice(_TRANSITIVE)
             noun = self.choice(objects)
-            if noun.kind not in ("people", "family", "animals") and not noun.is_mass:
-                break
         clause = self.start(PRONOUNS[self.word("topic_subject")], negated=35)
         if clause.tense in (Tense.PRESENT_PROGRESSIVE, Tense.PAST_PROGRESSIVE):
             clause.tense = PERFECT
@@ -136,10 +119,8 @@ class Sentences(Clauses):
         noun = self.choice(objects)
         human = noun.kind in lx.CHOICES["human"]
         if "no_perfect" in verb.options and (noun.is_mass or human):
-            return (
-                self.sentence_yes_no_question()
-            )  # there are few different questions like "Whom do you know?"
-        self._with_verb(clause, verb, Gap())
+            return self.sentence_yes_no_question()  # there are few questions like "Whom do you know?"
+        self._with_verb(clause, verb, lx.Gap())
         clause.time = self.maybe_time(clause, 85)
         if human:
             opening = Fixed("whom", "wem" if verb.object_case == lx.DATIVE else "wen")
@@ -155,7 +136,7 @@ class Sentences(Clauses):
 
     def sentence_subject_with_relative(self) -> Sentence:
         """ "The man who bought the car is tired." """
-        person = self.person(self.choice(CLASSES["people"]), plurals=30)
+        person = self.person(self.choice(lx.CLASSES["people"]), plurals=30)
         head = NounPhrase("the", person.noun, person.plural, relative=self._person_relative(person))
         if self.chance(40):
             return Sentence(self._feeling(head, self.choice((PRESENT, PAST))))
@@ -167,7 +148,7 @@ class Sentences(Clauses):
         verb, objects = self.choice(_TRANSITIVE)
         noun = self.choice(objects)
         if noun.kind == "family":
-            noun = self.choice(CLASSES["people"])
+            noun = self.choice(lx.CLASSES["people"])
         plural = noun.is_countable and self.chance(30)
         head = NounPhrase("the", noun, plural, self.adjectives(noun, 20))
         human = noun.kind == "people"
@@ -177,16 +158,16 @@ class Sentences(Clauses):
     def _person_relative(self, head: NounPhrase) -> lx.Relative:
         draw = self.below(100)
         if draw < 50:
-            clause = self.action(Gap(head.agreement), timed=25, placed=25)
+            clause = self.action(lx.Gap(head.agreement), timed=25, placed=25)
             if type(clause.object) is lx.Pronoun:  # "die Frau, die sie kennt" is ambiguous
                 clause.object = self.person()
             return lx.Relative(lx.NOMINATIVE, clause, True)
         clause = self.start(PRONOUNS[self.word("relative_subject")])
         if draw < 65:
-            self._with_verb(clause, VERBS["play"], NounPhrase("", self.choice(CLASSES["games"])))
+            self._with_verb(clause, VERBS["play"], NounPhrase("", self.choice(lx.CLASSES["games"])))
             clause.time, clause.negated = self.maybe_time(clause, 40), False
             return lx.Relative(lx.DATIVE, clause, True, Fixed("with", "mit"))
-        self._with_verb(clause, self.choice(_PERSON_VERBS), Gap())
+        self._with_verb(clause, self.choice(_PERSON_VERBS), lx.Gap())
         clause.time = self.maybe_time(clause, 30)
         return lx.Relative(clause.verb.object_case, clause, True)
 
@@ -194,17 +175,19 @@ class Sentences(Clauses):
         verbs = _THING_VERBS[head.noun.english[0]]
         verb = self.choice(verbs) if verbs else outer
         if verb is outer or self.chance(20):
-            clause = self._thing_state(Gap(head.agreement), head.noun, self.choice((PRESENT, PAST)))
+            clause = self._thing_state(lx.Gap(head.agreement), head.noun, self.choice((PRESENT, PAST)))
             return lx.Relative(lx.NOMINATIVE, clause, False)
         clause = self.start(PRONOUNS[self.word("relative_subject")], negated=20)
-        self._with_verb(clause, verb, Gap())
+        self._with_verb(clause, verb, lx.Gap())
         clause.time = self.maybe_time(clause, 30)
         return lx.Relative(lx.ACCUSATIVE, clause, False)
 
     def _thing_state(self, subject: lx.Nominal, noun: lx.Noun, tense: Tense) -> Clause:
         """A thing lies somewhere, or has a quality that no person has."""
         if noun.kind in lx.CHOICES["lying"] and self.chance(60):
-            surface = lx.Prepositional("on", "auf", lx.DATIVE, NounPhrase("the", NOUNS[self.word("surface")]))
+            surface = lx.Prepositional(
+                "on", "auf", lx.DATIVE, NounPhrase("the", lx.NOUNS[self.word("surface")])
+            )
             return Clause(subject, VERBS["lie"], tense, place=surface)
         is_material = noun.kind in lx.CHOICES["material"]
         adjectives = lx.ADJECTIVES["faults"] if is_material else noun.adjectives or lx.ADJECTIVES["ideas"]
@@ -235,11 +218,11 @@ class Sentences(Clauses):
         return self._brief(inner, PAST if outer is PAST else None)
 
     def _departure(self) -> Clause:
-        noun = NOUNS[self.word("scheduled")]
+        noun = lx.NOUNS[self.word("scheduled")]
         subject = NounPhrase(self.choice(("the", "this", "our")), noun)
         tense = self.choice((PRESENT, PAST))
         verb = VERBS["depart" if self.chance(50) else "arrive"]
-        time = self.choice(PHRASES["clock"]) if self.chance(70) else self.time(tense)
+        time = self.choice(lx.PHRASES["clock"]) if self.chance(70) else self.time(tense)
         return Clause(subject, verb, tense, time=time)
 
     def sentence_because(self) -> Sentence:
@@ -307,7 +290,7 @@ class Sentences(Clauses):
             tense = fit_tense(Tense[self.word("report_tense")], verb, subject)
             return Sentence(Clause(subject, verb, tense, negated=self.chance(6)), link=Link("to", aim))
         main = self._with_verb(self.start(subject, negated=0), VERBS["go"])
-        main.place = self.direction(self.choice(CLASSES["places"]))
+        main.place = self.direction(self.choice(lx.CLASSES["places"]))
         main.time = self.maybe_time(main, 20)
         return Sentence(main, link=Link("in order to", aim))
 
@@ -354,10 +337,13 @@ class Sentences(Clauses):
         """ "Sarah was walking in the park with her cat, Alex." """
         subject, verb = self.subject(), VERBS["walk"]
         tense = self.choice((Tense.PAST_PROGRESSIVE, Tense.PRESENT_PROGRESSIVE, PAST))
-        place = self.location(NOUNS[self.word("walking")])
+        place = self.location(lx.NOUNS[self.word("walking")])
         pronoun = subject.pronoun if type(subject) is lx.Name else ""
         determiner = {"he": "his", "she": "her"}.get(pronoun) or self.choice(("my", "our"))
-        noun, name = NOUNS[self.word("pet")], self.choice(lx.PETS[1:] if subject == lx.NAMES[0] else lx.PETS)
+        noun, name = (
+            lx.NOUNS[self.word("pet")],
+            self.choice(lx.PETS[1:] if subject == lx.NAMES[0] else lx.PETS),
+        )
         pet = lx.Prepositional("with", "mit", lx.DATIVE, NounPhrase(determiner, noun, name=name))
         return Sentence(Clause(subject, verb, fit_tense(tense, verb, subject), companion=pet, place=place))
 
@@ -374,16 +360,16 @@ class Sentences(Clauses):
         return self._report(self.subject(), VERBS[self.word("report_verb")], outer, clause)
 
     def _running(self, tense: Tense) -> Clause:
-        program = lx.Name("Python") if self.chance(40) else self.thing(NOUNS["program"], definite=True)
+        program = lx.Name("Python") if self.chance(40) else self.thing(lx.NOUNS["program"], definite=True)
         manner = _MANNERS[self.choice(("quickly", "slowly"))]
         return Clause(program, lx.FRAMES["running"][0].verb, tense, manner=manner)
 
     def _executing(self, tense: Tense) -> Clause:
-        noun = NOUNS[self.word("computing")]
+        noun = lx.NOUNS[self.word("computing")]
         subject: lx.Nominal = lx.Name("Python")
         if self.chance(65):
             adjectives = self.adjectives(noun, 60)
             subject = NounPhrase(self.choice(("the", "this", "my", "our")), noun, self.chance(50), adjectives)
         manner = _MANNERS[self.choice(("quickly", "slowly", "carefully"))] if self.chance(70) else None
-        direct = self.thing(self.choice(CLASSES["programs"]), definite=True)
+        direct = self.thing(self.choice(lx.CLASSES["programs"]), definite=True)
         return Clause(subject, VERBS["execute"], tense, object=direct, manner=manner)
