@@ -49,7 +49,7 @@ test-hard: $(READY_TEST)
 
 # Races against transformers and torch.nn; figures go to the terminal.
 bench: $(READY_TEST)
-	$(BIN)/regard bench train --preset transformer-tiny --preset transformer-base --against transformers --against torch.nn
+	$(BIN)/python bench/against.py train --preset transformer-tiny --preset transformer-base --against transformers --against torch.nn
 	$(BIN)/python bench/decoding.py
 
 # The site, into build/site: pages that follow from the code are written again, a link that leads nowhere is an error.

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from regard.errors import RegardError
-from regard.server.link import Address
+from serving.link import Address
 
 SERVE = (sys.executable, "-m", "regard", "serve")
 START_SECONDS = 180.0

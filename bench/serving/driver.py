@@ -15,12 +15,12 @@ from dataclasses import asdict, dataclass, field
 from itertools import cycle
 from typing import Any
 
-from regard.data.phrasebook import phrase
+from regard.cli.bench import sentences
 from regard.errors import RegardError, UsageError
-from regard.server.link import Address, Answer, Link
+from serving.link import Address, Answer, Link
 
+__all__ = ["sentences"]  # texts to send, where none are given
 REFUSED = (429, 503)
-SENTENCES = 400  # of the phrasebook, where no text is given
 LONGEST_PAUSE = 1.0  # seconds that a refused client waits; Retry-After may say more
 MASK = "<mask>"
 
@@ -229,12 +229,6 @@ def question(name: str, task: str, text: str, longest: int) -> Question:
         case "answer":
             return Question("/api/v1/answer", {"model": name, "question": text, "context": text})
     return Question(f"/api/v1/{task}", {"model": name, "text": text})
-
-
-def sentences(seed: int, count: int = SENTENCES) -> list[str]:
-    """Sources of the phrasebook, one to three of them in a text."""
-    dice, known = random.Random(seed), [phrase(seed, number).english for number in range(count)]
-    return [" ".join(dice.choices(known, k=dice.randint(1, 3))) for _ in range(count)]
 
 
 def refusal_of(address: Address, answer: Answer) -> str:
