@@ -215,7 +215,7 @@ def refusals(folder: Path) -> list[tuple[str, str | tuple[str, str], str]]:
         ("unequal counts", (str(good), str(short)), f"{short} has 9 lines but {good} has 12"),
         ("unequal counts, other side", (str(short), str(good)), "line 10 has no counterpart"),
         ("empty side", (str(good), str(empty)), "has 0 lines"),
-        ("both empty", (str(empty), str(empty)), "holds no pair"),
+        ("both empty", (str(empty), str(empty)), "has no pair"),
         ("missing side", (str(good), str(folder / "none")), "no such file"),
         ("folder", (str(good), str(folder)), "is a folder"),
         ("pipe", str(pipe), "is a pipe"),
@@ -224,7 +224,7 @@ def refusals(folder: Path) -> list[tuple[str, str | tuple[str, str], str]]:
         ("gzip cut off, pair", (str(half), str(good)), "cut short"),
         ("no gzip", str(false), "damaged or cut short"),
         ("UTF-16", str(text), "UTF-16"),
-        ("no tab anywhere", str(table), "holds no pair"),
+        ("no tab anywhere", str(table), "has no pair"),
     ]
 
 

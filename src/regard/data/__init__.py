@@ -2,8 +2,8 @@
 
 from regard.data.batches import epoch_pools, plan
 from regard.data.corpora import read_examples
-from regard.data.dataset import Dataset, tokenize
+from regard.data.dataset import Dataset
 from regard.data.files import lines
 from regard.data.objectives import Objective, Seq2Seq
 
-__all__ = ["Dataset", "Objective", "Seq2Seq", "epoch_pools", "lines", "plan", "read_examples", "tokenize"]
+__all__ = ["Dataset", "Objective", "Seq2Seq", "epoch_pools", "lines", "plan", "read_examples"]

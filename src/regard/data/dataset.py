@@ -162,12 +162,3 @@ def select(encoded: Encoded, keep: npt.NDArray[np.bool_]) -> Encoded:
 def narrowest(numbers: int) -> np.dtype[np.unsignedinteger]:
     """The smallest dtype for the ids 0 .. numbers-1."""
     return np.dtype(np.uint16 if numbers <= 1 << 16 else np.uint32)
-
-
-def tokenize(pairs: Sequence[tuple[str, str]], source: Tokenizer, target: Tokenizer) -> Dataset:
-    """A corpus in memory."""
-    columns = [
-        ShardColumn(*encode([pair[side] for pair in pairs], tokenizer))
-        for side, tokenizer in enumerate((source, target))
-    ]
-    return Dataset([CorpusShards([Shard(*columns)])])
