@@ -392,7 +392,7 @@ def test_data_check_of_another_task(tmp_path: Path, regard: Command, refused: Re
     put(tmp_path / "some.conll", b"a O\n\nb\n")
     result = regard("data", "check", tmp_path / "run.toml")
     assert "misaligned" in result.lines[0]
-    assert result.lines[-1] == "1 rows to learn from"
+    assert result.lines[-1] == "1 row to learn from"
     assert "task.name" in refused("data", "check", one, "--task", "summarise")
     run = tmp_path / "run.toml"
     message = refused("data", "check", run, "--test", one, "--many")  # both used to be ignored

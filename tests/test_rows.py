@@ -678,8 +678,8 @@ def test_a_corpus_can_name_its_format(
     assert [source.split("\n")[0] for _, source, _ in rows] == ["EU"]
 
 
-def test_a_pair_of_files_has_no_format(tmp_path: Path) -> None:
+def test_formats_that_are_refused() -> None:
     with pytest.raises(UsageError, match="format is for a single file"):
         corpus_specs([Weighted(corpus=["a", "b"], format="tsv")], Task())
-    with pytest.raises(ValueError, match="format"):
-        Weighted(corpus="a", format="docx")
+    with pytest.raises(UsageError, match='format = "docx" is not one of txt, tsv'):
+        corpus_specs([Weighted(corpus="a", format="docx")], Task())

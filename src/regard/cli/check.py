@@ -124,4 +124,4 @@ def print_report(report: DataReport, rows: int) -> None:
         if kind["count"] > len(kind["places"]):
             print_line(f"{'':11}... and {kind['count'] - len(kind['places']):,} more")
     issues = "" if report.counts else "; no issues"
-    print_line(f"{rows:,} rows to learn from{issues}")
+    print_line(f"{rows:,} {'row' if rows == 1 else 'rows'} to learn from{issues}")

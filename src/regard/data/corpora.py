@@ -32,6 +32,7 @@ ROW_NAMES = {
     "tag": "sentence with tags",
     "answer": "question",
 }
+FORMAT_NAMES = ("txt", "tsv", "jsonl", "json", "parquet", "conll", "po", "tmx", "xliff")
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,8 @@ def corpus_specs(corpora: Corpora, task: Task, documents: Documents = "file") ->
         corpus: Corpus = entry.corpus if isinstance(entry.corpus, str) else _pair(entry.corpus, task)
         if entry.format and not isinstance(corpus, str):
             raise UsageError(f"{describe(corpus)}: format is for a single file, not for a pair")
+        if entry.format and entry.format not in FORMAT_NAMES:
+            raise UsageError(f'format = "{entry.format}" is not one of {", ".join(FORMAT_NAMES)}')
         specs.append(CorpusSpec(corpus, entry.weight, entry.prefix, entry.say, documents, entry.format))
     if not specs:
         raise UsageError("the list of corpora is empty")

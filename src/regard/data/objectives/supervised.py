@@ -65,7 +65,7 @@ class Seq2Seq:
 
 
 @dataclass(frozen=True)
-class Labelled:
+class LabelObjective:
     """An encoder reads `<s> x_1 .. x_n </s>` and predicts `labels`."""
 
     tokenizer: Tokenizer
@@ -86,7 +86,7 @@ class Labelled:
 
 
 @dataclass(frozen=True)
-class Classify(Labelled):
+class Classify(LabelObjective):
     """One label of a text; with `many`, 0 or 1 for each label."""
 
     many: bool = False
@@ -123,7 +123,7 @@ def split_labels(joined: str) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Tag(Labelled):
+class Tag(LabelObjective):
     """A tag of each word, predicted at its first token."""
 
     loss: Loss = "words"
