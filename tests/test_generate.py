@@ -20,7 +20,7 @@ from transformers import GPT2LMHeadModel, LlamaForCausalLM
 from conftest import Command, Refused
 from regard.batch import Batch, tokens
 from regard.config import Config, Decode, resolve
-from regard.data.objectives import Continuation
+from regard.data.objectives import CausalLM
 from regard.errors import UsageError
 from regard.inputs.text import Tokenizer, learn
 from regard.models import LanguageModel, Model
@@ -324,7 +324,7 @@ def test_scores_are_those_of_a_run(tokenizer: Tokenizer) -> None:
     """What training tells of held-out text: windows that do not overlap."""
     ours = babbler("gpt", tokenizer)
     text = counting(0, 50)
-    objective = Continuation(tokenizer, WINDOW)
+    objective = CausalLM(tokenizer, WINDOW)
     told = ContinuationEvaluation(objective, [Example(text)]).scores(ours.model, torch.device("cpu"))
     numbers = ours.score([text], stride=WINDOW)[0].numbers
     assert numbers["perplexity"] == pytest.approx(told["perplexity"])

@@ -163,7 +163,7 @@ def by_hand(model: Translator, sentences: list[str], context: int) -> list[str]:
         first = max(0, number - context)
         source = model.folder.source.encode(" ".join(sentences[first : number + 1]))
         prefix = model.folder.target.encode(" ".join(said[first:])) if first < number else []
-        sample = model.objective.source(source)
+        sample = model.objective.source_sample(source)
         found = decode(model.engines[0], [sample], options, model.special, model.device, [prefix])[0][0]
         new = found.tokens[len(prefix) :]
         said.append(model.folder.target.decode(new) or model.translate(sentences[number], beam=2))

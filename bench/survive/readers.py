@@ -24,9 +24,9 @@ from sentencepiece import SentencePieceTrainer
 
 from hostile_folders import bytes_mutated, json_mutated, weights_mutated
 from regard.config import Task, load_config
-from regard.data.corpora import Listed, read_rows
-from regard.data.findings import Findings
+from regard.data.corpora import CorpusSpec, read_rows
 from regard.data.formats import open_document, read_pairs
+from regard.data.report import DataReport
 from regard.errors import RegardError
 from regard.inputs.text import Tokenizer, learn
 from regard.interpret import Trace
@@ -122,7 +122,7 @@ class Reader:
 def rows(task: str, **fields: object) -> Callable[[Path], object]:
     def read(path: Path) -> object:
         own = Task(name=task, source="en", target="de", **fields)  # type: ignore[arg-type]
-        return [*read_rows(Listed(str(path)), own, "train", Findings())]
+        return [*read_rows(CorpusSpec(str(path)), own, "train", DataReport())]
 
     return read
 

@@ -21,13 +21,13 @@ NAMED = 5  # labels that a message names
 def judge(folder: Folder, corpora: Corpora, output: Path | None) -> dict[str, Any]:
     """The scores of a model on corpora; each text with the model's answer is written to `output`."""
     from regard.data import read_examples
-    from regard.data.findings import Refused
+    from regard.data.report import StrictReport
     from regard.training.evaluation.choose import make_evaluation, make_objective
     from regard.training.prepare import readable
 
     config = config_of(folder)
     objective = make_objective(folder.task, folder.config, folder.source, folder.target, folder.labels)
-    findings = Refused()
+    findings = StrictReport()
     examples = read_examples(corpora, folder.task, "test", findings, config.data.documents)
     if empty := findings.counts["empty"]:
         say(f"left out {empty:,} without a text (the first: {findings.places['empty'][0]})")
@@ -58,7 +58,7 @@ def config_of(folder: Folder) -> Config:
 
 def tell_unknown(folder: Folder, examples: list[Example]) -> None:
     """Labels that training never saw cannot be guessed: such texts count as errors, and are told."""
-    from regard.data.objectives.labels import split_labels
+    from regard.data.objectives import split_labels
 
     if folder.task.name not in ("classify", "tag"):
         return

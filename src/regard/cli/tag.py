@@ -143,7 +143,7 @@ def write_conll(tagger: Tagger, lines: Iterable[str], output: Path | None) -> No
 
 def conll_sentences(lines: Iterable[str]) -> Iterator[list[str]]:
     """The first column of each sentence; other columns, such as tags, may be there and are not read."""
-    from regard.data.rows.tags import is_comment, split_columns
+    from regard.data.readers.annotated import is_comment, split_tag_columns
 
     words: list[str] = []
     for line in lines:
@@ -152,6 +152,6 @@ def conll_sentences(lines: Iterable[str]) -> Iterator[list[str]]:
                 yield words
             words = []
         elif words or not is_comment(line):
-            words.append(split_columns(line)[0])
+            words.append(split_tag_columns(line)[0])
     if words:
         yield words

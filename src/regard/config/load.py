@@ -158,7 +158,8 @@ def absolute(corpora: Any, base: Path) -> Any:
     """Paths in a config are relative to the config file; the names of corpora stay as they are."""
     if isinstance(corpora, str) and corpora.split(":")[0] not in NAMES:
         try:
-            return str((base / Path(corpora).expanduser()).resolve())
+            path = base / Path(corpora).expanduser()
+            return str(path.parent.resolve() / path.name)  # a link keeps its name, which tells the format
         except (ValueError, RuntimeError, OSError) as error:  # "~nobody/x", a NUL, a circle of links
             raise UsageError(f"{shown(corpora)} cannot be a path: {error}") from None
     if isinstance(corpora, list):

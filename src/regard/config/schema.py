@@ -31,6 +31,7 @@ class Weighted(Section):
     weight: float = Field(1.0, gt=0, le=1000, description="how often its pairs come in an epoch")
     prefix: str = Field("", description="stands before every source")
     say: dict[str, str] = Field(default_factory=dict, description="words instead of these targets")
+    format: str | None = Field(None, description="format, if the name does not tell it: conll, tsv ...")
 
 
 # A corpus is a name or path, or a [source, target] pair of paths; a setting takes one or a list of them.

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 import torch
 
 from regard.config import Decode
-from regard.data.objectives import Pairs
+from regard.data.objectives import Seq2Seq
 from regard.errors import RegardError
 from regard.export.sample import Pieces, Text
 from regard.generation import decode, score
@@ -88,7 +88,7 @@ class Reference:
         self.alone = isinstance(folder.model, LanguageModel)
         own = folder.special  # wishes beyond these are the search's, not the model's
         self.special = Special(own.start, own.end, own.forbidden)
-        self.ask = Pairs(folder.source, folder.target, folder.config.max_length).ask
+        self.objective = Seq2Seq(folder.source, folder.target, folder.config.max_length)
         room = folder.config.max_length
         half = max(1, min(GOES_ON, room // 2 - 1))
         self.texts = [Text(text.source[:half], text.target) for text in texts] if self.alone else list(texts)
@@ -119,7 +119,7 @@ class Reference:
         if self.alone:
             samples = [Sample(target=ids[:-1], labels=ids[1:]) for ids in self.prompts]
         else:
-            samples = [self.ask.pair(text.source, own) for text, own in zip(self.texts, targets)]
+            samples = [self.objective.sample(text.source, own) for text, own in zip(self.texts, targets)]
         return score(self.model, samples, 4096, CPU)
 
     def spoken(self, rows: Sequence[Pieces]) -> list[str]:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from regard.batch import collate
-from regard.data import Translation
+from regard.data import Seq2Seq
 from regard.errors import UsageError
 from regard.inputs.text import Tokenizer
 from regard.interpret.recorder import Recorder
@@ -38,13 +38,13 @@ def align(
     looking = [model for model in models if model.alignment is not None]
     if not looking:
         raise UsageError("this model never looks back at the source: there is no alignment to read off")
-    ask = Translation(start=target.start, source_end=source.end, target_end=target.end)
+    objective = Seq2Seq(source, target)
     order = sorted(range(len(pairs)), key=lambda number: len(pairs[number][0]))  # little padding
     aligned: dict[int, Links] = {}
     for start in range(0, len(order), ALIGNED_AT_ONCE):
         numbers = order[start : start + ALIGNED_AT_ONCE]
         # the last piece is said but never read, and learned positions may have no place for it
-        samples = [ask.pair(pairs[number][0], pairs[number][1][:-1]) for number in numbers]
+        samples = [objective.sample(pairs[number][0], pairs[number][1][:-1]) for number in numbers]
         weights = [cross_weights(model, samples) for model in looking]
         for number, *tables in zip(numbers, *weights):
             read, said = pairs[number]

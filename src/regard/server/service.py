@@ -139,7 +139,9 @@ class Service:
             tokenizer = task.folder.source
             ids: Sequence[int] = tokenizer.encode("1")[:4]
             ids = (
-                task.objective.source(ids).source if isinstance(task, Translator) else [tokenizer.start, *ids]
+                task.objective.source_sample(ids).source
+                if isinstance(task, Translator)
+                else [tokenizer.start, *ids]
             )
             options = task.folder.decode.model_copy(update={"beam": 1, "max_length": 1, "sample": False})
             await self.desks[name].ask([Wish(ids, options)], call.client, call.deadline)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from regard.data.objectives import Answers, Window
+from regard.data.objectives import ContextWindow, ExtractiveQA
 from regard.errors import UsageError
 from regard.storage import Folder
 from regard.tasks.reader import Reader
@@ -41,7 +41,7 @@ class Answerer(Reader):
 
     def __init__(self, folder: Folder) -> None:
         super().__init__(folder)
-        self.objective = Answers(folder.source, folder.config.max_length, folder.task.stride)
+        self.objective = ExtractiveQA(folder.source, folder.config.max_length, folder.task.stride)
 
     def answer(self, question: str, context: str, no_answer: float | None = None) -> Answer:
         """The best answer. "No answer" is given where that scores below `no_answer`: 0 unless told, if the
@@ -72,7 +72,7 @@ class Answerer(Reader):
             results.append(Answered(question, tuple(as_answer(each) for each in found), len(own)))
         return results
 
-    def windows(self, question: str, context: str, number: int) -> list[Window]:
+    def windows(self, question: str, context: str, number: int) -> list[ContextWindow]:
         for name, text in (("question", question), ("context", context)):
             if not text.strip():
                 raise UsageError(f"question {number}: the {name} is empty")

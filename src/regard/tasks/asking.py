@@ -55,7 +55,7 @@ def translated(task: Translator, text: str, _: str | None) -> Asked:
         raise UsageError("several models speak as one here; trace one of them")
     ids = task.folder.source.encode(task.before + text.strip())
     too_long(len(ids), task.longest)
-    return Asked(task.folder, task.objective.source(ids), text)
+    return Asked(task.folder, task.objective.source_sample(ids), text)
 
 
 def continued(task: Generator, text: str, _: str | None) -> Asked:
@@ -92,7 +92,7 @@ def classified(task: Classifier, text: str, _: str | None) -> Asked:
 
 
 def tagged(task: Tagger, text: str, _: str | None) -> Asked:
-    ids, first = task.objective.cut([text[start:end] for start, end in find_words(text)])
+    ids, first = task.objective.encode_words([text[start:end] for start, end in find_words(text)])
     too_long(len(ids), task.objective.longest)
 
     def told(logits: Tensor) -> tuple[str, list[tuple[int, int]]]:

@@ -8,7 +8,7 @@ from typing import overload
 
 from torch import Tensor
 
-from regard.data.objectives import Labels
+from regard.data.objectives import Classify
 from regard.errors import UsageError
 from regard.storage import Folder
 from regard.tasks.lines import TooLong
@@ -44,7 +44,7 @@ class Classifier(Reader):
     def __init__(self, folder: Folder) -> None:
         super().__init__(folder)
         self.labels = folder.labels
-        self.objective = Labels(folder.source, folder.config.max_length, folder.labels, folder.task.many)
+        self.objective = Classify(folder.source, folder.config.max_length, folder.labels, folder.task.many)
         self.judge = LabelEvaluation(self.objective, ())
 
     @overload

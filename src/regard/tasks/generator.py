@@ -10,8 +10,8 @@ from typing import Any, Literal, overload
 from regard.config import Decode
 from regard.config.load import searched
 from regard.config.presets import DECODE_DEFAULTS
-from regard.data.objectives import Continuation
-from regard.data.rows.text import parts_of
+from regard.data.objectives import CausalLM
+from regard.data.readers.text import document_rows
 from regard.errors import UsageError
 from regard.generation import (
     Hypothesis,
@@ -195,10 +195,8 @@ class Generator(Traceable):
 
     def pieces(self, text: str, end: bool) -> list[int]:
         """A document as training reads it."""
-        objective = Continuation(self.tokenizer, self.window)
-        ids = [
-            piece for _, part, more in parts_of([(1, text)]) for piece in objective.pieces(part, bool(more))
-        ]
+        objective, rows = CausalLM(self.tokenizer, self.window), document_rows([(1, text)])
+        ids = [token for _, part, target in rows for token in objective.token_ids(part, target)]
         return ids if end else ids[:-1]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import overload
 
-from regard.data.objectives import Tags
+from regard.data.objectives import Tag
 from regard.errors import UsageError
 from regard.inputs.text import split_sentences
 from regard.storage import Folder
@@ -67,7 +67,7 @@ class Tagger(Reader):
     def __init__(self, folder: Folder) -> None:
         super().__init__(folder)
         self.labels = folder.labels
-        self.objective = Tags(folder.source, folder.config.max_length, folder.labels)
+        self.objective = Tag(folder.source, folder.config.max_length, folder.labels)
         self.split_above = min(folder.split_above, self.objective.longest)
 
     @overload
@@ -97,7 +97,7 @@ class Tagger(Reader):
     def sentences(self, text: str) -> list[list[Place]]:
         """The places of the words of each sentence; a short text is one, if training had several in a row."""
         words = list(find_words(text))
-        if len(self.objective.cut([text[a:b] for a, b in words])[0]) <= self.split_above:
+        if len(self.objective.encode_words([text[a:b] for a, b in words])[0]) <= self.split_above:
             return [words] if words else []
         parts, at = [], 0
         for sentence, space in split_sentences(text):
@@ -108,7 +108,7 @@ class Tagger(Reader):
 
     def read(self, sentences: Sequence[Sequence[str]]) -> list[tuple[list[tuple[str, float]], int]]:
         """The tag of each word with its probability, and in how many windows each sentence was read."""
-        cut = [self.objective.cut(words) for words in sentences]
+        cut = [self.objective.encode_words(words) for words in sentences]
         windows = [windows_of(len(ids), first, self.objective.longest) for ids, first in cut]
         samples = [
             self.objective.text(ids[each.start : each.end])

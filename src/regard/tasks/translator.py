@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any, overload
 
 from regard.config import Decode, resolve
-from regard.data.objectives import Pairs
+from regard.data.objectives import Seq2Seq
 from regard.errors import UsageError
 from regard.generation import (
     Constraint,
@@ -56,7 +56,7 @@ class Translator(Traceable):
         self.ensembles = {mean: Ensemble(self.engines, mean) for mean in means}
         self.device = next(folder.model.parameters()).device
         source, target = folder.source, folder.target
-        self.objective = Pairs(source, target, folder.config.max_length).ask
+        self.objective = Seq2Seq(source, target, folder.config.max_length)
         self.special = folder.special
         self.longest = min(each.config.max_length for each in self.folders) - 1  # pieces of a source
         self.split_above = min(each.split_above for each in self.folders)
@@ -184,7 +184,7 @@ class Translator(Traceable):
 
     def asked(self, ids: Sequence[int]) -> Sequence[int]:
         """The pieces of a sentence as the model reads them."""
-        return self.objective.source(ids).source
+        return self.objective.source_sample(ids).source
 
     def answers(
         self, sources: Sequence[Sequence[int]], found: Sequence[Sequence[Hypothesis]], alignment: bool
@@ -233,7 +233,7 @@ class Translator(Traceable):
         if len(ids) > self.longest:
             raise UsageError(f"a text of {len(ids)} pieces is too long: the model reads {self.longest}")
         begun = self.folder.target.encode(prefix.strip()) if prefix.strip() else []
-        sample, model = self.objective.source(ids), self.model(options)
+        sample, model = self.objective.source_sample(ids), self.model(options)
         words = next_words(model, sample, begun, count, self.special, self.lexicon, self.device)
         forced = [[*begun, *word.pieces] for word in words if word.pieces]
         whole = Constraint(self.lexicon, whole_prefix=True)
@@ -255,7 +255,7 @@ class Translator(Traceable):
             raise UsageError(f"{len(sources)} sources and {len(targets)} targets: they come in pairs")
         left = self.folder.source.encode_batch([self.before + source for source in sources])
         right = self.folder.target.encode_batch(list(targets))
-        samples: list[Sample] = [self.objective.pair(s, t) for s, t in zip(left, right)]
+        samples: list[Sample] = [self.objective.sample(s, t) for s, t in zip(left, right)]
         voice = scorer([folder.model for folder in self.folders], mean)
         return score(voice, samples, min(self.folder.decode.tokens_per_batch, SCORED), self.device)
 

@@ -41,7 +41,7 @@ async def translate(
     desk = service.desks[name]
     with desk.room((1 + options.beam) * about(texts)):
         cut = await asyncio.to_thread(cut_texts, translator, texts)
-        wishes = [Wish(translator.objective.source(job.source).source, options) for job in cut.work]
+        wishes = [Wish(translator.objective.source_sample(job.source).source, options) for job in cut.work]
     hypotheses = await desk.ask(wishes, call.client, call.deadline, promised=True)
     service.metrics.add("tokens", sum(len(job.source) for job in cut.work), kind="read", model=name)
     written = sum(len(own[0].tokens) for own in hypotheses)

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.data.objectives import Answers, Window
+from regard.data.objectives import ContextWindow, ExtractiveQA
 from regard.generation import answers, ranked_ends
 from regard.models import Model
 from regard.sample import Example
@@ -40,7 +40,7 @@ class Found:
 
 @dataclass(frozen=True)
 class AnswerEvaluation:
-    objective: Answers
+    objective: ExtractiveQA
     examples: Sequence[Example]
     longest: int  # pieces of an answer
     may_refuse: bool  # whether training had questions without an answer
@@ -49,7 +49,7 @@ class AnswerEvaluation:
         return len(self.examples)
 
     @cached_property
-    def windows(self) -> list[list[Window]]:
+    def windows(self) -> list[list[ContextWindow]]:
         return [self.objective.windows(*parted(example)) for example in self.examples]
 
     @property
@@ -91,7 +91,7 @@ class AnswerEvaluation:
 
 
 def best_answer(
-    context: str, windows: Sequence[Window], logits: Sequence[Tensor], longest: int, may_refuse: bool
+    context: str, windows: Sequence[ContextWindow], logits: Sequence[Tensor], longest: int, may_refuse: bool
 ) -> Found:
     """The best of all windows; no answer where all of them find that likelier, if that may be."""
     return ranked_answers(context, windows, logits, longest, 0.0 if may_refuse else None)[0]
@@ -99,7 +99,7 @@ def best_answer(
 
 def ranked_answers(
     context: str,
-    windows: Sequence[Window],
+    windows: Sequence[ContextWindow],
     logits: Sequence[Tensor],
     longest: int,
     least: float | None,
@@ -122,7 +122,7 @@ def ranked_answers(
 
 
 def distinct(
-    context: str, window: Window, logits: Tensor, longest: int
+    context: str, window: ContextWindow, logits: Tensor, longest: int
 ) -> Iterator[tuple[tuple[int, int], Found]]:
     """The answers of one window, the best first; pieces may be bytes of the same character, or spaces."""
     p = logits.softmax(dim=0)  # [S,2]

@@ -11,8 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.data.objectives import Labels, Tags
-from regard.data.objectives.labels import split_labels
+from regard.data.objectives import Classify, Tag, split_labels
 from regard.generation import answers
 from regard.models import Model
 from regard.sample import Example, Sample
@@ -25,7 +24,7 @@ SURE = 0.5  # of many labels, those that are at least so probable
 
 @dataclass(frozen=True)
 class LabelEvaluation:
-    objective: Labels
+    objective: Classify
     examples: Sequence[Example]
 
     def __len__(self) -> int:
@@ -34,7 +33,7 @@ class LabelEvaluation:
     @cached_property
     def samples(self) -> list[Sample]:
         texts = self.objective.tokenizer.encode_batch([example.source for example in self.examples])
-        return [self.objective.held(ids, each.target) for ids, each in zip(texts, self.examples)]
+        return [self.objective.eval_sample(ids, each.target) for ids, each in zip(texts, self.examples)]
 
     @property
     def references(self) -> list[list[str]]:
@@ -93,7 +92,7 @@ def chosen(probabilities: Tensor, labels: Sequence[str], many: bool) -> list[str
 
 @dataclass(frozen=True)
 class TagEvaluation:
-    objective: Tags
+    objective: Tag
     examples: Sequence[Example]
 
     def __len__(self) -> int:
@@ -101,7 +100,7 @@ class TagEvaluation:
 
     @cached_property
     def cut(self) -> list[tuple[list[int], list[int | None]]]:
-        return [self.objective.cut(example.source.split(" ")) for example in self.examples]
+        return [self.objective.encode_words(example.source.split(" ")) for example in self.examples]
 
     @property
     def references(self) -> list[list[str]]:

@@ -11,8 +11,8 @@ from typing import Generic, TypeVar
 import torch
 
 from regard.config import Decode
-from regard.data.objectives import Continuation, HiddenSpans, HiddenWords
-from regard.data.rows import Row
+from regard.data.objectives import CausalLM, MaskedLM, SpanCorruption
+from regard.data.readers import RawRow
 from regard.generation import answers, decode
 from regard.inputs.text import Tokenizer, special
 from regard.models import EncoderOnly, Model
@@ -28,14 +28,14 @@ from regard.training.evaluation.base import (
 from regard.training.metrics import language
 from regard.training.progress import Record
 
-Asked = TypeVar("Asked", HiddenWords, HiddenSpans)
+Asked = TypeVar("Asked", MaskedLM, SpanCorruption)
 
 BEGINNING, GOES_ON = 32, 100  # pieces of a held-out text that are shown, and that the model adds
 EXAMPLES = 20  # texts that a model goes on with in the end
 DRAWN = Decode(beam=1, sample=True, temperature=0.8, max_length=GOES_ON)
 
 
-def as_rows(examples: Sequence[Example]) -> list[Row]:
+def as_rows(examples: Sequence[Example]) -> list[RawRow]:
     return [(number, each.source, each.target) for number, each in enumerate(examples, start=1)]
 
 
@@ -43,7 +43,7 @@ def as_rows(examples: Sequence[Example]) -> list[Row]:
 class ContinuationEvaluation:
     """Loss over all of the text in windows one after another; perplexity and bits per byte from it."""
 
-    objective: Continuation
+    objective: CausalLM
     examples: Sequence[Example]
 
     def __len__(self) -> int:
@@ -52,7 +52,7 @@ class ContinuationEvaluation:
 
     @cached_property
     def samples(self) -> list[Sample]:
-        return self.objective.held(as_rows(self.examples))
+        return self.objective.eval_samples(as_rows(self.examples))
 
     def validate(self, model: Model, device: torch.device, count: int, pick: int) -> Record:
         record = self.scores(model, device)
@@ -115,10 +115,10 @@ class HiddenEvaluation(Generic[Asked]):
 
     @cached_property
     def samples(self) -> list[Sample]:
-        return self.objective.held(as_rows(self.examples))
+        return self.objective.eval_samples(as_rows(self.examples))
 
 
-class HiddenWordsEvaluation(HiddenEvaluation[HiddenWords]):
+class HiddenWordsEvaluation(HiddenEvaluation[MaskedLM]):
     """The share of hidden pieces that are guessed."""
 
     def validate(self, model: Model, device: torch.device, count: int, pick: int) -> Record:
@@ -164,7 +164,7 @@ class HiddenWordsEvaluation(HiddenEvaluation[HiddenWords]):
         return self.scores(loss, guesses)
 
 
-class HiddenSpansEvaluation(HiddenEvaluation[HiddenSpans]):
+class HiddenSpansEvaluation(HiddenEvaluation[SpanCorruption]):
     """The loss of what was cut out, and the share of texts of which every span is told."""
 
     def validate(self, model: Model, device: torch.device, count: int, pick: int) -> Record:

@@ -11,7 +11,7 @@ import torch
 from sacrebleu.metrics.chrf import CHRF
 
 from regard.config import Config, Decode, Weighted
-from regard.data.objectives import Pairs
+from regard.data.objectives import Seq2Seq
 from regard.errors import RegardError
 from regard.generation import Hypothesis, decode
 from regard.inputs.text import special
@@ -29,7 +29,7 @@ GREEDY = Decode(beam=1)
 @dataclass(frozen=True)
 class TranslationEvaluation:
     config: Config
-    objective: Pairs
+    objective: Seq2Seq
     examples: Sequence[Example]
 
     def __len__(self) -> int:
@@ -39,7 +39,7 @@ class TranslationEvaluation:
     def samples(self) -> list[Sample]:
         sources = self.objective.source.encode_batch([example.source for example in self.examples])
         targets = self.objective.target.encode_batch([example.target for example in self.examples])
-        return [self.objective.ask.pair(left, right) for left, right in zip(sources, targets)]
+        return [self.objective.sample(left, right) for left, right in zip(sources, targets)]
 
     @property
     def words(self) -> str:
