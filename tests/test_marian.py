@@ -31,7 +31,7 @@ from regard.batch import Batch, tokens
 from regard.config import resolve
 from regard.errors import UsageError
 from regard.generation import decode, make_engine
-from regard.inputs.text import Tokenizer
+from regard.inputs.text import load_tokenizer
 from regard.sample import Sample
 from regard.storage import (
     Folder,
@@ -143,7 +143,7 @@ def their_tokenizer(path: Path) -> MarianTokenizer:
 def test_ids_and_texts_are_those_of_transformers(models, kind, separate, tmp_path):
     put_pieces(tmp_path, models[kind], separate)
     theirs = their_tokenizer(tmp_path)
-    sides = {"text": Tokenizer.load(tmp_path), "text_target": Tokenizer.load(tmp_path / "target.spm")}
+    sides = {"text": load_tokenizer(tmp_path), "text_target": load_tokenizer(tmp_path / "target.spm")}
     assert sides["text"].shares(sides["text_target"]) is not separate
     for side, ours in sides.items():
         own = {ours.end, ours.pad}
@@ -167,7 +167,7 @@ def test_ids_and_texts_are_those_of_transformers(models, kind, separate, tmp_pat
 
 def test_roles_languages_and_pieces(models, tmp_path):
     put_pieces(tmp_path, models["unigram"])
-    ours, vocabulary = Tokenizer.load(tmp_path), vocabulary_of(*models["unigram"])
+    ours, vocabulary = load_tokenizer(tmp_path), vocabulary_of(*models["unigram"])
     assert (ours.end, ours.pad, ours.start) == (0, len(vocabulary) - 1, len(vocabulary) - 1)
     assert ours.languages == ("fra", "deu", "zho_Hant") and ours.mask is None and ours.sentinels == ()
     assert ours.never_said == (ours.pad,)  # <unk> may be said there, too
@@ -181,7 +181,7 @@ def test_roles_languages_and_pieces(models, tmp_path):
     assert b"".join(ours.content[number] for number in known).decode() == " A man in a blue shirt"
     assert ours.words(known)[-1] == 5
     (tmp_path / "config.json").write_text(json.dumps({"vocab_size": 500, "decoder_start_token_id": 3}))
-    larger = Tokenizer.load(tmp_path)
+    larger = load_tokenizer(tmp_path)
     assert (len(larger), larger.start) == (500, 3) and {3, 499} <= set(larger.never_said)
     assert larger.fingerprint != ours.fingerprint
 
@@ -192,7 +192,7 @@ def test_any_text_is_only_text(models, tmp_path_factory, text):
     folder = tmp_path_factory.getbasetemp() / "any_text"
     if not folder.is_dir():
         put_pieces(folder, models["unigram"])
-    ours = Tokenizer.load(folder)
+    ours = load_tokenizer(folder)
     ids, spans = ours.spans(text)
     assert ids == ours.encode(text) and not {ours.end, ours.pad} & set(ids)
     assert all(0 <= start <= end <= len(text) for start, end in spans)
@@ -203,7 +203,7 @@ def test_any_text_is_only_text(models, tmp_path_factory, text):
 def test_broken_files_are_told(models, tmp_path):
     def refused(match: str) -> None:
         with pytest.raises(UsageError, match=match) as caught:
-            Tokenizer.load(tmp_path)
+            load_tokenizer(tmp_path)
         assert "\n" not in str(caught.value)
 
     put_pieces(tmp_path, models["bpe"])

@@ -12,7 +12,7 @@ from regard.cli.terminal import say
 from regard.errors import UsageError
 
 if TYPE_CHECKING:
-    from regard.inputs.text.language import Detector
+    from regard.storage.language import Detector
 
 READ = 20  # lines that say which language a text is in
 SURE = 3.0  # per cent; "Hi." is in any language, and taken as English
@@ -21,14 +21,14 @@ NONE = "name a model with -m; the package has no translator of its own here"
 
 @cache
 def detector() -> Detector:
-    from regard.inputs.text.language import Detector
+    from regard.storage.language import Detector
 
     return Detector()
 
 
 def expect_language(model: object, language: str | None, texts: Iterable[str]) -> None:
     """Begin to open the detector where it will be needed, beside the import of torch."""
-    from regard.inputs.text.language import WORDS, by_words
+    from regard.storage.language import WORDS, by_words
 
     if model is None and language is None and by_words("\n".join(texts), list(WORDS)) is None:
         detector().begin()
@@ -47,8 +47,8 @@ def own_models() -> list[Path]:
 
 def own_translator(sample: str, language: str | None) -> Path:
     """The translator that reads the language of `sample`, or the one that writes `language`."""
-    from regard.inputs.text.language import by_words
     from regard.storage import builtin
+    from regard.storage.language import by_words
 
     known = builtin.translators()
     if not known:
