@@ -97,7 +97,8 @@ def _unigram_scores(words: Mapping[str, int], tokens: int) -> dict[str, float]:
         spelled = to_byte_alphabet(word)
         for start in range(0, len(spelled), _LONGEST):
             parts[spelled[start : start + _LONGEST]] += count
-    rows, characters = [], 0
+    rows: list[str] = []
+    characters = 0
     for part, count in _ranked(parts):
         characters += len(part)
         if rows and characters > _UNIGRAM_TEXT:
