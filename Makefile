@@ -33,8 +33,8 @@ test: $(READY_TEST) check
 	  --no-loadscope-reorder
 
 check: $(READY_TEST)
-	$(BIN)/ruff check src tests bench recipes docs/*.py
-	$(BIN)/ruff format --check src tests bench recipes docs/*.py
+	$(BIN)/ruff check src tests bench qa recipes docs/*.py
+	$(BIN)/ruff format --check src tests bench qa recipes docs/*.py
 	$(BIN)/mypy
 
 # Longer trials: all bars of reliability and of the server, larger samples of the laws, dirty files, planted
