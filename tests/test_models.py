@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from conftest import Command, Refused
-from hub_server import Repository, Server, running
+from hub_server import Repository, Server, running, sha256
 from regard.errors import UsageError
 from regard.storage.builtin import find_model
 from regard.storage.hub import is_plain
@@ -441,3 +441,48 @@ def test_a_record_that_somebody_changed(refused: Refused, server: Server, place:
     pull(NAME, lambda text: None)
     (place / FIRST / "pulled.json").write_text('{"files": 3}')
     assert "pulled.json: invalid" in refused("models", "list")
+
+
+def test_a_model_pulled_by_version_0_1_is_found(
+    regard: Command, server: Server, place: Path, bert: dict[str, bytes]
+) -> None:
+    """Its folder and pulled.json, as written there."""
+    folder = place / SECOND
+    folder.mkdir(parents=True)
+    for name, content in bert.items():
+        (folder / name).write_bytes(content)
+    record = {
+        "name": NAME,
+        "revision": SECOND,
+        "asked": ["main", "v0"],
+        "when": "2026-01-02T03:04:05+00:00",
+        "files": {name: sha256(content) for name, content in bert.items()},
+    }
+    (folder / "pulled.json").write_text(json.dumps(record))
+    assert find_model(Path(NAME)) == find_model(Path(f"{NAME}@v0")) == folder
+    assert regard("models", "verify", NAME).code == 0
+    assert regard("fill", "-m", f"{NAME}@{SECOND[:7]}", "the [MASK] sat").code == 0
+    assert "up to date in" in regard("models", "pull", NAME).err and not server.requests
+    assert regard("models", "pull", NAME, "--update").code == 0  # main is FIRST there
+    assert json.loads((folder / "pulled.json").read_text()) == {**record, "asked": ["v0"]}
+
+
+def test_without_the_library_the_error_names_the_extra(
+    refused: Refused, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(name: str) -> None:
+        raise ImportError(name)
+
+    monkeypatch.setattr("regard.storage.hub.import_module", missing)
+    assert 'pip install "regard[hub]"' in refused("models", "pull", NAME)
+
+
+@pytest.mark.parametrize("commit", ["../../../x", "a" * 39, "", None])
+def test_a_server_that_names_no_commit(
+    refused: Refused, server: Server, tmp_path: Path, commit: str | None
+) -> None:
+    """The commit becomes the name of a folder."""
+    files = server.repositories[NAME].commits[FIRST]
+    server.repositories[NAME] = Repository({commit: files}, {"main": commit})
+    assert "the server names no commit" in refused("models", "pull", NAME, code=1)
+    assert not (tmp_path / "cache/models").exists()

