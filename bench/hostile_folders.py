@@ -25,7 +25,7 @@ from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 from regard.config import resolve
-from regard.inputs.text import Tokenizer, learn
+from regard.inputs.text import learn, load_tokenizer
 from regard.models import build
 from regard.storage import unique_weights, write_identity, write_weights
 
@@ -203,10 +203,10 @@ def write_model(
         tokenizer = learn(["a b ab", "é1, ab ab"], "bpe", 270)
     elif isinstance(pieces, Path):
         sentencepiece_files(pieces)
-        tokenizer = Tokenizer.load(pieces)
+        tokenizer = load_tokenizer(pieces)
     else:
         pieces().save(str(path / "tokenizer.json"))
-        tokenizer = Tokenizer.load(path / "tokenizer.json")
+        tokenizer = load_tokenizer(path / "tokenizer.json")
     labels = ("good", "bad") if task == "classify" else ()
     write_identity(path, config, tokenizer, None, 16, labels)
     write_weights(

@@ -444,7 +444,7 @@ def test_tokenizer_train_encode_decode(regard: Command, refused: Refused, tmp_pa
     ids = regard("tokenizer", "encode", "-m", out, "--ids", stdin="the house\n\n")
     assert len(ids.lines) == 2
     assert regard("tokenizer", "decode", "-m", out, stdin=ids.out).lines == ["the house", ""]
-    assert "give ids" in refused("tokenizer", "decode", "-m", out, stdin="one two\n")
+    assert "give token ids" in refused("tokenizer", "decode", "-m", out, stdin="one two\n")
     assert 'did you mean "word"?' in refused("tokenizer", "train", text, "-o", out, "--kind", "wrd")
     assert "no such file" in refused("tokenizer", "train", tmp_path / "none", "-o", out)
     assert "too small" in refused("tokenizer", "train", text, "-o", out, "--vocabulary", 7)

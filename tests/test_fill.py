@@ -16,7 +16,7 @@ from transformers import BertForMaskedLM
 from conftest import Command, Refused
 from regard.config import Config
 from regard.errors import UsageError
-from regard.inputs.text import Tokenizer, learn
+from regard.inputs.text import Tokenizer, learn, load_tokenizer
 from regard.models import Model
 from regard.sample import IGNORED, Sample
 from regard.tasks.filler import Cutter, Filler, Span
@@ -231,7 +231,7 @@ def test_a_character_may_be_missing() -> None:
 def test_pieces_of_wordpiece(tmp_path: Path) -> None:
     names = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "##s", "sleep", "."]
     (tmp_path / "vocab.txt").write_text("".join(f"{name}\n" for name in names), encoding="utf-8")
-    tokenizer = Tokenizer.load(tmp_path)
+    tokenizer = load_tokenizer(tmp_path)
     cutter = Cutter(tokenizer)
     found = cutter.cut("The [MASK] sleep.")
     assert found.ids == [[5], [8, 9]]

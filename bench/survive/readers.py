@@ -28,7 +28,7 @@ from regard.data.corpora import CorpusSpec, read_rows
 from regard.data.formats import open_document, read_pairs
 from regard.data.report import DataReport
 from regard.errors import RegardError
-from regard.inputs.text import Tokenizer, learn
+from regard.inputs.text import learn, load_tokenizer
 from regard.interpret import Trace
 from survive.common import Bar
 
@@ -139,7 +139,7 @@ def document(path: Path) -> object:
 
 
 def tokens(path: Path) -> object:
-    tokenizer = Tokenizer.load(path)
+    tokenizer = load_tokenizer(path)
     return tokenizer.decode(tokenizer.encode("a b, é1\n漢 ab"))
 
 

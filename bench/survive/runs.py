@@ -176,13 +176,13 @@ def spoiling(spoil: Spoil, when: Callable[[Batch], bool]) -> Iterator[None]:
 
 
 def has_odd(folder: Path) -> Callable[[Batch], bool]:
-    from regard.inputs.text import Tokenizer
+    from regard.inputs.text import load_tokenizer
 
     known: list[int] = []
 
     def when(batch: Batch) -> bool:
         if not known:
-            known.append(Tokenizer.load(folder / "tokenizer.json").encode(ODD)[0])
+            known.append(load_tokenizer(folder / "tokenizer.json").encode(ODD)[0])
         return batch.source is not None and bool((batch.source.ids == known[0]).any())
 
     return when

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from regard.config import Config, Decode, Model, Task, load_config, to_toml
 from regard.errors import UsageError
-from regard.inputs.text import Special, Tokenizer, special
+from regard.inputs.text import Special, Tokenizer, load_tokenizer, special
 from regard.models import Model as AnyModel
 from regard.models import outline, parameters
 from regard.storage.builtin import find_model
@@ -252,9 +252,9 @@ def choosing(told: Described) -> tuple[Decode, Special]:
 
 def load_tokenizers(path: Path, content: Json) -> tuple[Tokenizer, Tokenizer]:
     """The folder's tokenizers, after a check that they belong to its weights."""
-    source = Tokenizer.load(path)
+    source = load_tokenizer(path)
     places = [path / name for name in ("target.spm", "target_tokenizer.json") if (path / name).is_file()]
-    target = Tokenizer.load(places[0]) if places else source
+    target = load_tokenizer(places[0]) if places else source
     first, second = ("vocab.json", "target_vocab.json") if places and places[0].suffix == ".spm" else NAMES
     own = content.get("regard", {})
     checks = (

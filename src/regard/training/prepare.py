@@ -34,7 +34,7 @@ from regard.data.readers import RawRow
 from regard.data.report import DataReport
 from regard.data.shards import ShardWriter, fingerprint, open_shards, read_manifest, write_manifest
 from regard.errors import RegardError, UsageError
-from regard.inputs.text import Tokenizer, learn, split_sentences
+from regard.inputs.text import Tokenizer, learn, load_tokenizer, split_sentences
 from regard.sample import Example
 from regard.storage import Initial, read_json
 from regard.storage.folder import load_tokenizers
@@ -132,7 +132,7 @@ class Preparation:
             return source, None if target is source else target
         place = prepared(self.key("text"), self.learn, self.folder / BESIDE)
         separate = place / "target_tokenizer.json"
-        return Tokenizer.load(place / "tokenizer.json"), Tokenizer.load(
+        return load_tokenizer(place / "tokenizer.json"), load_tokenizer(
             separate
         ) if separate.is_file() else None
 

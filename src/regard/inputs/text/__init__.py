@@ -1,9 +1,10 @@
-"""Text to ids and back: train, load and save tokenizers, and split text into sentences."""
+"""Text to token ids and back: train, load and save tokenizers, and split text into sentences."""
 
-from regard.inputs.text.learn import KINDS, LEAST_VOCABULARY, learn
+from regard.inputs.text.byte_level import SPECIALS
+from regard.inputs.text.load import load_tokenizer
 from regard.inputs.text.sentences import cut_words, split_sentences
-from regard.inputs.text.special import Special, special
-from regard.inputs.text.tokenizer import SPECIALS, Tokenizer, huggingface_config
+from regard.inputs.text.tokenizer import Special, Tokenizer, huggingface_config, special
+from regard.inputs.text.train import KINDS, LEAST_VOCABULARY, learn
 
 __all__ = [
     "KINDS",
@@ -14,6 +15,7 @@ __all__ = [
     "cut_words",
     "huggingface_config",
     "learn",
+    "load_tokenizer",
     "special",
     "split_sentences",
 ]

@@ -16,7 +16,7 @@ from regard.config.reading import shown
 from regard.config.schema import HEADS
 from regard.errors import UsageError
 from regard.inputs.text import Tokenizer
-from regard.inputs.text.guard import MOST_PIECES
+from regard.inputs.text.checks import MAX_TOKENS
 from regard.storage.files import Json
 from regard.storage.huggingface.bert import BERT, CLASSES
 from regard.storage.huggingface.gpt2 import GPT2
@@ -112,8 +112,8 @@ def _check_own_numbers(config: Json) -> None:
         size = config.get(field)
         if field == "decoder_vocab_size" and size is None:
             continue
-        if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= MOST_PIECES:
-            raise UsageError(f"{field} = {shown(size)} is no number of pieces (1 to {MOST_PIECES:,})")
+        if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= MAX_TOKENS:
+            raise UsageError(f"{field} = {shown(size)} is no number of pieces (1 to {MAX_TOKENS:,})")
     longest = _own(config).get("split_above", 0)
     if not isinstance(longest, int) or isinstance(longest, bool) or longest < 0:
         raise UsageError(f"regard.split_above = {shown(longest)} is no number of pieces")

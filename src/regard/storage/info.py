@@ -1,4 +1,4 @@
-"""What a model folder says of itself, in config.json, README.md and the headers of its weights."""
+"""Information about a model folder, from config.json, README.md and the headers of the weights."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from pathlib import Path
 
 from regard.config import load_config
 from regard.errors import UsageError
-from regard.storage import builtin, models
+from regard.storage import builtin
 from regard.storage.files import Json, read_json
 from regard.storage.huggingface import model_config, task_of
-from regard.storage.models import RECORD
+from regard.storage.pulled import RECORD, folder_size, pulled_models, read_record
 from regard.storage.weights import shapes_in, weight_files
 
-EMBED = "embed"  # what a body without a head is for
+EMBED = "embed"  # the task of an encoder without a head
 _FIELD = re.compile(r"([A-Za-z_]+):\s*(.*)")
 
 
 @dataclass(frozen=True)
-class Facts:
-    """What a person wants to know before using a model; empty where its files do not say it."""
+class ModelInfo:
+    """What a user wants to know about a model; "" where its files do not contain it."""
 
     name: str
     task: str
@@ -31,32 +31,34 @@ class Facts:
     revision: str  # a commit of the hub, else ""
     licence: str
     path: Path
-    why_not: str = ""  # the reason, where Regard cannot open it
+    error: str = ""  # why Regard cannot open it
 
 
-def all_facts() -> list[Facts]:
-    """Of every model that has a name here: those that were pulled, and those of the package."""
-    pulled = [facts(each.name, each.path, each.revision) for each in models.here()]
-    return [*pulled, *(facts(name, builtin.PLACE / name) for name in builtin.names())]
+def all_models() -> list[ModelInfo]:
+    """Every model with a name: pulled models and built-in models."""
+    pulled = [read_info(each.name, each.path, each.commit) for each in pulled_models()]
+    return [*pulled, *(read_info(name, builtin.PLACE / name) for name in builtin.names())]
 
 
-def facts_of(text: str) -> Facts:
-    """Of the model that a command would open under this name."""
-    path = builtin.find_model(Path(text))
-    pulled = models.read(path)
-    return facts(pulled.name, path, pulled.revision) if pulled else facts(text, path)
+def model_info(name: str) -> ModelInfo:
+    """The model that a command opens under this name."""
+    path = builtin.find_model(Path(name))
+    pulled = read_record(path)
+    return read_info(pulled.name, path, pulled.commit) if pulled else read_info(name, path)
 
 
-def facts(name: str, path: Path, revision: str = "") -> Facts:
-    task = family = why_not = ""
+def read_info(name: str, path: Path, revision: str = "") -> ModelInfo:
+    task = family = reason = ""
     try:
         content = read_json(path / "config.json")
         family = str(content.get("model_type", ""))
         family = model_config(content, str(path / "config.json")).family
         task = task_name(path, content)
     except UsageError as error:
-        why_not = str(error)
-    return Facts(name, task, family, models.size(path), revision, licence(front_matter(path)), path, why_not)
+        reason = str(error)
+    return ModelInfo(
+        name, task, family, folder_size(path), revision, licence(front_matter(path)), path, reason
+    )
 
 
 def task_name(path: Path, content: Json) -> str:
@@ -67,25 +69,25 @@ def task_name(path: Path, content: Json) -> str:
 
 
 def front_matter(path: Path) -> dict[str, list[str]]:
-    """The fields at the head of README.md that are a word or a list of words; others are passed over."""
+    """The fields of README.md's YAML head that are a word or a list of words; others are ignored."""
     try:
         lines = (path / "README.md").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return {}
     if not lines or lines[0].strip() != "---":
         return {}
-    found: dict[str, list[str]] = {}
+    fields: dict[str, list[str]] = {}
     last: list[str] = []
     for line in lines[1:]:
         if line.strip() == "---":
-            return found
+            return fields
         if match := _FIELD.fullmatch(line):
-            last = found.setdefault(match[1], [])
+            last = fields.setdefault(match[1], [])
             inside = match[2].strip().removeprefix("[").removesuffix("]")
-            last += [bare for word in inside.split(",") if (bare := word.strip(" \"'"))]
+            last += [item for word in inside.split(",") if (item := word.strip(" \"'"))]
         elif line.lstrip().startswith("- ") and len(line) - len(line.lstrip()) <= 2:
             last.append(line.strip()[2:].strip("\"' "))
-    return {}  # a head without an end is none
+    return {}  # the head has no end
 
 
 def licence(head: Mapping[str, list[str]]) -> str:
@@ -93,7 +95,7 @@ def licence(head: Mapping[str, list[str]]) -> str:
 
 
 def parameters(path: Path) -> str:
-    """How many numbers the weights are, by the headers of their files alone."""
+    """Number of parameters, from the headers of the weight files."""
     try:
         shapes = [shape for file in weight_files(path) for shape in shapes_in(file).values()]
     except UsageError:
@@ -101,28 +103,28 @@ def parameters(path: Path) -> str:
     return f"{sum(map(prod, shapes)):,}"
 
 
-def card(found: Facts) -> dict[str, str]:
-    """A folder's facts in words, for a table of two columns."""
-    config = read_json(found.path / "config.json")
-    head, pulled = front_matter(found.path), models.read(found.path)
-    told = {
-        "name": found.name,
-        "task": found.task,
-        "family": found.family,
-        "parameters": parameters(found.path),
+def describe(model: ModelInfo) -> dict[str, str]:
+    """All information about a model, for a table of two columns."""
+    config = read_json(model.path / "config.json")
+    head, pulled = front_matter(model.path), read_record(model.path)
+    rows = {
+        "name": model.name,
+        "task": model.task,
+        "family": model.family,
+        "parameters": parameters(model.path),
         "vocabulary": f"{config['vocab_size']:,}" if isinstance(config.get("vocab_size"), int) else "",
         "languages": ", ".join(head.get("language", [])),
-        "licence": found.licence,
+        "licence": model.licence,
         "data": ", ".join(head.get("datasets", [])),
         "tags": ", ".join([*head.get("pipeline_tag", []), *head.get("tags", [])]),
-        "revision": found.revision,
-        "asked for as": ", ".join(pulled.asked) if pulled else "",
-        "pulled": pulled.when[:19].replace("T", " ") + " UTC" if pulled else "",
-        "path": str(found.path),
-        "files": ", ".join(sorted(file_names(found.path))),
-        "cannot be opened": found.why_not,
+        "revision": model.revision,
+        "branches": ", ".join(pulled.revisions) if pulled else "",
+        "pulled": pulled.time[:19].replace("T", " ") + " UTC" if pulled else "",
+        "path": str(model.path),
+        "files": ", ".join(sorted(file_names(model.path))),
+        "error": model.error,
     }
-    return {key: value for key, value in told.items() if value}
+    return {key: value for key, value in rows.items() if value}
 
 
 def file_names(path: Path) -> list[str]:

@@ -1,4 +1,4 @@
-"""Which language a text is in: by its commonest words where they make it plain, else as py3langid sees it."""
+"""Language detection: by common words where these are unambiguous, else with py3langid."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from contextlib import suppress
 from threading import Thread
 from typing import Any
 
-READ = 2000  # characters of a text that are looked at
+SAMPLE = 2000  # characters of a text that are examined
 # fmt: off
-WORDS = {  # the commonest of a language that the other has not
+WORDS = {  # common words of a language that are not words of the other
     "en": frozenset((
         "the", "a", "of", "to", "and", "is", "are", "be", "been", "i", "you", "he", "she", "we",
         "they", "it", "this", "that", "these", "those", "my", "your", "his", "our", "their", "what",
@@ -29,55 +29,54 @@ WORDS = {  # the commonest of a language that the other has not
     )),
 }
 # fmt: on
-PLAIN = 2  # common words of one language and none of the other
+ENOUGH = 2  # common words of one language, with none of the other
 
 
 def by_words(text: str, among: Sequence[str]) -> str | None:
-    """The one of some languages that the commonest words of a text are in; None where that is not plain."""
+    """The language of the common words of a text; None if there are too few, or of several languages."""
     if not set(among) <= set(WORDS):
         return None
-    words = re.findall(r"[^\W\d_]+(?:'[a-z]+)?", text[:READ].lower())
-    found = {code: sum(word in WORDS[code] for word in words) for code in among}
-    best = max(found, key=lambda code: found[code])
-    others = sum(found.values()) - found[best]
-    return best if found[best] >= PLAIN and not others else None
+    words = re.findall(r"[^\W\d_]+(?:'[a-z]+)?", text[:SAMPLE].lower())
+    counts = {code: sum(word in WORDS[code] for word in words) for code in among}
+    best = max(counts, key=lambda code: counts[code])
+    others = sum(counts.values()) - counts[best]
+    return best if counts[best] >= ENOUGH and not others else None
 
 
 class Detector:
-    """Opened at its first use, or before it and beside other work: unpacking its file takes half a second."""
+    """py3langid, loaded at first use or in the background: decompressing its model takes half a second."""
 
     def __init__(self) -> None:
         self.identifier: Any = None
-        self.opening: Thread | None = None
+        self.loading: Thread | None = None
 
-    def begin(self) -> None:
-        """Open beside what follows."""
-        if self.identifier is None and self.opening is None:
-            self.opening = Thread(target=self.try_to_open, daemon=True)
-            self.opening.start()
+    def load_in_background(self) -> None:
+        if self.identifier is None and self.loading is None:
+            self.loading = Thread(target=self.try_to_load, daemon=True)
+            self.loading.start()
 
-    def try_to_open(self) -> None:
-        with suppress(Exception):  # whoever asks will be told
-            self.open()
+    def try_to_load(self) -> None:
+        with suppress(Exception):  # `rank` loads it again and raises
+            self.load()
 
-    def open(self) -> None:
+    def load(self) -> None:
         from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
         self.identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
 
     def rank(self, text: str) -> list[tuple[str, float]]:
-        """Languages and how sure we are, in per cent, best first; nothing for a text without a letter."""
+        """Languages and probabilities in per cent, best first; [] for a text without letters."""
         if not any(sign.isalpha() for sign in text):
             return []
-        if self.opening is not None:
-            self.opening.join()
-        if self.identifier is None:  # nobody began, or it failed there and tells why here
-            self.open()
-        ranked = self.identifier.rank(text[:READ])
+        if self.loading is not None:
+            self.loading.join()
+        if self.identifier is None:
+            self.load()
+        ranked = self.identifier.rank(text[:SAMPLE])
         return [(str(code), round(100 * float(share), 2)) for code, share in ranked]
 
     def choose(self, text: str, among: Sequence[str]) -> tuple[str, float]:
-        """The likeliest of some languages; the first with confidence 0 where nothing is known."""
+        """The most probable of some languages, and its probability; the first with 0 if there is none."""
         shares = dict(self.rank(text))
         best = max(among, key=lambda code: shares.get(code, 0.0))
         return best, shares.get(best, 0.0)
