@@ -20,9 +20,9 @@ from regard.sample import Sample
 from regard.storage import Folder
 from regard.tasks.traceable import Traceable
 from regard.tasks.translator import decode_options
-from regard.training.evaluation.base import TOKENS_PER_BATCH
 
 GAP = re.compile(r"<mask>|\[MASK\]|_{3,}")  # how a person writes a gap
+TOKENS_PER_BATCH = 1024  # logits over the whole vocabulary are kept for so many tokens at once
 LEAST_BEAM = 4  # of T5's search
 
 

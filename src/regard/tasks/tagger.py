@@ -10,10 +10,10 @@ from typing import overload
 from regard.data.objectives import Tags
 from regard.errors import UsageError
 from regard.inputs.text import split_sentences
+from regard.metrics.labels import spans
 from regard.storage import Folder
 from regard.tasks.reader import Reader
 from regard.tasks.words import Place, find_words
-from regard.training.metrics import spans
 
 SHARED = 4  # windows of a sentence that is too long share one part in so many
 _SPACE = re.compile(r"\s+")
