@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.terminal import AsJson, Device, Precision, Threads, print_line, say, tables
+from regard.cli.terminal import AsJson, Device, Precision, Threads, print_line, say, tables, thread_count
 from regard.errors import UsageError
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ def ways_to_write(
     from regard.tasks.speed import Way, runner
 
     ways = [Way(precision, beam) for precision in precisions for beam in beams]
-    return {way: runner(model, texts, way, device, threads) for way in ways}
+    return {way: runner(model, texts, way, device, thread_count(threads)) for way in ways}
 
 
 def ways_elsewhere(model: Path, texts: list[str], programs: list[str], beams: list[int]) -> dict[Way, Run]:

@@ -21,6 +21,7 @@ from regard.cli.terminal import (
     print_line,
     say,
     tables,
+    thread_count,
     writable,
 )
 from regard.cli.translate import parse_options
@@ -83,7 +84,7 @@ def evaluate(
     output = writable(output)
     if tokenize is not None:
         check_words(tokenize)
-    opened = load(model, device, threads, precision)
+    opened = load(model, device, thread_count(threads), precision)
     corpora = choose_corpora(model[0], data)
     if isinstance(opened, Translator):
         options = parse_options(option, beam, 1)

@@ -27,9 +27,7 @@ class Answer:
 class Answered:
     question: str
     answers: tuple[Answer, ...]  # best first, at least one
-    windows: int = (
-        1  # above 1: the context was split into so many overlapping parts
-    )
+    windows: int = 1  # above 1: the context was split into so many overlapping parts
 
     @property
     def text(self) -> str:
