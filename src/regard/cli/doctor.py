@@ -106,7 +106,8 @@ def advice() -> Iterator[str]:
     if len(available_cores()) < (os.cpu_count() or 1):
         yield "not all cores are usable (taskset, a container, a cgroup quota); more threads would not help"
     if default_threads() < len(available_cores()):
-        yield f"OMP_NUM_THREADS limits Regard to {default_threads()} threads; --threads, train.threads override it"
+        count = default_threads()
+        yield f"OMP_NUM_THREADS = {count} limits the threads; --threads or train.threads overrides it"
     free = available_memory()
     if free is not None and free < LITTLE_MEMORY:
         yield f"{free / 2**30:.1f} GiB of memory are free: train with train.tokens_per_batch = 1024 or less"
