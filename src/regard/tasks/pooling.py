@@ -17,7 +17,8 @@ from torch.nn import functional
 from regard.config.reading import parse_json, read_bytes
 from regard.errors import UsageError
 from regard.storage import read_json
-from regard.storage.files import Json, check_files, read_safetensors
+from regard.storage.files import Json, check_files
+from regard.storage.weights import read_safetensors
 
 Step = Callable[[Tensor], Tensor]  # [B,W] -> [B,W']
 
