@@ -70,7 +70,7 @@ def embed(
             "--npy writes the vectors and nothing else: without --similarity, --json and --output"
         )
     embedder = load_as(Embedder, model, device, thread_count(threads))
-    if not embedder.pooling.told:
+    if not embedder.pooling.configured:
         say("the folder does not say how its states become a vector: it is their mean")
     answer = Vectors(embedder, too_long, as_json, npy is not None)
     if similar:

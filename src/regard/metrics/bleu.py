@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
-from sacrebleu.significance import PairedTest
+from sacrebleu.significance import PairedTest, Result
 
 from regard.errors import UsageError
 
@@ -46,8 +46,8 @@ def bootstrap_intervals(
     metrics = {"bleu": make_bleu(tokenize), "chrf": CHRF()}
     test = PairedTest([("", hypotheses)], metrics, [references], test_type="bs", n_samples=RESAMPLES)
     _, columns = test()
-    rows = [column[0] for name, column in columns.items() if name != "System"]
-    return {name: (float(row.mean), float(row.ci)) for name, row in zip(metrics, rows, strict=True)}
+    rows = [row for row, *_ in columns.values() if isinstance(row, Result)]  # the first column has names
+    return {name: (float(row.mean or 0), float(row.ci or 0)) for name, row in zip(metrics, rows, strict=True)}
 
 
 def bleu_tokenization(choice: str, language: str) -> str:
