@@ -48,9 +48,7 @@ some_labels = st.lists(st.sampled_from(LABELS), unique=True)
 @given(one_label)
 def test_one_label_as_scikit_learn_has_it(pairs: list[tuple[str, str]]) -> None:
     reference, output = [[true] for true, _ in pairs], [[said] for _, said in pairs]
-    found = classification_scores(
-        reference, output, LABELS[:3], many=False
-    )  # the rest is unseen
+    found = classification_scores(reference, output, LABELS[:3], many=False)  # the rest is unseen
     true, said = [row[0] for row in reference], [row[0] for row in output]
     told = classification_report(true, said, output_dict=True, zero_division=0)
     assert found["accuracy"] == pytest.approx(accuracy_score(true, said))

@@ -28,15 +28,15 @@ def calibrate(path: Path, sample: Path | None) -> tuple[int, str]:
     if not isinstance(folder.model, EncoderDecoder | LanguageModel):
         family = folder.config.family
         raise UsageError(f"{path}: only models that write text can use int8; this is of the family {family}")
-    known = known_texts(folder, sample)
-    if known is None:
+    samples = known_texts(folder, sample)
+    if samples is None:
         raise UsageError(
             f"{path}: its validation texts are not available, and ranges are not measured on random input; "
             "name a file with one text per line: --sample FILE"
         )
-    ranges = measure(folder.model, batches(folder, known.texts))
-    write_calibration(find_model(path), ranges, known.origin)
-    return len(known.texts), known.origin
+    ranges = measure(folder.model, batches(folder, samples.texts))
+    write_calibration(find_model(path), ranges, samples.origin)
+    return len(samples.texts), samples.origin
 
 
 def batches(folder: Folder, texts: Sequence[Text]) -> Iterator[Batch]:

@@ -21,7 +21,7 @@ def squad_scores(
     scores = []
     for texts, output in zip(references, outputs):
         words = answer_words(output)
-        gold = [kept for text in texts if (kept := answer_words(text))] or [[]]
+        gold = [bare for text in texts if (bare := answer_words(text))] or [[]]
         scores.append((int(words in gold), max(overlap_f1(words, reference) for reference in gold)))
     count = max(1, len(scores))
     means = {

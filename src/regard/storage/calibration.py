@@ -25,8 +25,8 @@ log = logging.getLogger(__name__)
 def write_calibration(folder: Path, ranges: Mapping[str, ActivationRange], origin: str) -> None:
     """Write the ranges into a model folder or a checkpoint, with the hash of its weights."""
     with told_plainly(folder, "read"):
-        known = weights_digest(folder)
-    write_json(folder / CALIBRATION, {"texts": origin, "weights": known, "ranges": ranges})
+        weights = weights_digest(folder)
+    write_json(folder / CALIBRATION, {"texts": origin, "weights": weights, "ranges": ranges})
 
 
 def read_calibration(folder: Path) -> Calibration:
@@ -41,18 +41,15 @@ def read_calibration(folder: Path) -> Calibration:
     with told_plainly(folder, "read"):
         is_current = _is_current(folder, content.get("weights"))
     if not is_current:
-        log.warning(
-            '%s was measured on other weights and is ignored, inference uses float32; run "regard calibrate"',
-            path,
-        )
+        log.warning('%s was measured on other weights and is ignored; run "regard calibrate" again', path)
         return {}
     return {name: (float(low), float(high)) for name, (low, high) in ranges.items()}
 
 
-def _is_current(folder: Path, known: object) -> bool:
+def _is_current(folder: Path, expected: object) -> bool:
     """A file of an older version has no hash: there the weights must not be newer than the ranges."""
-    if known is not None:
-        return known == weights_digest(folder)
+    if expected is not None:
+        return expected == weights_digest(folder)
     written = max(path.stat().st_mtime for path in weight_files(folder))
     return written <= (folder / CALIBRATION).stat().st_mtime + COPYING
 

@@ -168,10 +168,10 @@ def prune(run: Path, keep: set[int]) -> None:
         for step in steps(run):
             if step not in keep:
                 old = folder_of(run, step)
-                gone = old.with_name(f".{old.name}.old{PARTIAL}")
-                remove_tree(gone)
-                retry_eintr(lambda: disk().rename(old, gone))  # noqa: B023 - called at once
-                remove_tree(gone)
+                trash = old.with_name(f".{old.name}.old{PARTIAL}")
+                remove_tree(trash)
+                retry_eintr(lambda: disk().rename(old, trash))  # noqa: B023 - called at once
+                remove_tree(trash)
     sweep(run / "checkpoints")
 
 

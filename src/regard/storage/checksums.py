@@ -65,15 +65,15 @@ def digest(path: Path) -> str:
         return sha256(path)
     state, note = _state(path), cache_folder() / f".sha256-{sha256_of(str(path.resolve()).encode())[:32]}"
     with suppress(OSError, ValueError):
-        remembered, _, known = note.read_text(encoding="ascii").rpartition(" ")
-        if remembered == state and re.fullmatch("[0-9a-f]{64}", known):
-            return known
-    found = sha256(path)
+        remembered, _, value = note.read_text(encoding="ascii").rpartition(" ")
+        if remembered == state and re.fullmatch("[0-9a-f]{64}", value):
+            return value
+    value = sha256(path)
     is_settled = time.time() - path.stat().st_mtime > CLOCK_TICK
     if is_settled and _state(path) == state:
         with suppress(RegardError, OSError):  # a cache that cannot be written is no error
-            write_atomically(note, f"{state} {found}".encode())
-    return found
+            write_atomically(note, f"{state} {value}".encode())
+    return value
 
 
 def _state(path: Path) -> str:
@@ -111,17 +111,17 @@ def changed_files(folder: Path, weights: bool = True) -> list[Path]:
     sums = _read(path)
     if sums is None:
         return [path]
-    expected = {name: known for name, known in sums.items() if weights or name != WEIGHTS}
+    names = [name for name in sums if weights or name != WEIGHTS]
     with told_plainly(folder, "read"):
-        return [folder / name for name, known in expected.items() if _has_changed(folder / name, known)]
+        return [folder / name for name in names if _has_changed(folder / name, sums[name])]
 
 
-def _has_changed(path: Path, known: str) -> bool:
+def _has_changed(path: Path, expected: str) -> bool:
     if not path.is_file():
         return False
     if path.name == WEIGHTS:
-        return digest(path) != known
-    return path.stat().st_size > LARGE or sha256(path) != known  # no such file is written or read that large
+        return digest(path) != expected
+    return path.stat().st_size > LARGE or sha256(path) != expected  # none is that large
 
 
 @contextmanager

@@ -130,12 +130,12 @@ def check_size(path: Path, config: Model, vocabulary: int) -> None:
     Single missing or misshapen tensors are named later, by `load_weights_into`.
     """
     shapes = [shape for part in weight_files(path) for shape in shapes_in(part).values()]
-    held, needed = sum(map(math.prod, shapes)), least_numbers(config, vocabulary)
+    present, needed = sum(map(math.prod, shapes)), least_numbers(config, vocabulary)
     layers = sum(_layers(config))
-    if needed > 2 * held or layers > len(shapes):
+    if needed > 2 * present or layers > len(shapes):
         raise UsageError(
             f"{path}: config.json describes a model of {layers} layers and {needed:,} numbers or more, but "
-            f"its weights are {len(shapes)} tensors with {held:,} in all; one of the two is wrong"
+            f"its weights are {len(shapes)} tensors with {present:,} in all; one of the two is wrong"
         )
 
 
