@@ -260,3 +260,46 @@ def test_dropout_added_is_the_sum_and_its_gradients():
         torch.autograd.grad(together, (x, y), draw), torch.autograd.grad(apart, (x, y), draw)
     ):
         torch.testing.assert_close(own, other)
+
+
+class Adapter(nn.Module):
+    """y = W x + b + B A x (Hu et al. 2021), around a linear map that is frozen."""
+
+    def __init__(self, inner: Linear, rank: int = 2) -> None:
+        super().__init__()
+        self.inner = inner.requires_grad_(False)
+        self.down, self.up = nn.Linear(inner.in_features, rank), nn.Linear(rank, inner.out_features)
+
+    @property
+    def weight(self) -> torch.Tensor:
+        return self.inner.weight
+
+    @property
+    def bias(self) -> torch.Tensor:
+        return self.inner.bias
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.inner(x) + self.up(self.down(x))
+
+
+@pytest.mark.parametrize("names", [("query",), ("key", "value"), ("query", "key", "value")])
+def test_an_adapter_inside_attention_learns(names: tuple[str, ...]) -> None:
+    """The fused product once read `.weight`: an adapter got no gradient, and no error was raised."""
+    own = MultiHeadAttention(8, 2, 4)
+    for name in names:
+        setattr(own, name, Adapter(getattr(own, name)))
+    x = torch.randn(2, 5, 8)
+    with torch.no_grad():
+        expected = [each(x) for each in (own.query, own.key, own.value)]
+    q, k, v = own.queries_keys_values(x)
+    for found, each in zip((q, k, v), expected):
+        torch.testing.assert_close(found.transpose(1, 2).flatten(2), each)
+    (q.sum() + k.sum() + v.sum()).backward()
+    for name in names:
+        assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in getattr(own, name).up.parameters())
+
+
+def test_a_hook_inside_attention_is_called_in_training() -> None:
+    own, x = MultiHeadAttention(8, 2, 4), torch.randn(2, 5, 8)
+    own.key.register_forward_hook(lambda module, inputs, output: output * 0)
+    assert not own.queries_keys_values(x)[1].any() and not own.keys_values(x)[0].any()

@@ -418,8 +418,8 @@ def test_average(regard: Command, refused: Refused, toy: Toy, tmp_path: Path) ->
     assert "has 2 checkpoints, not 3; lower --last" in refused(
         "average", toy.model, "--out", tmp_path / "new"
     )
-    assert "is no checkpoint" in refused("average", toy.corpora, "--out", tmp_path / "new")
-    assert "is no checkpoint" in refused("average", tmp_path / "none", "--out", tmp_path / "new")
+    assert "is not a checkpoint" in refused("average", toy.corpora, "--out", tmp_path / "new")
+    assert "is not a checkpoint" in refused("average", tmp_path / "none", "--out", tmp_path / "new")
     assert not (tmp_path / "new").exists()
 
 

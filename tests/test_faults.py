@@ -103,7 +103,7 @@ def test_the_records_of_wrong_numbers_are_documented(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "word"), [("ENOSPC", "the disk is full"), ("EROFS", "make the place writable")]
+    ("kind", "word"), [("ENOSPC", "the disk is full"), ("EROFS", "make the folder writable")]
 )
 def test_a_disk_that_fails_in_the_middle_ends_the_run_with_a_sentence(
     kind: str, word: str, tmp_path: Path

@@ -33,7 +33,8 @@ from regard.storage import (
     save_checkpoint,
     unique_weights,
 )
-from regard.storage.checkpoint import CONTENT, facts
+from regard.storage.checkpoint import CONTENT
+from regard.storage.checksums import file_entry
 from regard.storage.files import to_json
 from regard.storage.weights import least_numbers, shapes_in
 from regard.training.loop import as_progress
@@ -169,7 +170,7 @@ def test_a_checkpoint_made_up_is_whole_or_told(seed, name, again):
         changed = mutate(Folder({name: files[name]}), chance).files.get(name, b"")
         (folder / name).write_bytes(changed)
         if again and name != "manifest.json":
-            told = {each: facts(folder / each) for each in CONTENT}
+            told = {each: file_entry(folder / each) for each in CONTENT}
             (folder / "manifest.json").write_text(to_json({"step": 5, "files": told}))
         said: list[str] = []
         found = load_latest(Path(place), said.append)

@@ -14,9 +14,9 @@ from torch import Tensor
 from regard.errors import UsageError
 from regard.generation import make_engine
 from regard.mapped import is_view, let_go
-from regard.storage import files, open_folder
-from regard.storage.files import read_safetensors
+from regard.storage import open_folder, weights
 from regard.storage.huggingface import MARIAN, Shape, table
+from regard.storage.weights import read_safetensors
 from small_models import small_config, small_model, written
 from traced_models import tokenizer
 
@@ -77,8 +77,8 @@ def test_a_file_that_another_replaced_meanwhile_is_refused(tmp_path, monkeypatch
         with path.open("rb") as new:
             return mapped(new)
 
-    mapped = files.map_file
-    monkeypatch.setattr(files, "map_file", map_another)
+    mapped = weights.map_file
+    monkeypatch.setattr(weights, "map_file", map_another)
     with pytest.raises(UsageError, match="while it was read"):
         read_safetensors(path)
 

@@ -42,6 +42,7 @@ from regard.storage import (
     write_identity,
     write_weights,
 )
+from regard.storage.average import average_into
 from regard.storage.importing import import_folder
 from regard.tasks import decode_options, load
 from sampled import sampled
@@ -551,6 +552,19 @@ def test_a_run_begins_from_such_a_folder(opus, tmp_path):
     theirs = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "run")
     torch.testing.assert_close(theirs.final_logits_bias[0], after.model.output.bias.detach())
     assert their_tokenizer(tmp_path / "run").supported_language_codes == list(LANGUAGES)
+    averages_with_its_tokenizer(tmp_path / "run", tmp_path / "average")
+
+
+def averages_with_its_tokenizer(run, out):
+    """The average of such a run once lacked its .spm files and vocab.json, and could not be opened."""
+    average_into([run], out, last=1)
+    assert {"source.spm", "target.spm", "vocab.json"} <= {path.name for path in out.iterdir()}
+    assert open_folder(out).source.fingerprint == open_folder(run).source.fingerprint
+    damaged = bytearray((out / "source.spm").read_bytes())
+    damaged[-1] ^= 1
+    (out / "source.spm").write_bytes(damaged)
+    with pytest.raises(UsageError, match=r"source\.spm"):  # the checksums cover it
+        open_folder(out)
 
 
 # --- pickles

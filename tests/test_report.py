@@ -26,9 +26,9 @@ from regard.batch import collate
 from regard.device import Machine
 from regard.errors import UsageError
 from regard.interpret import Recorder
+from regard.metrics.bleu import bleu_tokenization, bootstrap_intervals, looks_tokenized, text_scores
 from regard.tasks import load
 from regard.training import flops, train
-from regard.training.evaluate import bleu_tokenization, intervals, looks_tokenized, text_scores
 from regard.training.flops import forward_flops, measured_peak, training_flops
 from regard.training.loss import output_cross_entropy
 from regard.training.report import write_report
@@ -129,7 +129,10 @@ def test_scores_are_those_of_the_sacrebleu_command(tmp_path: Path, tokenize: str
         {row["name"]: row for row in json.loads(subprocess.run(each, capture_output=True, check=True).stdout)}
         for each in (command, [*command, "--confidence"])
     )
-    own, around = text_scores(OUTPUTS, REFERENCES, tokenize), intervals(OUTPUTS, REFERENCES, tokenize)
+    own, around = (
+        text_scores(OUTPUTS, REFERENCES, tokenize),
+        bootstrap_intervals(OUTPUTS, REFERENCES, tokenize),
+    )
     assert own.bleu == pytest.approx(plain["BLEU"]["score"], abs=1e-8)
     assert own.chrf == pytest.approx(plain["chrF2"]["score"], abs=1e-8)
     assert (own.bleu_signature, own.chrf_signature) == (
@@ -143,7 +146,7 @@ def test_scores_are_those_of_the_sacrebleu_command(tmp_path: Path, tokenize: str
 
 def test_an_interval_where_some_samples_score_nothing() -> None:
     """sacreBLEU's own mean fails there: a sample without any match is of another type than the others."""
-    mean, half = intervals(["ab", "xy"], ["abc", "uvw"])["chrf"]
+    mean, half = bootstrap_intervals(["ab", "xy"], ["abc", "uvw"])["chrf"]
     assert 0 < mean < 100
     assert half > 0
 
@@ -167,7 +170,7 @@ def test_a_tokenisation_that_cannot_be_had_is_said_before_the_run(
     def missing(**options: object) -> BLEU:
         raise RuntimeError("Please install\n\n  more")
 
-    monkeypatch.setattr("regard.training.evaluate.BLEU", missing)
+    monkeypatch.setattr("regard.metrics.bleu.BLEU", missing)
     with pytest.raises(UsageError, match='"ja-mecab" cannot be computed: Please install more'):
         train(toy_config(tmp_path, bleu_tokenize="ja-mecab"), tmp_path / "run")
     assert not (tmp_path / "run").exists()

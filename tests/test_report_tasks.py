@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 
 from regard.config import load_config
 from regard.errors import UsageError
+from regard.metrics.answers import squad_scores
+from regard.metrics.labels import classification_scores, spans, tagging_scores
+from regard.metrics.language import perplexity_scores
 from regard.training.curves import draw_curves
-from regard.training.metrics import answering, classification, language, spans, tagging
 from regard.training.report import evaluate_command, told, write_report
 from regard.training.report.answered import AROUND, excerpt
 from regard.training.report.blocks import printable
@@ -48,7 +50,7 @@ def classified(
         row = {"source": " ".join(sentence()), "reference": true, "output": output}
         rows.append({**row, "probabilities": dict(zip(labels, p))})
     reference, output = [row["reference"] for row in rows], [row["output"] for row in rows]
-    return rows, classification(reference, output, labels, many)
+    return rows, classification_scores(reference, output, labels, many)
 
 
 def tagged() -> tuple[Rows, dict]:
@@ -58,7 +60,7 @@ def tagged() -> tuple[Rows, dict]:
         tags = [ENTITIES.get(word, "O") for word in words]
         output = [tag if dice.random() < 0.8 else dice.choice(["O", "B-PER", "B-LOC"]) for tag in tags]
         rows.append({"source": words, "reference": tags, "output": output})
-    return rows, tagging([row["reference"] for row in rows], [row["output"] for row in rows])
+    return rows, tagging_scores([row["reference"] for row in rows], [row["output"] for row in rows])
 
 
 def answered() -> tuple[Rows, dict]:
@@ -70,7 +72,7 @@ def answered() -> tuple[Rows, dict]:
         output = " ".join(words[start : start + dice.choice([0, 2, 3])])
         row = {"source": "who sleeps?", "context": " ".join(words), "reference": reference, "output": output}
         rows.append({**row, "score": dice.uniform(-3, 9)})
-    scores, each = answering([row["reference"] for row in rows], [row["output"] for row in rows])
+    scores, each = squad_scores([row["reference"] for row in rows], [row["output"] for row in rows])
     return [{**row, "exact": exact, "f1": f1} for row, (exact, f1) in zip(rows, each)], scores
 
 
@@ -88,7 +90,7 @@ def filled() -> tuple[Rows, dict]:
 
 def generated() -> tuple[Rows, dict]:
     rows = [{"source": " ".join(sentence()), "output": " ".join(sentence())} for _ in range(12)]
-    return rows, language(-5000.0, 2500, 9000)
+    return rows, perplexity_scores(-5000.0, 2500, 9000)
 
 
 MADE = {
@@ -396,7 +398,7 @@ def test_very_many_labels_have_a_list_instead_of_a_matrix(tmp_path: Path) -> Non
     labels = tuple(f"label-{number}" for number in range(MOST_LABELS + 1))
     rows, scores = classified(labels=labels)
     rows += [{**rows[0], "reference": ["label-3"], "output": ["label-7"]}] * 50
-    scores = classification([r["reference"] for r in rows], [r["output"] for r in rows], labels, False)
+    scores = classification_scores([r["reference"] for r in rows], [r["output"] for r in rows], labels, False)
     text, page = pages(run_folder(tmp_path, "classify", rows, scores))
     assert not [own for tag, own in page.elements if "style" in own]
     pairs = Counter((r["reference"][0], r["output"][0]) for r in rows if r["reference"] != r["output"])
@@ -436,7 +438,7 @@ def test_mistakes_in_words(tmp_path: Path) -> None:
         {"source": words, "reference": true, "output": said},
         {"source": ["Ilse"], "reference": ["B-PER"], "output": ["O"]},
     ]
-    scores = tagging([row["reference"] for row in rows], [row["output"] for row in rows])
+    scores = tagging_scores([row["reference"] for row in rows], [row["output"] for row in rows])
     text, _ = pages(run_folder(tmp_path, "tag", rows, scores))
     assert (
         "sentence  Ilse Brandt saw Mount Kara on Monday with Otto in June\n"

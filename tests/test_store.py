@@ -371,3 +371,16 @@ def test_opened_weights_are_not_copied(tmp_path: Path) -> None:
     own = unique_weights(model)
     load_weights_into(model, weights, tmp_path)
     assert all(own[name].data_ptr() != weights[name].data_ptr() for name in own), "its memory is its own"
+
+
+@pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="Linux has it")
+def test_a_file_in_shared_memory_is_an_ordinary_file() -> None:
+    """/dev/shm was taken for a device: a new file there could not be written."""
+    path = Path("/dev/shm") / f"regard-test-{os.getpid()}"
+    try:
+        write_atomically(path, b"one")
+        first = path.stat().st_ino
+        write_atomically(path, b"two")
+        assert path.read_bytes() == b"two" and path.stat().st_ino != first
+    finally:
+        path.unlink(missing_ok=True)

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from regard.errors import RegardError, UsageError
 from regard.storage import (
     Disk,
     alone_in,
+    checksums,
     folder_of,
     load_latest,
     open_folder,
@@ -23,7 +25,8 @@ from regard.storage import (
     standing_in,
     steps,
 )
-from regard.storage.files import SUMS, free_bytes, told_plainly, write_atomically
+from regard.storage.checkpoint import load_checkpoint, load_weights
+from regard.storage.files import SUMS, free_bytes, sha256, told_plainly, write_atomically
 from regard.training.run import newest
 from survive import archives, damage, failing, power, system
 from survive.common import checkpoint, newest_step, write_model
@@ -72,7 +75,7 @@ def test_a_save_whose_sums_fail_leaves_nothing(tmp_path: Path, monkeypatch: pyte
         raise MemoryError
 
     save_checkpoint(tmp_path, 5, checkpoint(5))
-    monkeypatch.setattr("regard.storage.checkpoint.sum_of", no_memory)
+    monkeypatch.setattr("regard.storage.checkpoint.sha256_of", no_memory)
     with pytest.raises(MemoryError):
         save_checkpoint(tmp_path, 10, checkpoint(10))
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-5"]
@@ -132,7 +135,7 @@ def test_a_damaged_newer_checkpoint_does_not_crowd_out_good_ones(tmp_path: Path)
 
 def test_a_disk_that_cannot_be_read_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An I/O error while the newest checkpoint was read once ended the resumption."""
-    from regard.storage import checkpoint as module
+    from regard.storage import checksums as module
 
     for step in (5, 10):
         save_checkpoint(tmp_path, step, checkpoint(step))
@@ -210,7 +213,7 @@ def test_a_changed_file_is_noticed_and_a_meant_change_is_possible(tmp_path: Path
         assert subprocess.run(["sha256sum", "--check", "--quiet", SUMS], cwd=tmp_path).returncode == 0
     config = tmp_path / "run.toml"
     config.write_text(config.read_text().replace("beam = 4", "beam = 5"))
-    with pytest.raises(UsageError, match=rf"run\.toml: not what it was .*delete {SUMS}"):
+    with pytest.raises(UsageError, match=rf"run\.toml: changed since .*delete {SUMS}"):
         open_folder(tmp_path)
     (tmp_path / SUMS).unlink()
     assert open_folder(tmp_path).decode.beam == 5
@@ -220,8 +223,53 @@ def test_an_error_is_put_down_to_the_file_that_changed(tmp_path: Path) -> None:
     write_model(tmp_path, 1)
     config = tmp_path / "config.json"
     config.write_text(config.read_text().replace('"d_model": 16', '"d_model": 32'))
-    with pytest.raises(UsageError, match=r"one of the two is wrong; .*config\.json: not what it was"):
+    with pytest.raises(UsageError, match=r"one of the two is wrong; .*config\.json: changed since"):
         open_folder(tmp_path)
+
+
+def test_a_large_file_is_hashed_once_until_it_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Opening a model once read all of its weights for their hash, every time."""
+    monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(checksums, "REMEMBERED_ABOVE", 1000)
+    hashed: list[str] = []
+    monkeypatch.setattr(checksums, "sha256", lambda path: hashed.append(path.name) or sha256(path))
+    model = tmp_path / "model"
+    write_model(model, 1)
+    weights = model / "model.safetensors"
+    for _ in range(2):  # just written: a second change could have the same time, so nothing is remembered
+        hashed.clear()
+        open_folder(model)
+        assert "model.safetensors" in hashed
+    before = time.time() - 60
+    os.utime(weights, (before, before))
+    open_folder(model)
+    hashed.clear()
+    open_folder(model)
+    assert "model.safetensors" not in hashed and "config.json" in hashed  # small files are always hashed
+    content = bytearray(weights.read_bytes())
+    content[-1] ^= 1
+    weights.write_bytes(content)
+    os.utime(weights, (before, before))  # size and time as before: the change of the inode is newer
+    with pytest.raises(UsageError, match=r"model\.safetensors: changed since"):
+        open_folder(model)
+    content[-1] ^= 1
+    weights.write_bytes(content)
+    os.utime(weights, (before, before))
+    monkeypatch.setenv("REGARD_CACHE", "/dev/null/none")  # a cache that cannot be written
+    open_folder(model)
+
+
+def test_opening_a_checkpoint_reads_no_optimizer_state(tmp_path: Path) -> None:
+    folder = save_checkpoint(tmp_path, 5, checkpoint(5))
+    (folder / "optimizer.safetensors").write_bytes(b"damaged")
+    assert load_weights(folder).keys() == {"w", "b"}
+    with pytest.raises(UsageError, match=r"optimizer\.safetensors"):
+        load_checkpoint(folder)
+    (folder / "model.safetensors").write_bytes(b"damaged")
+    with pytest.raises(UsageError, match=r"model\.safetensors"):
+        load_weights(folder)
 
 
 def test_the_sums_are_no_way_out_of_the_folder(tmp_path: Path) -> None:

@@ -576,7 +576,7 @@ def test_other_bad_input() -> None:
         short("transformer", context="x")
     with pytest.raises(UsageError, match="one text"):
         short("transformer", text=["a", "b"])
-    with pytest.raises(UsageError, match="trace one of them"):
+    with pytest.raises(UsageError, match="trace one of its models"):
         one = opened_task("rnn").folder
         Translator(one, one).trace("cat")
     assert short("gpt", text="\ud800 \x00 cat").output is not None

@@ -127,7 +127,7 @@ class Clock:
         shutil.rmtree(folder)
 
 
-SUM_OF, WRITE_NEW = store.sum_of, store.write_new
+SUM_OF, WRITE_NEW = store.sha256_of, store.write_new
 
 
 def queued() -> float:
@@ -141,9 +141,9 @@ def checking_costs(place: Path) -> dict[str, float]:
     big = Checkpoint({"w": torch.randn(1 << 21)}, {"w": torch.randn(1 << 22)}, {"step": 20})
     summing, bare = Clock(), Clock()
     for turn in range(SAVES):
-        with patched((store, "write_new", summing.write_new), (store, "sum_of", summing.sum_of)):
+        with patched((store, "write_new", summing.write_new), (store, "sha256_of", summing.sum_of)):
             summing.save(place, turn, big)
-        with patched((store, "write_new", bare.write_new), (store, "sum_of", lambda content: "0" * 64)):
+        with patched((store, "write_new", bare.write_new), (store, "sha256_of", lambda content: "0" * 64)):
             bare.save(place, turn, big)
     own, without, clock, clock_without = (
         statistics.mean(sorted(each)[: SAVES // 2])

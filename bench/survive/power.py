@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from regard.storage import Disk, prune, save_checkpoint, seal, standing_in, unseal
+from regard.storage.checksums import changed_files
 from regard.storage.files import sweep, write_atomically
-from regard.storage.sums import faults
 from survive.common import Bar, checkpoint, newest_step
 
 Change = dict[str, int | None]  # names of one folder: which file or folder they are from now on, None: gone
@@ -281,7 +281,7 @@ def model_weights() -> Story:
         content = (folder / "model.safetensors").read_bytes()
         if content not in ([b"new" * 30] if returned else [b"old" * 20, b"new" * 30]):
             return f"the weights are {content[:10]!r}"
-        if wrong := faults(folder):
+        if wrong := changed_files(folder):
             return f"{wrong[0].name} is refused"
         sweep(folder)
         return "" if not list(folder.glob(".*")) else "something is left"

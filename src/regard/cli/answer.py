@@ -26,6 +26,7 @@ from regard.cli.terminal import (
     read_all_stdin,
     read_inputs,
     say,
+    thread_count,
     writable,
 )
 from regard.cli.translate import answer_all, is_typed
@@ -90,7 +91,7 @@ def answer(
     if data is not None and (nbest > 1 or scores) and not as_json:
         raise UsageError(f"{data}: predictions are one answer each; take --json with --nbest or --scores")
     text = "" if context is None else read_context(context, questions or [])
-    answerer = load_as(Answerer, model, device, threads)
+    answerer = load_as(Answerer, model, device, thread_count(threads))
     if data is not None:
         answer_data(answerer, data, nbest, no_answer, as_json, output)
         return

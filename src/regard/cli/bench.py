@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.terminal import AsJson, Device, Threads, print_line, say, tables
+from regard.cli.terminal import AsJson, Device, Threads, print_line, say, tables, thread_count
 from regard.errors import UsageError
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def decoder(
     """A function that decodes all texts and returns the number of tokens written."""
     from regard.tasks import Generator, Translator, load
 
-    model = load(path, device=device, threads=threads, precision=precision)
+    model = load(path, device=device, threads=thread_count(threads), precision=precision)
     if isinstance(model, Translator):
         options = model.folder.decode.model_copy(update={"beam": beam, "sample": False})
         end = model.folder.target.end

@@ -212,8 +212,8 @@ def compared(
     length: Callable[[str], int],
     speed: Speed | None,
 ) -> Compared:
+    from regard.metrics.bleu import text_scores
     from regard.training.comparison import Compared
-    from regard.training.evaluate import text_scores
     from regard.training.report.breakdown import by_length
 
     folder = translator.folder

@@ -21,6 +21,7 @@ from regard.cli.terminal import (
     print_line,
     say,
     tables,
+    thread_count,
     writable,
 )
 from regard.cli.translate import parse_options
@@ -83,7 +84,7 @@ def evaluate(
     output = writable(output)
     if tokenize is not None:
         check_words(tokenize)
-    opened = load(model, device, threads, precision)
+    opened = load(model, device, thread_count(threads), precision)
     corpora = choose_corpora(model[0], data)
     if isinstance(opened, Translator):
         options = parse_options(option, beam, 1)
@@ -101,8 +102,8 @@ def evaluate(
 def score_translations(
     translator: Translator, corpora: Corpora, given: dict[str, object], words: str, output: Path | None
 ) -> dict[str, object]:
+    from regard.metrics.bleu import looks_tokenized, text_scores
     from regard.tasks import decode_options
-    from regard.training.evaluate import looks_tokenized, text_scores
 
     examples = read(corpora, translator.folder.task)
     options = decode_options(translator.folder.decode, given)
@@ -162,8 +163,8 @@ def check_words(tokenize: str) -> None:
 def choose_words(model: Path, tokenize: str | None) -> str:
     """sacreBLEU's tokenisation: what the user names, else what the run used, if it can be had."""
     from regard.config import Train, load_config
+    from regard.metrics.bleu import bleu_tokenization, make_bleu
     from regard.storage.folder import run_of
-    from regard.training.evaluate import bleu_tokenization, make_bleu
 
     if tokenize is not None:
         check_words(tokenize)

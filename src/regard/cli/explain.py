@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regard.cli.builtin import builtin_translator, preload_detector
-from regard.cli.terminal import Device, Threads, read_stdin, say, tables, writable
+from regard.cli.terminal import Device, Threads, read_stdin, say, tables, thread_count, writable
 from regard.cli.translate import Settings, parse_options
 from regard.errors import UsageError
 
@@ -92,7 +92,7 @@ def explain(
     output, view = checked(output, view)
     changes = [*map(switched_off, zero_head or []), *map(parsed, change or [])]
     text = "\n".join(read_stdin()) if text == "-" else text
-    task = load(model or builtin_translator(text, None), device, threads, "float32")
+    task = load(model or builtin_translator(text, None), device, thread_count(threads), "float32")
     given = {"target": target, "context": context, "decode": parse_options(option, None, 1)}
     plain = task.trace(text, **given)
     trace = task.trace(text, **given, interventions=changes) if changes else plain

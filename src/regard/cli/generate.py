@@ -20,6 +20,7 @@ from regard.cli.terminal import (
     put,
     read_inputs,
     say,
+    thread_count,
 )
 from regard.cli.translate import Settings, parse_options
 from regard.errors import UsageError
@@ -106,7 +107,7 @@ def generate(
     given = parse_options(option, beam, 1) | {
         name: value for name, value in short.items() if value is not None
     }
-    generator = load_as(Generator, model, device, threads, precision)
+    generator = load_as(Generator, model, device, thread_count(threads), precision)
     options = generator.options(given)
     if not options.sample and count > options.beam:
         raise UsageError(f"{count} texts of a search need a beam of at least {count}, not {options.beam}")

@@ -20,6 +20,7 @@ from regard.cli.terminal import (
     print_line,
     read_stdin,
     say,
+    thread_count,
 )
 from regard.errors import UsageError
 
@@ -73,7 +74,7 @@ def score(
     from regard.tasks import Translator, load
     from regard.tasks.generator import Generator
 
-    found = load(model, device, threads, "float32")
+    found = load(model, device, thread_count(threads), "float32")
     only_language = {"--document": document, "--stride": stride, "--no-end": no_end, "--total": total}
     if isinstance(found, Generator):
         score_texts(found, files, document, stride, not no_end, total, as_json)

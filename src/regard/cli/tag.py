@@ -21,6 +21,7 @@ from regard.cli.terminal import (
     print_line,
     read_inputs,
     say,
+    thread_count,
     writable,
 )
 from regard.cli.translate import Texts, answer_all, is_typed
@@ -66,7 +67,7 @@ def tag(
     output = writable(output)
     if conll + rows + as_json > 1:
         raise UsageError("--rows, --conll and --json are different forms of the result: take one")
-    tagger = load_as(Tagger, model, device, threads)
+    tagger = load_as(Tagger, model, device, thread_count(threads))
     if conll:
         write_conll(tagger, read_inputs(text or []), output)
         return

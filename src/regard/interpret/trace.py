@@ -23,7 +23,8 @@ from regard.interpret.beam import Fate, Node
 from regard.interpret.names import check_shapes
 from regard.interpret.pieces import Pieces
 from regard.interpret.readings import rollout, rollout_across, value_weighted, word_attention
-from regard.storage.files import opened, write_atomically
+from regard.storage.files import write_atomically
+from regard.storage.weights import opened
 
 if TYPE_CHECKING:
     from regard.interpret.figure import Figure

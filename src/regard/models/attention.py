@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.models.layers import Linear
+from regard.models.layers import Linear, is_plain
 from regard.models.tap import Tap
 
 FEW_QUERIES = 8
@@ -105,8 +105,12 @@ def _plain_is_better(q: Tensor) -> bool:
 
 
 def together(x: Tensor, *maps: Linear) -> list[Tensor]:
-    """Several linear maps of one input. While learning as one product, which is faster forth and back."""
-    if not torch.is_grad_enabled():
+    """Several linear maps of one input. In training, fused into one matmul (faster forward and backward).
+
+    A map that is not a plain `Linear` (an adapter around it, a parametrization, a hook) goes through its own
+    forward, so that it takes part in training.
+    """
+    if not torch.is_grad_enabled() or not all(is_plain(each) for each in maps):
         return [each(x) for each in maps]
     weight = torch.cat([each.weight for each in maps])
     bias = torch.cat([each.bias for each in maps]) if maps[0].bias is not None else None

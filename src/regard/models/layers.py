@@ -35,6 +35,11 @@ class Linear(nn.Linear):
         return steady_linear(x, self.weight, self.bias)
 
 
+def is_plain(module: nn.Module) -> bool:
+    """True if a module computes W x + b from its weight and bias alone, without subclass or hooks."""
+    return type(module) is Linear and not (module._forward_hooks or module._forward_pre_hooks)
+
+
 Activation = Callable[[Tensor], Tensor]
 
 

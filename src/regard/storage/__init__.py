@@ -1,4 +1,4 @@
-"""Model folders, weight names, checkpoints. All file writing goes through this room."""
+"""Model folders, weights, checkpoints. All files are written through this package."""
 
 from regard.storage.card import write_card
 from regard.storage.checkpoint import (
@@ -12,11 +12,14 @@ from regard.storage.checkpoint import (
     save_checkpoint,
     steps,
 )
-from regard.storage.disk import Disk, standing_in
+from regard.storage.checksums import as_sealed, seal, unseal
 from regard.storage.files import (
+    Disk,
+    alone_in,
     append,
     make_folders,
     read_json,
+    standing_in,
     sweep,
     told_plainly,
     write_atomically,
@@ -24,8 +27,6 @@ from regard.storage.files import (
     write_text,
 )
 from regard.storage.folder import Folder, Initial, open_folder, read_model, write_identity
-from regard.storage.lock import alone_in
-from regard.storage.sums import as_sealed, seal, unseal
 from regard.storage.weights import load_weights_into, unique_weights, write_weights
 
 __all__ = [

@@ -20,12 +20,12 @@ from regard.inputs.text import Special, Tokenizer, load_tokenizer, special
 from regard.models import Model as AnyModel
 from regard.models import outline, parameters
 from regard.storage.builtin import find_model
+from regard.storage.calibration import read_calibration
 from regard.storage.checkpoint import load_weights
+from regard.storage.checksums import as_sealed
 from regard.storage.files import Json, check_files, read_json, write_atomically, write_json, write_text
 from regard.storage.generation import DECODE, decode_of, read_generation, special_of
 from regard.storage.huggingface import config_json, labels_of, model_config, ours, task_of
-from regard.storage.reaches import read_reaches
-from regard.storage.sums import as_sealed
 from regard.storage.weights import WEIGHTS, check_size, load_weights_into, read_tensors
 
 NAMES = ("tokenizer.json", "target_tokenizer.json")
@@ -47,7 +47,7 @@ class Folder:
     split_above: int  # pieces; longer lines are cut into sentences, because training hardly saw such lines
     may_refuse: bool = False  # some questions of the training had no answer
     labels: tuple[str, ...] = ()  # what a classifier or tagger answers
-    reaches: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # see storage/reaches.py
+    reaches: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # see storage/calibration.py
     parameters: int = 0  # as it was opened: an engine packs them away
 
     def __post_init__(self) -> None:
@@ -168,7 +168,7 @@ def _open_folder(path: Path, device: torch.device | None) -> Folder:
         split_above=int(own.get("split_above", told.config.max_length)),
         may_refuse=bool(own.get("may_refuse", False)),
         labels=told.labels,
-        reaches=read_reaches(told.home),
+        reaches=read_calibration(told.path),
     )
 
 

@@ -25,16 +25,16 @@ from regard.generation import (
 )
 from regard.generation.stream import Sliding, stream
 from regard.inputs.text import Tokenizer
+from regard.metrics.language import perplexity_scores
 from regard.models import LanguageModel
 from regard.sample import IGNORED, Sample
 from regard.storage import Folder
 from regard.tasks.traceable import Traceable
 from regard.tasks.translator import decode_options
-from regard.training.evaluation.base import TOKENS_PER_BATCH
-from regard.training.metrics import language
 
 TooLongPrompt = Literal["error", "cut"]
 Say = Callable[[str], None]
+TOKENS_PER_BATCH = 1024  # logits over the whole vocabulary are kept for so many tokens at once
 HALF_A_SIGN = "\ufffd"  # what bytes decode to that are no whole character, perhaps not yet
 
 
@@ -68,7 +68,7 @@ def together(scored: Iterable[Scored]) -> dict[str, float]:
         log_p, tokens = log_p + math.fsum(each.pieces), tokens + len(each.pieces)
         size += len(each.text.encode(errors="replace"))
     own = {"log_probability": log_p, "tokens": tokens, "bytes": size}
-    return own | language(log_p, tokens, size)
+    return own | perplexity_scores(log_p, tokens, size)
 
 
 class Generator(Traceable):

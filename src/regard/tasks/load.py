@@ -36,9 +36,9 @@ CLASSES: dict[str, type[Any]] = {
 def load(path: Paths, device: str = "auto", threads: int = 0, precision: str = "auto") -> Any:
     """Open a model folder: `regard.load("runs/demo").translate("...")`; several translate as an ensemble.
 
-    What comes is of the class that the folder's task needs, which the folder alone knows; see `load_as`.
-    A BERT without a head gives vectors. `precision` is for models that write: float32, bfloat16, int8, or
-    auto, which is int8 once `regard calibrate` has measured the model.
+    The class of the result follows from the folder's task; see `load_as`. A BERT without a head embeds.
+    `threads` sets torch's number of threads for the whole process; 0 leaves it as it is. `precision` is for
+    models that write: float32, bfloat16, int8, or auto, which is int8 for calibrated models.
     """
     if isinstance(path, str | Path) and is_body(Path(path)):
         return load_as(Embedder, path, device, threads)
@@ -75,8 +75,10 @@ def one_of(path: Paths) -> Path:
 
 
 def use_machine(device: str, threads: int) -> torch.device:
+    """The device; only an explicit number of threads changes the process."""
     machine = choose_machine(device, precision="float32", threads=threads)
-    machine.use()
+    if threads:
+        machine.use()
     return machine.device
 
 

@@ -16,8 +16,8 @@ from statistics import median
 from urllib.parse import quote
 
 from regard.errors import UsageError
+from regard.metrics.bleu import TextScores
 from regard.storage import write_atomically, write_text
-from regard.training.evaluate import TextScores
 from regard.training.progress import Record
 from regard.training.report.blocks import Block, Chart, Charts, Code, Paragraph, Section, Series, Table
 from regard.training.report.breakdown import Bucket

@@ -15,6 +15,7 @@ from regard.config import Config, differing_field, load_config, to_toml
 from regard.config.schema import Recipe, TaskName
 from regard.device import Machine, choose_machine, give_back_memory
 from regard.errors import RegardError, UsageError
+from regard.metrics.bleu import bleu_tokenization, make_bleu
 from regard.models import build, parameters
 from regard.storage import (
     Checkpoint,
@@ -42,7 +43,6 @@ from regard.storage import (
     write_weights,
 )
 from regard.training.curves import draw_curves
-from regard.training.evaluate import bleu_tokenization, make_bleu
 from regard.training.evaluation.base import FILES
 from regard.training.flops import measured_peak
 from regard.training.initial import load_initial, with_shape

@@ -15,6 +15,7 @@ from regard.data.objectives import CausalLM, MaskedLM, SpanCorruption
 from regard.data.readers import RawRow
 from regard.generation import answers, decode
 from regard.inputs.text import Tokenizer, special
+from regard.metrics.language import perplexity_scores
 from regard.models import EncoderOnly, Model
 from regard.sample import Example, Sample
 from regard.training.evaluation.base import (
@@ -25,7 +26,6 @@ from regard.training.evaluation.base import (
     shown,
     write_rows,
 )
-from regard.training.metrics import language
 from regard.training.progress import Record
 
 Asked = TypeVar("Asked", MaskedLM, SpanCorruption)
@@ -66,7 +66,7 @@ class ContinuationEvaluation:
         log_p = log_probabilities(model, self.samples, device)
         total, pieces = sum(sum(row) for row in log_p), sum(len(row) for row in log_p)
         size = sum(len(example.source.encode()) for example in self.examples)
-        return {"loss": -total / max(1, pieces), **language(total, pieces, size)}
+        return {"loss": -total / max(1, pieces), **perplexity_scores(total, pieces, size)}
 
     def beginnings(self, count: int) -> list[list[int]]:
         """Of the first texts, evenly spread."""

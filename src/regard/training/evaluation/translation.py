@@ -16,9 +16,9 @@ from regard.errors import RegardError
 from regard.generation import Hypothesis, decode
 from regard.inputs.text import special
 from regard.interpret import align
+from regard.metrics.bleu import bleu_tokenization, bootstrap_intervals, text_scores
 from regard.models import EncoderOnly, Model
 from regard.sample import Example, Sample
-from regard.training.evaluate import bleu_tokenization, intervals, text_scores
 from regard.training.evaluation.base import log_probabilities, mean_loss, shown, write_rows
 from regard.training.parallel import crew
 from regard.training.progress import Record
@@ -73,7 +73,7 @@ class TranslationEvaluation:
         self.write(path, model, best, texts)
         references = [example.target for example in self.examples]
         scores = text_scores(texts, references, self.words)
-        around = intervals(texts, references, self.words)
+        around = bootstrap_intervals(texts, references, self.words)
         parts = self.by_prefix(texts)
         return {
             **({"by_prefix": parts} if parts else {}),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from regard.training.evaluate import UNSPACED, TextScores, text_scores
+from regard.metrics.bleu import UNSPACED, TextScores, text_scores
 from regard.training.progress import Record
 
 LENGTHS = (5, 10, 15, 20, 30, 40, 60)  # the last of each bucket; one more holds all that is longer

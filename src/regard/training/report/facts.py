@@ -10,8 +10,8 @@ from typing import Any
 
 from regard.config import Config, load_config
 from regard.errors import UsageError
+from regard.metrics.bleu import bleu_tokenization
 from regard.storage import read_json
-from regard.training.evaluate import bleu_tokenization
 from regard.training.evaluation.base import FILES
 from regard.training.progress import FILE, Record, read_metrics
 from regard.training.report.tasks import TASKS, Check, Wording

@@ -9,7 +9,7 @@ from pathlib import Path
 from regard.config import Config
 from regard.config.load import NAMES
 from regard.data.corpora import parts
-from regard.training.evaluate import RESAMPLES, bleu_tokenization, looks_tokenized
+from regard.metrics.bleu import RESAMPLES, bleu_tokenization, looks_tokenized
 from regard.training.progress import Record
 from regard.training.report.blocks import Block, Code, Paragraph, Table
 from regard.training.report.facts import SETS, Facts

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from regard.training.metrics import Span, spans
+from regard.metrics.labels import Span, spans
 from regard.training.progress import Record
 from regard.training.report.blocks import Block, Case, Paragraph, Table
 from regard.training.report.facts import Facts

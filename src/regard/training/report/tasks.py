@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from regard.config import Task
-from regard.training.metrics import LARGEST_EXPONENT
+from regard.metrics.language import MAX_EXPONENT
 from regard.training.progress import Record
 
 Check = Callable[[object], bool]
@@ -46,7 +46,7 @@ def percent(key: str, name: str, told: str = "{name} {value}", digits: int = 2) 
 def exponential(record: Record) -> float | None:
     """perplexity = exp(loss), where the loss is that of a token."""
     loss = record.get("loss")
-    return math.exp(min(loss, LARGEST_EXPONENT)) if isinstance(loss, int | float) else None
+    return math.exp(min(loss, MAX_EXPONENT)) if isinstance(loss, int | float) else None
 
 
 @dataclass(frozen=True)
