@@ -20,9 +20,8 @@ from regard.config import Model, Text, load_config
 from regard.errors import UsageError
 from regard.models import build, parameters
 from regard.training import train
-from regard.training.comparison import Comparison, labels, race, sections
-from regard.training.report.blocks import Chart, Series
-from regard.training.report.drawing import chart_svg
+from regard.training.comparison import model_names, time_rounds
+from regard.training.report.charts import chart, curve, svg_element
 
 RECIPES = Path(__file__).parent.parent / "recipes"
 pytestmark = pytest.mark.usefixtures("same_threads")
@@ -143,13 +142,13 @@ def test_in_each_round_all_take_their_turn() -> None:
     def runner(name: str, tokens: int):
         return lambda: calls.append(name) or (2, tokens)
 
-    found = race({"a": runner("a", 10), "b": runner("b", 20), "c": runner("c", 30)}, rounds=8)
+    found = time_rounds({"a": runner("a", 10), "b": runner("b", 20), "c": runner("c", 30)}, rounds=8)
     turns = [calls[start : start + 3] for start in range(0, 24, 3)]
     assert all(sorted(turn) == ["a", "b", "c"] for turn in turns)
     assert len({tuple(turn) for turn in turns}) > 1
-    assert {name: len(own.tokens) for name, own in found.items()} == {"a": 8, "b": 8, "c": 8}
+    assert {name: len(own) for name, own in found.items()} == {"a": 8, "b": 8, "c": 8}
     for own, tokens in zip(found.values(), (10, 20, 30)):
-        assert [t / s for t, s in zip(own.tokens, own.sentences)] == pytest.approx([tokens / 2] * 8)
+        assert [t / s for s, t in own] == pytest.approx([tokens / 2] * 8)
 
 
 # --- names ------------------------------------------------------------------------------------------------
@@ -160,7 +159,7 @@ PARTS = st.lists(st.sampled_from(["runs", "a", "b", "rnn"]), min_size=1, max_siz
 @given(st.lists(PARTS, min_size=2, max_size=5, unique_by=tuple))
 def test_names_are_distinct_and_no_longer_than_they_must_be(paths: list[list[str]]) -> None:
     whole = [["/", *parts] for parts in paths]
-    for name, own in zip(labels([Path(*parts) for parts in whole]), whole):
+    for name, own in zip(model_names([Path(*parts) for parts in whole]), whole):
         size = next(size for size in range(1, 6) if "/".join(own[-size:]) == name)
         others = [other for other in whole if other != own]
         assert all(other[-size:] != own[-size:] for other in others)
@@ -168,12 +167,12 @@ def test_names_are_distinct_and_no_longer_than_they_must_be(paths: list[list[str
 
 
 def test_names_of_folders_and_checkpoints(tmp_path: Path) -> None:
-    assert labels([tmp_path / "a" / "rnn", tmp_path / "big"]) == ["rnn", "big"]
-    assert labels([tmp_path / "a" / "rnn", tmp_path / "b" / "rnn"]) == ["a/rnn", "b/rnn"]
+    assert model_names([tmp_path / "a" / "rnn", tmp_path / "big"]) == ["rnn", "big"]
+    assert model_names([tmp_path / "a" / "rnn", tmp_path / "b" / "rnn"]) == ["a/rnn", "b/rnn"]
     steps = [tmp_path / run / "checkpoints" / "step-20" for run in ("a", "b")]
-    assert labels(steps) == ["a/step-20", "b/step-20"]
+    assert model_names(steps) == ["a/step-20", "b/step-20"]
     with pytest.raises(UsageError, match="given twice"):
-        labels([tmp_path / "a", tmp_path / "b" / ".." / "a"])
+        model_names([tmp_path / "a", tmp_path / "b" / ".." / "a"])
 
 
 # --- pages ------------------------------------------------------------------------------------------------
@@ -189,7 +188,7 @@ def test_table_pages_and_pictures(regard: Command, toy: Toy, rnn: Path, corpus: 
         assert words in result.out
     page = files[0].read_text(encoding="utf-8")
     assert not re.search(r"https?:|url\(|@import|//|<script|<img|<b>", page)
-    assert page.count("<polyline") == 2
+    assert page.count('class="curve"') == 2
     assert "&lt;b&gt;[red]x" in page
     assert "prefers-color-scheme: dark" in page
     told = files[1].read_text(encoding="utf-8")
@@ -198,31 +197,24 @@ def test_table_pages_and_pictures(regard: Command, toy: Toy, rnn: Path, corpus: 
     assert files[2].read_bytes().startswith(b"\x89PNG")
     picture = ElementTree.fromstring(files[3].read_text(encoding="utf-8"))
     assert picture.tag == "{http://www.w3.org/2000/svg}svg"
-    curves = picture.findall(".//{*}polyline")
-    assert [len((curve.get("points") or "").split()) for curve in curves] == [4, 4], (
-        "eight sentences are too few for a point"
-    )
+    paths = picture.findall(".//{*}g[@class='curve']/{*}path")
+    points = [len(re.findall("[ML]", path.get("d") or "")) for path in paths]
+    assert points == [4, 4], "eight sentences are too few for a point"
 
 
 def test_a_chart_of_many_names_has_room_for_all() -> None:
-    series = [Series(f"a model with a long name {number}", [(0.0, 1.0), (1.0, 2.0)]) for number in range(7)]
-    drawn = ElementTree.fromstring(chart_svg(Chart("BLEU", series, over="words", names=["1–5", "6+"])))
+    curves = [curve(f"a model with a long name {number}", [(0.0, 1.0), (1.0, 2.0)]) for number in range(7)]
+    drawn = ElementTree.fromstring(
+        svg_element(chart("BLEU", curves, over="words", names=["1–5", "6+"])).replace("xlink:", "")
+    )
     texts = [(element.get("x"), element.get("y")) for element in drawn.iter("text")]
     assert len(texts) == len(set(texts))
-    assert {"1–5", "6+"} <= {element.text for element in drawn.iter("text")}
-    (svg,) = drawn.iter("svg")
-    across, high = map(float, (svg.get("viewBox") or "").split()[2:])
-    (group,) = drawn.iter("g")
-    lower = float(re.findall(r"\d+", group.get("transform") or "")[1])
-    assert lower >= 16 * 6
+    names = {element.text for element in drawn.iter("text")}
+    assert {"1–5", "6+", *(each["name"] for each in curves)} <= names
+    width, height = map(float, (drawn.get("viewBox") or "").split()[2:])
     for element in drawn.iter("text"):
-        assert 0 <= float(element.get("x") or 0) <= across
-        assert 0 <= float(element.get("y") or 0) <= high
-
-
-def test_without_a_model_there_is_no_page() -> None:
-    with pytest.raises(IndexError):
-        sections(Comparison("en", "de", 0, "words", "", []))
+        assert 0 <= float(element.get("x") or 0) <= width
+        assert 0 <= float(element.get("y") or 0) <= height
 
 
 # --- what cannot be compared ------------------------------------------------------------------------------

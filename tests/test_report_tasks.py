@@ -14,15 +14,10 @@ from hypothesis import strategies as st
 
 from regard.config import load_config
 from regard.errors import UsageError
-from regard.training.curves import draw_curves
 from regard.training.metrics import answering, classification, language, spans, tagging
-from regard.training.report import evaluate_command, told, write_report
-from regard.training.report.answered import AROUND, excerpt
-from regard.training.report.blocks import printable
-from regard.training.report.classified import MOST_LABELS
-from regard.training.report.filled import gaps
-from regard.training.report.tagged import mistakes
-from regard.training.report.words import by_type_rows
+from regard.training.report import draw_curves, evaluate_command, score_line, write_report
+from regard.training.report.page import printable
+from regard.training.report.texts import CONTEXT, MAX_LABELS, entity_errors, excerpt, masked_pairs, type_rows
 from test_report import HOSTILE, Page, write_rows
 
 Rows = list[dict]
@@ -103,8 +98,8 @@ OWN = {
     "classify": ["Labels", "Errors"],
     "tag": ["Entities", "Errors"],
     "answer": ["Answers", "Errors"],
-    "fill": ["Guesses", "Texts"],
-    "generate": ["How it goes on"],
+    "fill": ["Predictions", "Texts"],
+    "generate": ["Continuations"],
 }
 
 
@@ -178,12 +173,12 @@ def test_the_page_of_every_task(task: str, tmp_path: Path) -> None:
     assert not set(page.tags) & {"script", "link", "img", "iframe", "a"}
     assert "pairs" not in text and "BLEU" not in text and "chrF" not in text and "not recorded" not in text
     curves = 2 + {"generate": 1, "fill": 1}.get(task, 2) + 2  # losses, scores, rate and speed
-    assert page.tags.count("polyline") == curves
+    assert [own.get("class") for _, own in page.elements].count("curve") == curves
     assert "| train.txt | train | 900 | 890 | 10 | 1 |" in text
     assert f"regard evaluate -m my-{task} --data test.txt\n" in text
 
 
-def test_the_scores_of_the_record_are_told(task: str, tmp_path: Path) -> None:
+def test_the_scores_of_the_record_are_score_line(task: str, tmp_path: Path) -> None:
     """In the table, in the overview, and by the curve's last point: all in per cent where they are shares."""
     rows, scores = MADE[task]()
     text, _ = pages(run_folder(tmp_path, task, rows, scores))
@@ -277,7 +272,7 @@ def test_all_right(task: str, tmp_path: Path) -> None:
         row["output"] = (reference or [""])[0] if task == "answer" else reference or row["output"]
     text, _ = pages(run_folder(tmp_path, task, rows, scores))
     assert ("None: " in text) == (task in ("classify", "tag", "answer"))
-    assert ("40 of 40 gaps" in text) == (task == "fill")
+    assert ("40 of 40 masked tokens" in text) == (task == "fill")
 
 
 def test_the_picture_has_the_curves_of_the_task(
@@ -309,23 +304,25 @@ def test_the_picture_has_the_curves_of_the_task(
 
 def test_a_record_in_one_line() -> None:
     record = {"kind": "test", "step": 9, "loss": 0.24123, "sentences": 872}
-    assert told("classify", {**record, "accuracy": 0.9123, "f1": 0.9108, "by_type": {}, "confusion": {}}) == (
-        "test: accuracy 91.2 %, macro F1 91.1 %, loss 0.2412 on 872 texts"
-    )
+    assert score_line(
+        "classify", {**record, "accuracy": 0.9123, "f1": 0.9108, "by_type": {}, "confusion": {}}
+    ) == ("test: accuracy 91.2 %, macro F1 91.1 %, loss 0.2412 on 872 texts")
     many = {"accuracy": 0.5, "f1": 0.6, "exact": 0.5, "micro_f1": 0.75, "by_type": {}}
-    assert told("classify", record | many) == (
+    assert score_line("classify", record | many) == (
         "test: accuracy 50.0 %, macro F1 60.0 %, micro F1 75.0 %, loss 0.2412 on 872 texts"
     )
     tags = {"accuracy": 0.98, "f1": 0.88, "precision": 0.875, "recall": 0.9, "by_type": {}}
-    assert told("tag", record | tags) == (
+    assert score_line("tag", record | tags) == (
         "test: F1 88.0 %, precision 87.5 %, recall 90.0 %, accuracy of words 98.0 %, "
         "loss 0.2412 on 872 sentences"
     )
-    assert told("answer", {**record, "kind": "final-valid", "exact": 0.75, "f1": 0.8}) == (
+    assert score_line("answer", {**record, "kind": "final-valid", "exact": 0.75, "f1": 0.8}) == (
         "final-valid: F1 80.0 %, exact match 75.0 %, loss 0.2412 on 872 questions"
     )
-    assert told("fill", {**record, "accuracy": 0.5}) == "test: accuracy 50.0 %, loss 0.2412 on 872 texts"
-    assert told("generate", {**record, "perplexity": 1234.5, "bits_per_byte": 1.5}) == (
+    assert (
+        score_line("fill", {**record, "accuracy": 0.5}) == "test: accuracy 50.0 %, loss 0.2412 on 872 texts"
+    )
+    assert score_line("generate", {**record, "perplexity": 1234.5, "bits_per_byte": 1.5}) == (
         "test: perplexity 1,234.50, 1.500 bits per byte, loss 0.2412 on 872 texts"
     )
     translated = {
@@ -335,14 +332,14 @@ def test_a_record_in_one_line() -> None:
         "bleu_interval": [40, 1],
         "chrf_interval": [60, 1],
     }
-    assert told("translate", record | translated | {"sentences": 1000}) == (
+    assert score_line("translate", record | translated | {"sentences": 1000}) == (
         "test: BLEU 40.26, chrF 60.50, 33.5 % of 1000 exact, loss 0.2412"
     )
 
 
-def test_the_scores_as_the_metrics_give_them_are_all_told(task: str) -> None:
+def test_the_scores_as_the_metrics_give_them_are_all_score_line(task: str) -> None:
     scores = MADE[task]()[1]
-    line = told(task, {"kind": "test", "loss": 1.0, "sentences": 2, **scores})
+    line = score_line(task, {"kind": "test", "loss": 1.0, "sentences": 2, **scores})
     shares = {key: value for key, value in scores.items() if isinstance(value, float) and task != "generate"}
     assert all(f"{100 * value:.1f} %" in line for value in shares.values())
     assert line.count("%") == len(shares)
@@ -387,27 +384,27 @@ def test_many_labels(tmp_path: Path) -> None:
     rows[0] |= {"reference": ["calm"], "output": [], "probabilities": {"calm": 0.001, "loud": 0.0}}
     text, page = pages(run_folder(tmp_path, "classify", rows, scores, "many = true"))
     assert "micro F1" in text and "many labels" in text
-    assert not [own for tag, own in page.elements if "style" in own]
+    assert "matrix" not in [own.get("class") for _, own in page.elements]
     assert re.search(r"^reference +calm\noutput +no label$", text, re.M)
     assert re.findall(r"^probability: .*", text, re.M)[0] == "probability: 0.1 % calm"
 
 
 def test_very_many_labels_have_a_list_instead_of_a_matrix(tmp_path: Path) -> None:
-    labels = tuple(f"label-{number}" for number in range(MOST_LABELS + 1))
+    labels = tuple(f"label-{number}" for number in range(MAX_LABELS + 1))
     rows, scores = classified(labels=labels)
     rows += [{**rows[0], "reference": ["label-3"], "output": ["label-7"]}] * 50
     scores = classification([r["reference"] for r in rows], [r["output"] for r in rows], labels, False)
     text, page = pages(run_folder(tmp_path, "classify", rows, scores))
-    assert not [own for tag, own in page.elements if "style" in own]
+    assert "matrix" not in [own.get("class") for _, own in page.elements]
     pairs = Counter((r["reference"][0], r["output"][0]) for r in rows if r["reference"] != r["output"])
     assert f"| label-3 | label-7 | {pairs['label-3', 'label-7']} |" in text
 
 
 def test_a_table_of_labels_ends_somewhere() -> None:
     types = {f"label {n}": {"precision": 1.0, "recall": 1.0, "f1": 1.0, "count": n} for n in range(70)}
-    rows = by_type_rows(types)
+    rows = type_rows(types)
     assert [row[0] for row in (rows[0], rows[-2], rows[-1])] == ["label 69", "label 10", "and 10 more"]
-    assert len(by_type_rows(dict(list(types.items())[:60]))) == 60
+    assert len(type_rows(dict(list(types.items())[:60]))) == 60
 
 
 # --- entities ---------------------------------------------------------------------------------------------
@@ -420,12 +417,12 @@ tags = st.sampled_from(["O", "B-PER", "I-PER", "B-LOC", "I-LOC"])
 def test_every_entity_is_counted_once(pairs: list[tuple[str, str]]) -> None:
     """Right, wrong, missed and spurious part the entities of both sides; right ones are seqeval's."""
     true, said = [a for a, _ in pairs], [b for _, b in pairs]
-    found = mistakes(true, said)
+    found = entity_errors({"reference": true, "output": said})
     assert Counter([*found.right, *(a for a, _ in found.wrong), *found.missed]) == Counter(spans(true))
     assert Counter([*found.right, *(b for _, b in found.wrong), *found.spurious]) == Counter(spans(said))
     assert set(found.right) == set(spans(true)) & set(spans(said))
     assert all(a != b and a[1] <= b[2] and b[1] <= a[2] for a, b in found.wrong)
-    assert (found.count == 0) == (spans(true) == spans(said))
+    assert (found.errors == 0) == (spans(true) == spans(said))
 
 
 def test_mistakes_in_words(tmp_path: Path) -> None:
@@ -440,7 +437,7 @@ def test_mistakes_in_words(tmp_path: Path) -> None:
     text, _ = pages(run_folder(tmp_path, "tag", rows, scores))
     assert (
         "sentence  Ilse Brandt saw Mount Kara on Monday with Otto in June\n"
-        "wrong     Mount Kara (LOC) was called Mount (LOC); Otto (PER) was called Otto (LOC)\n"
+        "wrong     Mount Kara (LOC) was tagged Mount (LOC); Otto (PER) was tagged Otto (LOC)\n"
         "spurious  Monday (LOC)\n"
         "right     Ilse Brandt (PER)\n"
     ) in text
@@ -472,11 +469,11 @@ def test_questions_with_and_without_an_answer(tmp_path: Path) -> None:
 @given(st.text("ab ", max_size=900), st.integers(0, 900), st.integers(1, 20))
 def test_the_excerpt_is_of_the_context_and_holds_the_answer(context: str, start: int, size: int) -> None:
     reference = context[start : start + size]
-    found = excerpt(context, ("zz", reference))
+    found = excerpt(context, (reference, "zz"))
     inner = found.removeprefix("… ").removesuffix(" …")
     assert inner in context
     assert reference in inner
-    assert len(inner) <= 2 * AROUND + size
+    assert len(inner) <= 2 * CONTEXT + size
 
 
 # --- running text -----------------------------------------------------------------------------------------
@@ -488,11 +485,11 @@ def test_lines_of_a_text_stay_lines(tmp_path: Path) -> None:
     text, page = pages(run_folder(tmp_path, "generate", rows, generated()[1]))
     fence = "````"
     lines = [
-        "beginning  one",
-        "           ```",
-        "           two",
-        "goes on    three\\u000d",
-        "           ~~~",
+        "prompt        one",
+        "              ```",
+        "              two",
+        "continuation  three\\u000d",
+        "              ~~~",
     ]
     assert "\n".join([f"{fence}text", *lines, fence]) in text
     assert "one\n```\ntwo" in page.texts
@@ -506,15 +503,15 @@ def test_spans_of_t5_are_compared_by_their_names() -> None:
         "reference": ["<extra_id_0>", " red", " boat", "<extra_id_1>", " sleep", "<extra_id_2>"],
         "output": [" x", "<extra_id_1>", " sleep", "<extra_id_0>", " red"],
     }
-    assert gaps(row) == [(" red boat", " red"), (" sleep", " sleep")]
-    assert gaps({"reference": ["a", "b"], "output": ["a", "c"]}) == [("a", "a"), ("b", "c")]
+    assert masked_pairs(row) == [(" red boat", " red"), (" sleep", " sleep")]
+    assert masked_pairs({"reference": ["a", "b"], "output": ["a", "c"]}) == [("a", "a"), ("b", "c")]
 
 
 def test_the_pieces_most_often_mistaken(tmp_path: Path) -> None:
     row = {"source": "a <mask> <mask>", "reference": [" the", "s|s"], "output": ["the", "x"]}
     right = {**row, "output": row["reference"]}
     text, _ = pages(run_folder(tmp_path, "fill", [row, row, right], {"accuracy": 1 / 3}))
-    assert "2 of 6 gaps" in text
+    assert "2 of 6 masked tokens" in text
     assert "| ␣the | the | 2 |" in text  # the space is all that differs
     assert "| s\\|s | x | 2 |" in text
     assert "0 of 2 right" in text and "2 of 2 right" in text

@@ -1,4 +1,4 @@
-"""How a report speaks of each task: its title, the words for its texts, its scores, the shape of its rows."""
+"""What a report shows of each task: title, units, metrics, curves, and the fields of a row of test.jsonl."""
 
 from __future__ import annotations
 
@@ -10,210 +10,143 @@ from regard.config import Task
 from regard.training.metrics import LARGEST_EXPONENT
 from regard.training.progress import Record
 
-Check = Callable[[object], bool]
-
 
 @dataclass(frozen=True)
-class Measure:
-    """A number of a record. `told` is how it stands in a sentence; empty, it stands in tables alone."""
+class Metric:
+    """A number of a record. `sentence` is its part of `score_line`; empty: it stands in tables only."""
 
     key: str
     name: str
     digits: int = 2
-    share: bool = False  # from 0 to 1, and shown in per cent
-    told: str = "{name} {value}"
-    value: Callable[[Record], float | None] | None = None  # where it is computed from others
+    share: bool = False  # a number from 0 to 1, shown in per cent
+    sentence: str = "{name} {value}"
+    compute: Callable[[Record], float | None] | None = None  # from other fields of the record
 
     def of(self, record: Record) -> float | None:
-        found = self.value(record) if self.value else record.get(self.key)
-        return (100 if self.share else 1) * found if isinstance(found, int | float) else None
+        value = self.compute(record) if self.compute else record.get(self.key)
+        return (100 if self.share else 1) * value if isinstance(value, int | float) else None
 
     def shown(self, record: Record, digits: int | None = None) -> str:
-        """The number as text, with half of its interval where that was measured."""
-        found = self.of(record)
-        if found is None:
+        """The number as text, with half of its confidence interval if the record has one."""
+        value = self.of(record)
+        if value is None:
             return "–"
         digits = self.digits if digits is None else digits
-        around = record.get(f"{self.key}_interval")
-        half = f" ± {(100 if self.share else 1) * around[1]:,.{digits}f}" if around else ""
-        return f"{found:,.{digits}f}{half}" + (" %" if self.share else "")
+        interval = record.get(f"{self.key}_interval")
+        half = f" ± {(100 if self.share else 1) * interval[1]:,.{digits}f}" if interval else ""
+        return f"{value:,.{digits}f}{half}" + (" %" if self.share else "")
 
 
-def percent(key: str, name: str, told: str = "{name} {value}", digits: int = 2) -> Measure:
-    return Measure(key, name, digits, share=True, told=told)
+def percent(key: str, name: str, sentence: str = "{name} {value}") -> Metric:
+    return Metric(key, name, share=True, sentence=sentence)
 
 
-def exponential(record: Record) -> float | None:
-    """perplexity = exp(loss), where the loss is that of a token."""
+def perplexity(record: Record) -> float | None:
+    """exp(loss), where the loss is the mean over tokens."""
     loss = record.get("loss")
     return math.exp(min(loss, LARGEST_EXPONENT)) if isinstance(loss, int | float) else None
 
 
 @dataclass(frozen=True)
-class Wording:
+class TaskReport:
+    metrics: Sequence[Metric]  # columns of the score table, the most important first
+    main: int  # so many of them stand in the overview and on the model card
+    curves: Sequence[Metric]  # of the validations
+    chart: str  # title of these curves
+    fields: Mapping[str, str]  # of a row of test.jsonl, with the name of their check
     title: Callable[[Task], str]
-    texts: str  # what is held out and counted
-    read: str  # what corpora hold
-    tokens: str  # what is learned from
-    scores: Sequence[Measure]  # the columns of the table, main ones first
-    main: int  # so many of them stand in the overview
-    curves: Sequence[Measure]  # of the validations
-    chart: str  # the title of these curves
-    shape: Mapping[str, Check]  # the fields of a row of test.jsonl
-    validated: str = "at the last validation"
-    ending: str = " on {count} {texts}"  # of the sentence that tells the scores
+    texts: str = "texts"  # unit of the held-out data
+    rows: str = "texts"  # unit of a corpus
+    tokens: str = "tokens"  # unit of training
+    validation: str = "at the last validation"
+    count: str = " on {count} {texts}"  # end of `score_line`
 
 
-def is_text(value: object) -> bool:
-    return isinstance(value, str)
-
-
-def is_number(value: object) -> bool:
-    return isinstance(value, int | float)
-
-
-def maybe_number(value: object) -> bool:
-    return value is None or is_number(value)
-
-
-def are_texts(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(each, str) for each in value)
-
-
-def are_links(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(each, list) and len(each) == 2 for each in value)
-
-
-def are_probabilities(value: object) -> bool:
-    return isinstance(value, dict) and all(is_number(each) for each in value.values())
-
-
-ACCURACY = percent("accuracy", "accuracy")
-F1 = percent("f1", "F1")
-EXACT = percent("exact", "exact match")
-PRECISION, RECALL = percent("precision", "precision"), percent("recall", "recall")
-MACRO, MICRO = percent("f1", "macro F1"), percent("micro_f1", "micro F1")
-BLEU, CHRF = Measure("bleu", "BLEU"), Measure("chrf", "chrF")
-EXACTLY_RIGHT = percent("exact", "exactly right", told="{value} of {count} exact", digits=1)
-BITS = Measure("bits_per_byte", "bits per byte", digits=3, told="{value} bits per byte")
-LOSS = Measure("loss", "loss", digits=4)
-TOKEN_LOSS = Measure("loss", "loss a token", digits=4, told="loss {value}")
-PERPLEXITY = Measure("perplexity", "perplexity")
-EXPONENTIAL = Measure("perplexity", "perplexity", told="", value=exponential)
-
-TASKS: dict[str, Wording] = {
-    "translate": Wording(
-        title=lambda task: f"translation from {task.source} to {task.target}",
-        texts="sentences",
-        read="pairs",
-        tokens="target tokens",
-        scores=(BLEU, CHRF, EXACTLY_RIGHT, TOKEN_LOSS, EXPONENTIAL),
-        main=2,
-        curves=(BLEU, CHRF),
-        chart="validation, greedy",
-        shape={
-            "source": is_text,
-            "reference": is_text,
-            "output": is_text,
-            "chrf": is_number,
-            "score": is_number,
-            "alignment": are_links,
-        },
-        validated="at the last validation, greedy",
-        ending="",
+CHECKS: dict[str, Callable[[object], bool]] = {
+    "text": lambda value: isinstance(value, str),
+    "number": lambda value: isinstance(value, int | float),
+    "optional number": lambda value: value is None or isinstance(value, int | float),
+    "texts": lambda value: isinstance(value, list) and all(isinstance(each, str) for each in value),
+    "links": lambda value: (
+        isinstance(value, list) and all(isinstance(each, list) and len(each) == 2 for each in value)
     ),
-    "generate": Wording(
-        title=lambda task: "language model",
-        texts="texts",
-        read="texts",
-        tokens="tokens",
-        scores=(PERPLEXITY, BITS, TOKEN_LOSS),
-        main=2,
-        curves=(BITS,),
-        chart="validation, bits per byte",
-        shape={"source": is_text, "output": is_text},
-    ),
-    "fill": Wording(
-        title=lambda task: "filling gaps in texts",
-        texts="texts",
-        read="texts",
-        tokens="tokens",
-        scores=(ACCURACY, TOKEN_LOSS, EXPONENTIAL),
-        main=1,
-        curves=(ACCURACY,),
-        chart="validation, accuracy in %",
-        shape={
-            "source": is_text,
-            "reference": are_texts,
-            "output": are_texts,
-            "log_probability": maybe_number,
-        },
-    ),
-    "classify": Wording(
-        title=lambda task: f"classification of texts{', many labels each' if task.many else ''}",
-        texts="texts",
-        read="texts",
-        tokens="tokens",
-        scores=(ACCURACY, MACRO, MICRO, LOSS),
-        main=3,
-        curves=(ACCURACY, MACRO),
-        chart="validation, %",
-        shape={
-            "source": is_text,
-            "reference": are_texts,
-            "output": are_texts,
-            "probabilities": are_probabilities,
-        },
-    ),
-    "tag": Wording(
-        title=lambda task: "tagging of entities",
-        texts="sentences",
-        read="sentences",
-        tokens="tokens",
-        scores=(F1, PRECISION, RECALL, percent("accuracy", "accuracy of words"), LOSS),
-        main=3,
-        curves=(F1, percent("accuracy", "accuracy of words")),
-        chart="validation, %",
-        shape={"source": are_texts, "reference": are_texts, "output": are_texts},
-    ),
-    "answer": Wording(
-        title=lambda task: "question answering",
-        texts="questions",
-        read="questions",
-        tokens="tokens",
-        scores=(F1, EXACT, LOSS),
-        main=2,
-        curves=(F1, EXACT),
-        chart="validation, %",
-        shape={
-            "source": is_text,
-            "context": is_text,
-            "reference": are_texts,
-            "output": is_text,
-            "exact": is_number,
-            "f1": is_number,
-            "score": maybe_number,
-        },
+    "probabilities": lambda value: (
+        isinstance(value, dict) and all(isinstance(each, int | float) for each in value.values())
     ),
 }
+ACCURACY, WORD_ACCURACY = percent("accuracy", "accuracy"), percent("accuracy", "accuracy of words")
+F1, EXACT_MATCH = percent("f1", "F1"), percent("exact", "exact match")
+MACRO_F1, MICRO_F1 = percent("f1", "macro F1"), percent("micro_f1", "micro F1")
+PRECISION, RECALL = percent("precision", "precision"), percent("recall", "recall")
+BLEU, CHRF = Metric("bleu", "BLEU"), Metric("chrf", "chrF")
+EXACT = Metric("exact", "exactly right", 1, share=True, sentence="{value} of {count} exact")
+BITS_PER_BYTE = Metric("bits_per_byte", "bits per byte", 3, sentence="{value} bits per byte")
+LOSS = Metric("loss", "loss", 4)
+TOKEN_LOSS = Metric("loss", "loss a token", 4, sentence="loss {value}")
+PERPLEXITY = Metric("perplexity", "perplexity")
+EXP_LOSS = Metric("perplexity", "perplexity", sentence="", compute=perplexity)
+SOURCE_TEXT, LABELS = {"source": "text"}, {"reference": "texts", "output": "texts"}
+
+TASKS: dict[str, TaskReport] = {
+    "translate": TaskReport(
+        metrics=(BLEU, CHRF, EXACT, TOKEN_LOSS, EXP_LOSS), main=2, curves=(BLEU, CHRF),
+        chart="validation, greedy",
+        fields={
+            **SOURCE_TEXT, "reference": "text", "output": "text", "chrf": "number", "score": "number",
+            "alignment": "links",
+        },
+        title=lambda task: f"translation from {task.source} to {task.target}",
+        texts="sentences", rows="pairs", tokens="target tokens",
+        validation="at the last validation, greedy", count="",
+    ),
+    "generate": TaskReport(
+        metrics=(PERPLEXITY, BITS_PER_BYTE, TOKEN_LOSS), main=2, curves=(BITS_PER_BYTE,),
+        chart="validation, bits per byte", fields={**SOURCE_TEXT, "output": "text"},
+        title=lambda task: "language model",
+    ),
+    "fill": TaskReport(
+        metrics=(ACCURACY, TOKEN_LOSS, EXP_LOSS), main=1, curves=(ACCURACY,),
+        chart="validation, accuracy in %",
+        fields={**SOURCE_TEXT, **LABELS, "log_probability": "optional number"},
+        title=lambda task: "masked tokens",
+    ),
+    "classify": TaskReport(
+        metrics=(ACCURACY, MACRO_F1, MICRO_F1, LOSS), main=3, curves=(ACCURACY, MACRO_F1),
+        chart="validation, %", fields={**SOURCE_TEXT, **LABELS, "probabilities": "probabilities"},
+        title=lambda task: f"text classification{', many labels each' if task.many else ''}",
+    ),
+    "tag": TaskReport(
+        metrics=(F1, PRECISION, RECALL, WORD_ACCURACY, LOSS), main=3, curves=(F1, WORD_ACCURACY),
+        chart="validation, %", fields={"source": "texts", **LABELS},
+        title=lambda task: "entity tagging", texts="sentences", rows="sentences",
+    ),
+    "answer": TaskReport(
+        metrics=(F1, EXACT_MATCH, LOSS), main=2, curves=(F1, EXACT_MATCH), chart="validation, %",
+        fields={
+            **SOURCE_TEXT, "context": "text", "reference": "texts", "output": "text", "exact": "number",
+            "f1": "number", "score": "optional number",
+        },
+        title=lambda task: "question answering", texts="questions", rows="questions",
+    ),
+}  # fmt: skip
 
 
-def main_scores(task: str) -> Sequence[Measure]:
-    """Those that a reader looks for first."""
-    return TASKS[task].scores[: TASKS[task].main]
+def main_scores(task: str) -> Sequence[Metric]:
+    """The metrics that a reader looks for first."""
+    return TASKS[task].metrics[: TASKS[task].main]
 
 
-def told(task: str, record: Record) -> str:
+def score_line(task: str, record: Record) -> str:
     """A final record in one line: "test: accuracy 91.2 %, macro F1 91.1 %, loss 0.2412 on 872 texts"."""
-    wording, count = TASKS[task], f"{record.get('sentences', 0)}"
+    report, count = TASKS[task], f"{record.get('sentences', 0)}"
     bare = {key: value for key, value in record.items() if not key.endswith("_interval")}
     parts = [
-        measure.told.format(name=measure.name, value=measure.shown(bare, told_digits(measure)), count=count)
-        for measure in wording.scores
-        if measure.told and measure.of(record) is not None
+        metric.sentence.format(
+            name=metric.name,
+            value=metric.shown(bare, min(metric.digits, 1) if metric.share else metric.digits),
+            count=count,
+        )
+        for metric in report.metrics
+        if metric.sentence and metric.of(record) is not None
     ]
-    return f"{record['kind']}: {', '.join(parts)}" + wording.ending.format(count=count, texts=wording.texts)
-
-
-def told_digits(measure: Measure) -> int:
-    return min(measure.digits, 1) if measure.share else measure.digits
+    return f"{record['kind']}: {', '.join(parts)}" + report.count.format(count=count, texts=report.texts)
