@@ -16,7 +16,7 @@ from regard.config import load_config
 from regard.errors import UsageError
 from regard.training.metrics import answering, classification, language, spans, tagging
 from regard.training.report import draw_curves, evaluate_command, score_line, write_report
-from regard.training.report.page import printable
+from regard.training.report.charts import printable
 from regard.training.report.texts import CONTEXT, MAX_LABELS, entity_errors, excerpt, masked_pairs, type_rows
 from test_report import HOSTILE, Page, write_rows
 

@@ -126,7 +126,7 @@ def show(comparison: Record) -> None:
     from rich.text import Text
 
     from regard.training.comparison import comparison_sections
-    from regard.training.report.page import printable
+    from regard.training.report.charts import printable
 
     console = tables()
     for block in (block for _, blocks in comparison_sections(comparison) for block in blocks):

@@ -277,8 +277,8 @@ def show_scores(row: dict[str, Any]) -> None:
     """The metrics of the report, and those of each label or entity type."""
     from rich.table import Table
 
+    from regard.training.report.run_data import TASKS
     from regard.training.report.sections import clock
-    from regard.training.report.tasks import TASKS
     from regard.training.report.texts import type_rows
 
     task = TASKS[row["task"]]

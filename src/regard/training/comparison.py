@@ -224,19 +224,18 @@ def comparison_sections(comparison: Record, picture: str = "") -> list[Section]:
 
 
 def model_table(models: Sequence[Record]) -> Block:
-    columns: dict[str, Callable[[Record], str]] = {
-        "family": lambda model: model["family"],
-        "parameters": lambda model: f"{model['parameters']:,}",
-        "updates": lambda model: "–" if model["updates"] is None else f"{model['updates']:,}",
-        "BLEU": lambda model: f"{model['bleu']:.2f}",
-        "chrF": lambda model: f"{model['chrf']:.2f}",
-        "loss a token": lambda model: f"{model['loss']:.4f}",
-        "perplexity": lambda model: f"{model['perplexity']:,.2f}",
-        "bits a byte": lambda model: f"{model['bits_per_byte']:.3f}",
-        "tokens a second": lambda model: rate(model["rounds"]),
-        "sentences a second": lambda model: rate(model["sentence_rounds"]),
-    }
-    rows = [[name, *(value(model) for model in models)] for name, value in columns.items()]
+    """A column for each model."""
+    fields = {
+        "family": ("family", ""), "parameters": ("parameters", ","), "updates": ("updates", ","),
+        "BLEU": ("bleu", ".2f"), "chrF": ("chrf", ".2f"), "loss a token": ("loss", ".4f"),
+        "perplexity": ("perplexity", ",.2f"), "bits a byte": ("bits_per_byte", ".3f"),
+    }  # fmt: skip
+    rows = [
+        [name, *("–" if model[key] is None else f"{model[key]:{digits}}" for model in models)]
+        for name, (key, digits) in fields.items()
+    ]
+    rows.append(["tokens a second", *(rate(model["rounds"]) for model in models)])
+    rows.append(["sentences a second", *(rate(model["sentence_rounds"]) for model in models)])
     return table(["", *(model["model"] for model in models)], rows)
 
 

@@ -33,7 +33,8 @@ STYLES = [*zip(list(COLOURS.values())[3:], ("-", "-", "--", ":", "-.", (0, (4, 4
 SETTINGS: Any = {
     "font.size": 10, "lines.linewidth": 1.6, "lines.markersize": 3.5, "svg.fonttype": "none",
     "text.parse_math": False, "text.color": COLOURS["soft"], "xtick.color": COLOURS["soft"],
-    "ytick.color": COLOURS["soft"], "xtick.major.pad": 6, "axes.titlecolor": COLOURS["ink"], "axes.titlesize": 11,
+    "ytick.color": COLOURS["soft"], "xtick.major.pad": 6, "axes.titlecolor": COLOURS["ink"],
+    "axes.titlesize": 11,
 }  # fmt: skip
 
 

@@ -1,9 +1,11 @@
-"""The files of a run folder that its report is made from."""
+"""What a report shows of each task (`builtin/report/tasks.toml`), and the files of a run folder."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import math
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,14 +15,108 @@ from regard.errors import UsageError
 from regard.storage import read_json
 from regard.training.evaluate import bleu_tokenization
 from regard.training.evaluation.base import FILES
+from regard.training.metrics import LARGEST_EXPONENT
 from regard.training.progress import FILE, Record, read_metrics
-from regard.training.report.tasks import CHECKS, TASKS, TaskReport
 
 SPLITS = {"test": "test", "final-valid": "valid"}  # kind of record: split; the one to look at first
+CHECKS: dict[str, Callable[[Any], bool]] = {  # of the fields of a row
+    "text": lambda value: isinstance(value, str),
+    "number": lambda value: isinstance(value, int | float),
+    "optional number": lambda value: isinstance(value, int | float | None),
+    "texts": lambda value: isinstance(value, list) and all(isinstance(each, str) for each in value),
+    "links": lambda value: (
+        isinstance(value, list) and all(isinstance(each, list) and len(each) == 2 for each in value)
+    ),
+    "probabilities": lambda value: (
+        isinstance(value, dict) and all(isinstance(each, int | float) for each in value.values())
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A number of a record; the fields are explained in tasks.toml."""
+
+    key: str
+    name: str
+    digits: int = 2
+    share: bool = False
+    sentence: str = "{name} {value}"
+    exp_loss: bool = False
+
+    def of(self, record: Record) -> float | None:
+        value = record.get("loss" if self.exp_loss else self.key)
+        if not isinstance(value, int | float):
+            return None
+        return (
+            math.exp(min(value, LARGEST_EXPONENT)) if self.exp_loss else 100 * value if self.share else value
+        )
+
+    def shown(self, record: Record, digits: int | None = None) -> str:
+        """The number as text, with half of its confidence interval if the record has one."""
+        value = self.of(record)
+        if value is None:
+            return "–"
+        digits = self.digits if digits is None else digits
+        interval = record.get(f"{self.key}_interval")
+        half = f" ± {(100 if self.share else 1) * interval[1]:,.{digits}f}" if interval else ""
+        return f"{value:,.{digits}f}{half}" + (" %" if self.share else "")
+
+
+@dataclass(frozen=True)
+class TaskReport:
+    """What the report of a task shows; the fields are explained in tasks.toml."""
+
+    title: str
+    metrics: Sequence[Metric]
+    main: int
+    curves: Sequence[Metric]
+    chart: str
+    fields: Mapping[str, str]
+    remark: str = ""
+    texts: str = "texts"
+    rows: str = "texts"
+    tokens: str = "tokens"
+    validation: str = "at the last validation"
+    count: str = " on {count} {texts}"
+
+
+def read_tasks() -> dict[str, TaskReport]:
+    path = Path(__file__).parents[2] / "builtin" / "report" / "tasks.toml"
+    content = tomllib.loads(path.read_text(encoding="utf-8"))
+    metrics = {name: Metric(**fields) for name, fields in content["metrics"].items()}
+    return {
+        task: TaskReport(
+            **{**fields, **{key: [metrics[name] for name in fields[key]] for key in ("metrics", "curves")}}
+        )
+        for task, fields in content["tasks"].items()
+    }
+
+
+TASKS = read_tasks()
+
+
+def main_scores(task: str) -> Sequence[Metric]:
+    """The metrics that a reader looks for first."""
+    return TASKS[task].metrics[: TASKS[task].main]
+
+
+def score_line(task: str, record: Record) -> str:
+    """A final record in one line: "test: accuracy 91.2 %, macro F1 91.1 %, loss 0.2412 on 872 texts"."""
+    report, count = TASKS[task], f"{record.get('sentences', 0)}"
+    bare = {key: value for key, value in record.items() if not key.endswith("_interval")}
+    parts = []
+    for metric in report.metrics:
+        if metric.sentence and metric.of(record) is not None:
+            value = metric.shown(bare, min(metric.digits, 1) if metric.share else metric.digits)
+            parts.append(metric.sentence.format(name=metric.name, value=value, count=count))
+    return f"{record['kind']}: {', '.join(parts)}" + report.count.format(count=count, texts=report.texts)
 
 
 @dataclass(frozen=True)
 class RunData:
+    """The files of a run folder."""
+
     folder: Path
     config: Config
     records: list[Record]  # of metrics.jsonl
@@ -33,7 +129,10 @@ class RunData:
 
     @property
     def title(self) -> str:
-        return f"{self.folder.resolve().name}: {self.task.title(self.config.task)}"
+        task = self.config.task
+        labels = ", many labels each" if task.many else ""
+        title = self.task.title.format(source=task.source, target=task.target, labels=labels)
+        return f"{self.folder.resolve().name}: {title}"
 
     @property
     def tokenization(self) -> str:
@@ -41,9 +140,8 @@ class RunData:
 
     def held_out(self) -> tuple[str, list[Record]]:
         """The test split and its texts, else the validation split."""
-        return next(
-            ((split, self.texts[kind]) for kind, split in SPLITS.items() if self.texts[kind]), ("", [])
-        )
+        splits = ((split, self.texts[kind]) for kind, split in SPLITS.items() if self.texts[kind])
+        return next(splits, ("", []))
 
     def final_scores(self) -> Record:
         """The final record of the test split, else of the validation split."""
@@ -60,9 +158,8 @@ class RunData:
 def read_run(folder: Path) -> RunData:
     if not (folder / "run.toml").is_file():
         raise UsageError(f"{folder} holds no run: it has no run.toml")
-    config = load_config(folder / "run.toml")
+    config, data = load_config(folder / "run.toml"), folder / "data.json"
     fields = TASKS[config.task.name].fields
-    data = folder / "data.json"
     return RunData(
         folder=folder,
         config=config,

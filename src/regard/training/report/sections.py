@@ -25,15 +25,10 @@ from regard.training.report.page import (
     paragraph,
     table,
 )
-from regard.training.report.run_data import SPLITS, RunData, read_run
-from regard.training.report.tasks import LOSS, Metric
+from regard.training.report.run_data import SPLITS, Metric, RunData, read_run
 from regard.training.report.texts import TASK_SECTIONS
 
 PICTURE = "curves.png"
-COST_FIELDS = {  # of the record of a finished run
-    "step", "epochs", "tokens", "updating", "waiting", "validating", "saving", "device", "precision",
-    "threads", "flops", "peak",
-}  # fmt: skip
 SECTIONS = ("task", "data", "text", "model", "train", "decode", "init")  # of a config
 # Fields of a config that a report shows elsewhere, or that concern only the machine of the run.
 OTHER_FIELDS = {
@@ -121,27 +116,11 @@ def scores(run: RunData) -> list[Block]:
         for split, record in records.items()
     ]
     blocks = [table(["set", run.task.texts, *(metric.name for metric in metrics)], rows)]
-    blocks += score_remarks(run, next(iter(records.values())))
+    remark = [paragraph(run.task.remark)] if run.task.remark else []
+    blocks += remark or translation_remarks(run, next(iter(records.values())))
     if command := evaluate_command(run.config, run.folder.resolve().name):
         blocks += [paragraph("To compute them again:"), code(command)]
     return blocks
-
-
-def score_remarks(run: RunData, record: Record) -> list[Block]:
-    """How the numbers are computed; of translations with sacreBLEU's signatures."""
-    task, config = run.config.task.name, run.config
-    if task == "translate":
-        return translation_remarks(run, record)
-    unit = "texts with every span predicted" if config.model.family == "t5" else "masked tokens predicted"
-    all_labels = "A text is right if all of its labels are. " if config.task.many else ""
-    remarks = {
-        "generate": "Perplexity depends on the tokenizer; bits per byte do not.",
-        "fill": f"Accuracy is the share of {unit}.",
-        "classify": f"{all_labels}Macro F1 is the mean over the labels that occur, however rare they are.",
-        "tag": "An entity is right if its type, its first and its last word are, as in conlleval.",
-        "answer": "As SQuAD's script: without capitals, punctuation and articles, best over the references.",
-    }
-    return [paragraph(remarks[task])]
 
 
 def translation_remarks(run: RunData, record: Record) -> list[Block]:
@@ -184,18 +163,19 @@ def evaluate_command(config: Config, folder: str) -> str:
 
 
 def curve_charts(run: RunData) -> list[Chart]:
-    def points(kind: str, metric: Metric) -> list[tuple[float, float]]:
+    def points(kind: str, field: str | Metric) -> list[tuple[float, float]]:
+        metric = Metric(field, field) if isinstance(field, str) else field
         pairs = [(record.get("step"), metric.of(record)) for record in run.of_kind(kind)]
         return [(step, value) for step, value in pairs if isinstance(step, int) and value is not None]
 
     smoothed = ", smoothed labels" if run.config.train.label_smoothing else ""
     losses = [
-        curve(f"training{smoothed}", points("train", LOSS)),
-        curve("validation", points("valid", LOSS), dots=True),
+        curve(f"training{smoothed}", points("train", "loss")),
+        curve("validation", points("valid", "loss"), dots=True),
     ]
     quality = [curve(metric.name, points("valid", metric), dots=True) for metric in run.task.curves]
-    rate = [curve("learning rate", points("train", Metric("lr", "")))]
-    speed = [curve("tokens a second", points("train", Metric("tokens_per_second", "")))]
+    rate = [curve("learning rate", points("train", "lr"))]
+    speed = [curve("tokens a second", points("train", "tokens_per_second"))]
     return [
         chart(next(metric.name for metric in run.task.metrics if metric.key == "loss"), losses),
         chart(run.task.chart, quality, from_zero=True),
@@ -291,11 +271,16 @@ def cost(run: RunData) -> list[Block]:
     if not end:
         done = run.last("train").get("tokens", 0)
         return [paragraph(f"The run has not ended; {done:,} {tokens} so far.")]
-    if missing := COST_FIELDS - end.keys():
-        return [paragraph(f"Not recorded in this run: {', '.join(sorted(missing))}.")]
+    try:
+        return [table(["", ""], cost_rows(end, tokens), text_columns=2)]
+    except KeyError as missing:
+        return [paragraph(f"Not recorded in this run: {missing.args[0]}.")]
+
+
+def cost_rows(end: Record, tokens: str) -> list[list[str]]:
     updating = max(1e-9, end["updating"])
     rate = end["flops"] / updating
-    rows = [
+    return [
         ["updates", f"{end['step']:,} in {end['epochs']:,.2f} epochs"],
         [f"{tokens} trained on", f"{end['tokens']:,}"],
         ["speed", f"{end['tokens'] / updating:,.0f} {tokens} a second"],
@@ -309,7 +294,6 @@ def cost(run: RunData) -> list[Block]:
         ["peak, measured", f"{compact(end['peak'])}FLOP/s, by matrix products at the end of the run"],
         ["share of the peak", f"{100 * rate / max(1e-9, end['peak']):.1f} %"],
     ]
-    return [table(["", ""], rows, text_columns=2)]
 
 
 def integer(value: object) -> str:

@@ -19,7 +19,7 @@ ALIGNMENTS, BEST_AND_WORST, ERRORS, CONTINUATIONS = 3, 5, 12, 8  # examples show
 MAX_LABELS = 24  # of a confusion matrix; of more labels the most frequent confusions are listed
 MAX_TYPES, CONFUSIONS, WRONG_TOKENS = 60, 20, 15  # rows of tables
 CONTEXT = 140  # characters of the context on either side of an answer
-SENTINEL = re.compile(r"<extra_id_\d+>")  # T5's name of a masked span; its text follows
+SENTINEL = re.compile(r"(<extra_id_\d+>)")  # T5's name of a masked span; its text follows
 
 Section = Callable[[RunData], list[Block]]
 
@@ -34,14 +34,12 @@ def over_texts(section: Callable[[RunData, str, list[Record]], list[Block]]) -> 
     return build
 
 
-def error_list(
-    rows: Sequence[Record], wrong: Sequence[Block], right: str, counted: str, order: str
-) -> list[Block]:
+def error_list(unit: str, order: str, total: int, errors: Sequence[Block]) -> list[Block]:
     """The first ERRORS wrong examples below a sentence that counts them."""
-    if not wrong:
-        return [paragraph(f"None: {right}.")]
-    shown = f"; {ERRORS} are shown" if len(wrong) > ERRORS else ""
-    return [paragraph(f"{len(wrong):,} of {len(rows):,} {counted}{shown}, {order}."), *wrong[:ERRORS]]
+    if not errors:
+        return [paragraph(f"None: all {total:,} {unit} are right.")]
+    shown = f"; {ERRORS} are shown" if len(errors) > ERRORS else ""
+    return [paragraph(f"{len(errors):,} of {total:,} {unit} are wrong{shown}, {order}."), *errors[:ERRORS]]
 
 
 def type_rows(types: Mapping[str, Mapping[str, float]]) -> list[list[str]]:
@@ -162,13 +160,10 @@ def masked_pairs(row: Record) -> list[tuple[str, str]]:
 
 
 def spans_by_sentinel(tokens: Sequence[str]) -> dict[str, str]:
-    texts: dict[str, str] = {}
-    name = ""
-    for token in tokens:
-        is_sentinel = SENTINEL.fullmatch(token.strip())
-        name = token.strip() if is_sentinel else name
-        texts[name] = texts.get(name, "") + ("" if is_sentinel else token)
-    return texts
+    """The text after each sentinel, up to the next."""
+    bare = (token.strip() if SENTINEL.fullmatch(token.strip()) else token for token in tokens)
+    _, *parts = SENTINEL.split("".join(bare))
+    return dict(zip(parts[::2], parts[1::2]))
 
 
 @over_texts
@@ -245,11 +240,8 @@ def confusions(rows: Sequence[Record]) -> list[list[str]]:
 @over_texts
 def label_errors(run: RunData, split: str, rows: list[Record]) -> list[Block]:
     wrong = sorted((row for row in rows if is_wrong(row)), key=lambda row: -confidence(row))
-    right, counted = (
-        f"all {len(rows):,} texts of the {split} data are right",
-        f"texts of the {split} data are wrong",
-    )
-    return error_list(rows, [*map(label_case, wrong)], right, counted, "the most confident first")
+    cases = [label_case(row) for row in wrong]
+    return error_list(f"texts of the {split} data", "the most confident first", len(rows), cases)
 
 
 def wrong_labels(row: Record) -> tuple[list[str], list[str]]:
@@ -327,13 +319,9 @@ def entity_types(run: RunData) -> list[Block]:
 
 @over_texts
 def entity_list(run: RunData, split: str, rows: list[Record]) -> list[Block]:
-    pairs = [(row, entity_errors(row)) for row in rows]
-    wrong = sorted((pair for pair in pairs if pair[1].errors), key=lambda pair: -pair[1].errors)
-    right = f"the entities of all {len(rows):,} sentences of the {split} data are right"
-    counted = f"sentences of the {split} data have errors"
-    return error_list(
-        rows, [entity_case(*pair) for pair in wrong], right, counted, "those with most errors first"
-    )
+    pairs = sorted(((row, entity_errors(row)) for row in rows), key=lambda pair: -pair[1].errors)
+    cases = [entity_case(row, entities) for row, entities in pairs if entities.errors]
+    return error_list(f"sentences of the {split} data", "those with most errors first", len(rows), cases)
 
 
 def entity_case(row: Record, entities: EntityErrors) -> Block:
@@ -356,35 +344,26 @@ def entity_case(row: Record, entities: EntityErrors) -> Block:
 @over_texts
 def answers(run: RunData, split: str, rows: list[Record]) -> list[Block]:
     """Questions with and without an answer."""
-    groups = {
-        "with an answer": [row for row in rows if row["reference"]],
-        "without an answer": [row for row in rows if not row["reference"]],
-    }
-    counts = [
-        [
-            group,
-            f"{len(own):,}",
-            f"{sum(bool(row['output']) for row in own):,}",
-            f"{sum(not row['output'] for row in own):,}",
-            *(f"{100 * sum(row[key] for row in own) / len(own):.2f} %" for key in ("exact", "f1")),
-        ]
-        for group, own in groups.items()
-        if own
-    ]
-    return [
-        table(
-            [f"questions of the {split} data", "count", "answered", "unanswered", "exact match", "F1"], counts
+    counts = []
+    for name, has_answer in (("with an answer", True), ("without an answer", False)):
+        own = [row for row in rows if bool(row["reference"]) == has_answer]
+        answered = sum(bool(row["output"]) for row in own)
+        means = [f"{100 * sum(row[key] for row in own) / max(1, len(own)):.2f} %" for key in ("exact", "f1")]
+        counts += (
+            [[name, *(f"{n:,}" for n in (len(own), answered, len(own) - answered)), *means]] if own else []
         )
-    ]
+    head = [f"questions of the {split} data", "count", "answered", "unanswered", "exact match", "F1"]
+    return [table(head, counts)]
 
 
 @over_texts
 def answer_errors(run: RunData, split: str, rows: list[Record]) -> list[Block]:
-    inexact = [row for row in rows if not row["exact"]]
-    cases = [answer_case(row) for row in sorted(inexact, key=lambda row: (row["f1"], -(row["score"] or 0)))]
-    right = f"all {len(rows):,} questions of the {split} data are answered exactly"
-    counted = f"questions of the {split} data are not answered exactly"
-    return error_list(rows, cases, right, counted, "the lowest F1 first, and of these the highest score")
+    """Answers that are not exact."""
+    wrong = sorted(
+        (row for row in rows if not row["exact"]), key=lambda row: (row["f1"], -(row["score"] or 0))
+    )
+    order = "the lowest F1 first, and of these the highest score"
+    return error_list(f"questions of the {split} data", order, len(rows), [*map(answer_case, wrong)])
 
 
 def answer_case(row: Record) -> Block:
