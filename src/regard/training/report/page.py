@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from regard.training.report.charts import MAX_CHARACTERS, chart_title, printable, summary, svg_element
@@ -55,9 +54,11 @@ def markdown_page(title: str, sections: Sequence[Section]) -> str:
     return render("report.md.j2", title, sections, markdown_text)
 
 
-def render(
+def render(  # every value that a template prints goes through `make_safe`, then through autoescape
     template: str, title: str, sections: Sequence[Section], make_safe: Callable[[str], str | Markup]
 ) -> str:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # here: a run imports this module
+
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
@@ -65,7 +66,7 @@ def render(
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
-        finalize=lambda value: make_safe(value) if isinstance(value, str) and not is_markup(value) else value,
+        finalize=lambda value: value if isinstance(value, Markup) else make_safe(str(value)),
     )
     environment.filters |= {
         "alignment_lines": alignment_lines,
@@ -81,10 +82,6 @@ def render(
         "zip": zip,
     }
     return environment.get_template(template).render(title=title, sections=sections)
-
-
-def is_markup(value: object) -> bool:
-    return isinstance(value, Markup)
 
 
 def text_lines(text: str) -> list[str]:

@@ -102,7 +102,7 @@ def sentences(run: RunData, split: str, rows: list[Record]) -> list[Block]:
     ranked = sorted(rows, key=lambda row: (row["chrf"], -len(row["source"])))
     half = min(BEST_AND_WORST, len(ranked) // 2)
     best = sorted(ranked[half:], key=lambda row: (-row["chrf"], -len(row["source"])))[:half]
-    score = "the model's score is the log-probability divided by the length"
+    score = "the model's score is the length-normalised log-probability"
     return [
         paragraph(f"The worst of the {split} data by chrF; {score}."),
         *map(sentence, ranked[: half or 1]),
