@@ -105,8 +105,8 @@ def read_result(folder: Path) -> Result | None:
 def result_table(results: Mapping[str, Sequence[Result]]) -> Block:
     head = ["row", "change here", "change in the paper", "BLEU", "least to most", "perplexity", "parameters"]
     rows = []
-    for name, own in results.items():
-        scores = [each.bleu for each in own]
+    for name, runs in results.items():
+        scores = [each.bleu for each in runs]
         row = ROWS[name]
         rows.append(
             [
@@ -115,8 +115,8 @@ def result_table(results: Mapping[str, Sequence[Result]]) -> Block:
                 f"{row.paper}: {row.bleu}",
                 f"{mean(scores):.2f}",
                 f"{min(scores):.2f} to {max(scores):.2f}" if len(scores) > 1 else "one seed",
-                f"{mean(each.perplexity for each in own):.2f}",
-                f"{own[0].parameters:,}",
+                f"{mean(each.perplexity for each in runs):.2f}",
+                f"{runs[0].parameters:,}",
             ]
         )
     return table(head, rows, text_columns=3)
@@ -133,7 +133,7 @@ def result_chart(results: Mapping[str, Sequence[Result]]) -> Chart:
 
 
 def write(results: Mapping[str, Sequence[Result]], folder: Path, steps: int, seeds: Sequence[int]) -> None:
-    seconds = sum(each.seconds for own in results.values() for each in own)
+    seconds = sum(each.seconds for runs in results.values() for each in runs)
     text = (
         f"{len(results)} of {len(ROWS)} rows, {steps:,} updates each, seeds {', '.join(map(str, seeds))}; "
         f"{seconds / 60:.0f} minutes of training. Test set: test_2016_flickr, tokenised; beam 5."

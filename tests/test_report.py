@@ -135,10 +135,10 @@ def test_scores_are_those_of_the_sacrebleu_command(tmp_path: Path, tokenize: str
         {row["name"]: row for row in json.loads(subprocess.run(each, capture_output=True, check=True).stdout)}
         for each in (command, [*command, "--confidence"])
     )
-    own, around = text_scores(OUTPUTS, REFERENCES, tokenize), intervals(OUTPUTS, REFERENCES, tokenize)
-    assert own.bleu == pytest.approx(plain["BLEU"]["score"], abs=1e-8)
-    assert own.chrf == pytest.approx(plain["chrF2"]["score"], abs=1e-8)
-    assert (own.bleu_signature, own.chrf_signature) == (
+    scores, around = text_scores(OUTPUTS, REFERENCES, tokenize), intervals(OUTPUTS, REFERENCES, tokenize)
+    assert scores.bleu == pytest.approx(plain["BLEU"]["score"], abs=1e-8)
+    assert scores.chrf == pytest.approx(plain["chrF2"]["score"], abs=1e-8)
+    assert (scores.bleu_signature, scores.chrf_signature) == (
         plain["BLEU"]["signature"],
         plain["chrF2"]["signature"],
     )
@@ -234,18 +234,18 @@ def test_operations_are_those_that_torch_counts(shape: dict) -> None:
 def test_the_peak_is_the_best_of_some_products(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first size runs at 1 GFLOP/s at best, the second at 2, and a third would take too long."""
     times = iter([9.0, 0.0625, 8.0, 0.5, 7.0, 9.0])
-    asked: list[tuple[int, torch.dtype]] = []
+    calls: list[tuple[int, torch.dtype]] = []
 
     def timed(matrix: torch.Tensor) -> float:
-        asked.append((len(matrix), matrix.dtype))
+        calls.append((len(matrix), matrix.dtype))
         return next(times)
 
     monkeypatch.setattr(flops, "timed_product", timed)
     monkeypatch.setattr(flops, "PEAK_SIZES", (5, 20, 4000))
     monkeypatch.setattr(flops, "PEAK_SECONDS", 3.0)
-    found = measured_peak(Machine(torch.device("cpu"), "bfloat16", 1))
-    assert found == max(2 * 5**3 / 0.0625, 2 * 20**3 / 0.5)
-    assert asked == [(5, torch.bfloat16)] * 3 + [(20, torch.bfloat16)] * 3
+    peak = measured_peak(Machine(torch.device("cpu"), "bfloat16", 1))
+    assert peak == max(2 * 5**3 / 0.0625, 2 * 20**3 / 0.5)
+    assert calls == [(5, torch.bfloat16)] * 3 + [(20, torch.bfloat16)] * 3
 
 
 # --- the report of a real run -----------------------------------------------------------------------------
@@ -255,12 +255,12 @@ def test_the_sentences_are_those_of_the_translator(toy: Toy) -> None:
     rows = rows_of(toy.model / "test.jsonl")
     pairs = [line.split("\t") for line in (toy.corpora / "test.tsv").read_text().split("\n")[:-1]]
     assert [(row["source"], row["reference"]) for row in rows] == [tuple(pair) for pair in pairs]
-    found = load(toy.model, threads=1).translate_lines([pair[0] for pair in pairs], alignment=True)
-    assert [row["output"] for row in rows] == [each.text for each in found]
+    results = load(toy.model, threads=1).translate_lines([pair[0] for pair in pairs], alignment=True)
+    assert [row["output"] for row in rows] == [each.text for each in results]
     assert [[tuple(link) for link in row["alignment"]] for row in rows] == [
-        each.candidates[0].alignment for each in found
+        each.candidates[0].alignment for each in results
     ]
-    assert [row["score"] for row in rows] == pytest.approx([f.candidates[0].score for f in found], rel=1e-4)
+    assert [row["score"] for row in rows] == pytest.approx([f.candidates[0].score for f in results], rel=1e-4)
     chrf = CHRF()
     for row in rows:
         expected = chrf.sentence_score(row["output"], [row["reference"]]).score
@@ -289,11 +289,11 @@ def test_score_by_length(folder: Path) -> None:
     write_report(folder)
     text = (folder / "report.md").read_text(encoding="utf-8")
     for name, low, high in (("1 to 5", 1, 5), ("6 to 10", 6, 10), ("11 to 15", 11, 15)):
-        own = [row for row in rows if low <= len(row["source"].split()) <= high]
-        outputs, references = [row["output"] for row in own], [row["reference"] for row in own]
+        bucket = [row for row in rows if low <= len(row["source"].split()) <= high]
+        outputs, references = [row["output"] for row in bucket], [row["reference"] for row in bucket]
         bleu = BLEU().corpus_score(outputs, [references]).score
         chrf = CHRF().corpus_score(outputs, [references]).score
-        assert f"| {name} | {len(own)} | {bleu:.2f} | {chrf:.2f} |" in text
+        assert f"| {name} | {len(bucket)} | {bleu:.2f} | {chrf:.2f} |" in text
 
 
 def test_worst_and_best_are_the_ends_of_the_ranking(folder: Path) -> None:
@@ -302,19 +302,21 @@ def test_worst_and_best_are_the_ends_of_the_ranking(folder: Path) -> None:
         row["output"], row["chrf"] = f"output-{number:02}", float((number * 7) % 60)
     write_rows(folder / "test.jsonl", rows)
     write_report(folder)
-    shown = re.findall(r"output     output-(\d\d)", (folder / "report.md").read_text(encoding="utf-8"))
-    assert [rows[int(number)]["chrf"] for number in shown] == [0, 1, 2, 3, 4, 59, 58, 57, 56, 55]
+    numbers = re.findall(r"output     output-(\d\d)", (folder / "report.md").read_text(encoding="utf-8"))
+    assert [rows[int(number)]["chrf"] for number in numbers] == [0, 1, 2, 3, 4, 59, 58, 57, 56, 55]
 
 
 def test_the_page_is_whole_and_asks_nothing_of_the_world(toy: Toy) -> None:
     text = (toy.model / "report.html").read_text(encoding="utf-8")
     page = Page(text)
     assert not set(page.tags) & {"script", "link", "img", "iframe", "object", "embed", "a", "base", "form"}
-    assert not [name for _, own in page.elements for name in own if name.startswith("on")]
+    assert not [name for _, attributes in page.elements for name in attributes if name.startswith("on")]
     assert not re.search(r"https?:|url\(|@import|//", text)
     headings = [page.texts[n] for n, _ in enumerate(page.texts) if page.texts[n] in SECTIONS]
     assert headings == SECTIONS
-    assert [own.get("class") for _, own in page.elements].count("curve") == 6  # losses, scores, rate, speed
+    assert [attributes.get("class") for _, attributes in page.elements].count(
+        "curve"
+    ) == 6  # losses, scores, rate, speed
 
 
 SECTIONS = [
@@ -470,8 +472,8 @@ def test_the_report_is_made_again_from_the_folder_alone(
 def test_the_report_of_a_run_that_goes_on(folder: Path) -> None:
     """Only what is there is told: no sentences, no final scores, no data."""
     lines = (folder / "metrics.jsonl").read_text().split("\n")[:-1]
-    kept = [line for line in lines if json.loads(line)["kind"] in ("train", "valid")]
-    (folder / "metrics.jsonl").write_text("\n".join(kept) + '\n{"kind": "tra')
+    records = [line for line in lines if json.loads(line)["kind"] in ("train", "valid")]
+    (folder / "metrics.jsonl").write_text("\n".join(records) + '\n{"kind": "tra')
     for name in ("test.jsonl", "valid.jsonl", "data.json", "report.md"):
         (folder / name).unlink()
     write_report(folder)
@@ -525,13 +527,13 @@ def test_a_resumed_run_counts_once(tmp_path: Path) -> None:
     assert ends[1][-1]["flops"] > 0
     assert (uncut / "test.jsonl").read_bytes() == (cut / "test.jsonl").read_bytes()
     names = ("updates", "target tokens trained on", "operations", "test", "valid")
-    told = [
+    lines = [
         [line for line in (folder / "report.md").read_text().split("\n") if line.startswith(starts)]
         for folder in (uncut, cut)
         for starts in [tuple(f"| {name} |" for name in names)]
     ]
-    assert told[0] == told[1]
-    assert len(told[0]) == len(names)
+    assert lines[0] == lines[1]
+    assert len(lines[0]) == len(names)
 
 
 def test_the_card_tells_how_to_compute_its_scores(

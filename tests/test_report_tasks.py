@@ -39,8 +39,8 @@ def classified(
         p = p if many else [each / sum(p) for each in p]
         best = max(zip(p, labels))[1]
         output = [label for label, each in zip(labels, p) if each > 0.5] if many else [best]
-        true = output if dice.random() < 0.7 else [dice.choice(labels)]
-        row = {"source": " ".join(sentence()), "reference": true, "output": output}
+        reference = output if dice.random() < 0.7 else [dice.choice(labels)]
+        row = {"source": " ".join(sentence()), "reference": reference, "output": output}
         rows.append({**row, "probabilities": dict(zip(labels, p))})
     reference, output = [row["reference"] for row in rows], [row["output"] for row in rows]
     return rows, classification(reference, output, labels, many)
@@ -74,8 +74,8 @@ def filled() -> tuple[Rows, dict]:
     for _ in range(20):
         words = sentence()
         guess = [words[1], words[3] if dice.random() < 0.5 else "song"]
-        shown = " ".join("<mask>" if number in (1, 3) else word for number, word in enumerate(words))
-        row = {"source": shown, "reference": [words[1], words[3]], "output": guess}
+        text = " ".join("<mask>" if number in (1, 3) else word for number, word in enumerate(words))
+        row = {"source": text, "reference": [words[1], words[3]], "output": guess}
         rows.append({**row, "log_probability": dice.uniform(-9, 0)})
     right = sum(a == b for row in rows for a, b in zip(row["reference"], row["output"]))
     return rows, {"accuracy": right / 40}
@@ -173,7 +173,7 @@ def test_the_page_of_every_task(task: str, tmp_path: Path) -> None:
     assert not set(page.tags) & {"script", "link", "img", "iframe", "a"}
     assert "pairs" not in text and "BLEU" not in text and "chrF" not in text and "not recorded" not in text
     curves = 2 + {"generate": 1, "fill": 1}.get(task, 2) + 2  # losses, scores, rate and speed
-    assert [own.get("class") for _, own in page.elements].count("curve") == curves
+    assert [attributes.get("class") for _, attributes in page.elements].count("curve") == curves
     assert "| train.txt | train | 900 | 890 | 10 | 1 |" in text
     assert f"regard evaluate -m my-{task} --data test.txt\n" in text
 
@@ -195,10 +195,10 @@ def test_the_scores_of_the_record_are_score_line(task: str, tmp_path: Path) -> N
         "generate": "perplexity",
     }
     value = scores[first[task]]
-    shown = f"{value:.2f}" if task == "generate" else f"{100 * value:.2f} %"
-    assert f"| {shown} | on the test data |" in text
-    watched = {**first, "generate": "bits_per_byte"}[task]
-    last = scores[watched] * (1 - 4 / 200) * (1 if task == "generate" else 100)
+    cell = f"{value:.2f}" if task == "generate" else f"{100 * value:.2f} %"
+    assert f"| {cell} | on the test data |" in text
+    metric = {**first, "generate": "bits_per_byte"}[task]
+    last = scores[metric] * (1 - 4 / 200) * (1 if task == "generate" else 100)
     assert f"to {last:.4g} at update 200" in text
 
 
@@ -210,7 +210,7 @@ def test_hostile_text_is_shown_as_text(task: str, tmp_path: Path) -> None:
     def worse(value: object, key: str = "") -> object:
         """Every text of a value made hostile, each to another one where it must stay another."""
         if isinstance(value, dict):
-            return {f"{own}{HOSTILE}": each for own, each in value.items()}
+            return {f"{name}{HOSTILE}": each for name, each in value.items()}
         if isinstance(value, list):
             return [each if each == "O" else f"{each}{HOSTILE}" for each in value]
         return f"{value}{HOSTILE}" if isinstance(value, str) else value
@@ -218,7 +218,7 @@ def test_hostile_text_is_shown_as_text(task: str, tmp_path: Path) -> None:
     evil = [{key: worse(value) for key, value in row.items()} for row in rows]
     again = dict(scores)
     if "by_type" in scores:
-        again["by_type"] = {f"{name}{HOSTILE}": own for name, own in scores["by_type"].items()}
+        again["by_type"] = {f"{name}{HOSTILE}": values for name, values in scores["by_type"].items()}
     if "confusion" in scores:
         again["confusion"] = {**scores["confusion"], "labels": worse(scores["confusion"]["labels"])}
     (tmp_path / "evil").mkdir()
@@ -278,10 +278,10 @@ def test_all_right(task: str, tmp_path: Path) -> None:
 def test_the_picture_has_the_curves_of_the_task(
     task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    drawn: dict[str, list[float]] = {}
+    curves: dict[str, list[float]] = {}
 
     def plot(axes: object, xs: list[float], ys: list[float], label: str, **more: object) -> None:
-        drawn[label] = list(ys)
+        curves[label] = list(ys)
 
     monkeypatch.setattr("matplotlib.axes.Axes.plot", plot)
     rows, scores = MADE[task]()
@@ -293,10 +293,10 @@ def test_the_picture_has_the_curves_of_the_task(
         "fill": {"accuracy": "accuracy"},
         "generate": {"bits per byte": "bits_per_byte"},
     }[task]
-    assert set(drawn) == {"training", "validation", "learning rate", *expected}
+    assert set(curves) == {"training", "validation", "learning rate", *expected}
     for name, key in expected.items():
         factor = 1 if task == "generate" else 100
-        assert drawn[name][-1] == pytest.approx(factor * scores[key] * 0.98)
+        assert curves[name][-1] == pytest.approx(factor * scores[key] * 0.98)
 
 
 # --- one line ---------------------------------------------------------------------------------------------
@@ -362,20 +362,22 @@ def test_the_confusion_matrix_stands_there_in_both_pages(tmp_path: Path) -> None
     for label, row in zip(labels, counts):
         name = label.replace("|", "\\|")
         assert f"| {name} | {' | '.join(map(str, row))} |" in text
-    cells = [own for tag, own in page.elements if tag == "td" and "style" in own]
-    assert [own["class"] for own in cells] == [
+    cells = [attributes for tag, attributes in page.elements if tag == "td" and "style" in attributes]
+    assert [attributes["class"] for attributes in cells] == [
         f"number {c}" for c in ["right", *["wrong"] * 3] * 2 + ["right"]
     ]
     expected = [(count / sum(row)) ** 0.5 for row in counts for count in row]
-    assert [float(str(own["style"]).split(":")[1]) for own in cells] == pytest.approx(expected, abs=0.006)
+    assert [float(str(attributes["style"]).split(":")[1]) for attributes in cells] == pytest.approx(
+        expected, abs=0.006
+    )
 
 
 def test_errors_come_with_the_surest_first(tmp_path: Path) -> None:
     rows, scores = classified()
     text, _ = pages(run_folder(tmp_path, "classify", rows, scores))
     wrong = [row["probabilities"][row["output"][0]] for row in rows if row["output"] != row["reference"]]
-    shown = [float(p) for p in re.findall(r"^probability: ([\d.]+) %", text, re.M)]
-    assert shown == pytest.approx([100 * p for p in sorted(wrong, reverse=True)[:12]], abs=0.06)
+    probabilities = [float(p) for p in re.findall(r"^probability: ([\d.]+) %", text, re.M)]
+    assert probabilities == pytest.approx([100 * p for p in sorted(wrong, reverse=True)[:12]], abs=0.06)
     assert f"{len(wrong)} of 40 texts of the test data are wrong" in text
 
 
@@ -384,7 +386,7 @@ def test_many_labels(tmp_path: Path) -> None:
     rows[0] |= {"reference": ["calm"], "output": [], "probabilities": {"calm": 0.001, "loud": 0.0}}
     text, page = pages(run_folder(tmp_path, "classify", rows, scores, "many = true"))
     assert "micro F1" in text and "many labels" in text
-    assert "matrix" not in [own.get("class") for _, own in page.elements]
+    assert "matrix" not in [attributes.get("class") for _, attributes in page.elements]
     assert re.search(r"^reference +calm\noutput +no label$", text, re.M)
     assert re.findall(r"^probability: .*", text, re.M)[0] == "probability: 0.1 % calm"
 
@@ -395,7 +397,7 @@ def test_very_many_labels_have_a_list_instead_of_a_matrix(tmp_path: Path) -> Non
     rows += [{**rows[0], "reference": ["label-3"], "output": ["label-7"]}] * 50
     scores = classification([r["reference"] for r in rows], [r["output"] for r in rows], labels, False)
     text, page = pages(run_folder(tmp_path, "classify", rows, scores))
-    assert "matrix" not in [own.get("class") for _, own in page.elements]
+    assert "matrix" not in [attributes.get("class") for _, attributes in page.elements]
     pairs = Counter((r["reference"][0], r["output"][0]) for r in rows if r["reference"] != r["output"])
     assert f"| label-3 | label-7 | {pairs['label-3', 'label-7']} |" in text
 
@@ -416,21 +418,25 @@ tags = st.sampled_from(["O", "B-PER", "I-PER", "B-LOC", "I-LOC"])
 @given(st.lists(st.tuples(tags, tags), max_size=10))
 def test_every_entity_is_counted_once(pairs: list[tuple[str, str]]) -> None:
     """Right, wrong, missed and spurious part the entities of both sides; right ones are seqeval's."""
-    true, said = [a for a, _ in pairs], [b for _, b in pairs]
-    found = entity_errors({"reference": true, "output": said})
-    assert Counter([*found.right, *(a for a, _ in found.wrong), *found.missed]) == Counter(spans(true))
-    assert Counter([*found.right, *(b for _, b in found.wrong), *found.spurious]) == Counter(spans(said))
-    assert set(found.right) == set(spans(true)) & set(spans(said))
-    assert all(a != b and a[1] <= b[2] and b[1] <= a[2] for a, b in found.wrong)
-    assert (found.errors == 0) == (spans(true) == spans(said))
+    reference, output = [a for a, _ in pairs], [b for _, b in pairs]
+    entities = entity_errors({"reference": reference, "output": output})
+    assert Counter([*entities.right, *(a for a, _ in entities.wrong), *entities.missed]) == Counter(
+        spans(reference)
+    )
+    assert Counter([*entities.right, *(b for _, b in entities.wrong), *entities.spurious]) == Counter(
+        spans(output)
+    )
+    assert set(entities.right) == set(spans(reference)) & set(spans(output))
+    assert all(a != b and a[1] <= b[2] and b[1] <= a[2] for a, b in entities.wrong)
+    assert (entities.errors == 0) == (spans(reference) == spans(output))
 
 
 def test_mistakes_in_words(tmp_path: Path) -> None:
     words = ["Ilse", "Brandt", "saw", "Mount", "Kara", "on", "Monday", "with", "Otto", "in", "June"]
-    true = ["B-PER", "I-PER", "O", "B-LOC", "I-LOC", "O", "O", "O", "B-PER", "O", "O"]
-    said = ["B-PER", "I-PER", "O", "B-LOC", "O", "O", "B-LOC", "O", "B-LOC", "O", "O"]
+    reference = ["B-PER", "I-PER", "O", "B-LOC", "I-LOC", "O", "O", "O", "B-PER", "O", "O"]
+    output = ["B-PER", "I-PER", "O", "B-LOC", "O", "O", "B-LOC", "O", "B-LOC", "O", "O"]
     rows = [
-        {"source": words, "reference": true, "output": said},
+        {"source": words, "reference": reference, "output": output},
         {"source": ["Ilse"], "reference": ["B-PER"], "output": ["O"]},
     ]
     scores = tagging([row["reference"] for row in rows], [row["output"] for row in rows])
@@ -453,24 +459,27 @@ def test_mistakes_in_words(tmp_path: Path) -> None:
 def test_questions_with_and_without_an_answer(tmp_path: Path) -> None:
     rows, scores = answered()
     text, _ = pages(run_folder(tmp_path, "answer", rows, scores))
-    for name, own in (
+    for name, group in (
         ("with an answer", [row for row in rows if row["reference"]]),
         ("without an answer", [row for row in rows if not row["reference"]]),
     ):
-        said = sum(row["output"] != "" for row in own)
-        exact, f1 = (100 * sum(row[key] for row in own) / len(own) for key in ("exact", "f1"))
-        assert f"| {name} | {len(own)} | {said} | {len(own) - said} | {exact:.2f} % | {f1:.2f} % |" in text
-    shown = [float(p) for p in re.findall(r"^F1 ([\d.]+) %, model's score", text, re.M)]
+        answers = sum(row["output"] != "" for row in group)
+        exact, f1 = (100 * sum(row[key] for row in group) / len(group) for key in ("exact", "f1"))
+        assert (
+            f"| {name} | {len(group)} | {answers} | {len(group) - answers} | {exact:.2f} % | {f1:.2f} % |"
+            in text
+        )
+    scores_of_errors = [float(p) for p in re.findall(r"^F1 ([\d.]+) %, model's score", text, re.M)]
     worst = sorted(100 * row["f1"] for row in rows if not row["exact"])[:12]
-    assert shown == pytest.approx(worst, abs=0.06)
+    assert scores_of_errors == pytest.approx(worst, abs=0.06)
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.text("ab ", max_size=900), st.integers(0, 900), st.integers(1, 20))
 def test_the_excerpt_is_of_the_context_and_holds_the_answer(context: str, start: int, size: int) -> None:
     reference = context[start : start + size]
-    found = excerpt(context, (reference, "zz"))
-    inner = found.removeprefix("… ").removesuffix(" …")
+    text = excerpt(context, (reference, "zz"))
+    inner = text.removeprefix("… ").removesuffix(" …")
     assert inner in context
     assert reference in inner
     assert len(inner) <= 2 * CONTEXT + size

@@ -78,11 +78,9 @@ def compare(
     with messages().status("") as status:
         models = dict(zip(names, translators))
         comparison = compare_models(models, examples, options, tokenize, rounds, status.update)
-    written = [
-        write_comparison(comparison, path) for path in outputs
-    ]  # first: a closed pipe ends the command
+    files = [write_comparison(comparison, path) for path in outputs]  # first: a closed pipe ends the command
     print_line(json.dumps(public(comparison), ensure_ascii=False)) if as_json else show(comparison)
-    for paths in written:
+    for paths in files:
         say("wrote " + " and ".join(map(str, paths)))
 
 

@@ -200,8 +200,8 @@ def exact_by_phenomenon(exact: list[bool]) -> dict[str, dict[str, float]]:
     sentences = list(phrases("test", len(exact)))
     table = {}
     for phenomenon in PHENOMENA:
-        own = [right for right, sentence in zip(exact, sentences) if phenomenon in sentence.phenomena]
-        table[phenomenon] = {"sentences": len(own), "exact": sum(own) / max(1, len(own))}
+        lines = [right for right, sentence in zip(exact, sentences) if phenomenon in sentence.phenomena]
+        table[phenomenon] = {"sentences": len(lines), "exact": sum(lines) / max(1, len(lines))}
     return table
 
 
@@ -215,8 +215,8 @@ def show_translation_scores(row: dict[str, Any]) -> None:
     table.add_row("time", f"{row['seconds']:.1f} s", "")
     if phenomena := row.get("phenomena"):
         table.add_row("", "", "")
-        for name, own in phenomena.items():
-            table.add_row(name, f"{100 * own['exact']:.1f} %", f"[dim]of {own['sentences']:.0f}")
+        for name, scores in phenomena.items():
+            table.add_row(name, f"{100 * scores['exact']:.1f} %", f"[dim]of {scores['sentences']:.0f}")
     tables().print(table)
 
 

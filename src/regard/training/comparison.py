@@ -48,14 +48,14 @@ Translator = Any  # regard.tasks.Translator; this package does not import tasks
 
 def model_names(paths: Sequence[Path]) -> list[str]:
     """The folders' names, each with as many parent folders as make it unique."""
-    parts = [[part for part in path.resolve().parts if part != "checkpoints"] for path in paths]
+    folders = [[part for part in path.resolve().parts if part != "checkpoints"] for path in paths]
     names = []
-    for own, path in zip(parts, paths):
-        if parts.count(own) > 1:
+    for parts, path in zip(folders, paths):
+        if folders.count(parts) > 1:
             raise UsageError(f"{path} is given twice: each model is compared once")
-        others = [other for other in parts if other is not own]
-        size = next(n for n in range(1, len(own) + 1) if all(other[-n:] != own[-n:] for other in others))
-        names.append("/".join(own[-size:]))
+        others = [other for other in folders if other is not parts]
+        size = next(n for n in range(1, len(parts) + 1) if all(other[-n:] != parts[-n:] for other in others))
+        names.append("/".join(parts[-size:]))
     return names
 
 
@@ -79,9 +79,9 @@ def compare_models(
         outputs[name] = [each.text for each in model.translate_lines(sources, options)]
     status("measuring speed")
     count = min(TIMED_SENTENCES, len(sources))
-    timed = [sources[number * len(sources) // count] for number in range(count)]  # from the whole set
+    sample = [sources[number * len(sources) // count] for number in range(count)]  # from the whole set
     speeds = time_rounds(
-        {name: translation_of(timed, options, model) for name, model in models.items()}, rounds
+        {name: translation_of(sample, options, model) for name, model in models.items()}, rounds
     )
     status("scoring references")
     rows = []
@@ -105,16 +105,16 @@ def compare_models(
 
 def readable_by_all(models: Iterable[Translator], examples: Sequence[Example]) -> list[Example]:
     """The pairs that fit into every model: losses are comparable over the same pairs only."""
-    fitting = list(examples)
+    readable = list(examples)
     for model in models:
         longest = model.folder.config.max_length - 1  # one position is for the end token
-        sources = model.folder.source.encode_batch([example.source for example in fitting])
-        targets = model.folder.target.encode_batch([example.target for example in fitting])
+        sources = model.folder.source.encode_batch([example.source for example in readable])
+        targets = model.folder.target.encode_batch([example.target for example in readable])
         sizes = [max(len(source), len(target)) for source, target in zip(sources, targets)]
-        fitting = [example for example, size in zip(fitting, sizes) if size <= longest]
-    if not fitting:
+        readable = [example for example, size in zip(readable, sizes) if size <= longest]
+    if not readable:
         raise UsageError("every pair of the test set is too long for one of the models")
-    return fitting
+    return readable
 
 
 def translation_of(sources: Sequence[str], options: Decode, model: Translator) -> Work:
@@ -166,8 +166,13 @@ def model_row(
         "sentences_per_second": median(sentences) if sentences else None,
         "rounds": tokens,
         "lengths": [
-            {"length": length, "sentences": count, "bleu": own.bleu, "chrf": own.chrf}
-            for length, count, own in lengths
+            {
+                "length": bucket.name,
+                "sentences": bucket.sentences,
+                "bleu": bucket.scores.bleu,
+                "chrf": bucket.scores.chrf,
+            }
+            for bucket in lengths
         ],
         "sentence_rounds": sentences,
         "vocabulary": model.folder.target.fingerprint,
@@ -184,12 +189,12 @@ def updates(folder: Path) -> int | None:
     return ends[-1] if ends and isinstance(ends[-1], int) else None
 
 
-def method(model: Translator, timed: int, options: Decode, rounds: int, scored: int, sentences: int) -> str:
+def method(model: Translator, count: int, options: Decode, rounds: int, scored: int, sentences: int) -> str:
     """How the numbers were measured, in sentences."""
     text = f"All searched with beam {options.beam}; speed was not measured."
     if rounds:
         text = (
-            f"All searched with beam {options.beam}. Speed is that of translating {timed:,} of the "
+            f"All searched with beam {options.beam}. Speed is that of translating {count:,} of the "
             f"sentences: target tokens of the best hypotheses, the median of the rounds (lowest to "
             f"highest); rounds: {rounds}, in each the models one after the other in an order drawn anew; "
             f"{model.device}, threads: {torch.get_num_threads()}."
@@ -258,8 +263,12 @@ def length_table(comparison: Record, score: str) -> Block:
     ]
     buckets = zip(*(model["lengths"] for model in models))
     rows = [
-        [own[0]["length"], f"{own[0]['sentences']:,}", *(f"{each[score.lower()]:.2f}" for each in own)]
-        for own in buckets
+        [
+            bucket[0]["length"],
+            f"{bucket[0]['sentences']:,}",
+            *(f"{each[score.lower()]:.2f}" for each in bucket),
+        ]
+        for bucket in buckets
     ]
     return table(head, rows)
 
@@ -269,12 +278,12 @@ def length_chart(comparison: Record) -> Chart:
     models = comparison["models"]
     lengths = models[0]["lengths"]
     enough = [number for number, each in enumerate(lengths) if each["sentences"] >= MIN_SENTENCES]
-    drawn = enough if len(enough) > 1 else range(len(lengths))
-    names = [lengths[number]["length"].replace(" to ", "–").replace(" and more", "+") for number in drawn]
+    numbers = enough if len(enough) > 1 else range(len(lengths))
+    names = [lengths[number]["length"].replace(" to ", "–").replace(" and more", "+") for number in numbers]
     curves = [
         curve(
             model["model"][-MAX_LABEL:],
-            [(float(x), model["lengths"][number]["bleu"]) for x, number in enumerate(drawn)],
+            [(float(x), model["lengths"][number]["bleu"]) for x, number in enumerate(numbers)],
             dots=True,
         )
         for model in models

@@ -119,8 +119,10 @@ def save(drawings: Sequence[Chart], kind: str, titles: bool = True) -> bytes:
     import matplotlib
     from matplotlib.figure import Figure
 
-    columns = [max(1, 62 // (6 + max(len(each["name"]) for each in own["curves"]))) for own in drawings]
-    legends = [-(-len(own["curves"]) // count) for own, count in zip(drawings, columns)]  # in lines
+    columns = [
+        max(1, 62 // (6 + max(len(each["name"]) for each in drawing["curves"]))) for drawing in drawings
+    ]
+    legends = [-(-len(drawing["curves"]) // count) for drawing, count in zip(drawings, columns)]  # in lines
     height = HEIGHT + LINE * (max(legends) - 1 + titles)
     salt = " ".join(map(chart_title, drawings))  # of ids: the same in each call, others in another chart
     no_date = dict.fromkeys(("Date", "Creator", "Format", "Type") if kind == "svg" else ["Software"])
@@ -175,7 +177,9 @@ def thin(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     """At most MAX_POINTS points, each the mean of its neighbours."""
     size = max(1, -(-len(points) // MAX_POINTS))
     groups = [points[start : start + size] for start in range(0, len(points), size)]
-    return [(sum(x for x, _ in own) / len(own), sum(y for _, y in own) / len(own)) for own in groups]
+    return [
+        (sum(x for x, _ in group) / len(group), sum(y for _, y in group) / len(group)) for group in groups
+    ]
 
 
 def axis_label(value: float) -> str:

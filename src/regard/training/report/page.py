@@ -100,10 +100,10 @@ def markdown_text(text: str) -> Markup:
 
 def fenced(lines: Sequence[str]) -> str:
     """Code with a fence longer than any run of backticks inside."""
-    shown = [printable(line) for line in lines]
-    longest = max((len(run) for line in shown for run in re.findall("`+", line)), default=0)
+    safe = [printable(line) for line in lines]
+    longest = max((len(run) for line in safe for run in re.findall("`+", line)), default=0)
     fence = "`" * max(3, longest + 1)
-    return "\n".join([f"{fence}text", *shown, fence])
+    return "\n".join([f"{fence}text", *safe, fence])
 
 
 def table_rows(block: Block) -> list[Sequence[str]]:
@@ -131,5 +131,5 @@ def case_lines(block: Block) -> list[str]:
 
 def alignment_lines(alignment: Block) -> list[str]:
     source, output = alignment["source"], alignment["output"]
-    seen = {target: source[word] for word, target in alignment["links"] if word < len(source)}
-    return [f"{word}  <-  {seen[place]}" for place, word in enumerate(output) if place in seen]
+    sources = {target: source[word] for word, target in alignment["links"] if word < len(source)}
+    return [f"{word}  <-  {sources[place]}" for place, word in enumerate(output) if place in sources]

@@ -110,7 +110,9 @@ def scores(run: RunData) -> list[Block]:
     records = {split: run.last(kind) for kind, split in SPLITS.items() if run.last(kind)}
     if not records:
         return [paragraph("Not scored yet: the final model is scored when the run ends.")]
-    metrics = [each for each in run.task.metrics if any(each.of(own) is not None for own in records.values())]
+    metrics = [
+        each for each in run.task.metrics if any(each.of(record) is not None for record in records.values())
+    ]
     rows = [
         [split, f"{record.get('sentences', 0):,}", *(metric.shown(record) for metric in metrics)]
         for split, record in records.items()
@@ -147,10 +149,10 @@ def evaluate_command(config: Config, folder: str) -> str:
     It names files without their folders: a report may be published.
     """
     corpora = config.data.valid if config.data.test is None else config.data.test
-    found = parts(corpora) if corpora is not None else []
-    if not found or (len(found) > 1 and config.data.test is None):
+    choices = parts(corpora) if corpora is not None else []
+    if not choices or (len(choices) > 1 and config.data.test is None):
         return ""
-    corpus = found[0][0] if len(found) == 1 else ()  # several: `evaluate` takes them from run.toml
+    corpus = choices[0][0] if len(choices) == 1 else ()  # several: `evaluate` takes them from run.toml
     names = [corpus] if isinstance(corpus, str) else corpus
     files = [name if name.split(":")[0] in NAMES else Path(name).name for name in names]
     command = ["regard", "evaluate", "-m", folder, *(part for name in files for part in ("--data", name))]
@@ -269,8 +271,8 @@ def setting(value: object) -> str:
 def cost(run: RunData) -> list[Block]:
     end, tokens = run.last("run"), run.task.tokens
     if not end:
-        done = run.last("train").get("tokens", 0)
-        return [paragraph(f"The run has not ended; {done:,} {tokens} so far.")]
+        count = run.last("train").get("tokens", 0)
+        return [paragraph(f"The run has not ended; {count:,} {tokens} so far.")]
     try:
         return [table(["", ""], cost_rows(end, tokens), text_columns=2)]
     except KeyError as missing:

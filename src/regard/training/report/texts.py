@@ -1,7 +1,8 @@
-"""The sections on the held-out texts, which each task has its own: breakdowns, errors, examples."""
+"""The sections on the held-out texts of each task: breakdowns, errors, examples."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -38,16 +39,20 @@ def error_list(unit: str, order: str, total: int, errors: Sequence[Block]) -> li
     """The first ERRORS wrong examples below a sentence that counts them."""
     if not errors:
         return [paragraph(f"None: all {total:,} {unit} are right.")]
-    shown = f"; {ERRORS} are shown" if len(errors) > ERRORS else ""
-    return [paragraph(f"{len(errors):,} of {total:,} {unit} are wrong{shown}, {order}."), *errors[:ERRORS]]
+    limit = f"; {ERRORS} are shown" if len(errors) > ERRORS else ""
+    return [paragraph(f"{len(errors):,} of {total:,} {unit} are wrong{limit}, {order}."), *errors[:ERRORS]]
 
 
 def type_rows(types: Mapping[str, Mapping[str, float]]) -> list[list[str]]:
     """Count, precision, recall and F1 of labels or entity types, the most frequent first."""
     ranked = sorted(types.items(), key=lambda item: -item[1]["count"])
     rows = [
-        [name, f"{own['count']:,}", *(f"{100 * own[key]:.2f} %" for key in ("precision", "recall", "f1"))]
-        for name, own in ranked[:MAX_TYPES]
+        [
+            name,
+            f"{scores['count']:,}",
+            *(f"{100 * scores[key]:.2f} %" for key in ("precision", "recall", "f1")),
+        ]
+        for name, scores in ranked[:MAX_TYPES]
     ]
     rest = len(ranked) - len(rows)
     return [*rows, [f"and {rest:,} more", "", "", "", ""]] if rest else rows
@@ -73,15 +78,13 @@ def scores_by_length(rows: Sequence[Record], length: Callable[[str], int], token
     """Corpus scores by length of the source, without empty buckets."""
     buckets, low = [], 0
     for high in (*MAX_LENGTHS, None):
-        own = [
-            row
-            for row in rows
-            if low <= length(row["source"]) and (not high or length(row["source"]) <= high)
-        ]
-        if own:
+        bucket = [row for row in rows if low <= length(row["source"]) <= (high or math.inf)]
+        if bucket:
             name = f"{max(low, 1)} to {high}" if high else f"{low} and more"
-            scores = text_scores([row["output"] for row in own], [row["reference"] for row in own], tokenize)
-            buckets.append(Bucket(name, len(own), scores))
+            scores = text_scores(
+                [row["output"] for row in bucket], [row["reference"] for row in bucket], tokenize
+            )
+            buckets.append(Bucket(name, len(bucket), scores))
         low = (high or 0) + 1
     return buckets
 
@@ -127,17 +130,11 @@ def alignments(run: RunData) -> list[Block]:
     if not rows:
         return [paragraph("No alignment was recorded.")]
     start = max(0, (len(rows) - ALIGNMENTS) // 2)
-    chosen = sorted(rows, key=lambda row: row["chrf"])[start : start + ALIGNMENTS]
-    shown = [
-        {
-            "source": row["source"].split(),
-            "output": row["output"].split(),
-            "links": [*map(tuple, row["alignment"])],
-        }
-        for row in chosen
-    ]
+    median = sorted(rows, key=lambda row: row["chrf"])[start : start + ALIGNMENTS]
+    words_of = [{side: row[side].split() for side in ("source", "output")} for row in median]
+    links = [{"links": [*map(tuple, row["alignment"])]} for row in median]
     text = "Sentences with median scores: for each output word the source word with the most cross-attention."
-    return [paragraph(text), {"kind": "alignments", "alignments": shown}]
+    return [paragraph(text), {"kind": "alignments", "alignments": [a | b for a, b in zip(words_of, links)]}]
 
 
 # --- generate, fill ---------------------------------------------------------------------------------------
@@ -145,10 +142,8 @@ def alignments(run: RunData) -> list[Block]:
 
 @over_texts
 def continuations(run: RunData, split: str, rows: list[Record]) -> list[Block]:
-    cases = [
-        case([("prompt", row["source"]), ("continuation", row["output"])]) for row in rows[:CONTINUATIONS]
-    ]
-    return [paragraph(f"Continuations of the beginnings of texts of the {split} data."), *cases]
+    texts = [[("prompt", row["source"]), ("continuation", row["output"])] for row in rows[:CONTINUATIONS]]
+    return [paragraph(f"Continuations of texts of the {split} data."), *map(case, texts)]
 
 
 def masked_pairs(row: Record) -> list[tuple[str, str]]:
@@ -346,11 +341,15 @@ def answers(run: RunData, split: str, rows: list[Record]) -> list[Block]:
     """Questions with and without an answer."""
     counts = []
     for name, has_answer in (("with an answer", True), ("without an answer", False)):
-        own = [row for row in rows if bool(row["reference"]) == has_answer]
-        answered = sum(bool(row["output"]) for row in own)
-        means = [f"{100 * sum(row[key] for row in own) / max(1, len(own)):.2f} %" for key in ("exact", "f1")]
+        group = [row for row in rows if bool(row["reference"]) == has_answer]
+        answered = sum(bool(row["output"]) for row in group)
+        means = [
+            f"{100 * sum(row[key] for row in group) / max(1, len(group)):.2f} %" for key in ("exact", "f1")
+        ]
         counts += (
-            [[name, *(f"{n:,}" for n in (len(own), answered, len(own) - answered)), *means]] if own else []
+            [[name, *(f"{n:,}" for n in (len(group), answered, len(group) - answered)), *means]]
+            if group
+            else []
         )
     head = [f"questions of the {split} data", "count", "answered", "unanswered", "exact match", "F1"]
     return [table(head, counts)]
