@@ -18,7 +18,7 @@ from regard.training.metrics import answering, classification, language, spans, 
 from regard.training.report import draw_curves, evaluate_command, score_line, write_report
 from regard.training.report.charts import printable
 from regard.training.report.texts import CONTEXT, MAX_LABELS, entity_errors, excerpt, masked_pairs, type_rows
-from test_report import HOSTILE, Page, write_rows
+from report_pages import HOSTILE, Page, write_rows
 
 Rows = list[dict]
 WORDS = ["red", "boats", "sleep", "under", "Mount", "Kara", "while", "Ilse", "Brandt", "sings", "a", "song"]
