@@ -31,7 +31,17 @@ from regard.training.evaluate import bleu_tokenization, intervals, looks_tokeniz
 from regard.training.flops import forward_flops, measured_peak, training_flops
 from regard.training.loss import output_cross_entropy
 from regard.training.report import finish_report, write_report
-from regard.training.report.charts import MAX_POINTS, chart, curve, printable, save, svg_element, svg_file
+from regard.training.report.charts import (
+    COLOURS,
+    CSS,
+    MAX_POINTS,
+    chart,
+    curve,
+    printable,
+    save,
+    svg_element,
+    svg_file,
+)
 from regard.training.report.page import (
     Block,
     case,
@@ -396,6 +406,8 @@ def test_curves_of_long_and_of_broken_runs() -> None:
 
 
 def test_a_chart_follows_the_page_and_is_the_same_in_every_call() -> None:
+    css = CSS.read_text(encoding="utf-8")
+    assert all(f"--{name}: {colour};" in css for name, colour in COLOURS.items())
     drawing = chart("loss", [curve("a", [(1, 2.0), (2, 3.0)]), curve("b", [(1, 2.5)])])
     svg = svg_element(drawing)
     assert svg == svg_element(drawing) and svg_file(drawing) == svg_file(drawing)

@@ -11,6 +11,7 @@ from typing import Any
 from regard.config import Config, Model, resolve
 from regard.config.load import NAMES
 from regard.data.corpora import parts
+from regard.errors import RegardError
 from regard.storage import write_atomically, write_text
 from regard.training.evaluate import RESAMPLES, bleu_tokenization, looks_tokenized
 from regard.training.progress import Record
@@ -31,18 +32,7 @@ from regard.training.report.texts import TASK_SECTIONS
 PICTURE = "curves.png"
 SECTIONS = ("task", "data", "text", "model", "train", "decode", "init")  # of a config
 # Fields of a config that a report shows elsewhere, or that concern only the machine of the run.
-OTHER_FIELDS = {
-    "train",
-    "valid",
-    "test",
-    "device",
-    "precision",
-    "threads",
-    "name",
-    "source",
-    "target",
-    "from",
-}
+SKIP_FIELDS = {"train", "valid", "test", "device", "precision", "threads", "name", "source", "target", "from"}
 
 
 def write_report(folder: Path) -> list[Path]:
@@ -63,14 +53,14 @@ def draw_curves(folder: Path) -> Path:
 
 def finish_report(folder: Path, log: Callable[[str], None]) -> None:
     """Write curves and report when a run ends. An odd file is logged; the model is written already."""
-    for write in (draw_curves, write_report):
-        try:
-            write(folder)
-        except OSError:
-            raise
-        except Exception as error:
-            reason = " ".join(f"{error}".split()) or type(error).__name__
-            log(f'no report: {reason}; "regard report {shlex.quote(str(folder))}" writes it again')
+    try:
+        draw_curves(folder)
+        write_report(folder)
+    except OSError:
+        raise
+    except Exception as error:
+        reason = str(error) if isinstance(error, RegardError) else f"{type(error).__name__}: {error}"
+        log(f'no report: {reason} ("regard report {shlex.quote(str(folder))}" writes it again)')
 
 
 def run_sections(run: RunData) -> list[Section]:
@@ -110,9 +100,7 @@ def scores(run: RunData) -> list[Block]:
     records = {split: run.last(kind) for kind, split in SPLITS.items() if run.last(kind)}
     if not records:
         return [paragraph("Not scored yet: the final model is scored when the run ends.")]
-    metrics = [
-        each for each in run.task.metrics if any(each.of(record) is not None for record in records.values())
-    ]
+    metrics = [each for each in run.task.metrics if any(each.of(one) is not None for one in records.values())]
     rows = [
         [split, f"{record.get('sentences', 0):,}", *(metric.shown(record) for metric in metrics)]
         for split, record in records.items()
@@ -128,8 +116,8 @@ def scores(run: RunData) -> list[Block]:
 def translation_remarks(run: RunData, record: Record) -> list[Block]:
     blocks = []
     if "bleu_interval" in record:
-        sampled = f"{RESAMPLES:,} bootstrap samples of the sentences"
-        blocks.append(paragraph(f"± is half of the 95 % confidence interval, from {sampled}."))
+        method = f"{RESAMPLES:,} bootstrap samples of the sentences"
+        blocks.append(paragraph(f"± is half of the 95 % confidence interval, from {method}."))
     signatures = (("BLEU", "bleu_signature"), ("chrF2", "chrf_signature"))
     blocks.append(code(*(f"{name}|{record.get(key, '–')}" for name, key in signatures)))
     references = [row["reference"] for kind in SPLITS for row in run.texts[kind]]
@@ -259,7 +247,7 @@ def changed_settings(config: Config) -> list[list[str]]:
     for section in SECTIONS:
         values, base = (getattr(each, section).model_dump(mode="json") for each in (config, defaults))
         for field, value in values.items():
-            if value != base.get(field) and field not in OTHER_FIELDS:
+            if value != base.get(field) and field not in SKIP_FIELDS:
                 rows.append([f"{section}.{field}", setting(value), setting(base.get(field))])
     return rows
 
