@@ -253,7 +253,7 @@ def test_texts_that_evaluate_cannot_read_are_told(regard: Command, tmp_path: Pat
     model = understanding.model("classify")
     result = regard("evaluate", "-m", model, "--data", path)
     assert (result.code, result.out) == (2, "")
-    assert "nothing is left to score: the model reads 32 pieces" in result.err
+    assert "nothing is left to score: the model reads 32 tokens" in result.err
 
 
 def test_what_evaluate_refuses(refused: Refused, tmp_path: Path) -> None:

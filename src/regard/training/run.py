@@ -42,7 +42,6 @@ from regard.storage import (
     write_text,
     write_weights,
 )
-from regard.training.curves import draw_curves
 from regard.training.evaluation.base import FILES
 from regard.training.flops import measured_peak
 from regard.training.initial import load_initial, with_shape
@@ -50,7 +49,7 @@ from regard.training.loop import Trainer
 from regard.training.parallel import crew, gathered, own_device, own_threads, restarts
 from regard.training.prepare import Materials, names, prepare
 from regard.training.progress import Listener, Metrics, Record, Silent, Unheard
-from regard.training.report import evaluate_command, main_scores, write_report
+from regard.training.report import evaluate_command, finish_report, main_scores
 from regard.training.schedule import counted
 from regard.training.stream import Stream
 
@@ -320,8 +319,7 @@ def finish(trainer: Trainer, metrics: Metrics) -> list[Record]:
     scores = card_scores(config.task.name, records)
     write_card(folder, config, parameters(trainer.model), facts, scores, materials.record)
     metrics.add(run_record(trainer, chosen))
-    draw_curves(folder)
-    write_report(folder)
+    finish_report(folder, metrics.listener.say)
     return records
 
 
