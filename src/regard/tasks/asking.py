@@ -53,13 +53,13 @@ def ask(task: Any, text: str, context: str | None) -> Asked:
 def translated(task: Translator, text: str, _: str | None) -> Asked:
     if len(task.folders) > 1:
         raise UsageError("several models speak as one here; trace one of them")
-    ids = task.folder.source.encode(task.before + text.strip())
+    ids = task.folder.source.encode(task.source_prefix + text.strip())
     too_long(len(ids), task.longest)
     return Asked(task.folder, task.objective.source(ids), text)
 
 
 def continued(task: Generator, text: str, _: str | None) -> Asked:
-    return Asked(task.folder, Sample(source=task.read(text)), text)
+    return Asked(task.folder, Sample(source=task.prompt_ids(text)), text)
 
 
 def filled(task: Filler, text: str, _: str | None) -> Asked:
