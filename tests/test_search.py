@@ -11,7 +11,7 @@ import torch
 from regard.batch import collate
 from regard.config import Decode
 from regard.generation import Special, decode, score
-from regard.generation.sample import draw, log_probabilities, nucleus
+from regard.generation.sampling import draw, log_probabilities, nucleus
 from regard.generation.search import top
 from regard.sample import Sample
 from samples import END, START, random_samples, small
@@ -105,15 +105,12 @@ def test_draws_follow_the_distribution():
 
 def test_top_k_and_top_p_keep_what_they_say():
     logits = torch.tensor([[1.0, 3.0, 2.0, 0.0, -1.0, 5.0]])
-    special = Special(start=0, end=5)
-    kept = log_probabilities(logits, Decode(top_k=2), special, length=9)[0].isfinite()
+    kept = log_probabilities(logits, Decode(top_k=2))[0].isfinite()
     assert kept.tolist() == [False, True, False, False, False, True]
     probability = logits.double().softmax(1)[0]
     assert float(probability[5]) < 0.9 < float(probability[5] + probability[1])
     assert nucleus(logits.double(), 0.9)[0].isfinite().tolist() == [False, True, False, False, False, True]
-    unready = log_probabilities(logits, Decode(min_length=1), special, length=0)[0]
-    assert not unready[5].isfinite()
-    cold = log_probabilities(logits, Decode(temperature=0.5), special, length=1)[0]
+    cold = log_probabilities(logits, Decode(temperature=0.5))[0]
     torch.testing.assert_close(cold, (logits.double() * 2).log_softmax(1)[0])
 
 

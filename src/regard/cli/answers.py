@@ -12,7 +12,15 @@ from regard.errors import UsageError
 
 if TYPE_CHECKING:
     from regard.config import Decode
-    from regard.tasks import Alternative, Candidate, Split, TooLong, PhraseConstraints, Translation, Translator
+    from regard.tasks import (
+        Alternative,
+        Candidate,
+        PhraseConstraints,
+        Split,
+        TooLong,
+        Translation,
+        Translator,
+    )
 
 USUAL_ALTERNATIVES = 5
 

@@ -19,9 +19,9 @@ from torch import Tensor, nn
 from regard.batch import Batch, collate
 from regard.device import bfloat16_hardware, give_back_memory
 from regard.generation.kernels import can_pack, scripted
-from regard.generation.requests import NEG_INF
 from regard.generation.packing import Packing, Reaches, choose_precision, pack_linears
 from regard.generation.reading import Places, read
+from regard.generation.requests import NEG_INF
 from regard.generation.tree import Tree
 from regard.models import EncoderDecoder, Writing
 from regard.models.attention import MultiHeadAttention, cut

@@ -35,7 +35,12 @@ ModelFor = Callable[[Request], Steppable[Any]]
 Warn = Callable[[str], None]
 MIN_WORKER_TOKENS = 1024  # smaller batches cost more than a core of their own saves
 MANY = 32  # requests, for which returning memory to the system takes no noticeable time
-OUT_OF_MEMORY = ("can't allocate memory", "not enough memory", "out of memory", "bad_alloc")  # torch's messages
+OUT_OF_MEMORY = (
+    "can't allocate memory",
+    "not enough memory",
+    "out of memory",
+    "bad_alloc",
+)  # torch's messages
 
 
 def generate(

@@ -313,7 +313,9 @@ class Scheduler:
 
     def step(self) -> list[Handle]:
         """A step of at least one worker; none waits for another. The requests that are done."""
-        idle = [number for number, each in enumerate(self.workers) if number not in self.stepping and each.busy]
+        idle = [
+            number for number, each in enumerate(self.workers) if number not in self.stepping and each.busy
+        ]
         if len(idle) == 1 and not self.stepping:  # alone, with all cores
             worker = self.workers[idle[0]]
             self.done += worker.step()

@@ -138,9 +138,7 @@ class Service:
         if isinstance(task, Translator | Generator):
             tokenizer = task.folder.source
             ids: Sequence[int] = tokenizer.encode("1")[:4]
-            ids = (
-                task.source_ids(ids) if isinstance(task, Translator) else task.with_start(ids)
-            )
+            ids = task.source_ids(ids) if isinstance(task, Translator) else task.with_start(ids)
             options = task.folder.decode.model_copy(update={"beam": 1, "max_length": 1, "sample": False})
             await self.desks[name].ask([Request(ids, options)], call.client, call.deadline)
         else:

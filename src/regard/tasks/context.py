@@ -34,17 +34,17 @@ class ContextDecoder:
         found: dict[tuple[int, int], list[Hypothesis]] = {}
         for batch in rounds(inputs):
             hypotheses = self.decode_with_context(batch, decode)
-            empty = [each for each, best in zip(batch, hypotheses) if not best[0].tokens and self.translations]
+            empty = [
+                each for each, best in zip(batch, hypotheses) if not best[0].tokens and self.translations
+            ]
             alone = iter(decode(empty))  # no sentence is lost if the model adds nothing to the context
-            for each, best in zip(batch, hypotheses):
+            for each, best in pairs:
                 best = next(alone) if each in empty else best
                 found[each.line, each.index] = best
                 self.translations[each.line, each.index] = self.target.decode(best[0].tokens)
         return [found[each.line, each.index] for each in inputs]
 
-    def decode_with_context(
-        self, batch: Sequence[SegmentInput], decode: Decoder
-    ) -> list[list[Hypothesis]]:
+    def decode_with_context(self, batch: Sequence[SegmentInput], decode: Decoder) -> list[list[Hypothesis]]:
         extended = [self.extend(each) for each in batch]
         return [
             [self.without_context(each, len(wide.prefix) - len(short.prefix)) for each in hypotheses]

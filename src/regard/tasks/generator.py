@@ -123,9 +123,7 @@ class Generator(Traceable):
         options = options or self.decode
         ids = [self.prompt_ids(prompt, too_long, warn) for prompt in prompts]
         requests = [Request(each, options) for each in ids]
-        found = generate(
-            self.model_for, requests, self.special, self.device, options.tokens_per_batch, warn
-        )
+        found = generate(self.model_for, requests, self.special, self.device, options.tokens_per_batch, warn)
         return [
             [self.generated_text(prompt, each, hypothesis) for hypothesis in hypotheses]
             for prompt, each, hypotheses in zip(prompts, ids, found)
@@ -176,7 +174,7 @@ class Generator(Traceable):
         return limit is not None and length + most - 1 > limit  # the last token is not read
 
     def scheduler(self, tokens: int, rows: int | None = None, warn: Warn = lambda text: None) -> Scheduler:
-        """Running batches for requests that arrive over time, of at most so many tokens times beams, and rows."""
+        """For requests that arrive over time: at most `tokens` source tokens times beams, and `rows`, run."""
         return Scheduler(self.model_for, self.special, self.device, tokens, rows, warn=warn)
 
     pool = scheduler  # the name in earlier versions

@@ -180,7 +180,7 @@ class Translator(Traceable):
         return self.model(request.options)
 
     def scheduler(self, tokens: int, rows: int | None = None, warn: Warn = lambda text: None) -> Scheduler:
-        """Running batches for requests that arrive over time, of at most so many tokens times beams, and rows."""
+        """For requests that arrive over time: at most `tokens` source tokens times beams, and `rows`, run."""
         return Scheduler(self.model_for, self.special, self.device, tokens, rows, warn=warn)
 
     pool = scheduler  # the name in earlier versions

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from regard.generation import Hypothesis, Request
+from regard.generation import Hypothesis
 from regard.server.limits import MOST_CHARACTERS
 from regard.server.refusals import Refused
 from regard.server.service import Call, Service
