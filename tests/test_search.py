@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
+from dataclasses import replace
 
 import pytest
 import torch
@@ -188,3 +190,47 @@ def test_equal_to_transformers(tmp_path, beam, early_stopping):
             expected = row[1:]
             expected = expected[: expected.index(END)] if END in expected else expected[:20]
             assert list(hypothesis.tokens) == expected
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+def test_several_end_tokens_are_those_of_transformers(tmp_path, beam):
+    """`eos_token_id` may be a list; only the first of it once ended a hypothesis."""
+    from test_store import as_marian
+
+    model, theirs = as_marian(tmp_path, seed=12)
+    samples = sources(25, 13, longest=12)
+    batch = collate(samples)
+    options = Decode(beam=beam, length_penalty=1.0, max_length=20, min_length=2)
+    usual = Counter(token for h in best(model, samples, options) for token in h.tokens[3:])
+    further = tuple(token for token, _ in usual.most_common(2))  # tokens that the model generates
+    special, ends = replace(SPECIAL, ends=further), [END, *further]
+    ours = [found[0] for found in decode(model, samples, options, special, CPU)]
+    generated = theirs.generate(
+        input_ids=batch.source.ids,
+        attention_mask=(batch.source.positions >= 0).long(),
+        num_beams=beam,
+        max_new_tokens=20,
+        min_new_tokens=2,
+        do_sample=False,
+        suppress_tokens=list(SPECIAL.forbidden),
+        eos_token_id=ends,
+        pad_token_id=0,
+        decoder_start_token_id=START,
+        forced_eos_token_id=None,
+        bad_words_ids=None,
+    )
+    for hypothesis, row in zip(ours, generated.tolist()):
+        first = next((at for at, token in enumerate(row[1:]) if token in ends), 20)
+        assert list(hypothesis.tokens) == row[1:][:first]
+        assert hypothesis.finished == (first < 20)
+    last = [row[1 + len(h.tokens)] for h, row in zip(ours, generated.tolist()) if h.finished]
+    assert set(last) - {END}, "a further end token occurs"
+
+
+def test_draws_stop_at_every_end_token():
+    model, samples = small(8), sources(12, 4)
+    options = Decode(beam=2, sample=True, temperature=2.0, max_length=30, min_length=2)
+    for found in decode(model, samples, options, replace(SPECIAL, ends=(7, 9)), CPU):
+        for hypothesis in found:
+            assert not {END, 7, 9} & set(hypothesis.tokens)
+            assert len(hypothesis.tokens) >= 2

@@ -7,6 +7,7 @@ Shapes: N sources, S columns, T words in all of them, H heads, C channels.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -55,7 +56,7 @@ def read(model: EncoderDecoder, source: Tokens, places: Places) -> Tensor:
             return out
 
         x = block.attention_residual(x, look)
-        x = block.feed_forward_residual(x, lambda y, block=block: fed_forward(block, y))
+        x = block.feed_forward_residual(x, partial(fed_forward, block))
     out: Tensor = model.encoder.last(x)
     return out
 

@@ -146,8 +146,7 @@ def activate(model: Steppable[S], request: Request, special: Special, step: int)
 
 def end_tokens(special: Special) -> tuple[int, ...]:
     """All tokens that end a hypothesis (`eos_token_id` may be a list)."""
-    further: tuple[int, ...] = getattr(special, "ends", ())
-    return tuple(dict.fromkeys((special.end, *further)))
+    return tuple(dict.fromkeys((special.end, *special.ends)))
 
 
 def longest_output(
