@@ -33,8 +33,8 @@ test: $(READY_TEST) check
 	  --no-loadscope-reorder
 
 check: $(READY_TEST)
-	$(BIN)/ruff check src tests bench recipes docs/*.py
-	$(BIN)/ruff format --check src tests bench recipes docs/*.py
+	$(BIN)/ruff check src tests bench qa recipes docs/*.py
+	$(BIN)/ruff format --check src tests bench qa recipes docs/*.py
 	$(BIN)/mypy
 
 # Longer trials: all bars of reliability and of the server, larger samples of the laws, dirty files, planted
@@ -49,7 +49,7 @@ test-hard: $(READY_TEST)
 
 # Races against transformers and torch.nn; figures go to the terminal.
 bench: $(READY_TEST)
-	$(BIN)/regard bench train --preset transformer-tiny --preset transformer-base --against transformers --against torch.nn
+	$(BIN)/python bench/against.py train --preset transformer-tiny --preset transformer-base --against transformers --against torch.nn
 	$(BIN)/python bench/decoding.py
 
 # The site, into build/site: pages that follow from the code are written again, a link that leads nowhere is an error.

@@ -3,7 +3,7 @@
     python bench/serve.py --model runs/demo --seconds 60 --clients 32
     python bench/serve.py --model runs/demo --seconds 60 --clients 32 --mix     # texts of all lengths
 
-Each line is JSON (the figures of `regard bench serve`). All ways get the same texts, and the same engine
+Each line is JSON (the figures of `python bench/load.py`). All ways get the same texts, and the same engine
 computes them: one at a time; wait-and-run, which waits for company and runs a batch to its end (padded: with
 all its rows, else those that end leave); and continuous, where requests join and leave between two steps. The
 ways take turns in rounds, so that what else the machine does reaches all of them; beside the time by the
@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from regard.data.files import lines
-from regard.server.driver import REFUSED, Drive, Load, numbers, questions_for, sentences, times
 from serving import mix
 from serving.client import Server, started
+from serving.driver import REFUSED, Drive, Load, numbers, questions_for, sentences, times
 
 WAYS = {
     "one at a time": "continuous",

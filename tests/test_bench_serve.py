@@ -1,4 +1,4 @@
-"""`regard bench serve`: what it asks, when, and what it tells."""
+"""bench/load.py: the requests it sends, when, and the figures it prints."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ import random
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
-from conftest import Command, Refused
-from regard.errors import UsageError
-from regard.server.driver import Question, closed, opened, question, questions_for, share, times
+import load
+from regard.errors import RegardError, UsageError
 from regard.server.keys import Keys, add_key
-from regard.server.link import Address, Link, Reading
 from regard.server.run import Place, readers
 from served import Served, models, served
 from serving import mix
+from serving.driver import Question, closed, opened, question, questions_for, share, times
+from serving.link import Address, Link, Reading
 
 TEXTS = ["The cat sleeps .", "A house", "I see the small house ."]
 
@@ -30,28 +30,24 @@ def server() -> Iterator[Served]:
         yield own
 
 
-def test_figures_of_a_running_server(server: Served, regard: Command, tmp_path: Path) -> None:
+def figures(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    load.main([*arguments])
+    result: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return result
+
+
+def test_figures_of_a_running_server(
+    server: Served, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "texts").write_text("\n".join([*TEXTS, "", " "]), encoding="utf-8")
-    common = (
-        "bench",
-        "serve",
-        "--url",
-        server.address,
-        "--file",
-        str(tmp_path / "texts"),
-        "--seconds",
-        "0.5",
-    )
-    told = json.loads(regard(*common, "--clients", "2", "--json").out)
+    common = ("--url", server.address, "--file", str(tmp_path / "texts"), "--seconds", "0.5")
+    told = figures(capsys, *common, "--clients", "2")
     assert told["way"] == "2 clients"
     assert told["answered"] == told["asked"] > 0 == told["failed"] == told["refused"]
     assert 0 < told["p50"] <= told["p95"] <= told["p99"]
     assert told["requests_per_second"] == pytest.approx(told["answered"] / told["seconds"], rel=0.05)
     assert told["tokens_per_second"] > told["requests_per_second"], "a translation has several pieces"
-    shown = regard(*common, "--rate", "8").out
-    assert "8 requests a second by chance" in shown
-    for word in ("p50", "p95", "p99", "requests a second", "tokens a second", "refused"):
-        assert word in shown
+    assert figures(capsys, *common, "--rate", "8")["way"] == "8 requests a second by chance"
 
 
 def test_each_model_is_asked_for_what_it_does(server: Served) -> None:
@@ -90,35 +86,32 @@ def test_shares_of_times() -> None:
     assert share([float(each) for each in range(100)], 0.99) == 99.0
 
 
-def test_a_server_that_wants_a_key(regard: Command, refused: Refused, tmp_path: Path) -> None:
+def test_a_server_that_wants_a_key(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     key = add_key(tmp_path / "keys.json", "bench")
     with served(Place(port=0), keys=Keys(tmp_path / "keys.json")) as own:
-        asked = ("bench", "serve", "--url", own.address, "--seconds", "0.2", "--clients", "1", "--json")
-        assert "--key" in refused(*asked, code=1)
-        assert json.loads(regard(*asked, "--key", key).out)["failed"] == 0
+        options = ("--url", own.address, "--seconds", "0.2", "--clients", "1")
+        with pytest.raises(RegardError, match="--key"):
+            load.main([*options])
+        assert figures(capsys, *options, "--key", key)["failed"] == 0
         assert key not in repr(Address.of(own.address, key))
 
 
 @pytest.mark.parametrize(
-    ("options", "part"),
+    ("options", "error", "part"),
     [
-        ([], "either the folder"),
-        (["runs/demo", "--url", "http://127.0.0.1:1"], "either the folder"),
-        (["--url", "127.0.0.1:8000"], "give the address as http://"),
-        (["--url", "http://127.0.0.1:99999"], "give the address as http://"),
-        (["--url", "http://127.0.0.1:1/v1"], "without /v1"),
+        ([], SystemExit, "2"),
+        (["runs/demo", "--url", "http://127.0.0.1:1"], SystemExit, "2"),
+        (["--url", "127.0.0.1:8000"], UsageError, "give the address as http://"),
+        (["--url", "http://127.0.0.1:99999"], UsageError, "give the address as http://"),
+        (["--url", "http://127.0.0.1:1/v1"], UsageError, "without /v1"),
+        (["--url", "http://127.0.0.1:1"], RegardError, "nobody answers there"),
+        (["--url", "http://127.0.0.1:1", "--file", "/dev/null"], UsageError, "contains no text"),
+        (["/no/such/model"], RegardError, "did not start"),
     ],
 )
-def test_wrong_use_is_told_in_a_sentence(refused: Refused, options: list[str], part: str) -> None:
-    assert part in refused("bench", "serve", *options)
-
-
-def test_nobody_there_and_no_text(refused: Refused, tmp_path: Path) -> None:
-    assert "nobody answers there" in refused("bench", "serve", "--url", "http://127.0.0.1:1", code=1)
-    (tmp_path / "empty").write_text("\n \n")
-    gone = refused("bench", "serve", "--url", "http://127.0.0.1:1", "--file", str(tmp_path / "empty"))
-    assert "there is no text in it" in gone
-    assert "did not start" in refused("bench", "serve", str(tmp_path / "nothing"), code=1)
+def test_wrong_use(options: list[str], error: type[BaseException], part: str) -> None:
+    with pytest.raises(error, match=part):
+        load.main(options)
 
 
 def test_who_is_late_does_not_open_a_connection_for_each() -> None:

@@ -1,4 +1,4 @@
-"""`regard bench train` and `regard bench decode`: figures of real work, and wrong use."""
+"""`regard bench` and the races of bench/against.py: figures of real work, and wrong use."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+import against
+import learners as learning
 from conftest import Command, Refused, Toy, toy_sentences
 from regard.batch import Batch, collate
 from regard.config import resolve
-from regard.export import learning
+from regard.errors import UsageError
 from regard.inputs.text import learn
 from regard.sample import IGNORED
 from samples import random_samples
@@ -30,7 +32,7 @@ def test_how_fast_a_model_translates(regard: Command, toy: Toy, tmp_path: Path) 
     (tmp_path / "texts.txt").write_text("a b c\nb c d e\n\nc\n", encoding="utf-8")
     ways = ("--beam", "1", "--beam", "2", "--precision", "float32", "--precision", "bfloat16")
     given = ("bench", "decode", "-m", toy.model, "--file", tmp_path / "texts.txt", "--rounds", "2", *ways)
-    result = regard(*given, "--chart", tmp_path / "speed.svg", "--json")
+    result = regard(*given, "--json")
     assert result.code == 0, result.err
     found = json.loads(result.out)
     assert [(each["precision"], each["beam"]) for each in found] == [
@@ -40,37 +42,36 @@ def test_how_fast_a_model_translates(regard: Command, toy: Toy, tmp_path: Path) 
         assert each["texts"] == 3 and each["rounds"] == 2
         assert 0 < each["slowest"] <= each["tokens_per_second"] <= each["fastest"]
         assert each["memory"] > 2**20
-    picture = (tmp_path / "speed.svg").read_text(encoding="utf-8")
-    assert "<svg" in picture and "float32, greedy" in picture
     table = regard(*given)
-    assert table.code == 0 and "pieces a second" in table.out and "bfloat16, 2 beams" in table.out
+    assert table.code == 0 and "tokens per second" in table.out and "bfloat16, 2 beams" in table.out
+
+
+def races(output: str) -> list[dict[str, object]]:
+    return [json.loads(line) for line in output.splitlines() if line.startswith("{")]
 
 
 def test_the_same_model_in_other_programs(
-    regard: Command, refused: Refused, toy: Toy, tmp_path: Path
+    toy: Toy, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """transformers, whose rules the search has, writes the same number of pieces."""
-    sentences = toy_sentences(12, seed=8)
-    (tmp_path / "texts.txt").write_text("".join(f"{text}\n" for text in sentences), encoding="utf-8")
-    given = (
-        "bench",
-        "decode",
-        "-m",
-        toy.model,
-        "--file",
-        tmp_path / "texts.txt",
-        "--rounds",
-        "1",
-        "--beam",
-        "2",
-    )
-    both = ("--against", "ctranslate2", "--against", "transformers")
-    found = json.loads(regard(*given, *both, "--json").out)
-    programs = [f"{each['program']} {each['precision']}" for each in found]
-    assert programs == ["regard float32", "ctranslate2 int8", "ctranslate2 float32", "transformers float32"]
-    written = [round(each["tokens_per_second"] / each["texts_per_second"] * 12) for each in found]
-    assert written[0] == written[3] > 24 and written[2] > 24  # CTranslate2 ends its search earlier
-    assert "choose among ctranslate2, transformers" in refused(*given, "--against", "marian")
+    """transformers, whose search ours follows, writes the same number of tokens."""
+    texts = toy_sentences(12, seed=8)
+    (tmp_path / "texts.txt").write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
+    given = ["decode", "-m", str(toy.model), "--file", str(tmp_path / "texts.txt"), "--rounds", "1"]
+    both = ["--against", "ctranslate2", "--against", "transformers"]
+    against.main([*given, "--beam", "2", *both])
+    rows = races(capsys.readouterr().out)
+    assert [row["against"] for row in rows] == [
+        "ctranslate2 int8",
+        "ctranslate2 float32",
+        "transformers float32",
+    ]
+    runs = {
+        "regard": against.decoder(toy.model, texts, "float32", 2, "cpu", 1),
+        "transformers": against.rival("transformers", "float32", toy.model, texts, 2),
+    }
+    assert runs["regard"]() == runs["transformers"]() > 24
+    with pytest.raises(UsageError, match="choose among ctranslate2, transformers"):
+        against.main([*given, "--against", "marian"])
 
 
 def test_how_fast_a_size_learns(regard: Command) -> None:
@@ -82,24 +83,20 @@ def test_how_fast_a_size_learns(regard: Command) -> None:
     assert found["share_of_peak"] == pytest.approx(found["flops_per_second"] / found["peak"])
 
 
-def test_a_race_of_learners(regard: Command, refused: Refused) -> None:
-    given = ("bench", "train", "--preset", "transformer-tiny", "--updates", "2", *SMALL)
-    both = ("--against", "transformers", "--against", "torch.nn")
-    (found,) = json.loads(regard(*given, *both, "--json").out).values()
-    assert list(found["against"]) == [
-        "transformers float32", "transformers bfloat16", "torch.nn float32", "torch.nn bfloat16",
-    ]  # fmt: skip
-    for each in found["against"].values():
-        assert 0 < each["slowest"] <= each["tokens_per_second"] <= each["fastest"] and each["ratio"] > 0
-    table = regard(*given, "--against", "torch.nn")
-    assert table.code == 0 and "torch.nn bfloat16" in table.out and "times" in table.out
-    assert "choose among transformers, torch.nn" in refused(*given, "--against", "fairseq")
-    rnn = (*given, "--set", "model.family=rnn", "--against", "torch.nn")
-    assert "family transformer" in refused(*rnn)
-    pre = (*given, "--set", "model.norm=pre", "--against", "transformers")
-    assert "no model of this shape" in refused(*pre)
-    learned = (*given, "--set", "model.positions=learned", "--against", "torch.nn")
-    assert "no layers of this shape" in refused(*learned)
+def test_a_race_of_learners(capsys: pytest.CaptureFixture[str]) -> None:
+    given = ["train", "--preset", "transformer-tiny", "--rounds", "2", *SMALL]
+    against.main([*given, "--against", "transformers", "--against", "torch.nn"])
+    rows = races(capsys.readouterr().out)
+    programs = ["transformers float32", "transformers bfloat16", "torch.nn float32", "torch.nn bfloat16"]
+    assert [row["against"] for row in rows] == programs
+    for change, program, part in (
+        ("model.preset=rnn-tiny", "torch.nn", "family transformer"),
+        ("model.norm=pre", "transformers", "no model of this shape"),
+        ("model.positions=learned", "torch.nn", "no layers of this shape"),
+        ("train.seed=1", "fairseq", "choose among transformers, torch.nn"),
+    ):
+        with pytest.raises(UsageError, match=part):
+            against.main([*given, "--set", change, "--against", program])
 
 
 @pytest.mark.parametrize("changes", [{}, {"norm": "pre"}, {"tie_embeddings": False, "dropout": 0.0}])
@@ -147,7 +144,7 @@ def test_how_fast_a_run_learns(regard: Command, tmp_path: Path) -> None:
     )
     result = regard("bench", "train", tmp_path / "small.toml", "--updates", "2")
     assert result.code == 0, result.err
-    assert "small" in result.out and "of the peak" in result.out
+    assert "small" in result.out and "share of peak" in result.out
     assert sorted(path.name for path in tmp_path.iterdir()) == ["small.toml"], "nothing of it is kept"
 
 
@@ -156,8 +153,6 @@ def test_wrong_use(refused: Refused, toy: Toy, tmp_path: Path) -> None:
     assert "transformer-huge" in refused("bench", "train", "--preset", "transformer-huge")
     (tmp_path / "empty.txt").write_text("\n", encoding="utf-8")
     said = refused("bench", "decode", "-m", toy.model, "--file", tmp_path / "empty.txt")
-    assert "there is no text in it" in said
-    said = refused(
-        "bench", "decode", "-m", toy.model, "--texts", "1", "--rounds", "1", "--chart", tmp_path / "x.gif"
-    )
-    assert ".png or a .svg" in said
+    assert "contains no text" in said
+    assert "bench/against.py" in refused("bench", "decode", "-m", toy.model, "--against", "ctranslate2")
+    assert "bench/load.py" in refused("bench", "serve", "runs/demo", "--clients", "3")

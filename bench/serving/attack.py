@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from regard.server.driver import Question, numbers, question, sentences
 from serving.client import Answer, Link, Result, Server, above
+from serving.driver import Question, numbers, question, sentences
 from serving.load import ENGLISH, Pair, body
 
 WORDS = ["", "a", "en", "de", "auto", "text", "html", "<mask>", "the <mask> sleeps", "\u2028", "\x00",

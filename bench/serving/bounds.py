@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from regard.server.driver import sentences
 from serving.client import Answer, Link, Result, Server, above, share, started
+from serving.driver import sentences
 from serving.load import ENGLISH, Pair, body
 
 NUMBERS = [-1, 0, 2**31, 2**63, 2**64, 1e308, -1e308, 1.5, True, None, "1", "NaN", [], {}]

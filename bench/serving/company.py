@@ -20,9 +20,9 @@ from torch import Tensor
 from regard.generation import Hypothesis, Wish, decode_all, packing, sources
 from regard.generation import engine as stepping
 from regard.models import layers
-from regard.server.driver import sentences
 from regard.tasks import Translator, load
 from serving.client import Link, Result, Server, above
+from serving.driver import sentences
 from serving.load import ENGLISH, TRIES, Pair, body, patient
 
 HOSTILE = ["a", "x" * 400, "\u2028 \x00 " * 50]

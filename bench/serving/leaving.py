@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from regard.server.driver import numbers, sentences
 from serving.client import Link, Result, Server, above, share
+from serving.driver import numbers, sentences
 from serving.load import ENGLISH, Pair, body, patient
 
 HEAD = "POST {} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"

@@ -101,13 +101,12 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 def is_special(path: Path) -> bool:
-    """True for a device, pipe or socket, and for anything under /dev: a rename would replace the node itself.
+    """True for a device, pipe or socket, which a rename would replace, and for a file descriptor.
 
     /dev/stdout may lead to a regular file (`> log`), which belongs to the shell that opened it.
     """
-    return (path.exists() and not path.is_file() and not path.is_dir()) or path.absolute().is_relative_to(
-        "/dev"
-    )
+    descriptor = str(path.parent) == "/dev/fd" or str(path) in ("/dev/stdout", "/dev/stderr")
+    return descriptor or (path.exists() and not path.is_file() and not path.is_dir())
 
 
 def write_into(path: Path, content: bytes) -> None:

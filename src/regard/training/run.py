@@ -266,6 +266,15 @@ def make_trainer(
     return Trainer(config, folder, model, stream, materials, machine)
 
 
+def open_trainer(config: Config, folder: Path) -> Trainer:
+    """A trainer that is ready to update, for measurements: no run is begun in `folder`."""
+    train = config.train
+    machine = choose_machine(train.device, train.precision, train.threads, config.model.width)
+    machine.use()
+    config = pinned(config, machine)
+    return make_trainer(config, folder, prepare(config, folder, Silent().say), machine)
+
+
 @contextmanager
 def stopping(trainer: Trainer) -> Iterator[None]:
     """Ctrl-C or a polite kill: finish the update and save. A second one leaves at once."""

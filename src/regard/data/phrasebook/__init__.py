@@ -1,7 +1,8 @@
-"""A corpus without a file: English-German sentence pairs from a synchronous grammar.
+"""A built-in corpus: English-German sentence pairs from a synchronous grammar.
 
-One abstract structure is thrown with dice and then realised in both languages, so that every pair is a
-translation, and one English sentence has exactly one German sentence and the reverse.
+The grammar draws an abstract sentence and writes it in both languages. Every pair is a translation, and one
+English sentence has exactly one German sentence and the reverse. The words and patterns are data files in
+`regard/builtin/phrasebook`; the first draw reads them.
 """
 
 from __future__ import annotations
@@ -9,57 +10,71 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from hashlib import blake2b
 from itertools import count as count_from
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from regard.data.phrasebook import english as _english
-from regard.data.phrasebook.choices import Dice
-from regard.data.phrasebook.german import German
-from regard.data.phrasebook.linked import sentence as _sentence
-from regard.data.phrasebook.phenomena import PHENOMENA, names
-from regard.data.phrasebook.structure import Sentence
+if TYPE_CHECKING:
+    from regard.data.phrasebook.lexicon import Sentence
+    from regard.data.phrasebook.realisation import English, German
+    from regard.data.phrasebook.sentences import Sentences
 
 __all__ = ["LONGEST", "PHENOMENA", "SPLITS", "Phrase", "phrase", "phrases", "realise", "split_of"]
 
 LONGEST: Final = 22  # words of an English sentence
 SPLITS: Final = ("train", "valid", "test")
+PHENOMENA: Final[tuple[str, ...]] = (
+    "gender", "case", "number", "verb-second", "verb-final", "separable-verb", "perfect", "modal",
+    "question", "negation", "relative-clause", "subordinate-clause", "numeral", "clock",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Phrase:
-    """A sentence in both languages, and what is to be learnt from it."""
+    """A sentence in both languages, and the grammatical phenomena of the German one."""
 
     english: str
     german: str
     phenomena: frozenset[str]
 
 
-def realise(structure: Sentence) -> Phrase:
-    """Both sentences of one structure."""
-    return _complete(structure, _english.text(structure))
+@cache
+def _names(bits: int) -> frozenset[str]:
+    return frozenset(name for position, name in enumerate(PHENOMENA) if bits >> position & 1)
 
 
-def _complete(structure: Sentence, english: str) -> Phrase:
-    writer = German()
-    german = writer.text(structure)
-    return Phrase(english, german, names(writer.phenomena))
+@cache
+def _grammar() -> tuple[type[Sentences], type[English], type[German]]:
+    """The modules that read the data files, imported by the first draw."""
+    from regard.data.phrasebook.realisation import English, German
+    from regard.data.phrasebook.sentences import Sentences
+
+    return Sentences, English, German
+
+
+def realise(structure: Sentence, english: str | None = None) -> Phrase:
+    """Both sentences of one structure; `english` saves writing it again."""
+    _, english_writer, german_writer = _grammar()
+    german = german_writer()
+    text = german.text(structure)
+    return Phrase(english or english_writer().text(structure), text, _names(german.phenomena))
 
 
 def _draw(seed: int, index: int) -> tuple[Sentence, str]:
-    """The structure number `index` with its English; one that has grown too long is thrown again."""
-    attempt = 0
-    while True:
-        structure = _sentence(Dice(seed, index, attempt))
-        english = _english.text(structure)
+    """The structure number `index` with its English; a sentence that is too long is drawn again."""
+    sampler, writer, _ = _grammar()
+    for attempt in count_from():
+        structure = sampler(seed, index, attempt).sentence()
+        english = writer().text(structure)
         if english.count(" ") < LONGEST:
-            return structure, english
-        attempt += 1
+            break
+    return structure, english
 
 
 def phrase(seed: int, index: int) -> Phrase:
-    """The pair number `index` of the endless sequence `seed`, of whatever split."""
-    return _complete(*_draw(seed, index))
+    """The pair number `index` of the endless sequence `seed`, of any split."""
+    return realise(*_draw(seed, index))
 
 
 def _fingerprint(english: str) -> int:
@@ -67,17 +82,17 @@ def _fingerprint(english: str) -> int:
 
 
 def _split(fingerprint: int) -> str:
-    bucket = fingerprint % 20  # a twentieth each: fewer would make drawing a held-out set slow
+    bucket = fingerprint % 20  # 5 % each: smaller held-out splits would be slow to draw
     return "train" if bucket >= 2 else "valid" if bucket == 0 else "test"
 
 
 def split_of(english: str) -> str:
-    """The split depends on the text alone: whatever the seed, no test sentence is ever trained on."""
+    """The split depends on the text alone: for any seed, no test sentence is in the training data."""
     return _split(_fingerprint(english))
 
 
 class Seen:
-    """A set of 64-bit numbers in some 16 bytes each; Python's own takes 100, too many for 20 million."""
+    """A set of 64-bit numbers in about 16 bytes each; a Python set takes 100, too many for 20 million."""
 
     def __init__(self) -> None:
         self._table, self._count = array("Q", bytes(8 << 10)), 0
@@ -86,7 +101,7 @@ class Seen:
         return self._count
 
     def add(self, number: int) -> bool:
-        """Whether it is new."""
+        """Add a number and return whether it is new."""
         if 5 * self._count >= 3 * len(self._table):
             self._grow()
         if new := _put(self._table, number or 1):  # 0 is an empty slot
@@ -102,9 +117,9 @@ class Seen:
 
 
 def _put(table: array[int], number: int) -> bool:
-    """Open addressing: the first free slot from the number's own on, unless it stands there already."""
+    """Open addressing: write to the first free slot, unless the number is in the table already."""
     mask = len(table) - 1  # a power of two
-    slot = number >> 8 & mask  # the lowest bits say the split
+    slot = number >> 8 & mask  # the lowest bits determine the split
     while table[slot]:
         if table[slot] == number:
             return False
@@ -121,12 +136,12 @@ def phrases(split: str, count: int, seed: int = 0) -> Iterator[Phrase]:
 
 
 def _phrases(split: str, count: int, seed: int) -> Iterator[Phrase]:
-    given = Seen()
+    seen = Seen()
     for index in count_from():
-        if len(given) >= count:
+        if len(seen) >= count:
             return
         structure, english = _draw(seed, index)
         fingerprint = _fingerprint(english)
-        # The German is left for those that are wanted: most are not when the split is small.
-        if _split(fingerprint) == split and given.add(fingerprint):
-            yield _complete(structure, english)
+        # German is written only for the sentences of this split.
+        if _split(fingerprint) == split and seen.add(fingerprint):
+            yield realise(structure, english)
