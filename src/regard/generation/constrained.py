@@ -2,8 +2,8 @@
 
 Dynamic beam allocation (Post & Vilar 2018): hypotheses compete only within a bank, the hypotheses that need
 the same number of phrase tokens, and the beam is divided evenly among the banks, so that a hypothesis that
-starts a phrase is not pruned in favour of one that postpones it. Hypotheses that cannot complete their phrases
-within the length limit are dropped, and only complete ones may end.
+starts a phrase is not pruned in favour of one that postpones it. Hypotheses that cannot complete their
+phrases within the length limit are dropped, and only complete ones may end.
 """
 
 from __future__ import annotations

@@ -259,7 +259,7 @@ class PhraseProgress:
     """The required phrases that a hypothesis lacks, and which tokens continue them.
 
     A phrase is complete if the text contains it as whole words. One at the very end is open: if the next
-    token is glued to it, it is incomplete again, as "das klein" before "das kleine Haus". Both are considered.
+    token is glued to it, it is incomplete again, as "das klein" in "das kleine Haus". Both are considered.
     """
 
     def __init__(self, constraint: Constraint, tokens: Sequence[int]) -> None:

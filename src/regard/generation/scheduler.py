@@ -99,7 +99,7 @@ class RunningBatch:
         return sum(each.rows for each in self.running.values())
 
     def fitting(self, cost: int, rows: int) -> list[Handle]:
-        """As many of the first waiting requests as fit; an idle batch always admits one, so nothing starves."""
+        """The first waiting requests, as many as fit; an idle batch admits at least one: nothing starves."""
         count, width = self.rows(), max((each.width for each in self.running.values()), default=0)
         chosen: list[Handle] = []
         for handle in self.waiting:

@@ -113,6 +113,13 @@ class BeamSearch(Generic[S]):
         self.reorder([number for number, each in enumerate(self.active) if each not in done], parent)
         return done
 
+    def run(self, requests: Sequence[Request]) -> list[list[Hypothesis]]:
+        """The hypotheses of a fixed batch."""
+        entered = self.admit(requests)
+        while self.active:
+            self.step()
+        return [each.hypotheses for each in entered]
+
     def candidates(self, logits: Tensor) -> Candidates:
         """The best continuations of each request: [R,V] -> [N,W]."""
         log_z = log_sum_exp(logits)  # [R,1]
@@ -123,7 +130,7 @@ class BeamSearch(Generic[S]):
             process(logits, rows)
         if forced := forced_tokens(logits, rows):
             log_z[forced] = 0.0
-        # As in transformers the penalty changes log p, in greedy search logits. Either is only used for ranking.
+        # as in transformers the penalty changes log p, in greedy search logits; it is used for ranking alone
         penalty, shift, ranking = self.key.repetition_penalty, log_z, logits
         if penalty != 1:
             if self.beams > 1:

@@ -14,7 +14,7 @@ from regard.generation import Hypothesis
 from regard.inputs.text import Tokenizer
 from regard.tasks.lines import Line, SegmentInput
 
-Decoder = Callable[[Sequence[SegmentInput]], list[list[Hypothesis]]]
+DecodeInputs = Callable[[Sequence[SegmentInput]], list[list[Hypothesis]]]
 
 
 @dataclass
@@ -29,7 +29,7 @@ class ContextDecoder:
     source_prefix: str = ""
     translations: dict[tuple[int, int], str] = field(default_factory=dict)  # by line and segment
 
-    def run(self, inputs: Sequence[SegmentInput], decode: Decoder) -> list[list[Hypothesis]]:
+    def run(self, inputs: Sequence[SegmentInput], decode: DecodeInputs) -> list[list[Hypothesis]]:
         """The hypotheses of each input, in order, without their context."""
         found: dict[tuple[int, int], list[Hypothesis]] = {}
         for batch in rounds(inputs):
@@ -38,13 +38,15 @@ class ContextDecoder:
                 each for each, best in zip(batch, hypotheses) if not best[0].tokens and self.translations
             ]
             alone = iter(decode(empty))  # no sentence is lost if the model adds nothing to the context
-            for each, best in pairs:
+            for each, best in zip(batch, hypotheses):
                 best = next(alone) if each in empty else best
                 found[each.line, each.index] = best
                 self.translations[each.line, each.index] = self.target.decode(best[0].tokens)
         return [found[each.line, each.index] for each in inputs]
 
-    def decode_with_context(self, batch: Sequence[SegmentInput], decode: Decoder) -> list[list[Hypothesis]]:
+    def decode_with_context(
+        self, batch: Sequence[SegmentInput], decode: DecodeInputs
+    ) -> list[list[Hypothesis]]:
         extended = [self.extend(each) for each in batch]
         return [
             [self.without_context(each, len(wide.prefix) - len(short.prefix)) for each in hypotheses]

@@ -183,10 +183,7 @@ def search(
     request = Request(asked.sample.source, options, begun)
     running: BeamSearch[Any] = BeamSearch(model, special, device, request.key)
     running.observer = tree = BeamTree(lambda token: folder.target.pieces([token])[0])
-    (active,) = running.admit([request])
-    while running.active:
-        running.step()
-    best = active.hypotheses[0]
+    best = running.run([request])[0][0]
     return best, tree.told([*best.tokens, *([special.end] if best.finished else [])])
 
 
