@@ -21,8 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.device import choose_machine, give_back_memory
-from regard.generation import Wish
-from regard.generation.run import decode_all
+from regard.generation import Request, generate
 from regard.tasks import Translator, load_as
 
 TARGET = 32
@@ -74,7 +73,8 @@ def measure(translator: Translator, over: str, length: int, sentences: int, beam
         give_back_memory()
         Path("/proc/self/clear_refs").write_text("5")  # the most that was held counts from here
         before, began = held("VmRSS"), time.perf_counter()
-        decode_all(translator.pool(1_000_000), [Wish(row, options) for row in ids])
+        requests = [Request(row, options) for row in ids]
+        generate(translator.model_for, requests, translator.special, translator.device, 1_000_000)
         seconds, memory = time.perf_counter() - began, held("VmHWM") - before
     return Cell(over, length, sentences, seconds, memory)
 

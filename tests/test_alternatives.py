@@ -62,7 +62,7 @@ def test_words_and_their_probabilities(seed, prefix):
     for word, (_, probability) in zip(found, best):
         # rare ways to cut a word may be missing, nothing may be too much
         assert 0.9 * probability <= math.exp(word.log_probability) <= 1.001 * probability
-        assert LEXICON.text_of(word.pieces).strip() == word.text
+        assert LEXICON.text_of(word.tokens).strip() == word.text
 
 
 @pytest.mark.usefixtures("same_threads")

@@ -13,9 +13,7 @@ from hypothesis import strategies as st
 from regard.config import Decode
 from regard.errors import UsageError
 from regard.generation import Constraint, Lexicon, Phrase, Special, decode, score
-from regard.generation.forbid import Matcher
-from regard.generation.phrases import split_open
-from regard.generation.progress import Progress
+from regard.generation.constraints import PhraseMatcher, PhraseProgress, decode_partial
 from regard.inputs.text import learn
 from regard.sample import Sample
 from samples import END, START, random_samples, small
@@ -90,8 +88,8 @@ PHRASES = st.sampled_from(["a", "ab", "a b", "ä", "b a", "ba", "äa", ".", "a."
 def test_phrases_that_a_vocabulary_cannot_spell() -> None:
     """One that exists only behind a space, and one of which nothing is left: both ended in a traceback."""
     lexicon = Lexicon([None] * 4 + [" 中".encode()], lambda text: [4] if "中" in text else [], END)
-    assert lexicon.phrase("中").cut == (4,)
-    with pytest.raises(UsageError, match="nothing of this phrase is left"):
+    assert lexicon.phrase("中").tokens == (4,)
+    with pytest.raises(UsageError, match="drops all of this phrase"):
         lexicon.phrase("\u200b-")
 
 
@@ -100,9 +98,9 @@ def test_phrases_that_a_vocabulary_cannot_spell() -> None:
 def test_what_is_banned_is_what_would_complete_the_phrase(pieces, phrase) -> None:
     """Whatever was said before: a piece is banned exactly if after it the text holds the phrase."""
     lexicon = Lexicon([None] * 4 + POOL, lambda text: [], END)
-    matcher, text = Matcher(Phrase(phrase), lexicon), b""
+    matcher, text = PhraseMatcher(Phrase(phrase), lexicon), b""
     for piece in pieces:
-        expected = {n for n, p in enumerate(POOL, 4) if Phrase(phrase).is_in(split_open(text + p)[0])}
+        expected = {n for n, p in enumerate(POOL, 4) if Phrase(phrase).is_in(decode_partial(text + p)[0])}
         assert set(matcher.banned(text)) == expected
         if 4 + POOL.index(piece) in expected:
             return
@@ -229,10 +227,12 @@ def test_a_phrase_is_met_by_its_pieces(kind: str, text: str) -> None:
     constraint = Constraint(lexicon, require=(phrase, other))
     for start in ("", "das", "ein Haus", "猫"):
         words = tokenizer.encode(start) if start else []
-        while left := Progress(constraint, words).needed():
-            guides = Progress(constraint, words).guides()
-            words = min(([*words, guide] for guide in guides), key=lambda w: Progress(constraint, w).needed())
-            assert Progress(constraint, words).needed() == left - 1
+        while left := PhraseProgress(constraint, words).needed():
+            guides = PhraseProgress(constraint, words).next_tokens()
+            words = min(
+                ([*words, guide] for guide in guides), key=lambda w: PhraseProgress(constraint, w).needed()
+            )
+            assert PhraseProgress(constraint, words).needed() == left - 1
         assert phrase.is_in(tokenizer.decode(words))
         assert "  " not in tokenizer.decode(words)
     assert lexicon.phrase(f" {text} ") == phrase

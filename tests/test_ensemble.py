@@ -135,3 +135,17 @@ def test_scores_of_a_model_with_itself_are_the_models(toy: Toy, regard: Command)
             assert {**first, "seconds": 0} == {**second, "seconds": 0}
         else:
             assert one.lines == two.lines
+
+
+def test_an_ensemble_of_language_models_reads_prompts():
+    """The prompt takes part of the window, and n-grams of it count, as with a single model."""
+    models = [small(26, family="gpt", max_length=16), small(27, family="gpt", max_length=16)]
+    prompt = Sample(source=[START, 5, 6, 7, 5, 6, 7, 8])
+    options = Decode(beam=1, min_length=30, max_length=30, no_repeat_ngram=2)
+    special = Special(START, END, forbidden=(0, START, 3))
+    (alone,) = decode(models[0], [prompt], options, special, torch.device("cpu"))
+    for mean in ("probability", "log"):
+        twice = Ensemble([models[0], models[0]], mean)
+        assert decode(twice, [prompt], options, special, torch.device("cpu"))[0][0].tokens == alone[0].tokens
+    assert len(alone[0].tokens) == 16 - len(prompt.source) + 1
+    assert Ensemble(models).reads_prompts and not Ensemble([small(3)]).reads_prompts

@@ -501,7 +501,7 @@ def test_a_language_stands_before_every_sentence(opus):
     each = [translator.translate(text) for text in ("A man.", "Two men.")]
     assert [line.text for line in both] == [" ".join(filter(None, each)), "", ""] or each == ["", ""]
     code = translator.folder.source.encode(">>deu<<")
-    assert translator.folder.source.encode(f"{translator.before}A man.")[:1] == code
+    assert translator.folder.source.encode(f"{translator.source_prefix}A man.")[:1] == code
     with pytest.raises(UsageError, match="into 'klingon': it knows deu, fra, zho_Hant"):
         translator.into("klingon")
 

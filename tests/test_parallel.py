@@ -16,7 +16,7 @@ from regard.cli import workers
 from regard.config import Config
 from regard.sample import IGNORED
 from regard.storage import folder_of, load_checkpoint, steps
-from regard.tasks import Wish
+from regard.tasks import PhraseConstraints
 from regard.training import train
 from regard.training.loss import many_cross_entropy
 from regard.training.parallel import Alone, crew, own_threads, processes
@@ -205,7 +205,7 @@ def test_translating_with_workers_keeps_the_order_and_survives(tmp_path, monkeyp
         patch.setattr(workers.Team, "hire", hire_and_kill)
         patch.setattr(workers, "join", cut_off)
         with pytest.raises(KeyboardInterrupt):
-            workers.translate_in_parts(job, lines, workers.Wishes(Wish()), 2, output, at_once=5)
+            workers.translate_in_parts(job, lines, workers.Wishes(PhraseConstraints()), 2, output, at_once=5)
     assert len(hired) == 3
     assert "done again" in capsys.readouterr().err
     assert not output.exists()
@@ -215,7 +215,7 @@ def test_translating_with_workers_keeps_the_order_and_survives(tmp_path, monkeyp
 
     monkeypatch.setattr(workers.Team, "hire", lambda team: None)
     monkeypatch.setattr(workers.Team, "give", nothing_to_do)
-    workers.translate_in_parts(job, lines, workers.Wishes(Wish()), 2, output, at_once=5)
+    workers.translate_in_parts(job, lines, workers.Wishes(PhraseConstraints()), 2, output, at_once=5)
     assert "5 of 5 portions were there" in capsys.readouterr().err
     answer = job.open()
     expected = [row for start in range(0, 24, 5) for row in answer(lines[start : start + 5], start + 1)]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from regard.batch import collate
 from regard.config import Decode
 from regard.generation import Special, decode
-from regard.generation.rules import NoRepeatedNgram, Rows
+from regard.generation.processors import NoRepeatNgram, RunningRows
 from regard.sample import Sample
 from samples import END, START, random_samples, small
 
@@ -107,7 +107,7 @@ def test_banned_is_what_would_repeat(size, rows):
     tokens = torch.tensor(rows)
     for length in range(10):
         logits = torch.zeros(len(rows), 5)
-        NoRepeatedNgram(size)(logits, Rows(tokens[:, :length], [0] * len(rows)))
+        NoRepeatNgram(size)(logits, RunningRows(tokens[:, :length], [], [0] * len(rows)))
         for row, scores in zip(rows, logits.tolist()):
             said = row[:length]
             known = {tuple(said[at : at + size]) for at in range(length - size + 1)}

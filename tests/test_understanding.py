@@ -432,7 +432,7 @@ def test_refusals(moods: Classifier, tagger: Tagger, answerer: Answerer) -> None
         answerer.answer("ba " * 39 + "ba", "ba de fi")
     with pytest.raises(UsageError, match='made to classify; use "regard classify"'):
         load_as(Tagger, moods.folder.path)
-    with pytest.raises(UsageError, match="only models that translate can speak as one"):
+    with pytest.raises(UsageError, match="ensembles are supported for translation only"):
         regard.load([moods.folder.path, moods.folder.path])
 
 

@@ -27,7 +27,7 @@ from regard.errors import UsageError
 
 if TYPE_CHECKING:
     from regard.config import Decode
-    from regard.tasks.generator import Generator, TooLongPrompt, Written
+    from regard.tasks.generator import GeneratedText, Generator, TooLongPrompt
 
 Prompts = Annotated[list[str] | None, typer.Argument(help="Prompts or files; nothing or - reads stdin.")]
 EachLine = Annotated[bool, typer.Option("--lines", help="Every line is a prompt, not the text as a whole.")]
@@ -146,7 +146,7 @@ class Writer:
         else:
             yield from (iter([found.text]) for found in self.written(prompt))
 
-    def written(self, prompt: str) -> list[Written]:
+    def written(self, prompt: str) -> list[GeneratedText]:
         wide = {"beam": self.count} if self.options.sample else {}
         options = self.options.model_copy(update=wide)
         return self.generator.write([prompt], options, self.too_long, say)[0][: self.count]

@@ -122,9 +122,9 @@ def score_texts(
     total: bool,
     as_json: bool,
 ) -> None:
-    from regard.tasks.generator import Scored, together
+    from regard.tasks.generator import TextScore, total_score
 
-    everything: list[Scored] = []
+    everything: list[TextScore] = []
     for portion in portions(read_texts(files, document), 1 if document else AT_ONCE):
         for found in generator.score(portion, stride, end):
             everything.append(found)
@@ -136,7 +136,7 @@ def score_texts(
                 print_line(row)
     if not everything:
         raise UsageError(f"{', '.join(str(each) for each in files)}: no text to score")
-    numbers = together(everything)
+    numbers = total_score(everything)
     told = (
         f"{numbers['tokens']:,} tokens, {numbers['bytes']:,} bytes, "
         f"perplexity {numbers['perplexity']:.4f}, {numbers['bits_per_byte']:.4f} bits per byte"

@@ -57,14 +57,14 @@ class Job:
         return json.dumps([repr(told), stamps])
 
     def open(self) -> Lines:
-        from regard.tasks import Wish, decode_options
+        from regard.tasks import PhraseConstraints, decode_options
 
         translator = open_model(self.model, self.device, self.threads, self.precision, self.language)
         chosen = decode_options(translator.folder.decode, self.options)
         return Lines(
             translator,
             chosen,
-            Wishes(Wish()),
+            Wishes(PhraseConstraints()),
             self.nbest,
             self.scores,
             self.alignment,
@@ -213,14 +213,14 @@ class Team:
 def work(job: Job, line: Connection[Any, Any]) -> None:
     """What a process does: portion after portion, until nobody gives any more."""
     from regard.storage import write_json
-    from regard.tasks import Wish
+    from regard.tasks import PhraseConstraints
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever began it ends it
     try:
         answer = job.open()
         while True:
             first, lines, wishes, file = line.recv()
-            answer.wishes, answer.concerns = Wishes(Wish(), wishes), Concerns()
+            answer.wishes, answer.concerns = Wishes(PhraseConstraints(), wishes), Concerns()
             results = answer(lines, first)
             noted = {"first": answer.concerns.first, "count": answer.concerns.count}
             write_json(file, {"lines": len(lines), "results": results, "concerns": noted})

@@ -12,7 +12,7 @@ from regard.data.objectives import Seq2Seq
 from regard.errors import RegardError
 from regard.export.sample import Pieces, Text
 from regard.generation import decode, score
-from regard.generation.options import EXTRA_LENGTH
+from regard.generation.requests import EXTRA_LENGTH
 from regard.inputs.text import Special
 from regard.models import EncoderOnly, LanguageModel
 from regard.sample import Sample

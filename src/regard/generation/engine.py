@@ -19,9 +19,9 @@ from torch import Tensor, nn
 from regard.batch import Batch, collate
 from regard.device import bfloat16_hardware, give_back_memory
 from regard.generation.kernels import can_pack, scripted
-from regard.generation.options import NEVER
 from regard.generation.packing import Packing, Reaches, choose_precision, pack_linears
 from regard.generation.reading import Places, read
+from regard.generation.requests import NEG_INF
 from regard.generation.tree import Tree
 from regard.models import EncoderDecoder, Writing
 from regard.models.attention import MultiHeadAttention, cut
@@ -162,38 +162,30 @@ class Engine:
 
     def bias(self, seen: Tensor) -> Tensor:
         """What is added to the scores of keys, for all heads: [N,T,S] -> [N,H,T,S]."""
-        one = torch.zeros(seen.shape).masked_fill_(~seen, NEVER).unsqueeze(1)
+        one = torch.zeros(seen.shape).masked_fill_(~seen, NEG_INF).unsqueeze(1)
         return one.expand(-1, self.heads, -1, -1).contiguous()
 
     @torch.no_grad()
     def step(self, state: Tree, tokens: Tensor) -> tuple[Tensor, Tree]:
-        """As the model's; several tokens are fed one after the other."""
-        if tokens.shape[1] == 1:
-            only, state = self.step_one(state, tokens[:, 0])
-            return only.unsqueeze(1), state
+        """As the model's, [R,T] -> logits [R,T,V]; several tokens are fed one after the other."""
         logits = []
         for column in tokens.unbind(dim=1):
-            one, state = self.step_one(state, column)
+            position = state.rows["next"].unsqueeze(1)  # [R,1]
+            state = state.extend()
+            own, sources = state.state.growing, state.state.sources
+            x: Tensor = self.model.target(column[:, None], position)[:, 0]  # [R,D]
+            one = self.fastest_decoder()(
+                x,
+                [own[name] for name in self.keys],
+                [own[name] for name in self.values],
+                state.newest(),
+                self.bias(state.seen()).flatten(0, 1),  # [N*H,K,S]
+                [sources[name] for name in self.source_keys],
+                [sources[name] for name in self.source_values],
+                sources["source.bias"].flatten(0, 1),  # [N*H,1,S]
+            )
             logits.append(one)
-        return torch.stack(logits, dim=1), state
-
-    def step_one(self, tree: Tree, tokens: Tensor) -> tuple[Tensor, Tree]:
-        """[R] -> logits [R,V] and the state after the tokens."""
-        position = tree.rows["next"].unsqueeze(1)  # [R,1]
-        tree = tree.extend()
-        own, sources = tree.state.growing, tree.state.sources
-        x: Tensor = self.model.target(tokens[:, None], position)[:, 0]  # [R,D]
-        logits = self.fastest_decoder()(
-            x,
-            [own[name] for name in self.keys],
-            [own[name] for name in self.values],
-            tree.newest(),
-            self.bias(tree.seen()).flatten(0, 1),  # [N*H,K,S]
-            [sources[name] for name in self.source_keys],
-            [sources[name] for name in self.source_values],
-            sources["source.bias"].flatten(0, 1),  # [N*H,1,S]
-        )
-        return logits, tree
+        return logits[0].unsqueeze(1) if len(logits) == 1 else torch.stack(logits, dim=1), state
 
     def warm_up(self) -> None:
         """Compile now: a server would rather wait before the first question than in the middle of one."""

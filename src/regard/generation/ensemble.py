@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from regard.batch import Batch
-from regard.generation.sources import Steppable
+from regard.generation.requests import Steppable
 from regard.generation.tree import Tree
 from regard.models import State
 
@@ -54,6 +54,11 @@ class Ensemble:
     def longest_target(self) -> int | None:
         limits = [model.longest_target for model in self.models]
         return min((limit for limit in limits if limit is not None), default=None)
+
+    @property
+    def reads_prompts(self) -> bool:
+        """Whether the models are language models, which read a prompt instead of a source."""
+        return any(getattr(model, "reads_prompts", False) for model in self.models)
 
     def start(self, batch: Batch, beams: int = 1) -> States:
         return States(tuple(model.start(batch, beams) for model in self.models))

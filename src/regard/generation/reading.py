@@ -7,6 +7,9 @@ Shapes: N sources, S columns, T words in all of them, H heads, C channels.
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -44,24 +47,18 @@ def read(model: EncoderDecoder, source: Tokens, places: Places) -> Tensor:
     x: Tensor = model.source(ids, positions)[0]  # [T,D]
     mask = visible(source.positions, source.positions, causal=False)  # [N,1,S,S]
     for block in model.encoder:
-        x = through(block, x, mask, places)
+        attention = block.attention
+
+        def look(y: Tensor, attention: Any = attention) -> Tensor:
+            q, k, v = places.spread(attention.all(y), attention.heads, 3).unbind(0)
+            z = attend(q, k, v, mask, scale=attention.scale)  # [N,H,S,C]
+            out: Tensor = attention.output(places.words(z.transpose(1, 2)).flatten(1))
+            return out
+
+        x = block.attention_residual(x, look)
+        x = block.feed_forward_residual(x, partial(fed_forward, block))
     out: Tensor = model.encoder.last(x)
     return out
-
-
-def through(block: Block, x: Tensor, mask: Tensor, places: Places) -> Tensor:
-    """A packed encoder block: [T,D] -> [T,D]."""
-    attention = block.attention
-
-    def look(y: Tensor) -> Tensor:
-        q, k, v = places.spread(attention.all(y), attention.heads, 3).unbind(0)  # type: ignore[operator]
-        z = attend(q, k, v, mask, scale=attention.scale)  # [N,H,S,C]
-        out: Tensor = attention.output(places.words(z.transpose(1, 2)).flatten(1))
-        return out
-
-    x = block.attention_residual(x, look)
-    x = block.feed_forward_residual(x, lambda y: fed_forward(block, y))
-    return x
 
 
 def fed_forward(block: Block, x: Tensor) -> Tensor:

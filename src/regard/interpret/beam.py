@@ -48,7 +48,7 @@ class BeamTree:
             if score > float("-inf")
         }
         after: dict[int, int] = {}
-        rows = zip(found.total[0].tolist(), found.own[0].tolist(), found.token[0].tolist())
+        rows = zip(found.total[0].tolist(), found.log_p[0].tolist(), found.token[0].tolist())
         for column, ((score, log_p, token), beam) in enumerate(zip(rows, found.beam[0].tolist())):
             if score == float("-inf"):
                 continue

@@ -16,8 +16,9 @@ from threading import Condition, Thread
 from typing import Any, TypeVar
 
 from regard.errors import UsageError
-from regard.generation import Handle, Hypothesis, Lanes, Wish
-from regard.generation.pool import WORTH_ENTERING, rows_of
+from regard.generation import Handle, Hypothesis, Scheduler
+from regard.generation import Request as Wish
+from regard.generation.scheduler import ENTER_SHARE
 from regard.server.waiting import Full, Limits, Request, Stream, TooLate, Unit
 
 __all__ = ["Desk", "Full", "Limits", "Stream", "TooLate", "Wish"]
@@ -49,10 +50,10 @@ class Desk:
         self.worker = Thread(target=self.serve, name="desk", daemon=True)
         self.worker.start()
 
-    def new_pool(self) -> Lanes | None:
+    def new_pool(self) -> Scheduler | None:
         """The running batch, of a task that writes."""
-        make = getattr(self.task, "pool", None)
-        pool: Lanes | None = make(self.limits.tokens, self.limits.rows) if make else None
+        make = getattr(self.task, "scheduler", None)
+        pool: Scheduler | None = make(self.limits.tokens, self.limits.rows) if make else None
         return pool
 
     # The callers' side
@@ -85,7 +86,7 @@ class Desk:
         """Several answers of one request, which finds room for all of them or for none."""
         opened: list[Stream] = []
         try:
-            with self.room(sum(estimate(wish, rows_of(wish), self.continues) for wish in wishes)):
+            with self.room(sum(estimate(wish, wish.rows, self.continues) for wish in wishes)):
                 opened += (self.stream(wish, client, deadline, promised=True) for wish in wishes)
             yield opened
         finally:
@@ -126,7 +127,7 @@ class Desk:
         if self.pool is None:
             raise UsageError("this model writes nothing: there is nothing to decode")
         request = request or Request(client, deadline)
-        rows = [rows_of(wish) for wish in wishes]
+        rows = [wish.rows for wish in wishes]
         units = [
             Unit(request, number, rows[number], estimate(wish, rows[number], self.continues), wish=wish)
             for number, wish in enumerate(wishes)
@@ -243,7 +244,7 @@ class Desk:
             self.enter(unit)
         if self.pool is not None and self.pool.busy:
             done = self.pool.step()
-            self.row_steps, self.steps = self.row_steps + self.pool.moved, self.steps + 1
+            self.row_steps, self.steps = self.row_steps + self.pool.rows_stepped, self.steps + 1
             self.hand_out(done)
         self.seconds += time.monotonic() - begun
         if self.seconds > MEMORY:
@@ -268,7 +269,7 @@ class Desk:
 
         A wish that does not fit yet keeps its turn: those behind it wait, else wide ones never began.
         """
-        room = self.limits.rows + self.limits.rows // WORTH_ENTERING - self.load  # a few wait in the pool
+        room = self.limits.rows + self.limits.rows // ENTER_SHARE - self.load  # a few wait in the pool
         taken: list[Unit] = []
         may_call = may_wish = True
         with self.condition:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from regard.errors import RegardError
-from regard.generation import Handle, Hypothesis, Wish
+from regard.generation import Handle, Hypothesis
+from regard.generation import Request as Wish
 
 
 @dataclass(frozen=True)

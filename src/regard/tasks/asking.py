@@ -53,13 +53,13 @@ def ask(task: Any, text: str, context: str | None) -> Asked:
 def translate_input(task: Translator, text: str, _: str | None) -> Asked:
     if len(task.folders) > 1:
         raise UsageError("an ensemble cannot be traced; trace one of its models")
-    ids = task.folder.source.encode(task.before + text.strip())
+    ids = task.folder.source.encode(task.source_prefix + text.strip())
     check_length(len(ids), task.longest)
     return Asked(task.folder, task.objective.source_sample(ids), text)
 
 
 def generate_input(task: Generator, text: str, _: str | None) -> Asked:
-    return Asked(task.folder, Sample(source=task.read(text)), text)
+    return Asked(task.folder, Sample(source=task.prompt_ids(text)), text)
 
 
 def fill_input(task: Filler, text: str, _: str | None) -> Asked:

@@ -13,8 +13,7 @@ from regard import __version__
 from regard.batch import collate
 from regard.config import Decode
 from regard.errors import UsageError
-from regard.generation import Hypothesis, Wish, decode
-from regard.generation.pool import manner_of
+from regard.generation import Hypothesis, Request, decode
 from regard.generation.search import BeamSearch
 from regard.inputs.text import Tokenizer
 from regard.inputs.text.tokenizer import replace_surrogates
@@ -27,7 +26,7 @@ from regard.sample import Sample
 from regard.storage import Folder
 from regard.tasks.asking import Asked, ask
 from regard.tasks.filler import Filler
-from regard.tasks.generator import Generator, spelled
+from regard.tasks.generator import Generator, detokenize_stream
 from regard.tasks.translator import Translator, decode_options
 
 FILLER_BEAM = 5  # as many as `fill` asks for
@@ -181,16 +180,16 @@ def search(
     special, device = folder.special, next(folder.model.parameters()).device
     if options.sample:
         return decode(model, [asked.sample], options, special, device, [begun] if begun else None)[0][0], ()
-    wish = Wish(asked.sample.source, options, begun)
-    running: BeamSearch[Any] = BeamSearch(model, special, device, manner_of(wish))
+    request = Request(asked.sample.source, options, begun)
+    running: BeamSearch[Any] = BeamSearch(model, special, device, request.key)
     running.observer = tree = BeamTree(lambda token: folder.target.pieces([token])[0])
-    best = running.run([wish])[0][0]
+    best = running.run([request])[0][0]
     return best, tree.told([*best.tokens, *([special.end] if best.finished else [])])
 
 
 def text_of(task: Any, asked: Asked, ids: Ids) -> str:
     if isinstance(task, Generator):
-        return "".join(spelled(task.tokenizer, list(asked.sample.source), ids))
+        return "".join(detokenize_stream(task.tokenizer, list(asked.sample.source), ids))
     if isinstance(task, Filler):
         made = Hypothesis(tuple(ids), 0.0, 0.0, tuple(0.0 for _ in ids), True)
         return task.told(task.cut(asked.text, ""), [made], 1).text

@@ -1,4 +1,4 @@
-"""An open batch: whoever enters, leaves or is cancelled, each source gets what it gets alone."""
+"""The scheduler: requests enter, leave and are cancelled, and each gets the result it gets alone."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from regard.batch import collate
 from regard.config import Decode
-from regard.generation import Ensemble, Pool, Special, Wish, make_engine
-from regard.generation.pool import ROWS_A_STEP, manner_of
+from regard.generation import Ensemble, Request, Scheduler, Special, make_engine
+from regard.generation.scheduler import ROWS_PER_WAIT
 from regard.generation.search import BeamSearch
-from regard.generation.stream import Sliding, stream
+from regard.generation.sliding import SlidingWindow
 from sampled import sampled
 from samples import END, START, random_samples, small
 
@@ -34,7 +34,7 @@ MODELS = {
     "bahdanau": small(6, family="bahdanau", cell="gru"),
     "gpt": GPT,
     "llama": small(27, family="llama", groups=2),
-    "sliding": Sliding(GPT, 20),
+    "sliding": SlidingWindow(GPT, 20),
     "ensemble": Ensemble([small(28), make_engine(small(29))]),
 }
 UNSTEADY = ("bahdanau",)
@@ -54,22 +54,26 @@ PREFIXES = [(), (), (5,), (7, 8, 9)]
 
 
 @cache
-def wishes(name: str) -> list[Wish]:
+def requests(name: str) -> list[Request]:
     """Sources of many lengths with all kinds of options."""
     prompts = name in ("gpt", "llama", "sliding")
     found = []
     for number, sample in enumerate(random_samples(COUNT, 5, longest=18)):
         ids = [START, *sample.source[:-1]] if prompts else sample.source
         options = OPTIONS[number % len(OPTIONS)]
-        found.append(Wish(ids, options, PREFIXES[number % len(PREFIXES)]))
+        found.append(Request(ids, options, PREFIXES[number % len(PREFIXES)]))
     return found
 
 
-def pool_of(name: str, tokens: int = 10_000, rows: int | None = None) -> Pool:
-    return Pool(lambda wish: MODELS[name], SPECIAL, CPU, tokens, rows)
+def scheduler_of(name: str, tokens: int = 10_000, rows: int | None = None) -> Scheduler:
+    return Scheduler(lambda request: MODELS[name], SPECIAL, CPU, tokens, rows, workers=1)
 
 
-def told(handle):
+def running_rows(scheduler: Scheduler) -> int:
+    return sum(worker.rows for worker in scheduler.workers)
+
+
+def values(handle):
     return [(h.tokens, h.score, h.token_log_probabilities, h.finished) for h in handle.result()]
 
 
@@ -82,20 +86,20 @@ def assert_same(name, found, expected):
         assert found == expected
 
 
-def run(pool: Pool) -> None:
+def run(scheduler: Scheduler) -> None:
     for _ in range(2000):
-        if not pool.busy:
+        if not scheduler.busy:
             return
-        pool.step()
-    raise AssertionError("a pool that does not end")
+        scheduler.step()
+    raise AssertionError("a scheduler that does not end")
 
 
 @cache
 def alone(name: str, number: int):
-    pool = pool_of(name)
-    handle = pool.add(wishes(name)[number])
-    run(pool)
-    return told(handle)
+    scheduler = scheduler_of(name)
+    handle = scheduler.add(requests(name)[number])
+    run(scheduler)
+    return values(handle)
 
 
 @pytest.mark.parametrize("name", sampled(MODELS, "paper", "packed engine", "rnn", "sliding"))
@@ -107,62 +111,64 @@ def test_nobody_sees_who_else_is_there(name, data):
     pauses = data.draw(st.lists(st.integers(0, 4), min_size=COUNT, max_size=COUNT))
     cancelled = data.draw(st.sets(st.integers(0, COUNT - 1), max_size=4))
     tokens, rows = data.draw(st.sampled_from([(10_000, None), (150, None), (10_000, 6), (400, 11)]))
-    pool, handles = pool_of(name, tokens, rows), {}
+    scheduler, handles = scheduler_of(name, tokens, rows), {}
     for number, pause in zip(order, pauses):
-        handles[number] = pool.add(wishes(name)[number])
+        handles[number] = scheduler.add(requests(name)[number])
         for _ in range(pause):
-            pool.step()
+            scheduler.step()
         victim = data.draw(st.sampled_from(sorted(handles)))
         if victim in cancelled:
-            pool.cancel(handles[victim])
-    run(pool)
+            scheduler.cancel(handles[victim])
+    run(scheduler)
     for number, handle in handles.items():
         if handle.is_done or number not in cancelled:
-            assert_same(name, told(handle), alone(name, number))
-    assert pool.rows == 0 and not pool.groups
+            assert_same(name, values(handle), alone(name, number))
+    assert running_rows(scheduler) == 0 and not scheduler.workers[0].batches and scheduler.rows == [0]
 
 
 def test_what_is_cancelled_is_gone_at_once():
-    search = BeamSearch(MODELS["packed engine"], SPECIAL, CPU, manner_of(Wish([5, END], Decode(beam=3))))
+    search = BeamSearch(MODELS["packed engine"], SPECIAL, CPU, Request([5, END], Decode(beam=3)).key)
     options = Decode(beam=3, min_length=30, max_length=40)
-    (old,) = search.admit([Wish([*range(4, 23), *range(4, 20), END], options)])
+    (old,) = search.admit([Request([*range(4, 23), *range(4, 20), END], options)])
     for _ in range(17):
         search.step()
-    young = search.admit([Wish([5, END], options), Wish([6, END], options)])
+    young = search.admit([Request([5, END], options), Request([6, END], options)])
     search.step()
     state = search.state.state  # a row for each source
     assert len(search.state) == 9 and state.rows["next"].tolist() == [18, 1, 1]
     assert 18 <= int(state.ages[0]) < 3 * 18, "beams share what they have in common"
-    assert state.ages[1:].tolist() == [3, 3] and search.words.shape == (3, 3, 18)
+    assert state.ages[1:].tolist() == [3, 3] and search.log_p.shape == (3, 3, 18)
     longest = state.sources["source.positions"].shape[1]
     search.drop(old)
     state = search.state.state
-    assert search.alive == young[::-1], "the last takes the place of the one that left"
+    assert search.active == young[::-1], "the last takes the place of the one that left"
     assert len(search.state) == 6 and state.ages is None and state.length == 3
-    assert search.words.shape == (2, 3, 1), "histories are cut when the oldest leaves"
+    assert search.log_p.shape == (2, 3, 1) and search.tokens.shape == (2, 3, 2), (
+        "histories are cut when the oldest leaves"
+    )
     assert search.state.width == state.block
     assert state.sources["source.positions"].shape[1] == state.block < longest
     assert state.sources["source.bias"].shape[-1] == state.block
     for source in young:
         search.drop(source)
-    assert not search.alive and not hasattr(search, "state")
+    assert not search.active and not hasattr(search, "state")
 
 
 def test_freed_places_are_taken():
     """Short answers make room for those who wait long before the longest is done."""
     options = [Decode(beam=1, min_length=n, max_length=n) for n in (30, 2, 2, 2, 2, 2, 2, 2)]
-    pool = pool_of("paper", rows=2)
-    handles = [pool.add(Wish([5, 6, END], each)) for each in options]
+    scheduler = scheduler_of("paper", rows=2)
+    handles = [scheduler.add(Request([5, 6, END], each)) for each in options]
     ended: list[int] = []
     for _ in range(14):
-        ended += [handles.index(handle) for handle in pool.step()]
-        assert pool.rows <= 2
+        ended += [handles.index(handle) for handle in scheduler.step()]
+        assert running_rows(scheduler) <= 2
     assert ended == [1, 2, 3, 4, 5, 6, 7] and not handles[0].is_done
 
 
 def test_a_full_batch_is_not_moved_for_one_row():
-    rows = 8 * ROWS_A_STEP
-    pool, tried = pool_of("paper", rows=rows), []
+    rows = 8 * ROWS_PER_WAIT
+    tried = []
     lengths = [*range(2, 2 + rows), *([3] * 40)]
     start = MODELS["paper"].start
 
@@ -175,32 +181,32 @@ def test_a_full_batch_is_not_moved_for_one_row():
             return start(batch, beams)
 
     model = Counting()
-    pool.model_for = lambda wish: model
+    scheduler = Scheduler(lambda request: model, SPECIAL, CPU, 10_000, rows, workers=1)
     for length in lengths:
-        pool.add(Wish([5, 6, END], Decode(beam=1, min_length=length, max_length=length)))
-    run(pool)
+        scheduler.add(Request([5, 6, END], Decode(beam=1, min_length=length, max_length=length)))
+    run(scheduler)
     assert tried[0] == rows and sum(tried) == len(lengths)
     assert min(tried[1:-1]) >= 3, "one place is free at each step, but several enter together"
 
 
 def test_searches_share_the_room():
     """Many greedy ones do not keep a beam search waiting, nor the other way round."""
-    pool = pool_of("paper", rows=8)
+    scheduler = scheduler_of("paper", rows=8)
     greedy, beams = Decode(beam=1, min_length=6, max_length=6), Decode(beam=4, min_length=6, max_length=6)
-    many = [pool.add(Wish([5, 6, END], greedy)) for _ in range(60)]
-    pool.step()
-    assert pool.rows == 8
-    late = [pool.add(Wish([6, END], beams)) for _ in range(3)]
+    many = [scheduler.add(Request([5, 6, END], greedy)) for _ in range(60)]
+    scheduler.step()
+    assert running_rows(scheduler) == 8
+    late = [scheduler.add(Request([6, END], beams)) for _ in range(3)]
     for _ in range(26):
-        pool.step()
+        scheduler.step()
     assert all(handle.is_done for handle in late)
     assert 12 < sum(handle.is_done for handle in many) < 60
 
 
 def test_one_that_is_larger_than_the_room_runs_all_the_same():
-    pool = pool_of("paper", tokens=16, rows=2)
-    handle = pool.add(Wish([*range(4, 20), END], Decode(beam=5, max_length=4)))
-    run(pool)
+    scheduler = scheduler_of("paper", tokens=16, rows=2)
+    handle = scheduler.add(Request([*range(4, 20), END], Decode(beam=5, max_length=4)))
+    run(scheduler)
     assert len(handle.result()) == 5
 
 
@@ -221,22 +227,24 @@ def test_errors_concern_those_who_made_them():
             return MODELS["paper"].step(state, tokens)
 
     broken = Broken()
-    pool = Pool(lambda w: broken if w.options.seed else MODELS["paper"], SPECIAL, CPU, 1000)
-    good = pool.add(wishes("paper")[1])
-    bad = pool.add(Wish([5, END], Decode(beam=2, min_length=9, max_length=9, seed=1)))
-    run(pool)
-    assert told(good) == alone("paper", 1)
+    scheduler = Scheduler(
+        lambda r: broken if r.options.seed else MODELS["paper"], SPECIAL, CPU, 1000, workers=1
+    )
+    good = scheduler.add(requests("paper")[1])
+    bad = scheduler.add(Request([5, END], Decode(beam=2, min_length=9, max_length=9, seed=1)))
+    run(scheduler)
+    assert values(good) == alone("paper", 1)
     with pytest.raises(ValueError, match="broken"):
         bad.result()
-    again = pool.add(bad.wish)
-    run(pool)
+    again = scheduler.add(bad.request)
+    run(scheduler)
     assert len(again.result()) == 2, "a search that failed begins anew"
 
 
 def test_a_wish_that_cannot_be_read_fails_alone():
-    pool, options = pool_of("paper"), Decode(beam=2, max_length=5)
-    handles = [pool.add(Wish([word, END], options)) for word in (5, 6, 999, 7)]
-    run(pool)
+    scheduler, options = scheduler_of("paper"), Decode(beam=2, max_length=5)
+    handles = [scheduler.add(Request([word, END], options)) for word in (5, 6, 999, 7)]
+    run(scheduler)
     with pytest.raises(IndexError):
         handles.pop(2).result()
     assert all(len(handle.result()) == 2 for handle in handles)
@@ -257,40 +265,42 @@ def test_memory_that_runs_out_in_the_middle():
             return MODELS["paper"].step(state, tokens)
 
     model, said, pieces = Small(), [], []
-    pool = Pool(lambda wish: model, SPECIAL, CPU, 1000, say=said.append)
+    scheduler = Scheduler(lambda request: model, SPECIAL, CPU, 1000, workers=1, warn=said.append)
     options = Decode(beam=1, min_length=8, max_length=12)
-    handles = [pool.add(Wish(sample.source, options)) for sample in random_samples(9, 4)]
-    while pool.busy:
-        pool.step()
-        pieces += pool.news(handles[3])
+    handles = [scheduler.add(Request(sample.source, options)) for sample in random_samples(9, 4)]
+    while scheduler.busy:
+        scheduler.step()
+        pieces += scheduler.news(handles[3])
     assert len(said) == 1 and "9 sentences" in said[0]
     for handle in handles:
-        lone = pool_of("paper")
-        expected = lone.add(handle.wish)
+        lone = scheduler_of("paper")
+        expected = lone.add(handle.request)
         run(lone)
-        assert told(handle) == told(expected)
+        assert values(handle) == values(expected)
     assert tuple(pieces) == handles[3].result()[0].tokens
 
 
 @pytest.mark.parametrize("name", ["paper", "gpt"])
 def test_a_stream_gives_the_pieces_of_the_answer(name):
-    for number, wish in enumerate(wishes(name)):
-        pool, found = pool_of(name), []
+    for number, request in enumerate(requests(name)):
+        scheduler, found = scheduler_of(name), []
         expected = alone(name, number)[0][0]
-        for piece in stream(pool, wish):
+        for piece in scheduler.stream(request):
             found.append(piece)
-            if wish.options.beam == 1:
-                assert pool.busy or len(found) == len(expected), "each piece comes as soon as it is certain"
+            if request.options.beam == 1:
+                assert scheduler.busy or len(found) == len(expected), (
+                    "each piece comes as soon as it is certain"
+                )
         assert tuple(found) == expected
 
 
 def test_one_draw_of_several_is_that_of_all():
-    base = wishes("gpt")[7]
+    base = requests("gpt")[7]
     every = {tokens for tokens, *_ in alone("gpt", 7)}
     for draw in range(base.options.beam):
-        pool = pool_of("gpt")
-        handle = pool.add(replace(base, draw=draw))
-        run(pool)
+        scheduler = scheduler_of("gpt")
+        handle = scheduler.add(replace(base, draw=draw))
+        run(scheduler)
         assert handle.result()[0].tokens in every
 
 
@@ -299,9 +309,9 @@ def test_windows_move_one_by_one():
     model = MODELS["sliding"]
     prompts = [[START, *range(4, 4 + count)] for count in (3, 12, 19)]
     options = Decode(beam=1, min_length=40, max_length=40)
-    pool = pool_of("sliding")
-    handles = [pool.add(Wish(prompt, options)) for prompt in prompts]
-    run(pool)
+    scheduler = scheduler_of("sliding")
+    handles = [scheduler.add(Request(prompt, options)) for prompt in prompts]
+    run(scheduler)
     for prompt, handle in zip(prompts, handles):
         words = [*prompt, *handle.result()[0].tokens]
         window = list(prompt)
@@ -316,5 +326,5 @@ def test_windows_move_one_by_one():
 
 
 def test_there_is_no_answer_before_the_end():
-    with pytest.raises(ValueError, match="no answer yet"):
-        pool_of("paper").add(wishes("paper")[0]).result()
+    with pytest.raises(ValueError, match="no result yet"):
+        scheduler_of("paper").add(requests("paper")[0]).result()

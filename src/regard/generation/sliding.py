@@ -1,26 +1,22 @@
-"""Text without an end in sight: pieces as they come, and writing on beyond what a model reads at once."""
+"""Generation beyond the context window of a language model."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from regard.batch import Batch, collate
-from regard.generation.lanes import Lanes
-from regard.generation.pool import Pool
-from regard.generation.sources import Wish
 from regard.models import LanguageModel, State
 from regard.models.state import BLOCK
 from regard.sample import Sample
 
 
-class Sliding:
-    """A language model whose window moves on: when it is full, its last half is read anew as a prompt.
+class SlidingWindow:
+    """A language model without a length limit: when its window is full, its last half becomes the prompt.
 
-    A search sees a model without a limit. Each row's window moves when that row has filled it.
+    Each row's window moves when that row has filled it.
     """
 
     longest_target: int | None = None
@@ -32,9 +28,9 @@ class Sliding:
     def start(self, batch: Batch, beams: int = 1) -> State:
         state = self.model.start(batch, beams)
         if batch.source is None:
-            raise ValueError("a language model needs a prompt, if only its start")
+            raise ValueError("a language model needs a prompt of at least one token")
         ids = batch.source.ids[:, : self.window].repeat_interleave(beams, dim=0)  # [R,t]
-        return with_read(state, torch.nn.functional.pad(ids, (0, self.window - ids.shape[1])))
+        return with_window(state, torch.nn.functional.pad(ids, (0, self.window - ids.shape[1])))
 
     def step(self, state: State, tokens: Tensor) -> tuple[Tensor, State]:
         """Feed one more token to each row: [R,1]."""
@@ -43,10 +39,10 @@ class Sliding:
             state = self.move(state, tokens, full)
         read = state.rows["read"].scatter(1, state.rows["next"][:, None], tokens)  # [R,W]
         logits, state = self.model.step(state, tokens)
-        return logits, with_read(state, read)
+        return logits, with_window(state, read)
 
     def move(self, state: State, tokens: Tensor, full: Tensor) -> State:
-        """The state after rows that are full read the last half of their window, and `tokens` behind it."""
+        """The state after full rows have read the last half of their window and then `tokens`."""
         half = max(1, self.window // 2)
         rows = torch.cat([state.rows["read"], tokens], dim=1)[full, -half:]  # [F,W/2], the token not yet fed
         prompts = collate([Sample(source=row) for row in rows.tolist()], BLOCK).to(tokens.device)
@@ -58,15 +54,6 @@ class Sliding:
         return joined.select(places.argsort())
 
 
-def with_read(state: State, read: Tensor) -> State:
-    """The state with what each row's window holds: [R,W]."""
-    return replace(state, rows={**state.rows, "read": read})
-
-
-def stream(pool: Pool | Lanes, wish: Wish) -> Iterator[int]:
-    """The pieces of one answer, each as soon as it is certain; of a search with several beams at the end."""
-    handle = pool.add(wish)
-    while not handle.is_done:
-        pool.step()
-        yield from pool.news(handle)
-    handle.result()
+def with_window(state: State, tokens: Tensor) -> State:
+    """The state with the tokens of each row's window: [R,W]."""
+    return replace(state, rows={**state.rows, "read": tokens})
