@@ -17,6 +17,7 @@ from torch import nn
 
 from regard.batch import collate
 from regard.cli.main import main
+from regard.config import resolve
 from regard.errors import UsageError
 from regard.generation import decode, make_engine
 from regard.generation.kernels import can_quantize
@@ -27,6 +28,7 @@ from regard.storage.builtin import find_model
 from regard.storage.calibration import read_calibration, weights_digest, write_calibration
 from regard.storage.weights import CALIBRATION
 from regard.tasks import Translator, load
+from regard.training import train
 from traced_models import opened_task
 
 pytestmark = pytest.mark.skipif(not can_quantize(), reason="torch multiplies no bytes on this processor")
@@ -169,6 +171,24 @@ def test_new_weights_end_a_calibration(calibrated: Path) -> None:
     seal(calibrated)
     assert not (calibrated / CALIBRATION).exists()
     assert open_folder(calibrated).reaches == {}
+
+
+def test_a_resumed_run_loses_its_calibration(tmp_path: Path, same_threads: None) -> None:
+    (tmp_path / "pairs.tsv").write_text("ba de gi\tBa De Gi\nlo me ni\tLo Me Ni\n" * 20)
+    tree = {
+        "data": {"train": str(tmp_path / "pairs.tsv"), "duplicates": "keep", "leaks": "keep"},
+        "text": {"kind": "character", "vocabulary": 300},
+        "model": {"width": 16, "layers": 1, "heads": 2, "feed_forward": 16},
+        "train": {"steps": 1, "warmup": 1, "tokens_per_batch": 256, "device": "cpu", "threads": 1},
+    }
+    run = tmp_path / "run"
+    train(resolve(tree), run)
+    write_calibration(run, {"output": (-1.0, 2.0)}, "mine")
+    before = weights_digest(run)
+    tree["train"]["steps"] = 2
+    train(resolve(tree), run, resume=True)
+    assert weights_digest(run) != before
+    assert open_folder(run).reaches == {}
 
 
 def test_a_calibration_of_other_weights_is_ignored_with_a_warning(
