@@ -34,7 +34,7 @@ from regard.training.report.page import (
     paragraph,
     table,
 )
-from regard.training.report.texts import Bucket, length_unit, scores_by_length
+from regard.training.report.texts import length_unit, scores_by_length
 
 FORMATS = (".html", ".md", ".svg", ".png")
 MAX_LABEL = 40  # characters of a name in the legend
@@ -143,7 +143,7 @@ def model_row(
     model: Translator,
     scored: Sequence[Example],
     scores: TextScores,
-    lengths: Sequence[Bucket],
+    lengths: Sequence[Record],
     speeds: Sequence[tuple[float, float]],
 ) -> Record:
     """loss = mean of -log p over the target tokens of the references."""
@@ -165,15 +165,7 @@ def model_row(
         "tokens_per_second": median(tokens) if tokens else None,
         "sentences_per_second": median(sentences) if sentences else None,
         "rounds": tokens,
-        "lengths": [
-            {
-                "length": bucket.name,
-                "sentences": bucket.sentences,
-                "bleu": bucket.scores.bleu,
-                "chrf": bucket.scores.chrf,
-            }
-            for bucket in lengths
-        ],
+        "lengths": lengths,
         "sentence_rounds": sentences,
         "vocabulary": model.folder.target.fingerprint,
     }
@@ -255,22 +247,13 @@ def rate(rounds: Sequence[float]) -> str:
 
 def length_table(comparison: Record, score: str) -> Block:
     """A row for each length of the source, with the same sentences for all models."""
-    models = comparison["models"]
-    head = [
-        f"{score} by {comparison['unit']} of the source",
-        "sentences",
-        *(model["model"] for model in models),
-    ]
-    buckets = zip(*(model["lengths"] for model in models))
+    models, key = comparison["models"], score.lower()
+    names = [model["model"] for model in models]
     rows = [
-        [
-            bucket[0]["length"],
-            f"{bucket[0]['sentences']:,}",
-            *(f"{each[score.lower()]:.2f}" for each in bucket),
-        ]
-        for bucket in buckets
+        [same[0]["length"], f"{same[0]['sentences']:,}", *(f"{each[key]:.2f}" for each in same)]
+        for same in zip(*(model["lengths"] for model in models))
     ]
-    return table(head, rows)
+    return table([f"{score} by {comparison['unit']} of the source", "sentences", *names], rows)
 
 
 def length_chart(comparison: Record) -> Chart:

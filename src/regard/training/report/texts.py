@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from regard.metrics.bleu import UNSPACED, TextScores, text_scores
+from regard.metrics.bleu import UNSPACED, text_scores
 from regard.metrics.labels import Span, spans
 from regard.training.progress import Record
 from regard.training.report.page import Block, case, paragraph, table
@@ -43,15 +43,16 @@ def error_list(unit: str, order: str, total: int, errors: Sequence[Block]) -> li
     return [paragraph(f"{len(errors):,} of {total:,} {unit} are wrong{limit}, {order}."), *errors[:ERRORS]]
 
 
+def percent(value: float) -> str:
+    return f"{100 * value:.2f} %"
+
+
 def type_rows(types: Mapping[str, Mapping[str, float]]) -> list[list[str]]:
     """Count, precision, recall and F1 of labels or entity types, the most frequent first."""
     ranked = sorted(types.items(), key=lambda item: -item[1]["count"])
+    fields = ("precision", "recall", "f1")
     rows = [
-        [
-            name,
-            f"{scores['count']:,}",
-            *(f"{100 * scores[key]:.2f} %" for key in ("precision", "recall", "f1")),
-        ]
+        [name, f"{scores['count']:,}", *(percent(scores[key]) for key in fields)]
         for name, scores in ranked[:MAX_TYPES]
     ]
     rest = len(ranked) - len(rows)
@@ -61,12 +62,6 @@ def type_rows(types: Mapping[str, Mapping[str, float]]) -> list[list[str]]:
 # --- translate --------------------------------------------------------------------------------------------
 
 
-class Bucket(NamedTuple):
-    name: str
-    sentences: int
-    scores: TextScores
-
-
 def length_unit(language: str) -> tuple[str, Callable[[str], int]]:
     """The unit of a text's length: words, or characters in languages without spaces between words."""
     if language.lower().replace("_", "-").split("-")[0] in UNSPACED:
@@ -74,17 +69,18 @@ def length_unit(language: str) -> tuple[str, Callable[[str], int]]:
     return "words", lambda text: len(text.split())
 
 
-def scores_by_length(rows: Sequence[Record], length: Callable[[str], int], tokenize: str) -> list[Bucket]:
-    """Corpus scores by length of the source, without empty buckets."""
+def scores_by_length(rows: Sequence[Record], length: Callable[[str], int], tokenize: str) -> list[Record]:
+    """BLEU and chrF by length of the source, without empty buckets."""
     buckets, low = [], 0
     for high in (*MAX_LENGTHS, None):
         bucket = [row for row in rows if low <= length(row["source"]) <= (high or math.inf)]
         if bucket:
             name = f"{max(low, 1)} to {high}" if high else f"{low} and more"
-            scores = text_scores(
-                [row["output"] for row in bucket], [row["reference"] for row in bucket], tokenize
+            outputs, references = ([row[side] for row in bucket] for side in ("output", "reference"))
+            scores = text_scores(outputs, references, tokenize)
+            buckets.append(
+                {"length": name, "sentences": len(bucket), "bleu": scores.bleu, "chrf": scores.chrf}
             )
-            buckets.append(Bucket(name, len(bucket), scores))
         low = (high or 0) + 1
     return buckets
 
@@ -93,8 +89,8 @@ def scores_by_length(rows: Sequence[Record], length: Callable[[str], int], token
 def lengths(run: RunData, split: str, rows: list[Record]) -> list[Block]:
     unit, length = length_unit(run.config.task.source)
     buckets = [
-        [name, f"{count:,}", f"{scores.bleu:.2f}", f"{scores.chrf:.2f}"]
-        for name, count, scores in scores_by_length(rows, length, run.tokenization)
+        [each["length"], f"{each['sentences']:,}", f"{each['bleu']:.2f}", f"{each['chrf']:.2f}"]
+        for each in scores_by_length(rows, length, run.tokenization)
     ]
     return [table([f"{unit} of the source, {split} data", "sentences", "BLEU", "chrF"], buckets)]
 
@@ -252,9 +248,8 @@ def is_wrong(row: Record) -> bool:
 def confidence(row: Record) -> float:
     """The probability of an added label, else 1 - that of a missing one."""
     p, (missing, added) = row["probabilities"], wrong_labels(row)
-    return float(
-        max([p.get(label, 0.0) for label in added] or [1.0 - p.get(label, 0.0) for label in missing])
-    )
+    wrong = [p.get(label, 0.0) for label in added] or [1.0 - p.get(label, 0.0) for label in missing]
+    return float(max(wrong))
 
 
 def label_case(row: Record) -> Block:
@@ -341,16 +336,11 @@ def answers(run: RunData, split: str, rows: list[Record]) -> list[Block]:
     """Questions with and without an answer."""
     counts = []
     for name, has_answer in (("with an answer", True), ("without an answer", False)):
-        group = [row for row in rows if bool(row["reference"]) == has_answer]
-        answered = sum(bool(row["output"]) for row in group)
-        means = [
-            f"{100 * sum(row[key] for row in group) / max(1, len(group)):.2f} %" for key in ("exact", "f1")
-        ]
-        counts += (
-            [[name, *(f"{n:,}" for n in (len(group), answered, len(group) - answered)), *means]]
-            if group
-            else []
-        )
+        if group := [row for row in rows if bool(row["reference"]) == has_answer]:
+            answered = sum(bool(row["output"]) for row in group)
+            numbers = [f"{number:,}" for number in (len(group), answered, len(group) - answered)]
+            exact, f1 = (percent(sum(row[key] for row in group) / len(group)) for key in ("exact", "f1"))
+            counts.append([name, *numbers, exact, f1])
     head = [f"questions of the {split} data", "count", "answered", "unanswered", "exact match", "F1"]
     return [table(head, counts)]
 
@@ -358,11 +348,10 @@ def answers(run: RunData, split: str, rows: list[Record]) -> list[Block]:
 @over_texts
 def answer_errors(run: RunData, split: str, rows: list[Record]) -> list[Block]:
     """Answers that are not exact."""
-    wrong = sorted(
-        (row for row in rows if not row["exact"]), key=lambda row: (row["f1"], -(row["score"] or 0))
-    )
+    ranked = sorted(rows, key=lambda row: (row["f1"], -(row["score"] or 0)))
+    cases = [answer_case(row) for row in ranked if not row["exact"]]
     order = "the lowest F1 first, and of these the highest score"
-    return error_list(f"questions of the {split} data", order, len(rows), [*map(answer_case, wrong)])
+    return error_list(f"questions of the {split} data", order, len(rows), cases)
 
 
 def answer_case(row: Record) -> Block:
