@@ -143,7 +143,7 @@ def read_rows(
     path = find(each.corpus)
     match task.name:
         case "classify":
-            return read_labels(path, task.many, found)
+            return read_labels(path, task.multi_label, found)
         case "tag":
             return read_tags(path, found)
         case "answer":

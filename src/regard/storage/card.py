@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.config import Config, Model, Task
+from regard.config.model import AttentionConfig
 from regard.storage.files import write_text
 from regard.storage.huggingface import opens_in_transformers
 
@@ -148,7 +149,6 @@ def write_card(
     hugging = opens_in_transformers(model) and (config.text.joint or task.name != "translate")
     # a signature holds the bars that part the columns of a table
     rows = "".join(f"| {name.replace('|', chr(92) + '|')} | {value} |\n" for name, value in scores.items())
-    recurrent = model.family in ("rnn", "bahdanau")
     told = {name: value for name, value in facts.items() if name != "command"}
     text = CARD.format(
         languages=languages(task),
@@ -158,7 +158,9 @@ def write_card(
         layers=layers(model),
         library="transformers" if hugging else "regard",
         width=model.width,
-        inside="" if recurrent else f"{model.heads} heads, feed-forward {model.feed_forward}, ",
+        inside=f"{model.heads} heads, feed-forward {model.feed_forward}, "
+        if isinstance(model, AttentionConfig)
+        else "",
         parameters=parameters,
         scores=rows,
         evaluate=EVALUATE.format(**facts) if facts["command"] and scores else "",

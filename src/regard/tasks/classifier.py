@@ -44,7 +44,9 @@ class Classifier(Reader):
     def __init__(self, folder: Folder) -> None:
         super().__init__(folder)
         self.labels = folder.labels
-        self.objective = Labels(folder.source, folder.config.max_length, folder.labels, folder.task.many)
+        self.objective = Labels(
+            folder.source, folder.config.max_length, folder.labels, folder.task.multi_label
+        )
         self.judge = LabelEvaluation(self.objective, ())
 
     @overload

@@ -77,7 +77,7 @@ def with_labels(text: str, values: Iterable[object], many: bool) -> tuple[str, s
     if not all(names) or BETWEEN_LABELS in "".join(labels):
         raise Unfit("malformed", "a label that is empty, or neither a string nor a number")
     if not many and len(labels) != 1:
-        raise Unfit("malformed", f"{len(labels)} labels; for any number of them set task.many = true")
+        raise Unfit("malformed", f"{len(labels)} labels; for any number of them set task.multi_label = true")
     if not text.strip():
         raise Unfit("empty")
     return text, BETWEEN_LABELS.join(labels)

@@ -20,6 +20,7 @@ class Special:
     last: int | None = None  # the piece at the limit of the length
     longest: int | None = None  # of a language model, its prompt included; [decode] may say otherwise
     shortest: int = 0  # in the same way
+    ends: tuple[int, ...] = ()  # further end tokens: a text stops at any of {end, *ends}
 
 
 def special(target: Tokenizer) -> Special:

@@ -30,11 +30,11 @@ def make_objective(
         case "generate":
             return Continuation(source, longest)
         case "fill" if model.family == "t5":
-            return HiddenSpans(source, longest, task.masked, mean_span=task.mean_span)
+            return HiddenSpans(source, longest, task.mask_rate, mean_span=task.mean_span)
         case "fill":
-            return HiddenWords(source, longest, task.masked, whole_words=task.whole_words)
+            return HiddenWords(source, longest, task.mask_rate, whole_words=task.whole_words)
         case "classify":
-            return Labels(source, longest, labels, task.many)
+            return Labels(source, longest, labels, task.multi_label)
         case "tag":
             return Tags(source, longest, labels)
         case "answer":

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from regard.config import Config, Model, resolve
+from regard.config.model import RecurrentConfig
 from regard.training.report.blocks import Block, Paragraph, Table
 from regard.training.report.facts import Facts
 from regard.training.report.words import clock, compact, plain
 
 ONE_STACK = ("gpt", "llama", "bert")
-RECURRENT = ("rnn", "bahdanau")
 
 
 def model(facts: Facts) -> list[Block]:
@@ -32,7 +32,7 @@ def model(facts: Facts) -> list[Block]:
 
 def shape(model: Model) -> str:
     layers = f"{model.layers}" if model.family in ONE_STACK else " + ".join(map(str, model.depth))
-    if model.family in RECURRENT:
+    if isinstance(model, RecurrentConfig):
         return f"{layers} layers of {model.cell.upper()} cells, width {model.width}"
     return f"{layers} layers, width {model.width}, {model.heads} heads, feed-forward {model.feed_forward}"
 

@@ -61,7 +61,7 @@ def of_guesses(facts: Facts, row: Record) -> list[Block]:
 
 def of_labels(facts: Facts, row: Record) -> list[Block]:
     macro = "Macro F1 is the mean over the labels that occur, however rare they are."
-    right = "A text is right if all of its labels are. " if facts.config.task.many else ""
+    right = "A text is right if all of its labels are. " if facts.config.task.multi_label else ""
     return [Paragraph(right + macro)]
 
 

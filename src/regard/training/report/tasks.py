@@ -150,7 +150,7 @@ TASKS: dict[str, Wording] = {
         },
     ),
     "classify": Wording(
-        title=lambda task: f"classification of texts{', many labels each' if task.many else ''}",
+        title=lambda task: f"classification of texts{', many labels each' if task.multi_label else ''}",
         texts="texts",
         read="texts",
         tokens="tokens",
