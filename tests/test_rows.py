@@ -26,7 +26,7 @@ from regard.data.rows.text import LONGEST_PART, parts_of
 from regard.errors import UsageError
 
 GENERATE, TAGGING, ANSWER = Task(name="generate"), Task(name="tag"), Task(name="answer")
-CLASSIFY, MANY = Task(name="classify"), Task(name="classify", many=True)
+CLASSIFY, MANY = Task(name="classify"), Task(name="classify", multi_label=True)
 Places = dict[str, list[int]]
 
 SEVERAL = settings(

@@ -55,7 +55,7 @@ def check(
     from regard.data.check import check as look
     from regard.data.check import held_out, make_findings
 
-    wanted = {"name": task, "many": many, "source": source, "target": target}
+    wanted = {"name": task, "multi_label": many, "source": source, "target": target}
     data, of = asked({"train": corpus, "valid": valid, "test": test}, wanted, documents)
     findings = make_findings(data)
     checked = look(data, of, held_out(data, of, findings), findings, say)
@@ -88,8 +88,8 @@ def asked(
 
 def differing(task: Mapping[str, object], documents: str) -> dict[str, bool]:
     """Which options say something else than they do by themselves."""
-    usual = {"name": "translate", "many": False, "source": "source", "target": "target"}
-    names = {"name": "--task", "many": "--many", "source": "--source", "target": "--target"}
+    usual = {"name": "translate", "multi_label": False, "source": "source", "target": "target"}
+    names = {"name": "--task", "multi_label": "--many", "source": "--source", "target": "--target"}
     own = {names[field]: task[field] != value for field, value in usual.items()}
     return {**own, "--documents": documents != "file"}
 

@@ -54,20 +54,28 @@ def show(path: File, override: Overrides = None) -> None:
     from regard.config.load import load_config, to_tree
 
     config = load_config(path, override or [])
+    tree, notes = to_tree(config), []
+    given = config.train.model_fields_set
+    if config.train.epochs and "steps" not in given:
+        computed = [name for name in ("steps", "warmup") if name not in given]
+        tree["train"] = {name: value for name, value in tree["train"].items() if name not in computed}
+        notes.append(
+            f"train.{' and train.'.join(computed)}: computed from train.epochs when the data is read"
+        )
     if config.init.model is not None:
         from regard.storage.folder import describe
         from regard.training.initial import with_shape
 
-        config = with_shape(config, describe(Path(config.init.model)).config)
-    tree, given = to_tree(config), config.train.model_fields_set
-    computed = [name for name in ("steps", "warmup") if config.train.epochs and not {name, "steps"} & given]
-    for name in computed:
-        del tree["train"][name]
+        try:
+            shape = describe(Path(config.init.model)).config
+        except UsageError as error:
+            tree["model"] = {name: tree["model"][name] for name in config.model.model_fields_set}
+            notes.append(f"model: all other fields are those of init.from, which cannot be opened: {error}")
+        else:
+            tree["model"] = to_tree(with_shape(config, shape))["model"]
     print_line(tomli_w.dumps(tree).rstrip("\n"))
-    if computed:
-        print_line(
-            f"# train.{' and train.'.join(computed)}: computed from train.epochs when the data is read"
-        )
+    for note in notes:
+        print_line("# " + note.replace("\n", " "))
 
 
 @app.command("check")

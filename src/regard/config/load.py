@@ -84,6 +84,10 @@ def apply_override(tree: Tree, override: str) -> None:
         value = absolute(value, Path())
     elif parts == ["init", "from"]:
         value = model_place(value, Path())
+    elif parts == ["model", "family"] and isinstance(value, str) and value in FIELDS:
+        # the fields of the file's family that this one lacks go with the family
+        for name in frozenset().union(*FIELDS.values()) - FIELDS[value]:
+            section.pop(name, None)
     section[parts[1]] = value
 
 

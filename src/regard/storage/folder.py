@@ -231,7 +231,7 @@ def describe(path: Path) -> FolderSpec:
 
 
 def in_training_order(config: ModelConfig, run: RunSettings) -> ModelConfig:
-    """The config of a checkpoint: its channels are in the order of training, not permuted as in the folder."""
+    """The config of a checkpoint, whose channels are in the order of training, not permuted."""
     positions = run.model.get("positions")
     if isinstance(config, TransformerConfig) and positions in ("sinusoidal", "sinusoidal_halves"):
         return config.model_copy(update={"positions": positions})

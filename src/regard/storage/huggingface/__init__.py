@@ -205,11 +205,9 @@ def task_of(config: Json, path: str) -> Task | None:
         if architecture is None:
             return Task.model_validate(languages)
         name = _task_name(config, architecture)
-        if name == "classify" and problem != MULTI_LABEL:
-            if problem == "regression" or len(_labels(config)) < 2:
-                raise UsageError(
-                    "a class with one number as its output (regression) is not supported", code=UNSUPPORTED
-                )
+        is_single = name == "classify" and problem != MULTI_LABEL
+        if is_single and (problem == "regression" or len(_labels(config)) < 2):
+            raise UsageError("a class with one number as its output (regression)", code=UNSUPPORTED)
     except UsageError as error:
         raise UsageError(f"{path}: {error}", code=error.code) from None
     if name is None:
