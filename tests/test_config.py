@@ -196,6 +196,64 @@ def test_impossible_combinations(tree: dict[str, object], words: list[str]) -> N
     assert "\n" not in message
 
 
+@pytest.mark.parametrize(
+    ("task", "model", "field"),
+    [
+        ("translate", {"family": "transformer", "gated": True}, "gated"),
+        ("translate", {"family": "transformer", "cell": "gru"}, "cell"),
+        ("translate", {"family": "rnn", "heads": 4}, "heads"),
+        ("translate", {"family": "t5", "norm": "pre"}, "norm"),
+        ("generate", {"family": "gpt", "scale_embeddings": True}, "scale_embeddings"),
+        ("classify", {"family": "bert", "kv_heads": 2}, "kv_heads"),
+    ],
+)
+def test_a_field_of_another_family_is_refused_by_name(task: str, model: dict[str, object], field: str) -> None:
+    """It was accepted, ignored and recorded in run.toml."""
+    with pytest.raises(UsageError) as caught:
+        resolve({**DATA, "task": {"name": task}, "model": model})
+    assert caught.value.code == "E_CONFIG_FIELD"
+    assert f'"model.{field}": the family {model["family"]} does not have it' in str(caught.value)
+
+
+def test_a_preset_gives_another_family_what_it_has() -> None:
+    model = resolve({**DATA, "model": {"preset": "transformer-tiny", "family": "rnn"}}).model
+    assert (model.family, model.width, model.layers) == ("rnn", 128, 4)
+
+
+def test_another_family_on_the_command_line_drops_the_fields_of_the_first(tmp_path: Path) -> None:
+    path = write(tmp_path, '[data]\ntrain = "a.tsv"\n[model]\nwidth = 32\nheads = 4\n')
+    model = load_config(path, ["model.family=rnn", "model.reverse_source=true"]).model
+    assert (model.family, model.width) == ("rnn", 32)
+
+
+@pytest.mark.parametrize("field", ["train.steps", "train.warmup", "decode.max_length", "task.stride"])
+def test_a_count_has_an_upper_bound(field: str) -> None:
+    """`steps = 99999999999999999999` passed the check."""
+    section, name = field.split(".")
+    with pytest.raises(UsageError, match=re.escape(field)) as caught:
+        resolve({**DATA, section: {name: 99999999999999999999}})
+    assert caught.value.code == "E_CONFIG_VALUE"
+
+
+@pytest.mark.parametrize(
+    ("tree", "code"),
+    [
+        ({"trian": {}}, "E_CONFIG_SECTION"),
+        ({"train": 5}, "E_CONFIG_SECTION"),
+        ({"train": {"stepz": 3}}, "E_CONFIG_FIELD"),
+        ({"data": {}}, "E_CONFIG_FIELD"),
+        ({"train": {"steps": 0}}, "E_CONFIG_VALUE"),
+        ({"model": {"family": "gtp"}}, "E_CONFIG_VALUE"),
+        ({"model": {"preset": "big"}}, "E_CONFIG_VALUE"),
+        ({"model": {"positions": "rotary"}}, "E_CONFIG_VALUE"),
+    ],
+)
+def test_errors_have_codes(tree: dict[str, object], code: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        resolve({**DATA, **tree})
+    assert caught.value.code == code
+
+
 FLOATS = [
     *(f"train.{name}" for name in ("epochs", "minutes", "lr", "epsilon", "weight_decay", "clip")),
     *("train.label_smoothing", "model.dropout", "decode.length_penalty", "decode.temperature"),

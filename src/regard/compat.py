@@ -109,8 +109,8 @@ def _rename(
                 code="E_CONFIG_FIELD",
             )
         if old in fields and not silent:
-            message = f"{where}: {section}.{old} is an old name; write {section}.{new}"
-            warnings.warn(message, OldNameWarning, stacklevel=4)
+            message = f"{section}.{old} is an old name; write {section}.{new}"
+            warnings.warn_explicit(message, OldNameWarning, filename=where, lineno=0)
     return {names.get(name, name): value for name, value in fields.items()}
 
 
