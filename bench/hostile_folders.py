@@ -137,7 +137,7 @@ SHAPES: dict[str, tuple[str, dict[str, Any], Callable[[], tokenizers.Tokenizer] 
     "fill": ("fill", {}, wordpiece),
     "classify": ("classify", {}, wordpiece),
     "gpt": ("generate", {"family": "gpt"}, byte_pairs),
-    "llama": ("generate", {"family": "llama", "groups": 1}, with_byte_pieces),
+    "llama": ("generate", {"family": "llama", "kv_heads": 1}, with_byte_pieces),
     "t5": ("translate", {"family": "t5", "gated": True}, unigram),
 }
 

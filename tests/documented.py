@@ -23,6 +23,7 @@ from regard.inputs.text import learn
 from regard.models import build
 from regard.storage import unique_weights, write_identity, write_weights
 from regard.training import train
+from samples import of_family
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md")] + sorted((ROOT / "docs").rglob("*.md"))
@@ -236,7 +237,7 @@ def small(place: Path, task: str, family: str) -> Config:
             "task": {"name": task, "source": "en", "target": "de", "stride": 8},
             "data": {**pairs, "leaks": "keep"},
             "text": {"vocabulary": 400},
-            "model": {**SHAPE, "layers": 4 if family == "transformer" else 1, "family": family},
+            "model": of_family({**SHAPE, "layers": 4 if family == "transformer" else 1, "family": family}),
             "train": {"steps": 4, "tokens_per_batch": 256, "checkpoint_every": 1, "keep": 5, "threads": 1},
             "decode": {"max_length": 12} | ({} if task == "generate" else {"beam": 2}),
         }

@@ -14,12 +14,13 @@ from regard.inputs.text import Tokenizer, special
 from regard.models import Model, build
 from regard.sample import IGNORED, Sample
 from regard.storage import Folder, unique_weights, write_identity, write_weights
+from samples import of_family
 
 
 def small_config(task: str, family: str, max_length: int = 16, **model: object) -> Config:
     size = {"width": 32, "layers": 1, "heads": 2, "feed_forward": 64, "dropout": 0.0}
     own = {"family": family, "max_length": max_length, **size, **model}
-    return resolve({"task": {"name": task}, "data": {"train": "nothing.txt"}, "model": own})
+    return resolve({"task": {"name": task}, "data": {"train": "nothing.txt"}, "model": of_family(own)})
 
 
 def small_model(config: Config, tokenizer: Tokenizer, seed: int = 1, labels: int | None = None) -> Model:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from regard.config import Model
+from regard.config import TransformerConfig
 from regard.models import attend, build, parameters, visible, weights
 from regard.models.attention import (
     MultiHeadAttention,
@@ -152,7 +152,7 @@ def test_multi_head_equals_torch():
 @pytest.mark.parametrize("cross", [False, True])
 def test_blocks_equal_torch_layers(norm, cross):
     torch.manual_seed(1)
-    config = Model(width=24, heads=4, feed_forward=40, dropout=0.0, norm=norm)
+    config = TransformerConfig(width=24, heads=4, feed_forward=40, dropout=0.0, norm=norm)
     model = transformer(config.model_copy(update={"layers": 1}), 10)
     block: Block = randomised(next(iter(model.decoder if cross else model.encoder)))
     options = {"dropout": 0.0, "batch_first": True, "norm_first": norm == "pre"}
@@ -208,14 +208,14 @@ def test_base_has_the_papers_parameters(vocabulary):
         decoder = 2 * attention + feed + 3 * 2 * width
         expected = 6 * (encoder + decoder) + vocabulary * width
         with torch.device("meta"):
-            model = build(Model(width=width, feed_forward=feed_forward, heads=heads), vocabulary)
+            model = build(TransformerConfig(width=width, feed_forward=feed_forward, heads=heads), vocabulary)
         assert parameters(model) == expected
     if vocabulary == 37_000:
         assert expected == pytest.approx(213e6, rel=0.02)  # the paper's big, as printed
 
 
 def test_head_width_is_free():
-    model = build(Model(width=12, heads=3, head_width=5, feed_forward=8, layers=1), 30)
+    model = build(TransformerConfig(width=12, heads=3, head_width=5, feed_forward=8, layers=1), 30)
     assert model.encoder.blocks[0].attention.query.weight.shape == (15, 12)
 
 

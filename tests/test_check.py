@@ -215,7 +215,7 @@ def test_a_text_is_all_that_there_is_to_leak(
 def test_labels_are_collected_and_unseen_ones_told(tmp_path: Path) -> None:
     train = put(tmp_path / "train.tsv", b"one film\tb\nanother play\ta, c\nthird song\t\n")
     valid = put(tmp_path / "valid.tsv", b"some words\ta\nother words\td,b,e\nno words\t\nmore words\tf\n")
-    many = Task(name="classify", many=True)
+    many = Task(name="classify", multi_label=True)
     checked = look(many, train=train, valid=valid)
     assert checked.labels == ("a", "b", "c")
     assert places(checked, "unseen-label") == [("valid.tsv", 2, None), ("valid.tsv", 4, None)]
@@ -243,7 +243,7 @@ def test_a_label_whose_rows_are_all_held_out_is_unseen(tmp_path: Path) -> None:
 def test_a_corpus_without_a_label_is_refused(tmp_path: Path) -> None:
     train = put(tmp_path / "train.tsv", b"one film\t\nanother play\t\n")
     with pytest.raises(UsageError, match="no row has a label"):
-        look(Task(name="classify", many=True), train=train)
+        look(Task(name="classify", multi_label=True), train=train)
 
 
 def test_a_corpus_that_is_told_by_words_leaks_by_its_source(tmp_path: Path) -> None:

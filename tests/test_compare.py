@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from conftest import SOURCE_WORDS, Command, Refused, Toy, toy_config, toy_translation
 from layers import ATTENTION, TORCH, Time, crossing
-from regard.config import Model, Text, load_config
+from regard.config import RNNConfig, Text, load_config
 from regard.errors import UsageError
 from regard.models import build, parameters
 from regard.training import train
@@ -34,7 +34,7 @@ def rnn(tmp_path_factory: pytest.TempPathFactory) -> Path:
     config = toy_config(folder, steps=3, warmup=1)
     changes = {
         "text": Text(kind="character", vocabulary=400),
-        "model": Model(family="rnn", width=16, layers=1, dropout=0.0, max_length=128),
+        "model": RNNConfig(width=16, layers=1, dropout=0.0, max_length=128),
     }
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("regard.device.available_cores", lambda: [0])

@@ -113,7 +113,7 @@ SHAPES = {
     ),
     "gpt": ("generate", "gpt", {"layers": 2, "activation": "gelu_tanh"}),
     "gpt, rotary": ("generate", "gpt", {"positions": "rotary"}),
-    "llama": ("generate", "llama", {"groups": 1, "activation": "swish", "theta": 500.0, "layers": 2}),
+    "llama": ("generate", "llama", {"kv_heads": 1, "activation": "swish", "rope_theta": 500.0, "layers": 2}),
 }
 
 
@@ -190,7 +190,7 @@ def test_a_trained_translator_in_onnx(toy: Toy, tmp_path: Path) -> None:
 
 
 def test_a_language_model_in_onnx(tmp_path: Path, tokenizer: Tokenizer, few: None) -> None:
-    config = small_config("generate", "llama", max_length=120, groups=1, activation="swish")
+    config = small_config("generate", "llama", max_length=120, kv_heads=1, activation="swish")
     model = folder_of(tmp_path / "model", config, tokenizer)
     done = export_model(model, "onnx", tmp_path / "out")
     assert done.figures.equal == {"greedy": 1.0}

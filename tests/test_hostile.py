@@ -228,7 +228,7 @@ def test_json_is_read_as_python_reads_it(content, ascii_only):
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ('{"a": 1, "b": 2, "a": 1}', '"a" stands there twice'),
+        ('{"a": 1, "b": 2, "a": 1}', '"a" occurs twice'),
         ("[NaN]", "no number"),
         ('{"a": -Infinity}', "no number"),
         ("[1e999]", "no number"),

@@ -20,6 +20,7 @@ FLOORS = {
     for floor, names in enumerate(
         [
             ["errors", "sample", "__init__"],
+            ["compat"],
             ["config"],
             ["device", "mapped", "batch", "metrics"],
             ["inputs"],

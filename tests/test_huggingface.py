@@ -37,12 +37,12 @@ from transformers import (
 )
 
 from regard.batch import Batch, tokens
-from regard.config import Config, Model, resolve
+from regard.config import Config, TransformerConfig, resolve
 from regard.errors import UsageError
 from regard.inputs.text import Tokenizer, learn, load_tokenizer
 from regard.models import build
 from regard.storage import open_folder, read_model, unique_weights, write_identity, write_weights
-from regard.storage.huggingface import theirs as written_as
+from regard.storage.huggingface import to_hf as written_as
 from test_text import CORPUS, NASTY
 
 transformers.utils.logging.disable_progress_bar()
@@ -537,7 +537,7 @@ def test_what_transformers_saved_opens(pipelines, name, tmp_path):
     assert folder.task.name == TASKS.get(
         name, "generate" if "t5" not in name and name != "marian" else "translate"
     )
-    assert folder.task.many == (name == "many")
+    assert folder.task.multi_label == (name == "many")
     assert folder.labels == (tuple(LABELS.values()) if name in ("classify", "many", "tag") else ())
     assert folder.model.training is False
 
@@ -573,7 +573,7 @@ OWN = {
     "answer": {"family": "bert", "activation": "gelu"},
     "generate": {"family": "gpt", "activation": "gelu_tanh"},
     "generate untied": {"family": "gpt", "activation": "gelu", "tie_embeddings": False, "epsilon": 1e-3},
-    "generate llama": {"family": "llama", "activation": "swish", "groups": 2, "theta": 300.0},
+    "generate llama": {"family": "llama", "activation": "swish", "kv_heads": 2, "rope_theta": 300.0},
     "generate llama untied": {
         "family": "llama",
         "activation": "swish",
@@ -581,7 +581,13 @@ OWN = {
         "tie_embeddings": False,
     },
     "translate": {"activation": "swish"},
-    "translate t5": {"family": "t5", "activation": "relu", "head_width": 5, "buckets": 8, "farthest": 6},
+    "translate t5": {
+        "family": "t5",
+        "activation": "relu",
+        "head_width": 5,
+        "relative_buckets": 8,
+        "relative_max_distance": 6,
+    },
     "translate t5 gated": {
         "family": "t5",
         "activation": "gelu_tanh",
@@ -647,12 +653,12 @@ def test_transformers_opens_what_we_save(name, tmp_path):
 
 
 def test_many_labels_are_told(tmp_path):
-    written(tmp_path, "classify", many=True)
+    written(tmp_path, "classify", multi_label=True)
     theirs = AutoModelForSequenceClassification.from_pretrained(tmp_path)
     assert theirs.config.problem_type == "multi_label_classification"
     (tmp_path / "run.toml").unlink()
     folder = open_folder(tmp_path)
-    assert folder.task.name == "classify" and folder.task.many
+    assert folder.task.name == "classify" and folder.task.multi_label
 
 
 @pytest.mark.parametrize("name", ["fill", "generate", "translate t5"])
@@ -868,7 +874,7 @@ def test_faults_of_a_folder_are_told(pipelines, name, tmp_path):
 
 def test_weights_on_a_gpu_get_their_names_there() -> None:
     """The end of every training of a translator on CUDA: the order of the waves lay on the CPU."""
-    shape = Model(family="transformer", width=16, heads=2, layers=1)
+    shape = TransformerConfig(width=16, heads=2, layers=1)
     model = build(shape, 30)
     with FakeTensorMode(allow_non_fake_inputs=True):
         weights = {name: torch.empty(each.shape, device="cuda") for name, each in model.named_parameters()}

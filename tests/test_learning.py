@@ -30,7 +30,7 @@ RUNS = {
     "spans": ("fill", {"family": "t5"}),
     "gpt": ("generate", {}),
     "gpt-rotary": ("generate", {"positions": "rotary"}),
-    "llama": ("generate", {"family": "llama", "groups": 2}),
+    "llama": ("generate", {"family": "llama", "kv_heads": 2}),
 }
 REACHED = {
     "classify": ("accuracy", 0.95),

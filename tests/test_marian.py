@@ -331,7 +331,7 @@ def test_what_files_leave_out_or_hold_besides(models, tmp_path):
     name = "model.decoder.embed_positions.weight"
     for wrong in (waves + 0.1, waves[:, :-2].contiguous(), torch.tensor(1.0)):
         save_file({**whole, name: wrong}, file)
-        with pytest.raises(UsageError, match=f'"{name}" is not what this kind of model computes'):
+        with pytest.raises(UsageError, match=f'"{name}" is not what this architecture computes'):
             open_folder(tmp_path)
 
 

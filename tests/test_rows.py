@@ -26,7 +26,7 @@ from regard.data.report import ISSUE_KINDS, MAX_PLACES, DataReport
 from regard.errors import UsageError
 
 GENERATE, TAGGING, ANSWER = Task(name="generate"), Task(name="tag"), Task(name="answer")
-CLASSIFY, MANY = Task(name="classify"), Task(name="classify", many=True)
+CLASSIFY, MANY = Task(name="classify"), Task(name="classify", multi_label=True)
 Places = dict[str, list[int]]
 
 SEVERAL = settings(

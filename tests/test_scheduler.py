@@ -33,7 +33,7 @@ MODELS = {
     "rnn": small(25, family="rnn"),
     "bahdanau": small(6, family="bahdanau", cell="gru"),
     "gpt": GPT,
-    "llama": small(27, family="llama", groups=2),
+    "llama": small(27, family="llama", kv_heads=2),
     "sliding": SlidingWindow(GPT, 20),
     "ensemble": Ensemble([small(28), make_engine(small(29))]),
 }

@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from regard.batch import collate
-from regard.config import Config, Model, load_config, resolve
+from regard.config import Config, TransformerConfig, load_config, resolve
 from regard.errors import RegardError, UsageError
 from regard.inputs.text import learn
 from regard.models import EncoderDecoder, build, outline
@@ -35,11 +35,12 @@ from regard.storage import (
     write_weights,
 )
 from regard.storage.files import write_atomically
-from regard.storage.huggingface import opens_in_transformers, theirs
+from regard.storage.huggingface import opens_in_transformers, to_hf
 from samples import END, START, random_samples, small
 
 TEXTS = ["a small house stands here", "the cat sees a dog", "no dog sleeps in the house"] * 20
 LEARNED = learn(TEXTS, "bpe", 300)
+RECURRENT = {"width": 16, "layers": 2, "dropout": 0.0}
 MARIAN = {"width": 16, "layers": 2, "heads": 4, "feed_forward": 24, "dropout": 0.0}
 
 
@@ -84,14 +85,14 @@ def as_marian(path: Path, seed: int):
     from transformers import MarianMTModel
 
     model = small(seed)
-    own = Model(**MARIAN)
+    own = TransformerConfig(**MARIAN)
     content = json.loads(json.dumps(_marian_json(own, model.output.weight.shape[0])))
     (path / "config.json").write_text(json.dumps(content))
     write_weights(path, own, unique_weights(model))
     return model, MarianMTModel.from_pretrained(path).eval()
 
 
-def _marian_json(own: Model, vocabulary: int) -> dict[str, object]:
+def _marian_json(own: TransformerConfig, vocabulary: int) -> dict[str, object]:
     from regard.storage.huggingface.marian import write
 
     ids = {"pad_token_id": 0, "eos_token_id": END, "bos_token_id": START, "decoder_start_token_id": START}
@@ -156,7 +157,7 @@ def test_saved_and_opened_is_the_same(tmp_path, changes, separate):
     assert before.keys() == after.keys()
     # as a file has them: Marian's channels stand in another order than those of a model that learns
     config = load_config(tmp_path / "run.toml").model
-    before, after = theirs(config, before), theirs(folder.config, after)
+    before, after = to_hf(config, before), to_hf(folder.config, after)
     assert all(torch.equal(before[name], after[name]) for name in before)
     assert (folder.target is folder.source) == (not separate)
 
@@ -344,7 +345,7 @@ def test_the_card_says_what_the_model_is_for(tmp_path, task, model, said):
         {
             "task": {"name": task, "source": "en", "target": "de"},
             "data": {"train": "corpus.tsv"},
-            "model": {**MARIAN, **model},
+            "model": {**(RECURRENT if model.get("family") == "rnn" else MARIAN), **model},
         }
     )
     facts = {"data": "corpus.tsv", "steps": 7, "chosen": "the best", "command": "regard evaluate -m run"}
@@ -357,7 +358,7 @@ def test_the_card_says_what_the_model_is_for(tmp_path, task, model, said):
 
 def test_opened_weights_are_not_copied(tmp_path: Path) -> None:
     """A folder took twice its size to open: what was read, and the model that it was copied into."""
-    shape = Model(family="transformer", norm="pre", width=16, heads=2, layers=1, dropout=0.0)
+    shape = TransformerConfig(norm="pre", width=16, heads=2, layers=1, dropout=0.0)
     model = build(shape, 30)
     weights = {name: tensor.clone() for name, tensor in unique_weights(model).items()}
     empty = outline(shape, 30)

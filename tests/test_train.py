@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import load_file
 
 from regard.batch import collate
-from regard.config import Config, load_config, resolve, to_tree
+from regard.config import Config, load_config, parse_model, resolve, to_tree
 from regard.device import choose_machine, give_back_memory
 from regard.errors import RegardError, UsageError
 from regard.storage import folder_of, steps
@@ -24,7 +24,7 @@ from regard.training.loop import mix
 from regard.training.prepare import prepare
 from regard.training.run import make_trainer, pinned
 from sampled import sampled
-from samples import random_samples
+from samples import of_family, random_samples
 
 LETTERS = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"]
 
@@ -112,7 +112,7 @@ def test_the_trainer_learns(tmp_path, name, change):
 def trainer_for(tmp_path: Path, family: str = "transformer", **fields: object):
     config = toy(tmp_path, precision="float64", **fields)
     own = {**config.model.model_dump(exclude={"positions"}), "family": family, "dropout": 0.0}
-    config = config.model_copy(update={"model": type(config.model).model_validate(own)})
+    config = config.model_copy(update={"model": parse_model(of_family(own))})
     machine = choose_machine("cpu", "float64", 1)
     config = pinned(config, machine)
     materials = prepare(config, tmp_path / "run", lambda text: None)

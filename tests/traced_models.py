@@ -25,7 +25,7 @@ KINDS: dict[str, tuple[type[Any], str, dict[str, Any], dict[str, Any]]] = {
     "bahdanau gru": (Translator, "translate", {"family": "bahdanau", "cell": "gru", "score": "dot"}, {}),
     "gpt": (Generator, "generate", {"family": "gpt"}, {"decode": {"beam": 2, "max_length": 5}}),
     "gpt rotary": (Generator, "generate", {"family": "gpt", "positions": "rotary"}, {"decode": {"seed": 3}}),
-    "llama": (Generator, "generate", {"family": "llama", "groups": 2}, {"decode": {"beam": 1}}),
+    "llama": (Generator, "generate", {"family": "llama", "kv_heads": 2}, {"decode": {"beam": 1}}),
     "fill": (Filler, "fill", {"family": "bert"}, {"text": "the <mask> sees a house"}),
     "classify": (Classifier, "classify", {"family": "bert", "head": "sentence"}, {}),
     "tag": (Tagger, "tag", {"family": "bert", "head": "tokens"}, {}),

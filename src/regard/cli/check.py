@@ -21,8 +21,8 @@ HeldOutFiles = Annotated[
     list[Path] | None,
     typer.Option(help="Held-out data: a file, or twice for a pair of files.", show_default=False),
 ]
-TASK_DEFAULTS = {"name": "translate", "many": False, "source": "source", "target": "target"}
-TASK_OPTIONS = {"name": "--task", "many": "--many", "source": "--source", "target": "--target"}
+TASK_DEFAULTS = {"name": "translate", "multi_label": False, "source": "source", "target": "target"}
+TASK_OPTIONS = {"name": "--task", "multi_label": "--many", "source": "--source", "target": "--target"}
 
 
 def check(
@@ -61,7 +61,7 @@ def check(
     from regard.data.check import check as check_corpora
     from regard.data.check import make_report, read_held_out
 
-    task_fields = {"name": task, "many": many, "source": source, "target": target}
+    task_fields = {"name": task, "multi_label": many, "source": source, "target": target}
     paths = {"train": corpus, "valid": valid, "test": test}
     data, config_task = read_arguments(paths, task_fields, documents, format)
     report = make_report(data)

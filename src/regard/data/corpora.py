@@ -167,7 +167,7 @@ def read_rows(
     suffix = spec.suffix(path)
     match task.name:
         case "classify":
-            return read_labels(path, suffix, task.many, report)
+            return read_labels(path, suffix, task.multi_label, report)
         case "tag":
             return read_tags(path, suffix, report)
         case "answer":

@@ -131,7 +131,7 @@ def program(folder: Folder, form: str, names: list[str]) -> str:
     text = UNDERSTAND_ONNX.format(
         labels=list(folder.labels),
         pair=', "The text that it is about."' if head == "span" else "",
-        show=MANY if folder.task.many else SHOW[head],
+        show=MANY if folder.task.multi_label else SHOW[head],
     )
     return text if folder.labels else text.replace("labels = []\n", "")
 

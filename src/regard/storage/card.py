@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.config import Config, Model, Task
+from regard.config.model import AttentionConfig
 from regard.storage.files import write_text
 from regard.storage.huggingface import opens_in_transformers
 
@@ -148,7 +149,6 @@ def write_card(
     is_hf = opens_in_transformers(model) and (config.text.joint or task.name != "translate")
     # a signature contains bars, which separate the columns of a table
     rows = "".join(f"| {name.replace('|', chr(92) + '|')} | {value} |\n" for name, value in scores.items())
-    recurrent = model.family in ("rnn", "bahdanau")
     text = CARD.format(
         languages=languages(task),
         tag=use.tag,
@@ -157,7 +157,9 @@ def write_card(
         layers=layers(model),
         library="transformers" if is_hf else "regard",
         width=model.width,
-        inside="" if recurrent else f"{model.heads} heads, feed-forward {model.feed_forward}, ",
+        inside=f"{model.heads} heads, feed-forward {model.feed_forward}, "
+        if isinstance(model, AttentionConfig)
+        else "",
         parameters=parameters,
         scores=rows,
         evaluate=EVALUATE.format(**facts) if facts["command"] and scores else "",

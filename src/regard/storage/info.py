@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 
-from regard.config import load_config
+from regard.config.load import load_run_settings
 from regard.errors import UsageError
 from regard.storage import builtin
 from regard.storage.files import Json, read_json
@@ -63,7 +63,7 @@ def read_info(name: str, path: Path, revision: str = "") -> ModelInfo:
 
 def task_name(path: Path, content: Json) -> str:
     if (path / "run.toml").is_file():
-        return load_config(path / "run.toml").task.name
+        return load_run_settings(path / "run.toml").task.name
     task = task_of(content, str(path / "config.json"))
     return EMBED if task is None or (path / "modules.json").is_file() else task.name
 

@@ -13,13 +13,13 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from regard.config import Model
+from regard.config.model import LlamaConfig, ModelConfig, RecurrentConfig
 from regard.config.reading import LARGE, shown
 from regard.errors import UsageError
 from regard.mapped import map_file
 from regard.storage.checksums import WEIGHTS as WEIGHTS
 from regard.storage.files import read_json, remove_tree, told_plainly, write_atomically
-from regard.storage.huggingface import theirs
+from regard.storage.huggingface import to_hf
 
 CALIBRATION = "calibration.json"
 INDEX = "model.safetensors.index.json"
@@ -31,12 +31,12 @@ def unique_weights(model: nn.Module) -> dict[str, Tensor]:
     return {name: parameter.detach() for name, parameter in model.named_parameters()}
 
 
-def write_weights(path: Path, config: Model, weights: Mapping[str, Tensor]) -> None:
+def write_weights(path: Path, config: ModelConfig, weights: Mapping[str, Tensor]) -> None:
     """Replace the folder's weights, under Hugging Face's names where one of its classes fits.
 
     A calibration of the weights before is removed.
     """
-    tensors = {name: tensor.contiguous() for name, tensor in theirs(config, weights).items()}
+    tensors = {name: tensor.contiguous() for name, tensor in to_hf(config, weights).items()}
     with told_plainly(path):
         remove_tree(path / CALIBRATION)
     write_atomically(path / WEIGHTS, save(tensors, {"format": "pt"}))
@@ -124,14 +124,14 @@ def shapes_in(path: Path) -> dict[str, tuple[int, ...]]:
         return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
 
 
-def check_size(path: Path, config: Model, vocabulary: int) -> None:
+def check_size(path: Path, config: ModelConfig, vocabulary: int) -> None:
     """Refuse a model that is much larger than the folder's weights, before memory is allocated for it.
 
     Single missing or misshapen tensors are named later, by `load_weights_into`.
     """
     shapes = [shape for part in weight_files(path) for shape in shapes_in(part).values()]
     present, needed = sum(map(math.prod, shapes)), least_numbers(config, vocabulary)
-    layers = sum(_layers(config))
+    layers = sum(config.depth)
     if needed > 2 * present or layers > len(shapes):
         raise UsageError(
             f"{path}: config.json describes a model of {layers} layers and {needed:,} numbers or more, but "
@@ -139,24 +139,19 @@ def check_size(path: Path, config: Model, vocabulary: int) -> None:
         )
 
 
-def least_numbers(config: Model, vocabulary: int) -> int:
+def least_numbers(config: ModelConfig, vocabulary: int) -> int:
     """A lower bound of the number of weights of a model: its matrices without biases and norms."""
     width, words = config.width, vocabulary * config.width
-    if config.family in ("rnn", "bahdanau"):
+    if isinstance(config, RecurrentConfig):
         return words + config.layers * width * width
-    reading, writing = _layers(config)
-    both = config.heads + (config.groups or config.heads)  # of queries and outputs, of keys and values
+    encoder, decoder = config.depth
+    kv_heads = (config.kv_heads if isinstance(config, LlamaConfig) else None) or config.heads
+    both = config.heads + kv_heads  # of queries and outputs, of keys and values
     attention = 2 * width * both * config.channels
-    forward = width * config.feed_forward * (3 if config.gated or config.family == "llama" else 2)
-    cross = writing * attention if reading and writing else 0
+    forward = width * config.feed_forward * (3 if config.gated else 2)
+    cross = decoder * attention if encoder and decoder else 0
     positions = config.max_length * width if config.positions == "learned" else 0
-    return words + positions + (reading + writing) * (attention + forward) + cross
-
-
-def _layers(config: Model) -> tuple[int, int]:
-    """The number of encoder blocks and of decoder blocks."""
-    reading, writing = config.depth
-    return 0 if config.family in ("gpt", "llama") else reading, 0 if config.family == "bert" else writing
+    return words + positions + (encoder + decoder) * (attention + forward) + cross
 
 
 def load_weights_into(model: nn.Module, weights: Mapping[str, Tensor], path: Path) -> None:

@@ -44,7 +44,9 @@ class Classifier(Reader):
     def __init__(self, folder: Folder) -> None:
         super().__init__(folder)
         self.labels = folder.labels
-        self.objective = Classify(folder.source, folder.config.max_length, folder.labels, folder.task.many)
+        self.objective = Classify(
+            folder.source, folder.config.max_length, folder.labels, folder.task.multi_label
+        )
 
     @overload
     def classify(  # type: ignore[overload-overlap]
@@ -88,9 +90,9 @@ class Classifier(Reader):
         return within_limit(self.folder.source.encode(text), self.objective.longest, too_long, number)
 
     def result(self, text: str, logits: Tensor, count: int | None, cut: bool) -> Classification:
-        probabilities = label_probabilities(logits, self.folder.task.many)  # [L]
+        probabilities = label_probabilities(logits, self.folder.task.multi_label)  # [L]
         by_label = dict(zip(self.labels, probabilities.tolist()))
-        predicted = predicted_labels(probabilities, self.labels, self.folder.task.many)
+        predicted = predicted_labels(probabilities, self.labels, self.folder.task.multi_label)
         names = predicted if count is None else self.labels
         ranked = sorted((Label(name, by_label[name]) for name in names), key=lambda label: -label.probability)
         return Classification(text, tuple(ranked[:count]), by_label, cut)

@@ -272,7 +272,7 @@ def answered(asked: Asked) -> Callable[[Sequence[int]], float]:
     model = asked.folder.model
     assert asked.told is not None
     chosen = asked.told(run(model, asked.sample))[1]
-    ends, many = asked.folder.config.head == "span", asked.folder.task.many
+    ends, many = asked.folder.config.head == "span", asked.folder.task.multi_label
 
     def log_p(ids: Sequence[int]) -> float:
         logits = run(model, replace(asked.sample, source=ids))
@@ -310,7 +310,7 @@ def about(
         "task": folder.task.name,
         "family": folder.config.family,
         "head": folder.config.head,
-        "many": folder.task.many,
+        "many": folder.task.multi_label,
         "labels": list(folder.labels),
         "config": folder.config.model_dump(mode="json"),
         "versions": {"regard": __version__, "torch": torch.__version__},

@@ -190,7 +190,8 @@ def open_run(config: Config | None, folder: Path, resume: bool) -> Config:
         before = load_config(stored)
     if config is None:
         return before
-    own = config.model_copy(update={"train": config.train.model_copy(update=decided(config, before))})
+    train = config.train.model_copy(update=decided(config, before))
+    own = config.model_copy(update={"train": train, "version": before.version})
     if own.init.model is not None and own.init.model == before.init.model:
         own = with_shape(own, before.model)  # the folder's, as when the run began
     if field := differing_field(own, before, ignore=LIMITS):

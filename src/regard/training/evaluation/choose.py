@@ -30,11 +30,11 @@ def make_objective(
         case "generate":
             return CausalLM(source, longest)
         case "fill" if model.family == "t5":
-            return SpanCorruption(source, longest, task.masked, mean_span=task.mean_span)
+            return SpanCorruption(source, longest, task.mask_rate, mean_span=task.mean_span)
         case "fill":
-            return MaskedLM(source, longest, task.masked, whole_words=task.whole_words)
+            return MaskedLM(source, longest, task.mask_rate, whole_words=task.whole_words)
         case "classify":
-            return Classify(source, longest, labels, task.many)
+            return Classify(source, longest, labels, task.multi_label)
         case "tag":
             return Tag(source, longest, labels)
         case "answer":

@@ -128,7 +128,7 @@ class RunData:
     @property
     def title(self) -> str:
         task = self.config.task
-        labels = ", many labels each" if task.many else ""
+        labels = ", many labels each" if task.multi_label else ""
         title = self.task.title.format(source=task.source, target=task.target, labels=labels)
         return f"{self.folder.resolve().name}: {title}"
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from regard.config import Config, Model, resolve
 from regard.config.load import NAMES
+from regard.config.model import RecurrentConfig
 from regard.data.corpora import parts
 from regard.errors import RegardError
 from regard.metrics.bleu import RESAMPLES, bleu_tokenization, looks_tokenized
@@ -232,9 +233,8 @@ def model(run: RunData) -> list[Block]:
 
 
 def shape(model: Model) -> str:
-    one_stack = model.family in ("gpt", "llama", "bert")
-    layers = f"{model.layers}" if one_stack else " + ".join(map(str, model.depth))
-    if model.family in ("rnn", "bahdanau"):
+    layers = " + ".join(str(each) for each in model.depth if each)
+    if isinstance(model, RecurrentConfig):
         return f"{layers} layers of {model.cell.upper()} cells, width {model.width}"
     return f"{layers} layers, width {model.width}, {model.heads} heads, feed-forward {model.feed_forward}"
 
