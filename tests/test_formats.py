@@ -674,7 +674,7 @@ def test_the_command_says_what_does_not_go_together(
     assert "are for documents" in refused("translate", "-m", tiny_model, "ba", "--all")
     assert "--too-long skip" in refused("translate", "-m", tiny_model, path, "--too-long", "skip")
     long = write(tmp_path, "long.po", f'msgid ""\nmsgstr ""\n\nmsgid "{"ba " * 300}"\nmsgstr ""\n')
-    assert "more than the 63 pieces" in refused(
+    assert "more than the 63 tokens" in refused(
         "translate", "-m", tiny_model, long, "--too-long", "error", "--split", "never"
     )
     told = regard("translate", "-m", tiny_model, long, "--split", "never").err
