@@ -14,7 +14,7 @@ import torch
 from race import ours, race, report, shape
 from regard.config import Decode
 from regard.device import choose_machine
-from regard.generation import Request, Special, make_engine
+from regard.generation import Request, SpecialTokens, make_engine
 from regard.generation.search import BeamSearch
 from regard.storage import unique_weights, write_weights
 from regard.storage.huggingface.marian import write as marian_fields
@@ -50,7 +50,7 @@ def main() -> None:
             ids = torch.randint(4, VOCABULARY, (rows, SOURCE)).tolist()
             decode = Decode(beam=beam, min_length=TARGET, max_length=TARGET)
             requests = [Request(row, decode) for row in ids]
-            special = Special(2, 1, (0, 2, 3))
+            special = SpecialTokens(2, 1, (0, 2, 3))
 
             def own(requests=requests, special=special, rows=rows, engine=engine) -> int:
                 search = BeamSearch(engine, special, torch.device("cpu"), requests[0].key)

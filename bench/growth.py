@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from regard.device import choose_machine, give_back_memory
+from regard.device import choose_machine, release_memory
 from regard.generation import Request, generate
 from regard.tasks import Translator, load_as
 
@@ -70,7 +70,7 @@ def measure(translator: Translator, over: str, length: int, sentences: int, beam
     ids = [[dice.randrange(8, words) for _ in range(length)] for _ in range(sentences)]
     seconds = memory = 0.0
     for _ in range(2):
-        give_back_memory()
+        release_memory()
         Path("/proc/self/clear_refs").write_text("5")  # the most that was held counts from here
         before, began = held("VmRSS"), time.perf_counter()
         requests = [Request(row, options) for row in ids]

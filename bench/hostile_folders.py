@@ -25,7 +25,7 @@ from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 from regard.config import resolve
-from regard.inputs.text import learn, load_tokenizer
+from regard.inputs.text import train_tokenizer, load_tokenizer
 from regard.models import build
 from regard.storage import unique_weights, write_identity, write_weights
 
@@ -200,7 +200,7 @@ def write_model(
         {"task": {"name": task}, "data": {"train": "corpus.tsv"}, "model": {**small, **shape}}, where="bench"
     )
     if pieces is None:
-        tokenizer = learn(["a b ab", "é1, ab ab"], "bpe", 270)
+        tokenizer = train_tokenizer(["a b ab", "é1, ab ab"], "bpe", 270)
     elif isinstance(pieces, Path):
         sentencepiece_files(pieces)
         tokenizer = load_tokenizer(pieces)

@@ -19,7 +19,7 @@ import typer
 
 from regard.cli.main import app
 from regard.config import Config, resolve
-from regard.inputs.text import learn
+from regard.inputs.text import train_tokenizer
 from regard.models import build
 from regard.storage import unique_weights, write_identity, write_weights
 from regard.training import train
@@ -252,7 +252,7 @@ def make_workshop(place: Path) -> Path:
     for name in TRAINED[1:]:
         shutil.copytree(place / TRAINED[0], place / name)
     signs = ["<mask>", *(f"<extra_id_{number}>" for number in range(8))]
-    tokenizer = learn([side for pair in PAIRS for side in pair], "bpe", 400, signs)
+    tokenizer = train_tokenizer([side for pair in PAIRS for side in pair], "bpe", 400, signs)
     for task, family, labels, folders in MODELS.values():
         config = small(place, task, family)
         torch.manual_seed(1)

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 
 from regard.batch import collate
 from regard.config import Config, Decode, Task, resolve
-from regard.inputs.text import Tokenizer, special
+from regard.inputs.text import Tokenizer, special_tokens
 from regard.models import Model, build
 from regard.sample import IGNORED, Sample
 from regard.storage import Folder, unique_weights, write_identity, write_weights
@@ -51,7 +51,7 @@ def opened(config: Config, model: Model, tokenizer: Tokenizer, decode: Decode | 
         model=model.eval(),
         source=tokenizer,
         target=tokenizer,
-        special=special(tokenizer),
+        special=special_tokens(tokenizer),
         split_above=config.model.max_length,
     )
 

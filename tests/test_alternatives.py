@@ -13,11 +13,11 @@ import torch
 import regard as package
 from conftest import Command, Refused
 from regard.batch import collate
-from regard.generation import Lexicon, Special, next_words
+from regard.generation import Lexicon, SpecialTokens, next_words
 from regard.sample import Sample
 from samples import END, START, small
 
-SPECIAL = Special(START, END, forbidden=(0, START, 3))
+SPECIAL = SpecialTokens(START, END, suppressed=(0, START, 3))
 PIECES = [b" a", b"b", b" ab", b" b", b".", b"a"]
 LEXICON = Lexicon([None] * 4 + PIECES, lambda text: [], END)
 CONTINUING = {4 + PIECES.index(piece) for piece in (b"b", b"a")}

@@ -159,7 +159,7 @@ def test_blocks_equal_torch_layers(norm, cross):
     kind = nn.TransformerDecoderLayer if cross else nn.TransformerEncoderLayer
     theirs = kind(24, 4, 40, **options).double().eval()
     copy_attention(block.attention, theirs.self_attn)
-    pairs = [(block.feed_forward.widen, theirs.linear1), (block.feed_forward.narrow, theirs.linear2)]
+    pairs = [(block.feed_forward.up, theirs.linear1), (block.feed_forward.down, theirs.linear2)]
     norms = [block.attention_residual.norm, block.feed_forward_residual.norm]
     if cross:
         copy_attention(block.cross, theirs.multihead_attn)
@@ -251,7 +251,7 @@ def test_dropout_added_is_the_sum_and_its_gradients():
     y = torch.randn(7, 9, dtype=torch.float64, requires_grad=True)
     drop = Dropout(0.5)
     torch.manual_seed(4)
-    together = drop.added(x, y)
+    together = drop.add(x, y)
     torch.manual_seed(4)
     apart = x + drop(y)
     torch.testing.assert_close(together, apart)

@@ -297,9 +297,9 @@ def cut_weights(folder: Path) -> None:
 
 
 def swap_tokenizer(folder: Path) -> None:
-    from regard.inputs.text import learn
+    from regard.inputs.text import train_tokenizer
 
-    learn(["other words of another model"], "word", 300).save(folder / "tokenizer.json")
+    train_tokenizer(["other words of another model"], "word", 300).save(folder / "tokenizer.json")
 
 
 def widen(folder: Path) -> None:

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from regard.config import Decode
 from regard.errors import UsageError
-from regard.generation import Constraint, Lexicon, Phrase, Special, decode, score
+from regard.generation import Constraint, Lexicon, Phrase, SpecialTokens, decode, score
 from regard.generation.constraints import PhraseMatcher, PhraseProgress, decode_partial
-from regard.inputs.text import learn
+from regard.inputs.text import train_tokenizer
 from regard.sample import Sample
 from samples import END, START, random_samples, small
 
-SPECIAL = Special(START, END, forbidden=(0, START, 3))
+SPECIAL = SpecialTokens(START, END, suppressed=(0, START, 3))
 CPU = torch.device("cpu")
 
 
@@ -221,7 +221,7 @@ def test_sampling_never_says_what_is_forbidden_and_cannot_require() -> None:
 def test_a_phrase_is_met_by_its_pieces(kind: str, text: str) -> None:
     """At the start of a text, behind a word, behind another phrase: its pieces make it whole words."""
     corpus = ["das Haus ist klein", "das kleine Haus", "ein Hausboot", "猫が好きです", "ja und ä"] * 3
-    tokenizer = learn(corpus, kind, 320)
+    tokenizer = train_tokenizer(corpus, kind, 320)
     lexicon = Lexicon.of(tokenizer)
     phrase, other = lexicon.phrase(text), lexicon.phrase("klein")
     constraint = Constraint(lexicon, require=(phrase, other))

@@ -13,12 +13,12 @@ import torch
 
 from regard.config import Decode
 from regard.errors import UsageError
-from regard.generation import Hypothesis, Scheduler, Special, scheduler
+from regard.generation import Hypothesis, Scheduler, SpecialTokens, scheduler
 from regard.generation import Request as Wish
 from regard.server.desk import Desk, Full, Limits, TooLate, estimate
 from samples import END, START, random_samples, small
 
-SPECIAL = Special(START, END, forbidden=(0, START, 3))
+SPECIAL = SpecialTokens(START, END, suppressed=(0, START, 3))
 MODEL = small(21)
 SHORT = Decode(beam=1, min_length=3, max_length=3)
 LONG = Decode(beam=1, min_length=2000, max_length=2000)  # nobody waits for the end of this

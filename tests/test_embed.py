@@ -195,9 +195,9 @@ def test_a_body_opens_as_what_it_is_for(bare: Path) -> None:
 
 @pytest.mark.usefixtures("same_threads")
 def test_a_run_of_our_own(tmp_path: Path) -> None:
-    from regard.inputs.text import learn
+    from regard.inputs.text import train_tokenizer
 
-    tokenizer = learn(["the cat sat on the mat and the dog ran"] * 3, "bpe", 300, extra=("<mask>",))
+    tokenizer = train_tokenizer(["the cat sat on the mat and the dog ran"] * 3, "bpe", 300, extra=("<mask>",))
     config = small_config("fill", "bert")
     model = small_model(config, tokenizer)
     folder = written(tmp_path / "run", config, model, tokenizer)
@@ -287,9 +287,9 @@ def test_a_model_that_writes_has_no_vectors(refused: Refused, tiny_gpt: Path) ->
 
 @pytest.fixture
 def tiny_gpt(tmp_path: Path) -> Path:
-    from regard.inputs.text import learn
+    from regard.inputs.text import train_tokenizer
 
-    tokenizer = learn(["a text"], "bpe", 300)
+    tokenizer = train_tokenizer(["a text"], "bpe", 300)
     config = small_config("generate", "gpt")
     return written(tmp_path / "gpt", config, small_model(config, tokenizer), tokenizer)
 

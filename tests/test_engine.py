@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from regard.batch import collate
 from regard.config import Decode
 from regard.device import bfloat16_hardware
-from regard.generation import Special, decode, make_engine, score
+from regard.generation import SpecialTokens, decode, make_engine, score
 from regard.generation.engine import Engine, mix
 from regard.generation.kernels import can_pack, can_quantize
 from regard.generation.packing import PackedLinear
@@ -20,7 +20,7 @@ from regard.generation.requests import NEG_INF
 from regard.sample import Sample
 from samples import END, START, random_samples, small
 
-SPECIAL = Special(START, END, forbidden=(0, START, 3))
+SPECIAL = SpecialTokens(START, END, suppressed=(0, START, 3))
 CPU = torch.device("cpu")
 SHAPES = {
     "small": {},

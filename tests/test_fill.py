@@ -16,7 +16,7 @@ from transformers import BertForMaskedLM
 from conftest import Command, Refused
 from regard.config import Config
 from regard.errors import UsageError
-from regard.inputs.text import Tokenizer, learn, load_tokenizer
+from regard.inputs.text import Tokenizer, train_tokenizer, load_tokenizer
 from regard.models import Model
 from regard.sample import IGNORED, Sample
 from regard.tasks.filler import Filler, GapCutter, GapSpan
@@ -33,7 +33,7 @@ Trained = tuple[Config, Model, Tokenizer]
 
 @pytest.fixture(scope="module")
 def bert() -> Trained:
-    tokenizer = learn(LINES, "word", 300, ["<mask>"])
+    tokenizer = train_tokenizer(LINES, "word", 300, ["<mask>"])
     config = small_config("fill", "bert")
     model = small_model(config, tokenizer)
     mask = tokenizer.mask
@@ -53,7 +53,7 @@ def bert() -> Trained:
 
 @pytest.fixture(scope="module")
 def t5() -> Trained:
-    tokenizer = learn(LINES, "word", 300, SIGNS)
+    tokenizer = train_tokenizer(LINES, "word", 300, SIGNS)
     config = small_config("fill", "t5")
     model = small_model(config, tokenizer)
     signs, end = tokenizer.sentinels, tokenizer.end
@@ -108,7 +108,7 @@ def test_a_gap_may_be_written_in_three_ways(guesser: Filler) -> None:
 
 def test_guesses_are_probabilities_best_first(guesser: Filler) -> None:
     (gap,) = guesser.fill("the dog says <mask>.", count=1000).guesses
-    silent = {*guesser.tokenizer.never_said, guesser.tokenizer.end}
+    silent = {*guesser.tokenizer.suppressed, guesser.tokenizer.end}
     assert len(gap) == len(guesser.tokenizer) - len(silent)
     told = [guess.probability for guess in gap]
     assert told == sorted(told, reverse=True)
@@ -142,7 +142,7 @@ def test_probabilities_are_those_of_transformers(bert: Trained, guesser: Filler,
     ]
     with torch.no_grad():
         expected = theirs(torch.tensor([ids])).logits[0, 2].softmax(dim=0)
-    (gaps,) = guesser.guess([guesser.cut("the <mask> says moo.", "")], 6)
+    (gaps,) = guesser.guess([guesser.split_gaps("the <mask> says moo.", "")], 6)
     for span in gaps[0]:
         assert math.exp(span.log_probability) == pytest.approx(float(expected[span.ids[0]]), rel=1e-3)
 
@@ -203,17 +203,17 @@ def test_a_text_is_cut_as_without_the_gap(words: list[str], kind: str, data: st.
 
 
 KINDS = {
-    kind: learn([*LINES, "(x1 \u00e9t\u00e9's)"], kind, 320, ["<mask>"])
+    kind: train_tokenizer([*LINES, "(x1 \u00e9t\u00e9's)"], kind, 320, ["<mask>"])
     for kind in ("word", "bpe", "unigram")
 }
-CHARACTERS = learn(LINES, "character", 300, ["<mask>"])
+CHARACTERS = train_tokenizer(LINES, "character", 300, ["<mask>"])
 
 
 @pytest.mark.parametrize("glued", [".", "'s", "s", ")", "1", "\u00e9", "\n", "  two"])
 def test_what_follows_a_gap_at_once_has_no_space(glued: str) -> None:
     for tokenizer in (*KINDS.values(), CHARACTERS):
         ids = GapCutter(tokenizer).cut(f"the <mask>{glued} cat").ids[1]
-        content = b"".join(tokenizer.content[piece] or b"" for piece in ids)
+        content = b"".join(tokenizer.token_bytes[piece] or b"" for piece in ids)
         assert content.decode() == f"{glued} cat"
 
 

@@ -22,7 +22,7 @@ from regard.batch import Batch, tokens
 from regard.config import Config, Decode, resolve
 from regard.data.objectives import CausalLM
 from regard.errors import UsageError
-from regard.inputs.text import Tokenizer, learn
+from regard.inputs.text import Tokenizer, train_tokenizer
 from regard.models import LanguageModel, Model
 from regard.sample import Example, Sample
 from regard.storage import open_folder
@@ -46,7 +46,7 @@ def following(text: str, count: int) -> str:
 
 @pytest.fixture(scope="module")
 def tokenizer() -> Tokenizer:
-    return learn([counting(0, 20)], "word", 300)
+    return train_tokenizer([counting(0, 20)], "word", 300)
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +102,7 @@ def test_greedy_and_beam_search_are_those_of_transformers(
             num_beams=beam,
             max_new_tokens=20,
             max_length=None,
-            suppress_tokens=sorted(tokenizer.never_said),
+            suppress_tokens=sorted(tokenizer.suppressed),
         )[0, ids.shape[1] :].tolist()
         found = ours.write([prompt], ours.options({"beam": beam, "max_length": 20}))[0][0]
         assert [*found.tokens, *([tokenizer.end] if found.finished else [])] == expected
@@ -128,7 +128,7 @@ def test_it_goes_on_beyond_its_window(generator: Generator) -> None:
 def test_a_full_window_is_left_for_its_last_half(prompt: str, tokenizer: Tokenizer) -> None:
     """Word by word, each from one reading of all that the window holds."""
     ours = babbler("gpt", tokenizer)
-    never = [*tokenizer.never_said, tokenizer.end]
+    never = [*tokenizer.suppressed, tokenizer.end]
     read, said = [tokenizer.start, *tokenizer.encode(prompt)], []
     for _ in range(50):
         if len(read) > WINDOW:
@@ -274,7 +274,7 @@ def test_broken_bytes_are_spelt_as_they_are_decoded(prompt: list[int], pieces: l
     )
 
 
-BYTES = {kind: learn(["a"], kind, 300) for kind in ("word", "character")}
+BYTES = {kind: train_tokenizer(["a"], kind, 300) for kind in ("word", "character")}
 
 
 # how probable texts are

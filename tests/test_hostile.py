@@ -36,7 +36,7 @@ from regard.storage import (
 from regard.storage.checkpoint import CONTENT
 from regard.storage.checksums import file_entry
 from regard.storage.files import to_json
-from regard.storage.weights import least_numbers, shapes_in
+from regard.storage.weights import min_parameters, shapes_in
 from regard.training.loop import as_progress
 
 # a child process for each bar: newer Pythons warn of forks beside threads, and none is at work here
@@ -201,7 +201,7 @@ def test_memory_comes_with_the_weights(folders, name, tmp_path):
     for key, tensor in plain.state_dict(keep_vars=True).items():
         assert torch.equal(tensor, found.model.state_dict()[key])
     numbers = sum(each.numel() for each in plain.parameters())
-    assert 0.5 * numbers < least_numbers(found.config, len(found.source)) <= numbers
+    assert 0.5 * numbers < min_parameters(found.config, len(found.source)) <= numbers
 
 
 def test_shapes_are_those_of_the_tensors(folders, tmp_path):

@@ -39,7 +39,7 @@ from transformers import (
 from regard.batch import Batch, tokens
 from regard.config import Config, TransformerConfig, resolve
 from regard.errors import UsageError
-from regard.inputs.text import Tokenizer, learn, load_tokenizer
+from regard.inputs.text import Tokenizer, train_tokenizer, load_tokenizer
 from regard.models import build
 from regard.storage import open_folder, read_model, unique_weights, write_identity, write_weights
 from regard.storage.huggingface import to_hf as written_as
@@ -239,7 +239,7 @@ def test_spans_and_words_of_foreign_pieces(pipelines, name, tmp_path):
     ours = load_tokenizer(tmp_path)
     text = "  Two men,  in Freien 今天 weiße man "
     ids, spans = ours.spans(text)
-    assert len(ids) == len(spans) == len(ours.pieces(ids)) == len(ours.words(ids))
+    assert len(ids) == len(spans) == len(ours.tokens(ids)) == len(ours.words(ids))
     covered = {place for start, end in spans for place in range(start, end)}
     assert covered == {place for place, sign in enumerate(text) if not sign.isspace()}
     assert all(start <= end and not text[start:end][:1].isspace() for start, end in spans)
@@ -247,11 +247,11 @@ def test_spans_and_words_of_foreign_pieces(pipelines, name, tmp_path):
     assert words == sorted(words) and set(words) == set(range(max(words) + 1))
     if name != "bert":
         assert max(words) + 1 == len(ours.decode(ids).split()) == len(text.split())
-        content = b"".join(ours.content[number] or b"" for number in ids)
+        content = b"".join(ours.token_bytes[number] or b"" for number in ids)
         assert content.decode().split() == text.split()
     else:
         with pytest.raises(UsageError, match="WordPiece"):
-            _ = ours.content
+            _ = ours.token_bytes
 
 
 @pytest.mark.parametrize("name", MAKERS)
@@ -300,7 +300,7 @@ def test_roles_follow_from_the_folder(pipelines, name, tmp_path):
     assert (ours.start, ours.end, ours.pad) == (number(start), number(end), number(pad))
     assert ours.mask == (number(mask) if mask else None)
     assert ours.sentinels == (tuple(map(number, SENTINELS)) if name == "t5" else ())
-    assert ours.end not in ours.never_said and not set(ours.sentinels) & set(ours.never_said)
+    assert ours.end not in ours.suppressed and not set(ours.sentinels) & set(ours.suppressed)
     (tmp_path / "tokenizer_config.json").unlink()
     guessed = load_tokenizer(tmp_path / "tokenizer.json")
     assert (guessed.start, guessed.end, guessed.pad, guessed.mask) == (
@@ -318,7 +318,7 @@ def test_the_files_beside_it_decide_which_special_is_which(pipelines, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({"vocab_size": 1000, "decoder_start_token_id": 0}))
     ours = load_tokenizer(tmp_path)
     assert (ours.end, ours.start, len(ours)) == (4, 0, 1000)
-    assert set(range(300, 1000)) <= set(ours.never_said)
+    assert set(range(300, 1000)) <= set(ours.suppressed)
     ours.save(tmp_path / "elsewhere_tokenizer.json")  # a name of its own, beside which its roles stand
     again = load_tokenizer(tmp_path / "elsewhere_tokenizer.json")
     assert (again.end, again.start, len(again)) == (4, 0, 1000)
@@ -605,7 +605,7 @@ AUTO = {
     "generate": AutoModelForCausalLM,
     "translate": AutoModelForSeq2SeqLM,
 }
-LEARNED = learn(CORPUS, "bpe", 330, extra=("<mask>", *SENTINELS))
+LEARNED = train_tokenizer(CORPUS, "bpe", 330, extra=("<mask>", *SENTINELS))
 
 
 def own_config(name: str, **task: object) -> Config:

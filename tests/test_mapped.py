@@ -13,7 +13,7 @@ from torch import Tensor
 
 from regard.errors import UsageError
 from regard.generation import make_engine
-from regard.mapped import is_view, let_go
+from regard.mapped import is_view, release_pages
 from regard.storage import open_folder, weights
 from regard.storage.huggingface import MARIAN, Shape, table
 from regard.storage.weights import read_safetensors
@@ -88,7 +88,7 @@ def test_what_was_let_go_comes_back(tmp_path):
     mapped = read_safetensors(tmp_path / "file.safetensors")["own"]
     copy = mapped.clone()
     for tensor in (mapped, mapped[5:]):
-        let_go(tensor)
+        release_pages(tensor)
         assert torch.equal(mapped, copy)
 
 
@@ -98,7 +98,7 @@ def test_memory_that_is_of_no_file_keeps_what_it_holds(tmp_path):
     mapped = read_safetensors(tmp_path / "file.safetensors")["own"]
     for tensor in (torch.rand(1 << 16), mapped.clone(), torch.rand(0)):
         before = tensor.clone()
-        let_go(tensor)
+        release_pages(tensor)
         assert torch.equal(tensor, before)
 
 
@@ -108,7 +108,7 @@ def test_neighbours_of_what_was_let_go_keep_what_was_written_to_them(tmp_path):
     found = read_safetensors(tmp_path / "file.safetensors")
     found["first"].fill_(1)
     found["second"].fill_(2)
-    let_go(found["first"])
+    release_pages(found["first"])
     assert bool((found["second"] == 2).all()) and not bool((found["first"] == 1).all())
 
 
@@ -119,7 +119,7 @@ def test_what_was_written_to_a_tensor_in_use_stays(tmp_path):
     found["own"][700_000] = 3
     before = {name: tensor.clone() for name, tensor in found.items()}
     for tensor in found.values():
-        let_go(tensor, in_use=True)
+        release_pages(tensor, in_use=True)
     assert same(found, before)
 
 

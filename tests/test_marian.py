@@ -145,7 +145,7 @@ def test_ids_and_texts_are_those_of_transformers(models, kind, separate, tmp_pat
     put_pieces(tmp_path, models[kind], separate)
     theirs = their_tokenizer(tmp_path)
     sides = {"text": load_tokenizer(tmp_path), "text_target": load_tokenizer(tmp_path / "target.spm")}
-    assert sides["text"].shares(sides["text_target"]) is not separate
+    assert sides["text"].shares_vocabulary(sides["text_target"]) is not separate
     for side, ours in sides.items():
         own = {ours.end, ours.pad}
         special = own | set(theirs.all_special_ids)  # to theirs the source's on both sides
@@ -171,19 +171,19 @@ def test_roles_languages_and_pieces(models, tmp_path):
     ours, vocabulary = load_tokenizer(tmp_path), vocabulary_of(*models["unigram"])
     assert (ours.end, ours.pad, ours.start) == (0, len(vocabulary) - 1, len(vocabulary) - 1)
     assert ours.languages == ("fra", "deu", "zho_Hant") and ours.mask is None and ours.sentinels == ()
-    assert ours.never_said == (ours.pad,)  # <unk> may be said there, too
+    assert ours.suppressed == (ours.pad,)  # <unk> may be said there, too
     text = "  A man,  in weiße 今 blue "
     ids, spans = ours.spans(text)
-    assert len(ids) == len(spans) == len(ours.pieces(ids)) == len(ours.words(ids))
+    assert len(ids) == len(spans) == len(ours.tokens(ids)) == len(ours.words(ids))
     assert all(not text[start:end][:1].isspace() for start, end in spans)
     assert "".join(text[start:end] for start, end in spans) == "".join(text.split())
     assert ours.spans(">>fra<< A man")[1][0] == (0, 7)
     known = ours.encode("A man in a blue shirt")
-    assert b"".join(ours.content[number] for number in known).decode() == " A man in a blue shirt"
+    assert b"".join(ours.token_bytes[number] for number in known).decode() == " A man in a blue shirt"
     assert ours.words(known)[-1] == 5
     (tmp_path / "config.json").write_text(json.dumps({"vocab_size": 500, "decoder_start_token_id": 3}))
     larger = load_tokenizer(tmp_path)
-    assert (len(larger), larger.start) == (500, 3) and {3, 499} <= set(larger.never_said)
+    assert (len(larger), larger.start) == (500, 3) and {3, 499} <= set(larger.suppressed)
     assert larger.fingerprint != ours.fingerprint
 
 
@@ -410,7 +410,7 @@ def test_settings_of_older_folders_and_of_newer_ones(models, tmp_path):
     (tmp_path / "generation_config.json").unlink()
     folder = open_folder(tmp_path)
     assert (folder.decode.beam, folder.decode.max_length) == (6, 16)
-    assert folder.special.forbidden == (8, folder.target.pad) and folder.special.last == 0
+    assert folder.special.suppressed == (8, folder.target.pad) and folder.special.forced_eos == 0
     for change, match in (
         ({"num_beam_groups": 2}, "num_beam_groups"),
         ({"num_beams": 0}, "beam"),
@@ -546,7 +546,7 @@ def test_a_run_begins_from_such_a_folder(opus, tmp_path):
     go_on(resolve(tree), tmp_path / "run")
     before, after = open_folder(opus), open_folder(tmp_path / "run")
     assert after.source.fingerprint == before.source.fingerprint
-    assert after.target.fingerprint == before.target.fingerprint and after.source.shares(after.target)
+    assert after.target.fingerprint == before.target.fingerprint and after.source.shares_vocabulary(after.target)
     bias = before.model.output.bias
     assert after.config.output_bias and 0 < (after.model.output.bias - bias).abs().max() < 0.1
     theirs = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "run")

@@ -12,12 +12,12 @@ import torch
 
 from regard.config import Decode
 from regard.errors import RegardError
-from regard.generation import Special, decode
+from regard.generation import SpecialTokens, decode
 from regard.generation.generate import is_out_of_memory
 from regard.sample import Sample
 from samples import END, START, random_samples, small
 
-SPECIAL = Special(START, END, forbidden=(0, START, 3))
+SPECIAL = SpecialTokens(START, END, suppressed=(0, START, 3))
 CPU = torch.device("cpu")
 CPU_WORDS = (
     "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: you tried"

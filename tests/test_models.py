@@ -57,9 +57,9 @@ def bert(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
 
 @pytest.fixture(scope="module")
 def translating(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    from regard.inputs.text import learn
+    from regard.inputs.text import train_tokenizer
 
-    tokenizer, config = learn(["a few words"], "bpe", 270), small_config("translate", "transformer")
+    tokenizer, config = train_tokenizer(["a few words"], "bpe", 270), small_config("translate", "transformer")
     folder = tmp_path_factory.mktemp("translating")
     return contents(written(folder, config, small_model(config, tokenizer), tokenizer))
 

@@ -23,12 +23,12 @@ from regard.data.objectives import (
 )
 from regard.data.objectives.language import random_partition
 from regard.data.readers import CONTINUED, LABEL_SEPARATOR, MORE
-from regard.inputs.text import learn
+from regard.inputs.text import train_tokenizer
 from regard.sample import IGNORED
 
 TEXTS = ["the small cat sleeps", "a cat and a dog", "the dogs see the cats", "small houses, large dogs"] * 4
 SENTINELS = tuple(f"<extra_id_{n}>" for n in range(20))
-TOKENIZER = learn(TEXTS, "bpe", 300, ("<mask>", *SENTINELS))
+TOKENIZER = train_tokenizer(TEXTS, "bpe", 300, ("<mask>", *SENTINELS))
 WORDS = st.text("abcdefg", min_size=1, max_size=6)
 SENTENCES = st.lists(WORDS, min_size=1, max_size=20).map(" ".join)
 RNGS = st.integers(0, 1000).map(lambda seed: generator(seed, 0, 0))
@@ -90,7 +90,7 @@ def test_epochs_cut_the_same_text_at_other_places():
 def test_a_document_of_several_rows_is_one_document(kind, place):
     """A part that began with a space lost it, one that began with a new line got a space before."""
     text = "the small cat sleeps\n and the dogs see it"
-    tokenizer = learn(TEXTS, kind, 300)
+    tokenizer = train_tokenizer(TEXTS, kind, 300)
     rows = [(1, text[:place], MORE), (2, text[place:], CONTINUED)]
     source, _ = CausalLM(tokenizer, 99).encode(rows).source
     assert source.tolist() == [tokenizer.start, *tokenizer.encode(text), tokenizer.end]

@@ -12,7 +12,7 @@ import torch
 from regard.compat import VERSION, OldNameWarning, current_weight_name
 from regard.config import GPTConfig, RNNConfig, load_config, resolve, to_toml
 from regard.errors import UsageError
-from regard.inputs.text import Tokenizer, learn
+from regard.inputs.text import Tokenizer, train_tokenizer
 from regard.models import build
 from regard.storage import open_folder, unique_weights, write_identity, write_weights
 
@@ -52,7 +52,7 @@ def run_1(family: str, **model: object) -> dict[str, object]:
 
 @pytest.fixture(scope="module")
 def tokenizer() -> Tokenizer:
-    return learn(["a b c d e f"] * 3, "bpe", 300)
+    return train_tokenizer(["a b c d e f"] * 3, "bpe", 300)
 
 
 def test_a_run_of_version_1_loses_the_fields_of_other_families() -> None:

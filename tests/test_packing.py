@@ -21,9 +21,9 @@ from regard.config import resolve
 from regard.errors import UsageError
 from regard.generation import decode, make_engine
 from regard.generation.kernels import can_quantize
-from regard.generation.packing import ByteLinear, Packing, choose_precision, measure, pack_linears, scale_of
+from regard.generation.packing import Int8Linear, Packing, choose_precision, activation_ranges, pack_linears, scale_of
 from regard.sample import Sample
-from regard.storage import folder_of, open_folder, seal, steps, unique_weights, write_weights
+from regard.storage import checkpoint_folder, open_folder, write_checksums, checkpoint_steps, unique_weights, write_weights
 from regard.storage.builtin import find_model
 from regard.storage.calibration import read_calibration, weights_digest, write_calibration
 from regard.storage.weights import CALIBRATION
@@ -50,7 +50,7 @@ def test_bytes_are_summed_as_by_hand(inputs, outputs, rows, seed):
     linear, x = nn.Linear(inputs, outputs), torch.randn(rows, inputs)
     reach = (float(x.min()), float(x.max()))
     with torch.no_grad():
-        found = ByteLinear(linear.weight, linear.bias, reach)(x)
+        found = Int8Linear(linear.weight, linear.bias, reach)(x)
         expected = by_hand(x, linear, *scale_of(reach))
     steps = (
         scale_of(reach)[0] * linear.weight.detach().abs().max() * 2
@@ -64,7 +64,7 @@ def test_a_row_is_the_same_among_others(inputs, rows, measured, seed):
     torch.manual_seed(seed)
     linear = nn.Linear(inputs, 24)
     x = torch.randn(rows, inputs) * torch.logspace(-2, 2, rows)[:, None]
-    byte = ByteLinear(linear.weight.detach(), linear.bias.detach(), (-3.0, 3.0) if measured else None)
+    byte = Int8Linear(linear.weight.detach(), linear.bias.detach(), (-3.0, 3.0) if measured else None)
     together = byte(x)
     for number in range(rows):
         assert torch.equal(byte(x[number : number + 1])[0], together[number])
@@ -87,7 +87,7 @@ def test_texts_do_not_depend_on_neighbours(tiny_model: Path, precision: str):
     reaches = None
     if precision == "measured":
         pairs = [Sample(source=each.source, target=[folder.special.start, *each.source]) for each in asked]
-        reaches = measure(folder.model, [collate(pairs, 1)])
+        reaches = activation_ranges(folder.model, [collate(pairs, 1)])
     engine = make_engine(folder.model, "bfloat16" if precision == "bfloat16" else "int8", reaches)
     options = folder.decode.model_copy(update={"beam": 3, "max_length": 12})
 
@@ -108,7 +108,7 @@ def test_every_family_in_bytes_is_near_itself(tiny_model: Path, kind: str):
     batch = collate([Sample(target=row) if kind in ("gpt", "llama") else Sample(source=row, target=row)], 1)
     with torch.no_grad():
         exact = model.eval()(batch)
-        reaches = measure(model, [batch])
+        reaches = activation_ranges(model, [batch])
         pack_linears(model, Packing(model, "int8", reaches))
         rounded = model(batch)
     assert not torch.equal(exact, rounded)
@@ -128,7 +128,7 @@ def test_a_model_is_measured_once_and_then_decodes_in_bytes(tiny_model: Path, tm
     assert set(content) == {"texts", "weights", "ranges"} and "output" in content["ranges"]
     assert content["weights"] == weights_digest(folder)
     measured = load(folder, "cpu", 1)
-    assert isinstance(measured.engines[0].model.output, ByteLinear) and measured.engines[0].model.output.scale
+    assert isinstance(measured.engines[0].model.output, Int8Linear) and measured.engines[0].model.output.scale
     assert load(folder, "cpu", 1, "float32").translate(["ba de gi", "lo me ni"]) == exact
     assert isinstance(measured, Translator) and measured.translate(["ba de gi", "lo me ni"]) == exact
 
@@ -166,11 +166,11 @@ def other_weights(folder: Path) -> dict[str, torch.Tensor]:
 
 def test_new_weights_end_a_calibration(calibrated: Path) -> None:
     """A run that was calibrated and then resumed once decoded in int8 with the old ranges, silently."""
-    assert open_folder(calibrated).reaches == {"output": (-1.0, 2.0)}
+    assert open_folder(calibrated).calibration == {"output": (-1.0, 2.0)}
     write_weights(calibrated, open_folder(calibrated).config, other_weights(calibrated))
-    seal(calibrated)
+    write_checksums(calibrated)
     assert not (calibrated / CALIBRATION).exists()
-    assert open_folder(calibrated).reaches == {}
+    assert open_folder(calibrated).calibration == {}
 
 
 def test_a_resumed_run_loses_its_calibration(tmp_path: Path, same_threads: None) -> None:
@@ -188,7 +188,7 @@ def test_a_resumed_run_loses_its_calibration(tmp_path: Path, same_threads: None)
     tree["train"]["steps"] = 2
     train(resolve(tree), run, resume=True)
     assert weights_digest(run) != before
-    assert open_folder(run).reaches == {}
+    assert open_folder(run).calibration == {}
 
 
 def test_a_calibration_of_other_weights_is_ignored_with_a_warning(
@@ -196,11 +196,11 @@ def test_a_calibration_of_other_weights_is_ignored_with_a_warning(
 ) -> None:
     stale = (calibrated / CALIBRATION).read_bytes()
     write_weights(calibrated, open_folder(calibrated).config, other_weights(calibrated))
-    seal(calibrated)
+    write_checksums(calibrated)
     (calibrated / CALIBRATION).write_bytes(stale)
     folder = open_folder(calibrated)
-    assert folder.reaches == {}
-    assert choose_precision("auto", folder.model, folder.reaches) == "float32"
+    assert folder.calibration == {}
+    assert choose_precision("auto", folder.model, folder.calibration) == "float32"
     (record,) = caplog.records
     assert str(calibrated / CALIBRATION) in record.getMessage() and "regard calibrate" in record.getMessage()
 
@@ -208,14 +208,14 @@ def test_a_calibration_of_other_weights_is_ignored_with_a_warning(
 def test_a_checkpoint_has_its_own_calibration(calibrated: Path, tmp_path: Path, capsys) -> None:
     """It once read that of its run, and `calibrate` wrote the checkpoint's ranges into the run."""
     run = (calibrated / CALIBRATION).read_bytes()
-    checkpoint = folder_of(calibrated, steps(calibrated)[0])
-    assert open_folder(checkpoint).reaches == {}
+    checkpoint = checkpoint_folder(calibrated, checkpoint_steps(calibrated)[0])
+    assert open_folder(checkpoint).calibration == {}
     (tmp_path / "texts").write_text("ba de gi\nlo me\n" * 4)
     with pytest.raises(SystemExit) as ended:
         main(["calibrate", "-m", str(checkpoint), "--sample", str(tmp_path / "texts"), "--threads", "1"])
     assert ended.value.code == 0
     assert (calibrated / CALIBRATION).read_bytes() == run
-    assert "output" in open_folder(checkpoint).reaches
+    assert "output" in open_folder(checkpoint).calibration
 
 
 def test_a_calibration_without_a_hash_counts_unless_the_weights_are_newer(calibrated: Path, caplog) -> None:
@@ -233,7 +233,7 @@ def test_a_calibration_without_a_hash_counts_unless_the_weights_are_newer(calibr
 def test_the_built_in_calibrations_fit_their_weights(name: str, caplog) -> None:
     folder = find_model(Path(name))
     assert json.loads((folder / CALIBRATION).read_text())["weights"] == weights_digest(folder)
-    assert open_folder(folder).reaches and not caplog.records
+    assert open_folder(folder).calibration and not caplog.records
 
 
 def test_the_hash_of_weights_in_parts_follows_each_part(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from parallel import changed, ids, losses, run_of, together
 from regard.cli import workers
 from regard.config import Config
 from regard.sample import IGNORED
-from regard.storage import folder_of, load_checkpoint, steps
+from regard.storage import checkpoint_folder, load_checkpoint, checkpoint_steps
 from regard.tasks import PhraseConstraints
 from regard.training import train
 from regard.training.loss import many_cross_entropy
@@ -97,11 +97,11 @@ def test_their_checkpoint_goes_on_in_one_process(trained, kind):
 
     folder = trained / f"{kind}-then-one"
     shutil.copytree(trained / kind, folder)
-    shutil.rmtree(folder_of(folder, UPDATES))
+    shutil.rmtree(checkpoint_folder(folder, UPDATES))
     with patched(no_end()):
         train(None, folder, resume=True)
     assert losses(folder) == pytest.approx(losses(trained / "one"), abs=1e-10, rel=0)
-    found, expected = (load_checkpoint(folder_of(each, UPDATES)) for each in (folder, trained / "one"))
+    found, expected = (load_checkpoint(checkpoint_folder(each, UPDATES)) for each in (folder, trained / "one"))
     assert found.state["tokens"] == expected.state["tokens"]
     assert found.state["flops"] > 0
     assert found.optimizer.keys() == expected.optimizer.keys()
@@ -139,7 +139,7 @@ def test_a_gradient_that_one_process_spoils_is_left_out_by_all(trained, kind):
 
 
 def last(folder: Path) -> Path:
-    return folder_of(folder, steps(folder)[-1])
+    return checkpoint_folder(folder, checkpoint_steps(folder)[-1])
 
 
 def test_a_process_without_a_share_learns_nothing(trained):

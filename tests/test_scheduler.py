@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 
 from regard.batch import collate
 from regard.config import Decode
-from regard.generation import Ensemble, Request, Scheduler, Special, make_engine
+from regard.generation import Ensemble, Request, Scheduler, SpecialTokens, make_engine
 from regard.generation.scheduler import ROWS_PER_WAIT
 from regard.generation.search import BeamSearch
 from regard.generation.sliding import SlidingWindow
 from sampled import sampled
 from samples import END, START, random_samples, small
 
-SPECIAL = Special(START, END, forbidden=(0, START, 3))
+SPECIAL = SpecialTokens(START, END, suppressed=(0, START, 3))
 CPU = torch.device("cpu")
 WIDE = {"width": 256, "heads": 4, "feed_forward": 1024, "layers": 1}
 GPT = small(26, family="gpt", max_length=48)
@@ -320,7 +320,7 @@ def test_windows_move_one_by_one():
                 window = window[-(model.window // 2) :]
             state = GPT.start(collate([replace(random_samples(1)[0], source=window)], 16))
             logits, _ = GPT.step(state, torch.tensor([[window[-1]]]))
-            logits[0, -1, [*SPECIAL.forbidden, END]] = -torch.inf
+            logits[0, -1, [*SPECIAL.suppressed, END]] = -torch.inf
             assert int(logits[0, -1].argmax()) == words[place]
             window.append(words[place])
 

@@ -12,13 +12,13 @@ import torch
 
 from regard.batch import collate
 from regard.config import Decode
-from regard.generation import Special, decode, score
+from regard.generation import SpecialTokens, decode, score
 from regard.generation.sampling import draw, log_probabilities, nucleus
 from regard.generation.search import top
 from regard.sample import Sample
 from samples import END, START, random_samples, small
 
-SPECIAL = Special(START, END, forbidden=(0, START, 3))
+SPECIAL = SpecialTokens(START, END, suppressed=(0, START, 3))
 CPU = torch.device("cpu")
 
 
@@ -38,7 +38,7 @@ def scored(model, source, words):
 def test_a_full_beam_equals_brute_force():
     """Vocabulary of 6, length at most 3: every possible answer is scored and the beam must find the best."""
     model = small(4, vocabulary=6)
-    special = Special(START, END, forbidden=(0, START, 3))
+    special = SpecialTokens(START, END, suppressed=(0, START, 3))
     words = [4, 5]
     for sample in [Sample(source=[4, 5, END]), Sample(source=[5, END]), Sample(source=[4, 4, 5, END])]:
         everything = []
@@ -64,7 +64,7 @@ def test_greedy_takes_the_most_probable_word_each_time():
         state, words = model.start(collate([sample], 16)), [START]
         while words[-1] != END and len(words) <= len(sample.source) + 50:
             logits, state = model.step(state, torch.tensor([[words[-1]]]))
-            logits[0, 0, list(SPECIAL.forbidden)] = -math.inf
+            logits[0, 0, list(SPECIAL.suppressed)] = -math.inf
             words.append(int(logits[0, 0].argmax()))
         found = best(model, [sample], Decode(beam=1))[0]
         assert [*found.tokens, *([END] if found.finished else [])] == words[1:]
@@ -179,7 +179,7 @@ def test_equal_to_transformers(tmp_path, beam, early_stopping):
             do_sample=False,
             length_penalty=penalty,
             early_stopping=early_stopping,
-            suppress_tokens=list(SPECIAL.forbidden),
+            suppress_tokens=list(SPECIAL.suppressed),
             eos_token_id=END,
             pad_token_id=0,
             decoder_start_token_id=START,
@@ -212,7 +212,7 @@ def test_several_end_tokens_are_those_of_transformers(tmp_path, beam):
         max_new_tokens=20,
         min_new_tokens=2,
         do_sample=False,
-        suppress_tokens=list(SPECIAL.forbidden),
+        suppress_tokens=list(SPECIAL.suppressed),
         eos_token_id=ends,
         pad_token_id=0,
         decoder_start_token_id=START,

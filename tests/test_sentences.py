@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.inputs.text import cut_words, split_sentences
+from regard.inputs.text import split_words, split_sentences
 
 # The bar marks where a sentence ends; the text is the line without the bars.
 CASES = r"""
@@ -129,24 +129,24 @@ def test_linear_time(unit: str) -> None:
 
 def test_cut_words_is_greedy() -> None:
     text = " one two  three four"
-    pairs = cut_words(text, lambda part: len(part) <= 8)
+    pairs = split_words(text, lambda part: len(part) <= 8)
     assert pairs == [("", " "), ("one two", "  "), ("three", " "), ("four", "")]
 
 
 def test_cut_words_cuts_a_long_word() -> None:
-    assert cut_words("abcdefgh ij k", lambda part: len(part) <= 5) == [
+    assert split_words("abcdefgh ij k", lambda part: len(part) <= 5) == [
         ("abcde", ""),
         ("fgh", " "),
         ("ij k", ""),
     ]
-    assert cut_words("ab", lambda part: False) == [("a", ""), ("b", "")]
-    assert cut_words("", lambda part: True) == []
+    assert split_words("ab", lambda part: False) == [("a", ""), ("b", "")]
+    assert split_words("", lambda part: True) == []
 
 
 @settings(max_examples=200, deadline=None)
 @given(TEXTS, st.integers(1, 12))
 def test_cut_words_laws(text: str, limit: int) -> None:
-    pairs = cut_words(text, lambda part: len(part) <= limit)
+    pairs = split_words(text, lambda part: len(part) <= limit)
     assert "".join(part + space for part, space in pairs) == text
     assert all(len(part) <= limit for part, _ in pairs)
     # Greedy: no part could have taken in the first word of the next one.
@@ -164,6 +164,6 @@ def test_cut_words_asks_rarely() -> None:
         calls += 1
         return len(part) <= 1000
 
-    parts = cut_words("word " * 20_000, fits)
+    parts = split_words("word " * 20_000, fits)
     assert len(parts) == 100
     assert calls < 25 * len(parts)

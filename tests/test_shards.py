@@ -21,7 +21,7 @@ from regard.data.dataset import BLOCK, CorpusShards, Shard, ShardColumn, encode,
 from regard.data.objectives import Seq2Seq
 from regard.data.shards import MANIFEST, ShardWriter, open_shards, write_manifest
 from regard.errors import RegardError, UsageError
-from regard.inputs.text import learn
+from regard.inputs.text import train_tokenizer
 from regard.training.prepare import Materials, prepare
 from regard.training.stream import Stream
 
@@ -58,7 +58,7 @@ def seen(stream: Stream, epochs: int = 1) -> list[int]:
 
 def test_a_dataset_keeps_every_sentence() -> None:
     pairs = [("a b c", "d"), ("a", "b c d a b"), ("b", "c"), ("c c", "d d")]
-    tokenizer = learn([text for pair in pairs for text in pair], "word", 300)
+    tokenizer = train_tokenizer([text for pair in pairs for text in pair], "word", 300)
     columns = [ShardColumn(*encode(texts, tokenizer)) for texts in zip(*pairs)]
     found = Dataset([CorpusShards([Shard(*columns)])])
     pool = found.load(epoch_pools(found, 1, 0)[0])

@@ -16,19 +16,19 @@ from safetensors.torch import load_file, save_file
 from regard.batch import collate
 from regard.config import Config, TransformerConfig, load_config, resolve
 from regard.errors import RegardError, UsageError
-from regard.inputs.text import learn
-from regard.models import EncoderDecoder, build, outline
+from regard.inputs.text import train_tokenizer
+from regard.models import EncoderDecoder, build, build_meta
 from regard.storage import (
     Checkpoint,
     average_weights,
-    folder_of,
+    checkpoint_folder,
     load_checkpoint,
     load_latest,
     load_weights_into,
     open_folder,
     prune,
     save_checkpoint,
-    steps,
+    checkpoint_steps,
     unique_weights,
     write_card,
     write_identity,
@@ -39,7 +39,7 @@ from regard.storage.huggingface import opens_in_transformers, to_hf
 from samples import END, START, random_samples, small
 
 TEXTS = ["a small house stands here", "the cat sees a dog", "no dog sleeps in the house"] * 20
-LEARNED = learn(TEXTS, "bpe", 300)
+LEARNED = train_tokenizer(TEXTS, "bpe", 300)
 RECURRENT = {"width": 16, "layers": 2, "dropout": 0.0}
 MARIAN = {"width": 16, "layers": 2, "heads": 4, "feed_forward": 24, "dropout": 0.0}
 
@@ -53,7 +53,7 @@ def written(path: Path, seed: int = 0, separate: bool = False, **changes: object
     path.mkdir(exist_ok=True)
     own = config(**changes)
     torch.manual_seed(seed)
-    target = learn([text.upper() for text in TEXTS], "bpe", 290) if separate else None
+    target = train_tokenizer([text.upper() for text in TEXTS], "bpe", 290) if separate else None
     model = build(own.model, len(LEARNED), len(target) if target else None).eval()
     with torch.no_grad():
         for parameter in model.parameters():
@@ -206,7 +206,7 @@ def test_wrong_folders_are_refused_with_the_reason(tmp_path):
 def test_the_tokenizer_of_another_model_is_noticed(tmp_path):
     """Equal size is not enough: other merges would give other ids and quiet nonsense."""
     written(tmp_path)
-    other = learn([text[::-1] for text in TEXTS], "bpe", len(LEARNED))
+    other = train_tokenizer([text[::-1] for text in TEXTS], "bpe", len(LEARNED))
     assert len(other) == len(LEARNED)
     other.save(tmp_path / "tokenizer.json")
     with pytest.raises(UsageError, match="another model"):
@@ -221,10 +221,10 @@ def checkpoint(value: float) -> Checkpoint:
 def test_checkpoints_are_whole_or_not_there(tmp_path):
     for step in (5, 10, 15):
         save_checkpoint(tmp_path, step, checkpoint(float(step)))
-    assert steps(tmp_path) == [5, 10, 15]
+    assert checkpoint_steps(tmp_path) == [5, 10, 15]
     said: list[str] = []
     assert load_latest(tmp_path, said.append).state == {"step": 15} and not said
-    newest = folder_of(tmp_path, 15)
+    newest = checkpoint_folder(tmp_path, 15)
     for name in ("model.safetensors", "optimizer.safetensors", "state.json", "manifest.json"):
         whole = (newest / name).read_bytes()
         for damaged in (whole[:-1], whole[: len(whole) // 2], b"", flipped(whole)):
@@ -233,7 +233,7 @@ def test_checkpoints_are_whole_or_not_there(tmp_path):
             assert load_latest(tmp_path, said.append).state == {"step": 10}
             assert len(said) == 1 and (name in said[0] or "manifest" in said[0])
         (newest / name).write_bytes(whole)
-    (folder_of(tmp_path, 20)).mkdir()
+    (checkpoint_folder(tmp_path, 20)).mkdir()
     assert load_latest(tmp_path, said.append).state == {"step": 15}
 
 
@@ -361,7 +361,7 @@ def test_opened_weights_are_not_copied(tmp_path: Path) -> None:
     shape = TransformerConfig(norm="pre", width=16, heads=2, layers=1, dropout=0.0)
     model = build(shape, 30)
     weights = {name: tensor.clone() for name, tensor in unique_weights(model).items()}
-    empty = outline(shape, 30)
+    empty = build_meta(shape, 30)
     load_weights_into(empty, weights, tmp_path)
     assert {n: p.data_ptr() for n, p in empty.named_parameters()} == {
         n: t.data_ptr() for n, t in weights.items()

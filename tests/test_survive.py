@@ -15,18 +15,18 @@ import pytest
 from regard.errors import RegardError, UsageError
 from regard.storage import (
     Disk,
-    alone_in,
+    folder_lock,
     checksums,
-    folder_of,
+    checkpoint_folder,
     load_latest,
     open_folder,
     prune,
     save_checkpoint,
-    standing_in,
-    steps,
+    use_disk,
+    checkpoint_steps,
 )
 from regard.storage.checkpoint import load_checkpoint, load_weights
-from regard.storage.files import SUMS, free_bytes, sha256, told_plainly, write_atomically
+from regard.storage.files import SUMS, free_bytes, sha256, friendly_os_errors, write_atomically
 from regard.training.run import newest
 from survive import archives, damage, failing, power, system
 from survive.common import checkpoint, newest_step, write_model
@@ -98,9 +98,9 @@ def test_no_archive_is_unpacked() -> None:
 def test_a_finished_run_that_is_resumed_keeps_its_last_checkpoint(tmp_path: Path) -> None:
     """It once deleted the last checkpoint to write the same one again: a kill between lost it."""
     save_checkpoint(tmp_path, 5, checkpoint(5))
-    before = (folder_of(tmp_path, 5) / "manifest.json").stat().st_ino
+    before = (checkpoint_folder(tmp_path, 5) / "manifest.json").stat().st_ino
     save_checkpoint(tmp_path, 5, checkpoint(5))
-    assert (folder_of(tmp_path, 5) / "manifest.json").stat().st_ino == before
+    assert (checkpoint_folder(tmp_path, 5) / "manifest.json").stat().st_ino == before
 
 
 def test_a_run_without_a_whole_checkpoint_does_not_begin_anew(tmp_path: Path) -> None:
@@ -124,13 +124,13 @@ def test_a_run_without_a_whole_checkpoint_does_not_begin_anew(tmp_path: Path) ->
 def test_a_damaged_newer_checkpoint_does_not_crowd_out_good_ones(tmp_path: Path) -> None:
     for step in (5, 10, 15):
         save_checkpoint(tmp_path, step, checkpoint(step))
-    (folder_of(tmp_path, 15) / "model.safetensors").write_bytes(b"")
+    (checkpoint_folder(tmp_path, 15) / "model.safetensors").write_bytes(b"")
     found = load_latest(tmp_path, lambda text: None, last=12)
     assert found is not None and found.state == {"step": 10}
     save_checkpoint(tmp_path, 15, checkpoint(15))  # over the broken one
     assert newest_step(tmp_path, []) == 15
     prune(tmp_path, {10, 15})
-    assert steps(tmp_path) == [10, 15] and not list((tmp_path / "checkpoints").glob(".*"))
+    assert checkpoint_steps(tmp_path) == [10, 15] and not list((tmp_path / "checkpoints").glob(".*"))
 
 
 def test_a_disk_that_cannot_be_read_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,7 +154,7 @@ def test_a_disk_that_cannot_be_read_is_passed_over(tmp_path: Path, monkeypatch: 
 def test_the_sentence_of_a_full_disk_has_path_room_and_advice(tmp_path: Path) -> None:
     with (
         pytest.raises(RegardError, match=r"x: the disk is full \([\d,]+ bytes free\); make room") as caught,
-        told_plainly(tmp_path / "x"),
+        friendly_os_errors(tmp_path / "x"),
     ):
         raise OSError(28, "No space left on device")
     assert "\n" not in str(caught.value)
@@ -169,12 +169,12 @@ def test_what_a_writer_that_was_killed_left_does_not_stay(tmp_path: Path) -> Non
         def remove(self, path: Path) -> None:
             raise OSError(5, "Input/output error")
 
-    with pytest.raises(KeyboardInterrupt), standing_in(Gone()):
+    with pytest.raises(KeyboardInterrupt), use_disk(Gone()):
         write_atomically(tmp_path / "run.toml", b"x")
     assert len(list(tmp_path.iterdir())) == 1
-    from regard.storage import sweep
+    from regard.storage import remove_partials
 
-    sweep(tmp_path)
+    remove_partials(tmp_path)
     assert not list(tmp_path.iterdir())
 
 
@@ -185,22 +185,22 @@ def test_what_a_writer_that_was_killed_left_does_not_stay(tmp_path: Path) -> Non
 def test_a_second_run_is_refused_and_a_dead_one_is_not_in_the_way(tmp_path: Path) -> None:
     run = tmp_path / "run"
     run.mkdir()
-    with alone_in(run):
+    with folder_lock(run):
         with (
             pytest.raises(UsageError, match=rf"another process \({os.getpid()}\) trains there"),
-            alone_in(run),
+            folder_lock(run),
         ):
             pass
         shutil.copytree(run, tmp_path / "copy")
-        with alone_in(tmp_path / "copy"):  # a copy is another folder
+        with folder_lock(tmp_path / "copy"):  # a copy is another folder
             pass
     child = os.fork()
     if child == 0:
-        with alone_in(run):
+        with folder_lock(run):
             os.kill(os.getpid(), signal.SIGKILL)
     os.waitpid(child, 0)
     assert (run / ".lock").read_text() == f"{child}\n"
-    with alone_in(run):
+    with folder_lock(run):
         pass
 
 

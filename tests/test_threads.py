@@ -11,11 +11,11 @@ import torch
 
 from regard.batch import collate
 from regard.config import Decode
-from regard.generation import Request, Scheduler, Special, engine, generate, make_engine, scheduler
+from regard.generation import Request, Scheduler, SpecialTokens, engine, generate, make_engine, scheduler
 from samples import END, START, random_samples, small
 
 generating = importlib.import_module("regard.generation.generate")
-SPECIAL = Special(START, END, forbidden=(0, START, 3))
+SPECIAL = SpecialTokens(START, END, suppressed=(0, START, 3))
 CPU = torch.device("cpu")
 SHAPES = {"paper": {}, "pre": {"norm": "pre", "activation": "gelu_tanh"}, "wide": {"width": 256, "heads": 4}}
 PRECISIONS = ("float32", "bfloat16", "int8")
@@ -253,7 +253,7 @@ def test_a_scripted_step_is_the_plain_one(shape, precision, monkeypatch):
             tokens = torch.full((len(own), 1), word)
             (left, own), (right, other) = fast.step(own, tokens), plain.step(other, tokens)
             assert torch.equal(left, right)
-    assert isinstance(fast.decoder, torch.jit.ScriptModule) and isinstance(plain.decoder, engine.Decoder)
+    assert isinstance(fast.decoder, torch.jit.ScriptModule) and isinstance(plain.decoder, engine.EngineDecoder)
 
 
 def test_a_decoder_is_compiled_once_it_is_worth_it(monkeypatch):

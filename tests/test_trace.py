@@ -281,7 +281,7 @@ def test_what_values_give(kind: str) -> None:
     """||a_ij v_j W_O|| computed vector by vector, also where an engine hides the weights."""
     trace, model = short(kind), opened_task(kind).folder.model
     for place, attention in attentions(model).items():
-        value = trace[f"{place}.value"].repeat_interleave(attention.heads // attention.groups, dim=0)
+        value = trace[f"{place}.value"].repeat_interleave(attention.heads // attention.kv_heads, dim=0)
         with torch.no_grad():
             zero = torch.zeros(1, attention.heads * attention.channels)
             bias = attention.output(zero)[0]

@@ -22,7 +22,7 @@ WRITERS = [name for name, (kind, _) in MODELS.items() if kind in ("gpt2", "llama
 def inputs(folder: Folder, encodes: bool, count: int = 50) -> list[list[int]]:
     """Rows of mixed length without special pieces; a text that is read whole ends with the end."""
     dice = random.Random(5)
-    special = {folder.source.pad, folder.source.end, *folder.source.never_said}
+    special = {folder.source.pad, folder.source.end, *folder.source.suppressed}
     usual = [number for number in range(len(folder.source)) if number not in special]
     end = [folder.source.end] if encodes else []
     return [[*dice.choices(usual, k=dice.randint(1, 11)), *end] for _ in range(count)]
@@ -44,7 +44,7 @@ def their_words(model: torch.nn.Module, rows: list[list[int]], folder: Folder, b
         pad_token_id=pad,
         eos_token_id=end,
         decoder_start_token_id=folder.special.start,
-        suppress_tokens=list(folder.special.forbidden),
+        suppress_tokens=list(folder.special.suppressed),
         use_cache=False,  # its cache of a T5 has as many layers as the encoder
     )
     found = model.generate(torch.tensor(ids), attention_mask=torch.tensor(there), generation_config=rules)
@@ -113,6 +113,6 @@ def test_an_unmodified_prompt_is_that_of_transformers(pipelines, name, adds_star
         do_sample=False,
         pad_token_id=folder.source.pad,
         eos_token_id=folder.target.end,
-        suppress_tokens=list(folder.special.forbidden),
+        suppress_tokens=list(folder.special.suppressed),
     )[0, len(prompt) :].tolist()
     assert [*found.tokens, *([folder.target.end] if found.finished else [])] == expected

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from regard.inputs.text import Tokenizer, learn
+from regard.inputs.text import Tokenizer, train_tokenizer
 from regard.tasks import Answerer, Classifier, Filler, Generator, Tagger, Translator
 from small_models import opened, small_config, small_model
 
@@ -37,7 +37,7 @@ WITH_TARGET = [name for name, (kind, *_) in KINDS.items() if kind in (Translator
 
 @cache
 def tokenizer() -> Tokenizer:
-    return learn([TEXT, CONTEXT, "a dog sleeps"], "bpe", 300, ["<mask>", *SIGNS])
+    return train_tokenizer([TEXT, CONTEXT, "a dog sleeps"], "bpe", 300, ["<mask>", *SIGNS])
 
 
 @cache

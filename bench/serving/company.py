@@ -98,18 +98,18 @@ def compared(task: Translator, wishes: Sequence[Wish], seed: int) -> Found:
 @contextmanager
 def unsteady() -> Iterator[None]:
     """Without what makes sums the same whatever the number of rows and of keys: the control must differ."""
-    steady, block = layers.steady_linear, requests.BLOCK
+    steady, block = layers.batch_invariant_linear, requests.BLOCK
 
     def plain(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         return F.linear(x, weight, bias)
 
-    layers.steady_linear = packing.steady_linear = plain
+    layers.batch_invariant_linear = packing.batch_invariant_linear = plain
     requests.BLOCK = 1
     scripted, stepping.scripted = stepping.scripted, lambda module: module  # which remembers what it compiled
     try:
         yield
     finally:
-        layers.steady_linear = packing.steady_linear = steady
+        layers.batch_invariant_linear = packing.batch_invariant_linear = steady
         requests.BLOCK, stepping.scripted = block, scripted
 
 

@@ -13,7 +13,7 @@ import torch
 
 import regard.storage.checkpoint as store
 from regard.errors import RegardError
-from regard.storage import Checkpoint, folder_of, open_folder, save_checkpoint
+from regard.storage import Checkpoint, checkpoint_folder, open_folder, save_checkpoint
 from regard.storage.files import SUMS
 from survive.common import Bar, checkpoint, newest_step, patched, write_model
 
@@ -55,10 +55,10 @@ def changed(content: bytes, kind: str, chance: random.Random) -> bytes:
 def in_run(place: Path, kind: str, chance: random.Random) -> str:
     """The newest checkpoint is damaged: the one before is used, aloud."""
     run, said = place / "run", list[str]()
-    newest = folder_of(run, 10)
+    newest = checkpoint_folder(run, 10)
     file = newest / chance.choice(sorted(path.name for path in newest.iterdir()))
     whole = file.read_bytes()
-    other = (folder_of(run, 5) / file.name).read_bytes()
+    other = (checkpoint_folder(run, 5) / file.name).read_bytes()
     file.write_bytes(other if kind == "mix" else changed(whole, kind, chance))
     try:
         found = newest_step(run, said)

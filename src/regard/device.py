@@ -15,7 +15,7 @@ import torch
 
 from regard.errors import UsageError
 
-WIDE_ENOUGH = 128  # below this width converting to bfloat16 and back costs a CPU more than it saves
+MIN_BFLOAT16_WIDTH = 128  # below this width converting to bfloat16 and back costs a CPU more than it saves
 CGROUPS, OWN_CGROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
 
@@ -62,7 +62,7 @@ def choose_precision(device: torch.device, width: int) -> str:
     """bfloat16 if the hardware multiplies it and the model is wide enough to gain, else float32."""
     if device.type == "cuda":
         return "bfloat16" if torch.cuda.is_bf16_supported(including_emulation=False) else "float32"
-    if device.type == "cpu" and bfloat16_hardware() and width >= WIDE_ENOUGH:
+    if device.type == "cpu" and bfloat16_hardware() and width >= MIN_BFLOAT16_WIDTH:
         return "bfloat16"
     return "float32"
 
@@ -73,12 +73,12 @@ def bfloat16_hardware() -> bool:
     return any(getattr(torch.cpu, name, lambda: False)() for name in checks)
 
 
-def precise(tensor: torch.Tensor) -> torch.Tensor:
+def to_float64(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor in float64, on the CPU where the device has no float64 (Metal)."""
     return (tensor.cpu() if tensor.device.type == "mps" else tensor).double()
 
 
-def give_back_memory() -> None:
+def release_memory() -> None:
     """Return free heap memory to the operating system.
 
     Batches of varying sizes fragment glibc's heap, which keeps the free blocks: a run that needs one gigabyte
@@ -89,14 +89,14 @@ def give_back_memory() -> None:
         trim(0)
 
 
-def settle_memory() -> None:
+def freeze_gc() -> None:
     """Exclude all current objects from garbage collection: a full collection that walks torch and the models
     would pause every request for a fifth of a second."""
     gc.collect()
     gc.freeze()
 
 
-def most_memory() -> int:
+def peak_memory() -> int:
     """Peak resident memory of this process in bytes, 0 where the system does not report it."""
     try:
         import resource

@@ -36,7 +36,7 @@ def map_file(file: BinaryIO) -> Tensor:
     return whole
 
 
-def let_go(tensor: Tensor, in_use: bool = False) -> None:
+def release_pages(tensor: Tensor, in_use: bool = False) -> None:
     """Release the pages of a mapped file that belong to this tensor alone; they are read again when needed.
 
     Changes of the tensor are lost, unless it is still `in_use`: then changed pages stay. A tensor that is not

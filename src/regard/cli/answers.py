@@ -214,7 +214,7 @@ def candidate_object(translator: Translator, found: Candidate) -> dict[str, obje
         "score": found.score,
         "log_probability": found.log_probability,
         "finished": found.finished,
-        "pieces": translator.folder.target.pieces(found.tokens),
+        "pieces": translator.folder.target.tokens(found.tokens),
         "piece_log_probabilities": list(found.token_log_probabilities),
         **links,
     }

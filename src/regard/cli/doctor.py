@@ -66,7 +66,7 @@ def doctor(as_json: AsJson = False) -> None:
 def machine_facts(chosen: Machine) -> Iterator[tuple[str, str]]:
     import torch
 
-    from regard.device import WIDE_ENOUGH, available_cores, bfloat16_hardware, cpu_quota
+    from regard.device import MIN_BFLOAT16_WIDTH, available_cores, bfloat16_hardware, cpu_quota
 
     yield "regard", __version__
     yield "python", f"{platform.python_version()} on {platform.system()} {platform.machine()}"
@@ -88,7 +88,7 @@ def machine_facts(chosen: Machine) -> Iterator[tuple[str, str]]:
         yield f"extra {extra}", f"lacks {', '.join(lacking)}" if lacking else "there"
     yield (
         "would use",
-        f"{chosen.device}, {chosen.threads} threads, {chosen.precision} from width {WIDE_ENOUGH} on",
+        f"{chosen.device}, {chosen.threads} threads, {chosen.precision} from width {MIN_BFLOAT16_WIDTH} on",
     )
 
 

@@ -285,8 +285,8 @@ def show_scores(row: dict[str, Any]) -> None:
     task = TASKS[row["task"]]
     table = Table(box=None, show_header=False, pad_edge=False)
     for metric in task.metrics:
-        if metric.of(row) is not None:
-            table.add_row(metric.name, metric.shown(row))
+        if metric.value_in(row) is not None:
+            table.add_row(metric.name, metric.format(row))
     table.add_row(task.texts, f"{row['sentences']:,}")
     table.add_row("time", clock(row["seconds"]))
     tables().print(table)

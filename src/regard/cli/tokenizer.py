@@ -32,10 +32,10 @@ def train(
       regard tokenizer train train.en train.de --out tokenizer.json --vocabulary 8000
     """
     from regard.data.files import lines
-    from regard.inputs.text import learn
+    from regard.inputs.text import train_tokenizer
     from regard.storage import write_text
 
-    tokenizer = learn([line for path in files for line in lines(path)], kind, vocabulary)
+    tokenizer = train_tokenizer([line for path in files for line in lines(path)], kind, vocabulary)
     write_text(out, tokenizer.to_json())
     say(f"wrote {len(tokenizer):,} tokens to {out}")
 
@@ -56,7 +56,7 @@ def encode(
     tokenizer = load(model)
     for line in read_inputs(text or []):
         encoded = tokenizer.encode(line)
-        tokens = [token.replace(" ", "▁") for token in tokenizer.pieces(encoded)]
+        tokens = [token.replace(" ", "▁") for token in tokenizer.tokens(encoded)]
         print_line(" ".join(map(str, encoded) if ids else tokens))
 
 

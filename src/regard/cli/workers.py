@@ -96,7 +96,7 @@ def translate_in_parts(
     job: Job, lines: Iterable[str], wishes: Wishes, workers: int, output: Path, at_once: int = AT_ONCE
 ) -> None:
     from regard.device import available_cores
-    from regard.storage import make_folders, told_plainly
+    from regard.storage import make_folders, friendly_os_errors
     from regard.storage.files import is_special, remove_tree
 
     if not job.threads:
@@ -105,7 +105,7 @@ def translate_in_parts(
         raise UsageError(f"{output} is a device or a pipe; --workers needs a regular file for -o")
     output = output.resolve()
     place = output.with_name(f".{output.name}.parts")
-    with told_plainly(place):
+    with friendly_os_errors(place):
         make_folders(place)
     parts: list[Path] = []
     found = 0
@@ -233,12 +233,12 @@ def work(job: Job, line: Connection[Any, Any]) -> None:
 
 def join(parts: list[Path], output: Path) -> tuple[int, Concerns]:
     """All results in their order into the output, as a whole or not at all; how many lines they are of."""
-    from regard.storage import read_json, told_plainly
+    from regard.storage import read_json, friendly_os_errors
     from regard.storage.files import PARTIAL
 
     aside = output.with_name(f".{output.name}{PARTIAL}")
     count, concerns = 0, Concerns()
-    with told_plainly(output):
+    with friendly_os_errors(output):
         with aside.open("wb") as file:
             for part in parts:
                 content = read_json(part)

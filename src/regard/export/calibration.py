@@ -12,7 +12,7 @@ from regard.batch import Batch, collate
 from regard.errors import UsageError
 from regard.export.sample import Text, known_texts
 from regard.generation import decode
-from regard.generation.packing import measure
+from regard.generation.packing import activation_ranges
 from regard.models import EncoderDecoder, LanguageModel
 from regard.sample import Sample
 from regard.storage import Folder, open_folder
@@ -34,7 +34,7 @@ def calibrate(path: Path, sample: Path | None) -> tuple[int, str]:
             f"{path}: its validation texts are not available, and ranges are not measured on random input; "
             "name a file with one text per line: --sample FILE"
         )
-    ranges = measure(folder.model, batches(folder, samples.texts))
+    ranges = activation_ranges(folder.model, batches(folder, samples.texts))
     write_calibration(find_model(path), ranges, samples.origin)
     return len(samples.texts), samples.origin
 

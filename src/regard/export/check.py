@@ -13,7 +13,7 @@ from regard.errors import RegardError
 from regard.export.sample import Pieces, Text
 from regard.generation import decode, score
 from regard.generation.requests import EXTRA_LENGTH
-from regard.inputs.text import Special
+from regard.inputs.text import SpecialTokens
 from regard.models import EncoderOnly, LanguageModel
 from regard.sample import Sample
 from regard.storage import Folder
@@ -87,7 +87,7 @@ class Reference:
         self.folder, self.model = folder, folder.model
         self.alone = isinstance(folder.model, LanguageModel)
         own = folder.special  # wishes beyond these are the search's, not the model's
-        self.special = Special(own.start, own.end, own.forbidden)
+        self.special = SpecialTokens(own.start, own.end, own.suppressed)
         self.objective = Seq2Seq(folder.source, folder.target, folder.config.max_length)
         room = folder.config.max_length
         half = max(1, min(GOES_ON, room // 2 - 1))
@@ -110,7 +110,7 @@ class Reference:
         """
         options = Decode(beam=beam, early_stopping=True, max_length=self.limit, length_penalty=1.0)
         samples = [Sample(source=prompt) for prompt in self.prompts]
-        rules = self.special if banned else replace(self.special, forbidden=())
+        rules = self.special if banned else replace(self.special, suppressed=())
         found = decode(self.model, samples, options, rules, CPU)
         return [list(each[0].tokens) for each in found]
 

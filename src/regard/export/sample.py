@@ -106,7 +106,7 @@ def text_of(folder: Folder, row: RawRow) -> Text:
 
 def made_up(folder: Folder, count: int) -> list[Text]:
     dice, tokenizer = random.Random(0), folder.source
-    never = {*tokenizer.never_said, *tokenizer.sentinels, tokenizer.end}
+    never = {*tokenizer.suppressed, *tokenizer.sentinels, tokenizer.end}
     pieces = [number for number in range(len(tokenizer)) if number not in never]
     longest = min(LONGEST_MADE_UP, folder.config.max_length - 3)
     return [Text(dice.choices(pieces, k=dice.randint(1, max(1, longest))), []) for _ in range(count)]

@@ -22,7 +22,7 @@ from regard.export.sample import Pieces, Text
 from regard.export.vocabulary import names
 from regard.models import EncoderDecoder, LanguageModel
 from regard.models.attention import MultiHeadAttention
-from regard.models.layers import GatedFeedForward, RMSNorm, Scaled
+from regard.models.layers import GatedFeedForward, RMSNorm, Scale
 from regard.models.positions import Learned, RelativeBias, Sinusoidal
 from regard.models.transformer import Block, Embedding, Stack
 from regard.storage import Folder
@@ -121,10 +121,10 @@ def set_embedding(spec: Spec, words: Spec, embedding: Embedding, config: Model) 
 
 
 def set_stack(spec: Spec, stack: Stack) -> None:
-    last = stack.last
+    last = stack.final_norm
     if isinstance(last, nn.Sequential):  # T5's norm and factor before a shared output layer
         last, scaled = last
-        if isinstance(scaled, Scaled):
+        if isinstance(scaled, Scale):
             spec.scale_outputs = float(scaled.factor)
     if not isinstance(last, nn.Identity):
         set_norm(spec.layer_norm, last)
@@ -146,10 +146,10 @@ def set_block(spec: Spec, block: Block) -> None:
         finish_attention(spec.attention, block.cross, block.cross_residual.norm)
     if isinstance(forward, GatedFeedForward):
         set_linear(spec.ffn.linear_0, forward.gate)
-        set_linear(spec.ffn.linear_0_noact, forward.widen)
+        set_linear(spec.ffn.linear_0_noact, forward.up)
     else:
-        set_linear(spec.ffn.linear_0, forward.widen)
-    set_linear(spec.ffn.linear_1, forward.narrow)
+        set_linear(spec.ffn.linear_0, forward.up)
+    set_linear(spec.ffn.linear_1, forward.down)
     set_norm(spec.ffn.layer_norm, block.feed_forward_residual.norm)
 
 
@@ -197,7 +197,7 @@ class Engine:
         self.alone = alone
         self.read, self.said = names(folder.source), names(folder.target)
         self.number = {name: number for number, name in enumerate(self.said)}
-        self.never = [[self.said[number]] for number in folder.special.forbidden]
+        self.never = [[self.said[number]] for number in folder.special.suppressed]
 
     def search(self, texts: Sequence[Pieces], beam: int, limit: int, banned: bool = True) -> list[Pieces]:
         """The best hypothesis for each; lengths count the end, as ours do, so scores mean the same."""

@@ -8,7 +8,7 @@ from regard.generation.generate import decode, generate
 from regard.generation.requests import Hypothesis, Request, Steppable, longest_output
 from regard.generation.scheduler import Handle, Scheduler
 from regard.generation.score import answers, ranked_ends, score
-from regard.inputs.text import Special
+from regard.inputs.text import SpecialTokens
 
 Wish = Request  # the name in earlier versions
 
@@ -24,7 +24,7 @@ __all__ = [
     "Phrase",
     "Request",
     "Scheduler",
-    "Special",
+    "SpecialTokens",
     "Steppable",
     "Wish",
     "answers",

@@ -18,7 +18,7 @@ from regard.batch import collate
 from regard.generation.constraints import Lexicon
 from regard.generation.processors import keep_only
 from regard.generation.requests import NEG_INF, S, Steppable, end_tokens
-from regard.inputs.text import Special
+from regard.inputs.text import SpecialTokens
 from regard.models.state import BLOCK
 from regard.sample import Sample
 
@@ -38,7 +38,7 @@ class NextWord:
 class NextWordSearch:
     """Incomplete words, one a row; complete ones are collected by their text."""
 
-    def __init__(self, lexicon: Lexicon, prefix: Sequence[int], special: Special, width: int) -> None:
+    def __init__(self, lexicon: Lexicon, prefix: Sequence[int], special: SpecialTokens, width: int) -> None:
         self.lexicon, self.prefix, self.special, self.width = lexicon, prefix, special, width
         self.ends = list(end_tokens(special))
         self.incomplete: list[tuple[tuple[int, ...], float]] = [((), 0.0)]  # tokens and log p of each row
@@ -49,7 +49,7 @@ class NextWordSearch:
         continuations = []
         for row, (tokens, before) in enumerate(self.incomplete):
             scores = log_p[row].clone()
-            scores[list(self.special.forbidden)] = NEG_INF
+            scores[list(self.special.suppressed)] = NEG_INF
             if not tokens:
                 self.add((), float(scores[self.ends].logsumexp(dim=0)))
                 keep_only(scores, self.lexicon.new_word_tokens(self.prefix)[:-1])
@@ -99,7 +99,7 @@ def next_words(
     sample: Sample,
     prefix: Sequence[int],
     count: int,
-    special: Special,
+    special: SpecialTokens,
     lexicon: Lexicon,
     device: torch.device,
 ) -> list[NextWord]:

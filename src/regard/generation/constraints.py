@@ -101,7 +101,7 @@ class Lexicon:
 
     @classmethod
     def of(cls, tokenizer: Tokenizer) -> Lexicon:
-        return cls(tokenizer.content, tokenizer.encode, tokenizer.end)
+        return cls(tokenizer.token_bytes, tokenizer.encode, tokenizer.end)
 
     def bytes_of(self, tokens: Sequence[int]) -> bytes:
         return b"".join(self.content[token] or b"" for token in tokens)

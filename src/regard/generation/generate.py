@@ -19,14 +19,14 @@ import torch
 
 from regard.config import Decode
 from regard.data.batches import cut
-from regard.device import give_back_memory
+from regard.device import release_memory
 from regard.errors import RegardError
 from regard.generation.constrained import ConstrainedSearch
 from regard.generation.constraints import Constraint
 from regard.generation.requests import BatchKey, Hypothesis, Request, Steppable
 from regard.generation.sampling import Sampling
 from regard.generation.search import BeamSearch
-from regard.inputs.text import Special
+from regard.inputs.text import SpecialTokens
 from regard.models.state import BLOCK, round_up
 from regard.sample import Sample
 
@@ -46,7 +46,7 @@ OUT_OF_MEMORY = (
 def generate(
     model_for: ModelFor,
     requests: Sequence[Request],
-    special: Special,
+    special: SpecialTokens,
     device: torch.device,
     tokens_per_batch: int,
     warn: Warn = lambda text: None,
@@ -67,7 +67,7 @@ def generate(
         work.batches.extend([number] for number in work.postponed)
     work.run()
     if len(requests) >= MANY:
-        give_back_memory()
+        release_memory()
     return work.results
 
 
@@ -77,7 +77,7 @@ class BatchQueue:
 
     model_for: ModelFor
     requests: Sequence[Request]
-    special: Special
+    special: SpecialTokens
     device: torch.device
     warn: Warn
     batches: deque[list[int]] = field(default_factory=deque)
@@ -152,7 +152,7 @@ def decode(
     model: Steppable[Any],
     samples: Sequence[Sample],
     options: Decode,
-    special: Special,
+    special: SpecialTokens,
     device: torch.device,
     prefixes: Sequence[Sequence[int]] | None = None,
     constraints: Sequence[Constraint] | None = None,
@@ -171,7 +171,7 @@ def decode(
     return generate(lambda request: model, requests, special, device, options.tokens_per_batch, warn)
 
 
-def make_search(model: Steppable[Any], special: Special, device: torch.device, key: BatchKey) -> Search:
+def make_search(model: Steppable[Any], special: SpecialTokens, device: torch.device, key: BatchKey) -> Search:
     """An empty search for requests of one key."""
     kinds: dict[str, type[Search]] = {
         "beams": BeamSearch,

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from regard.generation.constraints import PhraseProgress, banned_tokens
 from regard.generation.requests import NEG_INF, ActiveRequest, BatchKey, end_tokens
-from regard.inputs.text import Special
+from regard.inputs.text import SpecialTokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,18 +126,18 @@ class RequiredPhrases:
                 logits[row, list(self.ends)] = NEG_INF
 
 
-def processors(key: BatchKey, special: Special, device: torch.device) -> list[LogitsProcessor]:
+def processors(key: BatchKey, special: SpecialTokens, device: torch.device) -> list[LogitsProcessor]:
     """The processors of a running batch, in order; forced tokens come after them (see `forced_tokens`)."""
     ends = end_tokens(special)
     chosen: list[LogitsProcessor] = [
-        SuppressTokens(torch.tensor(special.forbidden, dtype=torch.int64, device=device))
+        SuppressTokens(torch.tensor(special.suppressed, dtype=torch.int64, device=device))
     ]
     if key.no_repeat_ngram:
         chosen.append(NoRepeatNgram(key.no_repeat_ngram))
-    if special.runs:
-        chosen.append(BadWords(special.runs))
-    if special.not_first:
-        chosen.append(BeginSuppressTokens(special.not_first, 0 if special.first is None else 1))
+    if special.bad_words:
+        chosen.append(BadWords(special.bad_words))
+    if special.begin_suppressed:
+        chosen.append(BeginSuppressTokens(special.begin_suppressed, 0 if special.forced_bos is None else 1))
     chosen += [forbidden_phrases, word_boundary, MinLength(ends)]
     return [*chosen, RequiredPhrases(ends)] if key.kind == "phrases" else chosen
 

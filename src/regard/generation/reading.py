@@ -20,7 +20,7 @@ from regard.models.layers import ACTIVATIONS, FeedForward
 from regard.models.transformer import Block
 
 
-class Places:
+class Unpad:
     """Where the words of a batch stand among its padding."""
 
     def __init__(self, positions: Tensor) -> None:
@@ -41,7 +41,7 @@ class Places:
 
 
 @torch.no_grad()
-def read(model: EncoderDecoder, source: Tokens, places: Places) -> Tensor:
+def encode_packed(model: EncoderDecoder, source: Tokens, places: Unpad) -> Tensor:
     """What the encoder makes of each word of a packed model's sources: [T,D]."""
     ids, positions = (places.words(each)[None] for each in (source.ids, source.positions))
     x: Tensor = model.source(ids, positions)[0]  # [T,D]
@@ -56,16 +56,16 @@ def read(model: EncoderDecoder, source: Tokens, places: Places) -> Tensor:
             return out
 
         x = block.attention_residual(x, look)
-        x = block.feed_forward_residual(x, partial(fed_forward, block))
-    out: Tensor = model.encoder.last(x)
+        x = block.feed_forward_residual(x, partial(ffn, block))
+    out: Tensor = model.encoder.final_norm(x)
     return out
 
 
-def fed_forward(block: Block, x: Tensor) -> Tensor:
+def ffn(block: Block, x: Tensor) -> Tensor:
     """With ReLU while the numbers are at hand."""
     layer = block.feed_forward
     if isinstance(layer, FeedForward) and layer.activation is ACTIVATIONS["relu"]:
-        out: Tensor = layer.narrow(layer.widen.rectified(x))  # type: ignore[operator]
+        out: Tensor = layer.down(layer.up.rectified(x))  # type: ignore[operator]
         return out
     out = layer(x)
     return out

@@ -14,7 +14,7 @@ from regard.batch import Batch, collate
 from regard.config import Decode
 from regard.errors import UsageError
 from regard.generation.constraints import Constraint
-from regard.inputs.text import Special
+from regard.inputs.text import SpecialTokens
 from regard.models.state import BLOCK, round_up
 from regard.sample import Sample
 
@@ -117,34 +117,34 @@ class ActiveRequest:
     hypotheses: list[Hypothesis] = field(default_factory=list)  # best first
 
 
-def activate(model: Steppable[S], request: Request, special: Special, step: int) -> ActiveRequest:
+def activate(model: Steppable[S], request: Request, special: SpecialTokens, step: int) -> ActiveRequest:
     """A request that enters a search at `step`."""
     prefix, length, constraint = list(request.prefix), len(request.ids), request.constraint
-    if prefix and special.first is not None and prefix[0] != special.first:
-        prefix = [special.first, *prefix]
+    if prefix and special.forced_bos is not None and prefix[0] != special.forced_bos:
+        prefix = [special.forced_bos, *prefix]
     reads_prompts = bool(getattr(model, "reads_prompts", False))
     readable = model.longest_target
     if readable is not None and reads_prompts:  # the prompt takes part of the context window
         readable = max(1, readable - length + 1)
     phrases = 0 if constraint is None else constraint.size
-    limit = longest_output(request.options, length + phrases, len(prefix), readable, special.longest)
+    limit = longest_output(request.options, length + phrases, len(prefix), readable, special.max_length)
     forced: dict[int, int] = {}
-    if special.last is not None and not phrases:  # required phrases may still be missing at the limit
-        forced[limit - 1] = special.last
-    if special.first is not None:
-        forced[0] = special.first
+    if special.forced_eos is not None and not phrases:  # required phrases may still be missing at the limit
+        forced[limit - 1] = special.forced_eos
+    if special.forced_bos is not None:
+        forced[0] = special.forced_bos
     return ActiveRequest(
         request=request,
         prefix=prefix,
         limit=limit,
-        min_length=max(request.options.min_length, special.shortest - length),
+        min_length=max(request.options.min_length, special.min_length - length),
         context=request.ids if reads_prompts else [special.start],
         forced=forced | dict(enumerate(prefix)),
         entered=step,
     )
 
 
-def end_tokens(special: Special) -> tuple[int, ...]:
+def end_tokens(special: SpecialTokens) -> tuple[int, ...]:
     """All tokens that end a hypothesis (`eos_token_id` may be a list)."""
     return tuple(dict.fromkeys((special.end, *special.ends)))
 
@@ -186,7 +186,7 @@ def collate_requests(requests: Sequence[Request], device: torch.device) -> Batch
     return collate([Sample(source=request.ids) for request in requests], BLOCK).to(device)
 
 
-def first_tokens(state: S, special: Special) -> Tensor:
+def first_tokens(state: S, special: SpecialTokens) -> Tensor:
     """The first tokens to feed: the start token, or the last token of each row's prompt. [R,1]."""
     any_row = next(iter(state.rows.values()))
     first = state.rows.get("first")

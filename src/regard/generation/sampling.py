@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from regard.config import Decode
-from regard.device import precise
+from regard.device import to_float64
 from regard.generation.processors import RunningRows, processors, repetition_penalty
 from regard.generation.requests import (
     NEG_INF,
@@ -28,7 +28,7 @@ from regard.generation.requests import (
     left_pad,
     make_hypothesis,
 )
-from regard.inputs.text import Special
+from regard.inputs.text import SpecialTokens
 
 
 class Sampling(Generic[S]):
@@ -36,7 +36,7 @@ class Sampling(Generic[S]):
 
     state: S  # set while there are rows
 
-    def __init__(self, model: Steppable[S], special: Special, device: torch.device, key: BatchKey) -> None:
+    def __init__(self, model: Steppable[S], special: SpecialTokens, device: torch.device, key: BatchKey) -> None:
         self.model, self.special, self.device, self.key = model, special, device, key
         self.steps = 0
         self.ends = end_tokens(special)
@@ -167,7 +167,7 @@ def random_key(tokens: Sequence[int], number: int, seed: int) -> int:
 
 def log_probabilities(logits: Tensor, options: Decode) -> Tensor:
     """log softmax(logits / temperature) over the tokens of top-k and top-p: [R,V]."""
-    logits = precise(logits) / options.temperature
+    logits = to_float64(logits) / options.temperature
     if 0 < options.top_k < logits.shape[1]:
         smallest = logits.topk(options.top_k, dim=1).values[:, -1:]
         logits = logits.masked_fill(logits < smallest, NEG_INF)

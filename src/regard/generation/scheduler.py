@@ -27,7 +27,7 @@ from regard.generation.generate import (
     worker_threads,
 )
 from regard.generation.requests import ActiveRequest, BatchKey, Hypothesis, Request
-from regard.inputs.text import Special
+from regard.inputs.text import SpecialTokens
 
 # Entering costs as much as a step, however few enter: their sources are encoded and all caches move. So a
 # running batch waits until those who fit are this part of it, but only for some steps; a small batch, whose
@@ -43,7 +43,7 @@ class Settings:
     """What all workers of a scheduler share; the bounds are those of one worker."""
 
     model_for: ModelFor
-    special: Special
+    special: SpecialTokens
     device: torch.device
     tokens: int  # padded source tokens times rows
     rows: int
@@ -262,7 +262,7 @@ class Scheduler:
     def __init__(
         self,
         model_for: ModelFor,
-        special: Special,
+        special: SpecialTokens,
         device: torch.device,
         tokens: int,
         rows: int | None = None,

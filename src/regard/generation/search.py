@@ -32,7 +32,7 @@ from regard.generation.requests import (
     length_penalty,
     make_hypothesis,
 )
-from regard.inputs.text import Special
+from regard.inputs.text import SpecialTokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class BeamSearch(Generic[S]):
     observer: Observer | None = None
     state: S  # set while there are active requests
 
-    def __init__(self, model: Steppable[S], special: Special, device: torch.device, key: BatchKey) -> None:
+    def __init__(self, model: Steppable[S], special: SpecialTokens, device: torch.device, key: BatchKey) -> None:
         self.model, self.special, self.device, self.key = model, special, device, key
         self.beams = key.beams  # K, at least the number of hypotheses of a request
         self.steps = 0

@@ -27,7 +27,7 @@ class Pieces:
 
     @classmethod
     def of(cls, tokenizer: Tokenizer, ids: Sequence[int]) -> Pieces:
-        return cls(tuple(ids), tuple(tokenizer.pieces(ids)), tuple(tokenizer.words(ids)))
+        return cls(tuple(ids), tuple(tokenizer.tokens(ids)), tuple(tokenizer.words(ids)))
 
     def __len__(self) -> int:
         return len(self.ids)

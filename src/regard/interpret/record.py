@@ -17,7 +17,7 @@ from regard.interpret.parts import attentions, output_weight, reader, stacks
 from regard.interpret.readings import lens, value_norms
 from regard.interpret.recorder import Recorder
 from regard.models import EncoderOnly, Model
-from regard.models.attention import for_all_heads
+from regard.models.attention import repeat_kv
 from regard.models.encoder import WordHead
 from regard.sample import Sample
 
@@ -91,7 +91,7 @@ def add_norms(found: dict[str, Tensor], model: Model, where: str, value: Tensor)
     attention = attentions(model).get(where)
     if attention is None:  # Bahdanau's contexts go through no W_O
         return
-    every = for_all_heads(value[None], value.new_zeros((1, attention.heads)))[0]  # [H,S,C]
+    every = repeat_kv(value[None], value.new_zeros((1, attention.heads)))[0]  # [H,S,C]
     found[f"{where}.value_norms"] = value_norms(every, output_weight(attention).cpu())
 
 

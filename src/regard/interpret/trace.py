@@ -24,7 +24,7 @@ from regard.interpret.names import check_shapes
 from regard.interpret.pieces import Pieces
 from regard.interpret.readings import rollout, rollout_across, value_weighted, word_attention
 from regard.storage.files import write_atomically
-from regard.storage.weights import opened
+from regard.storage.weights import open_safetensors
 
 if TYPE_CHECKING:
     from regard.interpret.figure import Figure
@@ -198,7 +198,7 @@ class Trace:
     def load(cls, path: str | Path) -> Trace:
         """A trace that was saved; whatever else a file holds is an error with its name."""
         path = Path(path)
-        with opened(path) as file:
+        with open_safetensors(path) as file:
             told = file.metadata() or {}
             if "regard.trace" not in told:
                 raise UsageError(f"{path}: a safetensors file, but no trace")

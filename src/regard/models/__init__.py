@@ -2,7 +2,7 @@
 
 from regard.models.attention import attend, visible, weights
 from regard.models.encoder import EncoderOnly
-from regard.models.families import Model, Writing, build, outline, parameters
+from regard.models.families import Model, GenerativeModel, build, build_meta, parameters
 from regard.models.recurrent import RecurrentEncoderDecoder
 from regard.models.state import State
 from regard.models.tap import Tap
@@ -16,10 +16,10 @@ __all__ = [
     "RecurrentEncoderDecoder",
     "State",
     "Tap",
-    "Writing",
+    "GenerativeModel",
     "attend",
     "build",
-    "outline",
+    "build_meta",
     "parameters",
     "visible",
     "weights",

@@ -33,7 +33,7 @@ from regard.models.layers import (
     PostNorm,
     PreNorm,
     RMSNorm,
-    Scaled,
+    Scale,
 )
 from regard.models.positions import Learned, RelativeBias, Rotary, Sinusoidal
 from regard.models.recurrent import (
@@ -41,14 +41,14 @@ from regard.models.recurrent import (
     LSTM,
     SCORES,
     Cell,
-    Reader,
+    RNNEncoder,
     RecurrentEncoderDecoder,
-    Writer,
+    RNNDecoder,
 )
 from regard.models.transformer import Block, Embedding, EncoderDecoder, LanguageModel, Stack
 
-Writing = EncoderDecoder | LanguageModel | RecurrentEncoderDecoder  # generates token by token
-Model = Writing | EncoderOnly
+GenerativeModel = EncoderDecoder | LanguageModel | RecurrentEncoderDecoder  # generates token by token
+Model = GenerativeModel | EncoderOnly
 
 
 def build(config: ModelConfig, source_vocabulary: int, target_vocabulary: int | None = None) -> Model:
@@ -73,7 +73,7 @@ def build(config: ModelConfig, source_vocabulary: int, target_vocabulary: int | 
             assert_never(config)
 
 
-def outline(config: ModelConfig, source_vocabulary: int, target_vocabulary: int | None = None) -> Model:
+def build_meta(config: ModelConfig, source_vocabulary: int, target_vocabulary: int | None = None) -> Model:
     """The same model on the meta device: shapes without memory, for weights that are loaded or counted."""
     with torch.device("meta"), SkipInit():
         return build(config, source_vocabulary, target_vocabulary)
@@ -132,7 +132,7 @@ def t5(config: T5Config, source: int, target: int | None = None) -> EncoderDecod
     model = encoder_decoder(config, source, target, parts, causal, embed)
     init_t5(model, config)
     if config.tie_embeddings:  # the shared embedding is sqrt(D) times too large for the output
-        model.decoder.last = nn.Sequential(model.decoder.last, Scaled(width**-0.5))
+        model.decoder.final_norm = nn.Sequential(model.decoder.final_norm, Scale(width**-0.5))
     return model
 
 
@@ -183,7 +183,7 @@ def llama(config: LlamaConfig, vocabulary: int) -> LanguageModel:
     width = config.width
     parts = Parts(
         attention=partial(
-            MultiHeadAttention, width, config.heads, config.channels, groups=config.kv_heads, bias=False
+            MultiHeadAttention, width, config.heads, config.channels, kv_heads=config.kv_heads, bias=False
         ),
         feed_forward=partial(GatedFeedForward, width, config.feed_forward, ACTIVATIONS[config.activation]),
         norm=partial(RMSNorm, width, eps=config.epsilon),
@@ -279,9 +279,9 @@ def recurrent(
     model = RecurrentEncoderDecoder(
         source=source,
         target=target,
-        reader=Reader(encoder, config.dropout, config.reverse_source),
+        encoder=RNNEncoder(encoder, config.dropout, config.reverse_source),
         bridge=nn.Sequential(Linear(state, state), nn.Tanh()) if score else nn.Identity(),
-        writer=Writer(decoder, score(width) if score else None, width, config.dropout),
+        decoder=RNNDecoder(decoder, score(width) if score else None, width, config.dropout),
         output=output,
         dropout=config.dropout,
     )
@@ -331,9 +331,9 @@ def init_t5(model: EncoderDecoder, config: T5Config) -> None:
     Otherwise the first scores are sqrt(C) times too large, and attention saturates on one token. The learning
     rate of these weights is scaled by the same factors (`sizes`).
     """
-    model.sizes = {"query.weight": config.channels**-0.5, "tokens.weight": config.width**0.5}
+    model.lr_multipliers = {"query.weight": config.channels**-0.5, "tokens.weight": config.width**0.5}
     for name, parameter in model.named_parameters():
-        for end, size in model.sizes.items():
+        for end, size in model.lr_multipliers.items():
             if name.endswith(end):
                 parameter.mul_(size)
 

@@ -6,15 +6,15 @@ from pathlib import Path
 
 from regard.config import load_config
 from regard.errors import UsageError
-from regard.storage.checkpoint import MANIFEST, average_weights, folder_of, steps
-from regard.storage.checksums import FOLDER_FILES, seal
+from regard.storage.checkpoint import MANIFEST, average_weights, checkpoint_folder, checkpoint_steps
+from regard.storage.checksums import FOLDER_FILES, write_checksums
 from regard.storage.files import (
     PARTIAL,
     make_folders,
     remove,
     remove_tree,
     sync_folder,
-    told_plainly,
+    friendly_os_errors,
     write_new,
 )
 from regard.storage.folder import open_folder
@@ -32,7 +32,7 @@ def average_into(paths: list[Path], out: Path, last: int) -> list[Path]:
     run = common_run(folders)
     weights = average_weights(folders)
     partial = out.with_name(f".{out.name}{PARTIAL}")
-    with told_plainly(out):
+    with friendly_os_errors(out):
         try:
             remove_tree(partial)
             make_folders(partial)
@@ -40,7 +40,7 @@ def average_into(paths: list[Path], out: Path, last: int) -> list[Path]:
                 if (run / name).is_file():
                     write_new(partial / name, (run / name).read_bytes())
             write_weights(partial, load_config(run / "run.toml").model, weights)
-            seal(partial)
+            write_checksums(partial)
             open_folder(partial)
             partial.rename(out)
         except BaseException:
@@ -54,7 +54,7 @@ def checkpoints_of(paths: list[Path], last: int) -> list[Path]:
     """The given checkpoints, or the newest ones of the given run."""
     folders = paths
     if len(paths) == 1 and (paths[0] / "checkpoints").is_dir():
-        folders = [folder_of(paths[0], step) for step in steps(paths[0])[-last:]]
+        folders = [checkpoint_folder(paths[0], step) for step in checkpoint_steps(paths[0])[-last:]]
         if len(folders) < last:
             raise UsageError(f"{paths[0]} has {len(folders)} checkpoints, not {last}; lower --last")
     for folder in folders:

@@ -12,11 +12,11 @@ from torch import nn
 from regard.config.model import ModelConfig
 from regard.errors import UsageError
 from regard.inputs.text import Tokenizer
-from regard.models import EncoderOnly, outline
+from regard.models import EncoderOnly, build_meta
 from regard.models.layers import Linear
 from regard.storage.builtin import find_model
 from regard.storage.files import read_json
-from regard.storage.folder import as_read, describe, run_of, weights_of
+from regard.storage.folder import verified_folder, describe, run_of, weights_of
 from regard.storage.huggingface import task_of
 from regard.storage.weights import WEIGHTS, load_weights_into
 
@@ -43,13 +43,13 @@ def is_body(path: Path) -> bool:
 
 def open_body(path: Path, device: torch.device | None = None) -> Body:
     """Open the encoder of a BERT: a folder of another program, a run, or a checkpoint."""
-    with as_read(path):
+    with verified_folder(path):
         return _open_body(path, device)
 
 
 def _open_body(path: Path, device: torch.device | None) -> Body:
     spec = describe(path)
-    whole = outline(spec.config, len(spec.source), spec.output_size)  # no memory until the weights fit
+    whole = build_meta(spec.config, len(spec.source), spec.output_size)  # no memory until the weights fit
     if not isinstance(whole, EncoderOnly):
         raise UsageError(
             f"{path}: embeddings of texts need an encoder (bert), and this model is a {spec.config.family}",

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from regard.errors import UsageError
 from regard.storage.checksums import digest, sha256_of
-from regard.storage.files import read_json, told_plainly, write_json
+from regard.storage.files import read_json, friendly_os_errors, write_json
 from regard.storage.weights import CALIBRATION, weight_files
 
 ActivationRange = tuple[float, float]  # smallest and largest value
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 def write_calibration(folder: Path, ranges: Mapping[str, ActivationRange], origin: str) -> None:
     """Write the ranges into a model folder or a checkpoint, with the hash of its weights."""
-    with told_plainly(folder, "read"):
+    with friendly_os_errors(folder, "read"):
         weights = weights_digest(folder)
     write_json(folder / CALIBRATION, {"texts": origin, "weights": weights, "ranges": ranges})
 
@@ -38,7 +38,7 @@ def read_calibration(folder: Path) -> Calibration:
     ranges = content.get("ranges", content.get("reaches"))  # "reaches": files without a hash
     if not isinstance(ranges, dict) or not all(is_range(each) for each in ranges.values()):
         raise UsageError(f'{path}: "ranges" must hold [smallest, largest] of each layer; delete the file')
-    with told_plainly(folder, "read"):
+    with friendly_os_errors(folder, "read"):
         is_current = _is_current(folder, content.get("weights"))
     if not is_current:
         log.warning('%s was measured on other weights and is ignored; run "regard calibrate" again', path)

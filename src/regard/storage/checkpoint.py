@@ -27,10 +27,10 @@ from regard.storage.files import (
     remove,
     remove_tree,
     retry_eintr,
-    sweep,
+    remove_partials,
     sync_folder,
     to_json,
-    told_plainly,
+    friendly_os_errors,
     write_new,
 )
 from regard.storage.weights import read_safetensors
@@ -50,17 +50,17 @@ class Checkpoint:
     state: Json
 
 
-def folder_of(run: Path, step: int) -> Path:
+def checkpoint_folder(run: Path, step: int) -> Path:
     return run / "checkpoints" / f"step-{step}"
 
 
 def save_checkpoint(run: Path, step: int, checkpoint: Checkpoint) -> Path:
     """Durable when this returns; a failure leaves the older checkpoints as they are."""
-    final = folder_of(run, step)
-    if final.exists() and is_whole(final):
+    final = checkpoint_folder(run, step)
+    if final.exists() and is_complete(final):
         return final  # a step of a run is the same however often it is done
     partial, broken = (final.with_name(f".{final.name}{kind}{PARTIAL}") for kind in ("", ".broken"))
-    with told_plainly(final):
+    with friendly_os_errors(final):
         try:
             remove_tree(partial)
             remove_tree(broken)
@@ -98,7 +98,7 @@ def contents(checkpoint: Checkpoint) -> Iterable[tuple[str, bytes]]:
     yield "state.json", to_json(checkpoint.state).encode()
 
 
-def steps(run: Path) -> list[int]:
+def checkpoint_steps(run: Path) -> list[int]:
     """The steps of all checkpoints of a run, oldest first, complete or not."""
     folder = run / "checkpoints"
     if not folder.is_dir():
@@ -110,7 +110,7 @@ def verify(folder: Path, names: Iterable[str] = CONTENT) -> None:
     """Raise with the file's name unless the manifest is intact and each named file matches it."""
     path = folder / MANIFEST
     manifest = read_json(path)
-    with told_plainly(path, "read"):
+    with friendly_os_errors(path, "read"):
         is_as_written = to_json(manifest).encode() == path.read_bytes()  # a changed space is a change too
     files = manifest.get("files")
     if not is_as_written or folder.name != f"step-{manifest.get('step')}" or not isinstance(files, dict):
@@ -118,13 +118,13 @@ def verify(folder: Path, names: Iterable[str] = CONTENT) -> None:
     if set(files) != set(CONTENT):
         raise UsageError(f"{path}: not a manifest of a checkpoint")
     for name in names:
-        with told_plainly(folder / name, "read"):
+        with friendly_os_errors(folder / name, "read"):
             is_intact = (folder / name).is_file() and files[name] == file_entry(folder / name)
         if not is_intact:
             raise UsageError(f"{folder / name}: missing or damaged (it differs from the manifest)")
 
 
-def is_whole(folder: Path) -> bool:
+def is_complete(folder: Path) -> bool:
     try:
         verify(folder)
     except RegardError:
@@ -143,11 +143,11 @@ def load_checkpoint(folder: Path) -> Checkpoint:
 
 def load_latest(run: Path, warn: Callable[[str], None], last: int | None = None) -> Checkpoint | None:
     """The newest valid checkpoint, up to the step `last`; damaged ones are skipped with a warning."""
-    for step in reversed(steps(run)):
+    for step in reversed(checkpoint_steps(run)):
         if last is not None and step > last:
             continue
         try:
-            return load_checkpoint(folder_of(run, step))
+            return load_checkpoint(checkpoint_folder(run, step))
         except RegardError as error:
             warn(f"{error}; skipped, using the checkpoint before it")
     return None
@@ -164,15 +164,15 @@ def prune(run: Path, keep: set[int]) -> None:
 
     Each is renamed first, so that no reader sees a checkpoint without some of its files.
     """
-    with told_plainly(run / "checkpoints"):
-        for step in steps(run):
+    with friendly_os_errors(run / "checkpoints"):
+        for step in checkpoint_steps(run):
             if step not in keep:
-                old = folder_of(run, step)
+                old = checkpoint_folder(run, step)
                 trash = old.with_name(f".{old.name}.old{PARTIAL}")
                 remove_tree(trash)
                 retry_eintr(lambda: disk().rename(old, trash))  # noqa: B023 - called at once
                 remove_tree(trash)
-    sweep(run / "checkpoints")
+    remove_partials(run / "checkpoints")
 
 
 def average_weights(folders: list[Path]) -> dict[str, Tensor]:

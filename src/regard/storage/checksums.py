@@ -29,7 +29,7 @@ from regard.storage.files import (
     remove_tree,
     sha256,
     sync_folder,
-    told_plainly,
+    friendly_os_errors,
     write_atomically,
     write_text,
 )
@@ -86,19 +86,19 @@ def file_entry(path: Path) -> Json:
     return {"bytes": path.stat().st_size, "sha256": sha256(path)}
 
 
-def seal(folder: Path) -> None:
+def write_checksums(folder: Path) -> None:
     """Write SHA256SUMS of the files as they are now."""
     names = [name for name in (*FOLDER_FILES, WEIGHTS) if (folder / name).is_file()]
-    with told_plainly(folder, "read"):
+    with friendly_os_errors(folder, "read"):
         lines = "".join(f"{sha256(folder / name)}  {name}\n" for name in names)
     write_text(folder / SUMS, f"{lines}{_TRAILER}{sha256_of(lines.encode())}\n")
 
 
-def unseal(folder: Path) -> None:
+def remove_checksums(folder: Path) -> None:
     """Remove SHA256SUMS before a file is replaced, so that not even a power cut leaves checksums of other
     files."""
     if (folder / SUMS).is_file():
-        with told_plainly(folder / SUMS):
+        with friendly_os_errors(folder / SUMS):
             remove_tree(folder / SUMS)
             sync_folder(folder)
 
@@ -112,7 +112,7 @@ def changed_files(folder: Path, weights: bool = True) -> list[Path]:
     if sums is None:
         return [path]
     names = [name for name in sums if weights or name != WEIGHTS]
-    with told_plainly(folder, "read"):
+    with friendly_os_errors(folder, "read"):
         return [folder / name for name in names if _has_changed(folder / name, sums[name])]
 
 
@@ -125,7 +125,7 @@ def _has_changed(path: Path, expected: str) -> bool:
 
 
 @contextmanager
-def as_sealed(folder: Path, weights: bool = True) -> Iterator[None]:
+def verified(folder: Path, weights: bool = True) -> Iterator[None]:
     """Verify checksums after the block; raise if a file has changed, also to explain an error from inside."""
     try:
         yield

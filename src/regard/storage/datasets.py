@@ -20,7 +20,7 @@ from typing import Any, BinaryIO, cast
 
 from regard.data.files import DATA_VARIABLE
 from regard.errors import RegardError, UsageError, near_miss
-from regard.storage.files import SUMS, sha256, told_plainly, write_text
+from regard.storage.files import SUMS, sha256, friendly_os_errors, write_text
 from regard.storage.hub import HubFile, download, hub_errors, matches, open_repository
 
 CATALOGUE = Path(__file__).parents[1] / "builtin" / "datasets.toml"
@@ -189,7 +189,7 @@ def sources_online(dataset: PublicDataset) -> Iterator[Source]:
 
 
 def copy(source: Path, part: Path) -> None:
-    with told_plainly(part):
+    with friendly_os_errors(part):
         shutil.copyfile(source, part)
 
 

@@ -98,7 +98,7 @@ def disk() -> Disk:
 
 
 @contextmanager
-def standing_in(other: Disk) -> Iterator[None]:
+def use_disk(other: Disk) -> Iterator[None]:
     """Replace the disk inside the block."""
     _disks.append(other)
     try:
@@ -117,7 +117,7 @@ def retry_eintr(call: Callable[[], Result]) -> Result:
 
 
 @contextmanager
-def told_plainly(path: Path, doing: str = "write") -> Iterator[None]:
+def friendly_os_errors(path: Path, doing: str = "write") -> Iterator[None]:
     """Turn an OSError into a one-line RegardError with the path, the free space and what to do."""
     try:
         yield
@@ -154,7 +154,7 @@ def existing_parent(path: Path) -> Path:
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Replace a file completely or not at all. Links are followed; devices and pipes are written into."""
-    with told_plainly(path):
+    with friendly_os_errors(path):
         if is_special(path):
             write_into(path, content)
             return
@@ -201,7 +201,7 @@ def write_new(path: Path, content: bytes) -> None:
 
 def append(path: Path, content: bytes, durable: bool = False) -> None:
     """Append to a file; a kill may leave a part of the content."""
-    with told_plainly(path):
+    with friendly_os_errors(path):
         handle = retry_eintr(lambda: disk().extend(path))
         try:
             write_all(handle, content)
@@ -258,7 +258,7 @@ def remove_tree(path: Path) -> None:
     retry_eintr(lambda: disk().remove_folder(path))
 
 
-def sweep(folder: Path) -> None:
+def remove_partials(folder: Path) -> None:
     """Remove partial files of an interrupted write. The caller must hold the folder lock."""
     if folder.is_dir():
         for path in folder.glob(f".*{PARTIAL}"):
@@ -294,7 +294,7 @@ def check_files(folder: Path) -> None:
     """
     home = folder.resolve()
     inside = [home] + ([home.parent.parent / "blobs"] if home.parent.name == "snapshots" else [])
-    with told_plainly(folder, "read"), os.scandir(folder) as entries:
+    with friendly_os_errors(folder, "read"), os.scandir(folder) as entries:
         for entry in entries:
             if Path(entry.name).suffix not in READ and entry.name != SUMS:
                 continue
@@ -313,7 +313,7 @@ def sha256(path: Path) -> str:
 
 
 @contextmanager
-def alone_in(folder: Path) -> Iterator[None]:
+def folder_lock(folder: Path) -> Iterator[None]:
     """Hold the lock of a folder; refuse if another process does, with its process id.
 
     The operating system holds the lock, not the file: a killed process leaves none, a copied folder has none.
@@ -323,7 +323,7 @@ def alone_in(folder: Path) -> Iterator[None]:
     except ImportError:  # Windows: a second run is not detected
         yield
         return
-    with told_plainly(folder / LOCK):
+    with friendly_os_errors(folder / LOCK):
         handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:
         try:

@@ -19,13 +19,13 @@ from regard.config.load import RunSettings, load_run_settings, to_toml
 from regard.config.model import GPTConfig, LlamaConfig, ModelConfig, TransformerConfig
 from regard.config.schema import Config, Decode, Task
 from regard.errors import UsageError
-from regard.inputs.text import Special, Tokenizer, load_tokenizer, special
+from regard.inputs.text import SpecialTokens, Tokenizer, load_tokenizer, special_tokens
 from regard.models import Model as AnyModel
-from regard.models import outline, parameters
+from regard.models import build_meta, parameters
 from regard.storage.builtin import find_model
 from regard.storage.calibration import read_calibration
 from regard.storage.checkpoint import load_weights
-from regard.storage.checksums import as_sealed
+from regard.storage.checksums import verified
 from regard.storage.files import Json, check_files, read_json, write_atomically, write_json, write_text
 from regard.storage.generation import DECODE, decode_of, read_generation, special_of
 from regard.storage.huggingface import (
@@ -53,11 +53,11 @@ class Folder:
     model: AnyModel
     source: Tokenizer
     target: Tokenizer
-    special: Special  # start, end and forced or suppressed tokens of the output
+    special: SpecialTokens  # start, end and forced or suppressed tokens of the output
     split_above: int  # tokens; longer lines are split into sentences, because training hardly had such lines
     may_refuse: bool = False  # some questions of the training data have no answer
     labels: tuple[str, ...] = ()  # of a classifier or tagger
-    reaches: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # see storage/calibration.py
+    calibration: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # see storage/calibration.py
     parameters: int = 0  # when it was opened: an engine packs the weights
     version: int = VERSION  # of the format, see regard.compat; 1 for folders of other programs
 
@@ -94,7 +94,7 @@ class FolderSpec:
 
     @property
     def joint(self) -> bool:
-        return self.source.shares(self.target)
+        return self.source.shares_vocabulary(self.target)
 
     @property
     def head(self) -> str | None:
@@ -123,14 +123,14 @@ def write_identity(
 ) -> None:
     """Everything of a folder but weights, scores and card."""
     output, model = target or source, config.model
-    files = source.identity(target, FRAMES.get(model.family, "end"), model.max_length)
+    files = source.folder_files(target, FRAMES.get(model.family, "end"), model.max_length)
     for name, content in files.items():
         write_atomically(path / name, content)
     section: Json = {"version": config.version, "source": source.fingerprint, "target": output.fingerprint}
     section |= {"split_above": split_above} | ({"may_refuse": True} if may_refuse else {})
     if config.task.name == "translate":
         section |= {"languages": [config.task.source, config.task.target]}
-    separate = None if target is None or source.shares(target) else target
+    separate = None if target is None or source.shares_vocabulary(target) else target
     described = config_json(model, source, separate, config.task, labels)
     write_json(path / "config.json", described | {"regard": section})
     if model.family != "bert":
@@ -146,7 +146,7 @@ def generation_config(config: Config, tokenizer: Tokenizer) -> Json:
         "decoder_start_token_id": tokenizer.start,
         "bos_token_id": tokenizer.start,
         "eos_token_id": tokenizer.end,
-        "suppress_tokens": sorted(tokenizer.never_said),
+        "suppress_tokens": sorted(tokenizer.suppressed),
     }
 
 
@@ -155,7 +155,7 @@ def open_folder(path: Path, device: torch.device | None = None) -> Folder:
 
     A checkpoint of a run opens as well: its weights, and everything else from the run's folder.
     """
-    with as_read(path):
+    with verified_folder(path):
         return _open_folder(path, device)
 
 
@@ -168,7 +168,7 @@ def _open_folder(path: Path, device: torch.device | None) -> Folder:
             code="E_MODEL_HEAD",
         )
     weights = weights_of(spec, spec.head)
-    model = outline(spec.config, len(spec.source), spec.output_size)  # no memory until the weights fit
+    model = build_meta(spec.config, len(spec.source), spec.output_size)  # no memory until the weights fit
     load_weights_into(model, weights, path / WEIGHTS)
     section = regard_section(spec.content)
     decode, special_tokens = generation_settings(spec)
@@ -184,7 +184,7 @@ def _open_folder(path: Path, device: torch.device | None) -> Folder:
         split_above=int(section.get("split_above", spec.config.max_length)),
         may_refuse=bool(section.get("may_refuse", False)),
         labels=spec.labels,
-        reaches=read_calibration(spec.path),
+        calibration=read_calibration(spec.path),
         version=spec.version,
     )
 
@@ -195,7 +195,7 @@ def read_model(path: Path, head: str | None = None) -> Initial:
     `head` is the head of the run, by default the folder's. The weights of another head are left out, except
     that the pooler which most BERTs have is used for the head "sentence".
     """
-    with as_read(path):
+    with verified_folder(path):
         return _read_model(path, head)
 
 
@@ -252,10 +252,10 @@ def weights_of(spec: FolderSpec, head: str | None) -> dict[str, Tensor]:
         raise UsageError(f"{spec.path / WEIGHTS}: {error}", code=error.code) from None
 
 
-def as_read(path: Path) -> AbstractContextManager[None]:
+def verified_folder(path: Path) -> AbstractContextManager[None]:
     """Verify checksums after the block: the folder's, or those of a checkpoint's run."""
     folder = find_model(path)
-    return as_sealed(run_of(folder) or folder, weights=run_of(folder) is None)
+    return verified(run_of(folder) or folder, weights=run_of(folder) is None)
 
 
 def run_of(path: Path) -> Path | None:
@@ -265,12 +265,12 @@ def run_of(path: Path) -> Path | None:
     return path.parent.parent if is_checkpoint else None
 
 
-def generation_settings(spec: FolderSpec) -> tuple[Decode, Special]:
+def generation_settings(spec: FolderSpec) -> tuple[Decode, SpecialTokens]:
     """Decoding options and special tokens: of the run, or of another program's generation_config.json."""
     if spec.run is not None:
-        return spec.run.decode, special(spec.target)
+        return spec.run.decode, special_tokens(spec.target)
     if spec.config.family == "bert":  # generates nothing
-        return Decode(), special(spec.target)
+        return Decode(), special_tokens(spec.target)
     file, settings = read_generation(spec.home, spec.content)
     has_prompt = isinstance(spec.config, GPTConfig | LlamaConfig)
     return decode_of(settings, file, has_prompt), special_of(settings, file, spec.target, has_prompt)
@@ -286,7 +286,7 @@ def load_tokenizers(path: Path, content: Json) -> tuple[Tokenizer, Tokenizer]:
     checks = (
         (first, source, section.get("source"), content.get("vocab_size")),
         (
-            first if source.shares(target) else second,
+            first if source.shares_vocabulary(target) else second,
             target,
             section.get("target"),
             content.get("decoder_vocab_size") or content.get("vocab_size"),

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from regard.config.reading import shown
 from regard.config.schema import Decode
 from regard.errors import UsageError
-from regard.inputs.text import Special, Tokenizer, special
+from regard.inputs.text import SpecialTokens, Tokenizer, special_tokens
 from regard.storage.files import Json, read_json
 
 DECODE = {  # their name -> field of [decode]
@@ -88,9 +88,9 @@ def decode_of(settings: Json, file: Path, has_prompt: bool) -> Decode:
         raise UsageError(f"{file}: {place}: {first['msg']}", code=WRONG) from None
 
 
-def special_of(settings: Json, file: Path, target: Tokenizer, has_prompt: bool) -> Special:
+def special_of(settings: Json, file: Path, target: Tokenizer, has_prompt: bool) -> SpecialTokens:
     """The tokenizer's special tokens, with those that the folder forces and suppresses."""
-    default, size = special(target), len(target)
+    default, size = special_tokens(target), len(target)
 
     def several(name: str) -> tuple[int, ...]:
         value = settings.get(name)
@@ -108,17 +108,17 @@ def special_of(settings: Json, file: Path, target: Tokenizer, has_prompt: bool) 
     # transformers never suppresses an end token by bad_words_ids
     single = {each[0] for each in sequences if len(each) == 1} - {end, *ends}
     start = one("decoder_start_token_id")
-    return Special(
+    return SpecialTokens(
         start=default.start if start is None or has_prompt else start,
         end=end,
         ends=tuple(ends),
-        forbidden=tuple(sorted({*default.forbidden} - {end, *ends} | single | {*several("suppress_tokens")})),
-        runs=tuple(each for each in sequences if len(each) > 1),
-        not_first=several("begin_suppress_tokens"),
-        first=None if has_prompt else one("forced_bos_token_id"),
-        last=one("forced_eos_token_id"),
-        longest=_count(settings, "max_length", file) if has_prompt else None,
-        shortest=(_count(settings, "min_length", file) or 0) if has_prompt else 0,
+        suppressed=tuple(sorted({*default.suppressed} - {end, *ends} | single | {*several("suppress_tokens")})),
+        bad_words=tuple(each for each in sequences if len(each) > 1),
+        begin_suppressed=several("begin_suppress_tokens"),
+        forced_bos=None if has_prompt else one("forced_bos_token_id"),
+        forced_eos=one("forced_eos_token_id"),
+        max_length=_count(settings, "max_length", file) if has_prompt else None,
+        min_length=(_count(settings, "min_length", file) or 0) if has_prompt else 0,
     )
 
 

@@ -21,7 +21,7 @@ from regard.storage.files import (
     check_files,
     read_json,
     sync_folder,
-    told_plainly,
+    friendly_os_errors,
     write_atomically,
     write_json,
 )
@@ -44,7 +44,7 @@ def import_folder(source: Path, out: Path, say: Callable[[str], None] = lambda t
         raise UsageError(f"{out} exists; choose another name")
     check_files(source)
     parts = pickles_of(source)
-    with told_plainly(out):
+    with friendly_os_errors(out):
         out.parent.mkdir(parents=True, exist_ok=True)
         place = tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent)
     with place as name:
@@ -54,7 +54,7 @@ def import_folder(source: Path, out: Path, say: Callable[[str], None] = lambda t
         convert(parts, work)
         copy_beside(source, work)
         check(work, source)
-        with told_plainly(out):
+        with friendly_os_errors(out):
             work.rename(out)
             sync_folder(out.parent)
     return sorted(path.name for path in out.iterdir())
@@ -129,6 +129,6 @@ def copy_beside(source: Path, out: Path) -> None:
         is_copied = path.suffix in COPIED or path.name in COPIED_NAMES
         if is_copied and not path.name.endswith(".index.json") and path.is_file():
             inside_folder(path)
-            with told_plainly(path, "read"):
+            with friendly_os_errors(path, "read"):
                 content = read_bytes(path, LARGE)
             write_atomically(out / path.name, content)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from regard.errors import UsageError
 from regard.storage.body import is_body, open_body
-from regard.storage.files import read_json, sha256, told_plainly
+from regard.storage.files import read_json, sha256, friendly_os_errors
 from regard.storage.folder import load_tokenizers, open_folder
 from regard.storage.hub import HubFile, Repository, matches, open_repository
 from regard.storage.huggingface import model_config, task_of
@@ -132,7 +132,7 @@ def is_weights(file: HubFile) -> bool:
 def part_folder(repository: Repository, existing: PulledModel | None) -> Path:
     """The folder for a download; intact files of a damaged model are reused."""
     part = model_root(repository.name) / f".part-{repository.commit}"
-    with told_plainly(part):
+    with friendly_os_errors(part):
         if existing is not None:
             damaged = [file for file, _ in existing.damage()]
             shutil.rmtree(part, ignore_errors=True)
@@ -189,7 +189,7 @@ def finish(
     model = PulledModel(repository.name, repository.commit, revisions, now(), sums, part)
     write_record(model)
     path = part.with_name(repository.commit)
-    with told_plainly(path):
+    with friendly_os_errors(path):
         if path.exists() and read_record(path) is None:  # without a record it is not a model
             shutil.rmtree(path)
         part.rename(path)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from regard.data.cache import MODELS, cache_folder
 from regard.errors import RegardError, UsageError
-from regard.storage.files import read_json, sha256, told_plainly, write_json
+from regard.storage.files import read_json, sha256, friendly_os_errors, write_json
 
 RECORD = "pulled.json"
 MAIN = "main"  # the revision of a name without one
@@ -153,7 +153,7 @@ def folder_size(folder: Path) -> int:
 def remove_pulled(model: PulledModel) -> None:
     """Delete a commit: rename it first, so that it is never half there."""
     aside = model.path.with_name(f".deleted-{model.commit}-{os.getpid()}")
-    with told_plainly(model.path):
+    with friendly_os_errors(model.path):
         model.path.rename(aside)
     shutil.rmtree(aside, ignore_errors=True)
     if aside.exists():

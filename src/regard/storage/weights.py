@@ -18,7 +18,7 @@ from regard.config.reading import LARGE, shown
 from regard.errors import UsageError
 from regard.mapped import map_file
 from regard.storage.checksums import WEIGHTS as WEIGHTS
-from regard.storage.files import read_json, remove_tree, told_plainly, write_atomically
+from regard.storage.files import read_json, remove_tree, friendly_os_errors, write_atomically
 from regard.storage.huggingface import to_hf
 
 CALIBRATION = "calibration.json"
@@ -37,14 +37,14 @@ def write_weights(path: Path, config: ModelConfig, weights: Mapping[str, Tensor]
     A calibration of the weights before is removed.
     """
     tensors = {name: tensor.contiguous() for name, tensor in to_hf(config, weights).items()}
-    with told_plainly(path):
+    with friendly_os_errors(path):
         remove_tree(path / CALIBRATION)
     write_atomically(path / WEIGHTS, save(tensors, {"format": "pt"}))
 
 
 def read_safetensors(path: Path) -> dict[str, Tensor]:
     """The tensors of a file, mapped into memory."""
-    with opened(path) as header, path.open("rb") as file:
+    with open_safetensors(path) as header, path.open("rb") as file:
         content, tensors = map_file(file), {}
         end = 8 + int.from_bytes(content[:8].tolist(), "little")  # of the header, after its length
         for name in header.offset_keys():  # tensors follow one another without gaps: the header was checked
@@ -58,7 +58,7 @@ def read_safetensors(path: Path) -> dict[str, Tensor]:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[Any]:
+def open_safetensors(path: Path) -> Iterator[Any]:
     """A safetensors file with a valid header: no tensor overlaps another or ends after the file."""
     try:
         if not path.is_file():
@@ -120,7 +120,7 @@ def _is_part(path: Path, name: str) -> bool:
 
 def shapes_in(path: Path) -> dict[str, tuple[int, ...]]:
     """The shape of each tensor of a file, from its header; no tensor is read."""
-    with opened(path) as file:
+    with open_safetensors(path) as file:
         return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
 
 
@@ -130,7 +130,7 @@ def check_size(path: Path, config: ModelConfig, vocabulary: int) -> None:
     Single missing or misshapen tensors are named later, by `load_weights_into`.
     """
     shapes = [shape for part in weight_files(path) for shape in shapes_in(part).values()]
-    present, needed = sum(map(math.prod, shapes)), least_numbers(config, vocabulary)
+    present, needed = sum(map(math.prod, shapes)), min_parameters(config, vocabulary)
     layers = sum(config.depth)
     if needed > 2 * present or layers > len(shapes):
         raise UsageError(
@@ -139,7 +139,7 @@ def check_size(path: Path, config: ModelConfig, vocabulary: int) -> None:
         )
 
 
-def least_numbers(config: ModelConfig, vocabulary: int) -> int:
+def min_parameters(config: ModelConfig, vocabulary: int) -> int:
     """A lower bound of the number of weights of a model: its matrices without biases and norms."""
     width, words = config.width, vocabulary * config.width
     if isinstance(config, RecurrentConfig):

@@ -27,16 +27,16 @@ ReadOutput = Callable[[Tensor], tuple[str, list[tuple[int, int]]]]  # logits -> 
 
 
 @dataclass(frozen=True)
-class Asked:
+class TaskInput:
     """A text as the model of its task reads it."""
 
     folder: Folder
     sample: Sample  # its source
     text: str
-    told: ReadOutput | None = None  # of an encoder: its output from the logits
+    read_output: ReadOutput | None = None  # of an encoder: its output from the logits
 
 
-def ask(task: Any, text: str, context: str | None) -> Asked:
+def task_input(task: Any, text: str, context: str | None) -> TaskInput:
     if not isinstance(text, str):
         raise UsageError("trace one text at a time, as a string")
     text = replace_surrogates(text)
@@ -50,24 +50,24 @@ def ask(task: Any, text: str, context: str | None) -> Asked:
     raise UsageError(f"a {type(task).__name__} cannot be traced")
 
 
-def translate_input(task: Translator, text: str, _: str | None) -> Asked:
+def translate_input(task: Translator, text: str, _: str | None) -> TaskInput:
     if len(task.folders) > 1:
         raise UsageError("an ensemble cannot be traced; trace one of its models")
     ids = task.folder.source.encode(task.source_prefix + text.strip())
     check_length(len(ids), task.longest)
-    return Asked(task.folder, task.objective.source_sample(ids), text)
+    return TaskInput(task.folder, task.objective.source_sample(ids), text)
 
 
-def generate_input(task: Generator, text: str, _: str | None) -> Asked:
-    return Asked(task.folder, Sample(source=task.prompt_ids(text)), text)
+def generate_input(task: Generator, text: str, _: str | None) -> TaskInput:
+    return TaskInput(task.folder, Sample(source=task.prompt_ids(text)), text)
 
 
-def fill_input(task: Filler, text: str, _: str | None) -> Asked:
-    gapped = task.cut(text, "")
+def fill_input(task: Filler, text: str, _: str | None) -> TaskInput:
+    gapped = task.split_gaps(text, "")
     if isinstance(task.model, EncoderDecoder):
-        return Asked(task.folder, Sample(source=task.with_sentinels(gapped)), text)
+        return TaskInput(task.folder, Sample(source=task.with_sentinels(gapped)), text)
     row = task.with_masks(gapped)
-    suppressed = [*task.tokenizer.never_said, task.tokenizer.end]
+    suppressed = [*task.tokenizer.suppressed, task.tokenizer.end]
 
     def read_output(logits: Tensor) -> tuple[str, list[tuple[int, int]]]:
         gaps = [place for place, token in enumerate(row) if token == task.tokenizer.mask]
@@ -77,10 +77,10 @@ def fill_input(task: Filler, text: str, _: str | None) -> Asked:
         spans = [[GapSpan((token,), value)] for token, value in zip(best.tolist(), values.tolist())]
         return task.combine(gapped, spans).text, list(zip(gaps, best.tolist()))
 
-    return Asked(task.folder, Sample(source=row), text, read_output)
+    return TaskInput(task.folder, Sample(source=row), text, read_output)
 
 
-def classify_input(task: Classifier, text: str, _: str | None) -> Asked:
+def classify_input(task: Classifier, text: str, _: str | None) -> TaskInput:
     ids = task.folder.source.encode(text)
     check_length(len(ids), task.objective.longest)
 
@@ -88,10 +88,10 @@ def classify_input(task: Classifier, text: str, _: str | None) -> Asked:
         labels = task.result(text, logits[0], None, cut=False).labels
         return ", ".join(each.name for each in labels), [(0, task.labels.index(each.name)) for each in labels]
 
-    return Asked(task.folder, task.objective.text(ids), text, read_output)
+    return TaskInput(task.folder, task.objective.text(ids), text, read_output)
 
 
-def tag_input(task: Tagger, text: str, _: str | None) -> Asked:
+def tag_input(task: Tagger, text: str, _: str | None) -> TaskInput:
     ids, first = task.objective.encode_words([text[start:end] for start, end in find_words(text)])
     check_length(len(ids), task.objective.longest)
 
@@ -100,10 +100,10 @@ def tag_input(task: Tagger, text: str, _: str | None) -> Asked:
         chosen = [(token + 1, best[token + 1]) for token in first if token is not None]  # after the start
         return " ".join(predicted_tags(logits, first, task.labels)), chosen
 
-    return Asked(task.folder, task.objective.text(ids), text, read_output)
+    return TaskInput(task.folder, task.objective.text(ids), text, read_output)
 
 
-def answer_input(task: Answerer, text: str, context: str | None) -> Asked:
+def answer_input(task: Answerer, text: str, context: str | None) -> TaskInput:
     if context is None:
         raise UsageError("a question needs a text to answer it from: give it as context")
     context = replace_surrogates(context)
@@ -119,10 +119,10 @@ def answer_input(task: Answerer, text: str, context: str | None) -> Asked:
         ends = windows[0].places(span.start, span.end) if span.text else (0, 0)
         return span.text, [(ends[0], 0), (ends[1], 1)]
 
-    return Asked(task.folder, task.objective.text(windows[0]), text, read_output)
+    return TaskInput(task.folder, task.objective.text(windows[0]), text, read_output)
 
 
-INPUTS: dict[type[Any], Callable[[Any, str, str | None], Asked]] = {
+INPUTS: dict[type[Any], Callable[[Any, str, str | None], TaskInput]] = {
     Translator: translate_input,
     Generator: generate_input,
     Filler: fill_input,

@@ -75,7 +75,7 @@ class ContextDecoder:
     def without_context(self, hypothesis: Hypothesis, context: int) -> Hypothesis:
         """A hypothesis without its first `context` tokens and the space after them."""
         tokens = hypothesis.tokens[context:]
-        if context and tokens and self.target.content[tokens[0]] == b" ":
+        if context and tokens and self.target.token_bytes[tokens[0]] == b" ":
             context, tokens = context + 1, tokens[1:]
         log_p = hypothesis.token_log_probabilities[context:]
         return replace(hypothesis, tokens=tokens, token_log_probabilities=log_p)

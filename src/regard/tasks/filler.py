@@ -103,12 +103,12 @@ class Filler(Traceable):
     ) -> list[Filling]:
         """`numbers` are the line numbers for messages."""
         where = [f"line {number}: " for number in numbers] if numbers else [""] * len(texts)
-        gapped = [self.cut(text, place) for text, place in zip(texts, where)]
+        gapped = [self.split_gaps(text, place) for text, place in zip(texts, where)]
         if isinstance(self.model, EncoderOnly):
             return [self.combine(each, spans) for each, spans in zip(gapped, self.guess(gapped, count))]
-        return [self.told(each, beams, count) for each, beams in zip(gapped, self.search(gapped, count))]
+        return [self.fillings(each, beams, count) for each, beams in zip(gapped, self.search(gapped, count))]
 
-    def cut(self, text: str, where: str) -> GappedText:
+    def split_gaps(self, text: str, where: str) -> GappedText:
         gapped = self.cutter.cut(text)
         limit = len(self.tokenizer.sentinels) - 1  # the last sentinel ends T5's output
         if not gapped.gaps:
@@ -132,7 +132,7 @@ class Filler(Traceable):
         rows = [self.with_masks(text) for text in texts]
         assert isinstance(self.model, EncoderOnly)
         logits = answers(self.model, [Sample(source=row) for row in rows], TOKENS_PER_BATCH, self.device)
-        suppressed = [*self.tokenizer.never_said, self.tokenizer.end]
+        suppressed = [*self.tokenizer.suppressed, self.tokenizer.end]
         guesses = []
         for row, row_logits in zip(rows, logits):
             gaps = [place for place, token in enumerate(row) if token == self.tokenizer.mask]
@@ -175,7 +175,7 @@ class Filler(Traceable):
         rest = [token for sentinel, ids in zip(sentinels, text.ids[1:]) for token in (sentinel, *ids)]
         return [*text.ids[0], *rest, self.tokenizer.end]
 
-    def told(self, text: GappedText, beams: Sequence[Hypothesis], count: int) -> Filling:
+    def fillings(self, text: GappedText, beams: Sequence[Hypothesis], count: int) -> Filling:
         """The `count` best distinct texts of the hypotheses."""
         by_text: dict[str, tuple[float, list[GapSpan]]] = {}
         for each in beams:  # best first
@@ -231,7 +231,7 @@ class GapCutter:
     @cached_property
     def spaced(self) -> bool:
         """True if tokens include the space before a word."""
-        pieces = self.tokenizer.pieces(range(len(self.tokenizer)))
+        pieces = self.tokenizer.tokens(range(len(self.tokenizer)))
         return any(len(piece) > 1 and piece.startswith(" ") for piece in pieces)
 
     def cut(self, text: str) -> GappedText:
@@ -260,7 +260,7 @@ class GapCutter:
     def spelling(self, ids: Sequence[int]) -> tuple[bool, str]:
         """(True if the tokens join the text before them without a space, their text)."""
         word = self.tokenizer.decode(ids)
-        first = self.tokenizer.pieces(ids[:1])
+        first = self.tokenizer.tokens(ids[:1])
         if self.spaced:
             return not first or not first[0].startswith(" "), word
         glued = word.startswith("##") and len(word) > 2  # WordPiece's mark of a token inside a word

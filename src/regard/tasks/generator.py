@@ -83,14 +83,14 @@ class Generator(Traceable):
     def __init__(self, folder: Folder, precision: str = "auto") -> None:
         if not isinstance(folder.model, LanguageModel):
             raise UsageError(f"{folder.path}: a {folder.config.family} model cannot continue a text")
-        make_engine(folder.model, precision, folder.reaches)  # packs the model in place
+        make_engine(folder.model, precision, folder.calibration)  # packs the model in place
         self.folder, self.model, self.tokenizer = folder, folder.model, folder.source
         self.device = next(folder.model.parameters()).device
         self.sliding = SlidingWindow(self.model, self.model.longest_target or folder.config.max_length)
         self.special = folder.special
         self.window = folder.config.max_length
         defaults = DECODE_DEFAULTS["generate"] | (
-            {} if self.special.longest is None else {"max_length": None}
+            {} if self.special.max_length is None else {"max_length": None}
         )
         self.decode = decode_options(Decode(), {**defaults, **folder.decode.model_dump(exclude_unset=True)})
 
@@ -170,7 +170,7 @@ class Generator(Traceable):
     def overflows(self, length: int, options: Decode) -> bool:
         """Whether a prompt of this length may exceed the context window."""
         limit = self.model.longest_target
-        most = longest_output(options, length, 0, None, self.special.longest)
+        most = longest_output(options, length, 0, None, self.special.max_length)
         return limit is not None and length + most - 1 > limit  # the last token is not read
 
     def scheduler(self, tokens: int, rows: int | None = None, warn: Warn = lambda text: None) -> Scheduler:

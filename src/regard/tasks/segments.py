@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from regard.inputs.text import cut_words, split_sentences
+from regard.inputs.text import split_words, split_sentences
 
 Split = Literal["auto", "always", "never"]
 
@@ -39,7 +39,7 @@ def segments(
         if count_tokens(text.strip()) > longest:
             found += [
                 replace(segment(part, after), broken=True)
-                for part, after in cut_words(text, lambda t: count_tokens(t.strip()) <= longest)
+                for part, after in split_words(text, lambda t: count_tokens(t.strip()) <= longest)
             ]
             found[-1] = replace(found[-1], after=found[-1].after + gap)
         else:

@@ -24,7 +24,7 @@ from regard.interpret.record import record
 from regard.models import EncoderOnly, LanguageModel, Model
 from regard.sample import Sample
 from regard.storage import Folder
-from regard.tasks.asking import Asked, ask
+from regard.tasks.asking import TaskInput, task_input
 from regard.tasks.filler import Filler
 from regard.tasks.generator import Generator, detokenize_stream
 from regard.tasks.translator import Translator, decode_options
@@ -55,19 +55,19 @@ def trace(
     only: Sequence[str] | None,
     prefix: Sequence[int] = (),
 ) -> Trace:
-    asked = ask(task, text, context)
+    asked = task_input(task, text, context)
     model = asked.folder.model
     parsed = parse_changes(interventions, model)
     changes = [each for each in parsed if isinstance(each, Change)]
     words = [each for each in parsed if isinstance(each, TokenChange)]
     asked = replace(asked, sample=with_other_source(asked, words))
     meta = about(asked, target, context, interventions)
-    if asked.told is not None:
+    if asked.read_output is not None:
         refuse_target("" if prefix else target, [each for each in words if each.side == "target"])
         tensors, logits = record(model, asked.sample, only, changes)
         tokens = {"source": Pieces.of(asked.folder.source, list(asked.sample.source))}
         own = vocabulary(asked.folder.source, tokens, tensors) if meta["head"] in (None, "words") else {}
-        output, chosen = asked.told(logits)
+        output, chosen = asked.read_output(logits)
         meta["chosen"] = [list(each) for each in chosen]  # at which place what was said
         return Trace(tensors, tokens, output, meta, (), own)
     begun = prefix_of(asked.folder, target, prefix)
@@ -79,13 +79,13 @@ def trace(
 
 
 def occlusion(task: Any, text: str, target: str | None, context: str | None) -> list[tuple[str, float]]:
-    asked = ask(task, text, context)
+    asked = task_input(task, text, context)
     tokenizer = asked.folder.source
     ids = list(asked.sample.source)
     pieces = Pieces.of(tokenizer, ids)
     words = [places for places in pieces.groups if pieces.words[places[0]] >= 0]
     hidden = stand_in(tokenizer)
-    if asked.told is not None:
+    if asked.read_output is not None:
         refuse_target(target, ())
         if hidden is None:
             raise UsageError("this model's tokenizer has no piece that stands for a hidden word")
@@ -108,7 +108,7 @@ def refuse_target(target: str | None, changes: Sequence[TokenChange]) -> None:
 
 def say(
     task: Any,
-    asked: Asked,
+    asked: TaskInput,
     target: str | None,
     options: Mapping[str, object],
     changes: Sequence[Change],
@@ -170,7 +170,7 @@ def chosen_options(task: Any, folder: Folder, options: Mapping[str, object], len
 
 
 def search(
-    task: Any, asked: Asked, options: Decode, changes: Sequence[Change], begun: Sequence[int] = ()
+    task: Any, asked: TaskInput, options: Decode, changes: Sequence[Change], begun: Sequence[int] = ()
 ) -> tuple[Hypothesis, tuple[Node, ...]]:
     """The best hypothesis, and the tree of the search if there was one (drawing has none)."""
     folder: Folder = asked.folder
@@ -182,27 +182,27 @@ def search(
         return decode(model, [asked.sample], options, special, device, [begun] if begun else None)[0][0], ()
     request = Request(asked.sample.source, options, begun)
     running: BeamSearch[Any] = BeamSearch(model, special, device, request.key)
-    running.observer = tree = BeamTree(lambda token: folder.target.pieces([token])[0])
+    running.observer = tree = BeamTree(lambda token: folder.target.tokens([token])[0])
     best = running.run([request])[0][0]
     return best, tree.told([*best.tokens, *([special.end] if best.finished else [])])
 
 
-def text_of(task: Any, asked: Asked, ids: Ids) -> str:
+def text_of(task: Any, asked: TaskInput, ids: Ids) -> str:
     if isinstance(task, Generator):
         return "".join(detokenize_stream(task.tokenizer, list(asked.sample.source), ids))
     if isinstance(task, Filler):
         made = Hypothesis(tuple(ids), 0.0, 0.0, tuple(0.0 for _ in ids), True)
-        return task.told(task.cut(asked.text, ""), [made], 1).text
+        return task.fillings(task.split_gaps(asked.text, ""), [made], 1).text
     return asked.folder.target.decode(ids)
 
 
-def whole(asked: Asked, said: Said) -> Sample:
+def whole(asked: TaskInput, said: Said) -> Sample:
     """What runs once: source and target side by side, or of a language model the one text."""
     source = () if isinstance(asked.folder.model, LanguageModel) else asked.sample.source
     return replace(asked.sample, source=source, target=said.read)
 
 
-def sides(asked: Asked, said: Said) -> dict[str, Pieces]:
+def sides(asked: TaskInput, said: Said) -> dict[str, Pieces]:
     folder = asked.folder
     source = {"source": Pieces.of(folder.source, list(asked.sample.source))}
     return (source if not isinstance(folder.model, LanguageModel) else {}) | {
@@ -214,10 +214,10 @@ def sides(asked: Asked, said: Said) -> dict[str, Pieces]:
 # Other words
 
 
-def with_other_source(asked: Asked, changes: Sequence[TokenChange]) -> Sample:
+def with_other_source(asked: TaskInput, changes: Sequence[TokenChange]) -> Sample:
     ids = other_pieces(asked.folder.source, list(asked.sample.source), changes, "source")
     places = (
-        asked.told is not None and asked.folder.config.head != "sentence"
+        asked.read_output is not None and asked.folder.config.head != "sentence"
     )  # answers are places of the text
     if places and len(ids) != len(asked.sample.source):
         raise UsageError("replace_token: this model answers by places, so one piece stands for one piece")
@@ -237,8 +237,8 @@ def other_pieces(tokenizer: Tokenizer, ids: Ids, changes: Sequence[TokenChange],
 
 def named_specials(tokenizer: Tokenizer) -> dict[str, int]:
     """Pieces that no text holds, by their names: `<mask>`, `<unk>`, `</s>`."""
-    known = [*tokenizer.never_said, tokenizer.end, *tokenizer.sentinels]
-    return dict(zip(tokenizer.pieces(known), known))
+    known = [*tokenizer.suppressed, tokenizer.end, *tokenizer.sentinels]
+    return dict(zip(tokenizer.tokens(known), known))
 
 
 def stand_in(tokenizer: Tokenizer) -> int | None:
@@ -252,7 +252,7 @@ def stand_in(tokenizer: Tokenizer) -> int | None:
 # log p of the output, for occlusion
 
 
-def spoken(asked: Asked, said: Said) -> Callable[[Sequence[int]], float]:
+def spoken(asked: TaskInput, said: Said) -> Callable[[Sequence[int]], float]:
     model: Model = asked.folder.model
     prompt = len(asked.sample.source) if isinstance(model, LanguageModel) else 1
     rest, output = said.read[prompt:], said.output[prompt - 1 :]
@@ -268,10 +268,10 @@ def spoken(asked: Asked, said: Said) -> Callable[[Sequence[int]], float]:
     return log_p
 
 
-def answered(asked: Asked) -> Callable[[Sequence[int]], float]:
+def answered(asked: TaskInput) -> Callable[[Sequence[int]], float]:
     model = asked.folder.model
-    assert asked.told is not None
-    chosen = asked.told(run(model, asked.sample))[1]
+    assert asked.read_output is not None
+    chosen = asked.read_output(run(model, asked.sample))[1]
     ends, many = asked.folder.config.head == "span", asked.folder.task.multi_label
 
     def log_p(ids: Sequence[int]) -> float:
@@ -298,11 +298,11 @@ def vocabulary(
     if "logits" in tensors:
         best = tensors["logits"].topk(min(BEST_WORDS, tensors["logits"].shape[-1]), dim=-1).indices
         ids |= set(best.flatten().tolist())
-    return dict(zip(sorted(ids), tokenizer.pieces(sorted(ids))))
+    return dict(zip(sorted(ids), tokenizer.tokens(sorted(ids))))
 
 
 def about(
-    asked: Asked, target: str | None, context: str | None, interventions: Sequence[Mapping[str, Any]]
+    asked: TaskInput, target: str | None, context: str | None, interventions: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
     folder = asked.folder
     return {

@@ -32,7 +32,7 @@ from regard.generation import (
     scorer,
 )
 from regard.interpret import Links, align
-from regard.models import EncoderOnly, Writing
+from regard.models import EncoderOnly, GenerativeModel
 from regard.sample import Sample
 from regard.storage import Folder
 from regard.tasks.context import ContextDecoder
@@ -64,7 +64,7 @@ class Translator(Traceable):
         self.folder = folder  # its tokenizers and options apply to all
         for other in others:
             check_same_tokenizers(folder, other)
-        self.engines = [make_engine(generative_model(each), precision, each.reaches) for each in self.folders]
+        self.engines = [make_engine(generative_model(each), precision, each.calibration) for each in self.folders]
         means: tuple[Mean, ...] = ("probability", "log")
         self.ensembles = {mean: Ensemble(self.engines, mean) for mean in means}
         self.device = next(folder.model.parameters()).device
@@ -277,7 +277,7 @@ class Translator(Traceable):
         return score(model, samples, min(self.folder.decode.tokens_per_batch, SCORE_TOKENS), self.device)
 
 
-def generative_model(folder: Folder) -> Writing:
+def generative_model(folder: Folder) -> GenerativeModel:
     """The folder's model, if it generates text."""
     if isinstance(folder.model, EncoderOnly):
         raise UsageError(f"{folder.path}: a {folder.config.family} model generates no text")

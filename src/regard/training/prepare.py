@@ -34,7 +34,7 @@ from regard.data.readers import RawRow
 from regard.data.report import DataReport
 from regard.data.shards import ShardWriter, fingerprint, open_shards, read_manifest, write_manifest
 from regard.errors import RegardError, UsageError
-from regard.inputs.text import Tokenizer, learn, load_tokenizer, split_sentences
+from regard.inputs.text import Tokenizer, train_tokenizer, load_tokenizer, split_sentences
 from regard.sample import Example
 from regard.storage import Initial, read_json
 from regard.storage.folder import load_tokenizers
@@ -141,9 +141,9 @@ class Preparation:
         sources, targets = [pair[0] for pair in sample], [pair[1] for pair in sample]
         pairs = self.config.task.name == "translate"
         both = [*sources, *targets] if pairs and text.joint else sources
-        learn(both, text.kind, text.vocabulary, self.extra).save(place / "tokenizer.json")
+        train_tokenizer(both, text.kind, text.vocabulary, self.extra).save(place / "tokenizer.json")
         if pairs and not text.joint:
-            learn(targets, text.kind, text.vocabulary).save(place / "target_tokenizer.json")
+            train_tokenizer(targets, text.kind, text.vocabulary).save(place / "target_tokenizer.json")
         write_manifest(place, {})
 
     @property

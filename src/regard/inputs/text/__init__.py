@@ -2,20 +2,20 @@
 
 from regard.inputs.text.byte_level import SPECIALS
 from regard.inputs.text.load import load_tokenizer
-from regard.inputs.text.sentences import cut_words, split_sentences
-from regard.inputs.text.tokenizer import Special, Tokenizer, huggingface_config, special
-from regard.inputs.text.train import KINDS, LEAST_VOCABULARY, learn
+from regard.inputs.text.sentences import split_words, split_sentences
+from regard.inputs.text.tokenizer import SpecialTokens, Tokenizer, huggingface_config, special_tokens
+from regard.inputs.text.train import KINDS, LEAST_VOCABULARY, train_tokenizer
 
 __all__ = [
     "KINDS",
     "LEAST_VOCABULARY",
     "SPECIALS",
-    "Special",
+    "SpecialTokens",
     "Tokenizer",
-    "cut_words",
+    "split_words",
     "huggingface_config",
-    "learn",
+    "train_tokenizer",
     "load_tokenizer",
-    "special",
+    "special_tokens",
     "split_sentences",
 ]

@@ -75,7 +75,7 @@ class ByteLevelTokenizer(Tokenizer):
         self.pad, self.end, self.start, unknown = (specials[name] for name in SPECIALS)
         self.mask = specials.get(MASK)
         self.sentinels = sentinels_of(specials)
-        self.never_said = (self.pad, self.start, unknown, *([] if self.mask is None else [self.mask]))
+        self.suppressed = (self.pad, self.start, unknown, *([] if self.mask is None else [self.mask]))
         self._whole = pipeline.normalizer is None  # the model gets each text without pre-tokenization
         self._cache = WordCache()
 

@@ -89,7 +89,7 @@ class HFTokenizer(Tokenizer):
             roles[role] for role in ("bos_token", "cls_token", "unk_token", "mask_token") if role in roles
         }
         surplus = range(tokens, self._size)  # rows of the embedding without a token
-        self.never_said = (*sorted({self.pad, self.start, *suppressed} - {self.end}), *surplus)
+        self.suppressed = (*sorted({self.pad, self.start, *suppressed} - {self.end}), *surplus)
         self.unknown = roles.get("unk_token")
         # a text may contain <unk>
         self._special = frozenset(specials.values()) - ({self.unknown} - {self.start, self.end})
@@ -178,7 +178,7 @@ class HFTokenizer(Tokenizer):
                 "this model's tokenizer (WordPiece) changes the text, so its tokens have no bytes; "
                 "use a model with another kind of tokenizer for this"
             )
-        return super().content
+        return super().token_bytes
 
     @cached_property
     def _table(self) -> list[tuple[str, bytes | None]]:

@@ -51,7 +51,7 @@ class SentencePieceTokenizer(Tokenizer):
         ids = set(self._vocabulary.values())
         surplus = (number for number in range(self._size) if number not in ids)
         # <unk> may be generated, as in transformers: it stands for a word that the vocabulary lacks
-        self.never_said = (*sorted({self.pad, self.start} - {self.end}), *surplus)
+        self.suppressed = (*sorted({self.pad, self.start} - {self.end}), *surplus)
         self._special = frozenset(roles.values())
 
     def __reduce__(self) -> tuple[Any, ...]:

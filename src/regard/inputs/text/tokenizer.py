@@ -27,24 +27,24 @@ _LEADS = ("x", ".", "0")
 
 
 @dataclass(frozen=True, slots=True)
-class Special:
+class SpecialTokens:
     """The token ids that generation needs, named as in transformers' generation_config.json where given."""
 
     start: int
     end: int
-    forbidden: tuple[int, ...] = ()  # suppress_tokens
-    runs: tuple[tuple[int, ...], ...] = ()  # bad_words_ids: sequences that are never generated
-    not_first: tuple[int, ...] = ()  # begin_suppress_tokens
-    first: int | None = None  # forced_bos_token_id
-    last: int | None = None  # forced_eos_token_id: the token at the maximum length
-    longest: int | None = None  # max_length of a language model, prompt included; [decode] overrides it
-    shortest: int = 0  # min_length, likewise
+    suppressed: tuple[int, ...] = ()  # suppress_tokens
+    bad_words: tuple[tuple[int, ...], ...] = ()  # bad_words_ids: sequences that are never generated
+    begin_suppressed: tuple[int, ...] = ()  # begin_suppress_tokens
+    forced_bos: int | None = None  # forced_bos_token_id
+    forced_eos: int | None = None  # forced_eos_token_id: the token at the maximum length
+    max_length: int | None = None  # max_length of a language model, prompt included; [decode] overrides it
+    min_length: int = 0  # min_length, likewise
     ends: tuple[int, ...] = ()  # further end tokens: a text stops at any of {end, *ends}
 
 
-def special(target: Tokenizer) -> Special:
+def special_tokens(target: Tokenizer) -> SpecialTokens:
     """The special tokens of a model that generates with this tokenizer."""
-    return Special(start=target.start, end=target.end, forbidden=target.never_said)
+    return SpecialTokens(start=target.start, end=target.end, suppressed=target.suppressed)
 
 
 class Tokenizer(ABC):
@@ -57,7 +57,7 @@ class Tokenizer(ABC):
     sentinels: tuple[int, ...]  # replace hidden spans (T5), in order
     unknown: int | None = None  # <unk>; byte-level tokenizers need none
     languages: tuple[str, ...] = ()  # target languages that a text can select with `>>fra<<`
-    never_said: tuple[int, ...]  # tokens that must not be generated
+    suppressed: tuple[int, ...]  # tokens that must not be generated
     adds_start: bool = False  # a prompt begins with `start`, as the tokenizer's post-processor puts it there
 
     @abstractmethod
@@ -113,12 +113,12 @@ class Tokenizer(ABC):
     def _table(self) -> list[tuple[str, bytes | None]]:
         """Name and bytes of each id; a special token has no bytes."""
 
-    def pieces(self, ids: Sequence[int]) -> list[str]:
+    def tokens(self, ids: Sequence[int]) -> list[str]:
         """Readable text of each token; bytes of an incomplete character are shown as `<0xE2>`."""
         return [self._readable(int(number)) for number in ids]
 
     @cached_property
-    def content(self) -> list[bytes | None]:
+    def token_bytes(self) -> list[bytes | None]:
         """Bytes of each token, by id; None for a special token."""
         return [content for _, content in self._table]
 
@@ -140,7 +140,7 @@ class Tokenizer(ABC):
             result.append(covered[0] if covered else -1)
         return result
 
-    def identity(self, target: Tokenizer | None, frame: str, longest: int) -> dict[str, bytes]:
+    def folder_files(self, target: Tokenizer | None, frame: str, longest: int) -> dict[str, bytes]:
         """Files of a model folder that hold this tokenizer, and the target's if that is another one."""
         config = json.dumps(huggingface_config(self, longest, frame), indent=2, ensure_ascii=False)
         files = {"tokenizer.json": self.to_json(frame), "tokenizer_config.json": f"{config}\n"}
@@ -148,7 +148,7 @@ class Tokenizer(ABC):
             files[f"target_tokenizer{ending}"] = content
         return {name: content.encode() for name, content in files.items()}
 
-    def shares(self, other: Tokenizer) -> bool:
+    def shares_vocabulary(self, other: Tokenizer) -> bool:
         """True if source and target use one vocabulary."""
         return self is other
 

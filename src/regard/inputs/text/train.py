@@ -33,7 +33,7 @@ _UNIGRAM_LONGEST = 16  # characters of one unigram token, as in SentencePiece
 _UNIGRAM_TEXT = 4_000_000  # characters of distinct words, the most frequent first: rarer ones change little
 
 
-def learn(
+def train_tokenizer(
     texts: Iterable[str], kind: str = "bpe", vocabulary: int = 8000, extra: Sequence[str] = ()
 ) -> Tokenizer:
     """Train a tokenizer with at most `vocabulary` tokens; fewer if the texts are too short for more.

@@ -92,7 +92,7 @@ def as_logprobs(
     tokenizer: Tokenizer, places: Sequence[Place], begins: Sequence[int], bare: bool
 ) -> dict[str, Sequence[object]]:
     """OpenAI's lists. `bare`: a text begins here without a space, which its first piece may have."""
-    pieces = tokenizer.pieces([place.piece for place in places])
+    pieces = tokenizer.tokens([place.piece for place in places])
     if bare and pieces:
         pieces[0] = pieces[0].removeprefix(" ")
     best: list[dict[str, float] | None] = []
@@ -100,7 +100,7 @@ def as_logprobs(
         if place.log_p is None:
             best.append(None)
             continue
-        names = tokenizer.pieces([piece for piece, _ in place.best])
+        names = tokenizer.tokens([piece for piece, _ in place.best])
         own = {name: place.log_p}
         for other, (_, value) in zip(names, place.best):
             own[other] = max(value, own.get(other, value))

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import UsageError
-from regard.mapped import is_view, let_go
+from regard.mapped import is_view, release_pages
 
 Tensors = dict[str, Tensor]
 TOLERANCE = 5e-3  # of values up to one that were stored in half precision
@@ -115,11 +115,11 @@ def tensors_from_hf(tensors: Mapping[str, Tensor], table: Table) -> Tensors:
         computed = [as_computed(part) for part in parts]
         weights |= zip(row.ours, computed, strict=True)
         if not any(is_view(part, tensor) for part in computed):
-            let_go(tensor)
+            release_pages(tensor)
     known = {row.theirs for row in table.rows}
     for name in sorted(theirs.keys() - known):
         _check_unused(name, theirs, table)
-        let_go(theirs[name])
+        release_pages(theirs[name])
     return weights
 
 

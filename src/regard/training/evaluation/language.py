@@ -14,7 +14,7 @@ from regard.config import Decode
 from regard.data.objectives import CausalLM, MaskedLM, SpanCorruption
 from regard.data.readers import RawRow
 from regard.generation import answers, decode
-from regard.inputs.text import Tokenizer, special
+from regard.inputs.text import Tokenizer, special_tokens
 from regard.metrics.language import perplexity_scores
 from regard.models import EncoderOnly, Model
 from regard.sample import Example, Sample
@@ -80,7 +80,7 @@ class ContinuationEvaluation:
             raise ValueError("an encoder alone writes nothing")
         tokenizer = self.objective.tokenizer
         prompts = [Sample(source=ids) for ids in beginnings]
-        found = decode(model, prompts, DRAWN, special(tokenizer), device)
+        found = decode(model, prompts, DRAWN, special_tokens(tokenizer), device)
         return [goes_on(tokenizer, ids, own[0].tokens) for ids, own in zip(beginnings, found)]
 
     def final(self, model: Model, device: torch.device, path: Path) -> Record:
@@ -153,8 +153,8 @@ class HiddenWordsEvaluation(HiddenEvaluation[MaskedLM]):
         read = list(sample.source)
         for place in places:
             read[place] = tokenizer.mask or 0
-        text = "".join(tokenizer.pieces(read[1:-1])).strip()
-        return text, tokenizer.pieces([sample.labels[p] for p in places]), tokenizer.pieces(guesses)
+        text = "".join(tokenizer.tokens(read[1:-1])).strip()
+        return text, tokenizer.tokens([sample.labels[p] for p in places]), tokenizer.tokens(guesses)
 
     def final(self, model: Model, device: torch.device, path: Path) -> Record:
         loss, guesses = self.guess(model, device)
@@ -179,12 +179,12 @@ class HiddenSpansEvaluation(HiddenEvaluation[SpanCorruption]):
             raise ValueError("an encoder alone writes nothing")
         tokenizer = self.objective.tokenizer
         sources = [Sample(source=sample.source) for sample in samples]
-        found = decode(model, sources, Decode(beam=1), special(tokenizer), device)
+        found = decode(model, sources, Decode(beam=1), special_tokens(tokenizer), device)
         return [
             {
-                "source": "".join(tokenizer.pieces(sample.source[:-1])).strip(),
-                "reference": tokenizer.pieces(sample.labels[:-1]),
-                "output": tokenizer.pieces(own[0].tokens),
+                "source": "".join(tokenizer.tokens(sample.source[:-1])).strip(),
+                "reference": tokenizer.tokens(sample.labels[:-1]),
+                "output": tokenizer.tokens(own[0].tokens),
             }
             for sample, own in zip(samples, found)
         ]

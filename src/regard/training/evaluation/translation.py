@@ -14,7 +14,7 @@ from regard.config import Config, Decode, Weighted
 from regard.data.objectives import Seq2Seq
 from regard.errors import RegardError
 from regard.generation import Hypothesis, decode
-from regard.inputs.text import special
+from regard.inputs.text import special_tokens
 from regard.interpret import align
 from regard.metrics.bleu import bleu_tokenization, bootstrap_intervals, text_scores
 from regard.models import EncoderOnly, Model
@@ -118,7 +118,7 @@ class TranslationEvaluation:
         if isinstance(model, EncoderOnly):
             raise ValueError("an encoder alone writes nothing")
         sources = [Sample(source=sample.source) for sample in samples]
-        found = decode(model, sources, options, special(self.objective.target), device)
+        found = decode(model, sources, options, special_tokens(self.objective.target), device)
         if not all(found):  # a model that diverged gives no probabilities, and so says nothing
             raise RegardError(
                 "the model gives no probabilities any more, so that nothing can be decoded; begin a run "

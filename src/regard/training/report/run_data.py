@@ -44,15 +44,15 @@ class Metric:
     sentence: str = "{name} {value}"
     exp_loss: bool = False
 
-    def of(self, record: Record) -> float | None:
+    def value_in(self, record: Record) -> float | None:
         value = record.get("loss" if self.exp_loss else self.key)
         if not isinstance(value, int | float):
             return None
         return math.exp(min(value, MAX_EXPONENT)) if self.exp_loss else 100 * value if self.share else value
 
-    def shown(self, record: Record, digits: int | None = None) -> str:
+    def format(self, record: Record, digits: int | None = None) -> str:
         """The number as text, with half of its confidence interval if the record has one."""
-        value = self.of(record)
+        value = self.value_in(record)
         if value is None:
             return "–"
         digits = self.digits if digits is None else digits
@@ -105,8 +105,8 @@ def score_line(task: str, record: Record) -> str:
     bare = {key: value for key, value in record.items() if not key.endswith("_interval")}
     parts = []
     for metric in report.metrics:
-        if metric.sentence and metric.of(record) is not None:
-            value = metric.shown(bare, min(metric.digits, 1) if metric.share else metric.digits)
+        if metric.sentence and metric.value_in(record) is not None:
+            value = metric.format(bare, min(metric.digits, 1) if metric.share else metric.digits)
             parts.append(metric.sentence.format(name=metric.name, value=value, count=count))
     return f"{record['kind']}: {', '.join(parts)}" + report.count.format(count=count, texts=report.texts)
 

@@ -81,9 +81,9 @@ def overview(run: RunData) -> Block:
     remarks = {"final-valid": "on the validation data", "valid": run.task.validation}
     bare = {key: value for key, value in best.items() if not key.endswith("_interval")}
     tiles = [
-        (metric.name, metric.shown(bare), remarks.get(best["kind"], "on the test data"))
+        (metric.name, metric.format(bare), remarks.get(best["kind"], "on the test data"))
         for metric in run.task.metrics[: run.task.main]
-        if metric.of(best) is not None
+        if metric.value_in(best) is not None
     ]
     if "parameters" in end:
         size = run.config.model.preset or "custom size"
@@ -101,9 +101,9 @@ def scores(run: RunData) -> list[Block]:
     records = {split: run.last(kind) for kind, split in SPLITS.items() if run.last(kind)}
     if not records:
         return [paragraph("Not scored yet: the final model is scored when the run ends.")]
-    metrics = [each for each in run.task.metrics if any(each.of(one) is not None for one in records.values())]
+    metrics = [each for each in run.task.metrics if any(each.value_in(one) is not None for one in records.values())]
     rows = [
-        [split, f"{record.get('sentences', 0):,}", *(metric.shown(record) for metric in metrics)]
+        [split, f"{record.get('sentences', 0):,}", *(metric.format(record) for metric in metrics)]
         for split, record in records.items()
     ]
     blocks = [table(["set", run.task.texts, *(metric.name for metric in metrics)], rows)]
@@ -156,7 +156,7 @@ def evaluate_command(config: Config, folder: str) -> str:
 def curve_charts(run: RunData) -> list[Chart]:
     def points(kind: str, field: str | Metric) -> list[tuple[float, float]]:
         metric = Metric(field, field) if isinstance(field, str) else field
-        pairs = [(record.get("step"), metric.of(record)) for record in run.of_kind(kind)]
+        pairs = [(record.get("step"), metric.value_in(record)) for record in run.of_kind(kind)]
         return [(step, value) for step, value in pairs if isinstance(step, int) and value is not None]
 
     smoothed = ", smoothed labels" if run.config.train.label_smoothing else ""
