@@ -17,7 +17,7 @@ import regard.training.loop as loop
 from regard.batch import collate
 from regard.errors import RegardError
 from regard.sample import Sample
-from regard.storage import checkpoint_folder, is_complete, use_disk, checkpoint_steps
+from regard.storage import checkpoint_folder, checkpoint_steps, is_complete, use_disk
 from regard.training import train
 from regard.training.trouble import (
     TRIALS,
@@ -122,7 +122,9 @@ def test_a_disk_that_fails_in_the_middle_ends_the_run_with_a_sentence(
         train(config, tmp_path / "run")
     said = str(caught.value)
     assert re.search(r"\([\d,]+ bytes free\); ", said) and str(tmp_path / "run") in said and "\n" not in said
-    assert [is_complete(checkpoint_folder(tmp_path / "run", step)) for step in checkpoint_steps(tmp_path / "run")] == [True]
+    assert [
+        is_complete(checkpoint_folder(tmp_path / "run", step)) for step in checkpoint_steps(tmp_path / "run")
+    ] == [True]
     assert train(None, tmp_path / "run", resume=True).finished
 
 

@@ -16,7 +16,7 @@ from transformers import BertForMaskedLM
 from conftest import Command, Refused
 from regard.config import Config
 from regard.errors import UsageError
-from regard.inputs.text import Tokenizer, train_tokenizer, load_tokenizer
+from regard.inputs.text import Tokenizer, load_tokenizer, train_tokenizer
 from regard.models import Model
 from regard.sample import IGNORED, Sample
 from regard.tasks.filler import Filler, GapCutter, GapSpan

@@ -39,7 +39,7 @@ from transformers import (
 from regard.batch import Batch, tokens
 from regard.config import Config, TransformerConfig, resolve
 from regard.errors import UsageError
-from regard.inputs.text import Tokenizer, train_tokenizer, load_tokenizer
+from regard.inputs.text import Tokenizer, load_tokenizer, train_tokenizer
 from regard.models import build
 from regard.storage import open_folder, read_model, unique_weights, write_identity, write_weights
 from regard.storage.huggingface import to_hf as written_as
@@ -702,7 +702,7 @@ def test_greedy_words_are_those_of_transformers(pipelines, name, tmp_path):
     for text in CORPUS[:2]:
         read = tokenizer(text, return_tensors="pt")
         limit = read["input_ids"].shape[1] + 50
-        forbidden = sorted(ours.folder.target.never_said)
+        forbidden = sorted(ours.folder.target.suppressed)
         said = theirs.generate(
             **{key: read[key] for key in ("input_ids", "attention_mask")},
             max_new_tokens=limit,

@@ -21,9 +21,23 @@ from regard.config import resolve
 from regard.errors import UsageError
 from regard.generation import decode, make_engine
 from regard.generation.kernels import can_quantize
-from regard.generation.packing import Int8Linear, Packing, choose_precision, activation_ranges, pack_linears, scale_of
+from regard.generation.packing import (
+    Int8Linear,
+    Packing,
+    activation_ranges,
+    choose_precision,
+    pack_linears,
+    scale_of,
+)
 from regard.sample import Sample
-from regard.storage import checkpoint_folder, open_folder, write_checksums, checkpoint_steps, unique_weights, write_weights
+from regard.storage import (
+    checkpoint_folder,
+    checkpoint_steps,
+    open_folder,
+    unique_weights,
+    write_checksums,
+    write_weights,
+)
 from regard.storage.builtin import find_model
 from regard.storage.calibration import read_calibration, weights_digest, write_calibration
 from regard.storage.weights import CALIBRATION

@@ -15,7 +15,7 @@ from parallel import changed, ids, losses, run_of, together
 from regard.cli import workers
 from regard.config import Config
 from regard.sample import IGNORED
-from regard.storage import checkpoint_folder, load_checkpoint, checkpoint_steps
+from regard.storage import checkpoint_folder, checkpoint_steps, load_checkpoint
 from regard.tasks import PhraseConstraints
 from regard.training import train
 from regard.training.loss import many_cross_entropy
@@ -101,7 +101,9 @@ def test_their_checkpoint_goes_on_in_one_process(trained, kind):
     with patched(no_end()):
         train(None, folder, resume=True)
     assert losses(folder) == pytest.approx(losses(trained / "one"), abs=1e-10, rel=0)
-    found, expected = (load_checkpoint(checkpoint_folder(each, UPDATES)) for each in (folder, trained / "one"))
+    found, expected = (
+        load_checkpoint(checkpoint_folder(each, UPDATES)) for each in (folder, trained / "one")
+    )
     assert found.state["tokens"] == expected.state["tokens"]
     assert found.state["flops"] > 0
     assert found.optimizer.keys() == expected.optimizer.keys()

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.inputs.text import split_words, split_sentences
+from regard.inputs.text import split_sentences, split_words
 
 # The bar marks where a sentence ends; the text is the line without the bars.
 CASES = r"""

@@ -15,18 +15,18 @@ import pytest
 from regard.errors import RegardError, UsageError
 from regard.storage import (
     Disk,
-    folder_lock,
-    checksums,
     checkpoint_folder,
+    checkpoint_steps,
+    checksums,
+    folder_lock,
     load_latest,
     open_folder,
     prune,
     save_checkpoint,
     use_disk,
-    checkpoint_steps,
 )
 from regard.storage.checkpoint import load_checkpoint, load_weights
-from regard.storage.files import SUMS, free_bytes, sha256, friendly_os_errors, write_atomically
+from regard.storage.files import SUMS, free_bytes, friendly_os_errors, sha256, write_atomically
 from regard.training.run import newest
 from survive import archives, damage, failing, power, system
 from survive.common import checkpoint, newest_step, write_model

@@ -25,8 +25,8 @@ from regard.inputs.text import (
     SPECIALS,
     Tokenizer,
     huggingface_config,
-    train_tokenizer,
     load_tokenizer,
+    train_tokenizer,
 )
 from regard.inputs.text.byte_level import BYTE_ALPHABET
 from regard.storage.language import WORDS, by_words

@@ -322,7 +322,7 @@ def test_occlusion_is_the_change_of_log_p(tiny_model: Path) -> None:
     assert [word for word, _ in found] == ["ba", "de"]
     assert all(change > 1 for _, change in found), "each word decides one of the output"
     unknown = task.folder.source.encode("ba de")
-    hidden = [task.folder.source.never_said[-1], unknown[1], task.folder.source.end]
+    hidden = [task.folder.source.suppressed[-1], unknown[1], task.folder.source.end]
     said = [*task.folder.target.encode(output), task.folder.target.end]
     with torch.no_grad():
         runs = [

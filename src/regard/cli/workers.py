@@ -96,7 +96,7 @@ def translate_in_parts(
     job: Job, lines: Iterable[str], wishes: Wishes, workers: int, output: Path, at_once: int = AT_ONCE
 ) -> None:
     from regard.device import available_cores
-    from regard.storage import make_folders, friendly_os_errors
+    from regard.storage import friendly_os_errors, make_folders
     from regard.storage.files import is_special, remove_tree
 
     if not job.threads:
@@ -233,7 +233,7 @@ def work(job: Job, line: Connection[Any, Any]) -> None:
 
 def join(parts: list[Path], output: Path) -> tuple[int, Concerns]:
     """All results in their order into the output, as a whole or not at all; how many lines they are of."""
-    from regard.storage import read_json, friendly_os_errors
+    from regard.storage import friendly_os_errors, read_json
     from regard.storage.files import PARTIAL
 
     aside = output.with_name(f".{output.name}{PARTIAL}")

@@ -16,7 +16,7 @@ from regard.export.check import BARS, LOGITS, Figures
 from regard.export.readme import TITLES, readme
 from regard.export.sample import Texts, sample_for
 from regard.export.vocabulary import names, write_tokenizers
-from regard.storage import Folder, open_folder, friendly_os_errors, write_json, write_text
+from regard.storage import Folder, friendly_os_errors, open_folder, write_json, write_text
 
 MODULES = {"ctranslate2": "regard.export.to_ctranslate2", "onnx": "regard.export.to_onnx"}
 # what each can hold, known here without its library

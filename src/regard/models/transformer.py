@@ -13,7 +13,7 @@ from regard.batch import Batch, Tokens
 from regard.models.attention import MultiHeadAttention, visible
 from regard.models.layers import Dropout, FeedForward, GatedFeedForward, Linear, PostNorm
 from regard.models.positions import Learned, PositionTerms, RelativeBias, Rotary, Sinusoidal, apply_rotary
-from regard.models.state import Past, State, fit, round_up, kv_block
+from regard.models.state import Past, State, fit, kv_block, round_up
 from regard.models.tap import Tap, tapped, within
 
 KeysValues = tuple[Tensor, Tensor]  # two of [B,H,S,C]
@@ -101,7 +101,9 @@ class Block(nn.Module):
         x = self.feed_forward_residual(x, lambda y: self.feed_forward(y, feed), feed)
         return tapped(tap, "out", x)
 
-    def self_attention(self, x: Tensor, mask: Tensor, past: Past | None, order: PositionTerms, tap: Tap | None) -> Tensor:
+    def self_attention(
+        self, x: Tensor, mask: Tensor, past: Past | None, order: PositionTerms, tap: Tap | None
+    ) -> Tensor:
         """Self-attention over the words of this run and, when stepping, those before."""
         q, k, v = self.attention.queries_keys_values(x)  # [B,H,T,C]
         if order.rotation is not None:

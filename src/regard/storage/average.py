@@ -10,11 +10,11 @@ from regard.storage.checkpoint import MANIFEST, average_weights, checkpoint_fold
 from regard.storage.checksums import FOLDER_FILES, write_checksums
 from regard.storage.files import (
     PARTIAL,
+    friendly_os_errors,
     make_folders,
     remove,
     remove_tree,
     sync_folder,
-    friendly_os_errors,
     write_new,
 )
 from regard.storage.folder import open_folder

@@ -16,7 +16,7 @@ from regard.models import EncoderOnly, build_meta
 from regard.models.layers import Linear
 from regard.storage.builtin import find_model
 from regard.storage.files import read_json
-from regard.storage.folder import verified_folder, describe, run_of, weights_of
+from regard.storage.folder import describe, run_of, verified_folder, weights_of
 from regard.storage.huggingface import task_of
 from regard.storage.weights import WEIGHTS, load_weights_into
 

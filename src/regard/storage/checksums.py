@@ -26,10 +26,10 @@ from regard.errors import RegardError, UsageError
 from regard.storage.files import (
     SUMS,
     Json,
+    friendly_os_errors,
     remove_tree,
     sha256,
     sync_folder,
-    friendly_os_errors,
     write_atomically,
     write_text,
 )

@@ -20,7 +20,7 @@ from typing import Any, BinaryIO, cast
 
 from regard.data.files import DATA_VARIABLE
 from regard.errors import RegardError, UsageError, near_miss
-from regard.storage.files import SUMS, sha256, friendly_os_errors, write_text
+from regard.storage.files import SUMS, friendly_os_errors, sha256, write_text
 from regard.storage.hub import HubFile, download, hub_errors, matches, open_repository
 
 CATALOGUE = Path(__file__).parents[1] / "builtin" / "datasets.toml"

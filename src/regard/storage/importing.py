@@ -19,9 +19,9 @@ from regard.errors import UsageError
 from regard.storage import unpickle
 from regard.storage.files import (
     check_files,
+    friendly_os_errors,
     read_json,
     sync_folder,
-    friendly_os_errors,
     write_atomically,
     write_json,
 )

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from regard.data.cache import MODELS, cache_folder
 from regard.errors import RegardError, UsageError
-from regard.storage.files import read_json, sha256, friendly_os_errors, write_json
+from regard.storage.files import friendly_os_errors, read_json, sha256, write_json
 
 RECORD = "pulled.json"
 MAIN = "main"  # the revision of a name without one

@@ -18,7 +18,7 @@ from regard.config.reading import LARGE, shown
 from regard.errors import UsageError
 from regard.mapped import map_file
 from regard.storage.checksums import WEIGHTS as WEIGHTS
-from regard.storage.files import read_json, remove_tree, friendly_os_errors, write_atomically
+from regard.storage.files import friendly_os_errors, read_json, remove_tree, write_atomically
 from regard.storage.huggingface import to_hf
 
 CALIBRATION = "calibration.json"

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from regard.inputs.text import split_words, split_sentences
+from regard.inputs.text import split_sentences, split_words
 
 Split = Literal["auto", "always", "never"]
 

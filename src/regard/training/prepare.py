@@ -34,7 +34,7 @@ from regard.data.readers import RawRow
 from regard.data.report import DataReport
 from regard.data.shards import ShardWriter, fingerprint, open_shards, read_manifest, write_manifest
 from regard.errors import RegardError, UsageError
-from regard.inputs.text import Tokenizer, train_tokenizer, load_tokenizer, split_sentences
+from regard.inputs.text import Tokenizer, load_tokenizer, split_sentences, train_tokenizer
 from regard.sample import Example
 from regard.storage import Initial, read_json
 from regard.storage.folder import load_tokenizers

@@ -14,7 +14,7 @@ from regard.config import load_config
 from regard.config.reading import LARGE
 from regard.device import choose_machine
 from regard.errors import UsageError
-from regard.storage import checkpoint_folder, is_complete, open_folder, read_json, checkpoint_steps
+from regard.storage import checkpoint_folder, checkpoint_steps, is_complete, open_folder, read_json
 from regard.training.loss import batch_loss, count
 from regard.training.state import clip, mix
 from regard.training.trouble import Place, as_batch, picked

@@ -20,23 +20,23 @@ from regard.models import build, parameters
 from regard.storage import (
     Checkpoint,
     Initial,
-    folder_lock,
-    verified,
     average_weights,
     checkpoint_folder,
+    checkpoint_steps,
+    folder_lock,
+    friendly_os_errors,
     is_complete,
     load_checkpoint,
     load_latest,
     load_weights_into,
     make_folders,
     read_model,
-    write_checksums,
-    checkpoint_steps,
-    remove_partials,
-    friendly_os_errors,
-    unique_weights,
     remove_checksums,
+    remove_partials,
+    unique_weights,
+    verified,
     write_card,
+    write_checksums,
     write_identity,
     write_json,
     write_text,
@@ -247,7 +247,9 @@ def make_trainer(
 ) -> Trainer:
     torch.manual_seed(config.train.seed)
     target = materials.target
-    said = materials.labels or (None if target is None or materials.source.shares_vocabulary(target) else target)
+    said = materials.labels or (
+        None if target is None or materials.source.shares_vocabulary(target) else target
+    )
     model = build(config.model, len(materials.source), None if said is None else len(said))
     if machine.precision == "float64":
         model = model.double()

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from regard.batch import Batch, Tokens
 from regard.sample import IGNORED
-from regard.storage import make_folders, friendly_os_errors, write_json
+from regard.storage import friendly_os_errors, make_folders, write_json
 
 Reason = Literal["loss", "gradient", "empty"]
 MEANINGS: dict[Reason, str] = {

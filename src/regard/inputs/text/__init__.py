@@ -2,7 +2,7 @@
 
 from regard.inputs.text.byte_level import SPECIALS
 from regard.inputs.text.load import load_tokenizer
-from regard.inputs.text.sentences import split_words, split_sentences
+from regard.inputs.text.sentences import split_sentences, split_words
 from regard.inputs.text.tokenizer import SpecialTokens, Tokenizer, huggingface_config, special_tokens
 from regard.inputs.text.train import KINDS, LEAST_VOCABULARY, train_tokenizer
 
@@ -12,10 +12,10 @@ __all__ = [
     "SPECIALS",
     "SpecialTokens",
     "Tokenizer",
-    "split_words",
     "huggingface_config",
-    "train_tokenizer",
     "load_tokenizer",
     "special_tokens",
     "split_sentences",
+    "split_words",
+    "train_tokenizer",
 ]
