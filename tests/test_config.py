@@ -207,7 +207,9 @@ def test_impossible_combinations(tree: dict[str, object], words: list[str]) -> N
         ("classify", {"family": "bert", "kv_heads": 2}, "kv_heads"),
     ],
 )
-def test_a_field_of_another_family_is_refused_by_name(task: str, model: dict[str, object], field: str) -> None:
+def test_a_field_of_another_family_is_refused_by_name(
+    task: str, model: dict[str, object], field: str
+) -> None:
     """It was accepted, ignored and recorded in run.toml."""
     with pytest.raises(UsageError) as caught:
         resolve({**DATA, "task": {"name": task}, "model": model})
