@@ -178,7 +178,7 @@ def test_a_shape_that_the_folder_does_not_have_is_refused() -> None:
 
 def test_what_leaves_nothing_to_learn_is_refused() -> None:
     model = build(resolve({"data": {"train": "phrasebook"}, "model": {"width": 16, "heads": 2}}).model, 40)
-    with pytest.raises(UsageError, match="nothing is left to learn"):
+    with pytest.raises(UsageError, match="nothing is left to train"):
         freeze(model, Init.model_validate({"from": "x", "freeze": "body"}))
 
 
