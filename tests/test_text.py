@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from tokenizers import models
 
 from regard.errors import RegardError, UsageError
+from regard.inputs.language import WORDS, by_words
 from regard.inputs.text import (
     KINDS,
     LEAST_VOCABULARY,
@@ -29,7 +30,6 @@ from regard.inputs.text import (
     load_tokenizer,
 )
 from regard.inputs.text.byte_level import BYTE_ALPHABET
-from regard.storage.language import WORDS, by_words
 
 CORPUS = [
     "A man in a blue shirt is standing on a ladder, cleaning a window.",
