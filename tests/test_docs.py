@@ -39,7 +39,7 @@ HEADING = re.compile(r"^#{1,6} (.+)$", re.MULTILINE)
 def workshop(tmp_path_factory: pytest.TempPathFactory) -> Path:
     threads = torch.get_num_threads()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("regard.training.run.measured_peak", lambda machine: 1e9)  # nobody asks for it here
+        patch.setattr("regard.training.model_folder.measured_peak", lambda machine: 1e9)
         try:
             return make_workshop(tmp_path_factory.mktemp("workshop"))
         finally:

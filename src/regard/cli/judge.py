@@ -22,8 +22,8 @@ def judge(folder: Folder, corpora: Corpora, output: Path | None) -> dict[str, An
     """The scores of a model on corpora; each text with the model's answer is written to `output`."""
     from regard.data import read_examples
     from regard.data.findings import Refused
-    from regard.training.evaluation.choose import make_evaluation, make_objective
-    from regard.training.prepare import readable
+    from regard.training.evaluation import make_evaluation, make_objective
+    from regard.training.prepare import drop_too_long
 
     config = config_of(folder)
     objective = make_objective(folder.task, folder.config, folder.source, folder.target, folder.labels)
@@ -32,7 +32,7 @@ def judge(folder: Folder, corpora: Corpora, output: Path | None) -> dict[str, An
     if empty := findings.counts["empty"]:
         say(f"left out {empty:,} without a text (the first: {findings.places['empty'][0]})")
     tell_unknown(folder, examples)
-    examples = readable(examples, objective, config, "test", say)
+    examples = drop_too_long(examples, objective, config, "test", say)
     if not examples:
         raise UsageError(f"nothing is left to score: the model reads {folder.config.max_length} pieces")
     evaluation = make_evaluation(config, objective, examples, folder.may_refuse)

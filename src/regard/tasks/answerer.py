@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from regard.data.objectives import Answers, Window
 from regard.errors import UsageError
+from regard.generation.score import AnswerSpan, ranked_answers
 from regard.storage import Folder
 from regard.tasks.reader import Reader
-from regard.training.evaluation.answers import Found, ranked_answers
 
 
 @dataclass(frozen=True)
@@ -86,5 +86,5 @@ class Answerer(Reader):
         return found
 
 
-def as_answer(found: Found) -> Answer:
+def as_answer(found: AnswerSpan) -> Answer:
     return Answer(found.text, found.start, found.end, found.score, found.probability)

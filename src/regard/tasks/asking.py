@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import UsageError
+from regard.generation.score import ranked_answers
 from regard.inputs.text.tokenizer import replace_surrogates
 from regard.models import EncoderDecoder
 from regard.sample import Sample
@@ -21,7 +22,6 @@ from regard.tasks.generator import Generator
 from regard.tasks.tagger import Tagger
 from regard.tasks.translator import Translator
 from regard.tasks.words import find_words
-from regard.training.evaluation.answers import ranked_answers
 
 Told = Callable[[Tensor], tuple[str, list[tuple[int, int]]]]  # logits -> the output, (place, choice) of it
 

@@ -10,10 +10,10 @@ from torch import Tensor
 
 from regard.data.objectives import Labels
 from regard.errors import UsageError
+from regard.generation.score import label_probabilities, predicted_labels
 from regard.storage import Folder
 from regard.tasks.lines import TooLong
 from regard.tasks.reader import Reader
-from regard.training.evaluation.labels import LabelEvaluation
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,6 @@ class Classifier(Reader):
         super().__init__(folder)
         self.labels = folder.labels
         self.objective = Labels(folder.source, folder.config.max_length, folder.labels, folder.task.many)
-        self.judge = LabelEvaluation(self.objective, ())
 
     @overload
     def classify(  # type: ignore[overload-overlap]
@@ -95,8 +94,9 @@ class Classifier(Reader):
         return None if len(ids) > most and too_long == "skip" else ids
 
     def result(self, text: str, logits: Tensor, count: int | None, cut: bool) -> Classification:
-        found = self.judge.probabilities(logits)  # [L]
+        many = self.objective.many
+        found = label_probabilities(logits, many)  # [L]
         own = dict(zip(self.labels, found.tolist()))
-        names = self.labels if count is not None else self.judge.chosen(found)
+        names = self.labels if count is not None else predicted_labels(found, self.labels, many)
         ranked = sorted((Label(name, own[name]) for name in names), key=lambda each: -each.probability)
         return Classification(text, tuple(ranked[:count]), own, cut)

@@ -14,13 +14,13 @@ import torch
 
 from regard.errors import UsageError
 from regard.generation import Hypothesis, answers, decode
+from regard.generation.score import TOKENS_PER_BATCH
 from regard.inputs.text import Tokenizer
 from regard.models import EncoderDecoder, EncoderOnly
 from regard.sample import Sample
 from regard.storage import Folder
 from regard.tasks.traceable import Traceable
 from regard.tasks.translator import decode_options
-from regard.training.evaluation.base import TOKENS_PER_BATCH
 
 GAP = re.compile(r"<mask>|\[MASK\]|_{3,}")  # how a person writes a gap
 LEAST_BEAM = 4  # of T5's search

@@ -23,6 +23,7 @@ from regard.generation import (
     make_engine,
     score,
 )
+from regard.generation.score import TOKENS_PER_BATCH
 from regard.generation.stream import Sliding, stream
 from regard.inputs.text import Tokenizer
 from regard.models import LanguageModel
@@ -30,7 +31,6 @@ from regard.sample import IGNORED, Sample
 from regard.storage import Folder
 from regard.tasks.traceable import Traceable
 from regard.tasks.translator import decode_options
-from regard.training.evaluation.base import TOKENS_PER_BATCH
 from regard.training.metrics import language
 
 TooLongPrompt = Literal["error", "cut"]

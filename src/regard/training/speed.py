@@ -19,10 +19,10 @@ from regard.device import choose_machine, most_memory
 from regard.inputs.text import Tokenizer
 from regard.models import parameters
 from regard.training.flops import measured_peak
-from regard.training.loop import Trainer
-from regard.training.prepare import prepare
-from regard.training.progress import Silent
-from regard.training.run import make_trainer, pinned
+from regard.training.prepare import prepare_data
+from regard.training.progress import NullListener
+from regard.training.run import make_trainer, with_machine
+from regard.training.trainer import Trainer
 
 WARM_UP = 3  # updates that are not counted: kernels are chosen and memory is taken
 OWN = "regard"
@@ -89,13 +89,13 @@ def training_speed(
     train = config.train
     machine = choose_machine(train.device, train.precision, train.threads, config.model.width)
     machine.use()
-    config = pinned(config, machine)
+    config = with_machine(config, machine)
     with tempfile.TemporaryDirectory() as folder:
-        materials = prepare(config, Path(folder), Silent().say)
-        trainer = make_trainer(config, Path(folder), materials, machine)
+        data = prepare_data(config, Path(folder), NullListener().log)
+        trainer = make_trainer(config, Path(folder), data, machine)
         take_turns(trainer, {}, WARM_UP)
         memory = most_memory()  # before there is anybody else
-        rivals = others(materials.source, materials.target, machine.device)
+        rivals = others(data.source, data.target, machine.device)
         take_turns(trainer, rivals, WARM_UP if rivals else 0)
         before = trainer.progress.flops
         times, tokens = take_turns(trainer, rivals, updates)
@@ -127,7 +127,7 @@ def take_turns(
         for name in chance.sample(list(times), len(times)):
             began = time.perf_counter()
             if name == OWN:
-                tokens.append(trainer.update()[1])
+                tokens.append(trainer.update().tokens)
             else:
                 rivals[name](batches)
             times[name].append(time.perf_counter() - began)
