@@ -60,6 +60,27 @@ def test_going_back_gives_the_same_bits_twice_and_after_a_stop(tmp_path: Path) -
     assert {"step", "reason", "seed", "batches", "texts"} <= set(kept)
 
 
+def test_a_roll_back_deletes_the_checkpoints_after_its_target(tmp_path: Path) -> None:
+    """A stop during the non-finite updates saves a checkpoint at a scheduled step. After the roll-back that
+    step is trained again with other batches, but saving it kept the old folder: a model was published, or
+    resumed, that was never validated."""
+    fields = {"bad_steps_in_a_row": 3, "on_bad": "back", "keep": 9, "validate_every": 4}
+    config = runs.toy(tmp_path, **{**SHORT, **fields})
+    with runs.bad_stretch((1, 0), (1, 8)):
+        train(config, tmp_path / "whole")
+        whole = runs.bits(tmp_path / "whole")
+        stop = whole["state"]["trouble"] - 1
+        assert stop % 4 == 0 and whole["state"]["backs"] == 1, "the stop has to fall on a scheduled step"
+        with runs.stopped(stop, "first"):
+            assert train(config, tmp_path / "cut").step == stop
+        states = [json.loads((folder_of(tmp_path / "cut", stop) / "state.json").read_text())]
+        assert train(None, tmp_path / "cut", resume=True).finished
+    states.append(json.loads((folder_of(tmp_path / "cut", stop) / "state.json").read_text()))
+    assert [state["bad_in_a_row"] for state in states] == [2, 0]
+    assert [state["backs"] for state in states] == [0, 1]
+    assert runs.bits(tmp_path / "cut") == whole
+
+
 def test_a_stop_in_the_middle_of_the_trouble_is_saved(tmp_path: Path) -> None:
     """Where a checkpoint was due, nothing is saved while updates go wrong; a signal then left without one."""
     config = runs.toy(tmp_path, **{**SHORT, "bad_steps_in_a_row": 100})

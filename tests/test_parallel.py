@@ -13,12 +13,13 @@ import torch
 
 from parallel import changed, ids, losses, run_of, together
 from regard.cli import workers
-from regard.config import Config
+from regard.config import Config, resolve
+from regard.models import build
 from regard.sample import IGNORED
 from regard.storage import folder_of, load_checkpoint, steps
 from regard.tasks import Wish
 from regard.training import train
-from regard.training.distributed import SingleProcess, local_threads, world_size
+from regard.training.distributed import Distributed, SingleProcess, local_threads, world_size
 from regard.training.loss import multi_label_cross_entropy
 from regard.training.stream import Stream, without_labels
 from regard.training.trainer import dropout_seed
@@ -168,6 +169,27 @@ def test_by_itself_a_process_asks_nobody(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "64")
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "64")
     assert (local_threads(0), local_threads(3)) == (1, 3)
+
+
+def test_fsdp_needs_no_full_model_on_a_device(monkeypatch):
+    """The model was moved to each device and copied on each CPU before it was sharded."""
+    model = build(resolve({"data": {"train": "phrasebook"}, "model": {"width": 16, "heads": 2}}).model, 40)
+    before = {name: tensor.detach().clone() for name, tensor in model.named_parameters()}
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    try:
+        dist, device = Distributed(torch.device("cpu")), torch.device("cpu")
+        with monkeypatch.context() as patch:
+            patch.setattr(torch.nn.Module, "to", lambda *_: pytest.fail("a full model on a device"))
+            dist.wrap(model, lambda batch: torch.zeros(()), "fsdp", device)
+        assert all(parameter.is_meta for parameter in dist.skeleton.parameters())
+        assert all(hasattr(parameter, "to_local") for parameter in model.parameters())
+        copy = dist.unsharded(model)
+    finally:
+        torch.distributed.destroy_process_group()
+    assert dict.fromkeys(before, True) == {
+        name: torch.equal(tensor, before[name]) for name, tensor in copy.named_parameters()
+    }
+    assert copy.output.weight is copy.target.tokens.weight, "shared parameters stay shared"
 
 
 def test_dropout_of_the_first_rank_is_that_of_one_process():

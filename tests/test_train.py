@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import signal
 import sys
 from pathlib import Path
 
 import pytest
+import tomli_w
 import torch
 from safetensors.torch import load_file
 
@@ -21,6 +23,7 @@ from regard.storage import folder_of, steps
 from regard.tasks import load
 from regard.training import NullListener, train
 from regard.training.prepare import prepare_data
+from regard.training.progress import read_metrics
 from regard.training.run import make_trainer, with_machine
 from regard.training.trainer import dropout_seed
 from sampled import sampled
@@ -365,3 +368,67 @@ def test_free_memory_goes_back_to_the_system():
     give_back_memory()
     assert resident() < before - 100_000_000
     assert len(kept) == 40
+
+
+def strict_metrics(folder: Path) -> list[dict]:
+    """As a parser reads them that knows JSON only: NaN and Infinity are errors."""
+
+    def refuse(name: str) -> None:
+        raise ValueError(f"{name} is not JSON")
+
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    return [json.loads(line, parse_constant=refuse) for line in lines]
+
+
+def test_metrics_are_json_even_if_a_validation_loss_is_not_a_number(tmp_path, monkeypatch):
+    """`"loss": NaN` was written, which jq and JavaScript do not read."""
+    from regard.training.evaluation.translation import TranslationEvaluation
+
+    validate, calls = TranslationEvaluation.validate, []
+
+    def broken(self, *arguments):
+        record = validate(self, *arguments)
+        calls.append(record)
+        return {**record, "loss": float("nan"), "chrf": float("inf")} if len(calls) == 1 else record
+
+    monkeypatch.setattr(TranslationEvaluation, "validate", broken)
+    train(toy(tmp_path, steps=8), tmp_path / "run")
+    first, second = (each for each in strict_metrics(tmp_path / "run") if each["kind"] == "valid")
+    assert (first["loss"], first["chrf"]) == (None, None) and second["loss"] > 0
+    assert read_metrics(tmp_path / "run" / "metrics.jsonl")[0]["step"] == 4
+    state = json.loads((folder_of(tmp_path / "run", 8) / "state.json").read_text())
+    assert state["best_step"] == 8
+
+
+def test_a_run_is_resumed_with_its_file_after_the_pretrained_folder_is_gone(tmp_path):
+    """A relative `init.from` stays relative once its folder does not exist, and was taken for another model,
+    although a run with a checkpoint needs nothing of it."""
+    config = toy(tmp_path, steps=4)
+    train(config, tmp_path / "base")
+    tree = to_tree(config)
+    del tree["model"]
+    tree["init"] = {"from": "base"}
+    (tmp_path / "tuned.toml").write_text(tomli_w.dumps(tree))
+    cut = ["train.minutes=1e-9"]
+    assert train(load_config(tmp_path / "tuned.toml", cut), tmp_path / "run").step == 1
+    shutil.rmtree(tmp_path / "base")
+    resumed = load_config(tmp_path / "tuned.toml")
+    assert resumed.init.model == "base"
+    assert train(resumed, tmp_path / "run", resume=True).step == 4
+    (tmp_path / "tuned.toml").write_text(tomli_w.dumps({**tree, "init": {"from": "other"}}))
+    with pytest.raises(UsageError, match=r"init\.from is not what"):
+        train(load_config(tmp_path / "tuned.toml"), tmp_path / "run", resume=True)
+
+
+def test_a_listener_with_the_old_method_still_hears_of_a_run(tmp_path):
+    class Old:
+        texts: list[str] = []
+
+        def say(self, text: str) -> None:
+            self.texts.append(text)
+
+        def record(self, record: object) -> None:
+            pass
+
+    train(toy(tmp_path, steps=1), tmp_path / "run", listener=Old())
+    assert any("parameters" in text for text in Old.texts)

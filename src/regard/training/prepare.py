@@ -7,7 +7,7 @@ cache.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -48,9 +48,8 @@ class Tokenizers:
     source: Tokenizer
     target: Tokenizer | None  # None: shared with the source, or there is no target
 
-    @property
-    def fingerprints(self) -> list[str]:
-        return [each.fingerprint for each in (self.source, self.target) if each is not None]
+    def __iter__(self) -> Iterator[Tokenizer]:
+        return (each for each in (self.source, self.target) if each is not None)
 
 
 @dataclass(frozen=True)
@@ -117,8 +116,8 @@ def prepare_data(
     for corpus, weight in zip(record["corpora"], weights):  # those of training come first
         corpus["weight"] = weight
     log(summary(record, config.task))
-    sizes = [f"{len(each):,}" for each in (tokenizers.source, tokenizers.target) if each is not None]
-    log(f"vocabulary of {' and '.join(sizes)} tokens; {manifest['pieces']:.1f} tokens a row")
+    sizes = " and ".join(f"{len(each):,}" for each in tokenizers)
+    log(f"vocabulary of {sizes} tokens; {manifest['pieces']:.1f} tokens a row")
     objective = objective_of(job, tokenizers, manifest["labels"])
     may_refuse = manifest["unanswered"] > 0
     return TrainingData(
@@ -134,9 +133,6 @@ def prepare_data(
         may_refuse=may_refuse,
         record=record,
     )
-
-
-# --- check
 
 
 def check_corpora(job: Job, strict: bool) -> Checked:
@@ -166,12 +162,12 @@ def find_tokenizers(job: Job) -> Tokenizers | None:
     """Those of this run, else of the pretrained model, else of the cache."""
     if (job.folder / "config.json").is_file():  # written after the tokenizers
         source, target = load_tokenizers(job.folder, read_json(job.folder / "config.json"))
-        return Tokenizers(source, None if target is source else target)
-    if job.pretrained is not None:
+    elif job.pretrained is not None:
         source, target = job.pretrained.source, job.pretrained.target
-        return Tokenizers(source, None if target is source else target)
-    folder = cached(job, tokenizers_key(job))
-    return None if folder is None else read_tokenizers(folder)
+    else:
+        folder = cached(job, tokenizers_key(job))
+        return None if folder is None else read_tokenizers(folder)
+    return Tokenizers(source, None if target is source else target)
 
 
 def read_tokenizers(folder: Path) -> Tokenizers:
@@ -354,7 +350,7 @@ def tokenizers_key(job: Job) -> str:
 
 def shards_key(job: Job, tokenizers: Tokenizers) -> str:
     settings = [job.config.model.max_length, pretrained_labels(job)]
-    return cache_key(job, "shards", settings, *tokenizers.fingerprints)
+    return cache_key(job, "shards", settings, *(each.fingerprint for each in tokenizers))
 
 
 def cache_key(job: Job, kind: str, *more: Any) -> str:
@@ -380,9 +376,6 @@ def code_version() -> str:
         for path in sorted(Path(package.__path__[0]).rglob("*.py")):
             digest.update(path.read_bytes())
     return digest.hexdigest()
-
-
-# --- messages and records
 
 
 def summary(record: Mapping[str, Any], task: Task) -> str:

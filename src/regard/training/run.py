@@ -101,27 +101,33 @@ def train(
             if listener is None or not dist.is_rank0:
                 listener = NullListener()
             if not hasattr(listener, "log"):  # its name in version 1 was `say`
-                listener.log = listener.say
-            log = listener.log
-            data = dist.rank0_first(lambda: prepare_data(run.config, folder, log, strict, run.pretrained))
-            trainer = make_trainer(run.config, folder, data, run.machine, dist, run.pretrained, log)
-            if resume and (checkpoint := latest_checkpoint(folder, log)) is not None:
-                trainer.restore(checkpoint)
-                log(f"resuming after step {trainer.progress.step}")
-            # only now: a run whose data cannot be read, or has changed, is left as it is
-            dist.on_rank0(lambda: write_run_files(trainer))
-            metrics = (Metrics if dist.is_rank0 else NullMetrics)(folder, listener)
-            metrics.rewind(trainer.progress.step)
-            log(f"{parameters(trainer.model):,} parameters; {machine_summary(run.machine, dist)}")
-            with stop_on_signal(trainer):
-                finished = run_updates(trainer, metrics)
-            records: list[Record] = []
-            if finished:
-                trainer.model = dist.unsharded(trainer.model)
-                records = dist.on_rank0(lambda: write_model_folder(trainer, metrics))
-            step, seconds = trainer.progress.step, trainer.progress.seconds
-            task, used = run.config.task.name, machine_summary(run.machine, dist)
-            return Outcome(folder, finished, step, records, task, seconds, used, run.config.recipe)
+                vars(listener)["log"] = listener.say
+            return train_run(run, dist, resume, listener, strict)
+
+
+def train_run(run: Run, dist: SingleProcess, resume: bool, listener: Listener, strict: bool) -> Outcome:
+    """The outline of every run; all ranks execute it."""
+    config, folder, machine, log = run.config, run.folder, run.machine, listener.log
+    data = dist.rank0_first(lambda: prepare_data(config, folder, log, strict, run.pretrained))
+    model = build_model(config, data, machine, run.pretrained, log)
+    trainer = make_trainer(config, folder, data, machine, dist, model)
+    if resume and (checkpoint := latest_checkpoint(folder, log)) is not None:
+        trainer.restore(checkpoint)
+        log(f"resuming after step {trainer.progress.step}")
+    # only now: a run whose data cannot be read, or has changed, is left as it is
+    dist.on_rank0(lambda: write_run_files(trainer))
+    metrics = (Metrics if dist.is_rank0 else NullMetrics)(folder, listener)
+    metrics.rewind(trainer.progress.step)
+    log(f"{parameters(model):,} parameters; {machine_summary(machine, dist)}")
+    with stop_on_signal(trainer):
+        finished = run_updates(trainer, metrics)
+    records: list[Record] = []
+    if finished:
+        trainer.model = dist.unsharded(trainer.model)
+        records = dist.on_rank0(lambda: write_model_folder(trainer, metrics))
+    progress, used = trainer.progress, machine_summary(machine, dist)
+    task, recipe = config.task.name, config.recipe
+    return Outcome(folder, finished, progress.step, records, task, progress.seconds, used, recipe)
 
 
 # --- open
@@ -191,7 +197,10 @@ def resumed_config(config: Config, stored: Config, folder: Path) -> Config:
         config = with_shape(config.model_copy(update={"init": init}), stored.model)
     if hasattr(stored, "version"):  # a run keeps the version that began it
         config = config.model_copy(update={"version": stored.version})
-    if field := differing_field(config, stored, ignore=LIMITS):
+    field = differing_field(config, stored, ignore=LIMITS)
+    if config.init.model != stored.init.model:
+        field = "init.from"  # its shape differs too
+    if field is not None:
         raise UsageError(
             f"{field} is not what {folder} began with; only limits ({', '.join(LIMITS)}) may change "
             "when resuming"
@@ -235,7 +244,11 @@ def machine_summary(machine: Machine, dist: SingleProcess) -> str:
 
 
 def build_model(
-    config: Config, data: TrainingData, machine: Machine, pretrained: Initial | None, log: Log
+    config: Config,
+    data: TrainingData,
+    machine: Machine,
+    pretrained: Initial | None = None,
+    log: Log = lambda text: None,
 ) -> Model:
     """Initial weights by the run's seed, or those of the pretrained model where they fit."""
     torch.manual_seed(config.train.seed)
@@ -255,11 +268,9 @@ def make_trainer(
     data: TrainingData,
     machine: Machine,
     dist: SingleProcess | None = None,
-    pretrained: Initial | None = None,
-    log: Log = lambda text: None,
+    model: Model | None = None,
 ) -> Trainer:
-    model = build_model(config, data, machine, pretrained, log)
-    train, dist = config.train, dist or SingleProcess()
+    model, dist, train = model or build_model(config, data, machine), dist or SingleProcess(), config.train
     stream = Stream(
         data.training,
         data.objective,

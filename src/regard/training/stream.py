@@ -90,8 +90,7 @@ class Stream:
 
     def full_batch(self, at: Position) -> Batch:
         """A batch with the samples of all ranks."""
-        position = {"epoch": at.epoch, "pool": at.pool, "batch": at.batch}
-        return replace(self, **position, rank=0, world_size=1).next()
+        return replace(self, epoch=at.epoch, pool=at.pool, batch=at.batch, rank=0, world_size=1).next()
 
     @property
     def batches_per_epoch(self) -> float:
