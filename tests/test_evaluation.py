@@ -92,8 +92,6 @@ def test_a_resumed_run_reads_the_state_of_version_1(tmp_path: Path) -> None:
     config = resolve(task_config("classify", tmp_path, steps=2, checkpoint_every=2).model_dump(by_alias=True))
     train(config, tmp_path / "run")
     state = json.loads((folder_of(tmp_path / "run", steps(tmp_path / "run")[-1]) / "state.json").read_text())
-    names = (
-        "step epoch pool place tokens flops seconds updating waiting validating saving best_step"
-    )
+    names = "step epoch pool place tokens flops seconds updating waiting validating saving best_step"
     names += " best_score best_loss worse bad bad_in_a_row spikes usual backs backs_in_a_row trouble data"
     assert set(state) == set(names.split())

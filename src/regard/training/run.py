@@ -101,7 +101,7 @@ def train(
             if listener is None or not dist.is_rank0:
                 listener = NullListener()
             if not hasattr(listener, "log"):  # its name in version 1 was `say`
-                vars(listener)["log"] = listener.say
+                vars(listener)["log"] = listener.say  # type: ignore[attr-defined]
             return train_run(run, dist, resume, listener, strict)
 
 
