@@ -21,7 +21,7 @@ from regard.storage import folder_of, steps
 from regard.training import train
 from regard.training.distributed import SingleProcess
 from regard.training.evaluation.base import labelled_positions
-from regard.training.evaluation.language import HiddenWordsEvaluation
+from regard.training.evaluation.language import MaskedLMEvaluation
 from regard.training.prepare import prepare_data
 from toys import task_config
 
@@ -64,8 +64,8 @@ def test_validating_a_masked_model_keeps_the_logits_of_one_batch(tmp_path: Path)
     """The logits of every token of the validation data were in memory at once: 8 GB for 1 MB of text."""
     config = task_config("fill", tmp_path, steps=1)
     data = prepare_data(config, tmp_path / "run", lambda text: None)
-    assert isinstance(data.valid, HiddenWordsEvaluation) and isinstance(data.objective, HiddenWords)
-    evaluation = HiddenWordsEvaluation(data.objective, list(data.valid.examples) * 20)
+    assert isinstance(data.valid, MaskedLMEvaluation) and isinstance(data.objective, HiddenWords)
+    evaluation = MaskedLMEvaluation(data.objective, list(data.valid.examples) * 20)
     vocabulary, held = len(data.source), list[int]()
 
     def model(batch: Any) -> torch.Tensor:

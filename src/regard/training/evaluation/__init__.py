@@ -60,9 +60,9 @@ def make_evaluation(
 
     match objective:
         case Continuation():
-            return language.ContinuationEvaluation(objective, examples)
+            return language.CausalLMEvaluation(objective, examples)
         case HiddenSpans():
-            return language.HiddenSpansEvaluation(objective, examples)
+            return language.SpanCorruptionEvaluation(objective, examples)
         case HiddenWords():
-            return language.HiddenWordsEvaluation(objective, examples)
+            return language.MaskedLMEvaluation(objective, examples)
     raise ValueError(f"no evaluation for {type(objective).__name__}")

@@ -43,7 +43,7 @@ def as_rows(examples: Sequence[Example]) -> list[Row]:
 
 
 @dataclass(frozen=True)
-class ContinuationEvaluation:
+class CausalLMEvaluation:
     """Loss over all of the text in consecutive windows; perplexity and bits per byte follow from it."""
 
     objective: Continuation
@@ -129,7 +129,7 @@ class MaskedEvaluation(Generic[Masking]):
         return self.objective.held(as_rows(self.examples))
 
 
-class HiddenWordsEvaluation(MaskedEvaluation[HiddenWords]):
+class MaskedLMEvaluation(MaskedEvaluation[HiddenWords]):
     """Loss and accuracy at the masked positions."""
 
     def validate(
@@ -184,7 +184,7 @@ class HiddenWordsEvaluation(MaskedEvaluation[HiddenWords]):
         return self.scores(loss, outputs)
 
 
-class HiddenSpansEvaluation(MaskedEvaluation[HiddenSpans]):
+class SpanCorruptionEvaluation(MaskedEvaluation[HiddenSpans]):
     """Loss of the removed spans, and the share of texts of which every span is generated correctly."""
 
     def validate(
