@@ -35,17 +35,17 @@ def latest_checkpoint(folder: Path, log: Log) -> Checkpoint | None:
     """The newest intact checkpoint. A run with only damaged ones does not silently begin anew."""
     checkpoint = load_latest(folder, log)
     if checkpoint is None and checkpoint_steps(folder):
+        count = len(checkpoint_steps(folder))
         raise RegardError(
-            f"{folder / 'checkpoints'}: none of {len(checkpoint_steps(folder))} checkpoints is intact; restore one "
-            "from a copy, or delete them all to begin again from the first step"
+            f"{folder / 'checkpoints'}: none of {count} checkpoints is intact; restore one from a copy, or "
+            "delete them all to begin again from the first step"
         )
     return checkpoint
 
 
 def write_model_folder(trainer: Trainer, metrics: Metrics) -> list[Record]:
     """Choose the model, write it to the folder's root, score it, write card, curves and report."""
-    from regard.training.curves import draw_curves
-    from regard.training.report import evaluate_command, write_report
+    from regard.training.report import evaluate_command, finish_report
 
     config, folder, data = trainer.config, trainer.folder, trainer.data
     chosen = choose_best(trainer, metrics)
@@ -70,8 +70,7 @@ def write_model_folder(trainer: Trainer, metrics: Metrics) -> list[Record]:
     scores = card_scores(config.task.name, records)
     write_card(folder, config, parameters(trainer.model), facts, scores, data.record)
     metrics.add(run_record(trainer, chosen))
-    draw_curves(folder)
-    write_report(folder)
+    finish_report(folder, metrics.listener.log)
     return records
 
 

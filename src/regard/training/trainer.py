@@ -175,7 +175,7 @@ class Trainer:
             dist.all_reduce(sum(count(batch.labels) for batch in batches if batch.labels is not None))[0]
         )
         divisor = max(1, tokens) / dist.world_size  # ranks average gradients; the loss needs their sum
-        version = getattr(self.config, "version", 1)
+        version = self.config.version
         losses = []
         for number, batch in enumerate(batches):
             # dropout is a function of (seed, step, batch, rank): nothing to store, the same after a resume
