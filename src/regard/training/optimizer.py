@@ -73,13 +73,13 @@ def make_optimizer(
 
 
 def scale_by_init(model: nn.Module, multipliers: Mapping[str, float]) -> dict[str, float]:
-    """`multipliers` times the scale of the family's initial weights (`model.sizes`, by the end of a name).
+    """`multipliers` times the scale of the family's initial weights (`model.lr_multipliers`, by the end of a name).
 
     A step of Adam is about as long as the learning rate, however large the weight. T5's embeddings of
     unit size, which are its output layer too, would learn sqrt(D) times too slowly, its small queries sqrt(C)
     times too fast; T5's own optimizer, Adafactor, makes steps in proportion to the weight.
     """
-    sizes: Mapping[str, float] = getattr(model, "sizes", {})
+    sizes: Mapping[str, float] = getattr(model, "lr_multipliers", {})
     return {
         name: multiplier * math.prod(size for end, size in sizes.items() if name.endswith(end))
         for name, multiplier in multipliers.items()
