@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 import torch
 
+from regard import compat
 from regard.compat import VERSION, OldNameWarning, current_weight_name
 from regard.config import GPTConfig, RNNConfig, load_config, resolve, to_toml
 from regard.errors import UsageError
@@ -161,3 +164,33 @@ def test_a_config_json_of_version_1(tmp_path: Path, tokenizer: Tokenizer) -> Non
 
 def test_weight_names_without_an_old_one_stay() -> None:
     assert current_weight_name("encoder.blocks.0.attention.query.weight").endswith("query.weight")
+
+
+@pytest.mark.parametrize("old", compat.MODULES)
+def test_an_old_module_is_the_module_of_today(old: str) -> None:
+    sys.modules.pop(old, None)
+    with pytest.warns(compat.OldNameWarning, match=compat.MODULES[old]):
+        module = importlib.import_module(old)
+    current = importlib.import_module(compat.MODULES[old])
+    for name in [name for name in vars(current) if not name.startswith("_")]:
+        assert getattr(module, name) is getattr(current, name)
+
+
+def test_modules_inside_of_an_old_package() -> None:
+    with pytest.warns(compat.OldNameWarning):
+        attention = importlib.import_module("regard.model.attention")
+    assert attention.visible is importlib.import_module("regard.models.attention").visible
+    with pytest.raises(ModuleNotFoundError, match=r"regard\.models\.nothing"):
+        importlib.import_module("regard.model.nothing")
+    with pytest.raises(ModuleNotFoundError, match=r"regard\.nothing"):
+        importlib.import_module("regard.nothing")
+
+
+@pytest.mark.parametrize(("old", "current"), compat.PYTHON_NAMES.items())
+def test_an_old_python_name_is_that_of_today(old: str, current: str) -> None:
+    (module, name), (home, attribute) = (each.rsplit(".", 1) for each in (old, current))
+    with pytest.warns(compat.OldNameWarning, match=attribute):
+        value = getattr(importlib.import_module(module), name)
+    assert value is getattr(importlib.import_module(home), attribute)
+    with pytest.raises(AttributeError):
+        _ = importlib.import_module(module).nothing

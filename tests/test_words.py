@@ -92,12 +92,12 @@ def test_words_are_those_of_transformers(pipelines, name, tmp_path):
 
 
 @pytest.mark.parametrize(("name", "adds_start"), [("gpt2", False), ("llama", True)])
-def test_an_unmodified_prompt_is_that_of_transformers(pipelines, name, adds_start, tmp_path, monkeypatch):
+def test_an_unmodified_prompt_is_that_of_transformers(pipelines, name, adds_start, tmp_path):
     """GPT-2's tokenizer puts nothing before a prompt, Llama's a start token."""
     theirs = saved(tmp_path, name, pipelines)
     livelier(theirs).save_pretrained(tmp_path)
     folder = open_folder(tmp_path)
-    monkeypatch.setattr(type(folder.source), "adds_start", adds_start, raising=False)
+    assert folder.source.adds_start == adds_start
     generator = Generator(folder)
     ids = folder.source.encode("a man and two men")
     prompt = [folder.source.start, *ids] if adds_start else ids

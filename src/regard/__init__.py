@@ -9,8 +9,10 @@ model.translate("I see the small house.")
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
+from regard.compat import OldModuleFinder
 from regard.errors import RegardError, UsageError
 
 if TYPE_CHECKING:
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from regard.tasks.load import load
 
 __version__ = "0.1.0"
+sys.meta_path.append(OldModuleFinder())  # `import regard.model` is `import regard.models`
 __all__ = [
     "Answerer",
     "Classifier",

@@ -11,9 +11,13 @@ changes results (seeds, start tokens) depends on the version: equal bits are pro
 
 from __future__ import annotations
 
+import importlib
 import re
 import warnings
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 from typing import Any, TypeVar
 
 from regard.errors import UsageError
@@ -56,8 +60,35 @@ WEIGHT_NAMES: dict[str, str] = {
 METRIC_KEYS: dict[str, str] = {}
 
 
+# old module -> module of today, for it and for what is inside
+MODULES = {
+    "regard.data.batch": "regard.batch",
+    "regard.data.example": "regard.sample",
+    "regard.decode": "regard.generation",
+    "regard.machine": "regard.device",
+    "regard.model": "regard.models",
+    "regard.serve": "regard.server",
+    "regard.store": "regard.storage",
+    "regard.text": "regard.inputs.text",
+    "regard.trace": "regard.interpret",
+    "regard.train": "regard.training",
+}
+
+# old name, in the module of today -> name of today
+PYTHON_NAMES = {
+    **{f"regard.data.{name}": f"regard.sample.{name}" for name in ("Example", "Sample", "IGNORED")},
+    **{f"regard.data.{name}": f"regard.batch.{name}" for name in ("Batch", "Tokens", "collate")},
+    "regard.generation.Wish": "regard.generation.Request",
+    "regard.models.Writing": "regard.models.GenerativeModel",
+    "regard.models.outline": "regard.models.build_meta",
+    "regard.tasks.Wish": "regard.tasks.PhraseConstraints",
+    "regard.training.Silent": "regard.training.NullListener",
+    "regard.training.text_scores": "regard.metrics.bleu.text_scores",
+}
+
+
 class OldNameWarning(FutureWarning):
-    """A file of the user has a field under an old name."""
+    """A file or program of the user has an old name."""
 
 
 def file_version(content: Mapping[str, Any], where: str) -> int:
@@ -140,3 +171,33 @@ def current_weight_names(tensors: Mapping[str, Value]) -> dict[str, Value]:
 def current_record(record: Mapping[str, Any]) -> dict[str, Any]:
     """A record of metrics.jsonl under the keys of today."""
     return {METRIC_KEYS.get(key, key): value for key, value in record.items()}
+
+
+def old_names(module: str) -> Callable[[str], object]:
+    """A module's `__getattr__` for the names of PYTHON_NAMES that it had in earlier versions."""
+
+    def get(name: str) -> object:
+        if (current := PYTHON_NAMES.get(f"{module}.{name}")) is None:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        warnings.warn(f"{module}.{name} is an old name of {current}", OldNameWarning, stacklevel=2)
+        home, _, attribute = current.rpartition(".")
+        return getattr(importlib.import_module(home), attribute)
+
+    return get
+
+
+class OldModuleFinder(MetaPathFinder, Loader):
+    """Imports the modules of MODULES, which no other finder knows, as the modules of today."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        old = next((old for old in MODULES if name == old or name.startswith(f"{old}.")), None)
+        if old is None:
+            return None
+        return ModuleSpec(name, self, loader_state=MODULES[old] + name[len(old) :], is_package=True)
+
+    def exec_module(self, module: ModuleType) -> None:
+        current = importlib.import_module(module.__spec__.loader_state)  # type: ignore[union-attr]
+        warnings.warn(f"{module.__name__} is an old name of {current.__name__}", OldNameWarning, stacklevel=2)
+        module.__dict__["__getattr__"] = lambda name: getattr(current, name)

@@ -1,5 +1,6 @@
 """Files to rows of text, rows to samples by the task's objective, samples to batches of similar lengths."""
 
+from regard.compat import old_names
 from regard.data.batches import epoch_pools, plan
 from regard.data.corpora import read_examples
 from regard.data.dataset import Dataset
@@ -7,3 +8,4 @@ from regard.data.files import lines
 from regard.data.objectives import Objective, Seq2Seq
 
 __all__ = ["Dataset", "Objective", "Seq2Seq", "epoch_pools", "lines", "plan", "read_examples"]
+__getattr__ = old_names(__name__)

@@ -1,5 +1,6 @@
 """Choosing tokens: beam search, sampling and scoring, for every model."""
 
+from regard.compat import old_names
 from regard.generation.alternatives import NextWord, next_words
 from regard.generation.constraints import Constraint, Lexicon, Phrase
 from regard.generation.engine import Engine, make_engine
@@ -10,7 +11,7 @@ from regard.generation.scheduler import Handle, Scheduler
 from regard.generation.score import answers, ranked_ends, score
 from regard.inputs.text import SpecialTokens
 
-Wish = Request  # the name in earlier versions
+__getattr__ = old_names(__name__)
 
 __all__ = [
     "Constraint",
@@ -26,7 +27,6 @@ __all__ = [
     "Scheduler",
     "SpecialTokens",
     "Steppable",
-    "Wish",
     "answers",
     "decode",
     "generate",

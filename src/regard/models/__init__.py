@@ -1,5 +1,6 @@
 """Attention, positions, layers, state, the Transformer, and the families built from them."""
 
+from regard.compat import old_names
 from regard.models.attention import attend, visible, weights
 from regard.models.encoder import EncoderOnly
 from regard.models.families import GenerativeModel, Model, build, build_meta, parameters
@@ -24,3 +25,5 @@ __all__ = [
     "visible",
     "weights",
 ]
+
+__getattr__ = old_names(__name__)

@@ -1,5 +1,6 @@
 """Text in, answer out."""
 
+from regard.compat import old_names
 from regard.tasks.answerer import Answer, Answered, Answerer
 from regard.tasks.classifier import Classification, Classifier, Label
 from regard.tasks.embedder import Embedder, Embedding
@@ -11,8 +12,6 @@ from regard.tasks.results import Alternative, Candidate, Translation
 from regard.tasks.segments import Split
 from regard.tasks.tagger import Entity, Tagger, Tagging, Word
 from regard.tasks.translator import Translator, decode_options
-
-Wish = PhraseConstraints  # the name in earlier versions
 
 __all__ = [
     "Alternative",
@@ -35,9 +34,10 @@ __all__ = [
     "TooLong",
     "Translation",
     "Translator",
-    "Wish",
     "Word",
     "decode_options",
     "load",
     "load_as",
 ]
+
+__getattr__ = old_names(__name__)

@@ -164,8 +164,7 @@ class Generator(Traceable):
 
     def with_start(self, ids: Sequence[int]) -> list[int]:
         """Prompt tokens after the start token, if the tokenizer adds one or there is nothing else to read."""
-        adds_start = bool(getattr(self.tokenizer, "adds_start", True)) or not ids
-        return [self.tokenizer.start, *ids] if adds_start else list(ids)
+        return [self.tokenizer.start, *ids] if self.tokenizer.adds_start or not ids else list(ids)
 
     def overflows(self, length: int, options: Decode) -> bool:
         """Whether a prompt of this length may exceed the context window."""

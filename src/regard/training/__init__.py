@@ -1,6 +1,9 @@
 """Training: the run, the trainer, loss, optimizer, distribution, evaluation."""
 
+from regard.compat import old_names
 from regard.training.progress import Listener, NullListener, Record
 from regard.training.run import Outcome, train
 
 __all__ = ["Listener", "NullListener", "Outcome", "Record", "train"]
+
+__getattr__ = old_names(__name__)

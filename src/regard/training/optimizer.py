@@ -73,7 +73,7 @@ def make_optimizer(
 
 
 def scale_by_init(model: nn.Module, multipliers: Mapping[str, float]) -> dict[str, float]:
-    """`multipliers` times the scale of the family's initial weights (`model.lr_multipliers`, by the end of a name).
+    """`multipliers` times the scale of the family's initial weights (`model.lr_multipliers`, by name suffix).
 
     A step of Adam is about as long as the learning rate, however large the weight. T5's embeddings of
     unit size, which are its output layer too, would learn sqrt(D) times too slowly, its small queries sqrt(C)
