@@ -23,7 +23,8 @@ from samples import END, START, random_samples, small
 SPECIAL = SpecialTokens(START, END, suppressed=(0, START, 3))
 CPU = torch.device("cpu")
 WIDE = {"width": 256, "heads": 4, "feed_forward": 1024, "layers": 1}
-GPT = small(26, family="gpt", max_length=48)
+# GELU and swish of the last numel % 32 numbers have other bits, so that widths are multiples of 32
+GPT = small(26, family="gpt", max_length=48, feed_forward=32)
 MODELS = {
     "paper": small(21),
     "pre": small(22, norm="pre", width=32),
@@ -33,7 +34,7 @@ MODELS = {
     "rnn": small(25, family="rnn"),
     "bahdanau": small(6, family="bahdanau", cell="gru"),
     "gpt": GPT,
-    "llama": small(27, family="llama", kv_heads=2),
+    "llama": small(27, family="llama", kv_heads=2, feed_forward=32),
     "sliding": SlidingWindow(GPT, 20),
     "ensemble": Ensemble([small(28), make_engine(small(29))]),
 }

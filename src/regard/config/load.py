@@ -219,6 +219,7 @@ def absolute(corpora: Any, base: Path) -> Any:
     if isinstance(corpora, str) and corpora.split(":")[0] not in NAMES:
         try:
             path = base / Path(corpora).expanduser()
+            path.resolve()  # raises for what cannot be a path
             return str(path.parent.resolve() / path.name)  # a link keeps its name, which tells the format
         except (ValueError, RuntimeError, OSError) as error:  # "~nobody/x", a NUL, a circle of links
             raise UsageError(f"{shown(corpora)} cannot be a path: {error}", code="E_CONFIG_PATH") from None
