@@ -180,7 +180,7 @@ def test_modules_inside_of_an_old_package() -> None:
     with pytest.warns(compat.OldNameWarning):
         attention = importlib.import_module("regard.model.attention")
     assert attention.visible is importlib.import_module("regard.models.attention").visible
-    with pytest.raises(ModuleNotFoundError, match=r"regard\.models\.nothing"):
+    with pytest.raises(ModuleNotFoundError, match=r"regard\.model\.nothing"):
         importlib.import_module("regard.model.nothing")
     with pytest.raises(ModuleNotFoundError, match=r"regard\.nothing"):
         importlib.import_module("regard.nothing")

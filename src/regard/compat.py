@@ -17,6 +17,7 @@ import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
 from types import ModuleType
 from typing import Any, TypeVar
 
@@ -193,9 +194,10 @@ class OldModuleFinder(MetaPathFinder, Loader):
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         old = next((old for old in MODULES if name == old or name.startswith(f"{old}.")), None)
-        if old is None:
+        if old is None or (current := find_spec(MODULES[old] + name[len(old) :])) is None:
             return None
-        return ModuleSpec(name, self, loader_state=MODULES[old] + name[len(old) :], is_package=True)
+        is_package = current.submodule_search_locations is not None
+        return ModuleSpec(name, self, loader_state=current.name, is_package=is_package)
 
     def exec_module(self, module: ModuleType) -> None:
         current = importlib.import_module(module.__spec__.loader_state)  # type: ignore[union-attr]

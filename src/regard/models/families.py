@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, assert_never
+from typing import Any
 
 import torch
 from torch import nn
@@ -56,21 +56,7 @@ def build(config: ModelConfig, source_vocabulary: int, target_vocabulary: int | 
 
     For BERT `target_vocabulary` is the number of labels.
     """
-    match config:
-        case TransformerConfig():
-            return transformer(config, source_vocabulary, target_vocabulary)
-        case T5Config():
-            return t5(config, source_vocabulary, target_vocabulary)
-        case RNNConfig() | BahdanauConfig():
-            return recurrent(config, source_vocabulary, target_vocabulary)
-        case GPTConfig():
-            return gpt(config, source_vocabulary)
-        case LlamaConfig():
-            return llama(config, source_vocabulary)
-        case BertConfig():
-            return bert(config, source_vocabulary, target_vocabulary)
-        case _:
-            assert_never(config)
+    return FAMILIES[config.family](config, source_vocabulary, target_vocabulary)
 
 
 def build_meta(config: ModelConfig, source_vocabulary: int, target_vocabulary: int | None = None) -> Model:
@@ -164,7 +150,7 @@ def encoder_decoder(
     return model
 
 
-def gpt(config: GPTConfig, vocabulary: int) -> LanguageModel:
+def gpt(config: GPTConfig, vocabulary: int, _: int | None = None) -> LanguageModel:
     """GPT-2 (Radford et al. 2019): pre-norm, learned or rotary positions, tied embeddings."""
     width, rotary = config.width, config.positions == "rotary"
     parts = Parts(
@@ -178,7 +164,7 @@ def gpt(config: GPTConfig, vocabulary: int) -> LanguageModel:
     return language_model(config, vocabulary, parts, None if rotary else Learned(width, config.max_length))
 
 
-def llama(config: LlamaConfig, vocabulary: int) -> LanguageModel:
+def llama(config: LlamaConfig, vocabulary: int, _: int | None = None) -> LanguageModel:
     """Llama (Touvron et al. 2023): rotary positions, RMS norm, gated feed-forward, shared keys, no biases."""
     width = config.width
     parts = Parts(
@@ -341,3 +327,15 @@ def init_t5(model: EncoderDecoder, config: T5Config) -> None:
 def parameters(model: nn.Module) -> int:
     """Number of parameters; shared ones count once."""
     return sum(parameter.numel() for parameter in model.parameters())
+
+
+# family -> its builder; a new family is a new entry
+FAMILIES: dict[str, Callable[[Any, int, int | None], Model]] = {
+    "transformer": transformer,
+    "t5": t5,
+    "rnn": recurrent,
+    "bahdanau": recurrent,
+    "gpt": gpt,
+    "llama": llama,
+    "bert": bert,
+}
