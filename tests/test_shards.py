@@ -22,6 +22,8 @@ from regard.data.objectives import Seq2Seq
 from regard.data.shards import MANIFEST, ShardWriter, open_shards, write_manifest
 from regard.errors import RegardError, UsageError
 from regard.inputs.text import train_tokenizer
+from regard.storage import checkpoint_folder, load_checkpoint
+from regard.training import train
 from regard.training.prepare import TrainingData, prepare_data
 from regard.training.stream import Stream
 
@@ -102,11 +104,11 @@ def test_any_rows_of_a_shard_are_read_right(
 
 def test_shards_on_disk_are_what_was_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("regard.data.shards.SHARD", 3)
-    decoder = ShardWriter(tmp_path, "000", longest=70_000)
+    writer = ShardWriter(tmp_path, "000", longest=70_000)
     for start in range(0, 10, 2):
         ids = np.arange(start, start + 2, dtype=np.uint16)
-        decoder.add((ids, np.ones(2, dtype=np.int64)), (np.repeat(ids, 2), np.full(2, 2)))
-    entries = decoder.close()
+        writer.add((ids, np.ones(2, dtype=np.int64)), (np.repeat(ids, 2), np.full(2, 2)))
+    entries = writer.close()
     part = open_shards(tmp_path, entries, 1.0)
     assert [len(shard) for shard in part.shards] == [4, 4, 2]
     dataset = Dataset([part])
@@ -227,6 +229,20 @@ def sources(materials: TrainingData) -> list[str]:
     dataset = materials.training
     pool = dataset.load(np.concatenate([part.blocks(n) for n, part in enumerate(dataset.parts)]))
     return [materials.source.decode(pool.source[number].tolist()) for number in range(len(pool))]
+
+
+def test_a_run_of_version_1_keeps_its_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its check dropped more rows than that of today; what it prepared is found by its fingerprint."""
+    write_corpus(tmp_path / "train.tsv", 50)
+    fields = {"steps": 1, "tokens_per_batch": 64, "threads": 1}
+    config = config_of(tmp_path)
+    config = config.model_copy(update={"version": 1, "train": config.train.model_copy(update=fields)})
+    first = train(config, tmp_path / "run")
+    digest = load_checkpoint(checkpoint_folder(first.folder, 1)).state["data"]
+    (tmp_path / "train.tsv").write_text("source 1 1\tziel 1 1\n" * 9)
+    assert prepare_data(config, first.folder, print).fingerprint == digest
+    current = config.model_copy(update={"version": 2})
+    assert prepare_data(current, first.folder, print).fingerprint != digest
 
 
 def test_a_second_start_reads_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from regard.data.shards import MANIFEST
+from regard.data.shards import MANIFEST, fingerprint, read_manifest
 from regard.errors import RegardError
 
 CACHE_VARIABLE = "REGARD_CACHE"
@@ -37,6 +37,16 @@ def entries() -> list[Path]:
     root = cache_folder()
     folders = (path for path in root.iterdir() if path.is_dir()) if root.is_dir() else iter(())
     return sorted(path for path in folders if path.name != MODELS)
+
+
+def find_shards(digest: str | None, beside: Path) -> Path | None:
+    """The complete entry, of the cache or in `beside`, whose shards have this fingerprint."""
+    places: list[Path] = [*entries(), *(beside.iterdir() if beside.is_dir() else ())]
+    for entry in places:
+        corpora = read_manifest(entry).get("corpora") if (entry / MANIFEST).is_file() else None
+        if corpora is not None and fingerprint(corpora) == digest:
+            return entry
+    return None
 
 
 def size(entry: Path) -> int:

@@ -147,6 +147,15 @@ def report_name(corpus: Corpus) -> str:
     return next(map(str, corpus_files(corpus)), describe(corpus))
 
 
+def short_name(corpus: Corpus) -> str:
+    """By file name: the model card is published, the folders of this machine are not."""
+    return " and ".join(Path(name).name for name in ([corpus] if isinstance(corpus, str) else corpus))
+
+
+def short_names(corpora: Corpora, task: Task) -> str:
+    return ", ".join(short_name(corpus) for corpus, _ in parts(corpora, task))
+
+
 def read_rows(
     corpus: Corpus | CorpusSpec, task: Task, split: str, report: DataReport | None = None
 ) -> Iterator[RawRow]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from regard.config.schema import TaskName
+from regard.data.corpora import short_names
 from regard.device import release_memory
 from regard.errors import RegardError
 from regard.models import parameters
@@ -26,7 +27,7 @@ from regard.storage import (
 from regard.training.distributed import SingleProcess
 from regard.training.evaluation import FILES
 from regard.training.flops import measured_peak
-from regard.training.prepare import Log, names
+from regard.training.prepare import Log
 from regard.training.progress import Metrics, Record
 from regard.training.trainer import Trainer
 
@@ -62,7 +63,7 @@ def write_model_folder(trainer: Trainer, metrics: Metrics) -> list[Record]:
             metrics.add(record)
             records.append(record)
     facts = {
-        "data": names(config.data.train, config.task),
+        "data": short_names(config.data.train, config.task),
         "steps": trainer.progress.step,
         "chosen": chosen,
         "command": evaluate_command(config, folder.resolve().name),

@@ -16,11 +16,19 @@ import numpy as np
 
 import regard.data
 import regard.inputs.text
-from regard.config import Config, Corpora, Task
+from regard.config import Config, Task
 from regard.data import Dataset, Objective
-from regard.data.cache import cache_folder, key_of, prepared
+from regard.data.cache import cache_folder, find_shards, key_of, prepared
 from regard.data.check import Checked, CheckedCorpus, check, make_report, portions, read_held_out
-from regard.data.corpora import corpus_files, corpus_specs, describe, parts, read_rows
+from regard.data.corpora import (
+    corpus_files,
+    corpus_specs,
+    describe,
+    parts,
+    read_rows,
+    short_name,
+    short_names,
+)
 from regard.data.files import stamp
 from regard.data.readers import RawRow
 from regard.data.report import DataReport
@@ -28,13 +36,13 @@ from regard.data.shards import MANIFEST, ShardWriter, fingerprint, open_shards, 
 from regard.errors import RegardError, UsageError
 from regard.inputs.text import Tokenizer, load_tokenizer, split_sentences, train_tokenizer
 from regard.sample import Example
-from regard.storage import Initial, read_json
+from regard.storage import Initial, checkpoint_folder, checkpoint_steps, read_json
 from regard.storage.folder import load_tokenizers
 from regard.storage.huggingface import labels_of
 from regard.training.evaluation import Evaluation, make_evaluation, make_objective
+from regard.training.evaluation.base import drop_too_long, too_long
 
 SENTENCES_SAMPLED = 2000  # lines in which sentences are counted
-MAX_LISTED = 5  # texts listed in a message
 FALLBACK_CACHE = ".data"  # in the run's folder, where the user's cache cannot be written
 MASK = "<mask>"
 SENTINELS = tuple(f"<extra_id_{number}>" for number in range(100))  # as many as T5 has
@@ -100,7 +108,9 @@ def prepare_data(
     job = Job(config, folder, log, pretrained, make_report(config.data))
     job.held_out = read_held_out(config.data, config.task, job.findings)
     tokenizers = find_tokenizers(job)
-    shards = cached(job, shards_key(job, tokenizers)) if tokenizers is not None else None
+    shards = None
+    if tokenizers is not None:
+        shards = stored_shards(job) or cached(job, shards_key(job, tokenizers))
     if tokenizers is None or shards is None:
         checked = check_corpora(job, strict)
         tokenizers = tokenizers or train_tokenizers(job, checked)
@@ -205,11 +215,11 @@ def encode_shards(job: Job, checked: Checked, tokenizers: Tokenizers) -> Path:
     def write(folder: Path) -> None:
         corpora, used, unanswered = [], [], 0
         for number, corpus in enumerate(checked.corpora):
-            decoder = ShardWriter(folder, f"{number:03d}", objective.longest)
-            count, refusals = encode_corpus(job, corpus, decoder, objective)
+            writer = ShardWriter(folder, f"{number:03d}", objective.longest)
+            count, refusals = encode_corpus(job, corpus, writer, objective)
             used.append(count)
             unanswered += refusals
-            corpora.append(decoder.close())
+            corpora.append(writer.close())
             if not sum(entry["pairs"] for entry in corpora[-1]):
                 reason = f"longer than model.max_length = {config.model.max_length} tokens"
                 if len(corpus.dropped):
@@ -248,7 +258,7 @@ def pretrained_labels(job: Job) -> list[str]:
 
 
 def encode_corpus(
-    job: Job, checked: CheckedCorpus, decoder: ShardWriter, objective: Objective
+    job: Job, checked: CheckedCorpus, writer: ShardWriter, objective: Objective
 ) -> tuple[int, int]:
     """Encode the rows of a corpus that the check did not drop: (rows used, questions without an answer)."""
     name = str(corpus_files(checked.corpus)[0]) if corpus_files(checked.corpus) else describe(checked.corpus)
@@ -260,7 +270,7 @@ def encode_corpus(
         columns = objective.encode(kept)
         for number, note in columns.left_out:
             job.findings.add("too-long", name, kept[number][0], note=note)
-        decoder.add(columns.source, columns.target)
+        writer.add(columns.source, columns.target)
         unanswered += sum(target == "[]" for _, _, target in kept)
         used += len(kept) - len(columns.left_out)
         start += len(portion)
@@ -295,7 +305,7 @@ def corpora_record(
         for each, count in zip(checked.corpora, used)
     ]
     for split, rows in job.held_out.items():
-        name = names(getattr(job.config.data, split), job.config.task)
+        name = short_names(getattr(job.config.data, split), job.config.task)
         long = sorted(too_long(rows, objective, job.config))
         for number in long:
             job.findings.add("too-long", name, rows[number][0], note=f"of data.{split}")
@@ -314,29 +324,6 @@ def validation_set(job: Job, split: str, objective: Objective, may_refuse: bool)
     return make_evaluation(job.config, objective, examples, may_refuse) if examples else None
 
 
-def drop_too_long(
-    examples: list[Example], objective: Objective, config: Config, split: str, log: Log
-) -> list[Example]:
-    """Without the examples that the model cannot read as a whole."""
-    rows = [(number, example.source, example.target) for number, example in enumerate(examples)]
-    long = too_long(rows, objective, config)
-    if long:
-        numbers = ", ".join(str(number + 1) for number in sorted(long)[:MAX_LISTED])
-        more = ", ..." if len(long) > MAX_LISTED else ""
-        log(
-            f"left out {len(long):,} of data.{split}: longer than {config.model.max_length} tokens "
-            f"(texts {numbers}{more})"
-        )
-    return [example for number, example in enumerate(examples) if number not in long]
-
-
-def too_long(rows: Sequence[RawRow], objective: Objective, config: Config) -> set[int]:
-    """Rows with more tokens than there are learned positions; other positions reach any length."""
-    if config.model.positions != "learned" or config.task.name in ("generate", "fill"):
-        return set()
-    return set(objective.too_long(rows))
-
-
 # --- cache
 
 
@@ -344,6 +331,17 @@ def cached(job: Job, key: str) -> Path | None:
     """The complete entry of a key, in the user's cache or beside the run."""
     entries = (cache_folder() / key, job.folder / FALLBACK_CACHE / key)
     return next((entry for entry in entries if (entry / MANIFEST).is_file()), None)
+
+
+def stored_shards(job: Job) -> Path | None:
+    """The shards that a run of version 1 was trained on, by the fingerprint in its newest checkpoint.
+
+    Version 1 also dropped training rows one word apart from held-out rows: it may have other rows.
+    """
+    if job.config.version > 1 or not (steps := checkpoint_steps(job.folder)):
+        return None
+    state = read_json(checkpoint_folder(job.folder, steps[-1]) / "state.json", finite=False)
+    return find_shards(state.get("data"), job.folder / FALLBACK_CACHE)
 
 
 def tokenizers_key(job: Job) -> str:
@@ -360,7 +358,7 @@ def cache_key(job: Job, kind: str, *more: Any) -> str:
     data, task = job.config.data, job.config.task
     corpora = [
         [
-            [describe(each.corpus), each.prefix, dict(each.label_words), each.documents],
+            [describe(each.corpus), each.prefix, dict(each.label_words), each.documents, each.format],
             [[str(path.resolve()), *stamp(path)] for path in corpus_files(each.corpus)],
         ]
         for setting in (data.train, data.valid, data.test)
@@ -388,12 +386,3 @@ def summary(record: Mapping[str, Any], task: Task) -> str:
     kinds = [f"{each['count']:,} {each['kind']}" for each in findings]
     found = f" (found: {', '.join(kinds)}; see data.json)" if kinds else ""
     return f"{used:,} training {UNITS.get(task.name, 'texts')}, {left_out:,} left out{found}"
-
-
-def names(corpora: Corpora, task: Task) -> str:
-    return ", ".join(short_name(corpus) for corpus, _ in parts(corpora, task))
-
-
-def short_name(corpus: str | tuple[str, str]) -> str:
-    """By file name: a model card is published, the folders of this machine are not."""
-    return " and ".join(Path(name).name for name in ([corpus] if isinstance(corpus, str) else corpus))

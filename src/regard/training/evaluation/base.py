@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 import torch
 
+from regard.config import Config
+from regard.data import Objective
+from regard.data.readers import RawRow
 from regard.generation.score import TOKENS_PER_BATCH, score
 from regard.models import Model
-from regard.sample import IGNORED, Sample
+from regard.sample import IGNORED, Example, Sample
 from regard.storage import write_text
 from regard.training.distributed import SingleProcess
 from regard.training.progress import Record
 
 FILES = {"final-valid": "valid.jsonl", "test": "test.jsonl"}  # outputs, by the kind of the record
 SINGLE_PROCESS = SingleProcess()
+MAX_LISTED = 5  # texts listed in a message
 
 
 class Evaluation(Protocol):
@@ -69,3 +73,26 @@ def example_record(source: str, reference: str, output: str) -> Record:
 def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     """One JSON object a line, in the order of the corpus: what the report shows of single examples."""
     write_text(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+
+
+def drop_too_long(
+    examples: list[Example], objective: Objective, config: Config, split: str, log: Callable[[str], None]
+) -> list[Example]:
+    """Without the examples that the model cannot read as a whole."""
+    rows = [(number, example.source, example.target) for number, example in enumerate(examples)]
+    long = too_long(rows, objective, config)
+    if long:
+        numbers = ", ".join(str(number + 1) for number in sorted(long)[:MAX_LISTED])
+        more = ", ..." if len(long) > MAX_LISTED else ""
+        log(
+            f"left out {len(long):,} of data.{split}: longer than {config.model.max_length} tokens "
+            f"(texts {numbers}{more})"
+        )
+    return [example for number, example in enumerate(examples) if number not in long]
+
+
+def too_long(rows: Sequence[RawRow], objective: Objective, config: Config) -> set[int]:
+    """Rows with more tokens than there are learned positions; other positions reach any length."""
+    if config.model.positions != "learned" or config.task.name in ("generate", "fill"):
+        return set()
+    return set(objective.too_long(rows))
