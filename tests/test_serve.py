@@ -20,7 +20,7 @@ from fastapi.testclient import TestClient
 from safetensors.torch import load as read_tensors
 
 from regard.cli.explore import named
-from regard.interpret import Pieces, compare
+from regard.interpret import TracedTokens, compare
 from regard.interpret.interventions import KINDS as CHANGES
 from regard.server import make_app
 from regard.server.app import WEB
@@ -199,8 +199,8 @@ def test_runs_that_cannot_be_compared_tell_why(client: TestClient) -> None:
 
 
 def test_pieces_and_words_of_two_runs_are_paired() -> None:
-    def pieces(*ids: int) -> Pieces:
-        return Pieces(ids, tuple(map(str, ids)), tuple(range(len(ids))))
+    def pieces(*ids: int) -> TracedTokens:
+        return TracedTokens(ids, tuple(map(str, ids)), tuple(range(len(ids))))
 
     assert pairs(pieces(1, 2, 3), pieces(1, 2, 3)) == [(0, 0), (1, 1), (2, 2)]
     assert pairs(pieces(1, 2, 3), pieces(9, 1, 2, 3)) == [(0, 1), (1, 2), (2, 3)]

@@ -45,7 +45,7 @@ class Candidates:
 class Observer(Protocol):
     """Told of each step of a search before its beams go on; see `BeamSearch.choose` for what it is told."""
 
-    def __call__(self, found: Candidates, closing: Tensor, chosen: Tensor, kept: Tensor) -> None: ...
+    def __call__(self, candidates: Candidates, closing: Tensor, chosen: Tensor, kept: Tensor) -> None: ...
 
 
 class BeamSearch(Generic[S]):

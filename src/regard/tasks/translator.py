@@ -27,7 +27,7 @@ from regard.generation import (
     scorer,
 )
 from regard.generation import Wish as Wanted
-from regard.interpret import Links, align
+from regard.generation.alignment import Links, align
 from regard.models import EncoderOnly, Writing
 from regard.sample import Sample
 from regard.storage import Folder

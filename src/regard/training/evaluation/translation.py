@@ -14,8 +14,8 @@ from regard.config import Config, Decode, Weighted
 from regard.data.objectives import Pairs
 from regard.errors import RegardError
 from regard.generation import Hypothesis, decode
+from regard.generation.alignment import align
 from regard.inputs.text import special
-from regard.interpret import align
 from regard.models import EncoderOnly, Model
 from regard.sample import Example, Sample
 from regard.training.evaluate import bleu_tokenization, intervals, text_scores
