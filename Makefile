@@ -37,13 +37,12 @@ check: $(READY_TEST)
 	$(BIN)/ruff format --check src tests bench qa recipes docs/*.py
 	$(BIN)/mypy
 
-# Longer trials: all bars of reliability and of the server, larger samples of the laws, dirty files, planted
-# leaks. Each prints its figures. SHARE=0.05 is a sample of the first.
+# Longer trials: all bars of reliability and of the server, larger samples of the laws, dirty files.
+# Each prints its figures. SHARE=0.05 is a sample of the first.
 test-hard: $(READY_TEST)
 	$(BIN)/python -m pytest -m slow
 	OMP_NUM_THREADS=1 $(BIN)/python bench/survive --share $(SHARE) --jobs 2
 	$(BIN)/python bench/dirty.py
-	$(BIN)/python bench/leaks.py
 	test -d $(RUN) || $(BIN)/python recipes/demo.py $(RUN)
 	$(BIN)/python bench/bars.py --model $(RUN)
 

@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from regard.device import settle_memory
+from regard.device import freeze_gc
 from regard.server.keys import add_key
 from serving import attack, bounds, company, leaving, load
 from serving import models as small
@@ -67,7 +67,7 @@ def main() -> int:
     parser.add_argument("--pin", action="store_true", help="keep the server on the first core")
     asked = parser.parse_args()
     failures = 0
-    settle_memory()  # a client that halts would be taken for a server that does
+    freeze_gc()  # a client that halts would be taken for a server that does
     for bar in asked.bars or BARS:
         part, cores = 0.1 if asked.short else asked.part, "0" if asked.pin else ""
         for result in run(bar, asked.model, asked.seed, part, cores):

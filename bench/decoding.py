@@ -14,8 +14,7 @@ import torch
 from race import ours, race, report, shape
 from regard.config import Decode
 from regard.device import choose_machine
-from regard.generation import Special, Wish, make_engine
-from regard.generation.pool import manner_of
+from regard.generation import Request, SpecialTokens, make_engine
 from regard.generation.search import BeamSearch
 from regard.storage import unique_weights, write_weights
 from regard.storage.huggingface.marian import write as marian_fields
@@ -50,12 +49,12 @@ def main() -> None:
         for rows, beam in ((1, 1), (1, 4), (32, 1), (32, 4)):
             ids = torch.randint(4, VOCABULARY, (rows, SOURCE)).tolist()
             decode = Decode(beam=beam, min_length=TARGET, max_length=TARGET)
-            wishes = [Wish(row, decode) for row in ids]
-            special = Special(2, 1, (0, 2, 3))
+            requests = [Request(row, decode) for row in ids]
+            special = SpecialTokens(2, 1, (0, 2, 3))
 
-            def own(wishes=wishes, special=special, rows=rows, engine=engine) -> int:
-                search = BeamSearch(engine, special, torch.device("cpu"), manner_of(wishes[0]))
-                found = search.run(wishes)
+            def own(requests=requests, special=special, rows=rows, engine=engine) -> int:
+                search = BeamSearch(engine, special, torch.device("cpu"), requests[0].key)
+                found = search.run(requests)
                 if any(len(each[0].tokens) != TARGET for each in found):
                     raise RuntimeError("not the number of tokens that was asked for")
                 return rows * TARGET

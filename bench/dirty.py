@@ -23,7 +23,7 @@ from pathlib import Path
 from regard.config import Task
 from regard.data.corpora import check_data, read_rows
 from regard.data.files import LONGEST_LINE, checked_lines
-from regard.data.findings import Findings
+from regard.data.report import DataReport
 from regard.errors import UsageError
 
 TASK = Task(source="en", target="de")
@@ -184,7 +184,7 @@ def shifted(rows: list[tuple[int, str, str]]) -> int:
 
 def run_case(folder: Path, case: Case, packed: bool) -> str | None:
     """None, or what went wrong."""
-    findings = Findings()
+    findings = DataReport()
     rows = list(read_rows(pairs(folder, case, packed), TASK, "train", findings))
     if dict(findings.counts) != case.findings:
         return f"{case.name}: found {dict(findings.counts)}, not {case.findings}"
@@ -215,7 +215,7 @@ def refusals(folder: Path) -> list[tuple[str, str | tuple[str, str], str]]:
         ("unequal counts", (str(good), str(short)), f"{short} has 9 lines but {good} has 12"),
         ("unequal counts, other side", (str(short), str(good)), "line 10 has no counterpart"),
         ("empty side", (str(good), str(empty)), "has 0 lines"),
-        ("both empty", (str(empty), str(empty)), "holds no pair"),
+        ("both empty", (str(empty), str(empty)), "has no pair"),
         ("missing side", (str(good), str(folder / "none")), "no such file"),
         ("folder", (str(good), str(folder)), "is a folder"),
         ("pipe", str(pipe), "is a pipe"),
@@ -224,7 +224,7 @@ def refusals(folder: Path) -> list[tuple[str, str | tuple[str, str], str]]:
         ("gzip cut off, pair", (str(half), str(good)), "cut short"),
         ("no gzip", str(false), "damaged or cut short"),
         ("UTF-16", str(text), "UTF-16"),
-        ("no tab anywhere", str(table), "holds no pair"),
+        ("no tab anywhere", str(table), "has no pair"),
     ]
 
 
@@ -234,7 +234,7 @@ def run_refusal(name: str, corpus: str | tuple[str, str], words: str) -> str | N
     data = Data(train=corpus if isinstance(corpus, str) else [list(corpus)])
     try:
         check_data(data, TASK)
-        list(read_rows(corpus, TASK, "train", Findings()))
+        list(read_rows(corpus, TASK, "train", DataReport()))
     except UsageError as error:
         return None if words in str(error) else f"{name}: said {error}"
     return f"{name}: accepted"
@@ -244,7 +244,7 @@ def changing(folder: Path) -> str | None:
     """A file that grows while it is read."""
     path = folder / "growing.tsv"
     path.write_bytes(b"0 a\t0 b\n" * 1000)
-    rows = read_rows(str(path), TASK, "train", Findings())
+    rows = read_rows(str(path), TASK, "train", DataReport())
     next(rows)
     with path.open("ab") as file:
         file.write(b"1 a\t1 b\n")
@@ -278,7 +278,7 @@ def random_files(folder: Path, count: int, seed: int) -> int:
         for name in ("en", "de"):
             rows = [b"".join(dice.choices(signs[1:], k=dice.randrange(6))) for _ in range(lines)]
             (folder / name).write_bytes(b"." + b"\n".join(rows) + b"\n")
-            found.append(len(list(checked_lines(folder / name, Findings()))))
+            found.append(len(list(checked_lines(folder / name, DataReport()))))
         wrong += found != [lines, lines]
     return wrong
 

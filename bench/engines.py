@@ -59,7 +59,7 @@ def main() -> None:
 
 def engine(path: Path, precision: str) -> Any:
     folder = open_folder(path)
-    return make_engine(folder.model, precision, folder.reaches)  # type: ignore[arg-type]
+    return make_engine(folder.model, precision, folder.calibration)  # type: ignore[arg-type]
 
 
 def twin(place: str, precision: str) -> ctranslate2.Translator:

@@ -18,8 +18,8 @@ from regard.export.check import BEAM, GREEDY, Reference
 from regard.export.sample import Text
 from regard.export.to_ctranslate2 import Engine as CTranslate2
 from regard.export.to_onnx import Engine as OnnxRuntime
+from regard.metrics.bleu import text_scores
 from regard.storage import Folder, open_folder
-from regard.training.evaluate import text_scores
 
 TEST = "data:multi30k/test_2016_flickr.lc.tok"
 EQUAL, BLEU = 0.995, 0.05  # the bars

@@ -36,12 +36,13 @@ from regard.config import Config, load_config
 from regard.data import read_examples
 from regard.device import choose_machine
 from regard.generation import ranked_ends
+from regard.metrics.answers import squad_scores
+from regard.metrics.labels import tagging_scores
 from regard.sample import Example
 from regard.storage import read_model
 from regard.training.evaluation.answers import AnswerEvaluation
 from regard.training.initial import load_initial, with_shape
 from regard.training.loop import Trainer
-from regard.training.metrics import answering, tagging
 from regard.training.prepare import prepare
 from regard.training.run import make_trainer
 
@@ -86,7 +87,7 @@ class Tagging:
                 if is_first:
                     tags[own] = self.labels[best[place]]
             outputs.append(tags)
-        return float(tagging([example.target.split(" ") for example in self.test], outputs)["f1"])
+        return float(tagging_scores([example.target.split(" ") for example in self.test], outputs)["f1"])
 
 
 class Answering:
@@ -134,7 +135,7 @@ class Answering:
             text = context[row["spans"][first][0] : row["spans"][last][1]]
             best[row["owner"]] = max(best.get(row["owner"], (float("-inf"), "")), (value, text))
         references = [[text for text, _ in json.loads(example.target)] for example in self.test]
-        return float(answering(references, [best[number][1] for number in range(len(self.test))])[0]["f1"])
+        return float(squad_scores(references, [best[number][1] for number in range(len(self.test))])[0]["f1"])
 
 
 class Theirs:

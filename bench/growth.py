@@ -20,9 +20,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from regard.device import choose_machine, give_back_memory
-from regard.generation import Wish
-from regard.generation.run import decode_all
+from regard.device import choose_machine, release_memory
+from regard.generation import Request, generate
 from regard.tasks import Translator, load_as
 
 TARGET = 32
@@ -71,10 +70,11 @@ def measure(translator: Translator, over: str, length: int, sentences: int, beam
     ids = [[dice.randrange(8, words) for _ in range(length)] for _ in range(sentences)]
     seconds = memory = 0.0
     for _ in range(2):
-        give_back_memory()
+        release_memory()
         Path("/proc/self/clear_refs").write_text("5")  # the most that was held counts from here
         before, began = held("VmRSS"), time.perf_counter()
-        decode_all(translator.pool(1_000_000), [Wish(row, options) for row in ids])
+        requests = [Request(row, options) for row in ids]
+        generate(translator.model_for, requests, translator.special, translator.device, 1_000_000)
         seconds, memory = time.perf_counter() - began, held("VmHWM") - before
     return Cell(over, length, sentences, seconds, memory)
 

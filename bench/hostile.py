@@ -89,7 +89,7 @@ def attempt(path: Path) -> tuple[str, str]:
         found = open_folder(path)
         for tokenizer in (found.source, found.target):
             tokenizer.decode(tokenizer.encode(TEXT))
-            tokenizer.pieces(tokenizer.spans(TEXT)[0])
+            tokenizer.tokens(tokenizer.spans(TEXT)[0])
         return "opened", ""
     except RegardError as error:
         return "refused" if told_in_one_line(str(error)) else "flooded", str(error)[:500]

@@ -25,7 +25,7 @@ from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 from regard.config import resolve
-from regard.inputs.text import Tokenizer, learn
+from regard.inputs.text import train_tokenizer, load_tokenizer
 from regard.models import build
 from regard.storage import unique_weights, write_identity, write_weights
 
@@ -137,7 +137,7 @@ SHAPES: dict[str, tuple[str, dict[str, Any], Callable[[], tokenizers.Tokenizer] 
     "fill": ("fill", {}, wordpiece),
     "classify": ("classify", {}, wordpiece),
     "gpt": ("generate", {"family": "gpt"}, byte_pairs),
-    "llama": ("generate", {"family": "llama", "groups": 1}, with_byte_pieces),
+    "llama": ("generate", {"family": "llama", "kv_heads": 1}, with_byte_pieces),
     "t5": ("translate", {"family": "t5", "gated": True}, unigram),
 }
 
@@ -200,13 +200,13 @@ def write_model(
         {"task": {"name": task}, "data": {"train": "corpus.tsv"}, "model": {**small, **shape}}, where="bench"
     )
     if pieces is None:
-        tokenizer = learn(["a b ab", "é1, ab ab"], "bpe", 270)
+        tokenizer = train_tokenizer(["a b ab", "é1, ab ab"], "bpe", 270)
     elif isinstance(pieces, Path):
         sentencepiece_files(pieces)
-        tokenizer = Tokenizer.load(pieces)
+        tokenizer = load_tokenizer(pieces)
     else:
         pieces().save(str(path / "tokenizer.json"))
-        tokenizer = Tokenizer.load(path / "tokenizer.json")
+        tokenizer = load_tokenizer(path / "tokenizer.json")
     labels = ("good", "bad") if task == "classify" else ()
     write_identity(path, config, tokenizer, None, 16, labels)
     write_weights(

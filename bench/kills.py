@@ -31,7 +31,7 @@ import torch
 
 import regard.training.loop as loop
 from regard import cli
-from regard.storage import Disk, folder_of, is_whole, standing_in, steps
+from regard.storage import Disk, checkpoint_folder, is_complete, use_disk, checkpoint_steps
 from survive.common import Bar
 
 CONFIG = """
@@ -65,7 +65,7 @@ QUICK, QUICKER = 2.0, 0.5  # seconds in which a life saves and leaves, and leave
 
 def digest(folder: Path) -> str:
     """Of the final model, and of weights, optimiser and position in the last checkpoint."""
-    last = folder_of(folder, steps(folder)[-1])
+    last = checkpoint_folder(folder, checkpoint_steps(folder)[-1])
     state = json.loads((last / "state.json").read_text())
     kept = {name: value for name, value in state.items() if name not in CLOCKS}
     found = hashlib.sha256(json.dumps(kept, sort_keys=True).encode())
@@ -142,7 +142,7 @@ def live(arguments: list[str], log: Path, said: Path, bomb: Bomb | None) -> None
     loop.save_checkpoint, loop.Trainer.save, loop.Trainer.run = acknowledged, armed, marked  # type: ignore
     code = 70
     try:
-        with standing_in(bomb or Disk()):
+        with use_disk(bomb or Disk()):
             signal.pthread_sigmask(signal.SIG_UNBLOCK, ASKING)
             cli.main(arguments)
     except SystemExit as end:
@@ -211,7 +211,7 @@ def in_session(session: int) -> int:
 
 def lost(folder: Path, death: Death) -> str:
     """What is wrong after a death."""
-    whole = [step for step in steps(folder) if is_whole(folder_of(folder, step))]
+    whole = [step for step in checkpoint_steps(folder) if is_complete(checkpoint_folder(folder, step))]
     if max(whole, default=0) < death.acknowledged:
         return f"step {death.acknowledged} was acknowledged, and {whole} are whole"
     return ""
@@ -314,7 +314,7 @@ def signals(count: int, seed: int, work: Path, updates: int = STEPS) -> Bar:
         if len(asked) == 1 and "saved after step" in death.said:
             saved, slowest = saved + 1, max(slowest, death.leaving)
             step = int(death.said.rpartition("saved after step ")[2].split(";")[0])
-            if death.code != 130 or not is_whole(folder_of(folder, step)):
+            if death.code != 130 or not is_complete(checkpoint_folder(folder, step)):
                 wrong.append(f"{where}: step {step} is not whole")
             if death.leaving > QUICK:
                 wrong.append(f"{where}: it left after {death.leaving:.2f} s")

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 
 from regard.device import choose_machine
 from regard.models.attention import MultiHeadAttention, attend, visible
-from regard.models.recurrent import LSTM, run
+from regard.models.recurrent import LSTM, run_cell
 
 CHANNELS = 64  # of a head, as in the paper
 TABLE_1 = [  # n words, d width, k words under the kernel, r neighbours
@@ -94,7 +94,7 @@ class OwnLSTM(nn.Module):
         self.valid = torch.ones(rows, length, dtype=torch.bool)
 
     def forward(self, x: Tensor) -> Tensor:
-        return run(self.cell, x, self.valid)[0]
+        return run_cell(self.cell, x, self.valid)[0]
 
 
 class TorchLSTM(nn.Module):

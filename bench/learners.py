@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.batch import Batch, Tokens
-from regard.config import Config, Model
+from regard.config import Config, Model, TransformerConfig
 from regard.errors import UsageError
 from regard.inputs.text import Tokenizer
 from regard.models.positions import sinusoid
@@ -53,11 +53,12 @@ def see_that_they_can(programs: Sequence[str], model: Model) -> None:
 
 def fits_torch(model: Model) -> bool:
     return (
-        model.positions.startswith("sinusoidal")
+        isinstance(model, TransformerConfig)
+        and model.positions.startswith("sinusoidal")
         and model.scale_embeddings
         and model.activation in ("relu", "gelu")
         and model.channels * model.heads == model.width
-        and model.epsilon in (None, 1e-5)
+        and model.epsilon == 1e-5
     )
 
 
@@ -115,6 +116,7 @@ class TorchLayers(nn.Module):
 
     def __init__(self, model: Model, source: Tokenizer, target: Tokenizer | None) -> None:
         super().__init__()
+        assert isinstance(model, TransformerConfig)
         reading, writing = model.depth
         self.reads = nn.Embedding(len(source), model.width)
         joint = target is None and model.tie_embeddings

@@ -19,7 +19,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from regard.cli.bench import read
-from regard.device import settle_memory
+from regard.device import freeze_gc
 from serving.driver import Drive, Figures, measure, questions_for, sentences
 from serving.link import Address
 from serving.process import started
@@ -55,7 +55,7 @@ def main(arguments: list[str] | None = None) -> None:
             address = Address.of(given.url, given.key)
         else:
             address = stack.enter_context(started([*given.folders, *given.serve])).address
-        settle_memory()  # a pause for garbage collection in the client would count as the server's
+        freeze_gc()  # a pause for garbage collection in the client would count as the server's
         print(json.dumps(asyncio.run(load(address)).told()))
 
 

@@ -64,15 +64,15 @@ def work(given: argparse.Namespace) -> dict[str, float]:
 
 
 def ours(given: argparse.Namespace, precision: str, numbers: list[list[int]]) -> Callable[[], object]:
-    from regard.generation import Wish
-    from regard.generation.run import decode_all
+    from regard.generation import Request, generate
     from regard.tasks import Translator, load_as
 
     translator = load_as(Translator, given.model, precision=precision)
     lengths = {"beam": given.beams, "min_length": TARGET, "max_length": TARGET}
     options = translator.folder.decode.model_copy(update=lengths)
-    wishes = [Wish(row, options) for row in numbers]
-    return lambda: decode_all(translator.pool(1_000_000), wishes)
+    requests = [Request(row, options) for row in numbers]
+    special, device = translator.special, translator.device
+    return lambda: generate(translator.model_for, requests, special, device, 1_000_000)
 
 
 def theirs(given: argparse.Namespace, precision: str, numbers: list[list[int]]) -> Callable[[], object]:

@@ -28,7 +28,7 @@ if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).parent)
 
 from regard.config import Config
-from regard.storage import folder_of, load_checkpoint, steps
+from regard.storage import checkpoint_folder, load_checkpoint, checkpoint_steps
 from survive.common import Bar
 from survive.runs import bits, toy
 
@@ -216,7 +216,7 @@ def elastic(count: int, seed: int, updates: int = 60) -> Bar:
                 wrong.append(f"{max(each.lost for each in recovery)} updates lost by one kill")
             if max(each.own for each in recovery) > QUICK:
                 wrong.append(f"{max(each.own for each in recovery):.1f} s until a kill was made good")
-            last = folder_of(place / "cut", steps(place / "cut")[-1])
+            last = checkpoint_folder(place / "cut", checkpoint_steps(place / "cut")[-1])
             if load_checkpoint(last).state["step"] != updates:
                 wrong.append("did not come to its end")
         difference, found = other_sizes(changed(config, PLAIN), place)
@@ -281,7 +281,7 @@ def under_torchrun(
                 break
             time.sleep(chance.random() * 0.03)
             victim = int((place / f"cut.{chance.randrange(2)}.pid").read_text())
-            at, saved = reached(folder), max(steps(folder), default=0)
+            at, saved = reached(folder), max(checkpoint_steps(folder), default=0)
             try:
                 os.kill(victim, signal.SIGKILL)
             except ProcessLookupError:

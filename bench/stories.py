@@ -177,7 +177,7 @@ def compare(path: Path, length: int) -> dict[str, object]:
     from regard.batch import Batch, Sample, tokens
     from regard.config import Decode
     from regard.generation import decode
-    from regard.inputs.text import special
+    from regard.inputs.text import special_tokens
     from regard.storage import open_folder
 
     folder = open_folder(path)
@@ -189,12 +189,12 @@ def compare(path: Path, length: int) -> dict[str, object]:
         folder.model,
         [Sample(source=row) for row in rows],
         options,
-        special(folder.source),
+        special_tokens(folder.source),
         torch.device("cpu"),
     )
     seconds = time.perf_counter() - began
     equal, apart, texts = 0, 0.0, []
-    unsaid = [*special(folder.source).forbidden]
+    unsaid = [*special_tokens(folder.source).suppressed]
     for row, (hypothesis, *_) in zip(rows, found, strict=True):
         with torch.no_grad():
             expected = theirs.generate(

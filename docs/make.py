@@ -22,6 +22,7 @@ import typer
 
 from regard.cli.main import app
 from regard.config import schema
+from regard.config.model import CLASSES
 from regard.config.presets import PRESETS
 
 DOCS = Path(__file__).parent
@@ -30,14 +31,14 @@ RECIPES = DOCS.parent / "recipes"
 WRITTEN = "<!-- Written by docs/make.py from the code; change it there. -->\n\n"
 MARK = re.compile(r"(<!-- source: ([\w.]+):([\w.]+) -->\n)```python[^\n]*\n.*?\n```\n", re.DOTALL)
 SECTIONS = {  # section: what it is about
-    "task": "what the model is to do",
-    "data": "the files it learns from",
-    "text": "how text is cut into pieces",
-    "model": "its shape",
-    "train": "how it learns",
-    "decode": "how it chooses words when it is used",
-    "init": "a model to begin from",
-    "recipe": "what a file promises",
+    "task": "task and languages",
+    "data": "training, validation and test data",
+    "text": "tokenizer",
+    "model": "architecture",
+    "train": "training",
+    "decode": "decoding",
+    "init": "a pretrained model to start from",
+    "recipe": "published results of this file",
 }
 
 
@@ -204,21 +205,45 @@ def config_page() -> str:
     parts = [
         WRITTEN,
         "# Every config field\n\nA run is one TOML file. `regard config init` writes one with every field "
-        "and its default, `regard config show` prints it as it\nwould be done, `regard config check` says "
-        "what is wrong. Any field can be given on the command line:\n`--set train.lr=3e-4`. A name that does "
-        "not exist is an error that tells the nearest one that does.\n",
+        "and its default, `regard config show` prints the complete\nconfig of a run, `regard config check` "
+        "checks it. Any field can be set on the command line:\n`--set train.lr=3e-4`. An unknown field is an "
+        "error that names the nearest known one. `version` is the version of the\nformat, which `run.toml` of a "
+        "run has.\n",
     ]
     for section, about in SECTIONS.items():
+        parts.append(f"\n## [{section}]: {about}\n")
+        if section == "model":
+            parts.append(model_table())
+            continue
         kind = schema.Config.model_fields[section].annotation
         rows = [field_row(kind, name) for name in kind.model_fields]  # type: ignore[union-attr]
-        head = "\n| field | value | unless told | meaning |\n|---|---|---|---|\n"
-        parts.append(f"\n## [{section}]: {about}\n" + head + "\n".join(rows) + "\n")
+        parts.append("\n| field | value | default | meaning |\n|---|---|---|---|\n" + "\n".join(rows) + "\n")
     return "".join([*parts, weighted(), presets(), tasks()])
+
+
+def model_table() -> str:
+    """Each family has its own fields; those that are alike share a row."""
+    rows: dict[str, list[str]] = {}
+    names = list(dict.fromkeys(name for each in CLASSES.values() for name in each.model_fields))
+    for name in names:
+        for family, each in CLASSES.items():
+            if name in each.model_fields and name != "family":
+                rows.setdefault(field_row(each, name), []).append(family)
+    families = ", ".join(f'"{family}"' for family in CLASSES)
+    lines = [f"| `family` | {families} | by task | the builder of the model | |"]
+    for row, having in rows.items():
+        lines.append(f"{row} {'all' if len(having) == len(CLASSES) else ', '.join(having)} |")
+    return (
+        "\nA field that the family does not have is an error.\n"
+        "\n| field | value | default | meaning | families |\n|---|---|---|---|---|\n"
+        + "\n".join(lines)
+        + "\n"
+    )
 
 
 def field_row(kind: Any, name: str) -> str:
     field = kind.model_fields[name]
-    value = "needed" if field.is_required() else shown(field.get_default(call_default_factory=True))
+    value = "required" if field.is_required() else shown(field.get_default(call_default_factory=True))
     written = field.alias or name
     return f"| `{written}` | {cell(values(field))} | {value} | {cell(field.description or '')} |"
 
@@ -264,7 +289,7 @@ def weighted() -> str:
     rows = [field_row(schema.Weighted, name) for name in schema.Weighted.model_fields]
     return (
         f"\n## Corpora\n\n`data.train`, `valid` and `test` take {schema.CORPORA}.\nIn the last form:\n"
-        "\n| field | value | unless told | meaning |\n|---|---|---|---|\n" + "\n".join(rows) + "\n"
+        "\n| field | value | default | meaning |\n|---|---|---|---|\n" + "\n".join(rows) + "\n"
     )
 
 
@@ -274,7 +299,7 @@ def presets() -> str:
         told = ", ".join(f"{field} = {shown(value).strip('`')}" for field, value in own.items())
         rows.append(f"| `{name}` | {told} |")
     return (
-        '\n## Presets\n\n`model.preset = "..."` fills in these numbers; what `[model]` says beside it wins.\n'
+        '\n## Presets\n\n`model.preset = "..."` sets these fields; other fields of `[model]` override them.\n'
         "\n| preset | |\n|---|---|\n" + "\n".join(rows) + "\n"
     )
 
@@ -285,7 +310,7 @@ def tasks() -> str:
         for task, families in schema.FAMILIES_OF.items()
     ]
     return (
-        "\n## What goes together\n\nThe first of each is what holds unless told.\n"
+        "\n## Families and metrics of each task\n\nThe first of each is the default.\n"
         "\n| `task.name` | `model.family` | `train.metric` |\n|---|---|---|\n" + "\n".join(rows) + "\n"
     )
 

@@ -1,18 +1,18 @@
-"""The rows of the paper's Table 3 on Multi30k: one change each, all trained to the same budget.
+"""Ablation: the rows of the paper's Table 3 on Multi30k, one change each, all with the same budget.
 
 REGARD_DATA=folder python recipes/ablation.py [--runs runs/ablation] [--steps 1500] [--seeds 1 2 3]
     [--only base heads-1 ...] [--set model.norm="pre" ...] [--list]
 
 The base is recipes/multi30k-transformer.toml (4 + 4 layers, width 128, 4 heads of 32 channels, feed-forward
-256). A row changes what its row of the table changes, by the same factor: the paper's base has 8 heads and
-its row 4, half of them; ours has 4 and 2. Every row has the same data, batches, updates and seeds; the model
-size, and so the time, differs as in the paper.
+256). A row changes a setting by the same factor as its row of the table: the paper's base has 8 heads and its
+row 4; this base has 4 and its row 2. All rows have the same data, batches, updates and seeds; the model size,
+and so the time, differs as in the paper.
 
-It can be stopped at any time: the same command goes on, and what is done is read from its folder. In the end,
-and after each row, it writes ablation.md, ablation.html and ablation.svg beside the runs.
+The script can be stopped at any time; the same command resumes it and reads finished runs from their folders.
+After each row it writes ablation.md, ablation.html and ablation.svg beside the runs.
 
 Expected: docs/ablation.md, with --steps 700 --set model.norm="pre" --set train.tokens_per_batch=2048 --set
-train.lr=3e-3, which learn from few updates: base 25.1 BLEU, 4 to 6 minutes a row on one core (AVX512-BF16).
+train.lr=3e-3, which need few updates: base 25.1 BLEU, 4 to 6 minutes a row on one core (AVX512-BF16).
 """
 
 from __future__ import annotations
@@ -29,10 +29,8 @@ from statistics import mean
 from regard.config import Config, load_config
 from regard.storage import write_text
 from regard.training import train
-from regard.training.report.blocks import Chart, Charts, Paragraph, Section, Series, Table
-from regard.training.report.drawing import chart_file
-from regard.training.report.html import html_page
-from regard.training.report.markdown import markdown_page
+from regard.training.report.charts import Chart, chart, curve, svg_file
+from regard.training.report.page import Block, charts, html_page, markdown_page, paragraph, table
 
 RECIPE = Path(__file__).with_name("multi30k-transformer.toml")
 PICTURE = "ablation.svg"
@@ -40,7 +38,7 @@ PICTURE = "ablation.svg"
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table: its group in the paper, what is changed, the paper's own change and BLEU."""
+    """A row of the table: its group in the paper, the changes here, the change in the paper and its BLEU."""
 
     group: str
     changes: tuple[str, ...]
@@ -72,11 +70,11 @@ ROWS = {
 
 
 @dataclass(frozen=True)
-class Reached:
-    """What one run came to."""
+class Result:
+    """The figures of one run."""
 
     bleu: float  # of the test set
-    perplexity: float  # a piece, of the validation set; comparable, since all rows have one vocabulary
+    perplexity: float  # per token of the validation set; comparable, since all rows have one vocabulary
     parameters: int
     seconds: float
 
@@ -86,29 +84,29 @@ def config_of(name: str, steps: int, seed: int, common: Sequence[str] = ()) -> C
     return load_config(RECIPE, [*budget, *common, *ROWS[name].changes])
 
 
-def reached(folder: Path) -> Reached | None:
-    """The figures of a run that has ended."""
+def read_result(folder: Path) -> Result | None:
+    """The figures of a finished run; None if it has not finished."""
     path = folder / "metrics.jsonl"
     if not path.is_file():
         return None
-    found: dict[str, dict[str, float]] = {}
+    records: dict[str, dict[str, float]] = {}
     for line in path.read_text(encoding="utf-8").splitlines():
         try:
             record = json.loads(line)
-        except ValueError:  # a kill can leave half a line
+        except ValueError:  # a killed run can leave a partial line
             continue
-        found[record["kind"]] = record
-    if not {"run", "test", "final-valid"} <= set(found):
+        records[record["kind"]] = record
+    if not {"run", "test", "final-valid"} <= set(records):
         return None
-    run, loss = found["run"], found["final-valid"]["loss"]
-    return Reached(found["test"]["bleu"], math.exp(loss), int(run["parameters"]), run["seconds"])
+    run, loss = records["run"], records["final-valid"]["loss"]
+    return Result(records["test"]["bleu"], math.exp(loss), int(run["parameters"]), run["seconds"])
 
 
-def table(done: Mapping[str, Sequence[Reached]]) -> Table:
+def result_table(results: Mapping[str, Sequence[Result]]) -> Block:
     head = ["row", "change here", "change in the paper", "BLEU", "least to most", "perplexity", "parameters"]
     rows = []
-    for name, own in done.items():
-        scores = [each.bleu for each in own]
+    for name, runs in results.items():
+        scores = [each.bleu for each in runs]
         row = ROWS[name]
         rows.append(
             [
@@ -117,35 +115,35 @@ def table(done: Mapping[str, Sequence[Reached]]) -> Table:
                 f"{row.paper}: {row.bleu}",
                 f"{mean(scores):.2f}",
                 f"{min(scores):.2f} to {max(scores):.2f}" if len(scores) > 1 else "one seed",
-                f"{mean(each.perplexity for each in own):.2f}",
-                f"{own[0].parameters:,}",
+                f"{mean(each.perplexity for each in runs):.2f}",
+                f"{runs[0].parameters:,}",
             ]
         )
-    return Table(head, rows, text_columns=3)
+    return table(head, rows, text_columns=3)
 
 
-def chart(done: Mapping[str, Sequence[Reached]]) -> Chart:
-    names = list(done)
-    ours = [(float(place), mean(each.bleu for each in done[name])) for place, name in enumerate(names)]
-    base = mean(each.bleu for each in done["base"]) if "base" in done else ours[0][1]
-    less = [(x, y - base) for x, y in ours]
-    paper = [(float(place), ROWS[name].bleu - ROWS["base"].bleu) for place, name in enumerate(names)]
-    series = [Series("Multi30k, here", less, dots=True), Series("WMT newstest2013, paper", paper, dots=True)]
-    return Chart("BLEU less that of the base", series, over="row", names=names)
+def result_chart(results: Mapping[str, Sequence[Result]]) -> Chart:
+    names = list(results)
+    bleu = [mean(each.bleu for each in results[name]) for name in names]
+    base = bleu[names.index("base")] if "base" in results else bleu[0]
+    here = [(float(x), value - base) for x, value in enumerate(bleu)]
+    paper = [(float(x), ROWS[name].bleu - ROWS["base"].bleu) for x, name in enumerate(names)]
+    curves = [curve("Multi30k, here", here, dots=True), curve("WMT newstest2013, paper", paper, dots=True)]
+    return chart("BLEU less that of the base", curves, over="row", names=names)
 
 
-def write(done: Mapping[str, Sequence[Reached]], place: Path, steps: int, seeds: Sequence[int]) -> None:
-    seconds = sum(each.seconds for own in done.values() for each in own)
-    told = (
-        f"{len(done)} of {len(ROWS)} rows, {steps:,} updates each, seeds {', '.join(map(str, seeds))}; "
+def write(results: Mapping[str, Sequence[Result]], folder: Path, steps: int, seeds: Sequence[int]) -> None:
+    seconds = sum(each.seconds for runs in results.values() for each in runs)
+    text = (
+        f"{len(results)} of {len(ROWS)} rows, {steps:,} updates each, seeds {', '.join(map(str, seeds))}; "
         f"{seconds / 60:.0f} minutes of training. Test set: test_2016_flickr, tokenised; beam 5."
     )
-    picture = chart(done)
-    page = [Section("", [Paragraph(told), table(done), Charts([picture], PICTURE)])]
+    drawing = result_chart(results)
+    sections = [("", [paragraph(text), result_table(results), charts([drawing], PICTURE)])]
     title = "Table 3 of the paper, on Multi30k"
-    write_text(place / PICTURE, chart_file(picture))
-    write_text(place / "ablation.html", html_page(title, page))
-    write_text(place / "ablation.md", markdown_page(title, page))
+    write_text(folder / PICTURE, svg_file(drawing))
+    write_text(folder / "ablation.html", html_page(title, sections))
+    write_text(folder / "ablation.md", markdown_page(title, sections))
 
 
 def main() -> None:
@@ -156,26 +154,28 @@ def main() -> None:
     options.add_argument("--set", dest="common", action="append", default=[], help="a field of all rows")
     options.add_argument("--only", nargs="+", choices=list(ROWS), default=list(ROWS))
     options.add_argument("--list", action="store_true", help="only show the rows")
-    given = options.parse_args()
-    if given.list:
+    arguments = options.parse_args()
+    if arguments.list:
         for name, row in ROWS.items():
             print(f"{row.group:1} {name:18} {' '.join(row.changes):40} {row.paper}: {row.bleu}")
         return
-    done: dict[str, list[Reached]] = {}
-    for seed in given.seeds:  # all rows once, then again with the next seed: a chart is there early
-        for name in given.only:
-            folder = given.runs / f"{name}-{given.steps}-seed-{seed}"
-            found = reached(folder)
-            if found is None:
-                config = config_of(name, given.steps, seed, given.common)
+    results: dict[str, list[Result]] = {}
+    for seed in arguments.seeds:  # all rows with one seed first, so that there is a chart early
+        for name in arguments.only:
+            folder = arguments.runs / f"{name}-{arguments.steps}-seed-{seed}"
+            result = read_result(folder)
+            if result is None:
+                config = config_of(name, arguments.steps, seed, arguments.common)
                 if not train(config, folder, resume=(folder / "run.toml").is_file()).finished:
-                    sys.exit(130)  # interrupted; the same command goes on
-                found = reached(folder)
-            if found is None:
-                sys.exit(f"{folder}: the run has ended without figures")
-            done.setdefault(name, []).append(found)
-            print(f"{name} seed {seed}: BLEU {found.bleu:.2f}, {found.seconds / 60:.1f} minutes", flush=True)
-            write(done, given.runs, given.steps, given.seeds)
+                    sys.exit(130)  # interrupted; the same command resumes
+                result = read_result(folder)
+            if result is None:
+                sys.exit(f"{folder}: the run ended without a record of its scores")
+            results.setdefault(name, []).append(result)
+            print(
+                f"{name} seed {seed}: BLEU {result.bleu:.2f}, {result.seconds / 60:.1f} minutes", flush=True
+            )
+            write(results, arguments.runs, arguments.steps, arguments.seeds)
 
 
 if __name__ == "__main__":

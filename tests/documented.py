@@ -19,10 +19,11 @@ import typer
 
 from regard.cli.main import app
 from regard.config import Config, resolve
-from regard.inputs.text import learn
+from regard.inputs.text import train_tokenizer
 from regard.models import build
 from regard.storage import unique_weights, write_identity, write_weights
 from regard.training import train
+from samples import of_family
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md")] + sorted((ROOT / "docs").rglob("*.md"))
@@ -236,7 +237,7 @@ def small(place: Path, task: str, family: str) -> Config:
             "task": {"name": task, "source": "en", "target": "de", "stride": 8},
             "data": {**pairs, "leaks": "keep"},
             "text": {"vocabulary": 400},
-            "model": {**SHAPE, "layers": 4 if family == "transformer" else 1, "family": family},
+            "model": of_family({**SHAPE, "layers": 4 if family == "transformer" else 1, "family": family}),
             "train": {"steps": 4, "tokens_per_batch": 256, "checkpoint_every": 1, "keep": 5, "threads": 1},
             "decode": {"max_length": 12} | ({} if task == "generate" else {"beam": 2}),
         }
@@ -251,7 +252,7 @@ def make_workshop(place: Path) -> Path:
     for name in TRAINED[1:]:
         shutil.copytree(place / TRAINED[0], place / name)
     signs = ["<mask>", *(f"<extra_id_{number}>" for number in range(8))]
-    tokenizer = learn([side for pair in PAIRS for side in pair], "bpe", 400, signs)
+    tokenizer = train_tokenizer([side for pair in PAIRS for side in pair], "bpe", 400, signs)
     for task, family, labels, folders in MODELS.values():
         config = small(place, task, family)
         torch.manual_seed(1)

@@ -1,4 +1,4 @@
-"""A server on this machine that speaks the routes of the hub, with the faults that a connection can have."""
+"""A local HTTP server with the routes of the hub that huggingface_hub uses, and with faulty connections."""
 
 from __future__ import annotations
 
@@ -22,32 +22,32 @@ def git_hash(content: bytes) -> str:
 
 @dataclass
 class Repository:
-    """A model of the hub."""
+    """A model or a data set of the hub."""
 
     commits: dict[str, dict[str, bytes]] = field(default_factory=dict)
     branches: dict[str, str] = field(default_factory=dict)
-    token: str | None = None  # who has it may read
-    gated: bool = False  # all see its files, nobody gets them
+    token: str | None = None  # required to read it
+    gated: bool = False  # its files are listed, and refused
 
 
 class Server(ThreadingHTTPServer):
-    """Files at their addresses, and the routes of the hub that its library asks for."""
+    """Files at plain addresses, and repositories of the hub."""
 
     daemon_threads = True
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
         self.files: dict[str, bytes] = {}
-        self.models: dict[str, Repository] = {}
-        self.large = ".safetensors"  # the ending of files whose SHA-256 is listed
-        self.store: str | None = None  # the address of another server that keeps the large files
-        self.told: list[str | None] = []  # who asked, by the header for it
-        self.spoiled: dict[str, bytes] = {}  # by path: what is sent in the place of the file
+        self.repositories: dict[str, Repository] = {}  # by owner/name, or datasets/owner/name
+        self.large = ".safetensors"  # ending of the files whose SHA-256 is listed
+        self.store: str | None = None  # address of another server with the large files
+        self.spoiled: dict[str, bytes] = {}  # by path: content that replaces the file's
         self.tear_after: int | None = None  # bytes of a file before the connection breaks
-        self.torn = ""  # the end of the paths that this happens to
-        self.reachable: int | None = None  # how often bytes come before it breaks at once
+        self.torn = ""  # ending of the paths whose connection breaks
+        self.reachable: int | None = None  # requests that get bytes; later ones break at once
         self.hidden: tuple[str, ...] = ()  # beginnings of paths that are not found
-        self.asked: list[tuple[str, str, str | None]] = []
+        self.requests: list[tuple[str, str, str | None]] = []  # method, path, range
+        self.logins: list[str | None] = []  # Authorization headers
 
     @property
     def address(self) -> str:
@@ -65,26 +65,24 @@ class Handler(BaseHTTPRequestHandler):
 
     def answer(self, body: bool) -> None:
         path = unquote(self.path.split("?")[0])
-        self.server.asked.append((self.command, path, self.headers.get("Range")))
-        self.server.told.append(self.headers.get("Authorization"))
+        self.server.requests.append((self.command, path, self.headers.get("Range")))
+        self.server.logins.append(self.headers.get("Authorization"))
         if path.startswith(self.server.hidden):
             code = "RepoNotFound" if path.startswith("/api") else "EntryNotFound"
             self.send(404, b"", {"X-Error-Code": code}, body)
-        elif path.startswith("/api/datasets/"):
-            self.send_json(self.listing(path), body)
-        elif path.startswith("/api/models/"):
-            name, _, revision = path.removeprefix("/api/models/").partition("/revision/")
-            self.with_model(name, revision or "main", None, body)
+        elif path.startswith("/api/"):
+            name, _, revision = path.removeprefix("/api/").partition("/revision/")
+            self.send_repository(name.removeprefix("models/"), revision or "main", None, body)
         elif path in self.server.files or "/resolve/" not in path:
             self.send_file(path, self.server.files.get(path), "c" * 40, body)
         else:
             name, _, place = path[1:].partition("/resolve/")
             revision, _, file = place.partition("/")
-            self.with_model(name, revision, file, body)
+            self.send_repository(name, revision, file, body)
 
-    def with_model(self, name: str, revision: str, file: str | None, body: bool) -> None:
-        """The list of a model's files, or one of them."""
-        model = self.server.models.get(name)
+    def send_repository(self, name: str, revision: str, file: str | None, body: bool) -> None:
+        """The list of a repository's files, or one of them."""
+        model = self.server.repositories.get(name)
         bearer = self.headers.get("Authorization")
         if model is None or (model.token is not None and bearer != f"Bearer {model.token}"):
             self.send(404 if model is None else 401, b"", {"X-Error-Code": "RepoNotFound"}, body)
@@ -94,20 +92,18 @@ class Handler(BaseHTTPRequestHandler):
             self.send(404, b"", {"X-Error-Code": "RevisionNotFound"}, body)
         elif file is None:
             siblings = [self.sibling(*each) for each in model.commits[commit].items()]
-            self.send_json({"id": name, "modelId": name, "sha": commit, "siblings": siblings}, body)
+            fields = {"id": name, "modelId": name, "sha": commit, "siblings": siblings}
+            self.send(200, json.dumps(fields).encode(), {"Content-Type": "application/json"}, body)
         elif model.gated:
             self.send(403, b"", {"X-Error-Code": "GatedRepo"}, body)
         else:
             self.send_file(f"/{name}/{file}", model.commits[commit].get(file), commit, body)
 
     def sibling(self, name: str, content: bytes) -> dict[str, object]:
-        told: dict[str, object] = {"rfilename": name, "size": len(content), "blobId": git_hash(content)}
+        fields: dict[str, object] = {"rfilename": name, "size": len(content), "blobId": git_hash(content)}
         if name.endswith(self.server.large):
-            told["lfs"] = {"sha256": sha256(content), "size": len(content), "pointerSize": 134}
-        return told
-
-    def send_json(self, content: object, body: bool) -> None:
-        self.send(200, json.dumps(content).encode(), {"Content-Type": "application/json"}, body)
+            fields["lfs"] = {"sha256": sha256(content), "size": len(content), "pointerSize": 134}
+        return fields
 
     def send_file(self, path: str, content: bytes | None, commit: str, body: bool) -> None:
         if content is None:
@@ -135,15 +131,6 @@ class Handler(BaseHTTPRequestHandler):
             return self.server.tear_after
         self.server.reachable -= 1
         return self.server.tear_after if self.server.reachable >= 0 else 0
-
-    def listing(self, path: str) -> list[dict[str, object]]:
-        name = "/".join(path.split("/")[3:5])
-        prefix = f"/datasets/{name}/resolve/main/"
-        return [
-            {"type": "file", "path": each.removeprefix(prefix), "size": len(content), "oid": "0" * 40}
-            for each, content in self.server.files.items()
-            if each.startswith(prefix)
-        ]
 
     def send(
         self, status: int, content: bytes, headers: dict[str, str], body: bool, torn: int | None = None

@@ -10,16 +10,17 @@ import torch.nn.functional as F
 
 from regard.batch import collate
 from regard.config import Config, Decode, Task, resolve
-from regard.inputs.text import Tokenizer, special
+from regard.inputs.text import Tokenizer, special_tokens
 from regard.models import Model, build
 from regard.sample import IGNORED, Sample
 from regard.storage import Folder, unique_weights, write_identity, write_weights
+from samples import of_family
 
 
 def small_config(task: str, family: str, max_length: int = 16, **model: object) -> Config:
     size = {"width": 32, "layers": 1, "heads": 2, "feed_forward": 64, "dropout": 0.0}
     own = {"family": family, "max_length": max_length, **size, **model}
-    return resolve({"task": {"name": task}, "data": {"train": "nothing.txt"}, "model": own})
+    return resolve({"task": {"name": task}, "data": {"train": "nothing.txt"}, "model": of_family(own)})
 
 
 def small_model(config: Config, tokenizer: Tokenizer, seed: int = 1, labels: int | None = None) -> Model:
@@ -50,7 +51,7 @@ def opened(config: Config, model: Model, tokenizer: Tokenizer, decode: Decode | 
         model=model.eval(),
         source=tokenizer,
         target=tokenizer,
-        special=special(tokenizer),
+        special=special_tokens(tokenizer),
         split_above=config.model.max_length,
     )
 

@@ -13,11 +13,11 @@ import torch
 import regard as package
 from conftest import Command, Refused
 from regard.batch import collate
-from regard.generation import Lexicon, Special, next_words
+from regard.generation import Lexicon, SpecialTokens, next_words
 from regard.sample import Sample
 from samples import END, START, small
 
-SPECIAL = Special(START, END, forbidden=(0, START, 3))
+SPECIAL = SpecialTokens(START, END, suppressed=(0, START, 3))
 PIECES = [b" a", b"b", b" ab", b" b", b".", b"a"]
 LEXICON = Lexicon([None] * 4 + PIECES, lambda text: [], END)
 CONTINUING = {4 + PIECES.index(piece) for piece in (b"b", b"a")}
@@ -62,7 +62,7 @@ def test_words_and_their_probabilities(seed, prefix):
     for word, (_, probability) in zip(found, best):
         # rare ways to cut a word may be missing, nothing may be too much
         assert 0.9 * probability <= math.exp(word.log_probability) <= 1.001 * probability
-        assert LEXICON.text_of(word.pieces).strip() == word.text
+        assert LEXICON.text_of(word.tokens).strip() == word.text
 
 
 @pytest.mark.usefixtures("same_threads")

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from regard.config import Model
+from regard.config import TransformerConfig
 from regard.models import attend, build, parameters, visible, weights
 from regard.models.attention import (
     MultiHeadAttention,
@@ -152,14 +152,14 @@ def test_multi_head_equals_torch():
 @pytest.mark.parametrize("cross", [False, True])
 def test_blocks_equal_torch_layers(norm, cross):
     torch.manual_seed(1)
-    config = Model(width=24, heads=4, feed_forward=40, dropout=0.0, norm=norm)
+    config = TransformerConfig(width=24, heads=4, feed_forward=40, dropout=0.0, norm=norm)
     model = transformer(config.model_copy(update={"layers": 1}), 10)
     block: Block = randomised(next(iter(model.decoder if cross else model.encoder)))
     options = {"dropout": 0.0, "batch_first": True, "norm_first": norm == "pre"}
     kind = nn.TransformerDecoderLayer if cross else nn.TransformerEncoderLayer
     theirs = kind(24, 4, 40, **options).double().eval()
     copy_attention(block.attention, theirs.self_attn)
-    pairs = [(block.feed_forward.widen, theirs.linear1), (block.feed_forward.narrow, theirs.linear2)]
+    pairs = [(block.feed_forward.up, theirs.linear1), (block.feed_forward.down, theirs.linear2)]
     norms = [block.attention_residual.norm, block.feed_forward_residual.norm]
     if cross:
         copy_attention(block.cross, theirs.multihead_attn)
@@ -208,14 +208,14 @@ def test_base_has_the_papers_parameters(vocabulary):
         decoder = 2 * attention + feed + 3 * 2 * width
         expected = 6 * (encoder + decoder) + vocabulary * width
         with torch.device("meta"):
-            model = build(Model(width=width, feed_forward=feed_forward, heads=heads), vocabulary)
+            model = build(TransformerConfig(width=width, feed_forward=feed_forward, heads=heads), vocabulary)
         assert parameters(model) == expected
     if vocabulary == 37_000:
         assert expected == pytest.approx(213e6, rel=0.02)  # the paper's big, as printed
 
 
 def test_head_width_is_free():
-    model = build(Model(width=12, heads=3, head_width=5, feed_forward=8, layers=1), 30)
+    model = build(TransformerConfig(width=12, heads=3, head_width=5, feed_forward=8, layers=1), 30)
     assert model.encoder.blocks[0].attention.query.weight.shape == (15, 12)
 
 
@@ -251,7 +251,7 @@ def test_dropout_added_is_the_sum_and_its_gradients():
     y = torch.randn(7, 9, dtype=torch.float64, requires_grad=True)
     drop = Dropout(0.5)
     torch.manual_seed(4)
-    together = drop.added(x, y)
+    together = drop.add(x, y)
     torch.manual_seed(4)
     apart = x + drop(y)
     torch.testing.assert_close(together, apart)
@@ -260,3 +260,46 @@ def test_dropout_added_is_the_sum_and_its_gradients():
         torch.autograd.grad(together, (x, y), draw), torch.autograd.grad(apart, (x, y), draw)
     ):
         torch.testing.assert_close(own, other)
+
+
+class Adapter(nn.Module):
+    """y = W x + b + B A x (Hu et al. 2021), around a linear map that is frozen."""
+
+    def __init__(self, inner: Linear, rank: int = 2) -> None:
+        super().__init__()
+        self.inner = inner.requires_grad_(False)
+        self.down, self.up = nn.Linear(inner.in_features, rank), nn.Linear(rank, inner.out_features)
+
+    @property
+    def weight(self) -> torch.Tensor:
+        return self.inner.weight
+
+    @property
+    def bias(self) -> torch.Tensor:
+        return self.inner.bias
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.inner(x) + self.up(self.down(x))
+
+
+@pytest.mark.parametrize("names", [("query",), ("key", "value"), ("query", "key", "value")])
+def test_an_adapter_inside_attention_learns(names: tuple[str, ...]) -> None:
+    """The fused product once read `.weight`: an adapter got no gradient, and no error was raised."""
+    own = MultiHeadAttention(8, 2, 4)
+    for name in names:
+        setattr(own, name, Adapter(getattr(own, name)))
+    x = torch.randn(2, 5, 8)
+    with torch.no_grad():
+        expected = [each(x) for each in (own.query, own.key, own.value)]
+    q, k, v = own.queries_keys_values(x)
+    for found, each in zip((q, k, v), expected):
+        torch.testing.assert_close(found.transpose(1, 2).flatten(2), each)
+    (q.sum() + k.sum() + v.sum()).backward()
+    for name in names:
+        assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in getattr(own, name).up.parameters())
+
+
+def test_a_hook_inside_attention_is_called_in_training() -> None:
+    own, x = MultiHeadAttention(8, 2, 4), torch.randn(2, 5, 8)
+    own.key.register_forward_hook(lambda module, inputs, output: output * 0)
+    assert not own.queries_keys_values(x)[1].any() and not own.keys_values(x)[0].any()

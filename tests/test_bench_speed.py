@@ -15,7 +15,7 @@ from conftest import Command, Refused, Toy, toy_sentences
 from regard.batch import Batch, collate
 from regard.config import resolve
 from regard.errors import UsageError
-from regard.inputs.text import learn
+from regard.inputs.text import train_tokenizer
 from regard.sample import IGNORED
 from samples import random_samples
 
@@ -104,7 +104,7 @@ def test_a_race_of_learners(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_rival_learns(program: str, changes: dict[str, object]) -> None:
     """It is a fair race only if the other one is really trained: its loss falls like ours."""
     tree = {"data": {"train": "phrasebook"}, "model": {**SHAPE, **changes}, "train": {"label_smoothing": 0.0}}
-    config, tokenizer = resolve(tree), learn(["one two three"], "bpe", 300)
+    config, tokenizer = resolve(tree), train_tokenizer(["one two three"], "bpe", 300)
     if program == "transformers" and changes.get("norm") == "pre":
         pytest.skip("Marian has no such shape")
     torch.manual_seed(0)

@@ -40,7 +40,7 @@ def package(toy: Toy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_text_chooses_the_direction(package: Path, regard: Command, text: str, name: str) -> None:
     given = regard("translate", text)
     piped = regard("translate", stdin=f"{text}\n\n{text}\n")
-    chosen = f"model: {name}, of the package; -m names another"
+    chosen = f"Using the built-in model {name} (-m selects another)"
     assert given.err.startswith(chosen) and piped.err.startswith(chosen)
     assert (len(given.lines), len(piped.lines)) == (1, 3), "no line is lost by looking at the first ones"
 
@@ -73,7 +73,7 @@ def test_a_language_can_be_asked_for(
     package: Path, regard: Command, refused: Refused, tmp_path: Path
 ) -> None:
     assert "toy-de-en" in regard("translate", ENGLISH, "--language", "en").err
-    assert "the package translates into de, en" in refused("translate", ENGLISH, "--language", "fr")
+    assert "the built-in models translate into de, en" in refused("translate", ENGLISH, "--language", "fr")
     file = tmp_path / "lines.txt"
     file.write_text(f"{GERMAN}\n" * 3, encoding="utf-8")
     told = regard("translate", file, "-o", tmp_path / "out.txt")
@@ -85,13 +85,13 @@ def test_a_package_without_translators_asks_for_a_model(
 ) -> None:
     monkeypatch.setattr("regard.storage.builtin.PLACE", tmp_path / "nothing")
     for command in (["translate", ENGLISH], ["explain", ENGLISH], ["explore", "--no-browser"], ["serve"]):
-        assert "name a model with -m" in refused(*command)
+        assert "give a model with -m" in refused(*command)
 
 
 def test_the_page_and_the_server_open_all_of_them(package: Path) -> None:
-    from regard.cli.box import own_models
+    from regard.cli.builtin import builtin_models
 
-    assert [path.name for path in own_models()] == ["toy-en-de", "toy-de-en", "lesson-rnn"]
+    assert [path.name for path in builtin_models()] == ["toy-en-de", "toy-de-en", "lesson-rnn"]
     assert builtin.translators() == {("en", "de"): "toy-en-de", ("de", "en"): "toy-de-en"}
 
 

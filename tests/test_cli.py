@@ -297,9 +297,9 @@ def cut_weights(folder: Path) -> None:
 
 
 def swap_tokenizer(folder: Path) -> None:
-    from regard.inputs.text import learn
+    from regard.inputs.text import train_tokenizer
 
-    learn(["other words of another model"], "word", 300).save(folder / "tokenizer.json")
+    train_tokenizer(["other words of another model"], "word", 300).save(folder / "tokenizer.json")
 
 
 def widen(folder: Path) -> None:
@@ -418,8 +418,8 @@ def test_average(regard: Command, refused: Refused, toy: Toy, tmp_path: Path) ->
     assert "has 2 checkpoints, not 3; lower --last" in refused(
         "average", toy.model, "--out", tmp_path / "new"
     )
-    assert "is no checkpoint" in refused("average", toy.corpora, "--out", tmp_path / "new")
-    assert "is no checkpoint" in refused("average", tmp_path / "none", "--out", tmp_path / "new")
+    assert "is not a checkpoint" in refused("average", toy.corpora, "--out", tmp_path / "new")
+    assert "is not a checkpoint" in refused("average", tmp_path / "none", "--out", tmp_path / "new")
     assert not (tmp_path / "new").exists()
 
 
@@ -444,7 +444,7 @@ def test_tokenizer_train_encode_decode(regard: Command, refused: Refused, tmp_pa
     ids = regard("tokenizer", "encode", "-m", out, "--ids", stdin="the house\n\n")
     assert len(ids.lines) == 2
     assert regard("tokenizer", "decode", "-m", out, stdin=ids.out).lines == ["the house", ""]
-    assert "give ids" in refused("tokenizer", "decode", "-m", out, stdin="one two\n")
+    assert "give token ids" in refused("tokenizer", "decode", "-m", out, stdin="one two\n")
     assert 'did you mean "word"?' in refused("tokenizer", "train", text, "-o", out, "--kind", "wrd")
     assert "no such file" in refused("tokenizer", "train", tmp_path / "none", "-o", out)
     assert "too small" in refused("tokenizer", "train", text, "-o", out, "--vocabulary", 7)

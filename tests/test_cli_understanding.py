@@ -197,7 +197,7 @@ def test_questions_that_cannot_be_asked(refused: Refused, tmp_path: Path) -> Non
     assert told == "question 2: the question is empty"
     long = "ba " * 39 + "ba ?"
     told = refused("answer", "-m", model, "--context", "ba", long)
-    assert "41 pieces leave no room" in told
+    assert "41 tokens leave no room" in told
     assert "reads 32" in told
     twice = {"question": "fu ?", "context": "ba", "id": "x"}
     (tmp_path / "q.jsonl").write_text(f"{json.dumps(twice)}\n" * 2, encoding="utf-8")
@@ -253,7 +253,7 @@ def test_texts_that_evaluate_cannot_read_are_told(regard: Command, tmp_path: Pat
     model = understanding.model("classify")
     result = regard("evaluate", "-m", model, "--data", path)
     assert (result.code, result.out) == (2, "")
-    assert "nothing is left to score: the model reads 32 pieces" in result.err
+    assert "nothing is left to score: the model reads 32 tokens" in result.err
 
 
 def test_what_evaluate_refuses(refused: Refused, tmp_path: Path) -> None:

@@ -16,13 +16,12 @@ from hypothesis import strategies as st
 
 from conftest import SOURCE_WORDS, Command, Refused, Toy, toy_config, toy_translation
 from layers import ATTENTION, TORCH, Time, crossing
-from regard.config import Model, Text, load_config
+from regard.config import RNNConfig, Text, load_config
 from regard.errors import UsageError
 from regard.models import build, parameters
 from regard.training import train
-from regard.training.comparison import Comparison, labels, race, sections
-from regard.training.report.blocks import Chart, Series
-from regard.training.report.drawing import chart_svg
+from regard.training.comparison import model_names, time_rounds
+from regard.training.report.charts import chart, curve, svg_element
 
 RECIPES = Path(__file__).parent.parent / "recipes"
 pytestmark = pytest.mark.usefixtures("same_threads")
@@ -33,13 +32,13 @@ def rnn(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model of another family and with another tokenizer, hardly trained."""
     folder = tmp_path_factory.mktemp("rnn")
     config = toy_config(folder, steps=3, warmup=1)
-    own = {
+    changes = {
         "text": Text(kind="character", vocabulary=400),
-        "model": Model(family="rnn", width=16, layers=1, dropout=0.0, max_length=128),
+        "model": RNNConfig(width=16, layers=1, dropout=0.0, max_length=128),
     }
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("regard.device.available_cores", lambda: [0])
-        train(config.model_copy(update=own), folder / "run")
+        train(config.model_copy(update=changes), folder / "run")
     return folder / "run"
 
 
@@ -65,60 +64,60 @@ def test_the_numbers_are_those_of_the_other_commands(
     regard: Command, toy: Toy, rnn: Path, corpus: Path
 ) -> None:
     """Scores as `evaluate` has them with the same beam, the loss as `score`, the rest as the run told."""
-    found = compare(regard, "-m", toy.model, "-m", rnn, "--data", corpus, "--rounds", 2, "--beam", 3)
-    assert (found["source"], found["target"], found["sentences"], found["unit"]) == (
+    result = compare(regard, "-m", toy.model, "-m", rnn, "--data", corpus, "--rounds", 2, "--beam", 3)
+    assert (result["source"], result["target"], result["sentences"], result["unit"]) == (
         "toy",
         "TOY",
         48,
         "words",
     )
-    assert "beam 3" in found["measured"]
-    assert [each["family"] for each in found["models"]] == ["transformer", "rnn"]
-    for folder, own in zip((toy.model, rnn), found["models"]):
+    assert "beam 3" in result["measured"]
+    assert [each["family"] for each in result["models"]] == ["transformer", "rnn"]
+    for folder, model in zip((toy.model, rnn), result["models"]):
         expected = json.loads(
             regard("evaluate", "-m", folder, "--data", corpus, "--beam", 3, "--json").lines[0]
         )
-        assert (own["bleu"], own["chrf"]) == (expected["bleu"], expected["chrf"])
+        assert (model["bleu"], model["chrf"]) == (expected["bleu"], expected["chrf"])
         run = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().split("\n")[:-1]][-1]
-        assert (own["parameters"], own["updates"]) == (run["parameters"], run["step"])
+        assert (model["parameters"], model["updates"]) == (run["parameters"], run["step"])
         rows = [json.loads(line) for line in regard("score", "-m", folder, corpus, "--json").lines]
         nats = -math.fsum(row["log_probability"] for row in rows)
-        assert own["loss"] == pytest.approx(nats / sum(len(row["pieces"]) for row in rows))
-        assert own["perplexity"] == pytest.approx(math.exp(own["loss"]))
-        written = sum(len(line.split("\t")[1]) for line in corpus.read_text().split("\n")[:-1])
-        assert own["bits_per_byte"] == pytest.approx(nats / math.log(2) / written)
-        assert own["tokens_per_second"] > 0 and own["sentences_per_second"] > 0
-        assert len(own["rounds"]) == 2
+        assert model["loss"] == pytest.approx(nats / sum(len(row["pieces"]) for row in rows))
+        assert model["perplexity"] == pytest.approx(math.exp(model["loss"]))
+        size = sum(len(line.split("\t")[1]) for line in corpus.read_text().split("\n")[:-1])
+        assert model["bits_per_byte"] == pytest.approx(nats / math.log(2) / size)
+        assert model["tokens_per_second"] > 0 and model["sentences_per_second"] > 0
+        assert len(model["rounds"]) == 2
 
 
 def test_every_sentence_is_in_one_length(regard: Command, toy: Toy, rnn: Path, corpus: Path) -> None:
-    found = compare(regard, "-m", toy.model, "-m", rnn, "--data", corpus, "--rounds", 0, "--beam", 1)
-    for own in found["models"]:
-        assert [(each["length"], each["sentences"]) for each in own["lengths"]] == [
+    result = compare(regard, "-m", toy.model, "-m", rnn, "--data", corpus, "--rounds", 0, "--beam", 1)
+    for model in result["models"]:
+        assert [(each["length"], each["sentences"]) for each in model["lengths"]] == [
             ("1 to 5", 10),
             ("6 to 10", 10),
             ("11 to 15", 10),
             ("16 to 20", 10),
             ("21 to 30", 8),
         ]
-        assert own["tokens_per_second"] is None
-    trained = found["models"][0]["lengths"]
+        assert model["tokens_per_second"] is None
+    trained = result["models"][0]["lengths"]
     assert trained[0]["chrf"] > trained[-1]["chrf"]  # it saw no sentence of more than four words
-    assert "not measured" in found["measured"]
+    assert "not measured" in result["measured"]
 
 
 def test_the_first_models_own_test_set_and_search(regard: Command, toy: Toy, rnn: Path) -> None:
-    found = compare(regard, "-m", toy.model, "-m", rnn, "--rounds", 0)
-    assert found["sentences"] == 60
-    assert found["measured"].startswith("All searched with beam 2")
+    result = compare(regard, "-m", toy.model, "-m", rnn, "--rounds", 0)
+    assert result["sentences"] == 60
+    assert result["measured"].startswith("All searched with beam 2")
 
 
 def test_a_checkpoint_is_a_model_too(regard: Command, toy: Toy) -> None:
     steps = sorted((toy.model / "checkpoints").iterdir())
-    found = compare(regard, "-m", toy.model, "-m", steps[0], "--rounds", 0, "--beam", 1)
-    names = [each["model"] for each in found["models"]]
+    result = compare(regard, "-m", toy.model, "-m", steps[0], "--rounds", 0, "--beam", 1)
+    names = [each["model"] for each in result["models"]]
     assert names == ["toy", steps[0].name]
-    assert f"step-{found['models'][1]['updates']}" == steps[0].name
+    assert f"step-{result['models'][1]['updates']}" == steps[0].name
 
 
 def test_losses_are_over_the_pairs_that_all_can_read(
@@ -129,11 +128,11 @@ def test_losses_are_over_the_pairs_that_all_can_read(
     pair = [" ".join(words * 43) for words in (["ba"], ["Ab"])]  # 128 characters with its end is one too many
     wide = tmp_path / "wide.tsv"
     wide.write_text(corpus.read_text() + "\t".join(pair) + "\n")
-    found, more = compare(regard, *ask, "--data", corpus), compare(regard, *ask, "--data", wide)
-    assert (found["sentences"], more["sentences"]) == (48, 49)
-    assert "too long" not in found["measured"]
+    result, more = compare(regard, *ask, "--data", corpus), compare(regard, *ask, "--data", wide)
+    assert (result["sentences"], more["sentences"]) == (48, 49)
+    assert "too long" not in result["measured"]
     assert "the 48 pairs that none of the models finds too long" in more["measured"]
-    for before, after in zip(found["models"], more["models"]):
+    for before, after in zip(result["models"], more["models"]):
         assert after["loss"] == pytest.approx(before["loss"])
 
 
@@ -143,13 +142,13 @@ def test_in_each_round_all_take_their_turn() -> None:
     def runner(name: str, tokens: int):
         return lambda: calls.append(name) or (2, tokens)
 
-    found = race({"a": runner("a", 10), "b": runner("b", 20), "c": runner("c", 30)}, rounds=8)
+    result = time_rounds({"a": runner("a", 10), "b": runner("b", 20), "c": runner("c", 30)}, rounds=8)
     turns = [calls[start : start + 3] for start in range(0, 24, 3)]
     assert all(sorted(turn) == ["a", "b", "c"] for turn in turns)
     assert len({tuple(turn) for turn in turns}) > 1
-    assert {name: len(own.tokens) for name, own in found.items()} == {"a": 8, "b": 8, "c": 8}
-    for own, tokens in zip(found.values(), (10, 20, 30)):
-        assert [t / s for t, s in zip(own.tokens, own.sentences)] == pytest.approx([tokens / 2] * 8)
+    assert {name: len(speeds) for name, speeds in result.items()} == {"a": 8, "b": 8, "c": 8}
+    for speeds, tokens in zip(result.values(), (10, 20, 30)):
+        assert [t / s for s, t in speeds] == pytest.approx([tokens / 2] * 8)
 
 
 # --- names ------------------------------------------------------------------------------------------------
@@ -160,20 +159,20 @@ PARTS = st.lists(st.sampled_from(["runs", "a", "b", "rnn"]), min_size=1, max_siz
 @given(st.lists(PARTS, min_size=2, max_size=5, unique_by=tuple))
 def test_names_are_distinct_and_no_longer_than_they_must_be(paths: list[list[str]]) -> None:
     whole = [["/", *parts] for parts in paths]
-    for name, own in zip(labels([Path(*parts) for parts in whole]), whole):
-        size = next(size for size in range(1, 6) if "/".join(own[-size:]) == name)
-        others = [other for other in whole if other != own]
-        assert all(other[-size:] != own[-size:] for other in others)
-        assert size == 1 or any(other[1 - size :] == own[1 - size :] for other in others)
+    for name, path in zip(model_names([Path(*parts) for parts in whole]), whole):
+        size = next(size for size in range(1, 6) if "/".join(path[-size:]) == name)
+        others = [other for other in whole if other != path]
+        assert all(other[-size:] != path[-size:] for other in others)
+        assert size == 1 or any(other[1 - size :] == path[1 - size :] for other in others)
 
 
 def test_names_of_folders_and_checkpoints(tmp_path: Path) -> None:
-    assert labels([tmp_path / "a" / "rnn", tmp_path / "big"]) == ["rnn", "big"]
-    assert labels([tmp_path / "a" / "rnn", tmp_path / "b" / "rnn"]) == ["a/rnn", "b/rnn"]
+    assert model_names([tmp_path / "a" / "rnn", tmp_path / "big"]) == ["rnn", "big"]
+    assert model_names([tmp_path / "a" / "rnn", tmp_path / "b" / "rnn"]) == ["a/rnn", "b/rnn"]
     steps = [tmp_path / run / "checkpoints" / "step-20" for run in ("a", "b")]
-    assert labels(steps) == ["a/step-20", "b/step-20"]
+    assert model_names(steps) == ["a/step-20", "b/step-20"]
     with pytest.raises(UsageError, match="given twice"):
-        labels([tmp_path / "a", tmp_path / "b" / ".." / "a"])
+        model_names([tmp_path / "a", tmp_path / "b" / ".." / "a"])
 
 
 # --- pages ------------------------------------------------------------------------------------------------
@@ -182,47 +181,40 @@ def test_names_of_folders_and_checkpoints(tmp_path: Path) -> None:
 def test_table_pages_and_pictures(regard: Command, toy: Toy, rnn: Path, corpus: Path, tmp_path: Path) -> None:
     hostile = Path(shutil.copytree(rnn, tmp_path / "<b>[red]x"))
     files = [tmp_path / f"out.{kind}" for kind in ("html", "md", "png", "svg")]
-    asked = [part for path in files for part in ("-o", path)]
-    result = regard("compare", "-m", toy.model, "-m", hostile, "--data", corpus, "--rounds", 1, *asked)
+    outputs = [part for path in files for part in ("-o", path)]
+    result = regard("compare", "-m", toy.model, "-m", hostile, "--data", corpus, "--rounds", 1, *outputs)
     assert result.code == 0, result.err
     for words in ("<b>[red]x", "transformer", "21 to 30", "different tokens", "tok:13a"):
         assert words in result.out
     page = files[0].read_text(encoding="utf-8")
     assert not re.search(r"https?:|url\(|@import|//|<script|<img|<b>", page)
-    assert page.count("<polyline") == 2
+    assert page.count('class="curve"') == 2
     assert "&lt;b&gt;[red]x" in page
     assert "prefers-color-scheme: dark" in page
-    told = files[1].read_text(encoding="utf-8")
-    assert "![BLEU, by words of the source](out.svg)" in told
-    assert re.search(r"^\| 21 to 30 \| 8 \| [\d.]+ \| [\d.]+ \|$", told, re.M)
+    text = files[1].read_text(encoding="utf-8")
+    assert "![BLEU, by words of the source](out.svg)" in text
+    assert re.search(r"^\| 21 to 30 \| 8 \| [\d.]+ \| [\d.]+ \|$", text, re.M)
     assert files[2].read_bytes().startswith(b"\x89PNG")
     picture = ElementTree.fromstring(files[3].read_text(encoding="utf-8"))
     assert picture.tag == "{http://www.w3.org/2000/svg}svg"
-    curves = picture.findall(".//{*}polyline")
-    assert [len((curve.get("points") or "").split()) for curve in curves] == [4, 4], (
-        "eight sentences are too few for a point"
-    )
+    paths = picture.findall(".//{*}g[@class='curve']/{*}path")
+    points = [len(re.findall("[ML]", path.get("d") or "")) for path in paths]
+    assert points == [4, 4], "eight sentences are too few for a point"
 
 
 def test_a_chart_of_many_names_has_room_for_all() -> None:
-    series = [Series(f"a model with a long name {number}", [(0.0, 1.0), (1.0, 2.0)]) for number in range(7)]
-    drawn = ElementTree.fromstring(chart_svg(Chart("BLEU", series, over="words", names=["1–5", "6+"])))
-    texts = [(element.get("x"), element.get("y")) for element in drawn.iter("text")]
+    curves = [curve(f"a model with a long name {number}", [(0.0, 1.0), (1.0, 2.0)]) for number in range(7)]
+    svg = ElementTree.fromstring(
+        svg_element(chart("BLEU", curves, over="words", names=["1–5", "6+"])).replace("xlink:", "")
+    )
+    texts = [(element.get("x"), element.get("y")) for element in svg.iter("text")]
     assert len(texts) == len(set(texts))
-    assert {"1–5", "6+"} <= {element.text for element in drawn.iter("text")}
-    (svg,) = drawn.iter("svg")
-    across, high = map(float, (svg.get("viewBox") or "").split()[2:])
-    (group,) = drawn.iter("g")
-    lower = float(re.findall(r"\d+", group.get("transform") or "")[1])
-    assert lower >= 16 * 6
-    for element in drawn.iter("text"):
-        assert 0 <= float(element.get("x") or 0) <= across
-        assert 0 <= float(element.get("y") or 0) <= high
-
-
-def test_without_a_model_there_is_no_page() -> None:
-    with pytest.raises(IndexError):
-        sections(Comparison("en", "de", 0, "words", "", []))
+    names = {element.text for element in svg.iter("text")}
+    assert {"1–5", "6+", *(each["name"] for each in curves)} <= names
+    width, height = map(float, (svg.get("viewBox") or "").split()[2:])
+    for element in svg.iter("text"):
+        assert 0 <= float(element.get("x") or 0) <= width
+        assert 0 <= float(element.get("y") or 0) <= height
 
 
 # --- what cannot be compared ------------------------------------------------------------------------------
@@ -244,8 +236,8 @@ def test_what_cannot_be_compared_is_said_in_a_sentence(
     text = (other / "run.toml").read_text(encoding="utf-8")
     (other / "run.toml").write_text(text.replace('target = "TOY"', 'target = "fr"'), encoding="utf-8")
     (other / "SHA256SUMS").unlink()  # the change is meant
-    told = refused(*ask, other)
-    assert "toy to TOY" in told and "toy to fr" in told and "no common test set" in told
+    message = refused(*ask, other)
+    assert "toy to TOY" in message and "toy to fr" in message and "no common test set" in message
 
 
 def test_a_folder_that_names_no_languages_is_compared(
@@ -255,9 +247,9 @@ def test_a_folder_that_names_no_languages_is_compared(
     bare = Path(shutil.copytree(rnn, tmp_path / "bare"))
     for name in ("run.toml", "metrics.jsonl"):
         (bare / name).unlink()
-    found = compare(regard, "-m", bare, "-m", toy.model, "--data", corpus, "--rounds", 0, "--beam", 1)
-    assert (found["source"], found["target"]) == ("toy", "TOY")
-    assert [each["updates"] for each in found["models"]] == [None, 400]
+    result = compare(regard, "-m", bare, "-m", toy.model, "--data", corpus, "--rounds", 0, "--beam", 1)
+    assert (result["source"], result["target"]) == ("toy", "TOY")
+    assert [each["updates"] for each in result["models"]] == [None, 400]
 
 
 # --- three models of equal size, and the times of layers --------------------------------------------------
@@ -286,8 +278,8 @@ def test_curves_cross_where_their_costs_are_equal(width: float, scale: float) ->
     lengths = [32, 64, 128, 256, 512, 1024]
     attention = times(ATTENTION, {n: scale * n * n * width for n in lengths})
     recurrent = times(TORCH, {n: scale * n * width * width for n in lengths})
-    told = crossing(attention + recurrent, ATTENTION, TORCH)
-    (n,) = re.findall(r"^faster up to n = ([\d,]+)$", told)
+    text = crossing(attention + recurrent, ATTENTION, TORCH)
+    (n,) = re.findall(r"^faster up to n = ([\d,]+)$", text)
     assert float(n.replace(",", "")) == pytest.approx(width, abs=0.51)
     assert crossing(recurrent + attention, TORCH, ATTENTION).startswith(
         "faster at 1,024, the longest, and not"

@@ -13,7 +13,7 @@ import torch
 
 import regard
 from regard.config import load_config
-from regard.storage import folder_of, load_checkpoint
+from regard.storage import checkpoint_folder, load_checkpoint
 from regard.training import train
 
 DATA = Path(__file__).parent / "data"
@@ -70,7 +70,7 @@ def test_a_folder_of_version_1_answers_as_it_did(name: str, place: str, tmp_path
 def test_a_run_of_version_1_resumes_with_the_same_weights(name: str, tmp_path: Path) -> None:
     folder = copy_of(name, tmp_path)
     assert train(load_config(folder / "run.toml", ["train.steps=10"]), folder, resume=True).step == 10
-    weights = load_checkpoint(folder_of(folder, 10)).model
+    weights = load_checkpoint(checkpoint_folder(folder, 10)).model
     assert weights.keys() == EXPECTED[name]["resumed"].keys()
     for key, (total, squares) in EXPECTED[name]["resumed"].items():
         tensor = weights[key].to(torch.float64)

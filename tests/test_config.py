@@ -16,7 +16,6 @@ from regard.config import (
     PRESETS,
     Config,
     Decode,
-    Model,
     Task,
     Text,
     Train,
@@ -163,15 +162,18 @@ def test_allowed_values_are_named() -> None:
     [
         ({"model": {"width": 10, "heads": 4}}, ["model.width = 10", "model.heads = 4", "head_width"]),
         ({"model": {"width": 7, "heads": 7}}, ["model.width = 7", "even"]),
-        ({"model": {"family": "t5", "buckets": 64, "farthest": 32}}, ["model.farthest = 32", "buckets = 64"]),
+        (
+            {"model": {"family": "t5", "relative_buckets": 64, "relative_max_distance": 32}},
+            ["model.relative_max_distance = 32", "buckets = 64"],
+        ),
         (
             {"model": {"family": "llama", "width": 120, "heads": 8}, "task": {"name": "generate"}},
             ["15 channels"],
         ),
         ({"model": {"family": "bert", "norm": "pre"}, "task": {"name": "fill"}}, ["model.norm", "bert"]),
         (
-            {"model": {"family": "gpt", "groups": 2}, "task": {"name": "generate"}},
-            ["model.groups = 2", "llama"],
+            {"model": {"family": "gpt", "kv_heads": 2}, "task": {"name": "generate"}},
+            ["model.kv_heads", "gpt", "llama"],
         ),
         ({"train": {"schedule": "paper", "lr": 1.0}}, ["train.lr", "inverse-sqrt"]),
         ({"train": {"schedule": "paper", "warmup": 0}}, ["train.warmup = 0"]),
@@ -192,6 +194,66 @@ def test_impossible_combinations(tree: dict[str, object], words: list[str]) -> N
     message = refusal(tree)
     assert all(word in message for word in words), message
     assert "\n" not in message
+
+
+@pytest.mark.parametrize(
+    ("task", "model", "field"),
+    [
+        ("translate", {"family": "transformer", "gated": True}, "gated"),
+        ("translate", {"family": "transformer", "cell": "gru"}, "cell"),
+        ("translate", {"family": "rnn", "heads": 4}, "heads"),
+        ("translate", {"family": "t5", "norm": "pre"}, "norm"),
+        ("generate", {"family": "gpt", "scale_embeddings": True}, "scale_embeddings"),
+        ("classify", {"family": "bert", "kv_heads": 2}, "kv_heads"),
+    ],
+)
+def test_a_field_of_another_family_is_refused_by_name(
+    task: str, model: dict[str, object], field: str
+) -> None:
+    """It was accepted, ignored and recorded in run.toml."""
+    with pytest.raises(UsageError) as caught:
+        resolve({**DATA, "task": {"name": task}, "model": model})
+    assert caught.value.code == "E_CONFIG_FIELD"
+    assert f'"model.{field}": the family {model["family"]} does not have it' in str(caught.value)
+
+
+def test_a_preset_gives_another_family_what_it_has() -> None:
+    model = resolve({**DATA, "model": {"preset": "transformer-tiny", "family": "rnn"}}).model
+    assert (model.family, model.width, model.layers) == ("rnn", 128, 4)
+
+
+def test_another_family_on_the_command_line_drops_the_fields_of_the_first(tmp_path: Path) -> None:
+    path = write(tmp_path, '[data]\ntrain = "a.tsv"\n[model]\nwidth = 32\nheads = 4\n')
+    model = load_config(path, ["model.family=rnn", "model.reverse_source=true"]).model
+    assert (model.family, model.width) == ("rnn", 32)
+
+
+@pytest.mark.parametrize("field", ["train.steps", "train.warmup", "decode.max_length", "task.stride"])
+def test_a_count_has_an_upper_bound(field: str) -> None:
+    """`steps = 99999999999999999999` passed the check."""
+    section, name = field.split(".")
+    with pytest.raises(UsageError, match=re.escape(field)) as caught:
+        resolve({**DATA, section: {name: 99999999999999999999}})
+    assert caught.value.code == "E_CONFIG_VALUE"
+
+
+@pytest.mark.parametrize(
+    ("tree", "code"),
+    [
+        ({"trian": {}}, "E_CONFIG_SECTION"),
+        ({"train": 5}, "E_CONFIG_SECTION"),
+        ({"train": {"stepz": 3}}, "E_CONFIG_FIELD"),
+        ({"data": {}}, "E_CONFIG_FIELD"),
+        ({"train": {"steps": 0}}, "E_CONFIG_VALUE"),
+        ({"model": {"family": "gtp"}}, "E_CONFIG_VALUE"),
+        ({"model": {"preset": "big"}}, "E_CONFIG_VALUE"),
+        ({"model": {"positions": "rotary"}}, "E_CONFIG_VALUE"),
+    ],
+)
+def test_errors_have_codes(tree: dict[str, object], code: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        resolve({**DATA, **tree})
+    assert caught.value.code == code
 
 
 FLOATS = [
@@ -388,7 +450,7 @@ def test_the_template_tells_the_truth(task: str) -> None:
     shown = re.sub(r"^# (?=\w+ = (?!\(unset\)))", "", shown, flags=re.MULTILINE)
     assert shown.count("\n# ") < text.count("\n# ") - 20
     assert resolve(tomllib.loads(shown)) == given_only
-    for section in (Task, Text, Model, Train, Decode):
+    for section in (Task, Text, type(given_only.model), Train, Decode):
         for name in set(section.model_fields) - {"family"}:
             assert re.search(rf"^(# )?{name} = ", text, flags=re.MULTILINE), name
 

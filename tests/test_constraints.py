@@ -12,15 +12,13 @@ from hypothesis import strategies as st
 
 from regard.config import Decode
 from regard.errors import UsageError
-from regard.generation import Constraint, Lexicon, Phrase, Special, decode, score
-from regard.generation.forbid import Matcher
-from regard.generation.phrases import split_open
-from regard.generation.progress import Progress
-from regard.inputs.text import learn
+from regard.generation import Constraint, Lexicon, Phrase, SpecialTokens, decode, score
+from regard.generation.constraints import PhraseMatcher, PhraseProgress, decode_partial
+from regard.inputs.text import train_tokenizer
 from regard.sample import Sample
 from samples import END, START, random_samples, small
 
-SPECIAL = Special(START, END, forbidden=(0, START, 3))
+SPECIAL = SpecialTokens(START, END, suppressed=(0, START, 3))
 CPU = torch.device("cpu")
 
 
@@ -90,8 +88,8 @@ PHRASES = st.sampled_from(["a", "ab", "a b", "ä", "b a", "ba", "äa", ".", "a."
 def test_phrases_that_a_vocabulary_cannot_spell() -> None:
     """One that exists only behind a space, and one of which nothing is left: both ended in a traceback."""
     lexicon = Lexicon([None] * 4 + [" 中".encode()], lambda text: [4] if "中" in text else [], END)
-    assert lexicon.phrase("中").cut == (4,)
-    with pytest.raises(UsageError, match="nothing of this phrase is left"):
+    assert lexicon.phrase("中").tokens == (4,)
+    with pytest.raises(UsageError, match="drops all of this phrase"):
         lexicon.phrase("\u200b-")
 
 
@@ -100,9 +98,9 @@ def test_phrases_that_a_vocabulary_cannot_spell() -> None:
 def test_what_is_banned_is_what_would_complete_the_phrase(pieces, phrase) -> None:
     """Whatever was said before: a piece is banned exactly if after it the text holds the phrase."""
     lexicon = Lexicon([None] * 4 + POOL, lambda text: [], END)
-    matcher, text = Matcher(Phrase(phrase), lexicon), b""
+    matcher, text = PhraseMatcher(Phrase(phrase), lexicon), b""
     for piece in pieces:
-        expected = {n for n, p in enumerate(POOL, 4) if Phrase(phrase).is_in(split_open(text + p)[0])}
+        expected = {n for n, p in enumerate(POOL, 4) if Phrase(phrase).is_in(decode_partial(text + p)[0])}
         assert set(matcher.banned(text)) == expected
         if 4 + POOL.index(piece) in expected:
             return
@@ -223,16 +221,18 @@ def test_sampling_never_says_what_is_forbidden_and_cannot_require() -> None:
 def test_a_phrase_is_met_by_its_pieces(kind: str, text: str) -> None:
     """At the start of a text, behind a word, behind another phrase: its pieces make it whole words."""
     corpus = ["das Haus ist klein", "das kleine Haus", "ein Hausboot", "猫が好きです", "ja und ä"] * 3
-    tokenizer = learn(corpus, kind, 320)
+    tokenizer = train_tokenizer(corpus, kind, 320)
     lexicon = Lexicon.of(tokenizer)
     phrase, other = lexicon.phrase(text), lexicon.phrase("klein")
     constraint = Constraint(lexicon, require=(phrase, other))
     for start in ("", "das", "ein Haus", "猫"):
         words = tokenizer.encode(start) if start else []
-        while left := Progress(constraint, words).needed():
-            guides = Progress(constraint, words).guides()
-            words = min(([*words, guide] for guide in guides), key=lambda w: Progress(constraint, w).needed())
-            assert Progress(constraint, words).needed() == left - 1
+        while left := PhraseProgress(constraint, words).needed():
+            guides = PhraseProgress(constraint, words).next_tokens()
+            words = min(
+                ([*words, guide] for guide in guides), key=lambda w: PhraseProgress(constraint, w).needed()
+            )
+            assert PhraseProgress(constraint, words).needed() == left - 1
         assert phrase.is_in(tokenizer.decode(words))
         assert "  " not in tokenizer.decode(words)
     assert lexicon.phrase(f" {text} ") == phrase

@@ -17,10 +17,10 @@ from pyarrow import parquet
 
 from regard.batch import collate
 from regard.config import Corpora, Data, Task
-from regard.data import Translation, lines
+from regard.data import lines
 from regard.data.batches import cut
 from regard.data.corpora import check_data, read_examples, read_rows
-from regard.data.findings import Findings
+from regard.data.report import DataReport
 from regard.errors import UsageError
 from regard.sample import IGNORED, Sample
 
@@ -110,7 +110,8 @@ def test_no_line_of_any_content_shifts_a_pair(
     for name, side in (("en", left), ("de", right)):
         text = "\n".join(side) + "\n" * (newline_at_end and bool(side))
         put(tmp_path / name, text.encode())
-    found = list(read_rows((str(tmp_path / "en"), str(tmp_path / "de")), ENGLISH_GERMAN, "test", Findings()))
+    names = str(tmp_path / "en"), str(tmp_path / "de")
+    found = list(read_rows(names, ENGLISH_GERMAN, "test", DataReport()))
     for number, one, two in found:
         assert one.split(" ")[0] == two.split(" ")[0] == str(number - 1)
     whole = [n for n, sides in enumerate(rows, start=1) if "\0" not in "".join(sides)]
@@ -122,7 +123,7 @@ def test_no_line_of_any_content_shifts_a_pair(
 def test_random_bytes_are_read_or_counted(tmp_path: Path, raw: list[bytes]) -> None:
     en = put(tmp_path / "en", b"".join(line + b"\n" for line in raw))
     de = put(tmp_path / "de", b"".join(b"%d\n" % number for number in range(len(raw))))
-    findings = Findings()
+    findings = DataReport()
     corpus = read_rows((str(en), str(de)), ENGLISH_GERMAN, "test", findings)
     if raw[0].startswith((b"\xff\xfe", b"\xfe\xff")):
         with pytest.raises(UsageError, match="UTF-16"):
@@ -167,8 +168,8 @@ def test_two_tables_are_two_corpora_and_no_pair(tmp_path: Path) -> None:
 
 def test_a_corpus_without_a_pair_is_named(tmp_path: Path) -> None:
     empty = put(tmp_path / "empty.tsv", b"")
-    assert complaint(str(empty)) == f"data.train: {empty} holds no pair of sentences"
-    assert "holds no pair" in complaint([str(put(tmp_path / "en", b"\n")), str(put(tmp_path / "de", b"x\n"))])
+    assert complaint(str(empty)) == f"data.train: {empty} has no pair of sentences"
+    assert "has no pair" in complaint([str(put(tmp_path / "en", b"\n")), str(put(tmp_path / "de", b"x\n"))])
 
 
 def test_one_plain_file_is_not_a_corpus(tmp_path: Path) -> None:
@@ -225,7 +226,7 @@ def test_parquet_as_the_hub_has_it(tmp_path: Path) -> None:
     assert found == [(f"line {n}", f"zeile {n}") for n in range(25_000)]
     columns = pyarrow.table({"en": ["a", None, "c"], "de": ["A", "B", "C"]})
     parquet.write_table(columns, tmp_path / "columns.parquet")
-    findings = Findings()
+    findings = DataReport()
     rows = list(read_rows(str(tmp_path / "columns.parquet"), ENGLISH_GERMAN, "train", findings))
     assert rows == [(1, "a", "A"), (3, "c", "C")]
     assert findings.places["malformed"][0].line == 2
@@ -263,7 +264,7 @@ def test_the_phrasebook_in_both_directions() -> None:
 def test_phrasebook_errors() -> None:
     assert '"phrasebook:abc": write phrasebook:N' in complaint("phrasebook:abc")
     assert "write phrasebook:N" in complaint("phrasebook:-5")
-    assert "holds no pair" in complaint("phrasebook:0")
+    assert "has no pair" in complaint("phrasebook:0")
     assert 'not "en" and "fr"' in complaint("phrasebook", Task(source="en", target="fr"))
 
 
@@ -317,8 +318,7 @@ def test_cut_equals_a_greedy_cutter(lengths: list[int], tokens: int) -> None:
 
 
 def test_collate_pads_on_the_right_with_position_minus_one() -> None:
-    ask = Translation(start=2, source_end=1, target_end=1)
-    batch = collate([ask.pair([7, 8], [9]), ask.pair([7], [5, 6, 4])])
+    batch = collate([Sample([7, 8, 1], [2, 9], [9, 1]), Sample([7, 1], [2, 5, 6, 4], [5, 6, 4, 1])])
     assert batch.source is not None
     assert batch.target is not None
     assert batch.labels is not None
@@ -335,8 +335,7 @@ def test_collate_pads_on_the_right_with_position_minus_one() -> None:
 
 @given(st.lists(st.lists(st.integers(3, 99), max_size=9), min_size=1, max_size=6), st.integers(1, 8))
 def test_collate_rounds_up_to_a_multiple(rows: list[list[int]], multiple: int) -> None:
-    ask = Translation(start=2, source_end=1, target_end=1)
-    batch = collate([ask.source(row) for row in rows], multiple)
+    batch = collate([Sample([*row, 1]) for row in rows], multiple)
     assert batch.target is None
     assert batch.labels is None
     assert batch.source is not None

@@ -1,4 +1,4 @@
-"""Public sets brought here: whole, checked, with their licence, or not at all."""
+"""Public data sets: complete, verified, with their licence, or not at all."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ from pathlib import Path
 import pytest
 
 from conftest import Command, Refused
-from hub_server import Server, running, sha256
-from regard.data import catalogue, hub
-from regard.data.catalogue import SETS, File, PublicSet
+from hub_server import Repository, Server, running, sha256
+from regard.storage import datasets
+from regard.storage.datasets import DataFile, PublicDataset, public_datasets
 
 TEXT = "".join(f"line {number}\n" for number in range(5000)).encode()
 OTHER = b"another text\n"
+REPOSITORY, COMMIT = "datasets/someone/set", "d" * 40
 
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    with running() as own:
-        yield own
+    with running() as local:
+        yield local
 
 
 @pytest.fixture
@@ -34,24 +35,27 @@ def small(server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Pa
         "data/test.jsonl": b"{}\n",
         "README.md": b"#",
     }
-    server.files |= {f"/datasets/someone/set/resolve/main/{name}": raw for name, raw in hub_files.items()}
+    server.repositories[REPOSITORY] = Repository({COMMIT: hub_files}, {"main": COMMIT})
     sets = (
-        PublicSet(
+        PublicDataset(
             "pair",
             "two files",
             "CC0",
             (
-                File("train.en.gz", sha256(TEXT), f"{server.address}/a/train.en.gz"),
-                File("train.de.gz", sha256(OTHER), f"{server.address}/a/train.de"),
+                DataFile("train.en.gz", sha256(TEXT), f"{server.address}/a/train.en.gz"),
+                DataFile("train.de.gz", sha256(OTHER), f"{server.address}/a/train.de"),
             ),
         ),
-        PublicSet(
+        PublicDataset(
             "hubbed", "from the hub", "CC BY", hub="someone/set", patterns=("data/*.jsonl",), folder="both"
         ),
-        PublicSet("copied", "only from a folder", "ask", (File("x.txt", sha256(OTHER)),), folder="both"),
+        PublicDataset(
+            "copied", "only from a folder", "ask", (DataFile("x.txt", sha256(OTHER)),), folder="both"
+        ),
     )
-    monkeypatch.setattr(catalogue, "SETS", sets)
-    monkeypatch.setattr(hub, "SETS", sets)
+    monkeypatch.setattr(datasets, "public_datasets", lambda: sets)
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    monkeypatch.setattr("huggingface_hub.constants.DOWNLOAD_CHUNK_SIZE", 1000)
     monkeypatch.setenv("HF_ENDPOINT", server.address)
     monkeypatch.delenv("REGARD_DATA_MIRROR", raising=False)
     monkeypatch.setenv("REGARD_DATA", str(tmp_path / "corpora"))
@@ -73,33 +77,33 @@ def test_a_set_is_fetched_from_its_addresses(regard: Command, small: Path, serve
     assert "Licence: CC0" in (small / "pair/LICENCE.txt").read_text()
     checked = subprocess.run(["sha256sum", "-c", "SHA256SUMS"], cwd=small / "pair", capture_output=True)
     assert checked.returncode == 0
-    assert regard("data", "get", "pair", "--verify").err == "pair: 2 files are as they were\n"
-    asked = len(server.asked)
-    assert regard("data", "get", "pair").err.endswith("pair: all is here already\n")
-    assert len(server.asked) == asked
+    assert regard("data", "get", "pair", "--verify").err == "pair: 2 files verified\n"
+    requests = len(server.requests)
+    assert regard("data", "get", "pair").err.endswith("pair: up to date\n")
+    assert len(server.requests) == requests
 
 
 def test_a_damaged_file_is_found_and_brought_again(regard: Command, refused: Refused, small: Path) -> None:
     regard("data", "get", "pair")
     victim = small / "pair/train.en.gz"
     victim.write_bytes(victim.read_bytes()[:-1] + b"!")
-    assert "train.en.gz is not what it was" in refused("data", "get", "pair", "--verify", code=1)
+    assert "train.en.gz: checksum mismatch" in refused("data", "get", "pair", "--verify", code=1)
     assert regard("data", "get", "pair").err.endswith(f"pair: 1 new files in {small / 'pair'}\n")
     assert regard("data", "get", "pair", "--verify").code == 0
     victim.unlink()
-    assert "train.en.gz is missing" in refused("data", "get", "pair", "--verify", code=1)
+    assert "train.en.gz: missing" in refused("data", "get", "pair", "--verify", code=1)
 
 
 def test_a_torn_connection_is_gone_on_with(regard: Command, small: Path, server: Server) -> None:
-    server.tear_after = 1000
-    size = len(server.files["/a/train.en.gz"])
+    server.tear_after, server.reachable = 1000, 1
     broken = regard("data", "get", "pair")
     assert broken.code == 1
-    assert f"the connection broke (1,000 of {size:,} bytes); run the command again" in broken.err
+    assert "train.en.gz: download failed (" in broken.err and "run the command again to resume" in broken.err
     assert names(small) == {"pair/LICENCE.txt", "pair/.train.en.gz.part"}
-    server.tear_after = None
+    server.tear_after = server.reachable = None
+    server.requests.clear()
     assert regard("data", "get", "pair").code == 0
-    assert ("GET", "/a/train.en.gz", "bytes=1000-") in server.asked
+    assert server.requests[0] == ("GET", "/a/train.en.gz", "bytes=1000-")
     assert gzip.decompress((small / "pair/train.en.gz").read_bytes()) == TEXT
     assert regard("data", "get", "pair", "--verify").code == 0
     assert not [name for name in names(small) if name.endswith(".part")]
@@ -116,18 +120,18 @@ def test_faults_leave_nothing_under_the_name(regard: Command, small: Path, serve
     server.files["/a/train.en.gz"] = gzip.compress(TEXT + b"one more\n")
     wrong = regard("data", "get", "pair")
     assert wrong.code == 1
-    assert "error: train.en.gz: its text has the checksum" in wrong.err
+    assert "error: train.en.gz: checksum " in wrong.err
     server.files["/a/train.en.gz"] = gzip.compress(TEXT)[:-9]
-    assert "the gzip file is damaged or cut short" in regard("data", "get", "pair").err
+    assert "the gzip file is damaged or truncated" in regard("data", "get", "pair").err
     del server.files["/a/train.en.gz"]
     missing = regard("data", "get", "pair")
-    assert "the server says 404 Not Found; with a copy on this machine" in missing.err
+    assert "the server answered 404); run the command again to resume, or copy it" in missing.err
     assert names(small) == {"pair/LICENCE.txt"}
     server.shutdown()
     server.server_close()
     gone = regard("data", "get", "pair")
     assert (gone.code, gone.err.count("error:")) == (1, 1)
-    assert "cannot be reached" in gone.err
+    assert "train.en.gz: download failed (" in gone.err
 
 
 def test_a_set_of_the_hub(regard: Command, small: Path, server: Server) -> None:
@@ -138,9 +142,9 @@ def test_a_set_of_the_hub(regard: Command, small: Path, server: Server) -> None:
     text = (small / "both/LICENCE.txt").read_text()
     assert "hubbed: from the hub.\nLicence: CC BY." in text
     assert "Licence: ask." in text
-    asked = len(server.asked)
-    assert regard("data", "get", "hubbed").err.endswith("all is here already\n")
-    assert len(server.asked) == asked
+    requests = len(server.requests)
+    assert regard("data", "get", "hubbed").err.endswith("up to date\n")
+    assert len(server.requests) == requests
     (small / "both/data/test.jsonl").write_bytes(b"[]\n")
     assert regard("data", "get", "hubbed", "--verify").code == 1
     assert regard("data", "get", "hubbed").code == 0
@@ -148,12 +152,12 @@ def test_a_set_of_the_hub(regard: Command, small: Path, server: Server) -> None:
 
 
 def test_a_hub_that_lists_nothing_or_names_outside(regard: Command, small: Path, server: Server) -> None:
-    kept = dict(server.files)
-    server.files = {}
+    files = server.repositories[REPOSITORY].commits[COMMIT]
+    server.repositories[REPOSITORY].commits[COMMIT] = {}
     none = regard("data", "get", "hubbed")
-    assert "the hub's someone/set has no file data/*.jsonl" in none.err
+    assert "someone/set has no file data/*.jsonl" in none.err
     assert not small.exists()
-    server.files = kept | {"/datasets/someone/set/resolve/main/data/../../../../x.jsonl": b"out"}
+    server.repositories[REPOSITORY].commits[COMMIT] = files | {"data/../../../../x.jsonl": b"out"}
     assert regard("data", "get", "hubbed").code == 0
     assert not (small.parent / "x.jsonl").exists()
 
@@ -162,11 +166,10 @@ def test_what_the_hub_does_not_have(regard: Command, small: Path, server: Server
     server.hidden = ("/api",)
     gone = regard("data", "get", "hubbed")
     assert (gone.code, gone.err.count("\n")) == (1, 2)
-    assert "error: the hub's someone/set cannot be had: " in gone.err
-    assert "--from FOLDER" in gone.err
-    server.hidden = ("/datasets/someone/set/resolve/main/data/test",)
+    assert "error: the hub has no repository someone/set: check the spelling" in gone.err
+    server.hidden = (f"/{REPOSITORY}/resolve/{COMMIT}/data/test",)
     lacking = regard("data", "get", "hubbed")
-    assert "error: the hub's someone/set/data/test.jsonl cannot be had: " in lacking.err
+    assert "error: someone/set/data/test.jsonl: download failed (" in lacking.err
     assert not (small / "both/data/test.jsonl").exists()
     server.hidden = ()
     assert regard("data", "get", "hubbed").code == 0
@@ -181,7 +184,7 @@ def test_a_set_is_copied_from_a_folder(
     (mirror / "pair/train.en.gz").write_bytes(gzip.compress(TEXT, 1))  # packed otherwise, the same text
     lacking = regard("data", "get", "pair", "--from", mirror)
     assert lacking.code == 2
-    assert f"{mirror} does not hold pair: it has no pair/train.de.gz" in lacking.err
+    assert f"{mirror} does not contain pair: pair/train.de.gz is missing" in lacking.err
     assert not small.exists()
     (mirror / "pair/train.de.gz").write_bytes(gzip.compress(OTHER))
     to = tmp_path / "elsewhere"
@@ -201,17 +204,15 @@ def test_a_set_is_copied_from_a_folder(
 
 
 def test_wrong_use(refused: Refused, small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert 'no set is called "piar"; did you mean "pair"?' in refused("data", "get", "piar")
+    assert 'no data set "piar"; did you mean "pair"?' in refused("data", "get", "piar")
     assert "pair is not in" in refused("data", "get", "pair", "--verify")
     monkeypatch.delenv("REGARD_DATA")
-    assert "Set REGARD_DATA to the folder of your corpora, or give --to FOLDER" in refused(
-        "data", "get", "pair"
-    )
+    assert "set REGARD_DATA, or give --to FOLDER" in refused("data", "get", "pair")
 
 
 def test_a_set_without_address(regard: Command, small: Path) -> None:
     assert (
-        "copied has no address to fetch it from; copy it with --from FOLDER"
+        "copied cannot be downloaded; copy it from a folder with --from FOLDER"
         in regard("data", "get", "copied").err
     )
     assert not small.exists()
@@ -233,10 +234,11 @@ def test_the_list_says_what_is_here(regard: Command, small: Path) -> None:
 
 def test_the_catalogue_is_in_order() -> None:
     """Names are unique, each set can be had somehow, every checksum is one, and says whose licence it is."""
-    assert len({each.name for each in SETS}) == len(SETS)
-    places = [(each.place, file.name) for each in SETS for file in each.files]
-    assert len(set(places)) == len(places)
-    for each in SETS:
+    sets = public_datasets()
+    assert len({each.name for each in sets}) == len(sets) == 13
+    places = [(each.place, file.name) for each in sets for file in each.files]
+    assert len(set(places)) == len(places) == 31
+    for each in sets:
         assert each.files or each.hub
         assert bool(each.hub) == bool(each.patterns)
         assert each.licence

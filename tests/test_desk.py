@@ -13,11 +13,12 @@ import torch
 
 from regard.config import Decode
 from regard.errors import UsageError
-from regard.generation import Hypothesis, Lanes, Pool, Special, Wish, lanes
+from regard.generation import Hypothesis, Scheduler, SpecialTokens, scheduler
+from regard.generation import Request as Wish
 from regard.server.desk import Desk, Full, Limits, TooLate, estimate
 from samples import END, START, random_samples, small
 
-SPECIAL = Special(START, END, forbidden=(0, START, 3))
+SPECIAL = SpecialTokens(START, END, suppressed=(0, START, 3))
 MODEL = small(21)
 SHORT = Decode(beam=1, min_length=3, max_length=3)
 LONG = Decode(beam=1, min_length=2000, max_length=2000)  # nobody waits for the end of this
@@ -35,8 +36,12 @@ class Task:
         self.rows: list[int] = []
         self.error: Exception | None = None
 
-    def pool(self, tokens: int, rows: int | None = None) -> Pool:
-        return Pool(lambda wish: self, SPECIAL, torch.device("cpu"), tokens, rows)
+    workers = 1
+
+    def scheduler(self, tokens: int, rows: int | None = None) -> Scheduler:
+        # the bounds are those of all workers together: each gets what one alone would have
+        count, rows = self.workers, None if rows is None else self.workers * rows
+        return Scheduler(lambda wish: self, SPECIAL, torch.device("cpu"), count * tokens, rows, count)
 
     def start(self, batch: Any, beams: int = 1) -> Any:
         self.begun += batch.source.ids[:, 0].tolist()
@@ -59,17 +64,16 @@ def test_a_translation_is_reckoned_by_its_source() -> None:
     assert estimate(Wish([5] * 20, Decode(beam=1, max_length=3)), 1, continues=False) == 20 + 3
 
 
-@pytest.fixture(autouse=True, params=["a pool", "two lanes"])
+@pytest.fixture(autouse=True, params=[1, 2])
 def _in_both(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every story is told with one pool, and with two whose steps overlap."""
-    if request.param == "two lanes":
-        one = Task.pool
-        monkeypatch.setattr(lanes, "ALONE", 1)
-        monkeypatch.setattr(Task, "pool", lambda own, *bounds: Lanes([one(own, *bounds) for _ in range(2)]))
+    """Every test runs with one worker, and with two whose steps overlap."""
+    if request.param == 2:
+        monkeypatch.setattr(scheduler, "SINGLE_WORKER_ROWS", 1)
+        monkeypatch.setattr(Task, "workers", 2)
 
 
 def alone(wish: Wish) -> list[Hypothesis]:
-    pool = Task().pool(4096)
+    pool = Task().scheduler(4096)
     handle = pool.add(wish)
     while pool.busy:
         pool.step()

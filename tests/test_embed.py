@@ -122,7 +122,7 @@ def test_pooling_is_that_of_the_formula(own: Path, flags: list[str], normalised:
     settings = {flag: flag in flags for flag in FORMULAS}
     say_how(own, {"word_embedding_dimension": WIDTH, **settings}, *(["Normalize"] if normalised else []))
     found = opened(own)
-    assert found.pooling.told and found.width == WIDTH * len(flags)
+    assert found.pooling.configured and found.width == WIDTH * len(flags)
     expected = [
         torch.cat([form(x) for flag, form in FORMULAS.items() if flag in flags]) for x in states(own, TEXTS)
     ]
@@ -156,11 +156,11 @@ def test_a_dense_step(own: Path, bias: bool) -> None:
     assert found.width == 6
     torch.testing.assert_close(torch.from_numpy(found.vectors(TEXTS)), expected, atol=1e-5, rtol=0)
     save_file({**tensors, "other": torch.ones(1)}, own / "2_Dense/model.safetensors")
-    with pytest.raises(UsageError, match=r"2_Dense.*holds no linear\.weight of the shape"):
+    with pytest.raises(UsageError, match=r"2_Dense.*must hold linear\.weight of shape"):
         opened(own)
     settings["activation_function"] = "somewhere.Else"
     (own / "2_Dense/config.json").write_text(json.dumps(settings))
-    with pytest.raises(UsageError, match="'Else' is none that Regard knows"):
+    with pytest.raises(UsageError, match="'Else' is not supported"):
         opened(own)
 
 
@@ -168,7 +168,7 @@ def test_a_dense_step_of_another_width(own: Path) -> None:
     say_how(own, {"pooling_mode_mean_tokens": True, "pooling_mode_cls_token": True}, "Dense")
     (own / "2_Dense").mkdir()
     (own / "2_Dense/config.json").write_text(json.dumps({"in_features": WIDTH, "out_features": 2}))
-    with pytest.raises(UsageError, match="the step Dense has no model"):
+    with pytest.raises(UsageError, match="the module Dense has no model"):
         opened(own)
     save_file({"linear.weight": torch.ones(2, WIDTH)}, own / "2_Dense/model.safetensors")
     with pytest.raises(UsageError, match="do not fit together or to the model's width 16"):
@@ -182,7 +182,7 @@ def test_a_head_makes_no_difference(tmp_path: Path, kind: str) -> None:
     tiny_bert(tmp_path, kind)
     expected = torch.stack([x.mean(dim=0) for x in states(tmp_path, TEXTS)])
     found = load_as(Embedder, tmp_path, device="cpu", threads=1)
-    assert not found.pooling.told
+    assert not found.pooling.configured
     torch.testing.assert_close(torch.from_numpy(found.vectors(TEXTS)), expected, atol=1e-5, rtol=0)
 
 
@@ -195,9 +195,9 @@ def test_a_body_opens_as_what_it_is_for(bare: Path) -> None:
 
 @pytest.mark.usefixtures("same_threads")
 def test_a_run_of_our_own(tmp_path: Path) -> None:
-    from regard.inputs.text import learn
+    from regard.inputs.text import train_tokenizer
 
-    tokenizer = learn(["the cat sat on the mat and the dog ran"] * 3, "bpe", 300, extra=("<mask>",))
+    tokenizer = train_tokenizer(["the cat sat on the mat and the dog ran"] * 3, "bpe", 300, extra=("<mask>",))
     config = small_config("fill", "bert")
     model = small_model(config, tokenizer)
     folder = written(tmp_path / "run", config, model, tokenizer)
@@ -229,7 +229,7 @@ def test_long_texts(own: Path) -> None:
     torch.testing.assert_close(torch.from_numpy(found.vectors(texts)), expected, atol=1e-5, rtol=0)
     assert [each.skipped for each in found.embed(texts, too_long="skip")] == [False, True]
     assert np.isnan(found.vectors(texts, too_long="skip")).any(axis=1).tolist() == [False, True]
-    with pytest.raises(UsageError, match="line 8: the text has 6 pieces and the model reads 4"):
+    with pytest.raises(UsageError, match="line 8: the text has 6 tokens and the model reads 4"):
         found.embed(texts, too_long="error", first=7)
 
 
@@ -255,13 +255,13 @@ def test_texts_in_lower_case(own: Path) -> None:
 
 
 FAULTS: dict[str, tuple[str, object]] = {
-    "cannot be read as a list of steps": ("modules.json", {"a": 1}),
-    "the step LSTM in 2_LSTM": ("modules.json", ["Transformer", "Pooling", "LSTM"]),
+    "cannot be read as a list of modules": ("modules.json", {"a": 1}),
+    "the module LSTM in 2_LSTM": ("modules.json", ["Transformer", "Pooling", "LSTM"]),
     "has the path '../x'": ("modules.json", [{"type": "a.Pooling", "path": "../x"}]),
     "1_Pooling/config.json: no such file": ("1_Pooling/config.json", None),
-    "asks for no pooling": ("1_Pooling/config.json", {"pooling_mode_mean_tokens": False}),
-    "middle is a pooling": ("1_Pooling/config.json", {"pooling_mode": "middle"}),
-    "pooling_mode_new is a pooling": ("1_Pooling/config.json", {"pooling_mode_new": True}),
+    "no pooling is set": ("1_Pooling/config.json", {"pooling_mode_mean_tokens": False}),
+    "middle is not supported": ("1_Pooling/config.json", {"pooling_mode": "middle"}),
+    "pooling_mode_new is not supported": ("1_Pooling/config.json", {"pooling_mode_new": True}),
     "max_seq_length = -1": ("sentence_bert_config.json", {"max_seq_length": -1}),
     "not among its prompts": ("config_sentence_transformers.json", {"default_prompt_name": "x"}),
 }
@@ -287,9 +287,9 @@ def test_a_model_that_writes_has_no_vectors(refused: Refused, tiny_gpt: Path) ->
 
 @pytest.fixture
 def tiny_gpt(tmp_path: Path) -> Path:
-    from regard.inputs.text import learn
+    from regard.inputs.text import train_tokenizer
 
-    tokenizer = learn(["a text"], "bpe", 300)
+    tokenizer = train_tokenizer(["a text"], "bpe", 300)
     config = small_config("generate", "gpt")
     return written(tmp_path / "gpt", config, small_model(config, tokenizer), tokenizer)
 

@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 from regard.batch import collate
 from regard.config import Decode
 from regard.device import bfloat16_hardware
-from regard.generation import Special, decode, make_engine, score
+from regard.generation import SpecialTokens, decode, make_engine, score
 from regard.generation.engine import Engine, mix
 from regard.generation.kernels import can_pack, can_quantize
-from regard.generation.options import NEVER
 from regard.generation.packing import PackedLinear
+from regard.generation.requests import NEG_INF
 from regard.sample import Sample
 from samples import END, START, random_samples, small
 
-SPECIAL = Special(START, END, forbidden=(0, START, 3))
+SPECIAL = SpecialTokens(START, END, suppressed=(0, START, 3))
 CPU = torch.device("cpu")
 SHAPES = {
     "small": {},
@@ -130,7 +130,7 @@ def test_attention_in_half_precision_is_the_same_among_others(shape, beams, bloc
     q = torch.randn(sentences * heads, beams, channels).bfloat16()
     k, v = torch.randn(2, sentences * heads, wider, channels).bfloat16().unbind()
     bias = torch.zeros(sentences * heads, beams, wider)
-    bias[-heads:, :, columns:] = NEVER
+    bias[-heads:, :, columns:] = NEG_INF
     own, seen = slice(-heads, None), slice(columns)
     alone = mix(q[own], k[own, seen].transpose(1, 2), v[own, seen], bias[own, :, seen]).float()
     together = mix(q, k.transpose(1, 2), v, bias)[own].float()

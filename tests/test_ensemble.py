@@ -14,15 +14,15 @@ from conftest import Command, Refused, Toy, toy_sentences
 from regard.batch import collate
 from regard.config import Decode
 from regard.errors import UsageError
-from regard.generation import Ensemble, Special, decode, make_engine, score, scorer
-from regard.generation.ensemble import States
-from regard.inputs.text import learn
+from regard.generation import Ensemble, SpecialTokens, decode, make_engine, score, scorer
+from regard.generation.ensemble import EnsembleState
+from regard.inputs.text import train_tokenizer
 from regard.sample import Sample
 from regard.storage import open_folder
 from regard.tasks import Translator
 from samples import END, START, random_samples, small
 
-SPECIAL = Special(START, END, forbidden=(0, START, 3))
+SPECIAL = SpecialTokens(START, END, suppressed=(0, START, 3))
 CPU = torch.device("cpu")
 
 
@@ -85,7 +85,7 @@ def test_states_select_and_join_as_one_models():
     rows = torch.tensor([4, 0, 2])
     more = torch.full((3, 1), 7)
     expected, _ = voice.step(state.select(rows), more)
-    joined = States.join([state.select(rows[:1]), state.select(rows[1:])])
+    joined = EnsembleState.join([state.select(rows[:1]), state.select(rows[1:])])
     assert len(joined) == 3
     found, _ = voice.step(joined, more)
     torch.testing.assert_close(found, expected)
@@ -115,7 +115,7 @@ def test_checkpoints_of_a_run_together(regard: Command, refused: Refused, tiny_m
 
 def test_other_tokenizers_are_refused(tiny_model: Path) -> None:
     one = open_folder(tiny_model)
-    other = replace(one, path=Path("elsewhere"), target=learn(["other words"], "bpe", 300))
+    other = replace(one, path=Path("elsewhere"), target=train_tokenizer(["other words"], "bpe", 300))
     with pytest.raises(UsageError, match=r"toy and elsewhere have different tokenizers"):
         Translator(one, other)
 
@@ -135,3 +135,17 @@ def test_scores_of_a_model_with_itself_are_the_models(toy: Toy, regard: Command)
             assert {**first, "seconds": 0} == {**second, "seconds": 0}
         else:
             assert one.lines == two.lines
+
+
+def test_an_ensemble_of_language_models_reads_prompts():
+    """The prompt takes part of the window, and n-grams of it count, as with a single model."""
+    models = [small(26, family="gpt", max_length=16), small(27, family="gpt", max_length=16)]
+    prompt = Sample(source=[START, 5, 6, 7, 5, 6, 7, 8])
+    options = Decode(beam=1, min_length=30, max_length=30, no_repeat_ngram=2)
+    special = SpecialTokens(START, END, suppressed=(0, START, 3))
+    (alone,) = decode(models[0], [prompt], options, special, torch.device("cpu"))
+    for mean in ("probability", "log"):
+        twice = Ensemble([models[0], models[0]], mean)
+        assert decode(twice, [prompt], options, special, torch.device("cpu"))[0][0].tokens == alone[0].tokens
+    assert len(alone[0].tokens) == 16 - len(prompt.source) + 1
+    assert Ensemble(models).reads_prompts and not Ensemble([small(3)]).reads_prompts

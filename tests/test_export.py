@@ -27,7 +27,7 @@ from regard.export.check import BARS, Figures
 from regard.export.graphs import positions_of
 from regard.export.readme import MOST
 from regard.export.sample import ENOUGH, sample_for
-from regard.inputs.text import Tokenizer, learn
+from regard.inputs.text import Tokenizer, train_tokenizer
 from regard.models import build
 from regard.sample import Sample
 from regard.storage import open_folder, unique_weights, write_identity, write_weights
@@ -39,7 +39,7 @@ TEXTS = ["the cat sees a small house", "a dog runs in the wood", "the house has 
 
 @pytest.fixture(scope="module")
 def tokenizer() -> Tokenizer:
-    return learn(TEXTS, "bpe", 300, ("<mask>",))
+    return train_tokenizer(TEXTS, "bpe", 300, ("<mask>",))
 
 
 @pytest.fixture
@@ -113,7 +113,7 @@ SHAPES = {
     ),
     "gpt": ("generate", "gpt", {"layers": 2, "activation": "gelu_tanh"}),
     "gpt, rotary": ("generate", "gpt", {"positions": "rotary"}),
-    "llama": ("generate", "llama", {"groups": 1, "activation": "swish", "theta": 500.0, "layers": 2}),
+    "llama": ("generate", "llama", {"kv_heads": 1, "activation": "swish", "rope_theta": 500.0, "layers": 2}),
 }
 
 
@@ -146,7 +146,7 @@ def test_a_trained_translator_in_ctranslate2(toy: Toy, tmp_path: Path, regard: C
 
 
 def test_two_vocabularies(tmp_path: Path, tokenizer: Tokenizer, few: None) -> None:
-    other = learn([text.upper() for text in TEXTS], "bpe", 280)
+    other = train_tokenizer([text.upper() for text in TEXTS], "bpe", 280)
     tree = {
         "data": {"train": "nothing.tsv"},
         "text": {"joint": False},
@@ -190,7 +190,7 @@ def test_a_trained_translator_in_onnx(toy: Toy, tmp_path: Path) -> None:
 
 
 def test_a_language_model_in_onnx(tmp_path: Path, tokenizer: Tokenizer, few: None) -> None:
-    config = small_config("generate", "llama", max_length=120, groups=1, activation="swish")
+    config = small_config("generate", "llama", max_length=120, kv_heads=1, activation="swish")
     model = folder_of(tmp_path / "model", config, tokenizer)
     done = export_model(model, "onnx", tmp_path / "out")
     assert done.figures.equal == {"greedy": 1.0}
@@ -332,6 +332,6 @@ def test_the_texts_of_a_check(toy: Toy, tmp_path: Path, tokenizer: Tokenizer) ->
     folder = open_folder(folder_of(tmp_path / "model", small_config("generate", "gpt"), tokenizer))
     chance = sample_for(folder, None)
     assert chance.origin == "pieces drawn by chance"
-    never = {*tokenizer.never_said, tokenizer.end}
+    never = {*tokenizer.suppressed, tokenizer.end}
     assert never.isdisjoint(piece for text in chance.texts for piece in text.source)
     assert max(len(text.source) for text in chance.texts) <= folder.config.max_length - 3

@@ -24,18 +24,18 @@ from transformers import (
 from transformers.models.t5.modeling_t5 import T5Attention
 
 from regard.batch import Batch, Tokens, tokens
-from regard.config import Model
+from regard.config import GPTConfig, ModelConfig, parse_model
 from regard.models import build
 from regard.models.positions import RelativeBias
-from regard.storage.huggingface import BERT, GPT2, LLAMA, T5, Kind, Shape, to_ours
+from regard.storage.huggingface import BERT, GPT2, LLAMA, T5, Architecture, Shape, tensors_from_hf
 
 CLOSE = {"atol": 1e-5, "rtol": 1e-6}
 
 
-def renamed(theirs: torch.nn.Module, kind: Kind, own: Model) -> dict[str, torch.Tensor]:
+def renamed(theirs: torch.nn.Module, architecture: Architecture, own: ModelConfig) -> dict[str, torch.Tensor]:
     """Their weights under our names, by the table with which folders are read."""
     tensors = {name: tensor.detach() for name, tensor in theirs.named_parameters()}
-    return to_ours(tensors, kind.table(own, Shape(head=own.head or "words")))
+    return tensors_from_hf(tensors, architecture.table(own, Shape(head=own.head or "words")))
 
 
 def load(model: torch.nn.Module, weights: dict[str, torch.Tensor]) -> torch.nn.Module:
@@ -74,7 +74,7 @@ def test_gpt2() -> None:
         GPT2LMHeadModel(GPT2Config(vocab_size=23, n_positions=20, n_embd=16, n_layer=3, n_head=4))
     )
     fields = {"family": "gpt", "width": 16, "layers": 3, "heads": 4, "feed_forward": 64, "max_length": 20}
-    own = Model(**fields, activation="gelu_tanh", dropout=0.0)
+    own = parse_model(fields | {"activation": "gelu_tanh", "dropout": 0.0})
     ours = load(build(own, 23), renamed(theirs, GPT2, own))
     batch, ids, mask = text()
     with torch.no_grad():
@@ -95,8 +95,8 @@ def test_llama(groups: int) -> None:
         tie_word_embeddings=False,
     )
     theirs = shaken(LlamaForCausalLM(config))
-    fields = {"family": "llama", "width": 16, "layers": 2, "heads": 4, "feed_forward": 24, "groups": groups}
-    own = Model(**fields, activation="swish", dropout=0.0, tie_embeddings=False)
+    fields = {"family": "llama", "width": 16, "layers": 2, "heads": 4, "feed_forward": 24, "kv_heads": groups}
+    own = parse_model(fields | {"activation": "swish", "dropout": 0.0, "tie_embeddings": False})
     ours = load(build(own, 23), renamed(theirs, LLAMA, own))
     batch, ids, mask = text()
     with torch.no_grad():
@@ -122,13 +122,8 @@ def test_t5(gated: bool) -> None:
         theirs.lm_head.weight = torch.nn.Parameter(theirs.lm_head.weight.detach().clone())
     shaken(theirs)
     fields = {"family": "t5", "width": 16, "layers": 2, "heads": 4, "head_width": 5, "feed_forward": 24}
-    own = Model(
-        **fields,
-        gated=gated,
-        activation="gelu_tanh" if gated else "relu",
-        dropout=0.0,
-        tie_embeddings=not gated,
-    )
+    fields |= {"gated": gated, "dropout": 0.0, "tie_embeddings": not gated}
+    own = parse_model(fields | {"activation": "gelu_tanh" if gated else "relu"})
     ours = load(build(own, 23), renamed(theirs, T5, own))
     source, target = tokens([[5, 6, 7, 8, 9, 10, 11, 3], [4, 11, 12]]), tokens(ROWS)
     with torch.no_grad():
@@ -159,7 +154,7 @@ def test_bert(head: str, kind: type[torch.nn.Module]) -> None:
     )
     theirs = shaken(kind(config))
     fields = {"family": "bert", "width": 16, "layers": 2, "heads": 4, "feed_forward": 24, "max_length": 20}
-    own = Model(**fields, activation="gelu", head=head, dropout=0.0)
+    own = parse_model(fields | {"activation": "gelu", "head": head, "dropout": 0.0})
     ours = load(build(own, 23, 3), renamed(theirs, BERT, own))
     segments = torch.tensor([[0, 0, 0, 1, 1, 1], [0, 1, 1, 0, 0, 0]])
     words = replace(tokens(ROWS), segments=segments)
@@ -181,7 +176,7 @@ def test_t5_begins_with_scores_of_unit_size() -> None:
     torch.manual_seed(0)
     theirs = T5ForConditionalGeneration(T5Config(vocab_size=400, d_model=128, d_kv=32, num_heads=4, d_ff=256))
     shape = {"family": "t5", "width": 128, "layers": 2, "heads": 4, "feed_forward": 256, "dropout": 0.0}
-    ours = build(Model(**shape), 400)
+    ours = build(parse_model(shape), 400)
     look, look_across = ours.encoder.blocks[0].attention, ours.decoder.blocks[0].cross
     block = theirs.decoder.block[0].layer
     pairs = [
@@ -209,7 +204,7 @@ def test_a_prompt_and_steps_are_the_whole_text(family: str) -> None:
     """Read in one go or word by word, alone or beside a longer prompt, beams or none: the same logits."""
     torch.manual_seed(0)
     fields = {"family": family, "width": 16, "layers": 2, "heads": 4, "feed_forward": 24, "dropout": 0.0}
-    model = shaken(build(Model(**fields, groups=2 if family == "llama" else None), 23))
+    model = shaken(build(parse_model(fields | ({"kv_heads": 2} if family == "llama" else {})), 23))
     rows = [[5, 6, 7, 8, 9, 3], [4, 11, 12, 13, 9, 8]]
     with torch.no_grad():
         whole = model(text(rows)[0])
@@ -229,7 +224,7 @@ def test_a_prompt_and_steps_are_the_whole_text(family: str) -> None:
 
 def test_packed_documents_do_not_see_each_other() -> None:
     torch.manual_seed(1)
-    model = shaken(build(Model(family="gpt", width=16, layers=2, heads=4, feed_forward=24, dropout=0.0), 23))
+    model = shaken(build(GPTConfig(width=16, layers=2, heads=4, feed_forward=24, dropout=0.0), 23))
     one, two = [5, 6, 7], [8, 9, 10, 11]
     packed = Tokens(
         torch.tensor([one + two]),
@@ -248,9 +243,9 @@ def test_an_outline_needs_no_compiler() -> None:
 import sys
 from regard.config import resolve
 from regard.models import outline
-from regard.models.families import FAMILIES
+from regard.config.model import CLASSES
 tasks = {"bert": "fill", "gpt": "generate", "llama": "generate"}
-for family in FAMILIES:
+for family in CLASSES:
     task = tasks.get(family, "translate")
     config = resolve({"task": {"name": task}, "data": {"train": "phrasebook"}, "model": {"family": family}})
     model = outline(config.model, 300, 300 if task == "translate" else None)

@@ -17,7 +17,7 @@ import regard.training.loop as loop
 from regard.batch import collate
 from regard.errors import RegardError
 from regard.sample import Sample
-from regard.storage import folder_of, is_whole, standing_in, steps
+from regard.storage import checkpoint_folder, checkpoint_steps, is_complete, use_disk
 from regard.training import train
 from regard.training.trouble import (
     TRIALS,
@@ -78,8 +78,8 @@ def test_a_stop_in_the_middle_of_the_trouble_is_saved(tmp_path: Path) -> None:
     config = runs.toy(tmp_path, **{**SHORT, "bad_steps_in_a_row": 100})
     with runs.bad_stretch((1, 0), (9, 0)), runs.stopped(17, "first"):  # while the 16th is looked at
         outcome = train(config, tmp_path / "run")
-    assert (outcome.step, outcome.finished, steps(tmp_path / "run")[-1]) == (16, False, 16)
-    state = json.loads((folder_of(tmp_path / "run", 16) / "state.json").read_text())
+    assert (outcome.step, outcome.finished, checkpoint_steps(tmp_path / "run")[-1]) == (16, False, 16)
+    state = json.loads((checkpoint_folder(tmp_path / "run", 16) / "state.json").read_text())
     assert 0 < state["bad_in_a_row"] == state["bad"]
 
 
@@ -103,7 +103,7 @@ def test_the_records_of_wrong_numbers_are_documented(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "word"), [("ENOSPC", "the disk is full"), ("EROFS", "make the place writable")]
+    ("kind", "word"), [("ENOSPC", "the disk is full"), ("EROFS", "make the folder writable")]
 )
 def test_a_disk_that_fails_in_the_middle_ends_the_run_with_a_sentence(
     kind: str, word: str, tmp_path: Path
@@ -112,17 +112,17 @@ def test_a_disk_that_fails_in_the_middle_ends_the_run_with_a_sentence(
     disk = Failing(1 << 30, kind, stays=True)
 
     def fails_now(record: object) -> None:
-        disk.at = disk.calls + 1 if len(steps(tmp_path / "run")) == 1 else disk.at
+        disk.at = disk.calls + 1 if len(checkpoint_steps(tmp_path / "run")) == 1 else disk.at
 
     with (
-        standing_in(disk),
+        use_disk(disk),
         pytest.raises(RegardError, match=rf"{word}.*") as caught,
         runs.patched((runs.run.Silent, "record", lambda self, record: fails_now(record))),
     ):
         train(config, tmp_path / "run")
     said = str(caught.value)
     assert re.search(r"\([\d,]+ bytes free\); ", said) and str(tmp_path / "run") in said and "\n" not in said
-    assert [is_whole(folder_of(tmp_path / "run", step)) for step in steps(tmp_path / "run")] == [True]
+    assert [is_complete(checkpoint_folder(tmp_path / "run", step)) for step in checkpoint_steps(tmp_path / "run")] == [True]
     assert train(None, tmp_path / "run", resume=True).finished
 
 
@@ -142,7 +142,7 @@ def test_prepared_data_that_was_cut_short_is_told_and_the_state_saved(tmp_path: 
     assert re.search(
         r"shorter than when the run began; .* what was learned up to step \d+ is saved", str(caught.value)
     )
-    assert is_whole(folder_of(tmp_path / "run", steps(tmp_path / "run")[-1]))
+    assert is_complete(checkpoint_folder(tmp_path / "run", checkpoint_steps(tmp_path / "run")[-1]))
 
 
 def test_data_that_vanishes_in_the_middle_does_not_matter(
@@ -175,7 +175,7 @@ def test_an_error_in_an_update_does_not_lose_what_was_learned(tmp_path: Path) ->
         pytest.raises(RegardError, match="up to step 6 is saved"),
     ):
         train(runs.toy(tmp_path, **SHORT), tmp_path / "run")
-    assert steps(tmp_path / "run")[-1] == 6
+    assert checkpoint_steps(tmp_path / "run")[-1] == 6
     assert train(None, tmp_path / "run", resume=True).finished
 
 

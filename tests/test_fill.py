@@ -16,10 +16,10 @@ from transformers import BertForMaskedLM
 from conftest import Command, Refused
 from regard.config import Config
 from regard.errors import UsageError
-from regard.inputs.text import Tokenizer, learn
+from regard.inputs.text import Tokenizer, load_tokenizer, train_tokenizer
 from regard.models import Model
 from regard.sample import IGNORED, Sample
-from regard.tasks.filler import Cutter, Filler, Span
+from regard.tasks.filler import Filler, GapCutter, GapSpan
 from small_models import opened, small_config, small_model, teach, written
 
 pytestmark = pytest.mark.usefixtures("same_threads")
@@ -33,7 +33,7 @@ Trained = tuple[Config, Model, Tokenizer]
 
 @pytest.fixture(scope="module")
 def bert() -> Trained:
-    tokenizer = learn(LINES, "word", 300, ["<mask>"])
+    tokenizer = train_tokenizer(LINES, "word", 300, ["<mask>"])
     config = small_config("fill", "bert")
     model = small_model(config, tokenizer)
     mask = tokenizer.mask
@@ -53,7 +53,7 @@ def bert() -> Trained:
 
 @pytest.fixture(scope="module")
 def t5() -> Trained:
-    tokenizer = learn(LINES, "word", 300, SIGNS)
+    tokenizer = train_tokenizer(LINES, "word", 300, SIGNS)
     config = small_config("fill", "t5")
     model = small_model(config, tokenizer)
     signs, end = tokenizer.sentinels, tokenizer.end
@@ -108,7 +108,7 @@ def test_a_gap_may_be_written_in_three_ways(guesser: Filler) -> None:
 
 def test_guesses_are_probabilities_best_first(guesser: Filler) -> None:
     (gap,) = guesser.fill("the dog says <mask>.", count=1000).guesses
-    silent = {*guesser.tokenizer.never_said, guesser.tokenizer.end}
+    silent = {*guesser.tokenizer.suppressed, guesser.tokenizer.end}
     assert len(gap) == len(guesser.tokenizer) - len(silent)
     told = [guess.probability for guess in gap]
     assert told == sorted(told, reverse=True)
@@ -142,7 +142,7 @@ def test_probabilities_are_those_of_transformers(bert: Trained, guesser: Filler,
     ]
     with torch.no_grad():
         expected = theirs(torch.tensor([ids])).logits[0, 2].softmax(dim=0)
-    (gaps,) = guesser.guess([guesser.cut("the <mask> says moo.", "")], 6)
+    (gaps,) = guesser.guess([guesser.split_gaps("the <mask> says moo.", "")], 6)
     for span in gaps[0]:
         assert math.exp(span.log_probability) == pytest.approx(float(expected[span.ids[0]]), rel=1e-3)
 
@@ -171,9 +171,9 @@ def test_a_sign_that_was_not_written_is_an_empty_guess(writer: Filler) -> None:
     tokens = (words[0], signs[1], *words, signs[3], words[0])
     said = Hypothesis(tokens, -6.0, -6.0, (-1.0,) * 6, finished=True)
     assert writer.spans_of(said, 3) == [
-        Span((), -math.inf),
-        Span(tuple(words), -2.0),
-        Span((), -math.inf),
+        GapSpan((), -math.inf),
+        GapSpan(tuple(words), -2.0),
+        GapSpan((), -math.inf),
     ]
 
 
@@ -193,50 +193,50 @@ def test_a_text_is_cut_as_without_the_gap(words: list[str], kind: str, data: st.
     place = data.draw(st.integers(0, len(words) - 1))
     text = " ".join(words)
     gap = " ".join([*words[:place], "<mask>", *words[place + 1 :]])
-    found = Cutter(tokenizer).cut(gap)
+    found = GapCutter(tokenizer).cut(gap)
     before = tokenizer.encode(" ".join(words[:place]))
     until = tokenizer.encode(" ".join(words[: place + 1]))
     whole = tokenizer.encode(text)
     assert found.ids == [before, whole[len(until) :]]
-    span = Span(tuple(whole[len(before) : len(until)]), 0.0)
-    assert Cutter(tokenizer).join(found, [span]) == text
+    span = GapSpan(tuple(whole[len(before) : len(until)]), 0.0)
+    assert GapCutter(tokenizer).join(found, [span]) == text
 
 
 KINDS = {
-    kind: learn([*LINES, "(x1 \u00e9t\u00e9's)"], kind, 320, ["<mask>"])
+    kind: train_tokenizer([*LINES, "(x1 \u00e9t\u00e9's)"], kind, 320, ["<mask>"])
     for kind in ("word", "bpe", "unigram")
 }
-CHARACTERS = learn(LINES, "character", 300, ["<mask>"])
+CHARACTERS = train_tokenizer(LINES, "character", 300, ["<mask>"])
 
 
 @pytest.mark.parametrize("glued", [".", "'s", "s", ")", "1", "\u00e9", "\n", "  two"])
 def test_what_follows_a_gap_at_once_has_no_space(glued: str) -> None:
     for tokenizer in (*KINDS.values(), CHARACTERS):
-        ids = Cutter(tokenizer).cut(f"the <mask>{glued} cat").ids[1]
-        content = b"".join(tokenizer.content[piece] or b"" for piece in ids)
+        ids = GapCutter(tokenizer).cut(f"the <mask>{glued} cat").ids[1]
+        content = b"".join(tokenizer.token_bytes[piece] or b"" for piece in ids)
         assert content.decode() == f"{glued} cat"
 
 
 def test_a_character_may_be_missing() -> None:
     """No piece holds a space and more, so the space before the gap is a piece that stays."""
-    cutter = Cutter(CHARACTERS)
+    cutter = GapCutter(CHARACTERS)
     found = cutter.cut("the c<mask>t says")
     assert [CHARACTERS.decode(ids) for ids in found.ids] == ["the c", "t says"]
-    assert cutter.join(found, [Span(tuple(CHARACTERS.encode("a")), 0.0)]) == "the cat says"
+    assert cutter.join(found, [GapSpan(tuple(CHARACTERS.encode("a")), 0.0)]) == "the cat says"
     spaced = cutter.cut("the <mask>at")
     assert CHARACTERS.decode(spaced.ids[0]) == "the "
-    assert cutter.join(spaced, [Span(tuple(CHARACTERS.encode("c")), 0.0)]) == "the cat"
+    assert cutter.join(spaced, [GapSpan(tuple(CHARACTERS.encode("c")), 0.0)]) == "the cat"
 
 
 def test_pieces_of_wordpiece(tmp_path: Path) -> None:
     names = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "##s", "sleep", "."]
     (tmp_path / "vocab.txt").write_text("".join(f"{name}\n" for name in names), encoding="utf-8")
-    tokenizer = Tokenizer.load(tmp_path)
-    cutter = Cutter(tokenizer)
+    tokenizer = load_tokenizer(tmp_path)
+    cutter = GapCutter(tokenizer)
     found = cutter.cut("The [MASK] sleep.")
     assert found.ids == [[5], [8, 9]]
-    assert cutter.join(found, [Span((6,), 0.0)]) == "The cat sleep."
-    assert cutter.join(cutter.cut("The cat <mask> sleep."), [Span((7,), 0.0)]) == "The cats sleep."
+    assert cutter.join(found, [GapSpan((6,), 0.0)]) == "The cat sleep."
+    assert cutter.join(cutter.cut("The cat <mask> sleep."), [GapSpan((7,), 0.0)]) == "The cats sleep."
 
 
 # what cannot be filled
@@ -253,9 +253,9 @@ def test_a_text_without_a_gap(guesser: Filler) -> None:
 
 def test_too_much(guesser: Filler, writer: Filler) -> None:
     for filler in (guesser, writer):
-        with pytest.raises(UsageError, match="the text has 15 pieces, but the model reads 14 at once"):
+        with pytest.raises(UsageError, match="the text has 15 tokens, but the model reads 14"):
             filler.fill("the " * 14 + "<mask>")
-    with pytest.raises(UsageError, match="the text has 4 gaps, the model knows signs for 3"):
+    with pytest.raises(UsageError, match="the text has 4 gaps, the model has sentinels for 3"):
         writer.fill("<mask> <mask> <mask> <mask>")
 
 
@@ -263,7 +263,7 @@ def test_another_kind_of_model_is_refused(bert: Trained) -> None:
     tokenizer = bert[2]
     for task, family in (("generate", "gpt"), ("classify", "bert"), ("translate", "transformer")):
         config = small_config(task, family)
-        with pytest.raises(UsageError, match="has not learned to fill gaps"):
+        with pytest.raises(UsageError, match="was not trained to fill gaps"):
             Filler(opened(config, small_model(config, tokenizer), tokenizer))
 
 

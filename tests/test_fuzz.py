@@ -72,7 +72,7 @@ def test_an_encoding_that_there_is_not(tmp_path: Path) -> None:
 
 def test_a_small_gzip_file_that_holds_a_lot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It was unpacked into memory as a whole."""
-    monkeypatch.setattr("regard.data.formats.document.LONGEST_INPUT", 1 << 16)
+    monkeypatch.setattr("regard.data.files.LONGEST_INPUT", 1 << 16)
     (tmp_path / "a.po.gz").write_bytes(gzip.compress(bytes(1 << 17)))
     with pytest.raises(UsageError, match=r"a\.po\.gz: larger than"):
         list(read_pairs(tmp_path / "a.po.gz", TASK))

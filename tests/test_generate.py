@@ -20,13 +20,13 @@ from transformers import GPT2LMHeadModel, LlamaForCausalLM
 from conftest import Command, Refused
 from regard.batch import Batch, tokens
 from regard.config import Config, Decode, resolve
-from regard.data.objectives import Continuation
+from regard.data.objectives import CausalLM
 from regard.errors import UsageError
-from regard.inputs.text import Tokenizer, learn
+from regard.inputs.text import Tokenizer, train_tokenizer
 from regard.models import LanguageModel, Model
 from regard.sample import Example, Sample
 from regard.storage import open_folder
-from regard.tasks.generator import Generator, added, spelled, windows
+from regard.tasks.generator import Generator, added_text, detokenize_stream, windows
 from regard.training.evaluation.language import ContinuationEvaluation
 from small_models import opened, small_config, small_model, teach, written
 
@@ -46,7 +46,7 @@ def following(text: str, count: int) -> str:
 
 @pytest.fixture(scope="module")
 def tokenizer() -> Tokenizer:
-    return learn([counting(0, 20)], "word", 300)
+    return train_tokenizer([counting(0, 20)], "word", 300)
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +102,7 @@ def test_greedy_and_beam_search_are_those_of_transformers(
             num_beams=beam,
             max_new_tokens=20,
             max_length=None,
-            suppress_tokens=sorted(tokenizer.never_said),
+            suppress_tokens=sorted(tokenizer.suppressed),
         )[0, ids.shape[1] :].tolist()
         found = ours.write([prompt], ours.options({"beam": beam, "max_length": 20}))[0][0]
         assert [*found.tokens, *([tokenizer.end] if found.finished else [])] == expected
@@ -128,7 +128,7 @@ def test_it_goes_on_beyond_its_window(generator: Generator) -> None:
 def test_a_full_window_is_left_for_its_last_half(prompt: str, tokenizer: Tokenizer) -> None:
     """Word by word, each from one reading of all that the window holds."""
     ours = babbler("gpt", tokenizer)
-    never = [*tokenizer.never_said, tokenizer.end]
+    never = [*tokenizer.suppressed, tokenizer.end]
     read, said = [tokenizer.start, *tokenizer.encode(prompt)], []
     for _ in range(50):
         if len(read) > WINDOW:
@@ -193,21 +193,19 @@ def test_drawn_unless_a_beam_is_named(
 
 def test_a_prompt_longer_than_the_window(generator: Generator) -> None:
     prompt = counting(0, 30)
-    with pytest.raises(UsageError, match=r"the prompt has 31 pieces.* reads 16 at once.*--too-long cut"):
+    with pytest.raises(UsageError, match=r"the prompt has 31 tokens.* reads 16 at once"):
         generator.generate(prompt)
-    with pytest.raises(UsageError, match="31 pieces"):
+    with pytest.raises(UsageError, match="31 tokens"):
         generator.stream(prompt)  # at once, not when the first piece is asked for
     told: list[str] = []
     found = generator.write([prompt], generator.options({"beam": 1, "max_length": 4}), "cut", told.append)
     assert found[0][0].text == following(prompt, 4)
-    assert told == [
-        "the prompt has 31 pieces, its start included, but the model reads 16 at once: only its end is read"
-    ]
+    assert told == ["the prompt has 31 tokens, but the model reads 16 at once: only its end is read"]
 
 
 def test_another_kind_of_model_is_refused(tokenizer: Tokenizer) -> None:
     config = small_config("fill", "bert")
-    with pytest.raises(UsageError, match="a bert model does not go on with a text"):
+    with pytest.raises(UsageError, match="a bert model cannot continue a text"):
         Generator(opened(config, small_model(config, tokenizer), tokenizer))
 
 
@@ -242,7 +240,7 @@ def test_a_character_waits_until_it_is_whole(prompt: str, text: str, kind: str) 
     begun = [tokenizer.start, *tokenizer.encode(prompt)]
     if whole[: len(begun)] != begun:
         return  # a word was begun in the prompt
-    parts = list(spelled(tokenizer, begun, whole[len(begun) :]))
+    parts = list(detokenize_stream(tokenizer, begun, whole[len(begun) :]))
     assert "".join(parts) == text
     assert all(parts)
 
@@ -251,8 +249,14 @@ def test_each_character_comes_as_soon_as_it_is_whole() -> None:
     tokenizer = BYTES["word"]
     pieces = tokenizer.encode("a\u00f1 \u20ac\U0001f600")
     assert len(pieces) == 12  # bytes, and the space in front
-    assert list(spelled(tokenizer, [tokenizer.start], pieces)) == ["a", "\u00f1", " ", "\u20ac", "\U0001f600"]
-    assert list(spelled(tokenizer, [tokenizer.start], pieces[:-1])) == [
+    assert list(detokenize_stream(tokenizer, [tokenizer.start], pieces)) == [
+        "a",
+        "\u00f1",
+        " ",
+        "\u20ac",
+        "\U0001f600",
+    ]
+    assert list(detokenize_stream(tokenizer, [tokenizer.start], pieces[:-1])) == [
         "a",
         "\u00f1",
         " ",
@@ -265,10 +269,12 @@ def test_each_character_comes_as_soon_as_it_is_whole() -> None:
 def test_broken_bytes_are_spelt_as_they_are_decoded(prompt: list[int], pieces: list[int]) -> None:
     tokenizer = BYTES["word"]
     prompt = [tokenizer.start, *tokenizer.encode(tokenizer.decode(prompt))]
-    assert "".join(spelled(tokenizer, prompt, pieces)) == added(tokenizer, [*prompt, *pieces], len(prompt))
+    assert "".join(detokenize_stream(tokenizer, prompt, pieces)) == added_text(
+        tokenizer, [*prompt, *pieces], len(prompt)
+    )
 
 
-BYTES = {kind: learn(["a"], kind, 300) for kind in ("word", "character")}
+BYTES = {kind: train_tokenizer(["a"], kind, 300) for kind in ("word", "character")}
 
 
 # how probable texts are
@@ -316,7 +322,7 @@ def test_a_short_text_is_scored_as_a_whole(tokenizer: Tokenizer) -> None:
     assert (numbers["tokens"], numbers["bytes"]) == (3, 7)
     assert numbers["perplexity"] == pytest.approx(math.exp(-sum(whole[1].pieces) / 3))
     assert numbers["bits_per_byte"] == pytest.approx(-sum(whole[1].pieces) / math.log(2) / 7)
-    with pytest.raises(UsageError, match="a stride of 17: it lies between 1 and the window of 16 pieces"):
+    with pytest.raises(UsageError, match="a stride of 17: it lies between 1 and the window of 16 tokens"):
         ours.score(["one"], stride=17)
 
 
@@ -324,7 +330,7 @@ def test_scores_are_those_of_a_run(tokenizer: Tokenizer) -> None:
     """What training tells of held-out text: windows that do not overlap."""
     ours = babbler("gpt", tokenizer)
     text = counting(0, 50)
-    objective = Continuation(tokenizer, WINDOW)
+    objective = CausalLM(tokenizer, WINDOW)
     told = ContinuationEvaluation(objective, [Example(text)]).scores(ours.model, torch.device("cpu"))
     numbers = ours.score([text], stride=WINDOW)[0].numbers
     assert numbers["perplexity"] == pytest.approx(told["perplexity"])
@@ -390,7 +396,7 @@ def test_options_of_generate(regard: Command, refused: Refused, folder: Path) ->
     assert "need a beam of at least 3, not 2" in refused(*base, "--beam", 2, "--count", 3)
     assert "decode.temperature = -1" in refused(*base, "--temperature", -1)
     long = counting(0, 30)
-    assert "the prompt has 31 pieces" in refused("generate", "-m", folder, long)
+    assert "the prompt has 31 tokens" in refused("generate", "-m", folder, long)
     cut = regard("generate", "-m", folder, long, "--too-long", "cut", "--beam", 1, "--max-length", 2)
     assert cut.out == f"{long}{following(long, 2)}\n"
     assert "only its end is read" in cut.err

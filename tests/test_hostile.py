@@ -23,7 +23,7 @@ from hostile_bombs import bombs
 from hostile_folders import INDEX, LINK, WEIGHTS, Folder, bases, lay, mutate
 from regard.config.reading import DEEPEST, parse_json, read_bytes, shown
 from regard.errors import RegardError, UsageError
-from regard.inputs.text.guard import check_pattern
+from regard.inputs.text.checks import check_pattern
 from regard.models import build
 from regard.storage import (
     Checkpoint,
@@ -33,9 +33,10 @@ from regard.storage import (
     save_checkpoint,
     unique_weights,
 )
-from regard.storage.checkpoint import CONTENT, facts
+from regard.storage.checkpoint import CONTENT
+from regard.storage.checksums import file_entry
 from regard.storage.files import to_json
-from regard.storage.weights import least_numbers, shapes_in
+from regard.storage.weights import min_parameters, shapes_in
 from regard.training.loop import as_progress
 
 # a child process for each bar: newer Pythons warn of forks beside threads, and none is at work here
@@ -169,7 +170,7 @@ def test_a_checkpoint_made_up_is_whole_or_told(seed, name, again):
         changed = mutate(Folder({name: files[name]}), chance).files.get(name, b"")
         (folder / name).write_bytes(changed)
         if again and name != "manifest.json":
-            told = {each: facts(folder / each) for each in CONTENT}
+            told = {each: file_entry(folder / each) for each in CONTENT}
             (folder / "manifest.json").write_text(to_json({"step": 5, "files": told}))
         said: list[str] = []
         found = load_latest(Path(place), said.append)
@@ -200,7 +201,7 @@ def test_memory_comes_with_the_weights(folders, name, tmp_path):
     for key, tensor in plain.state_dict(keep_vars=True).items():
         assert torch.equal(tensor, found.model.state_dict()[key])
     numbers = sum(each.numel() for each in plain.parameters())
-    assert 0.5 * numbers < least_numbers(found.config, len(found.source)) <= numbers
+    assert 0.5 * numbers < min_parameters(found.config, len(found.source)) <= numbers
 
 
 def test_shapes_are_those_of_the_tensors(folders, tmp_path):
@@ -227,7 +228,7 @@ def test_json_is_read_as_python_reads_it(content, ascii_only):
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ('{"a": 1, "b": 2, "a": 1}', '"a" stands there twice'),
+        ('{"a": 1, "b": 2, "a": 1}', '"a" occurs twice'),
         ("[NaN]", "no number"),
         ('{"a": -Infinity}', "no number"),
         ("[1e999]", "no number"),

@@ -20,15 +20,15 @@ FLOORS = {
     for floor, names in enumerate(
         [
             ["errors", "sample", "resources", "__init__"],
+            ["compat"],
             ["config"],
-            ["device", "mapped", "batch"],
+            ["device", "mapped", "batch", "metrics"],
             ["inputs"],
             ["data"],
             ["models"],
             ["storage", "generation"],
             ["interpret"],
-            ["training"],
-            ["tasks"],
+            ["training", "tasks"],
             ["export", "server"],
             ["cli"],
         ]
@@ -64,7 +64,7 @@ def parse(path: Path) -> ast.Module:
 
 
 def test_every_room_has_its_floor() -> None:
-    assert {room(path) for path in FILES} - {"__main__"} == set(FLOORS)
+    assert {room(path) for path in FILES} - {"__main__"} == set(FLOORS) - {"builtin"}  # data, no code
 
 
 @pytest.mark.parametrize("path", [path for path in FILES if path not in DOORS], ids=NAME)

@@ -37,12 +37,12 @@ from transformers import (
 )
 
 from regard.batch import Batch, tokens
-from regard.config import Config, Model, resolve
+from regard.config import Config, TransformerConfig, resolve
 from regard.errors import UsageError
-from regard.inputs.text import Tokenizer, learn
+from regard.inputs.text import Tokenizer, load_tokenizer, train_tokenizer
 from regard.models import build
 from regard.storage import open_folder, read_model, unique_weights, write_identity, write_weights
-from regard.storage.huggingface import theirs as written_as
+from regard.storage.huggingface import to_hf as written_as
 from test_text import CORPUS, NASTY
 
 transformers.utils.logging.disable_progress_bar()
@@ -153,7 +153,7 @@ def foreign(pipelines, tmp_path_factory) -> dict[str, Tokenizer]:
     folders = {name: tmp_path_factory.mktemp("foreign") for name in MAKERS}
     for name, folder in folders.items():
         put_tokenizer(folder, name, pipelines[name])
-    return {name: Tokenizer.load(folder) for name, folder in folders.items()}
+    return {name: load_tokenizer(folder) for name, folder in folders.items()}
 
 
 def put_tokenizer(path: Path, name: str, pipeline: tokenizers.Tokenizer, **settings: object) -> None:
@@ -161,6 +161,24 @@ def put_tokenizer(path: Path, name: str, pipeline: tokenizers.Tokenizer, **setti
     pipeline.save(str(path / "tokenizer.json"))
     config = {"tokenizer_class": "PreTrainedTokenizerFast", **NAMES[name], **settings}
     (path / "tokenizer_config.json").write_text(json.dumps(config))
+
+
+@pytest.mark.parametrize("name", MAKERS)
+@pytest.mark.parametrize("add_bos_token", [None, True, False])
+def test_a_start_token_is_added_where_transformers_adds_one(
+    pipelines, name: str, add_bos_token: bool | None, tmp_path: Path
+) -> None:
+    """A GPT-2 prompt gets none, a Llama prompt <s>; add_bos_token does not change tokenizer.json."""
+    settings = {} if add_bos_token is None else {"add_bos_token": add_bos_token}
+    put_tokenizer(tmp_path, name, pipelines[name], **settings)
+    ours, theirs = load_tokenizer(tmp_path), AutoTokenizer.from_pretrained(tmp_path)
+    ids = theirs("A man")["input_ids"]
+    expected = [ours.start, *ours.encode("A man")] if ours.adds_start else ours.encode("A man")
+    assert ids[: len(expected)] == expected
+    assert ours.adds_start == (ids[0] in (theirs.bos_token_id, theirs.cls_token_id))
+    ours.save(tmp_path / "copy.json")
+    for copy in (pickle.loads(pickle.dumps(ours)), load_tokenizer(tmp_path / "copy.json")):  # noqa: S301
+        assert copy.adds_start == ours.adds_start
 
 
 STRESS = [
@@ -177,7 +195,7 @@ STRESS = [
 @pytest.mark.parametrize("clean", [False, True])
 def test_ids_and_texts_are_those_of_transformers(pipelines, name, clean, tmp_path):
     put_tokenizer(tmp_path, name, pipelines[name], clean_up_tokenization_spaces=clean)
-    ours, theirs = Tokenizer.load(tmp_path), AutoTokenizer.from_pretrained(tmp_path)
+    ours, theirs = load_tokenizer(tmp_path), AutoTokenizer.from_pretrained(tmp_path)
     special = {*theirs.all_special_ids, *ours.sentinels} - ({theirs.unk_token_id} - {ours.end})
     for text in STRESS:
         expected = theirs(text, add_special_tokens=False, split_special_tokens=True)["input_ids"]
@@ -206,7 +224,7 @@ def test_files_of_the_known_classes(pipelines, name, tmp_path):
         pipeline.normalizer = None
         pipeline.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=False)
     put_tokenizer(tmp_path, name, pipeline, tokenizer_class=CLASSES[name])
-    ours, theirs = Tokenizer.load(tmp_path), AutoTokenizer.from_pretrained(tmp_path)
+    ours, theirs = load_tokenizer(tmp_path), AutoTokenizer.from_pretrained(tmp_path)
     assert type(theirs).__name__ == CLASSES[name]
     for text in STRESS:
         expected = theirs(text, add_special_tokens=False, split_special_tokens=True)["input_ids"]
@@ -218,10 +236,10 @@ def test_files_of_the_known_classes(pipelines, name, tmp_path):
 @pytest.mark.parametrize("name", MAKERS)
 def test_spans_and_words_of_foreign_pieces(pipelines, name, tmp_path):
     put_tokenizer(tmp_path, name, pipelines[name])
-    ours = Tokenizer.load(tmp_path)
+    ours = load_tokenizer(tmp_path)
     text = "  Two men,  in Freien 今天 weiße man "
     ids, spans = ours.spans(text)
-    assert len(ids) == len(spans) == len(ours.pieces(ids)) == len(ours.words(ids))
+    assert len(ids) == len(spans) == len(ours.tokens(ids)) == len(ours.words(ids))
     covered = {place for start, end in spans for place in range(start, end)}
     assert covered == {place for place, sign in enumerate(text) if not sign.isspace()}
     assert all(start <= end and not text[start:end][:1].isspace() for start, end in spans)
@@ -229,11 +247,11 @@ def test_spans_and_words_of_foreign_pieces(pipelines, name, tmp_path):
     assert words == sorted(words) and set(words) == set(range(max(words) + 1))
     if name != "bert":
         assert max(words) + 1 == len(ours.decode(ids).split()) == len(text.split())
-        content = b"".join(ours.content[number] or b"" for number in ids)
+        content = b"".join(ours.token_bytes[number] or b"" for number in ids)
         assert content.decode().split() == text.split()
     else:
         with pytest.raises(UsageError, match="WordPiece"):
-            _ = ours.content
+            _ = ours.token_bytes
 
 
 @pytest.mark.parametrize("name", MAKERS)
@@ -260,7 +278,7 @@ def test_a_text_spells_no_special_where_its_signs_are_unknown(tmp_path):
     pipeline.add_special_tokens(["<pad>", "</s>", "<unk>", "<extra_id_0>"])
     pipeline.pre_tokenizer, pipeline.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
     put_tokenizer(tmp_path, "t5", pipeline)
-    ours = Tokenizer.load(tmp_path)
+    ours = load_tokenizer(tmp_path)
     for text in ("a </s> a", "<pad>", "a<extra_id_0>"):
         assert not {ours.end, ours.pad, *ours.sentinels} & set(ours.encode(text))
         assert ours.unknown in ours.encode(text)
@@ -271,7 +289,7 @@ def test_a_text_spells_no_special_where_its_signs_are_unknown(tmp_path):
 def test_roles_follow_from_the_folder(pipelines, name, tmp_path):
     pipeline = pipelines[name]
     put_tokenizer(tmp_path, name, pipeline)
-    ours = Tokenizer.load(tmp_path)
+    ours = load_tokenizer(tmp_path)
     number = pipeline.token_to_id
     start, end, pad, mask = {
         "bert": ("[CLS]", "[SEP]", "[PAD]", "[MASK]"),
@@ -282,9 +300,9 @@ def test_roles_follow_from_the_folder(pipelines, name, tmp_path):
     assert (ours.start, ours.end, ours.pad) == (number(start), number(end), number(pad))
     assert ours.mask == (number(mask) if mask else None)
     assert ours.sentinels == (tuple(map(number, SENTINELS)) if name == "t5" else ())
-    assert ours.end not in ours.never_said and not set(ours.sentinels) & set(ours.never_said)
+    assert ours.end not in ours.suppressed and not set(ours.sentinels) & set(ours.suppressed)
     (tmp_path / "tokenizer_config.json").unlink()
-    guessed = Tokenizer.load(tmp_path / "tokenizer.json")
+    guessed = load_tokenizer(tmp_path / "tokenizer.json")
     assert (guessed.start, guessed.end, guessed.pad, guessed.mask) == (
         ours.start,
         ours.end,
@@ -298,11 +316,11 @@ def test_the_files_beside_it_decide_which_special_is_which(pipelines, tmp_path):
     changed = {**NAMES["bert"], "sep_token": {"content": "[MASK]"}, "mask_token": None}
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(changed))
     (tmp_path / "config.json").write_text(json.dumps({"vocab_size": 1000, "decoder_start_token_id": 0}))
-    ours = Tokenizer.load(tmp_path)
+    ours = load_tokenizer(tmp_path)
     assert (ours.end, ours.start, len(ours)) == (4, 0, 1000)
-    assert set(range(300, 1000)) <= set(ours.never_said)
+    assert set(range(300, 1000)) <= set(ours.suppressed)
     ours.save(tmp_path / "elsewhere_tokenizer.json")  # a name of its own, beside which its roles stand
-    again = Tokenizer.load(tmp_path / "elsewhere_tokenizer.json")
+    again = load_tokenizer(tmp_path / "elsewhere_tokenizer.json")
     assert (again.end, again.start, len(again)) == (4, 0, 1000)
     assert again.fingerprint == ours.fingerprint
 
@@ -315,7 +333,7 @@ def test_a_folder_with_a_vocabulary_alone(pipelines, settings, chinese, tmp_path
     (tmp_path / "vocab.txt").write_text("".join(f"{name}\n" for name in lines), encoding="utf-8")
     config = {"tokenizer_class": "BertTokenizer", "tokenize_chinese_chars": chinese, **settings}
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
-    ours, theirs = Tokenizer.load(tmp_path), AutoTokenizer.from_pretrained(tmp_path)
+    ours, theirs = load_tokenizer(tmp_path), AutoTokenizer.from_pretrained(tmp_path)
     assert len(ours) == len(lines)
     for text in [*STRESS, "ÉÉ é É 天天"]:
         expected = theirs(text, add_special_tokens=False, split_special_tokens=True)["input_ids"]
@@ -327,7 +345,7 @@ def test_a_folder_with_byte_pairs_alone(pipelines, tmp_path):
     pipelines["gpt2"].model.save(str(tmp_path))
     whole = tmp_path / "whole"
     put_tokenizer(whole, "gpt2", pipelines["gpt2"])
-    parts, ours = Tokenizer.load(tmp_path), Tokenizer.load(whole)
+    parts, ours = load_tokenizer(tmp_path), load_tokenizer(whole)
     assert (parts.start, parts.end) == (ours.start, ours.end)
     for text in STRESS:
         assert parts.encode(text) == ours.encode(text)
@@ -335,16 +353,16 @@ def test_a_folder_with_byte_pairs_alone(pipelines, tmp_path):
 
 def test_tokenizers_that_are_none_are_refused(pipelines, tmp_path):
     with pytest.raises(UsageError, match=r"no tokenizer that Regard reads"):
-        Tokenizer.load(tmp_path)
+        load_tokenizer(tmp_path)
     (tmp_path / "vocab.txt").write_text("a\nb\n")
     with pytest.raises(UsageError, match=r"vocab\.txt.*\[UNK\]"):
-        Tokenizer.load(tmp_path)
+        load_tokenizer(tmp_path)
     nameless = json.loads(pipelines["t5"].to_str())
     nameless["added_tokens"] = []
     nameless["post_processor"] = None
     (tmp_path / "tokenizer.json").write_text(json.dumps(nameless))
     with pytest.raises(UsageError, match="ends a text"):
-        Tokenizer.load(tmp_path)
+        load_tokenizer(tmp_path)
 
 
 # --- models
@@ -519,7 +537,7 @@ def test_what_transformers_saved_opens(pipelines, name, tmp_path):
     assert folder.task.name == TASKS.get(
         name, "generate" if "t5" not in name and name != "marian" else "translate"
     )
-    assert folder.task.many == (name == "many")
+    assert folder.task.multi_label == (name == "many")
     assert folder.labels == (tuple(LABELS.values()) if name in ("classify", "many", "tag") else ())
     assert folder.model.training is False
 
@@ -555,7 +573,7 @@ OWN = {
     "answer": {"family": "bert", "activation": "gelu"},
     "generate": {"family": "gpt", "activation": "gelu_tanh"},
     "generate untied": {"family": "gpt", "activation": "gelu", "tie_embeddings": False, "epsilon": 1e-3},
-    "generate llama": {"family": "llama", "activation": "swish", "groups": 2, "theta": 300.0},
+    "generate llama": {"family": "llama", "activation": "swish", "kv_heads": 2, "rope_theta": 300.0},
     "generate llama untied": {
         "family": "llama",
         "activation": "swish",
@@ -563,7 +581,13 @@ OWN = {
         "tie_embeddings": False,
     },
     "translate": {"activation": "swish"},
-    "translate t5": {"family": "t5", "activation": "relu", "head_width": 5, "buckets": 8, "farthest": 6},
+    "translate t5": {
+        "family": "t5",
+        "activation": "relu",
+        "head_width": 5,
+        "relative_buckets": 8,
+        "relative_max_distance": 6,
+    },
     "translate t5 gated": {
         "family": "t5",
         "activation": "gelu_tanh",
@@ -581,7 +605,7 @@ AUTO = {
     "generate": AutoModelForCausalLM,
     "translate": AutoModelForSeq2SeqLM,
 }
-LEARNED = learn(CORPUS, "bpe", 330, extra=("<mask>", *SENTINELS))
+LEARNED = train_tokenizer(CORPUS, "bpe", 330, extra=("<mask>", *SENTINELS))
 
 
 def own_config(name: str, **task: object) -> Config:
@@ -629,12 +653,12 @@ def test_transformers_opens_what_we_save(name, tmp_path):
 
 
 def test_many_labels_are_told(tmp_path):
-    written(tmp_path, "classify", many=True)
+    written(tmp_path, "classify", multi_label=True)
     theirs = AutoModelForSequenceClassification.from_pretrained(tmp_path)
     assert theirs.config.problem_type == "multi_label_classification"
     (tmp_path / "run.toml").unlink()
     folder = open_folder(tmp_path)
-    assert folder.task.name == "classify" and folder.task.many
+    assert folder.task.name == "classify" and folder.task.multi_label
 
 
 @pytest.mark.parametrize("name", ["fill", "generate", "translate t5"])
@@ -658,7 +682,7 @@ def test_a_foreign_tokenizer_stays_with_what_is_trained(pipelines, name, tmp_pat
     """Begun from a model of another program: its tokenizer goes into our folder, and opens here and there."""
     kind = {"classify": "bert", "generate": "gpt2", "translate t5": "t5"}[name]
     put_tokenizer(tmp_path / "theirs", kind, pipelines[kind])
-    tokenizer = Tokenizer.load(tmp_path / "theirs")
+    tokenizer = load_tokenizer(tmp_path / "theirs")
     model = written(tmp_path / "ours", name, tokenizer)
     folder = open_folder(tmp_path / "ours")
     assert folder.source.fingerprint == tokenizer.fingerprint
@@ -850,7 +874,7 @@ def test_faults_of_a_folder_are_told(pipelines, name, tmp_path):
 
 def test_weights_on_a_gpu_get_their_names_there() -> None:
     """The end of every training of a translator on CUDA: the order of the waves lay on the CPU."""
-    shape = Model(family="transformer", width=16, heads=2, layers=1)
+    shape = TransformerConfig(width=16, heads=2, layers=1)
     model = build(shape, 30)
     with FakeTensorMode(allow_non_fake_inputs=True):
         weights = {name: torch.empty(each.shape, device="cuda") for name, each in model.named_parameters()}

@@ -154,7 +154,7 @@ def test_decoding_uses_the_intervention(kind: str) -> None:
     change = {"type": "uniform", "where": where}
     after = run(kind, change, decode={"beam": 1, "max_length": 4})
     first = max(0, after.meta["prompt"] - 1)
-    never = list(opened_task(kind).folder.target.never_said)
+    never = list(opened_task(kind).folder.target.suppressed)
     logits = after["logits"][first:].clone()
     logits[:, never] = -torch.inf
     assert logits.argmax(dim=1).tolist() == list(after.tokens["output"].ids[first:])

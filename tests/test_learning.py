@@ -14,7 +14,7 @@ import regard
 from regard.config import Init, load_config, resolve
 from regard.errors import UsageError
 from regard.models import build
-from regard.storage import open_folder, seal
+from regard.storage import open_folder, write_checksums
 from regard.training import Outcome, Silent, train
 from regard.training.initial import fitting, freeze, load_initial, with_shape
 from regard.training.progress import Record
@@ -30,7 +30,7 @@ RUNS = {
     "spans": ("fill", {"family": "t5"}),
     "gpt": ("generate", {}),
     "gpt-rotary": ("generate", {"positions": "rotary"}),
-    "llama": ("generate", {"family": "llama", "groups": 2}),
+    "llama": ("generate", {"family": "llama", "kv_heads": 2}),
 }
 REACHED = {
     "classify": ("accuracy", 0.95),
@@ -144,7 +144,7 @@ def test_a_run_that_began_from_a_model_is_resumed_with_its_file(tmp_path: Path) 
     turned = dict(zip(told["id2label"], ("odd", "good", "bad")))  # an order of its own
     told |= {"id2label": turned, "label2id": {label: int(place) for place, label in turned.items()}}
     (tmp_path / "first" / "config.json").write_text(json.dumps(told))
-    seal(tmp_path / "first")
+    write_checksums(tmp_path / "first")
     config = task_config("classify", tmp_path, steps=4, checkpoint_every=2)
     tree = config.model_dump(exclude_none=True, exclude={"model", "init"})
     tree["init"] = {"from": str(tmp_path / "first")}

@@ -13,10 +13,10 @@ from torch import Tensor
 
 from regard.errors import UsageError
 from regard.generation import make_engine
-from regard.mapped import is_view, let_go
-from regard.storage import files, open_folder
-from regard.storage.files import read_safetensors
+from regard.mapped import is_view, release_pages
+from regard.storage import open_folder, weights
 from regard.storage.huggingface import MARIAN, Shape, table
+from regard.storage.weights import read_safetensors
 from small_models import small_config, small_model, written
 from traced_models import tokenizer
 
@@ -77,8 +77,8 @@ def test_a_file_that_another_replaced_meanwhile_is_refused(tmp_path, monkeypatch
         with path.open("rb") as new:
             return mapped(new)
 
-    mapped = files.map_file
-    monkeypatch.setattr(files, "map_file", map_another)
+    mapped = weights.map_file
+    monkeypatch.setattr(weights, "map_file", map_another)
     with pytest.raises(UsageError, match="while it was read"):
         read_safetensors(path)
 
@@ -88,7 +88,7 @@ def test_what_was_let_go_comes_back(tmp_path):
     mapped = read_safetensors(tmp_path / "file.safetensors")["own"]
     copy = mapped.clone()
     for tensor in (mapped, mapped[5:]):
-        let_go(tensor)
+        release_pages(tensor)
         assert torch.equal(mapped, copy)
 
 
@@ -98,7 +98,7 @@ def test_memory_that_is_of_no_file_keeps_what_it_holds(tmp_path):
     mapped = read_safetensors(tmp_path / "file.safetensors")["own"]
     for tensor in (torch.rand(1 << 16), mapped.clone(), torch.rand(0)):
         before = tensor.clone()
-        let_go(tensor)
+        release_pages(tensor)
         assert torch.equal(tensor, before)
 
 
@@ -108,7 +108,7 @@ def test_neighbours_of_what_was_let_go_keep_what_was_written_to_them(tmp_path):
     found = read_safetensors(tmp_path / "file.safetensors")
     found["first"].fill_(1)
     found["second"].fill_(2)
-    let_go(found["first"])
+    release_pages(found["first"])
     assert bool((found["second"] == 2).all()) and not bool((found["first"] == 1).all())
 
 
@@ -119,7 +119,7 @@ def test_what_was_written_to_a_tensor_in_use_stays(tmp_path):
     found["own"][700_000] = 3
     before = {name: tensor.clone() for name, tensor in found.items()}
     for tensor in found.values():
-        let_go(tensor, in_use=True)
+        release_pages(tensor, in_use=True)
     assert same(found, before)
 
 
@@ -151,7 +151,7 @@ def test_what_had_to_be_copied_is_let_go_of(tmp_path, monkeypatch):
     folder = written(tmp_path / "model", config, small_model(config, tokenizer()), tokenizer())
     tensors, gone = read_safetensors(folder / "model.safetensors"), []
     monkeypatch.setattr(table, "let_go", gone.append)
-    found = table.to_ours(tensors, MARIAN.table(config.model, Shape()))
+    found = table.tensors_from_hf(tensors, MARIAN.table(config.model, Shape()))
     mapped = {name for name, part in found.items() if is_view(part, next(iter(tensors.values())))}
     assert mapped and all(name.endswith(".bias") for name in mapped)
     assert len(gone) == len(tensors) - len(mapped)

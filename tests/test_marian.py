@@ -31,7 +31,7 @@ from regard.batch import Batch, tokens
 from regard.config import resolve
 from regard.errors import UsageError
 from regard.generation import decode, make_engine
-from regard.inputs.text import Tokenizer
+from regard.inputs.text import load_tokenizer
 from regard.sample import Sample
 from regard.storage import (
     Folder,
@@ -42,6 +42,7 @@ from regard.storage import (
     write_identity,
     write_weights,
 )
+from regard.storage.average import average_into
 from regard.storage.importing import import_folder
 from regard.tasks import decode_options, load
 from sampled import sampled
@@ -143,8 +144,8 @@ def their_tokenizer(path: Path) -> MarianTokenizer:
 def test_ids_and_texts_are_those_of_transformers(models, kind, separate, tmp_path):
     put_pieces(tmp_path, models[kind], separate)
     theirs = their_tokenizer(tmp_path)
-    sides = {"text": Tokenizer.load(tmp_path), "text_target": Tokenizer.load(tmp_path / "target.spm")}
-    assert sides["text"].shares(sides["text_target"]) is not separate
+    sides = {"text": load_tokenizer(tmp_path), "text_target": load_tokenizer(tmp_path / "target.spm")}
+    assert sides["text"].shares_vocabulary(sides["text_target"]) is not separate
     for side, ours in sides.items():
         own = {ours.end, ours.pad}
         special = own | set(theirs.all_special_ids)  # to theirs the source's on both sides
@@ -167,22 +168,22 @@ def test_ids_and_texts_are_those_of_transformers(models, kind, separate, tmp_pat
 
 def test_roles_languages_and_pieces(models, tmp_path):
     put_pieces(tmp_path, models["unigram"])
-    ours, vocabulary = Tokenizer.load(tmp_path), vocabulary_of(*models["unigram"])
+    ours, vocabulary = load_tokenizer(tmp_path), vocabulary_of(*models["unigram"])
     assert (ours.end, ours.pad, ours.start) == (0, len(vocabulary) - 1, len(vocabulary) - 1)
     assert ours.languages == ("fra", "deu", "zho_Hant") and ours.mask is None and ours.sentinels == ()
-    assert ours.never_said == (ours.pad,)  # <unk> may be said there, too
+    assert ours.suppressed == (ours.pad,)  # <unk> may be said there, too
     text = "  A man,  in weiße 今 blue "
     ids, spans = ours.spans(text)
-    assert len(ids) == len(spans) == len(ours.pieces(ids)) == len(ours.words(ids))
+    assert len(ids) == len(spans) == len(ours.tokens(ids)) == len(ours.words(ids))
     assert all(not text[start:end][:1].isspace() for start, end in spans)
     assert "".join(text[start:end] for start, end in spans) == "".join(text.split())
     assert ours.spans(">>fra<< A man")[1][0] == (0, 7)
     known = ours.encode("A man in a blue shirt")
-    assert b"".join(ours.content[number] for number in known).decode() == " A man in a blue shirt"
+    assert b"".join(ours.token_bytes[number] for number in known).decode() == " A man in a blue shirt"
     assert ours.words(known)[-1] == 5
     (tmp_path / "config.json").write_text(json.dumps({"vocab_size": 500, "decoder_start_token_id": 3}))
-    larger = Tokenizer.load(tmp_path)
-    assert (len(larger), larger.start) == (500, 3) and {3, 499} <= set(larger.never_said)
+    larger = load_tokenizer(tmp_path)
+    assert (len(larger), larger.start) == (500, 3) and {3, 499} <= set(larger.suppressed)
     assert larger.fingerprint != ours.fingerprint
 
 
@@ -192,7 +193,7 @@ def test_any_text_is_only_text(models, tmp_path_factory, text):
     folder = tmp_path_factory.getbasetemp() / "any_text"
     if not folder.is_dir():
         put_pieces(folder, models["unigram"])
-    ours = Tokenizer.load(folder)
+    ours = load_tokenizer(folder)
     ids, spans = ours.spans(text)
     assert ids == ours.encode(text) and not {ours.end, ours.pad} & set(ids)
     assert all(0 <= start <= end <= len(text) for start, end in spans)
@@ -203,7 +204,7 @@ def test_any_text_is_only_text(models, tmp_path_factory, text):
 def test_broken_files_are_told(models, tmp_path):
     def refused(match: str) -> None:
         with pytest.raises(UsageError, match=match) as caught:
-            Tokenizer.load(tmp_path)
+            load_tokenizer(tmp_path)
         assert "\n" not in str(caught.value)
 
     put_pieces(tmp_path, models["bpe"])
@@ -212,9 +213,9 @@ def test_broken_files_are_told(models, tmp_path):
         ([1], "JSON|vocabulary"),
         ({}, "vocabulary"),
         ({"a": 0.5}, "vocabulary"),
-        ({"a": 10**9, "b": 1}, "gaps"),
-        ({**vocabulary, "twice": 0}, "one number"),
-        ({name: number for name, number in vocabulary.items() if name != "<pad>"}, "lacks .<pad>"),
+        ({"a": 10**9, "b": 1}, "out of range"),
+        ({**vocabulary, "twice": 0}, "share an id"),
+        ({name: number for name, number in vocabulary.items() if name != "<pad>"}, "<pad>. is missing"),
     ):
         (tmp_path / "vocab.json").write_text(json.dumps(content))
         refused(match)
@@ -222,7 +223,7 @@ def test_broken_files_are_told(models, tmp_path):
     refused("sp_model_kwargs")
     put_pieces(tmp_path, models["bpe"])
     (tmp_path / "source.spm").write_bytes(models["bpe"][0][:1000])
-    refused(r"source\.spm: not a model of SentencePiece")
+    refused(r"source\.spm: not a SentencePiece model")
     (tmp_path / "target.spm").unlink()
     refused(r"no target\.spm")
 
@@ -330,7 +331,7 @@ def test_what_files_leave_out_or_hold_besides(models, tmp_path):
     name = "model.decoder.embed_positions.weight"
     for wrong in (waves + 0.1, waves[:, :-2].contiguous(), torch.tensor(1.0)):
         save_file({**whole, name: wrong}, file)
-        with pytest.raises(UsageError, match=f'"{name}" is not what this kind of model computes'):
+        with pytest.raises(UsageError, match=f'"{name}" is not what this architecture computes'):
             open_folder(tmp_path)
 
 
@@ -409,7 +410,7 @@ def test_settings_of_older_folders_and_of_newer_ones(models, tmp_path):
     (tmp_path / "generation_config.json").unlink()
     folder = open_folder(tmp_path)
     assert (folder.decode.beam, folder.decode.max_length) == (6, 16)
-    assert folder.special.forbidden == (8, folder.target.pad) and folder.special.last == 0
+    assert folder.special.suppressed == (8, folder.target.pad) and folder.special.forced_eos == 0
     for change, match in (
         ({"num_beam_groups": 2}, "num_beam_groups"),
         ({"num_beams": 0}, "beam"),
@@ -500,7 +501,7 @@ def test_a_language_stands_before_every_sentence(opus):
     each = [translator.translate(text) for text in ("A man.", "Two men.")]
     assert [line.text for line in both] == [" ".join(filter(None, each)), "", ""] or each == ["", ""]
     code = translator.folder.source.encode(">>deu<<")
-    assert translator.folder.source.encode(f"{translator.before}A man.")[:1] == code
+    assert translator.folder.source.encode(f"{translator.source_prefix}A man.")[:1] == code
     with pytest.raises(UsageError, match="into 'klingon': it knows deu, fra, zho_Hant"):
         translator.into("klingon")
 
@@ -545,12 +546,25 @@ def test_a_run_begins_from_such_a_folder(opus, tmp_path):
     go_on(resolve(tree), tmp_path / "run")
     before, after = open_folder(opus), open_folder(tmp_path / "run")
     assert after.source.fingerprint == before.source.fingerprint
-    assert after.target.fingerprint == before.target.fingerprint and after.source.shares(after.target)
+    assert after.target.fingerprint == before.target.fingerprint and after.source.shares_vocabulary(after.target)
     bias = before.model.output.bias
     assert after.config.output_bias and 0 < (after.model.output.bias - bias).abs().max() < 0.1
     theirs = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "run")
     torch.testing.assert_close(theirs.final_logits_bias[0], after.model.output.bias.detach())
     assert their_tokenizer(tmp_path / "run").supported_language_codes == list(LANGUAGES)
+    averages_with_its_tokenizer(tmp_path / "run", tmp_path / "average")
+
+
+def averages_with_its_tokenizer(run, out):
+    """The average of such a run once lacked its .spm files and vocab.json, and could not be opened."""
+    average_into([run], out, last=1)
+    assert {"source.spm", "target.spm", "vocab.json"} <= {path.name for path in out.iterdir()}
+    assert open_folder(out).source.fingerprint == open_folder(run).source.fingerprint
+    damaged = bytearray((out / "source.spm").read_bytes())
+    damaged[-1] ^= 1
+    (out / "source.spm").write_bytes(damaged)
+    with pytest.raises(UsageError, match=r"source\.spm"):  # the checksums cover it
+        open_folder(out)
 
 
 # --- pickles
@@ -559,12 +573,12 @@ def test_a_run_begins_from_such_a_folder(opus, tmp_path):
 @pytest.mark.parametrize(
     ("content", "match"),
     [
-        ({"a": torch.ones(2), "step": 3}, "'step', which is no plain tensor"),
-        ({"a": torch.ones(2).to_sparse()}, "'a', which is no plain tensor"),
-        ({"a": torch.ones(1).expand(10**12)}, "'a', of which a part stands for the whole"),
-        ({1: torch.ones(2)}, "something else than a short text"),
-        ([torch.ones(2)], "no tensors by name, but a list"),
-        ({}, "no tensors by name"),
+        ({"a": torch.ones(2), "step": 3}, "'step', which is not a plain tensor"),
+        ({"a": torch.ones(2).to_sparse()}, "'a', which is not a plain tensor"),
+        ({"a": torch.ones(1).expand(10**12)}, "'a', which is larger than its data"),
+        ({1: torch.ones(2)}, "not a short string"),
+        ([torch.ones(2)], "no named tensors, but a list"),
+        ({}, "no named tensors"),
         (b"", "not a file of plain tensors"),
         (b"PK\x03\x04 torn", "not a file of plain tensors"),
         (pickle.dumps({"a": 1}), "no|plain"),
@@ -574,7 +588,7 @@ def test_what_is_no_file_of_tensors_is_refused(content, match, tmp_path):
     """What the other process says; here in this one, which is as fast as it should be."""
     file = tmp_path / "pytorch_model.bin"
     file.write_bytes(content) if isinstance(content, bytes) else torch.save(content, file)
-    with pytest.raises(unpickle.Refused, match=match) as caught:
+    with pytest.raises(unpickle.RefusedPickle, match=match) as caught:
         unpickle.read(file)
     assert "\n" not in str(caught.value)
 
@@ -614,7 +628,7 @@ def test_pickles_come_in_aside(opus, form, regard, tmp_path):
     assert [path.name for path in out.parent.iterdir()] == ["out"]
     before, after = unique_weights(open_folder(opus).model), unique_weights(open_folder(out).model)
     assert all(torch.equal(before[name], after[name]) for name in before)
-    with pytest.raises(UsageError, match="there already"):
+    with pytest.raises(UsageError, match="out exists"):
         import_folder(source, out)
 
 
@@ -647,8 +661,8 @@ def test_other_pickles_are_refused(opus, tmp_path, monkeypatch):
         refused("fc1.*is missing")
     file.unlink()
     (source / "pytorch_model.bin.index.json").write_text(json.dumps({"weight_map": {"a": "../x.bin"}}))
-    refused(r"names .*x\.bin")
+    refused(r"lists .*x\.bin")
     (source / "pytorch_model.bin.index.json").unlink()
     refused(r"has no pytorch_model\.bin")
     save_file(load_file(opus / "model.safetensors"), source / "model.safetensors")
-    refused("opens as it is")
+    refused("already has safetensors")

@@ -12,12 +12,12 @@ import torch
 
 from regard.config import Decode
 from regard.errors import RegardError
-from regard.generation import Special, decode
-from regard.generation.memory import is_out_of_memory
+from regard.generation import SpecialTokens, decode
+from regard.generation.generate import is_out_of_memory
 from regard.sample import Sample
 from samples import END, START, random_samples, small
 
-SPECIAL = Special(START, END, forbidden=(0, START, 3))
+SPECIAL = SpecialTokens(START, END, suppressed=(0, START, 3))
 CPU = torch.device("cpu")
 CPU_WORDS = (
     "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: you tried"
@@ -47,12 +47,11 @@ class Narrow:
 def test_halves_until_it_fits(error):
     samples = [Sample(source=sample.source) for sample in random_samples(30, 3)]
     options = Decode(beam=3, max_length=10, tokens_per_batch=100_000)
-    said, done = [], []
+    warnings = []
     model = Narrow(24, error)
-    found = decode(model, samples, options, SPECIAL, CPU, done=done.append, say=said.append)
+    found = decode(model, samples, options, SPECIAL, CPU, warn=warnings.append)
     assert found == decode(model.model, samples, options, SPECIAL, CPU)
-    assert len(said) == 1 and "memory" in said[0]
-    assert sum(done) == 30
+    assert len(warnings) == 1 and "memory" in warnings[0]
     assert model.tried[:3] == [30, 15, 7]
     assert max(model.tried[3:]) <= 7, "15 did not fit: its like is not tried a second time"
 
@@ -90,7 +89,7 @@ def test_a_process_with_little_room():
         room = pages * resource.getpagesize() + 70_000_000
         resource.setrlimit(resource.RLIMIT_AS, (room, room))
         many = few.model_copy(update={"tokens_per_batch": 1_000_000})
-        found = decode(model, samples, many, special, torch.device("cpu"), say=lambda text: print(text))
+        found = decode(model, samples, many, special, torch.device("cpu"), warn=lambda text: print(text))
         print([h.tokens for own in found for h in own] == [h.tokens for own in expected for h in own])
     """
     result = subprocess.run(

@@ -16,16 +16,16 @@ from sklearn.metrics import accuracy_score, classification_report, f1_score
 from sklearn.preprocessing import MultiLabelBinarizer
 from torchmetrics.functional.text import squad
 
-from regard.training.metrics import (
-    MOST_LABELS,
-    answering,
-    classification,
+from regard.metrics.answers import squad_scores
+from regard.metrics.labels import (
+    MAX_CONFUSION_LABELS,
+    classification_scores,
     confusion,
-    in_scheme,
-    language,
     spans,
-    tagging,
+    tagging_scores,
+    to_bioes,
 )
+from regard.metrics.language import perplexity_scores
 
 few = settings(max_examples=60, deadline=None)
 LABELS = ["good", "bad", "so so", "<b>", "é|é"]
@@ -48,7 +48,7 @@ some_labels = st.lists(st.sampled_from(LABELS), unique=True)
 @given(one_label)
 def test_one_label_as_scikit_learn_has_it(pairs: list[tuple[str, str]]) -> None:
     reference, output = [[true] for true, _ in pairs], [[said] for _, said in pairs]
-    found = classification(reference, output, LABELS[:3], many=False)  # the others were not in training
+    found = classification_scores(reference, output, LABELS[:3], many=False)  # the rest is unseen
     true, said = [row[0] for row in reference], [row[0] for row in output]
     told = classification_report(true, said, output_dict=True, zero_division=0)
     assert found["accuracy"] == pytest.approx(accuracy_score(true, said))
@@ -70,7 +70,7 @@ def test_one_label_as_scikit_learn_has_it(pairs: list[tuple[str, str]]) -> None:
 @example([(["good"], []), ([], ["bad"])])
 def test_many_labels_as_scikit_learn_has_them(pairs: list[tuple[list[str], list[str]]]) -> None:
     reference, output = [true for true, _ in pairs], [said for _, said in pairs]
-    found = classification(reference, output, LABELS, many=True)
+    found = classification_scores(reference, output, LABELS, many=True)
     seen = sorted({label for pair in pairs for row in pair for label in row})
     assert found["accuracy"] == found["exact"]
     assert found["exact"] == pytest.approx(sum(set(true) == set(said) for true, said in pairs) / len(pairs))
@@ -90,15 +90,15 @@ def test_many_labels_as_scikit_learn_has_them(pairs: list[tuple[list[str], list[
 
 
 def test_one_label_of_which_a_text_may_have_none() -> None:
-    found = classification([["spam"], [], ["spam"]], [["spam"], ["spam"], []], ["spam"], many=True)
+    found = classification_scores([["spam"], [], ["spam"]], [["spam"], ["spam"], []], ["spam"], many=True)
     assert found["f1"] == found["micro_f1"] == found["by_type"]["spam"]["f1"] == 0.5
     assert found["exact"] == pytest.approx(1 / 3)
 
 
 def test_a_label_that_is_not_there_takes_nothing_from_the_mean() -> None:
     rows = [["good"], ["bad"]]
-    assert classification(rows, rows, LABELS, many=False)["f1"] == 1
-    assert classification(rows, rows, LABELS, many=True)["f1"] == 1
+    assert classification_scores(rows, rows, LABELS, many=False)["f1"] == 1
+    assert classification_scores(rows, rows, LABELS, many=True)["f1"] == 1
 
 
 def test_the_order_of_the_labels_is_that_of_the_model() -> None:
@@ -107,15 +107,15 @@ def test_the_order_of_the_labels_is_that_of_the_model() -> None:
         "labels": ["b", "a"],
         "counts": [[1, 1], [0, 1]],
     }
-    found = classification([["new"], ["a"]], [["b"], ["a"]], ["b", "a"], many=False)
+    found = classification_scores([["new"], ["a"]], [["b"], ["a"]], ["b", "a"], many=False)
     assert found["confusion"] == {"labels": ["b", "a", "new"], "counts": [[0, 0, 0], [0, 1, 0], [1, 0, 0]]}
 
 
 def test_a_confusion_matrix_of_very_many_labels_is_not_kept() -> None:
-    labels = [f"label {number}" for number in range(MOST_LABELS + 1)]
+    labels = [f"label {number}" for number in range(MAX_CONFUSION_LABELS + 1)]
     rows = [[label] for label in labels]
-    assert "confusion" not in classification(rows, rows, labels, many=False)
-    assert "confusion" in classification(rows[:-1], rows[:-1], labels[:-1], many=False)
+    assert "confusion" not in classification_scores(rows, rows, labels, many=False)
+    assert "confusion" in classification_scores(rows[:-1], rows[:-1], labels[:-1], many=False)
 
 
 # --- tagging ----------------------------------------------------------------------------------------------
@@ -146,7 +146,7 @@ def test_tagging_as_seqeval_has_it(rows: list[list[str]], more: list[list[str]],
     """Two sets of tags of equal shape, of which some agree."""
     pool = [tag for row in more for tag in row] or ["O"]
     output = [[tag if dice.random() < 0.6 else dice.choice(pool) for tag in row] for row in rows]
-    found = tagging(rows, output)
+    found = tagging_scores(rows, output)
     words = [pair for true, said in zip(rows, output) for pair in zip(true, said)]
     assert plain(found)
     assert found["accuracy"] == pytest.approx(sum(a == b for a, b in words) / len(words) if words else 1.0)
@@ -168,7 +168,7 @@ def test_tagging_as_seqeval_has_it(rows: list[list[str]], more: list[list[str]],
 @few
 @given(sentences())
 def test_the_right_tags_are_all_right(rows: list[list[str]]) -> None:
-    found = tagging(rows, rows)
+    found = tagging_scores(rows, rows)
     entities = sum(len(spans(row)) for row in rows)
     assert found["accuracy"] == 1
     assert found["f1"] == found["precision"] == found["recall"] == float(entities > 0)
@@ -180,33 +180,33 @@ def test_other_schemes_are_read_as_what_they_mean() -> None:
     assert spans(["B-PER", "L-PER", "U-PER", "U-PER", "O"]) == [("PER", 0, 1), ("PER", 2, 2), ("PER", 3, 3)]
     assert spans(["B-X", "M-X", "E-X", "S-X"]) == [("X", 0, 2), ("X", 3, 3)]
     assert spans(["NOUN", "NOUN", "VERB", "."]) == [("NOUN", 0, 1), ("VERB", 2, 2), (".", 3, 3)]
-    assert [in_scheme(tag) for tag in ("M", "B_X", "O-X", "", "I-O")] == [
+    assert [to_bioes(tag) for tag in ("M", "B_X", "O-X", "", "I-O")] == [
         "I-M",
         "I-B_X",
         "I-O-X",
         "I-",
         "I-O",
     ]
-    found = tagging([["NOUN", "VERB"]], [["NOUN", "NOUN"]])
+    found = tagging_scores([["NOUN", "VERB"]], [["NOUN", "NOUN"]])
     assert found["accuracy"] == 0.5
     assert set(found["by_type"]) == {"NOUN", "VERB"}
 
 
 def test_entities_with_the_same_words_and_another_type_are_wrong() -> None:
-    found = tagging([["I-PER", "I-PER", "O", "I-LOC"]], [["I-PER", "I-PER", "O", "I-ORG"]])
+    found = tagging_scores([["I-PER", "I-PER", "O", "I-LOC"]], [["I-PER", "I-PER", "O", "I-ORG"]])
     assert (found["precision"], found["recall"], found["accuracy"]) == (0.5, 0.5, 0.75)
     assert found["by_type"]["ORG"] == {"precision": 0, "recall": 0, "f1": 0, "count": 0}
 
 
 def test_no_sentence_and_no_entity() -> None:
     for rows in ([], [[]], [["O", "O"]]):
-        found = tagging(rows, rows)
+        found = tagging_scores(rows, rows)
         assert (found["accuracy"], found["f1"], found["by_type"]) == (1.0, 0.0, {})
 
 
 def test_sentences_of_other_lengths_are_no_pair() -> None:
     with pytest.raises(ValueError, match="inconsistent numbers"):
-        tagging([["I-A", "O"]], [["I-A"]])
+        tagging_scores([["I-A", "O"]], [["I-A"]])
 
 
 # --- question answering -----------------------------------------------------------------------------------
@@ -251,7 +251,7 @@ def squad_of(output: str, references: list[str]) -> tuple[float, float]:
 @given(st.lists(answer.filter(normal), max_size=3), answer)
 def test_answers_as_torchmetrics_has_them(references: list[str], output: str) -> None:
     """Best over the references; of a question without any the empty text is the one right answer."""
-    scores, each = answering([references], [output])
+    scores, each = squad_scores([references], [output])
     assert each == [(scores["exact"], scores["f1"])]
     assert each[0] == pytest.approx(squad_of(output, references or [""]), abs=1e-6)
     assert plain(scores)
@@ -259,18 +259,18 @@ def test_answers_as_torchmetrics_has_them(references: list[str], output: str) ->
 
 def test_no_answer() -> None:
     """Empty against empty is right, else wrong; a reference of which nothing is left is none."""
-    _, each = answering([[], [], ["cat"], [], ["the"], ["the", "cat"]], ["", "cat", "", "The!", "", ""])
+    _, each = squad_scores([[], [], ["cat"], [], ["the"], ["the", "cat"]], ["", "cat", "", "The!", "", ""])
     assert each == [(1, 1.0), (0, 0.0), (0, 0.0), (1, 1.0), (1, 1.0), (0, 0.0)]
 
 
 def test_the_means_are_over_the_questions() -> None:
-    scores, each = answering([["black cat"], ["dog"], []], ["The black, black CAT", "the dog.", ""])
+    scores, each = squad_scores([["black cat"], ["dog"], []], ["The black, black CAT", "the dog.", ""])
     assert [row[0] for row in each] == [0, 1, 1]
     assert each[0][1] == pytest.approx(2 * 2 / (3 + 2))
     assert scores == {"exact": pytest.approx(2 / 3), "f1": pytest.approx((0.8 + 1 + 1) / 3)}
-    assert answering([], []) == ({"exact": 0, "f1": 0}, [])
+    assert squad_scores([], []) == ({"exact": 0, "f1": 0}, [])
     with pytest.raises(ValueError, match="2 questions and 1 answers"):
-        answering([[], []], [""])
+        squad_scores([[], []], [""])
 
 
 # --- language models --------------------------------------------------------------------------------------
@@ -279,7 +279,7 @@ def test_the_means_are_over_the_questions() -> None:
 @few
 @given(st.lists(st.floats(1e-6, 1.0), min_size=1, max_size=20), st.integers(1, 100))
 def test_perplexity_is_the_inverse_of_the_geometric_mean(probabilities: list[float], size: int) -> None:
-    found = language(sum(math.log(p) for p in probabilities), len(probabilities), size)
+    found = perplexity_scores(sum(math.log(p) for p in probabilities), len(probabilities), size)
     assert found["perplexity"] == pytest.approx(
         math.prod(p ** (-1 / len(probabilities)) for p in probabilities)
     )
@@ -287,7 +287,7 @@ def test_perplexity_is_the_inverse_of_the_geometric_mean(probabilities: list[flo
 
 
 def test_a_uniform_model_of_bytes_has_eight_bits_a_byte() -> None:
-    found = language(1000 * math.log(1 / 256), 1000, 1000)
+    found = perplexity_scores(1000 * math.log(1 / 256), 1000, 1000)
     assert found == {"perplexity": pytest.approx(256), "bits_per_byte": pytest.approx(8)}
-    assert math.isfinite(language(-1e9, 1, 1)["perplexity"])
-    assert language(0.0, 0, 0) == {"perplexity": 1.0, "bits_per_byte": 0.0}
+    assert math.isfinite(perplexity_scores(-1e9, 1, 1)["perplexity"])
+    assert perplexity_scores(0.0, 0, 0) == {"perplexity": 1.0, "bits_per_byte": 0.0}

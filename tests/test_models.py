@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from conftest import Command, Refused
-from hub_server import Repository, Server, running
+from hub_server import Repository, Server, running, sha256
 from regard.errors import UsageError
-from regard.storage import models
 from regard.storage.builtin import find_model
-from regard.storage.pull import is_plain, pull
+from regard.storage.hub import is_plain
+from regard.storage.pull import pull
+from regard.storage.pulled import pulled_models
 from small_models import small_config, small_model, written
 from test_embed import say_how, tiny_bert
 
@@ -56,9 +57,9 @@ def bert(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
 
 @pytest.fixture(scope="module")
 def translating(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    from regard.inputs.text import learn
+    from regard.inputs.text import train_tokenizer
 
-    tokenizer, config = learn(["a few words"], "bpe", 270), small_config("translate", "transformer")
+    tokenizer, config = train_tokenizer(["a few words"], "bpe", 270), small_config("translate", "transformer")
     folder = tmp_path_factory.mktemp("translating")
     return contents(written(folder, config, small_model(config, tokenizer), tokenizer))
 
@@ -70,10 +71,11 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, bert: dict[str, byte
     monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
     monkeypatch.setenv("HF_TOKEN", "hf_of_nobody")
     monkeypatch.setattr("time.sleep", lambda seconds: None)
-    with running() as own:
-        monkeypatch.setenv("HF_ENDPOINT", own.address)
-        own.models[NAME] = Repository({FIRST: {**bert, **EXTRA}}, {"main": FIRST, "v1": FIRST})
-        yield own
+    monkeypatch.setattr("huggingface_hub.constants.DOWNLOAD_CHUNK_SIZE", 1000)
+    with running() as local:
+        monkeypatch.setenv("HF_ENDPOINT", local.address)
+        local.repositories[NAME] = Repository({FIRST: {**bert, **EXTRA}}, {"main": FIRST, "v1": FIRST})
+        yield local
 
 
 @pytest.fixture
@@ -81,9 +83,9 @@ def place(server: Server, tmp_path: Path) -> Path:
     return tmp_path / "cache/models/someone--tiny-bert"
 
 
-def asked(server: Server, file: str) -> list[str | None]:
-    """The ranges in which a file was asked for."""
-    return [part for method, path, part in server.asked if method == "GET" and path.endswith(f"/{file}")]
+def ranges(server: Server, file: str) -> list[str | None]:
+    """The ranges of a file that were requested."""
+    return [part for method, path, part in server.requests if method == "GET" and path.endswith(f"/{file}")]
 
 
 # --- pull
@@ -94,21 +96,21 @@ def test_a_model_is_pulled_and_then_known_by_its_name(
 ) -> None:
     result = regard("models", "pull", NAME)
     assert (result.code, result.out) == (0, ""), result.err
-    assert result.err.endswith(f"{NAME} at {FIRST[:12]}: new in {place / FIRST}\n")
+    assert result.err.endswith(f"{NAME} at {FIRST[:12]}: downloaded to {place / FIRST}\n")
     kept = {**bert, "README.md": EXTRA["README.md"], "LICENSE": EXTRA["LICENSE"]}
     found = contents(place)
     record = json.loads(found.pop(f"{FIRST}/pulled.json"))
     assert found == {f"{FIRST}/{name}": content for name, content in kept.items()}
     assert record["revision"] == FIRST and record["name"] == NAME
-    before = len(server.asked)
-    assert "here already" in regard("models", "pull", NAME).err
-    assert "here already" in regard("models", "pull", f"{NAME}@{FIRST}").err
-    assert "here already" in regard("models", "pull", f"{NAME}@{FIRST[:8]}").err
+    before = len(server.requests)
+    assert "up to date in" in regard("models", "pull", NAME).err
+    assert "up to date in" in regard("models", "pull", f"{NAME}@{FIRST}").err
+    assert "up to date in" in regard("models", "pull", f"{NAME}@{FIRST[:8]}").err
     filled = regard("fill", "-m", NAME, "the [MASK] sat")
     assert filled.code == 0 and filled.out
     assert filled.out == regard("fill", "-m", place / FIRST, "the [MASK] sat").out
     assert filled.out == regard("fill", "-m", f"{NAME}@main", "the [MASK] sat").out
-    assert len(server.asked) == before
+    assert len(server.requests) == before
 
 
 def test_a_folder_of_the_user_comes_first(
@@ -124,10 +126,10 @@ def test_a_folder_of_the_user_comes_first(
 def test_nothing_is_fetched_without_pull(refused: Refused, server: Server) -> None:
     message = refused("translate", "-m", "Helsinki-NLP/opus-mt-en-de", "a")
     assert message == (
-        "Helsinki-NLP/opus-mt-en-de: no such folder; if the hub has it, "
-        '"regard models pull Helsinki-NLP/opus-mt-en-de" brings it'
+        "Helsinki-NLP/opus-mt-en-de: no such folder; "
+        '"regard models pull Helsinki-NLP/opus-mt-en-de" downloads it if it is on the hub'
     )
-    assert not server.asked
+    assert not server.requests
 
 
 def test_every_kind_of_command(
@@ -136,7 +138,7 @@ def test_every_kind_of_command(
     """A folder that Regard wrote, and a body without a head that only gives vectors."""
     say_how(tiny_bert(tmp_path / "body"), {"pooling_mode_mean_tokens": True}, "Normalize")
     for name, files in {"opus/mt": translating, "body": contents(tmp_path / "body")}.items():
-        server.models[name] = Repository({FIRST: files}, {"main": FIRST})
+        server.repositories[name] = Repository({FIRST: files}, {"main": FIRST})
         assert regard("models", "pull", name).code == 0
     assert len(regard("translate", "-m", "opus/mt", "a few").lines) == 1
     assert (
@@ -151,13 +153,13 @@ def test_a_revision_is_a_pin_until_it_is_asked_anew(
     regard: Command, server: Server, place: Path, bert: dict[str, bytes]
 ) -> None:
     regard("models", "pull", NAME)
-    server.models[NAME].commits[SECOND] = bert
-    server.models[NAME].branches["main"] = SECOND
-    assert f"{FIRST[:12]}: here already" in regard("models", "pull", NAME).err
-    assert f"{SECOND[:12]}: new" in regard("models", "pull", NAME, "--update").err
+    server.repositories[NAME].commits[SECOND] = bert
+    server.repositories[NAME].branches["main"] = SECOND
+    assert f"{FIRST[:12]}: up to date in" in regard("models", "pull", NAME).err
+    assert f"{SECOND[:12]}: downloaded" in regard("models", "pull", NAME, "--update").err
     assert find_model(Path(NAME)) == place / SECOND
-    assert "here already" in regard("models", "pull", NAME, "--update").err
-    assert f"{FIRST[:12]}: here already" in regard("models", "pull", f"{NAME}@v1").err
+    assert "up to date in" in regard("models", "pull", NAME, "--update").err
+    assert f"{FIRST[:12]}: up to date in" in regard("models", "pull", f"{NAME}@v1").err
     assert find_model(Path(NAME)) == place / FIRST  # the one asked for last
     assert find_model(Path(f"{NAME}@main")) == place / SECOND
     assert find_model(Path(f"{NAME}@v1")) == find_model(Path(f"{NAME}@{FIRST}")) == place / FIRST
@@ -170,19 +172,17 @@ def test_offline_nothing_is_asked(
     regard: Command, refused: Refused, server: Server, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     regard("models", "pull", f"{NAME}@v1")
-    before = len(server.asked)
+    before = len(server.requests)
     more = ["--offline"] if how == "option" else []
     monkeypatch.setenv("HF_HUB_OFFLINE", "0" if more else "1")
     monkeypatch.setattr(socket.socket, "connect", lambda *_: pytest.fail("a connection"))
-    assert "here already" in regard("models", "pull", NAME, *more).err
-    assert "here already" in regard("models", "pull", NAME, "--update", *more).err
+    assert "up to date in" in regard("models", "pull", NAME, *more).err
+    assert "up to date in" in regard("models", "pull", NAME, "--update", *more).err
     message = refused("models", "pull", f"{NAME}@v2", *more)
-    assert message.startswith(
-        f"{NAME}@v2 is not here, and nothing is fetched with --offline or HF_HUB_OFFLINE"
-    )
-    assert "someone/else is not here" in refused("models", "pull", "someone/else", *more)
+    assert message.startswith(f"{NAME}@v2 is not on this machine, and --offline or HF_HUB_OFFLINE is set")
+    assert "someone/else is not on this machine" in refused("models", "pull", "someone/else", *more)
     assert regard("fill", "-m", NAME, "the [MASK] sat").code == 0
-    assert len(server.asked) == before
+    assert len(server.requests) == before
 
 
 # --- faults of the connection
@@ -194,8 +194,8 @@ def test_a_torn_connection_is_gone_on_with(
     server.tear_after, server.torn = 4000, "model.safetensors"
     assert regard("models", "pull", NAME).code == 0
     size = len(bert["model.safetensors"])
-    assert asked(server, "model.safetensors")[:3] == [None, "bytes=4000-", "bytes=8000-"]
-    assert len(asked(server, "model.safetensors")) == -(-size // 4000)
+    assert ranges(server, "model.safetensors")[:3] == [None, "bytes=4000-", "bytes=8000-"]
+    assert len(ranges(server, "model.safetensors")) == -(-size // 4000)
     assert contents(place)[f"{FIRST}/model.safetensors"] == bert["model.safetensors"]
 
 
@@ -205,14 +205,14 @@ def test_what_broke_off_is_gone_on_with_later(
     server.tear_after, server.torn, server.reachable = 4000, "model.safetensors", 1
     broken = regard("models", "pull", NAME)
     assert (broken.code, broken.err.count("error:")) == (1, 1)
-    assert "model.safetensors: the connection broke" in broken.err
-    assert broken.err.endswith("run the command again to go on from there\n")
-    assert models.here() == []
+    assert "model.safetensors: download failed (" in broken.err
+    assert broken.err.endswith("run the command again to resume\n")
+    assert pulled_models() == []
     server.tear_after = server.reachable = None
-    server.asked.clear()
+    server.requests.clear()
     assert regard("models", "pull", NAME).code == 0
-    assert asked(server, "model.safetensors") == ["bytes=4000-"]
-    assert asked(server, "config.json") == []
+    assert ranges(server, "model.safetensors") == ["bytes=4000-"]
+    assert ranges(server, "config.json") == []
     assert contents(place)[f"{FIRST}/model.safetensors"] == bert["model.safetensors"]
 
 
@@ -221,14 +221,12 @@ def test_wrong_bytes_are_not_kept(
     regard: Command, refused: Refused, server: Server, place: Path, file: str
 ) -> None:
     """Of the same length, so that only a checksum can tell: SHA-256 of a large file, git's of a small one."""
-    content = server.models[NAME].commits[FIRST][file]
+    content = server.repositories[NAME].commits[FIRST][file]
     server.spoiled[f"/{NAME}/{file}"] = content[:-2] + bytes([content[-2] ^ 1]) + content[-1:]
     wrong = regard("models", "pull", NAME)
     assert wrong.code == 1
-    assert (
-        f"error: {NAME}/{file}: its bytes are not those that the hub lists, and it was not kept" in wrong.err
-    )
-    assert models.here() == []
+    assert f"error: {NAME}/{file}: checksum mismatch, the download was deleted" in wrong.err
+    assert pulled_models() == []
     server.spoiled.clear()
     assert regard("models", "pull", NAME).code == 0
     assert (place / FIRST / file).read_bytes() == content
@@ -237,15 +235,15 @@ def test_wrong_bytes_are_not_kept(
 def test_who_may_not_read(
     regard: Command, refused: Refused, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server.models[NAME].token = "hf_secret"
+    server.repositories[NAME].token = "hf_secret"
     private = refused("models", "pull", NAME, code=1)
-    assert f"the hub shows no model {NAME}" in private
+    assert f"the hub has no repository {NAME}" in private
     assert 'if it is private, log in with "hf auth login", or set HF_TOKEN' in private
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
     assert regard("models", "pull", NAME).code == 0
-    server.models[NAME].gated = True
-    server.models[NAME].branches["v2"] = SECOND
-    server.models[NAME].commits[SECOND] = server.models[NAME].commits[FIRST]
+    server.repositories[NAME].gated = True
+    server.repositories[NAME].branches["v2"] = SECOND
+    server.repositories[NAME].commits[SECOND] = server.repositories[NAME].commits[FIRST]
     gated = regard("models", "pull", f"{NAME}@v2")
     assert gated.code == 1
     assert f"{NAME} is gated: accept its terms at {server.address}/{NAME}, log in with" in gated.err
@@ -254,15 +252,15 @@ def test_who_may_not_read(
 def test_a_store_elsewhere_is_not_told_the_login(
     regard: Command, server: Server, place: Path, monkeypatch: pytest.MonkeyPatch, bert: dict[str, bytes]
 ) -> None:
-    server.models[NAME].token = "hf_secret"
+    server.repositories[NAME].token = "hf_secret"
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
     with running() as store:
         store.files[f"/{NAME}/model.safetensors"] = bert["model.safetensors"]
         store.tear_after = 4000
         server.store = store.address.replace("127.0.0.1", "localhost")
         assert regard("models", "pull", NAME).code == 0
-        assert len(store.told) > 1 and set(store.told) == {None}
-    assert set(server.told) == {"Bearer hf_secret"}
+        assert len(store.logins) > 1 and set(store.logins) == {None}
+    assert set(server.logins) == {"Bearer hf_secret"}
     assert contents(place)[f"{FIRST}/model.safetensors"] == bert["model.safetensors"]
 
 
@@ -270,29 +268,29 @@ def test_weights_in_several_files(regard: Command, server: Server, place: Path, 
     tiny_bert(tmp_path / "parts", "BertForMaskedLM", shard="8KB")
     files = contents(tmp_path / "parts")
     assert "model.safetensors.index.json" in files
-    server.models[NAME] = Repository({FIRST: {**files, "other.safetensors": b""}}, {"main": FIRST})
+    server.repositories[NAME] = Repository({FIRST: {**files, "other.safetensors": b""}}, {"main": FIRST})
     assert regard("models", "pull", NAME).code == 0
     assert contents(place / FIRST).keys() - {"pulled.json"} == files.keys()
     assert regard("fill", "-m", NAME, "the [MASK] sat").code == 0
 
 
 def test_what_the_hub_does_not_have(refused: Refused, server: Server, place: Path) -> None:
-    assert "the hub shows no model some/one: look at the spelling" in refused(
+    assert "the hub has no repository some/one: check the spelling" in refused(
         "models", "pull", "some/one", code=1
     )
     missing = refused("models", "pull", f"{NAME}@v9", code=1)
-    assert missing == f"{NAME}@v9: the model has no such revision; give a branch, a tag or a commit"
+    assert missing == f"{NAME}@v9: the repository has no such revision; give a branch, a tag or a commit"
     assert not place.exists()
     server.shutdown()
     server.server_close()
     gone = refused("models", "pull", NAME, code=1)
-    assert gone.startswith(f"the hub's {NAME}@main cannot be had: ")
+    assert gone.startswith(f"{NAME}@main: download failed (")
 
 
 @pytest.mark.parametrize("name", ["a/b/c", "/etc", "a--b", "../x", "a/b@", "a/b@../c", "-a", "a b", ""])
 def test_names_that_are_none(refused: Refused, server: Server, name: str) -> None:
-    assert "is no name of a model of the hub" in refused("models", "pull", "--", name)
-    assert not server.asked
+    assert "is not a model name" in refused("models", "pull", "--", name)
+    assert not server.requests
 
 
 def test_names_of_files_that_lead_elsewhere() -> None:
@@ -307,7 +305,7 @@ def test_names_of_files_that_lead_elsewhere() -> None:
 def test_what_cannot_be_opened_is_kept_only_on_request(
     regard: Command, refused: Refused, server: Server, place: Path
 ) -> None:
-    files = server.models[NAME].commits[FIRST]
+    files = server.repositories[NAME].commits[FIRST]
     files["config.json"] = json.dumps({**json.loads(files["config.json"]), "model_type": "mamba"}).encode()
     result = regard("models", "pull", NAME)
     assert result.code == 2
@@ -315,8 +313,8 @@ def test_what_cannot_be_opened_is_kept_only_on_request(
         f'error: {NAME} cannot be opened: config.json: model_type "mamba" is not one that Regard opens'
         in result.err
     )
-    assert result.err.endswith("it was not kept (--keep does)\n")
-    assert asked(server, "model.safetensors") == []  # found out before
+    assert result.err.endswith("it was deleted (--keep keeps it)\n")
+    assert ranges(server, "model.safetensors") == []  # found out before
     assert contents(place) == {}
     kept = regard("models", "pull", NAME, "--keep")
     assert kept.code == 0
@@ -326,7 +324,7 @@ def test_what_cannot_be_opened_is_kept_only_on_request(
 
 
 def test_weights_that_do_not_fit(regard: Command, server: Server, place: Path, tmp_path: Path) -> None:
-    files = server.models[NAME].commits[FIRST]
+    files = server.repositories[NAME].commits[FIRST]
     files["config.json"] = json.dumps({**json.loads(files["config.json"]), "intermediate_size": 25}).encode()
     result = regard("models", "pull", NAME)
     assert result.code == 2
@@ -337,17 +335,17 @@ def test_weights_that_do_not_fit(regard: Command, server: Server, place: Path, t
 def test_a_pickle_is_not_fetched_by_itself(
     regard: Command, refused: Refused, server: Server, place: Path
 ) -> None:
-    del server.models[NAME].commits[FIRST]["model.safetensors"]
+    del server.repositories[NAME].commits[FIRST]["model.safetensors"]
     message = refused("models", "pull", NAME)
-    assert message.startswith(f"{NAME} has its weights as pytorch_model.bin alone")
+    assert message.startswith(f"{NAME} has its weights only as pytorch_model.bin")
     assert f"regard models pull {NAME} --pickle" in message
-    assert asked(server, "pytorch_model.bin") == []
+    assert ranges(server, "pytorch_model.bin") == []
     result = regard("models", "pull", NAME, "--pickle")
     assert result.code == 0
     assert f'"regard import {place / FIRST} OUT"' in result.err
     assert (place / FIRST / "pytorch_model.bin").read_bytes() == b"a pickle"
-    del server.models[NAME].commits[FIRST]["pytorch_model.bin"]
-    server.models[NAME].commits[SECOND] = server.models[NAME].commits[FIRST]
+    del server.repositories[NAME].commits[FIRST]["pytorch_model.bin"]
+    server.repositories[NAME].commits[SECOND] = server.repositories[NAME].commits[FIRST]
     assert "has no model.safetensors" in refused("models", "pull", f"{NAME}@{SECOND}")
 
 
@@ -371,12 +369,12 @@ def test_list_and_show(regard: Command, refused: Refused, server: Server, place:
     head, line = regard("models", "list").lines[:2]
     assert head.split() == ["name", "task", "family", "MiB", "revision", "licence", "path"]
     assert line.split()[:3] == [NAME, "fill", "bert"]
-    told = json.loads(regard("models", "show", NAME, "--json").out)
-    assert told["languages"] == "en, de" and told["data"] == "one, two"
-    assert told["asked for as"] == "main" and told["revision"] == FIRST
-    assert told["vocabulary"] == "20"
-    shown = regard("models", "show", NAME).out
-    assert "apache-2.0" in shown and FIRST in shown and "vocab.txt" in shown
+    shown = json.loads(regard("models", "show", NAME, "--json").out)
+    assert shown["languages"] == "en, de" and shown["data"] == "one, two"
+    assert shown["asked for as"] == shown["branches"] == "main" and shown["revision"] == FIRST
+    assert shown["vocabulary"] == "20"
+    table = regard("models", "show", NAME).out
+    assert "apache-2.0" in table and FIRST in table and "vocab.txt" in table
     assert "regard models pull a/b" in refused("models", "show", "a/b")
 
 
@@ -388,58 +386,103 @@ def test_models_of_the_package_are_listed(
     (row,) = map(json.loads, regard("models", "list", "--json").lines)
     assert (row["name"], row["task"], row["revision"], row["licence"]) == ("small", "fill", None, None)
     assert find_model(Path("small")) == tmp_path / "package/small"
-    assert "small is not here" in refused("models", "rm", "small", "--yes")
+    assert "small is not on this machine" in refused("models", "rm", "small", "--yes")
     assert 'did you mean "small"?' in refused("fill", "-m", "smal", "a")
 
 
 def test_verify_finds_what_changed_and_pull_mends_it(
     regard: Command, server: Server, place: Path, bert: dict[str, bytes]
 ) -> None:
-    assert regard("models", "verify").err == "nothing was pulled yet\n"
+    assert regard("models", "verify").err == "no pulled models\n"
     regard("models", "pull", NAME)
     assert regard("models", "verify").code == 0
-    assert "files are as they were" in regard("models", "verify", NAME).err
+    assert "files verified" in regard("models", "verify", NAME).err
     victim = place / FIRST / "model.safetensors"
     victim.write_bytes(victim.read_bytes()[:-1] + b"!")
     (place / FIRST / "vocab.txt").unlink()
     found = regard("models", "verify")
     assert found.code == 1
     assert found.lines == [
-        f"{victim} is not what it was: its checksum has changed",
-        f"{place / FIRST / 'vocab.txt'} is missing",
+        f"{victim}: checksum mismatch",
+        f"{place / FIRST / 'vocab.txt'}: missing",
     ]
     assert "damaged" in regard("models", "pull", NAME, "--offline").err
     mended = regard("models", "pull", NAME)
     assert mended.code == 0, mended.err
     assert regard("models", "verify", NAME).code == 0
     assert victim.read_bytes() == bert["model.safetensors"]
-    assert asked(server, "config.json") == [None]  # what was sound was not fetched again
+    assert ranges(server, "config.json") == [None]  # what was sound was not fetched again
 
 
 def test_rm_asks(regard: Command, refused: Refused, server: Server, place: Path) -> None:
-    assert "is not here" in refused("models", "rm", NAME)
+    assert "is not on this machine" in refused("models", "rm", NAME)
     regard("models", "pull", NAME)
     for answer in ("", "n\n", "what?\n"):
-        assert regard("models", "rm", NAME, stdin=answer).err.endswith("[y/N] kept\n")
+        assert regard("models", "rm", NAME, stdin=answer).err.endswith("[y/N] not deleted\n")
     assert (place / FIRST).is_dir()
     assert f"deleted {NAME}" in regard("models", "rm", NAME, stdin="y\n").err
     assert not place.exists()
-    assert models.here() == []
+    assert pulled_models() == []
     regard("models", "pull", NAME)
-    server.models[NAME].commits[SECOND] = server.models[NAME].commits[FIRST]
+    server.repositories[NAME].commits[SECOND] = server.repositories[NAME].commits[FIRST]
     regard("models", "pull", f"{NAME}@{SECOND}")
     assert regard("models", "rm", f"{NAME}@{SECOND}", "--yes").code == 0
-    assert [each.revision for each in models.here()] == [FIRST]
+    assert [each.commit for each in pulled_models()] == [FIRST]
 
 
 def test_the_cache_of_corpora_is_not_that_of_models(regard: Command, server: Server, place: Path) -> None:
     regard("models", "pull", NAME)
     (place.parent.parent / "0123").mkdir()
     assert ": 1 prepared corpora" in regard("data", "cache", "--clear").out
-    assert [each.name for each in models.here()] == [NAME]
+    assert [each.name for each in pulled_models()] == [NAME]
 
 
 def test_a_record_that_somebody_changed(refused: Refused, server: Server, place: Path) -> None:
     pull(NAME, lambda text: None)
     (place / FIRST / "pulled.json").write_text('{"files": 3}')
-    assert "not a record of what was pulled" in refused("models", "list")
+    assert "pulled.json: invalid" in refused("models", "list")
+
+
+def test_a_model_pulled_by_version_0_1_is_found(
+    regard: Command, server: Server, place: Path, bert: dict[str, bytes]
+) -> None:
+    """Its folder and pulled.json, as written there."""
+    folder = place / SECOND
+    folder.mkdir(parents=True)
+    for name, content in bert.items():
+        (folder / name).write_bytes(content)
+    record = {
+        "name": NAME,
+        "revision": SECOND,
+        "asked": ["main", "v0"],
+        "when": "2026-01-02T03:04:05+00:00",
+        "files": {name: sha256(content) for name, content in bert.items()},
+    }
+    (folder / "pulled.json").write_text(json.dumps(record))
+    assert find_model(Path(NAME)) == find_model(Path(f"{NAME}@v0")) == folder
+    assert regard("models", "verify", NAME).code == 0
+    assert regard("fill", "-m", f"{NAME}@{SECOND[:7]}", "the [MASK] sat").code == 0
+    assert "up to date in" in regard("models", "pull", NAME).err and not server.requests
+    assert regard("models", "pull", NAME, "--update").code == 0  # main is FIRST there
+    assert json.loads((folder / "pulled.json").read_text()) == {**record, "asked": ["v0"]}
+
+
+def test_without_the_library_the_error_names_the_extra(
+    refused: Refused, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(name: str) -> None:
+        raise ImportError(name)
+
+    monkeypatch.setattr("regard.storage.hub.import_module", missing)
+    assert 'pip install "regard[hub]"' in refused("models", "pull", NAME)
+
+
+@pytest.mark.parametrize("commit", ["../../../x", "a" * 39, "", None])
+def test_a_server_that_names_no_commit(
+    refused: Refused, server: Server, tmp_path: Path, commit: str | None
+) -> None:
+    """The commit becomes the name of a folder."""
+    files = server.repositories[NAME].commits[FIRST]
+    server.repositories[NAME] = Repository({commit: files}, {"main": commit})
+    assert "the server names no commit" in refused("models", "pull", NAME, code=1)
+    assert not (tmp_path / "cache/models").exists()

@@ -11,23 +11,31 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.data.batches import generator
-from regard.data.dataset import Pool, Side, offsets
-from regard.data.objectives import Answers, Columns, Continuation, HiddenSpans, HiddenWords, Labels, Tags
-from regard.data.objectives.hidden import drawn_parts
-from regard.data.rows import BETWEEN_LABELS, CONTINUES
-from regard.inputs.text import learn
+from regard.data.dataset import RowPool, TokenColumn, offsets
+from regard.data.objectives import (
+    CausalLM,
+    Classify,
+    Encodings,
+    ExtractiveQA,
+    MaskedLM,
+    SpanCorruption,
+    Tag,
+)
+from regard.data.objectives.language import random_partition
+from regard.data.readers import CONTINUED, LABEL_SEPARATOR, MORE
+from regard.inputs.text import train_tokenizer
 from regard.sample import IGNORED
 
 TEXTS = ["the small cat sleeps", "a cat and a dog", "the dogs see the cats", "small houses, large dogs"] * 4
 SENTINELS = tuple(f"<extra_id_{n}>" for n in range(20))
-TOKENIZER = learn(TEXTS, "bpe", 300, ("<mask>", *SENTINELS))
+TOKENIZER = train_tokenizer(TEXTS, "bpe", 300, ("<mask>", *SENTINELS))
 WORDS = st.text("abcdefg", min_size=1, max_size=6)
 SENTENCES = st.lists(WORDS, min_size=1, max_size=20).map(" ".join)
-DICE = st.integers(0, 1000).map(lambda seed: generator(seed, 0, 0))
+RNGS = st.integers(0, 1000).map(lambda seed: generator(seed, 0, 0))
 
 
-def pool_of(columns: Columns) -> Pool:
-    return Pool(*(Side(ids, offsets(lengths)) for ids, lengths in (columns.source, columns.target)))
+def pool_of(columns: Encodings) -> RowPool:
+    return RowPool(*(TokenColumn(ids, offsets(lengths)) for ids, lengths in (columns.source, columns.target)))
 
 
 # --- what comes next
@@ -38,11 +46,11 @@ def documents(draw_texts: list[str]) -> list[tuple[int, str, str]]:
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(SENTENCES, min_size=1, max_size=8), st.integers(2, 40), DICE)
-def test_packed_windows_hold_every_piece_once_and_no_padding(texts, window, dice):
-    ask = Continuation(TOKENIZER, window)
-    arranged = ask.arrange(pool_of(ask.encode(documents(texts))), dice)
-    samples = [arranged.sample(number, dice) for number in range(len(arranged.lengths))]
+@given(st.lists(SENTENCES, min_size=1, max_size=8), st.integers(2, 40), RNGS)
+def test_packed_windows_hold_every_piece_once_and_no_padding(texts, window, rng):
+    objective = CausalLM(TOKENIZER, window)
+    layout = objective.layout(pool_of(objective.encode(documents(texts))), rng)
+    samples = [layout.sample(number, rng) for number in range(len(layout.lengths))]
     asked = Counter(label for sample in samples for label in sample.labels)
     wanted = Counter(piece for text in texts for piece in [*TOKENIZER.encode(text), TOKENIZER.end])
     assert asked == wanted
@@ -51,13 +59,13 @@ def test_packed_windows_hold_every_piece_once_and_no_padding(texts, window, dice
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(SENTENCES, min_size=1, max_size=8), st.integers(2, 40), DICE)
-def test_a_packed_window_keeps_its_documents_apart(texts, window, dice):
-    ask = Continuation(TOKENIZER, window)
+@given(st.lists(SENTENCES, min_size=1, max_size=8), st.integers(2, 40), RNGS)
+def test_a_packed_window_keeps_its_documents_apart(texts, window, rng):
+    objective = CausalLM(TOKENIZER, window)
     whole = {(TOKENIZER.start, *TOKENIZER.encode(text), TOKENIZER.end) for text in texts}
-    arranged = ask.arrange(pool_of(ask.encode(documents(texts))), dice)
-    for number in range(len(arranged.lengths)):
-        sample = arranged.sample(number, dice)
+    layout = objective.layout(pool_of(objective.encode(documents(texts))), rng)
+    for number in range(len(layout.lengths)):
+        sample = layout.sample(number, rng)
         for document in set(sample.documents):
             places = [place for place, own in enumerate(sample.documents) if own == document]
             assert [sample.positions[place] for place in places] == list(range(len(places)))
@@ -70,11 +78,11 @@ def is_inside(part: list[int], whole: tuple[int, ...]) -> bool:
 
 
 def test_epochs_cut_the_same_text_at_other_places():
-    ask = Continuation(TOKENIZER, 8)
-    pool = pool_of(ask.encode(documents(TEXTS)))
-    first, again, other = (ask.arrange(pool, generator(seed, 0, 0)) for seed in (1, 1, 2))
-    dice = generator(0, 0, 0)
-    assert first.sample(2, dice) == again.sample(2, dice) != other.sample(2, dice)
+    objective = CausalLM(TOKENIZER, 8)
+    pool = pool_of(objective.encode(documents(TEXTS)))
+    first, again, other = (objective.layout(pool, generator(seed, 0, 0)) for seed in (1, 1, 2))
+    rng = generator(0, 0, 0)
+    assert first.sample(2, rng) == again.sample(2, rng) != other.sample(2, rng)
 
 
 @pytest.mark.parametrize("kind", ["bpe", "character", "word", "unigram"])
@@ -82,15 +90,32 @@ def test_epochs_cut_the_same_text_at_other_places():
 def test_a_document_of_several_rows_is_one_document(kind, place):
     """A part that began with a space lost it, one that began with a new line got a space before."""
     text = "the small cat sleeps\n and the dogs see it"
-    tokenizer = learn(TEXTS, kind, 300)
-    rows = [(1, text[:place], CONTINUES), (2, text[place:], "")]
-    source, _ = Continuation(tokenizer, 99).encode(rows).source
+    tokenizer = train_tokenizer(TEXTS, kind, 300)
+    rows = [(1, text[:place], MORE), (2, text[place:], CONTINUED)]
+    source, _ = CausalLM(tokenizer, 99).encode(rows).source
     assert source.tolist() == [tokenizer.start, *tokenizer.encode(text), tokenizer.end]
     assert tokenizer.decode(source) == text
 
 
+@pytest.mark.parametrize("dropped", [0, 1, 2, 3])
+def test_a_dropped_row_changes_no_other_document(dropped):
+    """Without the last part of a document (a duplicate or a leak), the next one had no <s>."""
+    rows = [
+        (1, "the small", MORE),
+        (2, " cat", CONTINUED + MORE),
+        (3, " sleeps", CONTINUED),
+        (4, "a dog", ""),
+    ]
+    objective = CausalLM(TOKENIZER, 99)
+    every = [objective.encode([row]).source[0].tolist() for row in rows]
+    source, _ = objective.encode(rows[:dropped] + rows[dropped + 1 :]).source
+    assert source.tolist() == [token for ids in every[:dropped] + every[dropped + 1 :] for token in ids]
+    assert [TOKENIZER.start in ids for ids in every] == [True, False, False, True]
+    assert [TOKENIZER.end in ids for ids in every] == [False, False, True, True]
+
+
 def test_held_out_text_is_asked_in_windows_one_after_another():
-    samples = Continuation(TOKENIZER, 5).held(documents(["the small cat sleeps and sleeps"]))
+    samples = CausalLM(TOKENIZER, 5).eval_samples(documents(["the small cat sleeps and sleeps"]))
     ids = [TOKENIZER.start, *TOKENIZER.encode("the small cat sleeps and sleeps"), TOKENIZER.end]
     assert [piece for sample in samples for piece in sample.target] == ids[:-1]
     assert [piece for sample in samples for piece in sample.labels] == ids[1:]
@@ -100,12 +125,12 @@ def test_held_out_text_is_asked_in_windows_one_after_another():
 
 
 @settings(max_examples=60, deadline=None)
-@given(SENTENCES, st.booleans(), DICE)
-def test_masked_words_are_asked_and_only_they(text, whole_words, dice):
-    ask = HiddenWords(TOKENIZER, 200, 0.15, whole_words=whole_words)
+@given(SENTENCES, st.booleans(), RNGS)
+def test_masked_words_are_asked_and_only_they(text, whole_words, rng):
+    objective = MaskedLM(TOKENIZER, 200, 0.15, whole_words=whole_words)
     ids = TOKENIZER.encode(text)
     words = [word + 1 for word in TOKENIZER.words(ids)]
-    sample = ask.sample(ids, words, dice)
+    sample = objective.sample(ids, words, rng)
     asked = [place for place, label in enumerate(sample.labels) if label != IGNORED]
     assert asked and len(sample.labels) == len(sample.source) == len(ids) + 2
     for place, piece in enumerate(ids, start=1):
@@ -118,10 +143,10 @@ def test_masked_words_are_asked_and_only_they(text, whole_words, dice):
 
 
 def test_of_hidden_pieces_eight_in_ten_read_as_the_mask_and_one_as_another():
-    ask, ids = HiddenWords(TOKENIZER, 512, 0.15), list(range(300))
+    objective, ids = MaskedLM(TOKENIZER, 512, 0.15), list(range(300))
     fates: Counter[str] = Counter()
     for seed in range(200):
-        sample = ask.sample(ids, ids, generator(seed, 0, 0))
+        sample = objective.sample(ids, ids, generator(seed, 0, 0))
         for place, label in enumerate(sample.labels):
             if label != IGNORED:
                 read = sample.source[place]
@@ -133,10 +158,10 @@ def test_of_hidden_pieces_eight_in_ten_read_as_the_mask_and_one_as_another():
 
 
 @settings(max_examples=80, deadline=None)
-@given(SENTENCES, st.floats(0.05, 0.6), st.floats(1, 5), DICE)
-def test_a_text_with_its_spans_put_back_is_the_text(text, share, mean, dice):
-    ask, ids = HiddenSpans(TOKENIZER, 400, share, mean_span=mean), TOKENIZER.encode(text)
-    sample = ask.sample(ids, [0] * len(ids), dice)
+@given(SENTENCES, st.floats(0.05, 0.6), st.floats(1, 5), RNGS)
+def test_a_text_with_its_spans_put_back_is_the_text(text, share, mean, rng):
+    objective, ids = SpanCorruption(TOKENIZER, 400, share, mean_span=mean), TOKENIZER.encode(text)
+    sample = objective.sample(ids, [0] * len(ids), rng)
     assert list(sample.target) == [TOKENIZER.start, *sample.labels[:-1]]
     assert sample.source[-1] == sample.labels[-1] == TOKENIZER.end
     spans: dict[int, list[int]] = {}
@@ -151,24 +176,24 @@ def test_a_text_with_its_spans_put_back_is_the_text(text, share, mean, dice):
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.integers(1, 60), st.integers(1, 12), DICE)
-def test_drawn_parts_add_up(total, count, dice):
-    parts = drawn_parts(max(total, count), count, dice)
+@given(st.integers(1, 60), st.integers(1, 12), RNGS)
+def test_drawn_parts_add_up(total, count, rng):
+    parts = random_partition(max(total, count), count, rng)
     assert sum(parts) == max(total, count) and len(parts) == count and min(parts) >= 1
 
 
 def test_hidden_spans_stand_everywhere_in_a_short_text():
     """A text of one span was always hidden at its end, so that nothing else was ever learned."""
-    ask = HiddenSpans(TOKENIZER, 100, 0.15)
+    objective = SpanCorruption(TOKENIZER, 100, 0.15)
     ids = list(range(50, 60))
-    read = [ask.sample(ids, ids, generator(seed, 0, 0)).source for seed in range(200)]
+    read = [objective.sample(ids, ids, generator(seed, 0, 0)).source for seed in range(200)]
     assert {list(source).index(TOKENIZER.sentinels[0]) for source in read} == set(range(9))
 
 
-@pytest.mark.parametrize("ask", [HiddenWords(TOKENIZER, 12, 0.2), HiddenSpans(TOKENIZER, 12, 0.2)])
-def test_long_lines_are_cut_and_nothing_is_lost(ask):
+@pytest.mark.parametrize("objective", [MaskedLM(TOKENIZER, 12, 0.2), SpanCorruption(TOKENIZER, 12, 0.2)])
+def test_long_lines_are_cut_and_nothing_is_lost(objective):
     text = " ".join(TEXTS)
-    source, lengths = ask.encode([(1, text, "")]).source
+    source, lengths = objective.encode([(1, text, "")]).source
     assert source.tolist() == TOKENIZER.encode(text) and max(lengths) == 10
 
 
@@ -177,25 +202,25 @@ def test_long_lines_are_cut_and_nothing_is_lost(ask):
 
 def test_labels_of_a_text():
     rows = [(1, "the cat", "animal"), (2, "a house", "thing"), (3, " ".join(TEXTS), "thing")]
-    one = Labels(TOKENIZER, 20, ["animal", "thing"])
+    one = Classify(TOKENIZER, 20, ["animal", "thing"])
     columns = one.encode(rows)
     assert [number for number, _ in columns.left_out] == one.too_long(rows) == [2]
     sample = one.sample(TOKENIZER.encode("the cat"), [0])
     assert sample.source == [TOKENIZER.start, *TOKENIZER.encode("the cat"), TOKENIZER.end]
     assert sample.labels == [0]
-    assert one.held([5], "never seen").labels == [IGNORED]
-    many = Labels(TOKENIZER, 20, ["a", "b", "c"], many=True)
-    assert many.held([5], BETWEEN_LABELS.join("ca")).labels == [1, 0, 1]
-    assert many.held([5], "").labels == [0, 0, 0]
+    assert one.eval_sample([5], "never seen").labels == [IGNORED]
+    many = Classify(TOKENIZER, 20, ["a", "b", "c"], many=True)
+    assert many.eval_sample([5], LABEL_SEPARATOR.join("ca")).labels == [1, 0, 1]
+    assert many.eval_sample([5], "").labels == [0, 0, 0]
 
 
 @settings(max_examples=80, deadline=None)
 @given(st.lists(st.text("abcé字🙂-.", min_size=1, max_size=5), min_size=1, max_size=12))
 def test_each_word_is_asked_at_its_first_piece(words):
-    ask = Tags(TOKENIZER, 400, ["O", "B-X"])
+    objective = Tag(TOKENIZER, 400, ["O", "B-X"])
     tags = ["B-X" if number % 3 else "O" for number in range(len(words))]
-    columns = ask.encode([(1, " ".join(words), " ".join(tags))])
-    labels = ask.sample(columns.source[0].tolist(), columns.target[0].tolist()).labels
+    columns = objective.encode([(1, " ".join(words), " ".join(tags))])
+    labels = objective.sample(columns.source[0].tolist(), columns.target[0].tolist()).labels
     asked = [place for place, label in enumerate(labels) if label != IGNORED]
     assert [labels[place] for place in asked] == [int(tag == "B-X") for tag in tags]
     _, spans = TOKENIZER.spans(" ".join(words))
@@ -211,16 +236,16 @@ def test_each_word_is_asked_at_its_first_piece(words):
 @given(SENTENCES, st.lists(WORDS, min_size=1, max_size=40), st.data())
 def test_windows_cover_the_context_and_point_at_the_answer(question, words, data):
     context = " ".join(words)
-    ask = Answers(TOKENIZER, 24 + len(TOKENIZER.encode(question)), stride=6)
+    objective = ExtractiveQA(TOKENIZER, 24 + len(TOKENIZER.encode(question)), stride=6)
     first = data.draw(st.integers(0, len(words) - 1))
     last = data.draw(st.integers(first, min(first + 2, len(words) - 1)))
     start = len(" ".join(words[:first])) + bool(first)
     answer = " ".join(words[first : last + 1])
-    windows = ask.windows(question, context)
+    windows = objective.windows(question, context)
     _, spans = TOKENIZER.spans(context)
     assert {span for window in windows for span in window.spans} == set(spans)
-    assert all(len(window.ids) <= ask.max_length for window in windows)
-    places = [ask.first_answer(window, json.dumps([[answer, start]])) for window in windows]
+    assert all(len(window.ids) <= objective.max_length for window in windows)
+    places = [objective.first_answer(window, json.dumps([[answer, start]])) for window in windows]
     for window, (one, two) in zip(windows, places):
         if (one, two) != (0, 0):
             own = window.spans[one - window.begins][0], window.spans[two - window.begins][1]
@@ -230,15 +255,15 @@ def test_windows_cover_the_context_and_point_at_the_answer(question, words, data
 
 
 def test_a_question_without_room_for_its_context_is_left_out_and_named():
-    ask = Answers(TOKENIZER, 16, stride=4)
+    objective = ExtractiveQA(TOKENIZER, 16, stride=4)
     rows = [(7, " ".join(TEXTS) + "\nthe cat", "[]"), (8, "cat\nthe cat sleeps", "[]")]
-    assert [number for number, _ in ask.encode(rows).left_out] == ask.too_long(rows) == [0]
+    assert [number for number, _ in objective.encode(rows).left_out] == objective.too_long(rows) == [0]
 
 
 def test_no_answer_is_the_start():
-    ask = Answers(TOKENIZER, 40, stride=4)
-    columns = ask.encode([(1, "who sleeps\nthe cat sleeps", "[]")])
-    sample = ask.sample(columns.source[0].tolist(), columns.target[0].tolist())
+    objective = ExtractiveQA(TOKENIZER, 40, stride=4)
+    columns = objective.encode([(1, "who sleeps\nthe cat sleeps", "[]")])
+    sample = objective.sample(columns.source[0].tolist(), columns.target[0].tolist())
     assert sample.labels == [0, 0]
     begins = sample.segments.index(1)
     assert sample.source[begins - 1] == TOKENIZER.end

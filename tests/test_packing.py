@@ -1,9 +1,10 @@
-"""Products in bytes and in half precision: near the model's own numbers; nobody changes another's text."""
+"""int8 and bfloat16 inference: close to float32, independent of the batch; calibration fits its weights."""
 
 from __future__ import annotations
 
 import copy
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -11,18 +12,37 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors.torch import save_file
 from torch import nn
 
 from regard.batch import collate
 from regard.cli.main import main
+from regard.config import resolve
 from regard.errors import UsageError
 from regard.generation import decode, make_engine
 from regard.generation.kernels import can_quantize
-from regard.generation.packing import ByteLinear, Packing, choose_precision, measure, pack_linears, scale_of
+from regard.generation.packing import (
+    Int8Linear,
+    Packing,
+    activation_ranges,
+    choose_precision,
+    pack_linears,
+    scale_of,
+)
 from regard.sample import Sample
-from regard.storage import open_folder
-from regard.storage.reaches import CALIBRATION, read_reaches, write_reaches
+from regard.storage import (
+    checkpoint_folder,
+    checkpoint_steps,
+    open_folder,
+    unique_weights,
+    write_checksums,
+    write_weights,
+)
+from regard.storage.builtin import find_model
+from regard.storage.calibration import read_calibration, weights_digest, write_calibration
+from regard.storage.weights import CALIBRATION
 from regard.tasks import Translator, load
+from regard.training import train
 from traced_models import opened_task
 
 pytestmark = pytest.mark.skipif(not can_quantize(), reason="torch multiplies no bytes on this processor")
@@ -44,7 +64,7 @@ def test_bytes_are_summed_as_by_hand(inputs, outputs, rows, seed):
     linear, x = nn.Linear(inputs, outputs), torch.randn(rows, inputs)
     reach = (float(x.min()), float(x.max()))
     with torch.no_grad():
-        found = ByteLinear(linear.weight, linear.bias, reach)(x)
+        found = Int8Linear(linear.weight, linear.bias, reach)(x)
         expected = by_hand(x, linear, *scale_of(reach))
     steps = (
         scale_of(reach)[0] * linear.weight.detach().abs().max() * 2
@@ -58,7 +78,7 @@ def test_a_row_is_the_same_among_others(inputs, rows, measured, seed):
     torch.manual_seed(seed)
     linear = nn.Linear(inputs, 24)
     x = torch.randn(rows, inputs) * torch.logspace(-2, 2, rows)[:, None]
-    byte = ByteLinear(linear.weight.detach(), linear.bias.detach(), (-3.0, 3.0) if measured else None)
+    byte = Int8Linear(linear.weight.detach(), linear.bias.detach(), (-3.0, 3.0) if measured else None)
     together = byte(x)
     for number in range(rows):
         assert torch.equal(byte(x[number : number + 1])[0], together[number])
@@ -81,7 +101,7 @@ def test_texts_do_not_depend_on_neighbours(tiny_model: Path, precision: str):
     reaches = None
     if precision == "measured":
         pairs = [Sample(source=each.source, target=[folder.special.start, *each.source]) for each in asked]
-        reaches = measure(folder.model, [collate(pairs, 1)])
+        reaches = activation_ranges(folder.model, [collate(pairs, 1)])
     engine = make_engine(folder.model, "bfloat16" if precision == "bfloat16" else "int8", reaches)
     options = folder.decode.model_copy(update={"beam": 3, "max_length": 12})
 
@@ -102,7 +122,7 @@ def test_every_family_in_bytes_is_near_itself(tiny_model: Path, kind: str):
     batch = collate([Sample(target=row) if kind in ("gpt", "llama") else Sample(source=row, target=row)], 1)
     with torch.no_grad():
         exact = model.eval()(batch)
-        reaches = measure(model, [batch])
+        reaches = activation_ranges(model, [batch])
         pack_linears(model, Packing(model, "int8", reaches))
         rounded = model(batch)
     assert not torch.equal(exact, rounded)
@@ -118,10 +138,11 @@ def test_a_model_is_measured_once_and_then_decodes_in_bytes(tiny_model: Path, tm
     with pytest.raises(SystemExit) as ended:
         main(["calibrate", "-m", str(folder), "--sample", str(tmp_path / "texts"), "--threads", "1"])
     assert ended.value.code == 0 and "8 texts" in capsys.readouterr().err
-    told = json.loads((folder / CALIBRATION).read_text())
-    assert set(told) == {"texts", "reaches"} and "output" in told["reaches"]
+    content = json.loads((folder / CALIBRATION).read_text())
+    assert set(content) == {"texts", "weights", "ranges"} and "output" in content["ranges"]
+    assert content["weights"] == weights_digest(folder)
     measured = load(folder, "cpu", 1)
-    assert isinstance(measured.engines[0].model.output, ByteLinear) and measured.engines[0].model.output.scale
+    assert isinstance(measured.engines[0].model.output, Int8Linear) and measured.engines[0].model.output.scale
     assert load(folder, "cpu", 1, "float32").translate(["ba de gi", "lo me ni"]) == exact
     assert isinstance(measured, Translator) and measured.translate(["ba de gi", "lo me ni"]) == exact
 
@@ -131,14 +152,113 @@ def test_what_cannot_be_is_told(tiny_model: Path, tmp_path: Path, capsys):
     with pytest.raises(UsageError, match="float8"):
         choose_precision("float8", model, None)
     assert choose_precision("auto", model, {}) == "float32"
-    with pytest.raises(UsageError, match="models that write"):
+    with pytest.raises(UsageError, match="generative models"):
         make_classifier_in_bytes()
-    for content in ('{"reaches": [1]}', '{"reaches": {"a": [1, null]}}', '{"reaches": {"a": [2, 1]}}', "{"):
+    (tmp_path / "model.safetensors").write_bytes(b"weights")
+    for content in ('{"ranges": [1]}', '{"reaches": {"a": [1, null]}}', '{"ranges": {"a": [2, 1]}}', "{"):
         (tmp_path / CALIBRATION).write_text(content)
         with pytest.raises(UsageError, match=CALIBRATION):
-            read_reaches(tmp_path)
-    write_reaches(tmp_path, {"a": (-1.0, 2.0)}, "mine")
-    assert read_reaches(tmp_path) == {"a": (-1.0, 2.0)}
+            read_calibration(tmp_path)
+    write_calibration(tmp_path, {"a": (-1.0, 2.0)}, "mine")
+    assert read_calibration(tmp_path) == {"a": (-1.0, 2.0)}
+
+
+# --- a calibration belongs to its weights
+
+
+@pytest.fixture
+def calibrated(tiny_model: Path, tmp_path: Path) -> Path:
+    """A copy of a trained run, calibrated."""
+    shutil.copytree(tiny_model, tmp_path / "model")
+    write_calibration(tmp_path / "model", {"output": (-1.0, 2.0)}, "mine")
+    return tmp_path / "model"
+
+
+def other_weights(folder: Path) -> dict[str, torch.Tensor]:
+    return {name: tensor + 1 for name, tensor in unique_weights(open_folder(folder).model).items()}
+
+
+def test_new_weights_end_a_calibration(calibrated: Path) -> None:
+    """A run that was calibrated and then resumed once decoded in int8 with the old ranges, silently."""
+    assert open_folder(calibrated).calibration == {"output": (-1.0, 2.0)}
+    write_weights(calibrated, open_folder(calibrated).config, other_weights(calibrated))
+    write_checksums(calibrated)
+    assert not (calibrated / CALIBRATION).exists()
+    assert open_folder(calibrated).calibration == {}
+
+
+def test_a_resumed_run_loses_its_calibration(tmp_path: Path, same_threads: None) -> None:
+    (tmp_path / "pairs.tsv").write_text("ba de gi\tBa De Gi\nlo me ni\tLo Me Ni\n" * 20)
+    tree = {
+        "data": {"train": str(tmp_path / "pairs.tsv"), "duplicates": "keep", "leaks": "keep"},
+        "text": {"kind": "character", "vocabulary": 300},
+        "model": {"width": 16, "layers": 1, "heads": 2, "feed_forward": 16},
+        "train": {"steps": 1, "warmup": 1, "tokens_per_batch": 256, "device": "cpu", "threads": 1},
+    }
+    run = tmp_path / "run"
+    train(resolve(tree), run)
+    write_calibration(run, {"output": (-1.0, 2.0)}, "mine")
+    before = weights_digest(run)
+    tree["train"]["steps"] = 2
+    train(resolve(tree), run, resume=True)
+    assert weights_digest(run) != before
+    assert open_folder(run).calibration == {}
+
+
+def test_a_calibration_of_other_weights_is_ignored_with_a_warning(
+    calibrated: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    stale = (calibrated / CALIBRATION).read_bytes()
+    write_weights(calibrated, open_folder(calibrated).config, other_weights(calibrated))
+    write_checksums(calibrated)
+    (calibrated / CALIBRATION).write_bytes(stale)
+    folder = open_folder(calibrated)
+    assert folder.calibration == {}
+    assert choose_precision("auto", folder.model, folder.calibration) == "float32"
+    (record,) = caplog.records
+    assert str(calibrated / CALIBRATION) in record.getMessage() and "regard calibrate" in record.getMessage()
+
+
+def test_a_checkpoint_has_its_own_calibration(calibrated: Path, tmp_path: Path, capsys) -> None:
+    """It once read that of its run, and `calibrate` wrote the checkpoint's ranges into the run."""
+    run = (calibrated / CALIBRATION).read_bytes()
+    checkpoint = checkpoint_folder(calibrated, checkpoint_steps(calibrated)[0])
+    assert open_folder(checkpoint).calibration == {}
+    (tmp_path / "texts").write_text("ba de gi\nlo me\n" * 4)
+    with pytest.raises(SystemExit) as ended:
+        main(["calibrate", "-m", str(checkpoint), "--sample", str(tmp_path / "texts"), "--threads", "1"])
+    assert ended.value.code == 0
+    assert (calibrated / CALIBRATION).read_bytes() == run
+    assert "output" in open_folder(checkpoint).calibration
+
+
+def test_a_calibration_without_a_hash_counts_unless_the_weights_are_newer(calibrated: Path, caplog) -> None:
+    """As earlier versions wrote it; a copied folder has files of about the same time."""
+    path, weights = calibrated / CALIBRATION, calibrated / "model.safetensors"
+    path.write_text('{"texts": "mine", "reaches": {"output": [-1.0, 2.0]}}')
+    now = path.stat().st_mtime
+    os.utime(weights, (now, now + 10))
+    assert read_calibration(calibrated) == {"output": (-1.0, 2.0)}
+    os.utime(weights, (now, now + 600))
+    assert read_calibration(calibrated) == {} and len(caplog.records) == 1
+
+
+@pytest.mark.parametrize("name", ["tatoeba-en-de", "tatoeba-de-en"])
+def test_the_built_in_calibrations_fit_their_weights(name: str, caplog) -> None:
+    folder = find_model(Path(name))
+    assert json.loads((folder / CALIBRATION).read_text())["weights"] == weights_digest(folder)
+    assert open_folder(folder).calibration and not caplog.records
+
+
+def test_the_hash_of_weights_in_parts_follows_each_part(tmp_path: Path) -> None:
+    parts = {f"model-0000{n}-of-00002.safetensors": {f"w{n}": torch.ones(n)} for n in (1, 2)}
+    for name, tensors in parts.items():
+        save_file(tensors, tmp_path / name)
+    index = {"weight_map": {key: name for name, tensors in parts.items() for key in tensors}}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
+    before = weights_digest(tmp_path)
+    save_file({"w2": torch.zeros(2)}, tmp_path / "model-00002-of-00002.safetensors")
+    assert weights_digest(tmp_path) != before
 
 
 def make_classifier_in_bytes() -> None:

@@ -15,8 +15,8 @@ from parallel import changed, ids, losses, run_of, together
 from regard.cli import workers
 from regard.config import Config
 from regard.sample import IGNORED
-from regard.storage import folder_of, load_checkpoint, steps
-from regard.tasks import Wish
+from regard.storage import checkpoint_folder, checkpoint_steps, load_checkpoint
+from regard.tasks import PhraseConstraints
 from regard.training import train
 from regard.training.loss import many_cross_entropy
 from regard.training.parallel import Alone, crew, own_threads, processes
@@ -97,11 +97,11 @@ def test_their_checkpoint_goes_on_in_one_process(trained, kind):
 
     folder = trained / f"{kind}-then-one"
     shutil.copytree(trained / kind, folder)
-    shutil.rmtree(folder_of(folder, UPDATES))
+    shutil.rmtree(checkpoint_folder(folder, UPDATES))
     with patched(no_end()):
         train(None, folder, resume=True)
     assert losses(folder) == pytest.approx(losses(trained / "one"), abs=1e-10, rel=0)
-    found, expected = (load_checkpoint(folder_of(each, UPDATES)) for each in (folder, trained / "one"))
+    found, expected = (load_checkpoint(checkpoint_folder(each, UPDATES)) for each in (folder, trained / "one"))
     assert found.state["tokens"] == expected.state["tokens"]
     assert found.state["flops"] > 0
     assert found.optimizer.keys() == expected.optimizer.keys()
@@ -139,7 +139,7 @@ def test_a_gradient_that_one_process_spoils_is_left_out_by_all(trained, kind):
 
 
 def last(folder: Path) -> Path:
-    return folder_of(folder, steps(folder)[-1])
+    return checkpoint_folder(folder, checkpoint_steps(folder)[-1])
 
 
 def test_a_process_without_a_share_learns_nothing(trained):
@@ -205,7 +205,7 @@ def test_translating_with_workers_keeps_the_order_and_survives(tmp_path, monkeyp
         patch.setattr(workers.Team, "hire", hire_and_kill)
         patch.setattr(workers, "join", cut_off)
         with pytest.raises(KeyboardInterrupt):
-            workers.translate_in_parts(job, lines, workers.Wishes(Wish()), 2, output, at_once=5)
+            workers.translate_in_parts(job, lines, workers.Wishes(PhraseConstraints()), 2, output, at_once=5)
     assert len(hired) == 3
     assert "done again" in capsys.readouterr().err
     assert not output.exists()
@@ -215,7 +215,7 @@ def test_translating_with_workers_keeps_the_order_and_survives(tmp_path, monkeyp
 
     monkeypatch.setattr(workers.Team, "hire", lambda team: None)
     monkeypatch.setattr(workers.Team, "give", nothing_to_do)
-    workers.translate_in_parts(job, lines, workers.Wishes(Wish()), 2, output, at_once=5)
+    workers.translate_in_parts(job, lines, workers.Wishes(PhraseConstraints()), 2, output, at_once=5)
     assert "5 of 5 portions were there" in capsys.readouterr().err
     answer = job.open()
     expected = [row for start in range(0, 24, 5) for row in answer(lines[start : start + 5], start + 1)]

@@ -12,7 +12,7 @@ from torch.testing import assert_close
 
 from regard.batch import Tokens, collate
 from regard.generation import make_engine
-from regard.generation.reading import Places, read
+from regard.generation.reading import Unpad, encode_packed
 from regard.models.state import BLOCK
 from regard.sample import Sample
 from samples import END, random_samples, small
@@ -31,7 +31,7 @@ ENGINES = {name: make_engine(copy.deepcopy(model)) for name, model in MODELS.ite
 def words_of(name: str, samples: list[Sample]) -> tuple[torch.Tensor, Tokens]:
     source = collate(samples, BLOCK).source
     assert source is not None
-    return read(ENGINES[name].model, source, Places(source.positions)), source
+    return encode_packed(ENGINES[name].model, source, Unpad(source.positions)), source
 
 
 @pytest.mark.parametrize("name", SHAPES)
@@ -58,7 +58,7 @@ def test_what_is_spread_stands_at_its_word_and_nowhere_else(lengths, more):
     columns = max(lengths) + more
     place = torch.arange(columns).expand(len(lengths), -1)
     positions = torch.where(place < torch.tensor(lengths)[:, None], place, -1)
-    places, heads, parts, channels = Places(positions), 2, 3, 4
+    places, heads, parts, channels = Unpad(positions), 2, 3, 4
     x = torch.rand(sum(lengths), parts * heads * channels) + 1  # never zero
     spread = places.spread(x, heads, parts)  # [P,N,H,S,C]
     assert spread.shape == (parts, len(lengths), heads, columns, channels)

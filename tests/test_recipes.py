@@ -101,9 +101,9 @@ def test_what_is_done_is_read_and_shown(ablation: ModuleType, tmp_path: Path) ->
         (place / "metrics.jsonl").write_text(text + '{"kind": "tr', encoding="utf-8")  # a torn line
         return place
 
-    assert ablation.reached(tmp_path / "none") is None
-    assert ablation.reached(record("cut", 1.0, ended=False)) is None
-    runs = [ablation.reached(record(str(bleu), bleu, ended=True)) for bleu in (30.0, 34.0, 40.0)]
+    assert ablation.read_result(tmp_path / "none") is None
+    assert ablation.read_result(record("cut", 1.0, ended=False)) is None
+    runs = [ablation.read_result(record(str(bleu), bleu, ended=True)) for bleu in (30.0, 34.0, 40.0)]
     assert runs[0].perplexity == pytest.approx(2.718281828)
     ablation.write({"base": [runs[2]], "heads-1": runs[:2]}, tmp_path, 100, [1, 2])
     told = (tmp_path / "ablation.md").read_text(encoding="utf-8")

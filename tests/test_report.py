@@ -1,4 +1,4 @@
-"""The report of a run, and the numbers in it: scores, operations, sentences; made from the folder alone."""
+"""The report of a run and its numbers: scores, operations, sentences; made from the files of a run folder."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ import shutil
 import subprocess
 import sys
 from dataclasses import replace
-from html.parser import HTMLParser
-from itertools import pairwise
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 import torch
@@ -26,62 +25,34 @@ from regard.batch import collate
 from regard.device import Machine
 from regard.errors import UsageError
 from regard.interpret import Recorder
+from regard.metrics.bleu import bleu_tokenization, bootstrap_intervals, looks_tokenized, text_scores
 from regard.tasks import load
 from regard.training import flops, train
-from regard.training.evaluate import bleu_tokenization, intervals, looks_tokenized, text_scores
 from regard.training.flops import forward_flops, measured_peak, training_flops
 from regard.training.loss import output_cross_entropy
-from regard.training.report import write_report
-from regard.training.report.blocks import Alignment, Case, Chart, Matrix, Series, Table, printable
-from regard.training.report.drawing import alignment_svg, chart_svg, ticks
-from regard.training.report.html import html
-from regard.training.report.markdown import fenced, markdown
-from samples import random_samples, small
-
-HOSTILE = (
-    '<script>alert(1)</script><img src="http://evil.example/x"> & "q" \'q\' `` ``` | [a](javascript:x) '
-    "\x00\x1b\u202e"
+from regard.training.report import finish_report, write_report
+from regard.training.report.charts import (
+    COLOURS,
+    CSS,
+    MAX_POINTS,
+    chart,
+    curve,
+    printable,
+    save,
+    svg_element,
+    svg_file,
 )
-VOID = {"meta", "line", "circle", "rect", "polyline"}
-
-
-class Page(HTMLParser):
-    """A page's elements with their attributes, and its text; an element that is not closed is an error."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(convert_charrefs=True)
-        self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.open: list[str] = []
-        self.texts: list[str] = []
-        self.feed(text)
-        self.close()
-        assert self.open == []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, dict(attrs)))
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, dict(attrs)))
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.texts.append(data)
-
-    @property
-    def tags(self) -> list[str]:
-        return [tag for tag, _ in self.elements]
-
-
-def rows_of(path: Path) -> list[dict]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n")[:-1]]
-
-
-def write_rows(path: Path, rows: list[dict]) -> None:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+from regard.training.report.page import (
+    Block,
+    case,
+    charts,
+    fenced,
+    html_page,
+    markdown_page,
+    table,
+)
+from report_pages import HOSTILE, Page, rows_of, write_rows
+from samples import random_samples, small
 
 
 @pytest.fixture
@@ -129,10 +100,13 @@ def test_scores_are_those_of_the_sacrebleu_command(tmp_path: Path, tokenize: str
         {row["name"]: row for row in json.loads(subprocess.run(each, capture_output=True, check=True).stdout)}
         for each in (command, [*command, "--confidence"])
     )
-    own, around = text_scores(OUTPUTS, REFERENCES, tokenize), intervals(OUTPUTS, REFERENCES, tokenize)
-    assert own.bleu == pytest.approx(plain["BLEU"]["score"], abs=1e-8)
-    assert own.chrf == pytest.approx(plain["chrF2"]["score"], abs=1e-8)
-    assert (own.bleu_signature, own.chrf_signature) == (
+    scores, around = (
+        text_scores(OUTPUTS, REFERENCES, tokenize),
+        bootstrap_intervals(OUTPUTS, REFERENCES, tokenize),
+    )
+    assert scores.bleu == pytest.approx(plain["BLEU"]["score"], abs=1e-8)
+    assert scores.chrf == pytest.approx(plain["chrF2"]["score"], abs=1e-8)
+    assert (scores.bleu_signature, scores.chrf_signature) == (
         plain["BLEU"]["signature"],
         plain["chrF2"]["signature"],
     )
@@ -143,7 +117,7 @@ def test_scores_are_those_of_the_sacrebleu_command(tmp_path: Path, tokenize: str
 
 def test_an_interval_where_some_samples_score_nothing() -> None:
     """sacreBLEU's own mean fails there: a sample without any match is of another type than the others."""
-    mean, half = intervals(["ab", "xy"], ["abc", "uvw"])["chrf"]
+    mean, half = bootstrap_intervals(["ab", "xy"], ["abc", "uvw"])["chrf"]
     assert 0 < mean < 100
     assert half > 0
 
@@ -167,7 +141,7 @@ def test_a_tokenisation_that_cannot_be_had_is_said_before_the_run(
     def missing(**options: object) -> BLEU:
         raise RuntimeError("Please install\n\n  more")
 
-    monkeypatch.setattr("regard.training.evaluate.BLEU", missing)
+    monkeypatch.setattr("regard.metrics.bleu.BLEU", missing)
     with pytest.raises(UsageError, match='"ja-mecab" cannot be computed: Please install more'):
         train(toy_config(tmp_path, bleu_tokenize="ja-mecab"), tmp_path / "run")
     assert not (tmp_path / "run").exists()
@@ -228,18 +202,18 @@ def test_operations_are_those_that_torch_counts(shape: dict) -> None:
 def test_the_peak_is_the_best_of_some_products(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first size runs at 1 GFLOP/s at best, the second at 2, and a third would take too long."""
     times = iter([9.0, 0.0625, 8.0, 0.5, 7.0, 9.0])
-    asked: list[tuple[int, torch.dtype]] = []
+    calls: list[tuple[int, torch.dtype]] = []
 
     def timed(matrix: torch.Tensor) -> float:
-        asked.append((len(matrix), matrix.dtype))
+        calls.append((len(matrix), matrix.dtype))
         return next(times)
 
     monkeypatch.setattr(flops, "timed_product", timed)
     monkeypatch.setattr(flops, "PEAK_SIZES", (5, 20, 4000))
     monkeypatch.setattr(flops, "PEAK_SECONDS", 3.0)
-    found = measured_peak(Machine(torch.device("cpu"), "bfloat16", 1))
-    assert found == max(2 * 5**3 / 0.0625, 2 * 20**3 / 0.5)
-    assert asked == [(5, torch.bfloat16)] * 3 + [(20, torch.bfloat16)] * 3
+    peak = measured_peak(Machine(torch.device("cpu"), "bfloat16", 1))
+    assert peak == max(2 * 5**3 / 0.0625, 2 * 20**3 / 0.5)
+    assert calls == [(5, torch.bfloat16)] * 3 + [(20, torch.bfloat16)] * 3
 
 
 # --- the report of a real run -----------------------------------------------------------------------------
@@ -249,12 +223,12 @@ def test_the_sentences_are_those_of_the_translator(toy: Toy) -> None:
     rows = rows_of(toy.model / "test.jsonl")
     pairs = [line.split("\t") for line in (toy.corpora / "test.tsv").read_text().split("\n")[:-1]]
     assert [(row["source"], row["reference"]) for row in rows] == [tuple(pair) for pair in pairs]
-    found = load(toy.model, threads=1).translate_lines([pair[0] for pair in pairs], alignment=True)
-    assert [row["output"] for row in rows] == [each.text for each in found]
+    results = load(toy.model, threads=1).translate_lines([pair[0] for pair in pairs], alignment=True)
+    assert [row["output"] for row in rows] == [each.text for each in results]
     assert [[tuple(link) for link in row["alignment"]] for row in rows] == [
-        each.candidates[0].alignment for each in found
+        each.candidates[0].alignment for each in results
     ]
-    assert [row["score"] for row in rows] == pytest.approx([f.candidates[0].score for f in found], rel=1e-4)
+    assert [row["score"] for row in rows] == pytest.approx([f.candidates[0].score for f in results], rel=1e-4)
     chrf = CHRF()
     for row in rows:
         expected = chrf.sentence_score(row["output"], [row["reference"]]).score
@@ -283,11 +257,11 @@ def test_score_by_length(folder: Path) -> None:
     write_report(folder)
     text = (folder / "report.md").read_text(encoding="utf-8")
     for name, low, high in (("1 to 5", 1, 5), ("6 to 10", 6, 10), ("11 to 15", 11, 15)):
-        own = [row for row in rows if low <= len(row["source"].split()) <= high]
-        outputs, references = [row["output"] for row in own], [row["reference"] for row in own]
+        bucket = [row for row in rows if low <= len(row["source"].split()) <= high]
+        outputs, references = [row["output"] for row in bucket], [row["reference"] for row in bucket]
         bleu = BLEU().corpus_score(outputs, [references]).score
         chrf = CHRF().corpus_score(outputs, [references]).score
-        assert f"| {name} | {len(own)} | {bleu:.2f} | {chrf:.2f} |" in text
+        assert f"| {name} | {len(bucket)} | {bleu:.2f} | {chrf:.2f} |" in text
 
 
 def test_worst_and_best_are_the_ends_of_the_ranking(folder: Path) -> None:
@@ -296,19 +270,21 @@ def test_worst_and_best_are_the_ends_of_the_ranking(folder: Path) -> None:
         row["output"], row["chrf"] = f"output-{number:02}", float((number * 7) % 60)
     write_rows(folder / "test.jsonl", rows)
     write_report(folder)
-    shown = re.findall(r"output     output-(\d\d)", (folder / "report.md").read_text(encoding="utf-8"))
-    assert [rows[int(number)]["chrf"] for number in shown] == [0, 1, 2, 3, 4, 59, 58, 57, 56, 55]
+    numbers = re.findall(r"output     output-(\d\d)", (folder / "report.md").read_text(encoding="utf-8"))
+    assert [rows[int(number)]["chrf"] for number in numbers] == [0, 1, 2, 3, 4, 59, 58, 57, 56, 55]
 
 
 def test_the_page_is_whole_and_asks_nothing_of_the_world(toy: Toy) -> None:
     text = (toy.model / "report.html").read_text(encoding="utf-8")
     page = Page(text)
     assert not set(page.tags) & {"script", "link", "img", "iframe", "object", "embed", "a", "base", "form"}
-    assert not [name for _, own in page.elements for name in own if name.startswith("on")]
+    assert not [name for _, attributes in page.elements for name in attributes if name.startswith("on")]
     assert not re.search(r"https?:|url\(|@import|//", text)
     headings = [page.texts[n] for n, _ in enumerate(page.texts) if page.texts[n] in SECTIONS]
     assert headings == SECTIONS
-    assert page.tags.count("polyline") == 6  # two losses, two scores, rate, speed
+    assert [attributes.get("class") for _, attributes in page.elements].count(
+        "curve"
+    ) == 6  # losses, scores, rate, speed
 
 
 SECTIONS = [
@@ -345,6 +321,15 @@ def test_hostile_text_is_shown_as_text(folder: Path) -> None:
     assert not {"\x00", "\x1b", "\u202e"} & set(text)
 
 
+def html(block: Block) -> Page:
+    page = html_page("title", [("", [block])])
+    return Page(page[page.index("<section>") : page.index("</main>")])
+
+
+def markdown(block: Block) -> list[str]:
+    return markdown_page("title", [("", [block])]).split("\n")[2:-1]
+
+
 @settings(max_examples=40, deadline=None)
 @given(st.text(max_size=40), st.text(max_size=40))
 def test_any_text_leaves_the_page_as_it_is(one: str, two: str) -> None:
@@ -353,24 +338,42 @@ def test_any_text_leaves_the_page_as_it_is(one: str, two: str) -> None:
     def lines(text: str) -> str:
         return "\n".join(printable(line) for line in text.removesuffix("\n").split("\n"))
 
-    page = Page(html(Case([("source", one), ("output", two)], f"remark {one}")))
-    assert page.tags == ["dl", "dt", "dd", "dt", "dd", "dd"]
-    assert "".join(page.texts) == "".join(
+    page = html(case([("source", one), ("output", two)], f"remark {one}"))
+    assert page.tags == ["section", "dl", "dt", "dd", "dt", "dd", "dd"]
+    assert "".join(page.texts).strip("\n") == "".join(
         ["source", lines(one), "output", lines(two), printable(f"remark {one}")]
     )
-    page = Page(html(Matrix([one, two], [[1, 0], [2, 3]])))
-    assert page.tags == [
-        "div",
-        "table",
-        "thead",
-        *["tr", "th", "th", "th"],
+    matrix = {"kind": "matrix", "labels": [one, two], "counts": [[1, 0], [2, 3]], "corner": one}
+    head, row = ["div", "table", "thead", "tr"], ["tr", "th", "td", "td"]
+    assert html(matrix).tags == ["section", *head, "th", "th", "th", "tbody", *row, *row]
+    assert html(table(["a", "b"], [[one, two]])).tags == [
+        "section",
+        *head,
+        "th",
+        "th",
         "tbody",
-        *["tr", "th", "td", "td"] * 2,
+        "tr",
+        "td",
+        "td",
     ]
-    page = Page(html(Table(["a", "b"], [[one, two]])))
-    assert page.tags == ["div", "table", "thead", "tr", "th", "th", "tbody", "tr", "td", "td"]
-    page = Page(alignment_svg(Alignment([one, two], [two], [(1, 0)])))
-    assert page.tags == ["figure", "svg", "text", "text", "text", "rect", "rect", "rect"]
+    alignment = {"source": [one, two], "output": [two], "links": [(1, 0)]}
+    page = html({"kind": "alignments", "alignments": [alignment]})
+    cells = ["td", "th", "span", "th", "span", "tbody", "tr", "th", "td", "td", "b"]
+    assert page.tags == ["section", "div", *head, *cells]
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.text(max_size=40), st.text(max_size=40))
+def test_any_name_leaves_the_chart_as_it_is(one: str, two: str) -> None:
+    """Names of models stand in legends: no mark-up, no mathematics, no warning about missing glyphs."""
+    points = [(0.0, 1.0), (1.0, 2.0)]
+    plain = chart("BLEU", [curve("a", points), curve("b", points)], names=["1", "2"], over="words")
+    drawing = chart("BLEU", [curve(one, points), curve(two, points)], names=["1", "2"], over="words")
+    page = html(charts([drawing], ""))
+    assert set(page.tags) <= set(html(charts([plain], "")).tags)
+    assert "$" not in one or any("$" in text for text in page.texts)
+    assert save([drawing], "png").startswith(b"\x89PNG")
+    ElementTree.fromstring(svg_file(drawing))
 
 
 @settings(max_examples=40, deadline=None)
@@ -385,36 +388,38 @@ def test_no_text_leaves_its_fence(lines: list[str]) -> None:
 @settings(max_examples=40, deadline=None)
 @given(st.text(alphabet="ab|\\*_`<>[]&\n", max_size=20))
 def test_a_cell_stays_one_cell(text: str) -> None:
-    table = markdown(Table(["a", "b"], [[text, "end"]])).split("\n")
-    matrix = markdown(Matrix([text], [[1]])).split("\n")
-    assert len(table) == len(matrix) == 3
-    for row in (table[2], matrix[0], matrix[2]):
+    rows = markdown(table(["a", "b"], [[text, "end"]]))
+    matrix = markdown({"kind": "matrix", "labels": [text], "counts": [[1]], "corner": "c"})
+    assert len(rows) == len(matrix) == 3
+    for row in (rows[2], matrix[0], matrix[2]):
         assert len(re.findall(r"(?<!\\)(?:\\\\)*\|", row)) == 3
 
 
-@settings(max_examples=40, deadline=None)
-@given(st.floats(-1e9, 1e9), st.floats(1e-9, 1e9), st.integers(2, 6))
-def test_axes_have_round_numbers_around_the_curve(low: float, span: float, count: int) -> None:
-    high = low + span
-    found = ticks(low, high, count)
-    steps = [after - before for before, after in pairwise(found)]
-    near = 1e-6 * max(abs(low), abs(high))  # one step, where the ends are nearly the same
-    assert found[0] <= low + near / 100 and found[-1] >= high - near / 100
-    assert 2 <= len(found) <= count + 2
-    assert min(steps) > 0
-    assert max(steps) < 1.01 * min(steps)
-    assert f"{steps[0]:.0e}"[0] in "125"
-
-
 def test_curves_of_long_and_of_broken_runs() -> None:
-    """Ten thousand points become few, and a loss that was not finite is passed over."""
-    long = Series("loss", [(step, 1.0 + 1 / (step + 1)) for step in range(10_000)])
-    broken = Series("valid", [(10, float("nan")), (20, float("inf"))])
-    svg = chart_svg(Chart("loss", [long, broken]))
-    (points,) = re.findall(r'points="([^"]*)"', svg)
-    assert 100 < len(points.split()) <= 240
+    """Ten thousand points become few, and a loss that is not finite is ignored."""
+    long = curve("loss", [(step, 1.0 + 1 / (step + 1)) for step in range(10_000)])
+    broken = curve("valid", [(10, float("nan")), (20, float("inf"))])
+    svg = svg_element(chart("loss", [long, broken]))
+    (path,) = re.findall(r'<g class="curve">\s*<path d="([^"]*)"', svg)
+    assert 10 < len(re.findall("[ML]", path)) <= MAX_POINTS
     assert "nan" not in svg and "inf" not in svg
-    assert "not recorded" in chart_svg(Chart("loss", [broken]))
+    assert svg_element(chart("loss", [broken])) == ""
+    assert "not recorded" in html_page("title", [("", [charts([chart("loss", [broken])], "")])])
+    assert save([chart("loss", [broken])], "png").startswith(b"\x89PNG")
+
+
+def test_a_chart_follows_the_page_and_is_the_same_in_every_call() -> None:
+    css = CSS.read_text(encoding="utf-8")
+    assert all(f"--{name}: {colour};" in css for name, colour in COLOURS.items())
+    drawing = chart("loss", [curve("a", [(1, 2.0), (2, 3.0)]), curve("b", [(1, 2.5)])])
+    svg = svg_element(drawing)
+    assert svg == svg_element(drawing) and svg_file(drawing) == svg_file(drawing)
+    assert save([drawing], "png") == save([drawing], "png")
+    colours = set(re.findall(r"(?:fill|stroke): ([^;\"]*)", svg))
+    assert all(colour == "none" or colour.startswith("var(--") for colour in colours)
+    ids = [set(re.findall(r' id="([^"]*)"', svg_element({**drawing, "title": title}))) for title in "xy"]
+    assert ids[0] and not ids[0] & ids[1]  # two charts of one page
+    assert "loss, by update" in svg_file(drawing) and "prefers-color-scheme: dark" in svg_file(drawing)
 
 
 # --- the folder alone -------------------------------------------------------------------------------------
@@ -437,8 +442,8 @@ def test_the_report_is_made_again_from_the_folder_alone(
 def test_the_report_of_a_run_that_goes_on(folder: Path) -> None:
     """Only what is there is told: no sentences, no final scores, no data."""
     lines = (folder / "metrics.jsonl").read_text().split("\n")[:-1]
-    kept = [line for line in lines if json.loads(line)["kind"] in ("train", "valid")]
-    (folder / "metrics.jsonl").write_text("\n".join(kept) + '\n{"kind": "tra')
+    records = [line for line in lines if json.loads(line)["kind"] in ("train", "valid")]
+    (folder / "metrics.jsonl").write_text("\n".join(records) + '\n{"kind": "tra')
     for name in ("test.jsonl", "valid.jsonl", "data.json", "report.md"):
         (folder / name).unlink()
     write_report(folder)
@@ -447,6 +452,28 @@ def test_the_report_of_a_run_that_goes_on(folder: Path) -> None:
     assert "Not scored yet" in text
     assert text.count("not recorded") == 3
     Page((folder / "report.html").read_text(encoding="utf-8"))
+
+
+def test_an_odd_file_does_not_fail_a_run(folder: Path) -> None:
+    """The model of a run that ends is written already: what the report lacks is logged."""
+    for name in ("report.md", "report.html"):
+        (folder / name).unlink()
+    messages: list[str] = []
+    finish_report(folder, messages.append)
+    assert messages == [] and (folder / "report.html").is_file()
+    (folder / "data.json").write_text('{"corpora": [3]}')
+    finish_report(folder, messages.append)
+    assert len(messages) == 1 and f"regard report {folder}" in messages[0]
+    (folder / "test.jsonl").write_text('{"source": 1}\n')
+    finish_report(folder, messages.append)
+    assert f"{folder / 'test.jsonl'}, line 1: " in messages[-1]
+
+
+def test_a_record_of_a_run_without_its_cost(folder: Path) -> None:
+    rows = [row for row in rows_of(folder / "metrics.jsonl") if row["kind"] != "run"]
+    write_rows(folder / "metrics.jsonl", [*rows, {"kind": "run", "step": 3, "seconds": 1.0, "flops": 1}])
+    write_report(folder)
+    assert "Not recorded in this run: updating." in (folder / "report.md").read_text(encoding="utf-8")
 
 
 def test_a_resumed_run_counts_once(tmp_path: Path) -> None:
@@ -469,14 +496,14 @@ def test_a_resumed_run_counts_once(tmp_path: Path) -> None:
     assert [ends[0][-1][key] for key in counted] == [ends[1][-1][key] for key in counted]
     assert ends[1][-1]["flops"] > 0
     assert (uncut / "test.jsonl").read_bytes() == (cut / "test.jsonl").read_bytes()
-    names = ("updates", "target tokens learned from", "operations", "test", "valid")
-    told = [
+    names = ("updates", "target tokens trained on", "operations", "test", "valid")
+    lines = [
         [line for line in (folder / "report.md").read_text().split("\n") if line.startswith(starts)]
         for folder in (uncut, cut)
         for starts in [tuple(f"| {name} |" for name in names)]
     ]
-    assert told[0] == told[1]
-    assert len(told[0]) == len(names)
+    assert lines[0] == lines[1]
+    assert len(lines[0]) == len(names)
 
 
 def test_the_card_tells_how_to_compute_its_scores(

@@ -14,16 +14,13 @@ from hypothesis import strategies as st
 
 from regard.config import load_config
 from regard.errors import UsageError
-from regard.training.curves import draw_curves
-from regard.training.metrics import answering, classification, language, spans, tagging
-from regard.training.report import evaluate_command, told, write_report
-from regard.training.report.answered import AROUND, excerpt
-from regard.training.report.blocks import printable
-from regard.training.report.classified import MOST_LABELS
-from regard.training.report.filled import gaps
-from regard.training.report.tagged import mistakes
-from regard.training.report.words import by_type_rows
-from test_report import HOSTILE, Page, write_rows
+from regard.metrics.answers import squad_scores
+from regard.metrics.labels import classification_scores, spans, tagging_scores
+from regard.metrics.language import perplexity_scores
+from regard.training.report import draw_curves, evaluate_command, score_line, write_report
+from regard.training.report.charts import printable
+from regard.training.report.texts import CONTEXT, MAX_LABELS, entity_errors, excerpt, masked_pairs, type_rows
+from report_pages import HOSTILE, Page, write_rows
 
 Rows = list[dict]
 WORDS = ["red", "boats", "sleep", "under", "Mount", "Kara", "while", "Ilse", "Brandt", "sings", "a", "song"]
@@ -44,11 +41,11 @@ def classified(
         p = p if many else [each / sum(p) for each in p]
         best = max(zip(p, labels))[1]
         output = [label for label, each in zip(labels, p) if each > 0.5] if many else [best]
-        true = output if dice.random() < 0.7 else [dice.choice(labels)]
-        row = {"source": " ".join(sentence()), "reference": true, "output": output}
+        reference = output if dice.random() < 0.7 else [dice.choice(labels)]
+        row = {"source": " ".join(sentence()), "reference": reference, "output": output}
         rows.append({**row, "probabilities": dict(zip(labels, p))})
     reference, output = [row["reference"] for row in rows], [row["output"] for row in rows]
-    return rows, classification(reference, output, labels, many)
+    return rows, classification_scores(reference, output, labels, many)
 
 
 def tagged() -> tuple[Rows, dict]:
@@ -58,7 +55,7 @@ def tagged() -> tuple[Rows, dict]:
         tags = [ENTITIES.get(word, "O") for word in words]
         output = [tag if dice.random() < 0.8 else dice.choice(["O", "B-PER", "B-LOC"]) for tag in tags]
         rows.append({"source": words, "reference": tags, "output": output})
-    return rows, tagging([row["reference"] for row in rows], [row["output"] for row in rows])
+    return rows, tagging_scores([row["reference"] for row in rows], [row["output"] for row in rows])
 
 
 def answered() -> tuple[Rows, dict]:
@@ -70,7 +67,7 @@ def answered() -> tuple[Rows, dict]:
         output = " ".join(words[start : start + dice.choice([0, 2, 3])])
         row = {"source": "who sleeps?", "context": " ".join(words), "reference": reference, "output": output}
         rows.append({**row, "score": dice.uniform(-3, 9)})
-    scores, each = answering([row["reference"] for row in rows], [row["output"] for row in rows])
+    scores, each = squad_scores([row["reference"] for row in rows], [row["output"] for row in rows])
     return [{**row, "exact": exact, "f1": f1} for row, (exact, f1) in zip(rows, each)], scores
 
 
@@ -79,8 +76,8 @@ def filled() -> tuple[Rows, dict]:
     for _ in range(20):
         words = sentence()
         guess = [words[1], words[3] if dice.random() < 0.5 else "song"]
-        shown = " ".join("<mask>" if number in (1, 3) else word for number, word in enumerate(words))
-        row = {"source": shown, "reference": [words[1], words[3]], "output": guess}
+        text = " ".join("<mask>" if number in (1, 3) else word for number, word in enumerate(words))
+        row = {"source": text, "reference": [words[1], words[3]], "output": guess}
         rows.append({**row, "log_probability": dice.uniform(-9, 0)})
     right = sum(a == b for row in rows for a, b in zip(row["reference"], row["output"]))
     return rows, {"accuracy": right / 40}
@@ -88,7 +85,7 @@ def filled() -> tuple[Rows, dict]:
 
 def generated() -> tuple[Rows, dict]:
     rows = [{"source": " ".join(sentence()), "output": " ".join(sentence())} for _ in range(12)]
-    return rows, language(-5000.0, 2500, 9000)
+    return rows, perplexity_scores(-5000.0, 2500, 9000)
 
 
 MADE = {
@@ -103,8 +100,8 @@ OWN = {
     "classify": ["Labels", "Errors"],
     "tag": ["Entities", "Errors"],
     "answer": ["Answers", "Errors"],
-    "fill": ["Guesses", "Texts"],
-    "generate": ["How it goes on"],
+    "fill": ["Predictions", "Texts"],
+    "generate": ["Continuations"],
 }
 
 
@@ -178,12 +175,12 @@ def test_the_page_of_every_task(task: str, tmp_path: Path) -> None:
     assert not set(page.tags) & {"script", "link", "img", "iframe", "a"}
     assert "pairs" not in text and "BLEU" not in text and "chrF" not in text and "not recorded" not in text
     curves = 2 + {"generate": 1, "fill": 1}.get(task, 2) + 2  # losses, scores, rate and speed
-    assert page.tags.count("polyline") == curves
+    assert [attributes.get("class") for _, attributes in page.elements].count("curve") == curves
     assert "| train.txt | train | 900 | 890 | 10 | 1 |" in text
     assert f"regard evaluate -m my-{task} --data test.txt\n" in text
 
 
-def test_the_scores_of_the_record_are_told(task: str, tmp_path: Path) -> None:
+def test_the_scores_of_the_record_are_score_line(task: str, tmp_path: Path) -> None:
     """In the table, in the overview, and by the curve's last point: all in per cent where they are shares."""
     rows, scores = MADE[task]()
     text, _ = pages(run_folder(tmp_path, task, rows, scores))
@@ -200,10 +197,10 @@ def test_the_scores_of_the_record_are_told(task: str, tmp_path: Path) -> None:
         "generate": "perplexity",
     }
     value = scores[first[task]]
-    shown = f"{value:.2f}" if task == "generate" else f"{100 * value:.2f} %"
-    assert f"| {shown} | on the test data |" in text
-    watched = {**first, "generate": "bits_per_byte"}[task]
-    last = scores[watched] * (1 - 4 / 200) * (1 if task == "generate" else 100)
+    cell = f"{value:.2f}" if task == "generate" else f"{100 * value:.2f} %"
+    assert f"| {cell} | on the test data |" in text
+    metric = {**first, "generate": "bits_per_byte"}[task]
+    last = scores[metric] * (1 - 4 / 200) * (1 if task == "generate" else 100)
     assert f"to {last:.4g} at update 200" in text
 
 
@@ -215,7 +212,7 @@ def test_hostile_text_is_shown_as_text(task: str, tmp_path: Path) -> None:
     def worse(value: object, key: str = "") -> object:
         """Every text of a value made hostile, each to another one where it must stay another."""
         if isinstance(value, dict):
-            return {f"{own}{HOSTILE}": each for own, each in value.items()}
+            return {f"{name}{HOSTILE}": each for name, each in value.items()}
         if isinstance(value, list):
             return [each if each == "O" else f"{each}{HOSTILE}" for each in value]
         return f"{value}{HOSTILE}" if isinstance(value, str) else value
@@ -223,7 +220,7 @@ def test_hostile_text_is_shown_as_text(task: str, tmp_path: Path) -> None:
     evil = [{key: worse(value) for key, value in row.items()} for row in rows]
     again = dict(scores)
     if "by_type" in scores:
-        again["by_type"] = {f"{name}{HOSTILE}": own for name, own in scores["by_type"].items()}
+        again["by_type"] = {f"{name}{HOSTILE}": values for name, values in scores["by_type"].items()}
     if "confusion" in scores:
         again["confusion"] = {**scores["confusion"], "labels": worse(scores["confusion"]["labels"])}
     (tmp_path / "evil").mkdir()
@@ -277,16 +274,16 @@ def test_all_right(task: str, tmp_path: Path) -> None:
         row["output"] = (reference or [""])[0] if task == "answer" else reference or row["output"]
     text, _ = pages(run_folder(tmp_path, task, rows, scores))
     assert ("None: " in text) == (task in ("classify", "tag", "answer"))
-    assert ("40 of 40 gaps" in text) == (task == "fill")
+    assert ("40 of 40 masked tokens" in text) == (task == "fill")
 
 
 def test_the_picture_has_the_curves_of_the_task(
     task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    drawn: dict[str, list[float]] = {}
+    curves: dict[str, list[float]] = {}
 
     def plot(axes: object, xs: list[float], ys: list[float], label: str, **more: object) -> None:
-        drawn[label] = list(ys)
+        curves[label] = list(ys)
 
     monkeypatch.setattr("matplotlib.axes.Axes.plot", plot)
     rows, scores = MADE[task]()
@@ -298,10 +295,10 @@ def test_the_picture_has_the_curves_of_the_task(
         "fill": {"accuracy": "accuracy"},
         "generate": {"bits per byte": "bits_per_byte"},
     }[task]
-    assert set(drawn) == {"training", "validation", "learning rate", *expected}
+    assert set(curves) == {"training", "validation", "learning rate", *expected}
     for name, key in expected.items():
         factor = 1 if task == "generate" else 100
-        assert drawn[name][-1] == pytest.approx(factor * scores[key] * 0.98)
+        assert curves[name][-1] == pytest.approx(factor * scores[key] * 0.98)
 
 
 # --- one line ---------------------------------------------------------------------------------------------
@@ -309,23 +306,25 @@ def test_the_picture_has_the_curves_of_the_task(
 
 def test_a_record_in_one_line() -> None:
     record = {"kind": "test", "step": 9, "loss": 0.24123, "sentences": 872}
-    assert told("classify", {**record, "accuracy": 0.9123, "f1": 0.9108, "by_type": {}, "confusion": {}}) == (
-        "test: accuracy 91.2 %, macro F1 91.1 %, loss 0.2412 on 872 texts"
-    )
+    assert score_line(
+        "classify", {**record, "accuracy": 0.9123, "f1": 0.9108, "by_type": {}, "confusion": {}}
+    ) == ("test: accuracy 91.2 %, macro F1 91.1 %, loss 0.2412 on 872 texts")
     many = {"accuracy": 0.5, "f1": 0.6, "exact": 0.5, "micro_f1": 0.75, "by_type": {}}
-    assert told("classify", record | many) == (
+    assert score_line("classify", record | many) == (
         "test: accuracy 50.0 %, macro F1 60.0 %, micro F1 75.0 %, loss 0.2412 on 872 texts"
     )
     tags = {"accuracy": 0.98, "f1": 0.88, "precision": 0.875, "recall": 0.9, "by_type": {}}
-    assert told("tag", record | tags) == (
+    assert score_line("tag", record | tags) == (
         "test: F1 88.0 %, precision 87.5 %, recall 90.0 %, accuracy of words 98.0 %, "
         "loss 0.2412 on 872 sentences"
     )
-    assert told("answer", {**record, "kind": "final-valid", "exact": 0.75, "f1": 0.8}) == (
+    assert score_line("answer", {**record, "kind": "final-valid", "exact": 0.75, "f1": 0.8}) == (
         "final-valid: F1 80.0 %, exact match 75.0 %, loss 0.2412 on 872 questions"
     )
-    assert told("fill", {**record, "accuracy": 0.5}) == "test: accuracy 50.0 %, loss 0.2412 on 872 texts"
-    assert told("generate", {**record, "perplexity": 1234.5, "bits_per_byte": 1.5}) == (
+    assert (
+        score_line("fill", {**record, "accuracy": 0.5}) == "test: accuracy 50.0 %, loss 0.2412 on 872 texts"
+    )
+    assert score_line("generate", {**record, "perplexity": 1234.5, "bits_per_byte": 1.5}) == (
         "test: perplexity 1,234.50, 1.500 bits per byte, loss 0.2412 on 872 texts"
     )
     translated = {
@@ -335,14 +334,14 @@ def test_a_record_in_one_line() -> None:
         "bleu_interval": [40, 1],
         "chrf_interval": [60, 1],
     }
-    assert told("translate", record | translated | {"sentences": 1000}) == (
+    assert score_line("translate", record | translated | {"sentences": 1000}) == (
         "test: BLEU 40.26, chrF 60.50, 33.5 % of 1000 exact, loss 0.2412"
     )
 
 
-def test_the_scores_as_the_metrics_give_them_are_all_told(task: str) -> None:
+def test_the_scores_as_the_metrics_give_them_are_all_score_line(task: str) -> None:
     scores = MADE[task]()[1]
-    line = told(task, {"kind": "test", "loss": 1.0, "sentences": 2, **scores})
+    line = score_line(task, {"kind": "test", "loss": 1.0, "sentences": 2, **scores})
     shares = {key: value for key, value in scores.items() if isinstance(value, float) and task != "generate"}
     assert all(f"{100 * value:.1f} %" in line for value in shares.values())
     assert line.count("%") == len(shares)
@@ -365,20 +364,22 @@ def test_the_confusion_matrix_stands_there_in_both_pages(tmp_path: Path) -> None
     for label, row in zip(labels, counts):
         name = label.replace("|", "\\|")
         assert f"| {name} | {' | '.join(map(str, row))} |" in text
-    cells = [own for tag, own in page.elements if tag == "td" and "style" in own]
-    assert [own["class"] for own in cells] == [
+    cells = [attributes for tag, attributes in page.elements if tag == "td" and "style" in attributes]
+    assert [attributes["class"] for attributes in cells] == [
         f"number {c}" for c in ["right", *["wrong"] * 3] * 2 + ["right"]
     ]
     expected = [(count / sum(row)) ** 0.5 for row in counts for count in row]
-    assert [float(str(own["style"]).split(":")[1]) for own in cells] == pytest.approx(expected, abs=0.006)
+    assert [float(str(attributes["style"]).split(":")[1]) for attributes in cells] == pytest.approx(
+        expected, abs=0.006
+    )
 
 
 def test_errors_come_with_the_surest_first(tmp_path: Path) -> None:
     rows, scores = classified()
     text, _ = pages(run_folder(tmp_path, "classify", rows, scores))
     wrong = [row["probabilities"][row["output"][0]] for row in rows if row["output"] != row["reference"]]
-    shown = [float(p) for p in re.findall(r"^probability: ([\d.]+) %", text, re.M)]
-    assert shown == pytest.approx([100 * p for p in sorted(wrong, reverse=True)[:12]], abs=0.06)
+    probabilities = [float(p) for p in re.findall(r"^probability: ([\d.]+) %", text, re.M)]
+    assert probabilities == pytest.approx([100 * p for p in sorted(wrong, reverse=True)[:12]], abs=0.06)
     assert f"{len(wrong)} of 40 texts of the test data are wrong" in text
 
 
@@ -387,27 +388,27 @@ def test_many_labels(tmp_path: Path) -> None:
     rows[0] |= {"reference": ["calm"], "output": [], "probabilities": {"calm": 0.001, "loud": 0.0}}
     text, page = pages(run_folder(tmp_path, "classify", rows, scores, "many = true"))
     assert "micro F1" in text and "many labels" in text
-    assert not [own for tag, own in page.elements if "style" in own]
+    assert "matrix" not in [attributes.get("class") for _, attributes in page.elements]
     assert re.search(r"^reference +calm\noutput +no label$", text, re.M)
     assert re.findall(r"^probability: .*", text, re.M)[0] == "probability: 0.1 % calm"
 
 
 def test_very_many_labels_have_a_list_instead_of_a_matrix(tmp_path: Path) -> None:
-    labels = tuple(f"label-{number}" for number in range(MOST_LABELS + 1))
+    labels = tuple(f"label-{number}" for number in range(MAX_LABELS + 1))
     rows, scores = classified(labels=labels)
     rows += [{**rows[0], "reference": ["label-3"], "output": ["label-7"]}] * 50
-    scores = classification([r["reference"] for r in rows], [r["output"] for r in rows], labels, False)
+    scores = classification_scores([r["reference"] for r in rows], [r["output"] for r in rows], labels, False)
     text, page = pages(run_folder(tmp_path, "classify", rows, scores))
-    assert not [own for tag, own in page.elements if "style" in own]
+    assert "matrix" not in [attributes.get("class") for _, attributes in page.elements]
     pairs = Counter((r["reference"][0], r["output"][0]) for r in rows if r["reference"] != r["output"])
     assert f"| label-3 | label-7 | {pairs['label-3', 'label-7']} |" in text
 
 
 def test_a_table_of_labels_ends_somewhere() -> None:
     types = {f"label {n}": {"precision": 1.0, "recall": 1.0, "f1": 1.0, "count": n} for n in range(70)}
-    rows = by_type_rows(types)
+    rows = type_rows(types)
     assert [row[0] for row in (rows[0], rows[-2], rows[-1])] == ["label 69", "label 10", "and 10 more"]
-    assert len(by_type_rows(dict(list(types.items())[:60]))) == 60
+    assert len(type_rows(dict(list(types.items())[:60]))) == 60
 
 
 # --- entities ---------------------------------------------------------------------------------------------
@@ -419,28 +420,32 @@ tags = st.sampled_from(["O", "B-PER", "I-PER", "B-LOC", "I-LOC"])
 @given(st.lists(st.tuples(tags, tags), max_size=10))
 def test_every_entity_is_counted_once(pairs: list[tuple[str, str]]) -> None:
     """Right, wrong, missed and spurious part the entities of both sides; right ones are seqeval's."""
-    true, said = [a for a, _ in pairs], [b for _, b in pairs]
-    found = mistakes(true, said)
-    assert Counter([*found.right, *(a for a, _ in found.wrong), *found.missed]) == Counter(spans(true))
-    assert Counter([*found.right, *(b for _, b in found.wrong), *found.spurious]) == Counter(spans(said))
-    assert set(found.right) == set(spans(true)) & set(spans(said))
-    assert all(a != b and a[1] <= b[2] and b[1] <= a[2] for a, b in found.wrong)
-    assert (found.count == 0) == (spans(true) == spans(said))
+    reference, output = [a for a, _ in pairs], [b for _, b in pairs]
+    entities = entity_errors({"reference": reference, "output": output})
+    assert Counter([*entities.right, *(a for a, _ in entities.wrong), *entities.missed]) == Counter(
+        spans(reference)
+    )
+    assert Counter([*entities.right, *(b for _, b in entities.wrong), *entities.spurious]) == Counter(
+        spans(output)
+    )
+    assert set(entities.right) == set(spans(reference)) & set(spans(output))
+    assert all(a != b and a[1] <= b[2] and b[1] <= a[2] for a, b in entities.wrong)
+    assert (entities.errors == 0) == (spans(reference) == spans(output))
 
 
 def test_mistakes_in_words(tmp_path: Path) -> None:
     words = ["Ilse", "Brandt", "saw", "Mount", "Kara", "on", "Monday", "with", "Otto", "in", "June"]
-    true = ["B-PER", "I-PER", "O", "B-LOC", "I-LOC", "O", "O", "O", "B-PER", "O", "O"]
-    said = ["B-PER", "I-PER", "O", "B-LOC", "O", "O", "B-LOC", "O", "B-LOC", "O", "O"]
+    reference = ["B-PER", "I-PER", "O", "B-LOC", "I-LOC", "O", "O", "O", "B-PER", "O", "O"]
+    output = ["B-PER", "I-PER", "O", "B-LOC", "O", "O", "B-LOC", "O", "B-LOC", "O", "O"]
     rows = [
-        {"source": words, "reference": true, "output": said},
+        {"source": words, "reference": reference, "output": output},
         {"source": ["Ilse"], "reference": ["B-PER"], "output": ["O"]},
     ]
-    scores = tagging([row["reference"] for row in rows], [row["output"] for row in rows])
+    scores = tagging_scores([row["reference"] for row in rows], [row["output"] for row in rows])
     text, _ = pages(run_folder(tmp_path, "tag", rows, scores))
     assert (
         "sentence  Ilse Brandt saw Mount Kara on Monday with Otto in June\n"
-        "wrong     Mount Kara (LOC) was called Mount (LOC); Otto (PER) was called Otto (LOC)\n"
+        "wrong     Mount Kara (LOC) was tagged Mount (LOC); Otto (PER) was tagged Otto (LOC)\n"
         "spurious  Monday (LOC)\n"
         "right     Ilse Brandt (PER)\n"
     ) in text
@@ -456,27 +461,30 @@ def test_mistakes_in_words(tmp_path: Path) -> None:
 def test_questions_with_and_without_an_answer(tmp_path: Path) -> None:
     rows, scores = answered()
     text, _ = pages(run_folder(tmp_path, "answer", rows, scores))
-    for name, own in (
+    for name, group in (
         ("with an answer", [row for row in rows if row["reference"]]),
         ("without an answer", [row for row in rows if not row["reference"]]),
     ):
-        said = sum(row["output"] != "" for row in own)
-        exact, f1 = (100 * sum(row[key] for row in own) / len(own) for key in ("exact", "f1"))
-        assert f"| {name} | {len(own)} | {said} | {len(own) - said} | {exact:.2f} % | {f1:.2f} % |" in text
-    shown = [float(p) for p in re.findall(r"^F1 ([\d.]+) %, model's score", text, re.M)]
+        answers = sum(row["output"] != "" for row in group)
+        exact, f1 = (100 * sum(row[key] for row in group) / len(group) for key in ("exact", "f1"))
+        assert (
+            f"| {name} | {len(group)} | {answers} | {len(group) - answers} | {exact:.2f} % | {f1:.2f} % |"
+            in text
+        )
+    scores_of_errors = [float(p) for p in re.findall(r"^F1 ([\d.]+) %, model's score", text, re.M)]
     worst = sorted(100 * row["f1"] for row in rows if not row["exact"])[:12]
-    assert shown == pytest.approx(worst, abs=0.06)
+    assert scores_of_errors == pytest.approx(worst, abs=0.06)
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.text("ab ", max_size=900), st.integers(0, 900), st.integers(1, 20))
 def test_the_excerpt_is_of_the_context_and_holds_the_answer(context: str, start: int, size: int) -> None:
     reference = context[start : start + size]
-    found = excerpt(context, ("zz", reference))
-    inner = found.removeprefix("… ").removesuffix(" …")
+    text = excerpt(context, (reference, "zz"))
+    inner = text.removeprefix("… ").removesuffix(" …")
     assert inner in context
     assert reference in inner
-    assert len(inner) <= 2 * AROUND + size
+    assert len(inner) <= 2 * CONTEXT + size
 
 
 # --- running text -----------------------------------------------------------------------------------------
@@ -488,11 +496,11 @@ def test_lines_of_a_text_stay_lines(tmp_path: Path) -> None:
     text, page = pages(run_folder(tmp_path, "generate", rows, generated()[1]))
     fence = "````"
     lines = [
-        "beginning  one",
-        "           ```",
-        "           two",
-        "goes on    three\\u000d",
-        "           ~~~",
+        "prompt        one",
+        "              ```",
+        "              two",
+        "continuation  three\\u000d",
+        "              ~~~",
     ]
     assert "\n".join([f"{fence}text", *lines, fence]) in text
     assert "one\n```\ntwo" in page.texts
@@ -506,15 +514,15 @@ def test_spans_of_t5_are_compared_by_their_names() -> None:
         "reference": ["<extra_id_0>", " red", " boat", "<extra_id_1>", " sleep", "<extra_id_2>"],
         "output": [" x", "<extra_id_1>", " sleep", "<extra_id_0>", " red"],
     }
-    assert gaps(row) == [(" red boat", " red"), (" sleep", " sleep")]
-    assert gaps({"reference": ["a", "b"], "output": ["a", "c"]}) == [("a", "a"), ("b", "c")]
+    assert masked_pairs(row) == [(" red boat", " red"), (" sleep", " sleep")]
+    assert masked_pairs({"reference": ["a", "b"], "output": ["a", "c"]}) == [("a", "a"), ("b", "c")]
 
 
 def test_the_pieces_most_often_mistaken(tmp_path: Path) -> None:
     row = {"source": "a <mask> <mask>", "reference": [" the", "s|s"], "output": ["the", "x"]}
     right = {**row, "output": row["reference"]}
     text, _ = pages(run_folder(tmp_path, "fill", [row, row, right], {"accuracy": 1 / 3}))
-    assert "2 of 6 gaps" in text
+    assert "2 of 6 masked tokens" in text
     assert "| ␣the | the | 2 |" in text  # the space is all that differs
     assert "| s\\|s | x | 2 |" in text
     assert "0 of 2 right" in text and "2 of 2 right" in text

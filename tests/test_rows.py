@@ -15,18 +15,18 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from regard.config import Task, Weighted
-from regard.data.corpora import Listed, check_data, listed, parts, read_examples, read_rows
+from regard.config import Task, Weighted, load_config
+from regard.data.corpora import CorpusSpec, check_data, corpus_specs, parts, read_examples, read_rows
 from regard.data.files import LONGEST_LINE
-from regard.data.findings import KINDS, PLACES, Findings
-from regard.data.rows import BETWEEN_LABELS, CONTINUES, Row
-from regard.data.rows import text as text_rows
-from regard.data.rows.tags import TAG
-from regard.data.rows.text import LONGEST_PART, parts_of
+from regard.data.readers import CONTINUED, LABEL_SEPARATOR, MORE, RawRow
+from regard.data.readers import text as text_rows
+from regard.data.readers.annotated import TAG
+from regard.data.readers.text import LONGEST_PART, document_rows
+from regard.data.report import ISSUE_KINDS, MAX_PLACES, DataReport
 from regard.errors import UsageError
 
 GENERATE, TAGGING, ANSWER = Task(name="generate"), Task(name="tag"), Task(name="answer")
-CLASSIFY, MANY = Task(name="classify"), Task(name="classify", many=True)
+CLASSIFY, MANY = Task(name="classify"), Task(name="classify", multi_label=True)
 Places = dict[str, list[int]]
 
 SEVERAL = settings(
@@ -48,13 +48,13 @@ def put_objects(path: Path, objects: Sequence[object]) -> str:
     return put(path, "".join(json.dumps(each) + "\n" for each in objects))
 
 
-def read(corpus: str | Listed, task: Task, split: str = "train") -> tuple[list[Row], Places]:
+def read(corpus: str | CorpusSpec, task: Task, split: str = "train") -> tuple[list[RawRow], Places]:
     """The rows, and the lines of each kind of finding."""
-    findings = Findings()
-    rows = list(read_rows(corpus, task, split, findings))
-    assert set(findings.counts) <= set(KINDS)
-    assert all(min(findings.counts[kind], PLACES) == len(places) for kind, places in findings.places.items())
-    return rows, {kind: [place.line for place in places] for kind, places in findings.places.items()}
+    report = DataReport()
+    rows = list(read_rows(corpus, task, split, report))
+    assert set(report.counts) <= set(ISSUE_KINDS)
+    assert all(min(report.counts[kind], MAX_PLACES) == len(places) for kind, places in report.places.items())
+    return rows, {kind: [place.line for place in places] for kind, places in report.places.items()}
 
 
 def complaint(corpus: str, task: Task) -> str:
@@ -79,9 +79,11 @@ def longest(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 @SEVERAL
 @given(document=TEXT)
 def test_the_parts_of_a_document_are_the_document(longest: int, document: str) -> None:
-    rows = list(parts_of(enumerate(document.split("\n"), start=1)))
+    rows = list(document_rows(enumerate(document.split("\n"), start=1)))
     assert "".join(text for _, text, _ in rows) == document
-    assert [target for _, _, target in rows] == [CONTINUES] * (len(rows) - 1) + [""]
+    targets = [target for _, _, target in rows]
+    assert [CONTINUED in target for target in targets] == [number > 0 for number in range(len(rows))]
+    assert [MORE in target for target in reversed(targets)] == [number > 0 for number in range(len(rows))]
     assert all(0 < len(text) <= longest for _, text, _ in rows) or document == ""
     for (_, before, _), (_, after, _) in pairwise(rows):
         hard = len(before) == longest and not any(c.isspace() for c in before.lstrip())
@@ -92,7 +94,7 @@ def test_the_parts_of_a_document_are_the_document(longest: int, document: str) -
 @given(document=TEXT)
 def test_the_number_of_a_part_is_the_line_of_its_first_word(longest: int, document: str) -> None:
     start = 0
-    for number, text, _ in parts_of(enumerate(document.split("\n"), start=1)):
+    for number, text, _ in document_rows(enumerate(document.split("\n"), start=1)):
         word = start + len(text) - len(text.lstrip())
         if text.strip():
             assert number <= document.count("\n", 0, word) + 1
@@ -117,9 +119,9 @@ def test_a_file_is_a_document_without_the_end_of_its_last_line(
 def test_what_a_document_is(tmp_path: Path) -> None:
     path = put(tmp_path / "some.raw.gz", "\none\n two \n\n \nthree\n\n\n")
     assert read(path, GENERATE) == ([(1, "\none\n two \n\n \nthree\n\n", "")], {})
-    paragraphs, found = read(Listed(path, documents="paragraph"), Task(name="fill"))
+    paragraphs, found = read(CorpusSpec(path, documents="paragraph"), Task(name="fill"))
     assert (paragraphs, found) == ([(2, "one\n two ", ""), (6, "three", "")], {})
-    lines, found = read(Listed(path, documents="line"), GENERATE, "valid")
+    lines, found = read(CorpusSpec(path, documents="line"), GENERATE, "valid")
     assert lines == [(2, "one", ""), (3, " two ", ""), (6, "three", "")]
     assert found == {"empty": [1, 4, 5, 7, 8]}
 
@@ -130,14 +132,14 @@ def test_a_long_document_is_cut_into_rows_of_64_ki_characters(tmp_path: Path) ->
     rows, found = read(path, GENERATE)
     assert found == {}
     assert "".join(text for _, text, _ in rows) == "\n".join([line] * 5000)
-    assert [target for _, _, target in rows] == [CONTINUES, CONTINUES, ""]
+    assert [target for _, _, target in rows] == [MORE, CONTINUED + MORE, CONTINUED]
     assert all(LONGEST_PART - 40 < len(text) <= LONGEST_PART for _, text, _ in rows[:-1])
     assert all(text[0] in " \n" for _, text, _ in rows[1:])
     objects = put_objects(tmp_path / "long.jsonl", [{"text": "x" * (2 * LONGEST_PART)}, {"text": "short"}])
     rows, _ = read(objects, GENERATE)
     assert [(number, len(text), target) for number, text, target in rows] == [
-        (1, LONGEST_PART, CONTINUES),
-        (1, LONGEST_PART, ""),
+        (1, LONGEST_PART, MORE),
+        (1, LONGEST_PART, CONTINUED),
         (2, 5, ""),
     ]
 
@@ -164,7 +166,7 @@ def test_objects_with_a_text(tmp_path: Path, name: str) -> None:
     path = put_objects(
         tmp_path / name, [{"text": "a\n\nb\n"}, {"text": " \n"}, {"text": None}, {"text": "c"}]
     )
-    rows, found = read(Listed(path, documents="line"), GENERATE)
+    rows, found = read(CorpusSpec(path, documents="line"), GENERATE)
     assert rows == [(1, "a\n\nb\n", ""), (4, "c", "")]
     assert found == {"empty": [2], "malformed": [3]}
 
@@ -175,7 +177,7 @@ def test_what_is_no_text(tmp_path: Path) -> None:
     assert complaint(str(tmp_path / "none.txt"), GENERATE).endswith("no such file")
     assert "UTF-16" in complaint(put(tmp_path / "wide.txt", "a".encode("utf-16")), GENERATE)
     assert 'are for task.name = "translate"' in complaint("phrasebook", GENERATE)
-    with pytest.raises(UsageError, match="holds no text"):
+    with pytest.raises(UsageError, match="has no text"):
         read_examples(put(tmp_path / "empty.txt", ""), GENERATE, "test")
 
 
@@ -202,7 +204,7 @@ def test_a_header_is_told_and_says_which_column_is_which(tmp_path: Path, header:
     rows, found = read(put(tmp_path / "reviews.tsv", f"{header}\n{line}\nx\ta\tb\tc\n"), CLASSIFY)
     assert rows == [(2, "a film", "good")]
     assert found == {"header": [1], "malformed": [3]}
-    assert not KINDS["header"].left_out
+    assert not ISSUE_KINDS["header"].dropped
 
 
 def test_a_header_stands_in_the_first_line_only(tmp_path: Path) -> None:
@@ -214,7 +216,7 @@ def test_a_header_stands_in_the_first_line_only(tmp_path: Path) -> None:
 def test_any_number_of_labels(tmp_path: Path) -> None:
     content = "one\ta\ntwo\ta, b\nnone\t\ntwice\ta,a\ngap\ta,,b\n"
     rows, found = read(put(tmp_path / "topics.tsv", content), MANY)
-    both = BETWEEN_LABELS.join("ab")
+    both = LABEL_SEPARATOR.join("ab")
     assert rows == [(1, "one", "a"), (2, "two", both), (3, "none", ""), (4, "twice", "a")]
     assert found == {"malformed": [5]}
     objects = [
@@ -264,7 +266,7 @@ def test_what_is_no_text_with_a_label(tmp_path: Path, line: str) -> None:
 
 
 def test_labels_stand_in_tables(tmp_path: Path) -> None:
-    assert "stand in a .tsv" in complaint(put(tmp_path / "reviews.txt", "a film\tgood\n"), CLASSIFY)
+    assert "need a .tsv" in complaint(put(tmp_path / "reviews.txt", "a film\tgood\n"), CLASSIFY)
 
 
 # tags
@@ -383,7 +385,7 @@ def test_objects_that_are_no_tagged_words(tmp_path: Path, found: object, kind: s
 
 
 def test_tags_stand_in_columns(tmp_path: Path) -> None:
-    assert "stand in one of .conll" in complaint(put(tmp_path / "some.xml", "<a/>"), TAGGING)
+    assert "need one of .conll" in complaint(put(tmp_path / "some.xml", "<a/>"), TAGGING)
 
 
 # questions
@@ -531,8 +533,8 @@ def test_a_prefix_and_words_for_labels(tmp_path: Path) -> None:
     told = {"prefix": "sentiment: ", "say": {"1": "good", "0": "bad"}}
     corpora = [Weighted(corpus=reviews, **told), Weighted(corpus=objects, weight=0.5, **told), pairs]
     task = Task(source="en", target="de")
-    one, two, three = listed(corpora, task)
-    assert (two.weight, two.prefix, two.say) == (0.5, told["prefix"], told["say"])
+    one, two, three = corpus_specs(corpora, task)
+    assert (two.weight, two.prefix, two.label_words) == (0.5, told["prefix"], told["say"])
     rows, found = read(one, task)
     assert rows == [(2, f"sentiment: {'long ' * 90}", "good"), (4, "sentiment: dull", "bad")]
     assert found == {"header": [1], "empty": [3]}
@@ -540,16 +542,16 @@ def test_a_prefix_and_words_for_labels(tmp_path: Path) -> None:
     assert read(three, task) == ([(1, "sentence", "label"), (2, "a", "b")], {})  # a dictionary may say so
     assert parts(corpora, task) == [(reviews, 1.0), (objects, 0.5), (pairs, 1.0)]
     plain = put(tmp_path / "told.tsv", "a\tb\nc\td\te\n")
-    assert read(Listed(plain, prefix="to B: "), task) == ([(1, "to B: a", "b"), (2, "to B: c", "d")], {})
+    assert read(CorpusSpec(plain, prefix="to B: "), task) == ([(1, "to B: a", "b"), (2, "to B: c", "d")], {})
 
 
 def test_two_files_are_a_pair_to_a_translator_only(tmp_path: Path) -> None:
     names = [put(tmp_path / "one.txt", "a\n"), put(tmp_path / "two.txt", "b\n")]
-    assert [each.corpus for each in listed(names, Task())] == [tuple(names)]
-    assert [each.corpus for each in listed(names, GENERATE, "line")] == names
+    assert [each.corpus for each in corpus_specs(names, Task())] == [tuple(names)]
+    assert [each.corpus for each in corpus_specs(names, GENERATE, "line")] == names
     assert [example.source for example in read_examples(names, GENERATE, "train")] == ["a", "b"]
-    with pytest.raises(UsageError, match="one file at a time"):
-        listed([names], GENERATE)
+    with pytest.raises(UsageError, match="reads single files"):
+        corpus_specs([names], GENERATE)
 
 
 def test_check_data_reads_a_first_row_of_every_task(tmp_path: Path) -> None:
@@ -557,7 +559,7 @@ def test_check_data_reads_a_first_row_of_every_task(tmp_path: Path) -> None:
 
     good = put(tmp_path / "good.conll", "a O\n")
     check_data(Data(train=[good, good], valid=good), TAGGING)
-    with pytest.raises(UsageError, match=r"data\.test: .*empty\.conll holds no sentence with tags"):
+    with pytest.raises(UsageError, match=r"data\.test: .*empty\.conll has no sentence with tags"):
         check_data(Data(train=good, test=put(tmp_path / "empty.conll", "\n")), TAGGING)
 
 
@@ -588,10 +590,10 @@ def corpora(monkeypatch: pytest.MonkeyPatch) -> Path:
     ],
 )
 def test_public_corpora(corpora: Path, task: Task, name: str, count: int, expected: dict[str, int]) -> None:
-    findings = Findings()
-    rows = list(read_rows(f"data:{name}", task, "train", findings))
+    report = DataReport()
+    rows = list(read_rows(f"data:{name}", task, "train", report))
     assert len(rows) == count
-    assert dict(findings.counts) == expected
+    assert dict(report.counts) == expected
     assert all(source.strip() and target for _, source, target in rows)
     if task is TAGGING:
         assert all(len(words.split(" ")) == len(tags.split(" ")) for _, words, tags in rows)
@@ -610,12 +612,12 @@ def test_public_corpora(corpora: Path, task: Task, name: str, count: int, expect
 )
 def test_public_text(corpora: Path, name: str, lines: int) -> None:
     content = gzip.decompress((corpora / "text" / name).read_bytes()).decode()
-    findings = Findings()
-    rows = list(read_rows(f"data:text/{name}", GENERATE, "train", findings))
+    report = DataReport()
+    rows = list(read_rows(f"data:text/{name}", GENERATE, "train", report))
     assert "".join(text for _, text, _ in rows) == content.replace("\ufeff", "").removesuffix("\n")
-    assert set(findings.counts) <= {"bom"}
-    by_line = list(read_rows(Listed(f"data:text/{name}", documents="line"), GENERATE, "train", findings))
-    assert len(by_line) + findings.counts["empty"] == lines
+    assert set(report.counts) <= {"bom"}
+    by_line = list(read_rows(CorpusSpec(f"data:text/{name}", documents="line"), GENERATE, "train", report))
+    assert len(by_line) + report.counts["empty"] == lines
 
 
 def test_rows_of_another_width_are_misaligned(tmp_path: Path) -> None:
@@ -642,3 +644,42 @@ def test_a_row_of_nothing_but_a_tab_keeps_its_place(tmp_path: Path) -> None:
     assert [row[0] for row in rows] == [1, 2, 3]
     assert read(file, Task())[1] == {"empty": [2]}
     assert read(put(tmp_path / "labels.tsv", "a\tb\n\t\nc\td\n"), CLASSIFY)[1] == {"malformed": [2]}
+
+
+def test_a_link_has_the_format_of_its_name(tmp_path: Path) -> None:
+    """The suffix of its target was used, so that files of a hub's cache or of DVC were refused."""
+    put(tmp_path / "blob", "a\tb\n")
+    (tmp_path / "pairs.tsv").symlink_to(tmp_path / "blob")
+    (tmp_path / "run.toml").write_text('[data]\ntrain = "pairs.tsv"\n')
+    config = load_config(tmp_path / "run.toml")
+    assert config.data.train == str(tmp_path / "pairs.tsv")
+    check_data(config.data, config.task)
+    assert read(str(config.data.train), config.task) == ([(1, "a", "b")], {})
+
+
+@pytest.mark.parametrize(
+    ("name", "format_name", "task", "content"),
+    [
+        ("eng.train", "conll", TAGGING, "EU NNP B-ORG\n\n"),
+        ("reviews.data.gz", "tsv", CLASSIFY, "EU\tgood\n"),
+        ("part-00000", "jsonl", GENERATE, '{"text": "EU"}\n'),
+        ("dev-v1.1", "json", ANSWER, squad({"question": "EU", "answers": []})),
+        ("pairs.csv", "tsv", Task(), "EU\tUE\n"),
+        ("memory", "po", Task(), 'msgid "EU"\nmsgstr "UE"\n'),
+    ],
+)
+def test_a_corpus_can_name_its_format(
+    tmp_path: Path, name: str, format_name: str, task: Task, content: str
+) -> None:
+    """A CoNLL file named eng.train could not be used."""
+    path = put(tmp_path / name, content)
+    (spec,) = corpus_specs([Weighted(corpus=path, format=format_name)], task)
+    rows, _ = read(spec, task)
+    assert [source.split("\n")[0] for _, source, _ in rows] == ["EU"]
+
+
+def test_formats_that_are_refused() -> None:
+    with pytest.raises(UsageError, match="format is for a single file"):
+        corpus_specs([Weighted(corpus=["a", "b"], format="tsv")], Task())
+    with pytest.raises(UsageError, match='format = "docx" is not one of txt, tsv'):
+        corpus_specs([Weighted(corpus="a", format="docx")], Task())

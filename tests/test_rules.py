@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from regard.batch import collate
 from regard.config import Decode
-from regard.generation import Special, decode
-from regard.generation.rules import NoRepeatedNgram, Rows
+from regard.generation import SpecialTokens, decode
+from regard.generation.processors import NoRepeatNgram, RunningRows
 from regard.sample import Sample
 from samples import END, START, random_samples, small
 
-SPECIAL = Special(START, END, forbidden=(0, START, 3))
+SPECIAL = SpecialTokens(START, END, suppressed=(0, START, 3))
 CPU = torch.device("cpu")
 RULES = [
     {"no_repeat_ngram": 1},
@@ -58,7 +58,7 @@ def test_equal_to_transformers(both, beam, rules):
             do_sample=False,
             length_penalty=1.0,
             early_stopping=False,
-            suppress_tokens=list(SPECIAL.forbidden),
+            suppress_tokens=list(SPECIAL.suppressed),
             eos_token_id=END,
             pad_token_id=0,
             decoder_start_token_id=START,
@@ -107,7 +107,7 @@ def test_banned_is_what_would_repeat(size, rows):
     tokens = torch.tensor(rows)
     for length in range(10):
         logits = torch.zeros(len(rows), 5)
-        NoRepeatedNgram(size)(logits, Rows(tokens[:, :length], [0] * len(rows)))
+        NoRepeatNgram(size)(logits, RunningRows(tokens[:, :length], [], [0] * len(rows)))
         for row, scores in zip(rows, logits.tolist()):
             said = row[:length]
             known = {tuple(said[at : at + size]) for at in range(length - size + 1)}

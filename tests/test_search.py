@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
+from dataclasses import replace
 
 import pytest
 import torch
 
 from regard.batch import collate
 from regard.config import Decode
-from regard.generation import Special, decode, score
-from regard.generation.sample import draw, log_probabilities, nucleus
+from regard.generation import SpecialTokens, decode, score
+from regard.generation.sampling import draw, log_probabilities, nucleus
 from regard.generation.search import top
 from regard.sample import Sample
 from samples import END, START, random_samples, small
 
-SPECIAL = Special(START, END, forbidden=(0, START, 3))
+SPECIAL = SpecialTokens(START, END, suppressed=(0, START, 3))
 CPU = torch.device("cpu")
 
 
@@ -36,7 +38,7 @@ def scored(model, source, words):
 def test_a_full_beam_equals_brute_force():
     """Vocabulary of 6, length at most 3: every possible answer is scored and the beam must find the best."""
     model = small(4, vocabulary=6)
-    special = Special(START, END, forbidden=(0, START, 3))
+    special = SpecialTokens(START, END, suppressed=(0, START, 3))
     words = [4, 5]
     for sample in [Sample(source=[4, 5, END]), Sample(source=[5, END]), Sample(source=[4, 4, 5, END])]:
         everything = []
@@ -62,7 +64,7 @@ def test_greedy_takes_the_most_probable_word_each_time():
         state, words = model.start(collate([sample], 16)), [START]
         while words[-1] != END and len(words) <= len(sample.source) + 50:
             logits, state = model.step(state, torch.tensor([[words[-1]]]))
-            logits[0, 0, list(SPECIAL.forbidden)] = -math.inf
+            logits[0, 0, list(SPECIAL.suppressed)] = -math.inf
             words.append(int(logits[0, 0].argmax()))
         found = best(model, [sample], Decode(beam=1))[0]
         assert [*found.tokens, *([END] if found.finished else [])] == words[1:]
@@ -105,15 +107,12 @@ def test_draws_follow_the_distribution():
 
 def test_top_k_and_top_p_keep_what_they_say():
     logits = torch.tensor([[1.0, 3.0, 2.0, 0.0, -1.0, 5.0]])
-    special = Special(start=0, end=5)
-    kept = log_probabilities(logits, Decode(top_k=2), special, length=9)[0].isfinite()
+    kept = log_probabilities(logits, Decode(top_k=2))[0].isfinite()
     assert kept.tolist() == [False, True, False, False, False, True]
     probability = logits.double().softmax(1)[0]
     assert float(probability[5]) < 0.9 < float(probability[5] + probability[1])
     assert nucleus(logits.double(), 0.9)[0].isfinite().tolist() == [False, True, False, False, False, True]
-    unready = log_probabilities(logits, Decode(min_length=1), special, length=0)[0]
-    assert not unready[5].isfinite()
-    cold = log_probabilities(logits, Decode(temperature=0.5), special, length=1)[0]
+    cold = log_probabilities(logits, Decode(temperature=0.5))[0]
     torch.testing.assert_close(cold, (logits.double() * 2).log_softmax(1)[0])
 
 
@@ -180,7 +179,7 @@ def test_equal_to_transformers(tmp_path, beam, early_stopping):
             do_sample=False,
             length_penalty=penalty,
             early_stopping=early_stopping,
-            suppress_tokens=list(SPECIAL.forbidden),
+            suppress_tokens=list(SPECIAL.suppressed),
             eos_token_id=END,
             pad_token_id=0,
             decoder_start_token_id=START,
@@ -191,3 +190,47 @@ def test_equal_to_transformers(tmp_path, beam, early_stopping):
             expected = row[1:]
             expected = expected[: expected.index(END)] if END in expected else expected[:20]
             assert list(hypothesis.tokens) == expected
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+def test_several_end_tokens_are_those_of_transformers(tmp_path, beam):
+    """`eos_token_id` may be a list; only the first of it once ended a hypothesis."""
+    from test_store import as_marian
+
+    model, theirs = as_marian(tmp_path, seed=12)
+    samples = sources(25, 13, longest=12)
+    batch = collate(samples)
+    options = Decode(beam=beam, length_penalty=1.0, max_length=20, min_length=2)
+    usual = Counter(token for h in best(model, samples, options) for token in h.tokens[3:])
+    further = tuple(token for token, _ in usual.most_common(2))  # tokens that the model generates
+    special, ends = replace(SPECIAL, ends=further), [END, *further]
+    ours = [found[0] for found in decode(model, samples, options, special, CPU)]
+    generated = theirs.generate(
+        input_ids=batch.source.ids,
+        attention_mask=(batch.source.positions >= 0).long(),
+        num_beams=beam,
+        max_new_tokens=20,
+        min_new_tokens=2,
+        do_sample=False,
+        suppress_tokens=list(SPECIAL.suppressed),
+        eos_token_id=ends,
+        pad_token_id=0,
+        decoder_start_token_id=START,
+        forced_eos_token_id=None,
+        bad_words_ids=None,
+    )
+    for hypothesis, row in zip(ours, generated.tolist()):
+        first = next((at for at, token in enumerate(row[1:]) if token in ends), 20)
+        assert list(hypothesis.tokens) == row[1:][:first]
+        assert hypothesis.finished == (first < 20)
+    last = [row[1 + len(h.tokens)] for h, row in zip(ours, generated.tolist()) if h.finished]
+    assert set(last) - {END}, "a further end token occurs"
+
+
+def test_draws_stop_at_every_end_token():
+    model, samples = small(8), sources(12, 4)
+    options = Decode(beam=2, sample=True, temperature=2.0, max_length=30, min_length=2)
+    for found in decode(model, samples, options, replace(SPECIAL, ends=(7, 9)), CPU):
+        for hypothesis in found:
+            assert not {END, 7, 9} & set(hypothesis.tokens)
+            assert len(hypothesis.tokens) >= 2

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.inputs.text import cut_words, split_sentences
+from regard.inputs.text import split_sentences, split_words
 
 # The bar marks where a sentence ends; the text is the line without the bars.
 CASES = r"""
@@ -121,34 +120,33 @@ def test_round_trip(text: str) -> None:
 @pytest.mark.parametrize(
     "unit", ["a. ", "...", "... ", "Ab. ", " ", "\n", "x\n ", "。", "!)", "1. ", '" .', "\t ", "z"]
 )
+@pytest.mark.timeout(30)  # quadratic time would take hours
 def test_linear_time(unit: str) -> None:
     text = unit * (1_000_000 // len(unit) // 4)
-    begin = time.perf_counter()
     pairs = split_sentences(text)
-    assert time.perf_counter() - begin < 1.0
     assert "".join(sentence + space for sentence, space in pairs) == text
 
 
 def test_cut_words_is_greedy() -> None:
     text = " one two  three four"
-    pairs = cut_words(text, lambda part: len(part) <= 8)
+    pairs = split_words(text, lambda part: len(part) <= 8)
     assert pairs == [("", " "), ("one two", "  "), ("three", " "), ("four", "")]
 
 
 def test_cut_words_cuts_a_long_word() -> None:
-    assert cut_words("abcdefgh ij k", lambda part: len(part) <= 5) == [
+    assert split_words("abcdefgh ij k", lambda part: len(part) <= 5) == [
         ("abcde", ""),
         ("fgh", " "),
         ("ij k", ""),
     ]
-    assert cut_words("ab", lambda part: False) == [("a", ""), ("b", "")]
-    assert cut_words("", lambda part: True) == []
+    assert split_words("ab", lambda part: False) == [("a", ""), ("b", "")]
+    assert split_words("", lambda part: True) == []
 
 
 @settings(max_examples=200, deadline=None)
 @given(TEXTS, st.integers(1, 12))
 def test_cut_words_laws(text: str, limit: int) -> None:
-    pairs = cut_words(text, lambda part: len(part) <= limit)
+    pairs = split_words(text, lambda part: len(part) <= limit)
     assert "".join(part + space for part, space in pairs) == text
     assert all(len(part) <= limit for part, _ in pairs)
     # Greedy: no part could have taken in the first word of the next one.
@@ -166,6 +164,6 @@ def test_cut_words_asks_rarely() -> None:
         calls += 1
         return len(part) <= 1000
 
-    parts = cut_words("word " * 20_000, fits)
+    parts = split_words("word " * 20_000, fits)
     assert len(parts) == 100
     assert calls < 25 * len(parts)

@@ -228,7 +228,7 @@ def test_a_replaced_target_is_compared_behind_it() -> None:
 
 def test_of_many_labels_each_has_its_own_share(client: TestClient) -> None:
     task = opened_task("classify")
-    many = type(task)(replace(task.folder, task=task.folder.task.model_copy(update={"many": True})))
+    many = type(task)(replace(task.folder, task=task.folder.task.model_copy(update={"multi_label": True})))
     change = {"type": "drop_positions"}
     one, two = many.trace(TEXT), many.trace(TEXT, interventions=[change])
     with TestClient(make_app({"many": many}), base_url="http://127.0.0.1:8000") as own:

@@ -14,34 +14,32 @@ from hypothesis import strategies as st
 
 from conftest import Command
 from regard.config import Config, resolve
-from regard.data import Dataset, Translation, plan, tokenize
-from regard.data.batches import epoch_pools, generator, sizes, weighted
+from regard.data import Dataset, plan
+from regard.data.batches import epoch_pools, generator, row_generator, sizes, weighted
 from regard.data.cache import prepared
-from regard.data.dataset import BLOCK, Column, Part, Shard, select
-from regard.data.objectives import Pairs
-from regard.data.shards import MANIFEST, Writer, open_shards, write_manifest
+from regard.data.dataset import BLOCK, CorpusShards, Shard, ShardColumn, encode, select
+from regard.data.objectives import Seq2Seq
+from regard.data.shards import MANIFEST, ShardWriter, open_shards, write_manifest
 from regard.errors import RegardError, UsageError
-from regard.inputs.text import learn
+from regard.inputs.text import train_tokenizer
 from regard.training.prepare import Materials, prepare
 from regard.training.stream import Stream
 
 
-class OfIds(Pairs):
-    """Pairs whose ids are there already."""
+class SpecialTokens:
+    """What `Seq2Seq` needs of a tokenizer if rows are already encoded."""
 
-    @property
-    def ask(self) -> Translation:
-        return Translation(start=1, source_end=2, target_end=2)
+    start, end = 1, 2
 
 
-TRANSLATION = OfIds(None, None, 512)
+TRANSLATION = Seq2Seq(SpecialTokens(), SpecialTokens(), 512)
 
 
 def numbered(first: int, count: int) -> Shard:
     """Pair n says n: [n] on the one side and [n, n] on the other."""
     numbers = np.arange(first, first + count, dtype=np.uint32)
     ones, twos = np.ones(count, dtype=np.uint16), np.full(count, 2, dtype=np.uint16)
-    return Shard(Column(numbers, ones), Column(np.repeat(numbers, 2), twos))
+    return Shard(ShardColumn(numbers, ones), ShardColumn(np.repeat(numbers, 2), twos))
 
 
 def seen(stream: Stream, epochs: int = 1) -> list[int]:
@@ -60,8 +58,9 @@ def seen(stream: Stream, epochs: int = 1) -> list[int]:
 
 def test_a_dataset_keeps_every_sentence() -> None:
     pairs = [("a b c", "d"), ("a", "b c d a b"), ("b", "c"), ("c c", "d d")]
-    tokenizer = learn([text for pair in pairs for text in pair], "word", 300)
-    found = tokenize(pairs, tokenizer, tokenizer)
+    tokenizer = train_tokenizer([text for pair in pairs for text in pair], "word", 300)
+    columns = [ShardColumn(*encode(texts, tokenizer)) for texts in zip(*pairs)]
+    found = Dataset([CorpusShards([Shard(*columns)])])
     pool = found.load(epoch_pools(found, 1, 0)[0])
     assert len(found) == len(pool) == 4
     assert [tokenizer.decode(pool.source[n].tolist()) for n in range(4)] == [source for source, _ in pairs]
@@ -92,7 +91,7 @@ def test_any_rows_of_a_shard_are_read_right(
         patch.setattr("regard.data.dataset.BLOCK", block)
         lengths = np.array([length for portion in portions for length in portion], dtype=np.uint16)
         ids = np.arange(int(lengths.sum()), dtype=np.uint16)
-        column = Column(ids, lengths)
+        column = ShardColumn(ids, lengths)
         first = data.draw(st.integers(0, len(lengths) - 1))
         last = data.draw(st.integers(first + 1, min(len(lengths), (first // block + 1) * block)))
         found, own = column.read(first, last)
@@ -103,7 +102,7 @@ def test_any_rows_of_a_shard_are_read_right(
 
 def test_shards_on_disk_are_what_was_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("regard.data.shards.SHARD", 3)
-    writer = Writer(tmp_path, "000", longest=70_000)
+    writer = ShardWriter(tmp_path, "000", longest=70_000)
     for start in range(0, 10, 2):
         ids = np.arange(start, start + 2, dtype=np.uint16)
         writer.add((ids, np.ones(2, dtype=np.int64)), (np.repeat(ids, 2), np.full(2, 2)))
@@ -126,7 +125,10 @@ def test_every_pair_comes_once_an_epoch_and_in_another_order(monkeypatch: pytest
     monkeypatch.setattr("regard.data.batches.POOL", 2)  # several pools
     count = 5 * BLOCK + 17
     stream = Stream(
-        Dataset([Part([numbered(0, 3 * BLOCK), numbered(3 * BLOCK, 2 * BLOCK + 17)])]), TRANSLATION, 999, 7
+        Dataset([CorpusShards([numbered(0, 3 * BLOCK), numbered(3 * BLOCK, 2 * BLOCK + 17)])]),
+        TRANSLATION,
+        999,
+        7,
     )
     first, second = seen(stream), seen(stream)
     # `seen` drops the batch that opens the next epoch, so the second list lacks its first batch
@@ -138,8 +140,8 @@ def test_every_pair_comes_once_an_epoch_and_in_another_order(monkeypatch: pytest
 
 @pytest.mark.parametrize("weight", [0.25, 0.5, 1.0, 1.5, 3.0])
 def test_a_weight_is_how_often_pairs_come(weight: float) -> None:
-    heavy = Part([numbered(100_000, 2 * BLOCK + 100)], weight)
-    dataset = Dataset([Part([numbered(0, 50)]), heavy])
+    heavy = CorpusShards([numbered(100_000, 2 * BLOCK + 100)], weight)
+    dataset = Dataset([CorpusShards([numbered(0, 50)]), heavy])
     for epoch in range(2):
         counts = Counter(seen(Stream(dataset, TRANSLATION, 4096, 3, epoch)))
         assert [counts[number] for number in range(50)] == [1] * 50
@@ -149,7 +151,7 @@ def test_a_weight_is_how_often_pairs_come(weight: float) -> None:
 
 
 def test_a_share_is_another_one_in_each_epoch() -> None:
-    dataset = Dataset([Part([numbered(0, 300)], 0.2)])
+    dataset = Dataset([CorpusShards([numbered(0, 300)], 0.2)])
     shares = [frozenset(seen(Stream(dataset, TRANSLATION, 64, 1, epoch))) for epoch in range(12)]
     assert all(len(share) == 60 for share in shares)
     assert len(frozenset().union(*shares)) > 200  # in time every pair comes
@@ -157,7 +159,7 @@ def test_a_share_is_another_one_in_each_epoch() -> None:
 
 def test_a_stream_goes_on_from_any_place(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("regard.data.batches.POOL", 1)
-    dataset = Dataset([Part([numbered(0, 2 * BLOCK)], 1.5), Part([numbered(5000, 700)])])
+    dataset = Dataset([CorpusShards([numbered(0, 2 * BLOCK)], 1.5), CorpusShards([numbered(5000, 700)])])
     whole = Stream(dataset, TRANSLATION, 512, 1)
     done = 0.0
     for _ in range(60):
@@ -192,6 +194,16 @@ def test_the_dice_of_seeds_epochs_and_pools_differ() -> None:
     drawn = [tuple(generator(*key).integers(0, 2**63, 4).tolist()) for key in keys]
     assert len(set(drawn)) == len(keys)
     assert generator(1, 2, 3).integers(0, 2**63) == generator(1, 2, 3).integers(0, 2**63)
+
+
+def test_a_row_has_random_numbers_of_its_own() -> None:
+    """The same in any batch and on any rank: a function of (seed, epoch, pool, row) alone."""
+    keys = [
+        (seed, epoch, pool, row) for seed in (1, 2) for epoch in (0, 1) for pool in (0, 1) for row in (0, 1)
+    ]
+    draws = [tuple(row_generator(*key).integers(0, 2**63, 4).tolist()) for key in keys]
+    assert len(set(draws)) == len(keys)
+    assert draws == [tuple(row_generator(*key).integers(0, 2**63, 4).tolist()) for key in keys]
 
 
 # preparing

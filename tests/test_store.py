@@ -14,32 +14,33 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from regard.batch import collate
-from regard.config import Config, Model, load_config, resolve
+from regard.config import Config, TransformerConfig, load_config, resolve
 from regard.errors import RegardError, UsageError
-from regard.inputs.text import learn
-from regard.models import EncoderDecoder, build, outline
+from regard.inputs.text import train_tokenizer
+from regard.models import EncoderDecoder, build, build_meta
 from regard.storage import (
     Checkpoint,
     average_weights,
-    folder_of,
+    checkpoint_folder,
+    checkpoint_steps,
     load_checkpoint,
     load_latest,
     load_weights_into,
     open_folder,
     prune,
     save_checkpoint,
-    steps,
     unique_weights,
     write_card,
     write_identity,
     write_weights,
 )
 from regard.storage.files import write_atomically
-from regard.storage.huggingface import opens_in_transformers, theirs
+from regard.storage.huggingface import opens_in_transformers, to_hf
 from samples import END, START, random_samples, small
 
 TEXTS = ["a small house stands here", "the cat sees a dog", "no dog sleeps in the house"] * 20
-LEARNED = learn(TEXTS, "bpe", 300)
+LEARNED = train_tokenizer(TEXTS, "bpe", 300)
+RECURRENT = {"width": 16, "layers": 2, "dropout": 0.0}
 MARIAN = {"width": 16, "layers": 2, "heads": 4, "feed_forward": 24, "dropout": 0.0}
 
 
@@ -52,7 +53,7 @@ def written(path: Path, seed: int = 0, separate: bool = False, **changes: object
     path.mkdir(exist_ok=True)
     own = config(**changes)
     torch.manual_seed(seed)
-    target = learn([text.upper() for text in TEXTS], "bpe", 290) if separate else None
+    target = train_tokenizer([text.upper() for text in TEXTS], "bpe", 290) if separate else None
     model = build(own.model, len(LEARNED), len(target) if target else None).eval()
     with torch.no_grad():
         for parameter in model.parameters():
@@ -84,14 +85,14 @@ def as_marian(path: Path, seed: int):
     from transformers import MarianMTModel
 
     model = small(seed)
-    own = Model(**MARIAN)
+    own = TransformerConfig(**MARIAN)
     content = json.loads(json.dumps(_marian_json(own, model.output.weight.shape[0])))
     (path / "config.json").write_text(json.dumps(content))
     write_weights(path, own, unique_weights(model))
     return model, MarianMTModel.from_pretrained(path).eval()
 
 
-def _marian_json(own: Model, vocabulary: int) -> dict[str, object]:
+def _marian_json(own: TransformerConfig, vocabulary: int) -> dict[str, object]:
     from regard.storage.huggingface.marian import write
 
     ids = {"pad_token_id": 0, "eos_token_id": END, "bos_token_id": START, "decoder_start_token_id": START}
@@ -156,7 +157,7 @@ def test_saved_and_opened_is_the_same(tmp_path, changes, separate):
     assert before.keys() == after.keys()
     # as a file has them: Marian's channels stand in another order than those of a model that learns
     config = load_config(tmp_path / "run.toml").model
-    before, after = theirs(config, before), theirs(folder.config, after)
+    before, after = to_hf(config, before), to_hf(folder.config, after)
     assert all(torch.equal(before[name], after[name]) for name in before)
     assert (folder.target is folder.source) == (not separate)
 
@@ -205,7 +206,7 @@ def test_wrong_folders_are_refused_with_the_reason(tmp_path):
 def test_the_tokenizer_of_another_model_is_noticed(tmp_path):
     """Equal size is not enough: other merges would give other ids and quiet nonsense."""
     written(tmp_path)
-    other = learn([text[::-1] for text in TEXTS], "bpe", len(LEARNED))
+    other = train_tokenizer([text[::-1] for text in TEXTS], "bpe", len(LEARNED))
     assert len(other) == len(LEARNED)
     other.save(tmp_path / "tokenizer.json")
     with pytest.raises(UsageError, match="another model"):
@@ -220,10 +221,10 @@ def checkpoint(value: float) -> Checkpoint:
 def test_checkpoints_are_whole_or_not_there(tmp_path):
     for step in (5, 10, 15):
         save_checkpoint(tmp_path, step, checkpoint(float(step)))
-    assert steps(tmp_path) == [5, 10, 15]
+    assert checkpoint_steps(tmp_path) == [5, 10, 15]
     said: list[str] = []
     assert load_latest(tmp_path, said.append).state == {"step": 15} and not said
-    newest = folder_of(tmp_path, 15)
+    newest = checkpoint_folder(tmp_path, 15)
     for name in ("model.safetensors", "optimizer.safetensors", "state.json", "manifest.json"):
         whole = (newest / name).read_bytes()
         for damaged in (whole[:-1], whole[: len(whole) // 2], b"", flipped(whole)):
@@ -232,7 +233,7 @@ def test_checkpoints_are_whole_or_not_there(tmp_path):
             assert load_latest(tmp_path, said.append).state == {"step": 10}
             assert len(said) == 1 and (name in said[0] or "manifest" in said[0])
         (newest / name).write_bytes(whole)
-    (folder_of(tmp_path, 20)).mkdir()
+    (checkpoint_folder(tmp_path, 20)).mkdir()
     assert load_latest(tmp_path, said.append).state == {"step": 15}
 
 
@@ -344,7 +345,7 @@ def test_the_card_says_what_the_model_is_for(tmp_path, task, model, said):
         {
             "task": {"name": task, "source": "en", "target": "de"},
             "data": {"train": "corpus.tsv"},
-            "model": {**MARIAN, **model},
+            "model": {**(RECURRENT if model.get("family") == "rnn" else MARIAN), **model},
         }
     )
     facts = {"data": "corpus.tsv", "steps": 7, "chosen": "the best", "command": "regard evaluate -m run"}
@@ -357,10 +358,10 @@ def test_the_card_says_what_the_model_is_for(tmp_path, task, model, said):
 
 def test_opened_weights_are_not_copied(tmp_path: Path) -> None:
     """A folder took twice its size to open: what was read, and the model that it was copied into."""
-    shape = Model(family="transformer", norm="pre", width=16, heads=2, layers=1, dropout=0.0)
+    shape = TransformerConfig(norm="pre", width=16, heads=2, layers=1, dropout=0.0)
     model = build(shape, 30)
     weights = {name: tensor.clone() for name, tensor in unique_weights(model).items()}
-    empty = outline(shape, 30)
+    empty = build_meta(shape, 30)
     load_weights_into(empty, weights, tmp_path)
     assert {n: p.data_ptr() for n, p in empty.named_parameters()} == {
         n: t.data_ptr() for n, t in weights.items()
@@ -371,3 +372,16 @@ def test_opened_weights_are_not_copied(tmp_path: Path) -> None:
     own = unique_weights(model)
     load_weights_into(model, weights, tmp_path)
     assert all(own[name].data_ptr() != weights[name].data_ptr() for name in own), "its memory is its own"
+
+
+@pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="Linux has it")
+def test_a_file_in_shared_memory_is_an_ordinary_file() -> None:
+    """/dev/shm was taken for a device: a new file there could not be written."""
+    path = Path("/dev/shm") / f"regard-test-{os.getpid()}"
+    try:
+        write_atomically(path, b"one")
+        first = path.stat().st_ino
+        write_atomically(path, b"two")
+        assert path.read_bytes() == b"two" and path.stat().st_ino != first
+    finally:
+        path.unlink(missing_ok=True)

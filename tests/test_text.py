@@ -6,9 +6,10 @@ import hashlib
 import json
 import os
 import pickle
+import random
 import subprocess
 import sys
-import time
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -18,9 +19,17 @@ from hypothesis import strategies as st
 from tokenizers import models
 
 from regard.errors import RegardError, UsageError
-from regard.inputs.text import KINDS, LEAST_VOCABULARY, SPECIALS, Tokenizer, huggingface_config, learn
-from regard.inputs.text.language import WORDS, by_words
-from regard.inputs.text.tokenizer import BYTE_ALPHABET
+from regard.inputs.text import (
+    KINDS,
+    LEAST_VOCABULARY,
+    SPECIALS,
+    Tokenizer,
+    huggingface_config,
+    load_tokenizer,
+    train_tokenizer,
+)
+from regard.inputs.text.byte_level import BYTE_ALPHABET
+from regard.storage.language import WORDS, by_words
 
 CORPUS = [
     "A man in a blue shirt is standing on a ladder, cleaning a window.",
@@ -67,7 +76,7 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 
 @pytest.fixture(scope="module")
 def trained() -> dict[str, Tokenizer]:
-    return {kind: learn(CORPUS, kind, 600) for kind in KINDS}
+    return {kind: train_tokenizer(CORPUS, kind, 600) for kind in KINDS}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -118,7 +127,7 @@ def test_any_ids_decode(trained: dict[str, Tokenizer], kind: str, numbers: list[
     tokenizer = trained[kind]
     text = tokenizer.decode(numbers)
     text.encode()
-    pieces, words = tokenizer.pieces(numbers), tokenizer.words(numbers)
+    pieces, words = tokenizer.tokens(numbers), tokenizer.words(numbers)
     assert len(pieces) == len(words) == len(numbers)
     count = len(text.split())
     found = [word for word in words if word >= 0]
@@ -163,7 +172,7 @@ def test_spans_are_where_the_pieces_stand(trained: dict[str, Tokenizer], kind: s
     ids, spans = tokenizer.spans(text)
     assert ids == tokenizer.encode(text) and len(spans) == len(ids)
     plain = text.encode(errors="surrogatepass").decode(errors="replace") if not text.isascii() else text
-    for piece, (start, end) in zip(tokenizer.pieces(ids), spans):
+    for piece, (start, end) in zip(tokenizer.tokens(ids), spans):
         assert 0 <= start <= end <= len(text) and not text[start:end][:1].isspace()
         if "<0x" not in piece and len(plain) == len(text):
             assert piece.lstrip() == plain[start:end]
@@ -179,27 +188,35 @@ EXTRA = ("<mask>", "<extra_id_0>", "<extra_id_1>", "<extra_id_2>")
 def test_extra_specials_stand_at_the_end(trained: dict[str, Tokenizer], kind: str, tmp_path: Path) -> None:
     plain = trained[kind]
     assert (plain.mask, plain.sentinels) == (None, ())
-    more = learn(CORPUS, kind, 600, extra=EXTRA)
+    more = train_tokenizer(CORPUS, kind, 600, extra=EXTRA)
     size = len(more)
     assert size <= 600
     assert (more.mask, more.sentinels) == (size - 4, (size - 3, size - 2, size - 1))
-    assert more.mask in more.never_said and not set(more.sentinels) & set(more.never_said)
-    assert more.pieces(range(size - 4, size)) == list(EXTRA)
+    assert more.mask in more.suppressed and not set(more.sentinels) & set(more.suppressed)
+    assert more.tokens(range(size - 4, size)) == list(EXTRA)
     text = "a <mask> of <extra_id_0>, </s>"
     assert more.decode([*more.encode(text), more.mask]) == text
     assert max(more.encode(text)) < size - 4
-    assert more.fingerprint != learn(CORPUS, kind, 600, extra=EXTRA[:2]).fingerprint
+    assert more.fingerprint != train_tokenizer(CORPUS, kind, 600, extra=EXTRA[:2]).fingerprint
     more.save(tmp_path / "tokenizer.json")
-    again = Tokenizer.load(tmp_path)
+    again = load_tokenizer(tmp_path)
     assert (again.mask, again.sentinels, again.fingerprint) == (more.mask, more.sentinels, more.fingerprint)
     assert again.encode(text) == more.encode(text)
     with pytest.raises(UsageError, match=f"at least {LEAST_VOCABULARY + 4}"):
-        learn(CORPUS, kind, LEAST_VOCABULARY + 3, extra=EXTRA)
+        train_tokenizer(CORPUS, kind, LEAST_VOCABULARY + 3, extra=EXTRA)
 
 
 TRAIN = """
 import hashlib, json, pathlib, sys
-from regard.inputs.text import KINDS, learn
+from regard.inputs.text import (
+    KINDS,
+    LEAST_VOCABULARY,
+    SPECIALS,
+    Tokenizer,
+    huggingface_config,
+    learn,
+    load_tokenizer,
+)
 texts = json.loads(sys.stdin.read())
 for kind in KINDS:
     path = pathlib.Path(sys.argv[1]) / (kind + ".json")
@@ -228,24 +245,24 @@ def test_training_repeats_itself(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_vocabulary(trained: dict[str, Tokenizer], kind: str) -> None:
     tokenizer = trained[kind]
-    assert tokenizer.pieces([0, 1, 2, 3]) == list(SPECIALS)
+    assert tokenizer.tokens([0, 1, 2, 3]) == list(SPECIALS)
     assert (tokenizer.pad, tokenizer.end, tokenizer.start) == (0, 1, 2)
     assert LEAST_VOCABULARY - 1 <= len(tokenizer) <= 600
-    small = learn(CORPUS, kind, LEAST_VOCABULARY)
+    small = train_tokenizer(CORPUS, kind, LEAST_VOCABULARY)
     assert len(small) <= LEAST_VOCABULARY
     assert small.decode(small.encode("Ünïcode 漢")) == "Ünïcode 漢"
-    tiny = learn(["a"], kind, 100_000)
+    tiny = train_tokenizer(["a"], kind, 100_000)
     assert tiny.decode(tiny.encode("Other text.")) == "Other text."
 
 
 def test_words_and_characters_are_single_pieces(trained: dict[str, Tokenizer]) -> None:
     for kind in ("bpe", "unigram", "word"):
         ids = trained[kind].encode("man in a man")
-        assert trained[kind].pieces(ids) == [" man", " in", " a", " man"]
+        assert trained[kind].tokens(ids) == [" man", " in", " a", " man"]
         assert ids[0] == ids[3]
     character = trained["character"]
-    assert character.pieces(character.encode("é天 Д")) == ["é", "天", " ", "Д"]
-    assert character.pieces(character.encode("€")) == ["<0xE2>", "<0x82>", "<0xAC>"]
+    assert character.tokens(character.encode("é天 Д")) == ["é", "天", " ", "Д"]
+    assert character.tokens(character.encode("€")) == ["<0xE2>", "<0x82>", "<0xAC>"]
 
 
 def test_words_follow_whitespace(trained: dict[str, Tokenizer]) -> None:
@@ -266,14 +283,14 @@ def test_words_follow_whitespace(trained: dict[str, Tokenizer]) -> None:
 def test_lone_surrogates_are_replaced(trained: dict[str, Tokenizer]) -> None:
     for tokenizer in trained.values():
         assert tokenizer.decode(tokenizer.encode("a\ud800b\udfff")) == "a\ufffdb\ufffd"
-    assert learn(["a \ud800"], "character", 300).encode("a")
+    assert train_tokenizer(["a \ud800"], "character", 300).encode("a")
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_saved_and_pickled_are_the_same(trained: dict[str, Tokenizer], kind: str, tmp_path: Path) -> None:
     tokenizer = trained[kind]
     tokenizer.save(tmp_path / "tokenizer.json")
-    loaded = Tokenizer.load(tmp_path / "tokenizer.json")
+    loaded = load_tokenizer(tmp_path / "tokenizer.json")
     loaded.save(tmp_path / "again.json")
     assert (tmp_path / "tokenizer.json").read_bytes() == (tmp_path / "again.json").read_bytes()
     for copy in (loaded, pickle.loads(pickle.dumps(tokenizer))):  # noqa: S301 - our own bytes
@@ -284,7 +301,7 @@ def test_saved_and_pickled_are_the_same(trained: dict[str, Tokenizer], kind: str
 
 
 def test_fingerprints_differ(trained: dict[str, Tokenizer]) -> None:
-    others = [learn(CORPUS[:3], kind, 400).fingerprint for kind in KINDS]
+    others = [train_tokenizer(CORPUS[:3], kind, 400).fingerprint for kind in KINDS]
     assert len({tokenizer.fingerprint for tokenizer in trained.values()} | set(others)) == 2 * len(KINDS)
 
 
@@ -292,29 +309,28 @@ def test_fingerprints_differ(trained: dict[str, Tokenizer]) -> None:
 @settings(max_examples=40, deadline=None)
 @given(texts=st.lists(st.text(alphabet="ab é漢<s>/\n"), min_size=1), size=st.integers(LEAST_VOCABULARY, 300))
 def test_any_corpus_can_be_learnt(kind: str, texts: list[str], size: int) -> None:
-    tokenizer = learn(["x", *texts], kind, size)
+    tokenizer = train_tokenizer(["x", *texts], kind, size)
     assert len(tokenizer) <= size
     assert [tokenizer.decode(ids) for ids in tokenizer.encode_batch(texts)] == texts
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_one_endless_word_is_learnt_quickly(kind: str) -> None:
-    begin = time.perf_counter()
-    tokenizer = learn(["ab" * 50_000, "c" * 100_000, " " * 100_000 + "d"], kind, 400)
-    assert time.perf_counter() - begin < 2.0
+@pytest.mark.timeout(30)  # quadratic time would take hours
+def test_training_on_one_endless_word_ends(kind: str) -> None:
+    tokenizer = train_tokenizer(["ab" * 50_000, "c" * 100_000, " " * 100_000 + "d"], kind, 400)
     assert tokenizer.decode(tokenizer.encode("ab" * 10)) == "ab" * 10
 
 
 def test_learn_refuses_wrong_input() -> None:
     with pytest.raises(UsageError, match='did you mean "unigram"'):
-        learn(["a"], "unigramm")
+        train_tokenizer(["a"], "unigramm")
     with pytest.raises(UsageError, match=r"bpe.*unigram.*word.*character"):
-        learn(["a"], "zzz")
+        train_tokenizer(["a"], "zzz")
     with pytest.raises(UsageError, match=f"at least {LEAST_VOCABULARY}"):
-        learn(["a"], vocabulary=100)
+        train_tokenizer(["a"], vocabulary=100)
     for empty in ([], ["", " \n"]):
         with pytest.raises(UsageError, match="no text"):
-            learn(empty)
+            train_tokenizer(empty)
 
 
 def foreign_files() -> dict[str, str]:
@@ -337,7 +353,7 @@ def test_load_refuses_foreign_files(name: str, tmp_path: Path) -> None:
     path = tmp_path / "tokenizer.json"
     path.write_text(foreign_files()[name])
     with pytest.raises(UsageError) as caught:
-        Tokenizer.load(path)
+        load_tokenizer(path)
     assert str(path) in str(caught.value)
     assert "give the tokenizer.json" in str(caught.value) or "train it again" in str(caught.value)
 
@@ -345,12 +361,12 @@ def test_load_refuses_foreign_files(name: str, tmp_path: Path) -> None:
 def test_load_and_save_name_the_path(tmp_path: Path, trained: dict[str, Tokenizer]) -> None:
     for path in (tmp_path / "none.json", tmp_path):
         with pytest.raises(UsageError, match="tokenizer") as caught:
-            Tokenizer.load(path)
+            load_tokenizer(path)
         assert str(path) in str(caught.value)
     binary = tmp_path / "binary.json"
     binary.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(UsageError, match=r"binary\.json"):
-        Tokenizer.load(binary)
+        load_tokenizer(binary)
     with pytest.raises(RegardError, match=r"nowhere"):
         trained["bpe"].save(tmp_path / "nowhere" / "tokenizer.json")
 
@@ -377,3 +393,20 @@ def test_common_words_tell_the_language_where_it_is_plain(text: str, language: s
     assert by_words(text, ["de", "en"]) == language
     assert by_words(text, ["en", "fr"]) is None, "nothing is known of French"
     assert not WORDS["en"] & WORDS["de"]
+
+
+def test_the_cache_of_words_is_bounded(trained: dict[str, Tokenizer]) -> None:
+    """R16: a server that is fed random words once kept 2^20 of them, some 300 MB."""
+    tokenizer = pickle.loads(pickle.dumps(trained["bpe"]))  # noqa: S301 - our own bytes
+    rng = random.Random(1)
+    words = [rng.randbytes(31).hex() for _ in range(20_000)]
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        for word in words:
+            tokenizer.encode(word)
+        assert tracemalloc.get_traced_memory()[0] - before < 21 << 20
+    finally:
+        tracemalloc.stop()
+    again = trained["bpe"]
+    assert [tokenizer.encode(word) for word in words[:100]] == [again.encode(word) for word in words[:100]]

@@ -281,7 +281,7 @@ def test_value_norms_by_hand(kind: str) -> None:
     """||a_ij v_j W_O|| computed vector by vector, also where a packed layer has no plain weight."""
     trace, model = short(kind), opened_task(kind).folder.model
     for place, attention in attentions(model).items():
-        value = trace[f"{place}.value"].repeat_interleave(attention.heads // attention.groups, dim=0)
+        value = trace[f"{place}.value"].repeat_interleave(attention.heads // attention.kv_heads, dim=0)
         with torch.no_grad():
             zero = torch.zeros(1, attention.heads * attention.channels)
             bias = attention.output(zero)[0]
@@ -322,14 +322,12 @@ def test_occlusion_is_the_change_of_log_p(tiny_model: Path) -> None:
     assert [word for word, _ in changes] == ["ba", "de"]
     assert all(change > 1 for _, change in changes), "each source word determines an output word"
     plain = task.folder.source.encode("ba de")
-    hidden = [task.folder.source.never_said[-1], plain[1], task.folder.source.end]
+    hidden = [task.folder.source.suppressed[-1], plain[1], task.folder.source.end]
     ids = [*task.folder.target.encode(output), task.folder.target.end]
     read = [task.folder.target.start, *ids[:-1]]
     with torch.no_grad():
         runs = [
-            task.folder.model(collate([Sample(source=source, target=[task.folder.target.start, *ids[:-1]])]))[
-                0
-            ]
+            task.folder.model(collate([Sample(source=source, target=read)]))[0]
             for source in ([*plain, task.folder.source.end], hidden)
         ]
     log_p = [float(x.log_softmax(-1).gather(1, torch.tensor(ids)[:, None]).sum()) for x in runs]
@@ -578,7 +576,7 @@ def test_other_bad_input() -> None:
         short("transformer", context="x")
     with pytest.raises(UsageError, match="one text"):
         short("transformer", text=["a", "b"])
-    with pytest.raises(UsageError, match="trace one of them"):
+    with pytest.raises(UsageError, match="trace one of its models"):
         one = opened_task("rnn").folder
         Translator(one, one).trace("cat")
     assert short("gpt", text="\ud800 \x00 cat").output is not None

@@ -14,17 +14,17 @@ import torch
 from safetensors.torch import load_file
 
 from regard.batch import collate
-from regard.config import Config, load_config, resolve, to_tree
-from regard.device import choose_machine, give_back_memory
+from regard.config import Config, load_config, parse_model, resolve, to_tree
+from regard.device import choose_machine, release_memory
 from regard.errors import RegardError, UsageError
-from regard.storage import folder_of, steps
+from regard.storage import checkpoint_folder, checkpoint_steps
 from regard.tasks import load
 from regard.training import Silent, train
 from regard.training.loop import mix
 from regard.training.prepare import prepare
 from regard.training.run import make_trainer, pinned
 from sampled import sampled
-from samples import random_samples
+from samples import of_family, random_samples
 
 LETTERS = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"]
 
@@ -59,7 +59,7 @@ def toy(tmp_path: Path, change=list, count: int = 400, **train_fields: object) -
 
 def final_tensors(folder: Path) -> dict[str, torch.Tensor]:
     """Weights of the folder, and weights and optimiser of its last checkpoint."""
-    last = folder_of(folder, steps(folder)[-1])
+    last = checkpoint_folder(folder, checkpoint_steps(folder)[-1])
     files = [folder / "model.safetensors", last / "model.safetensors", last / "optimizer.safetensors"]
     return {f"{n}:{name}": t for n, file in enumerate(files) for name, t in load_file(file).items()}
 
@@ -69,7 +69,7 @@ def assert_same_bits(one: Path, other: Path) -> None:
     assert left.keys() == right.keys()
     assert [name for name in left if not torch.equal(left[name], right[name])] == []
     ignore = {"seconds", "updating", "waiting", "validating", "saving"}
-    states = [json.loads((folder_of(f, steps(f)[-1]) / "state.json").read_text()) for f in (one, other)]
+    states = [json.loads((checkpoint_folder(f, checkpoint_steps(f)[-1]) / "state.json").read_text()) for f in (one, other)]
     assert {k: v for k, v in states[0].items() if k not in ignore} == {
         k: v for k, v in states[1].items() if k not in ignore
     }
@@ -112,7 +112,7 @@ def test_the_trainer_learns(tmp_path, name, change):
 def trainer_for(tmp_path: Path, family: str = "transformer", **fields: object):
     config = toy(tmp_path, precision="float64", **fields)
     own = {**config.model.model_dump(exclude={"positions"}), "family": family, "dropout": 0.0}
-    config = config.model_copy(update={"model": type(config.model).model_validate(own)})
+    config = config.model_copy(update={"model": parse_model(of_family(own))})
     machine = choose_machine("cpu", "float64", 1)
     config = pinned(config, machine)
     materials = prepare(config, tmp_path / "run", lambda text: None)
@@ -189,7 +189,7 @@ def test_a_torn_checkpoint_is_passed_over(tmp_path):
     train(config, tmp_path / "whole")
     folder = tmp_path / "torn"
     train(config, folder)
-    newest = folder_of(folder, 12) / "model.safetensors"
+    newest = checkpoint_folder(folder, 12) / "model.safetensors"
     newest.write_bytes(newest.read_bytes()[:-7])
     train(None, folder, resume=True)
     assert_same_bits(tmp_path / "whole", folder)
@@ -215,9 +215,9 @@ def test_runs_are_not_overwritten_and_not_mixed(tmp_path):
 def test_limits_and_early_stopping(tmp_path):
     config = toy(tmp_path, steps=1000, epochs=0.5, tokens_per_batch=64, validate_sentences=0)
     outcome = train(config, tmp_path / "half")
-    state = json.loads((folder_of(tmp_path / "half", outcome.step) / "state.json").read_text())
+    state = json.loads((checkpoint_folder(tmp_path / "half", outcome.step) / "state.json").read_text())
     assert 5 < outcome.step < 1000 and state["epoch"] == 0
-    assert len(steps(tmp_path / "half")) <= 4, "keep = 3, and the best"
+    assert len(checkpoint_steps(tmp_path / "half")) <= 4, "keep = 3, and the best"
     # a rate of nearly nothing: no validation is better than the first by much, so patience runs out
     stale = toy(tmp_path, steps=1000, lr=1e-12, checkpoint_every=2, patience=2, metric="bleu")
     assert train(stale, tmp_path / "stale").step < 20
@@ -292,7 +292,7 @@ def test_a_diverging_run_stops_before_the_weights_are_lost(tmp_path):
     config = toy(tmp_path, lr=1e38, warmup=1, clip=0.0)
     with pytest.raises(RegardError, match="not finite"):
         train(config, tmp_path / "run")
-    assert not steps(tmp_path / "run"), "nothing that is not finite is saved"
+    assert not checkpoint_steps(tmp_path / "run"), "nothing that is not finite is saved"
 
 
 def test_learned_positions_end_somewhere(tmp_path):
@@ -347,6 +347,6 @@ def test_free_memory_goes_back_to_the_system():
     kept = blocks[::100]
     del blocks
     before = resident()
-    give_back_memory()
+    release_memory()
     assert resident() < before - 100_000_000
     assert len(kept) == 40

@@ -11,8 +11,8 @@ import regard as package
 from conftest import Command, Refused
 from regard.errors import UsageError
 from regard.generation import decode
-from regard.tasks import Translator, Wish, decode_options
-from regard.tasks.lines import Cutter
+from regard.tasks import PhraseConstraints, Translator, decode_options
+from regard.tasks.lines import LineSplitter
 
 
 @pytest.fixture(scope="module")
@@ -42,10 +42,15 @@ def test_required_and_forbidden_words(model: Translator) -> None:
 
 def test_each_line_has_its_own_wishes(model: Translator) -> None:
     lines = ["ba de", "ba de", "", "ba de"]
-    wishes = [Wish(), Wish(require=("Ik",)), Wish(require=("Ik",)), Wish(forbid=("Ed",))]
-    together = model.translate_lines(lines, wishes=wishes)
+    wishes = [
+        PhraseConstraints(),
+        PhraseConstraints(require=("Ik",)),
+        PhraseConstraints(require=("Ik",)),
+        PhraseConstraints(forbid=("Ed",)),
+    ]
+    together = model.translate_lines(lines, constraints=wishes)
     for line, wish, found in zip(lines, wishes, together):
-        assert model.translate_lines([line], wishes=[wish])[0] == found
+        assert model.translate_lines([line], constraints=[wish])[0] == found
         assert found.disobeyed == ()
     assert together[0] == model.translate_lines(["ba de"])[0]
     assert "Ik" in together[1].text
@@ -56,19 +61,21 @@ def test_each_line_has_its_own_wishes(model: Translator) -> None:
 @pytest.mark.parametrize(
     ("wish", "options", "words"),
     [
-        (Wish(("Ab If",), ("If",)), {}, ["line 7", '"Ab If" is required', '"If" is forbidden']),
-        (Wish((" ",)), {}, ["line 7", "empty"]),
-        (Wish(("Ab If Ed",)), {"max_length": 2}, ["line 7", "take 3 pieces", "may have 2"]),
-        (Wish(("Ab",)), {"sample": True}, ["sample"]),
+        (PhraseConstraints(("Ab If",), ("If",)), {}, ["line 7", '"Ab If" is required', '"If" is forbidden']),
+        (PhraseConstraints((" ",)), {}, ["line 7", "empty"]),
+        (PhraseConstraints(("Ab If Ed",)), {"max_length": 2}, ["line 7", "take 3 tokens", "may have 2"]),
+        (PhraseConstraints(("Ab",)), {"sample": True}, ["sample"]),
     ],
 )
 def test_what_cannot_be_is_said_before_the_work(model: Translator, wish, options, words) -> None:
     with pytest.raises(UsageError) as caught:
-        model.translate_lines(["ba"], decode_options(model.folder.decode, options), wishes=[wish], first=7)
+        model.translate_lines(
+            ["ba"], decode_options(model.folder.decode, options), constraints=[wish], first_line=7
+        )
     for word in words:
         assert word in str(caught.value)
-    with pytest.raises(UsageError, match="the prefix holds"):
-        model.translate_lines(["ba"], prefixes=["Ab"], wishes=[Wish(forbid=("Ab",))])
+    with pytest.raises(UsageError, match="the prefix contains"):
+        model.translate_lines(["ba"], prefixes=["Ab"], constraints=[PhraseConstraints(forbid=("Ab",))])
 
 
 def test_wishes_from_the_shell(regard: Command, refused: Refused, tiny_model: Path, tmp_path: Path) -> None:
@@ -119,7 +126,7 @@ def test_what_was_cut_is_said_once(regard: Command, refused: Refused, tiny_model
     assert row["skipped"] is True
     assert row["candidates"][0]["finished"] is False
     message = refused(*options, "--too-long", "error", stdin=text)
-    assert message.startswith("line 2: a sentence has more than the 63 pieces")
+    assert message.startswith("line 2: a sentence has more than the 63 tokens")
 
 
 def test_an_unfinished_translation_is_marked(regard: Command, tiny_model: Path) -> None:
@@ -146,10 +153,10 @@ def test_short_lines_are_tokenised_once(model: Translator) -> None:
 
     tokenizer = Counting()
     lines = ["ba de", " fi ", "", "ga"]
-    cut = Cutter(tokenizer, above=10, longest=63).cut(lines, ["auto"] * 4)  # type: ignore[arg-type]
+    cut = LineSplitter(tokenizer, above=10, longest=63).split(lines, ["auto"] * 4)  # type: ignore[arg-type]
     assert tokenizer.given == 4
     assert [line.sources for line in cut] == [[model.folder.source.encode(line.strip())] for line in lines]
-    assert ["".join(p.before + p.text + p.after for p in line.parts) for line in cut] == lines
+    assert ["".join(p.before + p.text + p.after for p in line.segments) for line in cut] == lines
 
 
 # Context
@@ -163,7 +170,7 @@ def by_hand(model: Translator, sentences: list[str], context: int) -> list[str]:
         first = max(0, number - context)
         source = model.folder.source.encode(" ".join(sentences[first : number + 1]))
         prefix = model.folder.target.encode(" ".join(said[first:])) if first < number else []
-        sample = model.objective.source(source)
+        sample = model.objective.source_sample(source)
         found = decode(model.engines[0], [sample], options, model.special, model.device, [prefix])[0][0]
         new = found.tokens[len(prefix) :]
         said.append(model.folder.target.decode(new) or model.translate(sentences[number], beam=2))

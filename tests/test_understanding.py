@@ -273,7 +273,7 @@ def test_a_long_text_is_cut_skipped_or_refused(moods: Classifier) -> None:
     skipped, same = moods.classify([long, "ba grr"], too_long="skip")
     assert (skipped.labels, skipped.label, skipped.skipped, skipped.cut) == ((), "", True, False)
     assert same.probabilities == pytest.approx(short.probabilities, abs=1e-5)
-    with pytest.raises(UsageError, match=r"line 5: the text has 62 pieces and the model reads 30"):
+    with pytest.raises(UsageError, match=r"line 5: the text has 62 tokens and the model reads 30"):
         moods.classify(["ba", long], too_long="error", first=4)
 
 
@@ -428,11 +428,11 @@ def test_refusals(moods: Classifier, tagger: Tagger, answerer: Answerer) -> None
         answerer.answer(" ", "ba")
     with pytest.raises(UsageError, match="question 1: the context is empty"):
         answerer.answer("fu ?", "\n")
-    with pytest.raises(UsageError, match=r"question 1: its 40 pieces leave no room .* reads 32"):
+    with pytest.raises(UsageError, match=r"question 1: its 40 tokens leave no room .* reads 32"):
         answerer.answer("ba " * 39 + "ba", "ba de fi")
     with pytest.raises(UsageError, match='made to classify; use "regard classify"'):
         load_as(Tagger, moods.folder.path)
-    with pytest.raises(UsageError, match="only models that translate can speak as one"):
+    with pytest.raises(UsageError, match="ensembles are supported for translation only"):
         regard.load([moods.folder.path, moods.folder.path])
 
 

@@ -11,6 +11,7 @@ from transformers import GenerationConfig
 from regard.generation import decode, make_engine
 from regard.sample import Sample
 from regard.storage import Folder, open_folder
+from regard.tasks import Generator
 from test_huggingface import MODELS, pipelines, saved
 
 __all__ = ["pipelines"]  # a fixture
@@ -21,7 +22,7 @@ WRITERS = [name for name, (kind, _) in MODELS.items() if kind in ("gpt2", "llama
 def inputs(folder: Folder, encodes: bool, count: int = 50) -> list[list[int]]:
     """Rows of mixed length without special pieces; a text that is read whole ends with the end."""
     dice = random.Random(5)
-    special = {folder.source.pad, folder.source.end, *folder.source.never_said}
+    special = {folder.source.pad, folder.source.end, *folder.source.suppressed}
     usual = [number for number in range(len(folder.source)) if number not in special]
     end = [folder.source.end] if encodes else []
     return [[*dice.choices(usual, k=dice.randint(1, 11)), *end] for _ in range(count)]
@@ -43,7 +44,7 @@ def their_words(model: torch.nn.Module, rows: list[list[int]], folder: Folder, b
         pad_token_id=pad,
         eos_token_id=end,
         decoder_start_token_id=folder.special.start,
-        suppress_tokens=list(folder.special.forbidden),
+        suppress_tokens=list(folder.special.suppressed),
         use_cache=False,  # its cache of a T5 has as many layers as the encoder
     )
     found = model.generate(torch.tensor(ids), attention_mask=torch.tensor(there), generation_config=rules)
@@ -88,3 +89,30 @@ def test_words_are_those_of_transformers(pipelines, name, tmp_path):
         expected = their_words(theirs, rows, folder, beams)
         assert [each[0].tokens for each in found] == expected
         assert len(set(expected)) > 10
+
+
+@pytest.mark.parametrize(("name", "adds_start"), [("gpt2", False), ("llama", True)])
+def test_an_unmodified_prompt_is_that_of_transformers(pipelines, name, adds_start, tmp_path, monkeypatch):
+    """GPT-2's tokenizer puts nothing before a prompt, Llama's a start token."""
+    theirs = saved(tmp_path, name, pipelines)
+    livelier(theirs).save_pretrained(tmp_path)
+    folder = open_folder(tmp_path)
+    monkeypatch.setattr(type(folder.source), "adds_start", adds_start, raising=False)
+    generator = Generator(folder)
+    ids = folder.source.encode("a man and two men")
+    prompt = [folder.source.start, *ids] if adds_start else ids
+    assert generator.prompt_ids("a man and two men") == prompt and len(ids) > 1
+    assert generator.prompt_ids("") == [folder.source.start], "there must be something to read"
+    most = (generator.model.longest_target or 99) - len(prompt)
+    options = generator.options({"beam": 1, "max_length": min(MOST, most)})
+    found = generator.write(["a man and two men"], options)[0][0]
+    expected = theirs.generate(
+        torch.tensor([prompt]),
+        attention_mask=torch.ones(1, len(prompt), dtype=torch.int64),
+        max_new_tokens=min(MOST, most),
+        do_sample=False,
+        pad_token_id=folder.source.pad,
+        eos_token_id=folder.target.end,
+        suppress_tokens=list(folder.special.suppressed),
+    )[0, len(prompt) :].tolist()
+    assert [*found.tokens, *([folder.target.end] if found.finished else [])] == expected

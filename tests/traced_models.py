@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from regard.inputs.text import Tokenizer, learn
+from regard.inputs.text import Tokenizer, train_tokenizer
 from regard.tasks import Answerer, Classifier, Filler, Generator, Tagger, Translator
 from small_models import opened, small_config, small_model
 
@@ -25,7 +25,7 @@ KINDS: dict[str, tuple[type[Any], str, dict[str, Any], dict[str, Any]]] = {
     "bahdanau gru": (Translator, "translate", {"family": "bahdanau", "cell": "gru", "score": "dot"}, {}),
     "gpt": (Generator, "generate", {"family": "gpt"}, {"decode": {"beam": 2, "max_length": 5}}),
     "gpt rotary": (Generator, "generate", {"family": "gpt", "positions": "rotary"}, {"decode": {"seed": 3}}),
-    "llama": (Generator, "generate", {"family": "llama", "groups": 2}, {"decode": {"beam": 1}}),
+    "llama": (Generator, "generate", {"family": "llama", "kv_heads": 2}, {"decode": {"beam": 1}}),
     "fill": (Filler, "fill", {"family": "bert"}, {"text": "the <mask> sees a house"}),
     "classify": (Classifier, "classify", {"family": "bert", "head": "sentence"}, {}),
     "tag": (Tagger, "tag", {"family": "bert", "head": "tokens"}, {}),
@@ -37,7 +37,7 @@ WITH_TARGET = [name for name, (kind, *_) in KINDS.items() if kind in (Translator
 
 @cache
 def tokenizer() -> Tokenizer:
-    return learn([TEXT, CONTEXT, "a dog sleeps"], "bpe", 300, ["<mask>", *SIGNS])
+    return train_tokenizer([TEXT, CONTEXT, "a dog sleeps"], "bpe", 300, ["<mask>", *SIGNS])
 
 
 @cache

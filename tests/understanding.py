@@ -102,7 +102,7 @@ def config(folder: Path, corpus: str) -> Config:
     }
     return resolve(
         {
-            "task": {"name": task, "many": corpus == "many", "stride": 4, "longest_answer": 5},
+            "task": {"name": task, "multi_label": corpus == "many", "stride": 4, "longest_answer": 5},
             "data": {**paths, "leaks": "keep"},
             "text": {"kind": "word", "vocabulary": 400},
             "model": {

@@ -17,7 +17,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.generation import Hypothesis, Wish, decode_all, packing, sources
+from regard.generation import Hypothesis, generate, packing, requests
+from regard.generation import Request as Wish
 from regard.generation import engine as stepping
 from regard.models import layers
 from regard.tasks import Translator, load
@@ -51,11 +52,11 @@ class Found:
 
 def wishes_of(task: Translator, texts: Sequence[str], **changes: Any) -> list[Wish]:
     options = task.folder.decode.model_copy(update=changes)
-    return [Wish(task.asked(task.folder.source.encode(text)), options) for text in texts]
+    return [Wish(task.source_ids(task.folder.source.encode(text)), options) for text in texts]
 
 
 def lone(task: Translator, wishes: Sequence[Wish]) -> list[Hypothesis]:
-    return [decode_all(task.pool(1 << 20), [wish])[0][0] for wish in wishes]
+    return [generate(task.model_for, [wish], task.special, task.device, 1 << 20)[0][0] for wish in wishes]
 
 
 def in_company(task: Translator, wishes: Sequence[Wish], dice: random.Random) -> list[Hypothesis]:
@@ -66,8 +67,8 @@ def in_company(task: Translator, wishes: Sequence[Wish], dice: random.Random) ->
         size = dice.choice(SIZES)
         numbers, at = order[at : at + size], at + size
         options = wishes[numbers[0]].options.model_copy(update={"max_length": 20})
-        strange = [Wish(task.asked(task.folder.source.encode(text)), options) for text in HOSTILE]
-        pool = task.pool(1 << 20)
+        strange = [Wish(task.source_ids(task.folder.source.encode(text)), options) for text in HOSTILE]
+        pool = task.scheduler(1 << 20)
         handles = {pool.add(wishes[number]): number for number in numbers[: max(1, size // 2)]}
         pool.add(dice.choice(strange))
         for _ in range(dice.randint(0, 3)):
@@ -97,19 +98,19 @@ def compared(task: Translator, wishes: Sequence[Wish], seed: int) -> Found:
 @contextmanager
 def unsteady() -> Iterator[None]:
     """Without what makes sums the same whatever the number of rows and of keys: the control must differ."""
-    steady, block = layers.steady_linear, sources.BLOCK
+    steady, block = layers.batch_invariant_linear, requests.BLOCK
 
     def plain(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         return F.linear(x, weight, bias)
 
-    layers.steady_linear = packing.steady_linear = plain
-    sources.BLOCK = 1
+    layers.batch_invariant_linear = packing.batch_invariant_linear = plain
+    requests.BLOCK = 1
     scripted, stepping.scripted = stepping.scripted, lambda module: module  # which remembers what it compiled
     try:
         yield
     finally:
-        layers.steady_linear = packing.steady_linear = steady
-        sources.BLOCK, stepping.scripted = block, scripted
+        layers.batch_invariant_linear = packing.batch_invariant_linear = steady
+        requests.BLOCK, stepping.scripted = block, scripted
 
 
 def engine(

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from regard.generation import Hypothesis, Wish, pool
-from regard.generation.pool import rows_of
+from regard.generation import Hypothesis, scheduler
+from regard.generation import Request as Wish
+from regard.generation.requests import ActiveRequest
 from regard.generation.search import BeamSearch
-from regard.generation.sources import Source
 from regard.server import service as services
 
 WAIT = 0.01  # seconds for company
@@ -30,7 +30,7 @@ class Fixed(services.Desk):
         super().__init__(task, limits)
         self.thread, self.lanes = (
             ThreadPoolExecutor(1),
-            None if self.pool is None else task.pool(1 << 30, 1 << 30),
+            None if self.pool is None else task.scheduler(1 << 30, 1 << 30),
         )
         self.asked: asyncio.Queue[tuple[Wish, asyncio.Future[list[Hypothesis]]]] = asyncio.Queue()
         self.serving: asyncio.Task[None] | None = None
@@ -53,7 +53,7 @@ class Fixed(services.Desk):
     async def company(self) -> list[tuple[Wish, asyncio.Future[list[Hypothesis]]]]:
         """The next batch: full, or what there is after a moment."""
         first = await self.asked.get()
-        taken, most = [first], max(1, self.limits.rows // rows_of(first[0]))
+        taken, most = [first], max(1, self.limits.rows // first[0].rows)
         until = asyncio.get_running_loop().time() + WAIT
         while len(taken) < most:
             rest = until - asyncio.get_running_loop().time()
@@ -87,17 +87,17 @@ class Padded(BeamSearch[Any]):
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self.over: set[Source] = set()
+        self.over: set[ActiveRequest] = set()
 
-    def finish(self, source: Source, *found: Any) -> None:
+    def finish(self, source: ActiveRequest, *found: Any) -> None:
         if source not in self.over:
             super().finish(source, *found)
 
-    def keep(self, groups: list[int], parent: Any = None) -> None:
-        super().keep(list(range(len(self.alive))) if groups else [], parent)
+    def reorder(self, groups: list[int], parent: Any = None) -> None:
+        super().reorder(list(range(len(self.active))) if groups else [], parent)
 
-    def advance(self, logits: Any) -> list[Source]:
-        new = [source for source in super().advance(logits) if source not in self.over]
+    def step(self) -> list[ActiveRequest]:
+        new = [source for source in super().step() if source not in self.over]
         self.over |= set(new)
         return new
 
@@ -109,7 +109,7 @@ def main() -> None:
     if kind in ("fixed", "padded"):
         services.Desk = Fixed  # type: ignore[misc]
     if kind == "padded":
-        pool.open_search = lambda *given: Padded(*given)
+        scheduler.make_search = lambda *given: Padded(*given)
     cli.main(["serve", *rest])
 
 

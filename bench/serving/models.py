@@ -8,7 +8,7 @@ import torch
 
 from regard.config import resolve
 from regard.data.phrasebook import phrase
-from regard.inputs.text import learn
+from regard.inputs.text import train_tokenizer
 from regard.models import build
 from regard.storage import unique_weights, write_identity, write_weights
 
@@ -19,7 +19,7 @@ KINDS = {WRITER: ("generate", "gpt"), FILLER: ("fill", "bert")}
 def make(place: Path, seed: int) -> list[str]:
     """Their folders. They have learnt nothing: what they say does not matter, and the writer seldom ends."""
     texts = [phrase(seed, number).english for number in range(500)]
-    tokenizer = learn(texts, "bpe", 600, ["<mask>"])
+    tokenizer = train_tokenizer(texts, "bpe", 600, ["<mask>"])
     for name, (task, family) in KINDS.items():
         shape = {"family": family, "width": 64, "layers": 2, "heads": 4, "feed_forward": 128}
         config = resolve(

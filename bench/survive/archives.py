@@ -11,8 +11,8 @@ from pathlib import Path
 
 import regard
 from regard.config import Task
-from regard.data.corpora import Listed, read_rows
-from regard.data.findings import Findings
+from regard.data.corpora import CorpusSpec, read_rows
+from regard.data.report import DataReport
 from regard.errors import RegardError
 from regard.storage import open_folder
 from survive.common import Bar
@@ -73,7 +73,7 @@ def bar(count: int, seed: int) -> Bar:
                 lambda folder=folder: open_folder(folder),
                 lambda folder=folder: open_folder(folder / "data.zip"),
                 lambda folder=folder: [
-                    *read_rows(Listed(str(folder / "data.tsv.gz")), Task(), "train", Findings())
+                    *read_rows(CorpusSpec(str(folder / "data.tsv.gz")), Task(), "train", DataReport())
                 ],
             ):
                 try:

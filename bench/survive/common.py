@@ -12,14 +12,14 @@ from typing import Any
 import torch
 
 from regard.config import resolve
-from regard.inputs.text import learn
+from regard.inputs.text import train_tokenizer
 from regard.models import build
 from regard.storage import (
     Checkpoint,
     Folder,
     load_latest,
     open_folder,
-    seal,
+    write_checksums,
     unique_weights,
     write_identity,
     write_weights,
@@ -88,10 +88,10 @@ def write_model(path: Path, seed: int) -> Folder:
     """A small model folder with its sums."""
     path.mkdir(parents=True, exist_ok=True)
     config = resolve({"data": {"train": "phrasebook"}, "model": TINY})
-    tokenizer = learn(TEXTS, "bpe", 300)
+    tokenizer = train_tokenizer(TEXTS, "bpe", 300)
     torch.manual_seed(seed)
     model = build(config.model, len(tokenizer))
     write_identity(path, config, tokenizer, None, split_above=30)
     write_weights(path, config.model, unique_weights(model))
-    seal(path)
+    write_checksums(path)
     return open_folder(path)

@@ -13,7 +13,7 @@ import torch
 
 import regard.storage.checkpoint as store
 from regard.errors import RegardError
-from regard.storage import Checkpoint, folder_of, open_folder, save_checkpoint
+from regard.storage import Checkpoint, checkpoint_folder, open_folder, save_checkpoint
 from regard.storage.files import SUMS
 from survive.common import Bar, checkpoint, newest_step, patched, write_model
 
@@ -55,10 +55,10 @@ def changed(content: bytes, kind: str, chance: random.Random) -> bytes:
 def in_run(place: Path, kind: str, chance: random.Random) -> str:
     """The newest checkpoint is damaged: the one before is used, aloud."""
     run, said = place / "run", list[str]()
-    newest = folder_of(run, 10)
+    newest = checkpoint_folder(run, 10)
     file = newest / chance.choice(sorted(path.name for path in newest.iterdir()))
     whole = file.read_bytes()
-    other = (folder_of(run, 5) / file.name).read_bytes()
+    other = (checkpoint_folder(run, 5) / file.name).read_bytes()
     file.write_bytes(other if kind == "mix" else changed(whole, kind, chance))
     try:
         found = newest_step(run, said)
@@ -127,7 +127,7 @@ class Clock:
         shutil.rmtree(folder)
 
 
-SUM_OF, WRITE_NEW = store.sum_of, store.write_new
+SUM_OF, WRITE_NEW = store.sha256_of, store.write_new
 
 
 def queued() -> float:
@@ -141,9 +141,9 @@ def checking_costs(place: Path) -> dict[str, float]:
     big = Checkpoint({"w": torch.randn(1 << 21)}, {"w": torch.randn(1 << 22)}, {"step": 20})
     summing, bare = Clock(), Clock()
     for turn in range(SAVES):
-        with patched((store, "write_new", summing.write_new), (store, "sum_of", summing.sum_of)):
+        with patched((store, "write_new", summing.write_new), (store, "sha256_of", summing.sum_of)):
             summing.save(place, turn, big)
-        with patched((store, "write_new", bare.write_new), (store, "sum_of", lambda content: "0" * 64)):
+        with patched((store, "write_new", bare.write_new), (store, "sha256_of", lambda content: "0" * 64)):
             bare.save(place, turn, big)
     own, without, clock, clock_without = (
         statistics.mean(sorted(each)[: SAVES // 2])

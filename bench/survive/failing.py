@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.errors import RegardError
-from regard.storage import Disk, prune, save_checkpoint, standing_in
+from regard.storage import Disk, prune, save_checkpoint, use_disk
 from survive import system
 from survive.common import Bar, checkpoint, newest_step
 
@@ -90,7 +90,7 @@ def trial(run: Path, at: int, kind: str, stays: bool) -> tuple[Failing, str]:
     begun(run)
     other = Failing(at, kind, stays)
     try:
-        with standing_in(other):
+        with use_disk(other):
             said = save(run)
     except BaseException as error:
         return other, f"{type(error).__name__} {error}"

@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from regard.storage import Disk, prune, save_checkpoint, seal, standing_in, unseal
-from regard.storage.files import sweep, write_atomically
-from regard.storage.sums import faults
+from regard.storage import Disk, prune, save_checkpoint, write_checksums, use_disk, remove_checksums
+from regard.storage.checksums import changed_files
+from regard.storage.files import remove_partials, write_atomically
 from survive.common import Bar, checkpoint, newest_step
 
 Change = dict[str, int | None]  # names of one folder: which file or folder they are from now on, None: gone
@@ -269,21 +269,21 @@ def model_weights() -> Story:
     def before(folder: Path) -> None:
         (folder / "config.json").write_text("{}")
         (folder / "model.safetensors").write_bytes(b"old" * 20)
-        seal(folder)
+        write_checksums(folder)
 
     def save(folder: Path, done: Callable[[], None]) -> None:
-        unseal(folder)
+        remove_checksums(folder)
         write_atomically(folder / "model.safetensors", b"new" * 30)
         done()
-        seal(folder)
+        write_checksums(folder)
 
     def judge(folder: Path, returned: bool) -> str:
         content = (folder / "model.safetensors").read_bytes()
         if content not in ([b"new" * 30] if returned else [b"old" * 20, b"new" * 30]):
             return f"the weights are {content[:10]!r}"
-        if wrong := faults(folder):
+        if wrong := changed_files(folder):
             return f"{wrong[0].name} is refused"
-        sweep(folder)
+        remove_partials(folder)
         return "" if not list(folder.glob(".*")) else "something is left"
 
     return before, save, judge
@@ -302,7 +302,7 @@ def power(count: int, seed: int) -> Bar:
             root.mkdir()
             before(root)
             record = Recorder(root)
-            with standing_in(record):
+            with use_disk(record):
                 save(root, record.done)
             seen: set[int] = set()
             while len(seen) < -(-count // len(STORIES)):

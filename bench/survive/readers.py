@@ -24,11 +24,11 @@ from sentencepiece import SentencePieceTrainer
 
 from hostile_folders import bytes_mutated, json_mutated, weights_mutated
 from regard.config import Task, load_config
-from regard.data.corpora import Listed, read_rows
-from regard.data.findings import Findings
+from regard.data.corpora import CorpusSpec, read_rows
 from regard.data.formats import open_document, read_pairs
+from regard.data.report import DataReport
 from regard.errors import RegardError
-from regard.inputs.text import Tokenizer, learn
+from regard.inputs.text import train_tokenizer, load_tokenizer
 from regard.interpret import Trace
 from survive.common import Bar
 
@@ -122,7 +122,7 @@ class Reader:
 def rows(task: str, **fields: object) -> Callable[[Path], object]:
     def read(path: Path) -> object:
         own = Task(name=task, source="en", target="de", **fields)  # type: ignore[arg-type]
-        return [*read_rows(Listed(str(path)), own, "train", Findings())]
+        return [*read_rows(CorpusSpec(str(path)), own, "train", DataReport())]
 
     return read
 
@@ -139,7 +139,7 @@ def document(path: Path) -> object:
 
 
 def tokens(path: Path) -> object:
-    tokenizer = Tokenizer.load(path)
+    tokenizer = load_tokenizer(path)
     return tokenizer.decode(tokenizer.encode("a b, é1\n漢 ab"))
 
 
@@ -178,7 +178,7 @@ def readers() -> list[Reader]:
         Reader("m.srt", SRT.encode(), document),
         Reader("n.po.gz", gzip.compress(PO.encode()), document),
         Reader("o.toml", TOML.encode(), load_config),
-        Reader("tokenizer.json", learn(["a b ab", "cd e"] * 5, "bpe", 300).to_json().encode(), tokens),
+        Reader("tokenizer.json", train_tokenizer(["a b ab", "cd e"] * 5, "bpe", 300).to_json().encode(), tokens),
         Reader("source.spm", model.getvalue(), tokens, spm),
         Reader("p.safetensors", a_trace(), Trace.load),
     ]

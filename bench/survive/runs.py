@@ -24,7 +24,7 @@ from regard.batch import Batch
 from regard.config import Config, resolve
 from regard.errors import RegardError
 from regard.sample import IGNORED
-from regard.storage import folder_of, steps
+from regard.storage import checkpoint_folder, checkpoint_steps
 from regard.training import replay, train
 from survive.common import Bar, patched
 
@@ -69,7 +69,7 @@ def no_end() -> tuple[Any, str, Any]:
 
 def bits(folder: Path) -> dict[str, Any]:
     """All that two runs must have in common: every loss, and the whole last checkpoint."""
-    last = folder_of(folder, steps(folder)[-1])
+    last = checkpoint_folder(folder, checkpoint_steps(folder)[-1])
     state = json.loads((last / "state.json").read_text())
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     tensors = {
@@ -176,13 +176,13 @@ def spoiling(spoil: Spoil, when: Callable[[Batch], bool]) -> Iterator[None]:
 
 
 def has_odd(folder: Path) -> Callable[[Batch], bool]:
-    from regard.inputs.text import Tokenizer
+    from regard.inputs.text import load_tokenizer
 
     known: list[int] = []
 
     def when(batch: Batch) -> bool:
         if not known:
-            known.append(Tokenizer.load(folder / "tokenizer.json").encode(ODD)[0])
+            known.append(load_tokenizer(folder / "tokenizer.json").encode(ODD)[0])
         return batch.source is not None and bool((batch.source.ids == known[0]).any())
 
     return when

@@ -1,4 +1,4 @@
-"""`Tokens` and `Batch`: samples as padded tensors, what a model reads.
+"""`Tokens` and `Batch`: samples as padded tensors, the input of a model.
 
 Shapes: B rows, T target tokens, S source tokens.
 """
@@ -17,11 +17,11 @@ from regard.sample import IGNORED, Sample
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """Rows of ids with their positions; position -1 is padding and its id means nothing."""
+    """Rows of ids with their positions; position -1 is padding, and its id is ignored."""
 
     ids: Tensor  # [B,T] int64
     positions: Tensor  # [B,T] int64
-    documents: Tensor | None = None  # [B,T]: which text of a packed row a token belongs to
+    documents: Tensor | None = None  # [B,T]: the number of the token's document in a packed row
     segments: Tensor | None = None  # [B,T]: question or context, first or second sentence
 
     def to(self, device: torch.device) -> Tokens:
@@ -41,7 +41,7 @@ class Tokens:
 class Batch:
     source: Tokens | None = None
     target: Tokens | None = None
-    # int64, IGNORED where nothing is asked: [B,T], or of a text as a whole [B,1], [B,2], [B,L]
+    # int64, IGNORED where there is no label: [B,T], or for a text as a whole [B,1], [B,2], [B,L]
     labels: Tensor | None = None
 
     def to(self, device: torch.device) -> Batch:
@@ -54,7 +54,7 @@ class Batch:
 
 
 def tokens(rows: Sequence[Sequence[int]], multiple: int = 1) -> Tokens:
-    """Pad rows on the right to the longest, rounded up to a multiple."""
+    """Pad rows on the right to the longest, rounded up to a multiple of `multiple`."""
     ids = pad(rows, 0, multiple)
     columns = torch.arange(ids.shape[1]).expand(len(rows), -1)
     lengths = torch.tensor([len(row) for row in rows], dtype=torch.int64)[:, None]
@@ -62,19 +62,19 @@ def tokens(rows: Sequence[Sequence[int]], multiple: int = 1) -> Tokens:
 
 
 def source_tokens(samples: Sequence[Sample], multiple: int) -> Tokens:
-    found = tokens([sample.source for sample in samples], multiple)
+    padded = tokens([sample.source for sample in samples], multiple)
     if not any(len(sample.segments) for sample in samples):
-        return found
-    return replace(found, segments=pad([sample.segments for sample in samples], 0, multiple))
+        return padded
+    return replace(padded, segments=pad([sample.segments for sample in samples], 0, multiple))
 
 
 def target_tokens(samples: Sequence[Sample], multiple: int) -> Tokens:
-    found = tokens([sample.target for sample in samples], multiple)
+    padded = tokens([sample.target for sample in samples], multiple)
     if any(len(sample.positions) for sample in samples):
-        found = replace(found, positions=pad([sample.positions for sample in samples], -1, multiple))
-    if any(any(sample.documents) for sample in samples):  # else a row is of one document
-        found = replace(found, documents=pad([sample.documents for sample in samples], -1, multiple))
-    return found
+        padded = replace(padded, positions=pad([sample.positions for sample in samples], -1, multiple))
+    if any(any(sample.documents) for sample in samples):  # else each row has one document
+        padded = replace(padded, documents=pad([sample.documents for sample in samples], -1, multiple))
+    return padded
 
 
 def pad(rows: Sequence[Sequence[int]], value: int, multiple: int = 1) -> Tensor:
@@ -86,13 +86,13 @@ def pad(rows: Sequence[Sequence[int]], value: int, multiple: int = 1) -> Tensor:
 
 
 def collate(samples: Sequence[Sample], multiple: int = 1) -> Batch:
-    """Samples to one batch. Sides that no sample has are left out."""
+    """Collate samples into a batch. A side that no sample has is None."""
     has_source = any(len(sample.source) for sample in samples)
     has_target = any(len(sample.target) for sample in samples)
     has_labels = any(len(sample.labels) for sample in samples)
     return Batch(
         source=source_tokens(samples, multiple) if has_source else None,
         target=target_tokens(samples, multiple) if has_target else None,
-        # no further than the longest: they may stand for a text as a whole
+        # without `multiple`: they may be for a text as a whole
         labels=pad([sample.labels for sample in samples], IGNORED) if has_labels else None,
     )

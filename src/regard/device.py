@@ -1,4 +1,4 @@
-"""Device, precision and threads: decided once, from what the machine has and never from a timing."""
+"""Device, precision and threads: chosen once, from the hardware and the environment, never from a timing."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ import ctypes
 import gc
 import os
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 
 import torch
 
 from regard.errors import UsageError
 
-WIDE_ENOUGH = 128  # below this width converting to bfloat16 and back costs a CPU more than it saves
+MIN_BFLOAT16_WIDTH = 128  # below this width converting to bfloat16 and back costs a CPU more than it saves
+CGROUPS, OWN_CGROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
 
 @dataclass(frozen=True)
@@ -23,17 +26,19 @@ class Machine:
     threads: int
 
     def use(self) -> None:
-        """Set the process up; a number of threads belongs to the bits of a result."""
+        """Set the number of threads of this process. Only commands and training runs call this: a library
+        call leaves the process as it is unless its caller passes `threads`."""
         torch.set_num_threads(self.threads)
 
 
 def choose_machine(
     device: str = "auto", precision: str = "auto", threads: int = 0, width: int = 0
 ) -> Machine:
-    found = choose_device(device)
+    """The machine of a run; `threads` 0 means `default_threads()`."""
+    chosen = choose_device(device)
     if precision == "auto":
-        precision = choose_precision(found, width)
-    return Machine(found, precision, threads or len(available_cores()))
+        precision = choose_precision(chosen, width)
+    return Machine(chosen, precision, threads or default_threads())
 
 
 def choose_device(name: str) -> torch.device:
@@ -44,54 +49,55 @@ def choose_device(name: str) -> torch.device:
     except RuntimeError:
         raise UsageError(f'device "{name}" is unknown; use auto, cpu, cuda, cuda:1 or mps') from None
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise UsageError(f'device "{name}" is not there: torch sees {torch.cuda.device_count()} CUDA devices')
+        count = torch.cuda.device_count()
+        raise UsageError(f'device "{name}" is not available: torch sees {count} CUDA devices')
     if device.type == "mps" and not torch.backends.mps.is_available():
-        raise UsageError(f'device "{name}" is not there: this machine has no Metal device')
+        raise UsageError(f'device "{name}" is not available: this machine has no Metal device')
     if device.type not in ("cpu", "cuda", "mps"):
         raise UsageError(f'device "{name}" is not supported; use auto, cpu, cuda, cuda:1 or mps')
     return device
 
 
 def choose_precision(device: torch.device, width: int) -> str:
-    """bfloat16 where the hardware multiplies it, and the model is wide enough to gain."""
+    """bfloat16 if the hardware multiplies it and the model is wide enough to gain, else float32."""
     if device.type == "cuda":
         return "bfloat16" if torch.cuda.is_bf16_supported(including_emulation=False) else "float32"
-    if device.type == "cpu" and bfloat16_hardware() and width >= WIDE_ENOUGH:
+    if device.type == "cpu" and bfloat16_hardware() and width >= MIN_BFLOAT16_WIDTH:
         return "bfloat16"
     return "float32"
 
 
 def bfloat16_hardware() -> bool:
-    """Whether this CPU has instructions that multiply bfloat16 (AVX512-BF16, AMX)."""
+    """True if this CPU has instructions that multiply bfloat16 (AVX512-BF16, AMX)."""
     checks = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
     return any(getattr(torch.cpu, name, lambda: False)() for name in checks)
 
 
-def precise(tensor: torch.Tensor) -> torch.Tensor:
-    """In float64, on the CPU where the device has none (Metal)."""
+def to_float64(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor in float64, on the CPU where the device has no float64 (Metal)."""
     return (tensor.cpu() if tensor.device.type == "mps" else tensor).double()
 
 
-def give_back_memory() -> None:
-    """Return what is free to the system.
+def release_memory() -> None:
+    """Return free heap memory to the operating system.
 
-    Batches of all sizes leave holes between the blocks of glibc's heap, which it keeps: a training that needs
-    one gigabyte would soon hold three.
+    Batches of varying sizes fragment glibc's heap, which keeps the free blocks: a run that needs one gigabyte
+    would soon hold three.
     """
     trim = getattr(_c_library(), "malloc_trim", None)
-    if trim is not None:  # glibc alone has it
+    if trim is not None:  # glibc only
         trim(0)
 
 
-def settle_memory() -> None:
-    """Take what was opened so far out of the search for garbage: it stays, and to look through all of torch
-    again and again would halt everybody for a fifth of a second."""
+def freeze_gc() -> None:
+    """Exclude all current objects from garbage collection: a full collection that walks torch and the models
+    would pause every request for a fifth of a second."""
     gc.collect()
     gc.freeze()
 
 
-def most_memory() -> int:
-    """Bytes that this process has held at most, 0 where the system does not tell."""
+def peak_memory() -> int:
+    """Peak resident memory of this process in bytes, 0 where the system does not report it."""
     try:
         import resource
     except ImportError:  # Windows
@@ -105,8 +111,61 @@ def _c_library() -> ctypes.CDLL | None:
     return ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
+def default_threads() -> int:
+    """The usable cores, or OMP_NUM_THREADS where that is fewer."""
+    # a list such as "4,2" has a number for each level of nested parallelism
+    wanted = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
+    cores = len(available_cores())
+    return min(cores, int(wanted)) if wanted.isdecimal() and int(wanted) else cores
+
+
 def available_cores() -> list[int]:
-    """The cores this process may use, which containers make fewer than the machine has."""
+    """The cores of this process's affinity mask, at most as many as its cgroup's CPU quota pays for."""
     if hasattr(os, "sched_getaffinity"):
-        return sorted(os.sched_getaffinity(0))
-    return list(range(os.cpu_count() or 1))
+        cores = sorted(os.sched_getaffinity(0))
+    else:
+        cores = list(range(os.cpu_count() or 1))
+    quota = cpu_quota()
+    return cores if quota is None else cores[: max(1, int(quota))]
+
+
+def cpu_quota() -> float | None:
+    """CPUs that the cgroups of this process may use (`docker run --cpus`), None without a limit.
+
+    A quota does not change the affinity mask: on a host of 64 cores a container with 2 CPUs still sees 64.
+    """
+    quotas = [quota for folder in _cgroup_folders() if (quota := _quota_of(folder)) is not None]
+    return min(quotas, default=None)
+
+
+def _cgroup_folders() -> Iterator[Path]:
+    """The folders of this process's cgroups with a CPU controller, and of their parents.
+
+    A line of /proc/self/cgroup is `0::/path` (version 2) or `4:cpu,cpuacct:/path` (version 1). In a container
+    the path may be that of the host, and only the root is mounted.
+    """
+    try:
+        lines = OWN_CGROUPS.read_text().splitlines()
+    except OSError:  # not Linux
+        return
+    for line in lines:
+        _, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        for root in {CGROUPS / controllers, CGROUPS / "cpu"} if controllers else {CGROUPS}:
+            folder = root / path.lstrip("/")
+            yield from (each for each in (folder, *folder.parents) if each.is_relative_to(root))
+
+
+def _quota_of(folder: Path) -> float | None:
+    """quota / period: `cpu.max` of version 2 holds both, version 1 has a file for each."""
+    for names in (("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us")):
+        try:
+            numbers = " ".join((folder / name).read_text() for name in names).split()
+            quota, period = int(numbers[0]), int(numbers[1])
+        except (OSError, ValueError, IndexError):  # no such file, or "max": no limit
+            continue
+        if quota > 0 and period > 0:  # version 1 writes -1 for no limit
+            return quota / period
+    return None

@@ -1,7 +1,7 @@
-"""The errors a person meets: one sentence that names the field or the file and line, and what to do.
+"""The errors that users meet: what is wrong, where (file, line, field), and what to do.
 
-`RegardError` ends a command with exit code 1, `UsageError` (wrong input from the caller) with 2.
-Nothing else is meant to reach a user; a traceback is shown only with `--debug`.
+`RegardError` ends a command with exit code 1, `UsageError` (wrong input from the caller) with 2. Each error
+has a stable `code` for programs and tests; its message may change. A traceback is shown only with `--debug`.
 """
 
 from __future__ import annotations
@@ -9,31 +9,37 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-LONGEST = 4000  # characters of a message
+MAX_MESSAGE = 4000  # characters
 
 
 class RegardError(Exception):
     """Something went wrong that the user can act on."""
 
     exit_code = 1
+    default_code = "E_FAILED"
+
+    def __init__(self, message: object = "", *, code: str | None = None) -> None:
+        super().__init__(message)
+        self.code: str | None = code or self.default_code
 
     def __str__(self) -> str:
-        """Readable on every terminal: what a file says may be quoted, but not steer the cursor."""
+        """The message without control characters: text from a file must not steer the terminal."""
         text = super().__str__()
-        if len(text) > LONGEST:
-            text = f"{text[:LONGEST]}…"
+        if len(text) > MAX_MESSAGE:
+            text = f"{text[:MAX_MESSAGE]}…"
         if text.isprintable():
             return text
         return "".join(
-            sign if sign.isprintable() or sign == "\n" else sign.encode("unicode_escape").decode()
-            for sign in text
+            char if char.isprintable() or char == "\n" else char.encode("unicode_escape").decode()
+            for char in text
         )
 
 
 class UsageError(RegardError):
-    """What the user gave cannot be used: a wrong value, a missing file, a folder that is no model."""
+    """The user's input cannot be used: a wrong value, a missing file, a folder that is no model."""
 
     exit_code = 2
+    default_code = "E_USAGE"
 
 
 def near_miss(word: str, allowed: Iterable[str]) -> str:

@@ -1,7 +1,7 @@
-"""Tensors as they stand in a file: mapped into memory, read when they are used, let go of when copied.
+"""Memory-mapped tensors: pages are read when they are used, and released when a tensor has been copied.
 
-Pages of a mapped file count as resident memory for as long as anything of the file is mapped. Who copies a
-tensor, because its numbers are needed in another order, would otherwise hold it twice.
+Pages of a mapped file count as resident memory as long as any part of the file is mapped. A tensor that is
+copied, to change its layout, would otherwise be in memory twice.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from weakref import WeakValueDictionary
 import torch
 from torch import Tensor
 
-PORTION = 1 << 20  # bytes that are compared at once
+CHUNK = 1 << 20  # bytes compared at once
 
 
 class _File(mmap.mmap):
-    """The bytes of a file, to be written to, and beside them the same ones as they were."""
+    """A private mapping of a file, which may be written to, and a second one that keeps the original."""
 
     original: mmap.mmap
 
 
-# By the address of its first byte, as long as a tensor of it lives. Only what stands here is ever let go of:
-# any other memory would lose what it holds.
+# Mapped files by the address of their first byte, as long as a tensor of them lives. Only their pages are
+# ever released: any other memory would lose its content.
 _files: WeakValueDictionary[int, _File] = WeakValueDictionary()
 
 
 def map_file(file: BinaryIO) -> Tensor:
-    """The bytes of a file that is not empty. Who writes to them changes the memory, never the file."""
+    """The bytes of a file, which must not be empty. Writes change the memory, never the file."""
     memory = _File(file.fileno(), 0, access=mmap.ACCESS_COPY)
     memory.original = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
     whole = torch.frombuffer(memory, dtype=torch.uint8)
@@ -36,11 +36,11 @@ def map_file(file: BinaryIO) -> Tensor:
     return whole
 
 
-def let_go(tensor: Tensor, in_use: bool = False) -> None:
-    """The pages of a file that a tensor alone stands on leave memory until they are read again.
+def release_pages(tensor: Tensor, in_use: bool = False) -> None:
+    """Release the pages of a mapped file that belong to this tensor alone; they are read again when needed.
 
-    Who wrote to the tensor finds in it what the file says, unless it is still `in_use`: then pages that
-    somebody has changed stay. A tensor that is of no file is left alone.
+    Changes of the tensor are lost, unless it is still `in_use`: then changed pages stay. A tensor that is not
+    mapped is left alone.
     """
     whole = tensor.untyped_storage().data_ptr()
     memory = _files.get(whole)
@@ -51,8 +51,8 @@ def let_go(tensor: Tensor, in_use: bool = False) -> None:
     end = (first + tensor.nbytes) // mmap.PAGESIZE * mmap.PAGESIZE
     if not tensor.is_contiguous():
         return
-    for place in range(start, end, PORTION):
-        size = min(PORTION, end - place)
+    for place in range(start, end, CHUNK):
+        size = min(CHUNK, end - place)
         if not in_use or _is_unchanged(memory, place, size):
             memory.madvise(mmap.MADV_DONTNEED, place, size)
 

@@ -26,6 +26,7 @@ from regard.cli.terminal import (
     read_all_stdin,
     read_inputs,
     say,
+    thread_count,
     writable,
 )
 from regard.cli.translate import answer_all, is_typed
@@ -90,7 +91,7 @@ def answer(
     if data is not None and (nbest > 1 or scores) and not as_json:
         raise UsageError(f"{data}: predictions are one answer each; take --json with --nbest or --scores")
     text = "" if context is None else read_context(context, questions or [])
-    answerer = load_as(Answerer, model, device, threads)
+    answerer = load_as(Answerer, model, device, thread_count(threads))
     if data is not None:
         answer_data(answerer, data, nbest, no_answer, as_json, output)
         return
@@ -99,24 +100,24 @@ def answer(
 
 
 def data_file(questions: Sequence[str]) -> Path | None:
-    from regard.data.formats import kind
+    from regard.data.files import format_suffix
 
-    if len(questions) == 1 and kind(Path(questions[0])) in DATA:
+    if len(questions) == 1 and format_suffix(Path(questions[0])) in DATA:
         return Path(questions[0])
     raise UsageError("--context is missing: the text that answers stand in, or its file")
 
 
 def read_context(name: str, questions: Sequence[str]) -> str:
     """All of a file, or the text itself; its line ends stay as they are, since answers are counted in it."""
-    from regard.data.files import whole_text
-    from regard.data.findings import Refused
+    from regard.data.files import read_text
+    from regard.data.report import StrictReport
 
     if name == "-":
         if not questions or "-" in questions:
             raise UsageError("--context -: stdin holds the context, so give the questions as arguments")
         return read_all_stdin()
     if os.path.exists(name):  # noqa: PTH110  (Path.exists raises for a text longer than a file name)
-        return whole_text(Path(name), Refused())
+        return read_text(Path(name), StrictReport())
     if looks_like_path(name):
         raise UsageError(f"--context {name}: no such file")
     return name
@@ -199,16 +200,16 @@ def answer_data(
 
 def read_asked(path: Path) -> Iterator[Asked]:
     """Questions with contexts; their answers need not be there. One without an id has its number as such."""
-    from regard.data.findings import Refused
-    from regard.data.rows import Unfit
-    from regard.data.rows.questions import question_objects
-    from regard.data.rows.tables import text_of
+    from regard.data.files import format_suffix
+    from regard.data.readers import InvalidRow, string_field
+    from regard.data.readers.annotated import question_objects
+    from regard.data.report import StrictReport
 
-    for number, found in question_objects(path, Refused()):
+    for number, found in question_objects(path, format_suffix(path), StrictReport()):
         name = found.get("id", number)
         if not isinstance(name, str | int):
             raise UsageError(f"{path}, question {number}: its id is neither a string nor a number")
         try:
-            yield Asked(str(name), text_of(found, "question"), text_of(found, "context"))
-        except Unfit as wrong:
+            yield Asked(str(name), string_field(found, "question"), string_field(found, "context"))
+        except InvalidRow as wrong:
             raise UsageError(f"{path}, question {name}: {wrong.note}") from None

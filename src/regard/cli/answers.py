@@ -12,7 +12,15 @@ from regard.errors import UsageError
 
 if TYPE_CHECKING:
     from regard.config import Decode
-    from regard.tasks import Alternative, Candidate, Split, TooLong, Translation, Translator, Wish
+    from regard.tasks import (
+        Alternative,
+        Candidate,
+        PhraseConstraints,
+        Split,
+        TooLong,
+        Translation,
+        Translator,
+    )
 
 USUAL_ALTERNATIVES = 5
 
@@ -52,8 +60,8 @@ class Concerns:
 class Wishes:
     """The phrases of --require and --forbid, and those that a file has for each line."""
 
-    always: Wish
-    of_lines: list[Wish] | None = None
+    always: PhraseConstraints
+    of_lines: list[PhraseConstraints] | None = None
     path: Path | None = None
     used: int = 0
 
@@ -61,7 +69,7 @@ class Wishes:
     def any(self) -> bool:
         return self.of_lines is not None or bool(self.always.require or self.always.forbid)
 
-    def next(self, count: int) -> list[Wish] | None:
+    def next(self, count: int) -> list[PhraseConstraints] | None:
         """Those of the next lines, None where there are none at all."""
         if self.of_lines is None:
             return [self.always] * count if self.any else None
@@ -80,18 +88,18 @@ class Wishes:
 
 def read_wishes(require: list[str] | None, forbid: list[str] | None, path: Path | None) -> Wishes:
     from regard.data.files import lines
-    from regard.tasks import Wish
+    from regard.tasks import PhraseConstraints
 
-    always = Wish(tuple(require or ()), tuple(forbid or ()))
+    always = PhraseConstraints(tuple(require or ()), tuple(forbid or ()))
     if path is None:
         return Wishes(always)
     found = [parse_wish(line, f"{path}, line {number}") for number, line in enumerate(lines(path), 1)]
     return Wishes(always, found, path)
 
 
-def parse_wish(line: str, where: str) -> Wish:
+def parse_wish(line: str, where: str) -> PhraseConstraints:
     """`{"require": ["..."], "forbid": ["..."]}`; a blank line asks for nothing."""
-    from regard.tasks import Wish
+    from regard.tasks import PhraseConstraints
 
     try:
         content: Any = json.loads(line) if line.strip() else {}
@@ -103,7 +111,7 @@ def parse_wish(line: str, where: str) -> Wish:
     for phrases in content.values():
         if not isinstance(phrases, list) or not all(isinstance(phrase, str) for phrase in phrases):
             raise UsageError(f"{where}: phrases are a list of texts, as in {example}")
-    return Wish(tuple(content.get("require", ())), tuple(content.get("forbid", ())))
+    return PhraseConstraints(tuple(content.get("require", ())), tuple(content.get("forbid", ())))
 
 
 @dataclass
@@ -131,10 +139,10 @@ class Lines:
             self.alignment,
             self.split,
             None if self.prefix is None else [self.prefix] * len(lines),
-            wishes=self.wishes.next(len(lines)),
+            constraints=self.wishes.next(len(lines)),
             too_long=self.too_long,
-            first=first,
-            say=say,
+            first_line=first,
+            warn=say,
         )
         results: list[str] = []
         for number, each in enumerate(found, first):
@@ -206,7 +214,7 @@ def candidate_object(translator: Translator, found: Candidate) -> dict[str, obje
         "score": found.score,
         "log_probability": found.log_probability,
         "finished": found.finished,
-        "pieces": translator.folder.target.pieces(found.tokens),
+        "pieces": translator.folder.target.tokens(found.tokens),
         "piece_log_probabilities": list(found.token_log_probabilities),
         **links,
     }

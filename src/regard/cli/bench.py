@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.terminal import AsJson, Device, Threads, print_line, say, tables
+from regard.cli.terminal import AsJson, Device, Threads, print_line, say, tables, thread_count
 from regard.errors import UsageError
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def decode(
       regard bench decode -m runs/demo
       regard bench decode -m runs/demo --beam 1 --beam 5 --precision float32 --precision int8
     """
-    from regard.device import most_memory
+    from regard.device import peak_memory
 
     if against:
         raise UsageError(RACES + "python bench/against.py decode --help")
@@ -69,7 +69,7 @@ def decode(
     say(f"{len(lines)} texts, {rounds} rounds of {len(runs)} settings ...")
     tokens, memory = {}, {}
     for each, run in runs.items():  # a first pass to warm up
-        tokens[each], memory[each] = run(), most_memory()
+        tokens[each], memory[each] = run(), peak_memory()
     times: dict[tuple[str, int], list[float]] = {each: [] for each in settings}
     order = random.Random(0)
     for _ in range(rounds):
@@ -111,7 +111,7 @@ def decoder(
     """A function that decodes all texts and returns the number of tokens written."""
     from regard.tasks import Generator, Translator, load
 
-    model = load(path, device=device, threads=threads, precision=precision)
+    model = load(path, device=device, threads=thread_count(threads), precision=precision)
     if isinstance(model, Translator):
         options = model.folder.decode.model_copy(update={"beam": beam, "sample": False})
         end = model.folder.target.end
@@ -175,7 +175,7 @@ def train(
 
 def training_speed(config: Config, updates: int) -> dict[str, Any]:
     """Time updates of a run on its own data, the reading of batches included."""
-    from regard.device import most_memory
+    from regard.device import peak_memory
     from regard.models import parameters
     from regard.training.flops import measured_peak
     from regard.training.run import open_trainer
@@ -187,7 +187,7 @@ def training_speed(config: Config, updates: int) -> dict[str, Any]:
         before = trainer.progress.flops
         tokens: list[int] = []
         times = [timed(lambda: tokens.append(trainer.update()[1])) for _ in range(updates)]
-        memory, flops = most_memory(), (trainer.progress.flops - before) / sum(times)
+        memory, flops = peak_memory(), (trainer.progress.flops - before) / sum(times)
     rates = [count / seconds for count, seconds in zip(tokens, times)]
     tenths = statistics.quantiles(rates, n=10, method="inclusive")
     peak = measured_peak(trainer.machine)

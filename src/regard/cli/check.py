@@ -15,90 +15,94 @@ from regard.errors import RegardError, UsageError
 if TYPE_CHECKING:
     from regard.config import Data, Task
     from regard.data.check import Checked
-    from regard.data.findings import Findings
+    from regard.data.report import DataReport
 
-HeldOut = Annotated[
+HeldOutFiles = Annotated[
     list[Path] | None,
     typer.Option(help="Held-out data: a file, or twice for a pair of files.", show_default=False),
 ]
+TASK_DEFAULTS = {"name": "translate", "multi_label": False, "source": "source", "target": "target"}
+TASK_OPTIONS = {"name": "--task", "multi_label": "--many", "source": "--source", "target": "--target"}
 
 
 def check(
     corpus: Annotated[
         list[Path],
-        typer.Argument(help="A run's TOML file; or what the task learns from: .tsv, .txt, .conll ..."),
+        typer.Argument(help="A run's TOML file; or the training data: .tsv, .txt, .conll ..."),
     ],
-    valid: HeldOut = None,
-    test: HeldOut = None,
+    valid: HeldOutFiles = None,
+    test: HeldOutFiles = None,
     task: Annotated[
-        str, typer.Option(help="What is to be learned: translate, generate, fill, classify, tag, answer.")
+        str, typer.Option(help="Task of the model: translate, generate, fill, classify, tag, answer.")
     ] = "translate",
     many: Annotated[bool, typer.Option("--many", help="classify: any number of labels a text.")] = False,
     documents: Annotated[
         str, typer.Option(help="generate, fill: a document is a file, a paragraph or a line.")
     ] = "file",
+    format: Annotated[
+        str, typer.Option(help="Format of all files, if their names do not tell: conll, tsv, jsonl ...")
+    ] = "",
     source: Annotated[
         str, typer.Option(help="Source language, where the format names languages.")
     ] = "source",
     target: Annotated[str, typer.Option(help="Target language.")] = "target",
-    strict: Annotated[bool, typer.Option("--strict", help="Exit 1 if anything is found.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit 1 if there is any issue.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
-    """Look at every line of a corpus: bytes, lengths, duplicates, training rows that are in valid or test.
+    """Check every line of a corpus: encoding, lengths, duplicates, training rows that are in valid or test.
 
     [bold]Examples[/]
 
       regard data check run.toml
       regard data check train.en train.de --test test.en --test test.de --strict
       regard data check reviews.tsv --task classify --valid valid.tsv
+      regard data check eng.train --task tag --format conll
     """
-    from regard.data.check import check as look
-    from regard.data.check import held_out, make_findings
+    from regard.data.check import check as check_corpora
+    from regard.data.check import make_report, read_held_out
 
-    wanted = {"name": task, "many": many, "source": source, "target": target}
-    data, of = asked({"train": corpus, "valid": valid, "test": test}, wanted, documents)
-    findings = make_findings(data)
-    checked = look(data, of, held_out(data, of, findings), findings, say)
+    task_fields = {"name": task, "multi_label": many, "source": source, "target": target}
+    paths = {"train": corpus, "valid": valid, "test": test}
+    data, config_task = read_arguments(paths, task_fields, documents, format)
+    report = make_report(data)
+    checked = check_corpora(data, config_task, read_held_out(data, config_task, report), report, say)
     if as_json:
-        print_line(json.dumps(as_data(checked), ensure_ascii=False))
+        print_line(json.dumps(to_json(checked), ensure_ascii=False))
     else:
-        tell(findings, sum(each.pairs - len(each.dropped) for each in checked.corpora))
-    if strict and findings.counts:
-        raise RegardError("--strict: something was found")
+        print_report(report, sum(each.pairs - len(each.dropped) for each in checked.corpora))
+    if strict and report.counts:
+        kinds = "1 kind" if len(report.counts) == 1 else f"{len(report.counts)} kinds"
+        raise RegardError(f"--strict: {kinds} of issues found, see above")
 
 
-def asked(
-    given: Mapping[str, list[Path] | None], task: Mapping[str, object], documents: str
+def read_arguments(
+    paths: Mapping[str, list[Path] | None], task: Mapping[str, object], documents: str, format: str
 ) -> tuple[Data, Task]:
-    """What a run's file says, or what the arguments do."""
+    """Data and task of a run's TOML file, or of the arguments."""
     from regard.config import load_config, resolve
 
-    corpus = given["train"] or []
+    corpus = paths["train"] or []
     if len(corpus) == 1 and corpus[0].suffix == ".toml":
-        others = {**{f"--{name}": given[name] for name in ("valid", "test")}, **differing(task, documents)}
-        if wrong := [name for name, is_given in others.items() if is_given]:
-            raise UsageError(f"{', '.join(wrong)}: {corpus[0]} says all of it; leave that out")
+        options = {f"--{name}": bool(paths[name]) for name in ("valid", "test")}
+        options |= {TASK_OPTIONS[name]: task[name] != value for name, value in TASK_DEFAULTS.items()}
+        options |= {"--documents": documents != "file", "--format": bool(format)}
+        if wrong := [name for name, is_set in options.items() if is_set]:
+            raise UsageError(f"{', '.join(wrong)}: {corpus[0]} already sets this; remove the option")
         config = load_config(corpus[0])
     else:
-        named = {name: one_corpus(paths) for name, paths in given.items() if paths}
-        tree = {"data": {**named, "documents": documents}, "task": task}
+        corpora = {name: as_corpora(files, format) for name, files in paths.items() if files}
+        tree = {"data": {**corpora, "documents": documents}, "task": task}
         config = resolve(tree, base=Path.cwd(), where="arguments")
     return config.data, config.task
 
 
-def differing(task: Mapping[str, object], documents: str) -> dict[str, bool]:
-    """Which options say something else than they do by themselves."""
-    usual = {"name": "translate", "many": False, "source": "source", "target": "target"}
-    names = {"name": "--task", "many": "--many", "source": "--source", "target": "--target"}
-    own = {names[field]: task[field] != value for field, value in usual.items()}
-    return {**own, "--documents": documents != "file"}
-
-
-def one_corpus(paths: list[Path]) -> str | list[str]:
+def as_corpora(paths: list[Path], format: str) -> str | list[str] | list[dict[str, str]]:
+    if format:
+        return [{"corpus": str(path), "format": format} for path in paths]
     return str(paths[0]) if len(paths) == 1 else [str(path) for path in paths]
 
 
-def as_data(checked: Checked) -> dict[str, object]:
+def to_json(checked: Checked) -> dict[str, object]:
     from regard.data.corpora import describe
 
     return {
@@ -106,18 +110,18 @@ def as_data(checked: Checked) -> dict[str, object]:
             {"name": describe(each.corpus), "pairs": each.pairs, "used": each.pairs - len(each.dropped)}
             for each in checked.corpora
         ],
-        "findings": checked.findings.to_json(),
+        "findings": checked.report.to_json(),
     }
 
 
-def tell(findings: Findings, pairs: int) -> None:
-    """Each kind with its count, what becomes of it, and its first places."""
-    for kind in findings.to_json():
-        fate = "left out" if kind["left_out"] else "used"
-        print_line(f"{kind['count']:>9,}  {kind['kind']:<18} {fate:<9} {kind['meaning']}")
-        for place in findings.places[kind["kind"]]:
+def print_report(report: DataReport, rows: int) -> None:
+    """The count of each kind of issue, what happens to its rows, and its first places."""
+    for kind in report.to_json():
+        action = "left out" if kind["left_out"] else "used"
+        print_line(f"{kind['count']:>9,}  {kind['kind']:<18} {action:<9} {kind['meaning']}")
+        for place in report.places[kind["kind"]]:
             print_line(f"{'':11}{place}")
         if kind["count"] > len(kind["places"]):
             print_line(f"{'':11}... and {kind['count'] - len(kind['places']):,} more")
-    nothing = "" if findings.counts else "; nothing found"
-    print_line(f"{pairs:,} left to learn from{nothing}")
+    issues = "" if report.counts else "; no issues"
+    print_line(f"{rows:,} {'row' if rows == 1 else 'rows'} to learn from{issues}")

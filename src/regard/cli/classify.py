@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from regard.cli.answers import Concerns
-from regard.cli.terminal import AsJson, Device, OneModel, Threads, read_inputs, writable
+from regard.cli.terminal import AsJson, Device, OneModel, Threads, read_inputs, thread_count, writable
 from regard.cli.translate import Texts, answer_all, is_typed
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def classify(
     from regard.tasks import Classifier, load_as
 
     output = writable(output)
-    classifier = load_as(Classifier, model, device, threads)
+    classifier = load_as(Classifier, model, device, thread_count(threads))
     answer = Labelled(classifier, scores or everything, everything, as_json, too_long)
     answer_all(answer, read_inputs(text or []), is_typed(text), output, "classifying", "results")
 

@@ -1,4 +1,4 @@
-"""`regard data check | get | list | cache`: what is wrong with a corpus, and public corpora by name."""
+"""`regard data check | get | list | cache`: check a corpus, and get public data sets by name."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ import typer
 from regard.cli.check import check
 from regard.cli.terminal import AsJson, print_line, say, tables
 
-app = typer.Typer(help="Public corpora by name, and what is wrong with your own.", no_args_is_help=True)
+app = typer.Typer(help="Check corpora, and download public data sets by name.", no_args_is_help=True)
 To = Annotated[
-    Path | None, typer.Option("--to", help="The folder of corpora; else REGARD_DATA.", show_default=False)
+    Path | None,
+    typer.Option("--to", help="Folder of the data sets; default: REGARD_DATA.", show_default=False),
 ]
 
 app.command("check")(check)
@@ -21,15 +22,15 @@ app.command("check")(check)
 
 @app.command("get")
 def get(
-    name: Annotated[str, typer.Argument(help='A set; "regard data list" shows which there are.')],
+    name: Annotated[str, typer.Argument(help='Name of a data set; "regard data list" shows all.')],
     source: Annotated[
         Path | None,
-        typer.Option("--from", help="Copy from this folder; else REGARD_DATA_MIRROR, else the net."),
+        typer.Option("--from", help="Copy from this folder; default: REGARD_DATA_MIRROR, else download."),
     ] = None,
     to: To = None,
-    verify: Annotated[bool, typer.Option("--verify", help="Only check the files that are here.")] = False,
+    verify: Annotated[bool, typer.Option("--verify", help="Only verify the files on this machine.")] = False,
 ) -> None:
-    """Bring a public set here, check it, and state its licence; a second call brings what lacks.
+    """Download a public data set, verify it and show its licence; rerun to fetch missing files.
 
     [bold]Examples[/]
 
@@ -37,21 +38,20 @@ def get(
       regard data get tatoeba --from /media/copy --to ~/corpora
       regard data get multi30k --verify
     """
-    from regard.data import hub
-    from regard.data.catalogue import find_set
+    from regard.storage import datasets
 
-    wanted = find_set(name)
-    root = hub.data_root(to)
+    dataset = datasets.find_dataset(name)
+    root = datasets.data_root(to)
     if verify:
-        say(f"{name}: {hub.verify(wanted, root):,} files are as they were")
+        say(f"{name}: {datasets.verify(dataset, root):,} files verified")
         return
-    new = hub.get(wanted, root, source, say)
-    say(f"{name}: {new:,} new files in {root / wanted.place}" if new else f"{name}: all is here already")
+    new = datasets.get(dataset, root, source, say)
+    say(f"{name}: {new:,} new files in {root / dataset.place}" if new else f"{name}: up to date")
 
 
 @app.command("list")
 def list_sets(to: To = None, as_json: AsJson = False) -> None:
-    """Show the sets that can be had, their licences, and which are here.
+    """List the public data sets, their licences, and which are on this machine.
 
     [bold]Examples[/]
 
@@ -62,12 +62,13 @@ def list_sets(to: To = None, as_json: AsJson = False) -> None:
 
     from rich.table import Table
 
-    from regard.data import hub
-    from regard.data.catalogue import SETS
     from regard.data.files import DATA_VARIABLE
+    from regard.storage import datasets
 
-    root = hub.data_root(to) if to or os.environ.get(DATA_VARIABLE) else None
-    rows = [(each, root is not None and hub.present(each, root)) for each in SETS]
+    root = datasets.data_root(to) if to or os.environ.get(DATA_VARIABLE) else None
+    rows = [
+        (each, root is not None and datasets.is_present(each, root)) for each in datasets.public_datasets()
+    ]
     if as_json:
         for each, here in rows:
             names = [f"data:{each.place}/{file.name}" for file in each.files]
@@ -82,9 +83,11 @@ def list_sets(to: To = None, as_json: AsJson = False) -> None:
 
 @app.command("cache")
 def cache(
-    clear: Annotated[bool, typer.Option("--clear", help="Delete it; what is needed is made again.")] = False,
+    clear: Annotated[
+        bool, typer.Option("--clear", help="Delete the prepared corpora; training makes them again.")
+    ] = False,
 ) -> None:
-    """Say where prepared corpora are kept and how much room they take.
+    """Show the folder of prepared corpora and its size.
 
     [bold]Examples[/]
 
@@ -95,12 +98,12 @@ def cache(
 
     from regard.data.cache import CACHE_VARIABLE, cache_folder, entries, size
 
-    found = entries()
-    total = sum(size(entry) for entry in found)
-    print_line(f"{cache_folder()}: {len(found):,} prepared corpora, {total / 2**20:,.1f} MiB")
+    corpora = entries()
+    total = sum(size(entry) for entry in corpora)
+    print_line(f"{cache_folder()}: {len(corpora):,} prepared corpora, {total / 2**20:,.1f} MiB")
     if clear:
-        for entry in found:
+        for entry in corpora:
             shutil.rmtree(entry)
         say("deleted")
-    elif found:
-        say(f"--clear deletes them; {CACHE_VARIABLE} names another folder")
+    elif corpora:
+        say(f"--clear deletes them; {CACHE_VARIABLE} sets another folder")

@@ -19,25 +19,25 @@ if TYPE_CHECKING:
     from regard.device import Machine
 
 LIBRARIES = ("torch", "tokenizers", "safetensors", "sacrebleu", "numpy", "pydantic")
-EXTRAS = {  # what `pip install "regard[...]"` adds: the modules, and what for
+EXTRAS = {  # `pip install "regard[...]"`: its modules, and their use
     "hub": (("huggingface_hub", "pyarrow"), "models and corpora of the hub"),
     "export": (("ctranslate2", "onnx", "onnxruntime", "onnxscript"), "CTranslate2 and ONNX"),
 }
-INSTRUCTIONS = {  # torch's own checks of the processor
+INSTRUCTIONS = {  # torch's checks of the processor
     "AVX2": "_is_avx2_supported",
     "AVX512": "_is_avx512_supported",
     "VNNI": "_is_vnni_supported",
     "AVX512-BF16": "_is_avx512_bf16_supported",
     "AMX": "_is_amx_tile_supported",
 }
-LITTLE_MEMORY, LITTLE_DISK = 4 * 2**30, 2 * 2**30  # a small model trains in 1.5 GiB, beside a system's own
+LITTLE_MEMORY, LITTLE_DISK = 4 * 2**30, 2 * 2**30  # a small model trains in 1.5 GiB
 GROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")  # of a container
 
 
 def doctor(as_json: AsJson = False) -> None:
-    """Tell what this machine can do, how Regard would use it, and what to set.
+    """Show what this machine can do, how Regard uses it, and what to set.
 
-    [bold]--json[/] gives one object: what the table has, and advice (a list of sentences)
+    [bold]--json[/] prints one object: the rows of the table, and advice (a list of sentences)
 
     [bold]Examples[/]
 
@@ -46,10 +46,10 @@ def doctor(as_json: AsJson = False) -> None:
     """
     from regard.device import choose_machine
 
-    facts = dict(found(choose_machine(width=512)))
-    advised = list(advice())
+    facts = dict(machine_facts(choose_machine(width=512)))
+    sentences = list(advice())
     if as_json:
-        print_line(json.dumps({**facts, "advice": advised}, ensure_ascii=False))
+        print_line(json.dumps({**facts, "advice": sentences}, ensure_ascii=False))
         return
     from rich.table import Table
     from rich.text import Text
@@ -59,21 +59,23 @@ def doctor(as_json: AsJson = False) -> None:
         table.add_row(name, Text(value))
     tables().print(table)
     print_line("")
-    for sentence in advised or ["nothing to set: all is as it should be"]:
+    for sentence in sentences or ["nothing to change"]:
         print_line(f"- {sentence}")
 
 
-def found(chosen: Machine) -> Iterator[tuple[str, str]]:
+def machine_facts(chosen: Machine) -> Iterator[tuple[str, str]]:
     import torch
 
-    from regard.device import WIDE_ENOUGH, available_cores, bfloat16_hardware
+    from regard.device import MIN_BFLOAT16_WIDTH, available_cores, bfloat16_hardware, cpu_quota
 
     yield "regard", __version__
     yield "python", f"{platform.python_version()} on {platform.system()} {platform.machine()}"
     for name in LIBRARIES:
         yield name, metadata.version(name)
-    yield "cores", f"{len(available_cores())} usable of {os.cpu_count()}"
-    yield "threads", f"{chosen.threads}, one for each usable core (--threads, train.threads)"
+    quota = cpu_quota()
+    limit = "" if quota is None else f", cgroup quota of {quota:g} CPUs"
+    yield "cores", f"{len(available_cores())} usable of {os.cpu_count()}{limit}"
+    yield "threads", f"{chosen.threads} by default (--threads, train.threads)"
     yield "processor", f"{torch.backends.cpu.get_cpu_capability()}; has {', '.join(instructions()) or 'none'}"
     yield "bfloat16", "in hardware" if bfloat16_hardware() else "not in hardware: float32 is used"
     yield "memory", memory()
@@ -86,44 +88,44 @@ def found(chosen: Machine) -> Iterator[tuple[str, str]]:
         yield f"extra {extra}", f"lacks {', '.join(lacking)}" if lacking else "there"
     yield (
         "would use",
-        f"{chosen.device}, {chosen.threads} threads, {chosen.precision} from width {WIDE_ENOUGH} on",
+        f"{chosen.device}, {chosen.threads} threads, {chosen.precision} from width {MIN_BFLOAT16_WIDTH} on",
     )
 
 
 def advice() -> Iterator[str]:
-    """What would help, a sentence each."""
+    """Sentences that say what to install or set."""
     import torch
 
-    from regard.device import available_cores
+    from regard.device import available_cores, default_threads
 
     for extra, lacking in missing().items():
         if lacking:
             yield f'for {EXTRAS[extra][1]}: pip install "regard[{extra}]"'
     if not os.environ.get("REGARD_DATA"):
-        yield "for recipes and public corpora: set REGARD_DATA to a folder that may hold them"
+        yield "for recipes and public corpora: set REGARD_DATA to a folder for them"
     if len(available_cores()) < (os.cpu_count() or 1):
-        yield "other cores are closed to this process (taskset, a container); more threads would need them"
-    told = os.environ.get("OMP_NUM_THREADS", "")
-    if told.isdecimal() and int(told) != len(available_cores()):
-        yield f"OMP_NUM_THREADS = {told} is passed over; --threads or train.threads says how many"
-    room = available_memory()
-    if room is not None and room < LITTLE_MEMORY:
-        yield f"{room / 2**30:.1f} GiB of memory are free: train with train.tokens_per_batch = 1024 or less"
+        yield "not all cores are usable (taskset, a container, a cgroup quota); more threads would not help"
+    if default_threads() < len(available_cores()):
+        count = default_threads()
+        yield f"OMP_NUM_THREADS = {count} limits the threads; --threads or train.threads overrides it"
+    free = available_memory()
+    if free is not None and free < LITTLE_MEMORY:
+        yield f"{free / 2**30:.1f} GiB of memory are free: train with train.tokens_per_batch = 1024 or less"
     if shutil.disk_usage(Path.cwd()).free < LITTLE_DISK:
-        yield "little room on this disk: give --out a folder elsewhere, or lower train.keep"
+        yield "little free space on this disk: choose another folder with --out, or lower train.keep"
     if sys.platform == "linux" and Path("/proc/driver/nvidia").exists() and not torch.cuda.is_available():
-        yield "there is an NVIDIA GPU that this torch cannot use: install the CUDA build of torch"
+        yield "this torch cannot use the NVIDIA GPU: install the CUDA build of torch"
 
 
 def instructions() -> list[str]:
-    """Sets of instructions that torch finds in this processor."""
+    """Instruction sets of this processor, as torch detects them."""
     import torch
 
     return [name for name, check in INSTRUCTIONS.items() if getattr(torch.cpu, check, lambda: False)()]
 
 
 def missing() -> dict[str, list[str]]:
-    """The modules that each extra would bring and that are not here."""
+    """The modules of each extra that are not installed."""
     return {
         extra: [module for module in modules if util.find_spec(module) is None]
         for extra, (modules, _) in EXTRAS.items()
@@ -134,12 +136,12 @@ def memory() -> str:
     total, free = total_memory(), available_memory()
     if total is None:
         return "unknown"
-    told = f"{total / 2**30:.1f} GiB"
-    return told if free is None else f"{told}, {free / 2**30:.1f} GiB free"
+    size = f"{total / 2**30:.1f} GiB"
+    return size if free is None else f"{size}, {free / 2**30:.1f} GiB free"
 
 
 def total_memory() -> int | None:
-    """What this process may have: that of the machine, or less in a container."""
+    """Memory of the machine, or the limit of its cgroup."""
     if not hasattr(os, "sysconf") or "SC_PHYS_PAGES" not in os.sysconf_names:
         return None
     whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -148,7 +150,7 @@ def total_memory() -> int | None:
 
 
 def available_memory() -> int | None:
-    """What is free, or would be if the system gave up what it keeps of files."""
+    """Memory that is free or used only for caches of files."""
     table = Path("/proc/meminfo")
     if not table.is_file():
         return None

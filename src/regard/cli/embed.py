@@ -12,7 +12,17 @@ import typer
 
 from regard.cli.answers import Concerns
 from regard.cli.classify import Over
-from regard.cli.terminal import AsJson, Device, OneModel, Threads, one_line, read_inputs, say, writable
+from regard.cli.terminal import (
+    AsJson,
+    Device,
+    OneModel,
+    Threads,
+    one_line,
+    read_inputs,
+    say,
+    thread_count,
+    writable,
+)
 from regard.cli.translate import Texts, answer_all, is_typed
 from regard.errors import UsageError
 
@@ -59,8 +69,8 @@ def embed(
         raise UsageError(
             "--npy writes the vectors and nothing else: without --similarity, --json and --output"
         )
-    embedder = load_as(Embedder, model, device, threads)
-    if not embedder.pooling.told:
+    embedder = load_as(Embedder, model, device, thread_count(threads))
+    if not embedder.pooling.configured:
         say("the folder does not say how its states become a vector: it is their mean")
     answer = Vectors(embedder, too_long, as_json, npy is not None)
     if similar:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.box import expect_language, own_translator
-from regard.cli.terminal import Device, Threads, read_stdin, say, tables, writable
+from regard.cli.builtin import builtin_translator, preload_detector
+from regard.cli.terminal import Device, Threads, read_stdin, say, tables, thread_count, writable
 from regard.cli.translate import Settings, parse_options
 from regard.errors import UsageError
 
@@ -85,14 +85,14 @@ def explain(
       regard explain -m runs/demo "I see it." --zero-head decoder.2.cross:1
       regard explain -m runs/demo "I see it." -o run.safetensors
     """
-    expect_language(model, None, [text])
+    preload_detector(model, None, [text])
     from regard.interpret import compare
     from regard.tasks import load
 
     output, view = checked(output, view)
     changes = [*map(switched_off, zero_head or []), *map(parsed, change or [])]
     text = "\n".join(read_stdin()) if text == "-" else text
-    task = load(model or own_translator(text, None), device, threads, "float32")
+    task = load(model or builtin_translator(text, None), device, thread_count(threads), "float32")
     given = {"target": target, "context": context, "decode": parse_options(option, None, 1)}
     plain = task.trace(text, **given)
     trace = task.trace(text, **given, interventions=changes) if changes else plain

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.box import own_models
-from regard.cli.terminal import Device, Threads, say
+from regard.cli.builtin import builtin_models
+from regard.cli.terminal import Device, Threads, say, thread_count
 from regard.errors import UsageError
 
 Shown = Annotated[
@@ -42,7 +42,8 @@ def explore(
     from regard.tasks.traceable import Traceable
 
     opened = {
-        name: load(path, device, threads, "float32") for name, path in named(model or own_models()).items()
+        name: load(path, device, thread_count(threads), "float32")
+        for name, path in named(model or builtin_models()).items()
     }
     for name, task in opened.items():
         if not isinstance(task, Traceable):

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli.terminal import AsJson, Device, OneModel, Threads, one_line, read_inputs, writable
+from regard.cli.terminal import (
+    AsJson,
+    Device,
+    OneModel,
+    Threads,
+    one_line,
+    read_inputs,
+    thread_count,
+    writable,
+)
 from regard.cli.translate import Output, answer_all, is_typed
 
 if TYPE_CHECKING:
@@ -55,7 +64,7 @@ def fill(
     from regard.tasks.filler import Filler
 
     output = writable(output)
-    filler = load_as(Filler, model, device, threads)
+    filler = load_as(Filler, model, device, thread_count(threads))
     answer = Fillings(filler, nbest, scores, as_json)
     answer_all(answer, read_inputs(text or []), is_typed(text), output, "filling", "lines")
 

@@ -20,13 +20,14 @@ from regard.cli.terminal import (
     put,
     read_inputs,
     say,
+    thread_count,
 )
 from regard.cli.translate import Settings, parse_options
 from regard.errors import UsageError
 
 if TYPE_CHECKING:
     from regard.config import Decode
-    from regard.tasks.generator import Generator, TooLongPrompt, Written
+    from regard.tasks.generator import GeneratedText, Generator, TooLongPrompt
 
 Prompts = Annotated[list[str] | None, typer.Argument(help="Prompts or files; nothing or - reads stdin.")]
 EachLine = Annotated[bool, typer.Option("--lines", help="Every line is a prompt, not the text as a whole.")]
@@ -106,7 +107,7 @@ def generate(
     given = parse_options(option, beam, 1) | {
         name: value for name, value in short.items() if value is not None
     }
-    generator = load_as(Generator, model, device, threads, precision)
+    generator = load_as(Generator, model, device, thread_count(threads), precision)
     options = generator.options(given)
     if not options.sample and count > options.beam:
         raise UsageError(f"{count} texts of a search need a beam of at least {count}, not {options.beam}")
@@ -145,7 +146,7 @@ class Writer:
         else:
             yield from (iter([found.text]) for found in self.written(prompt))
 
-    def written(self, prompt: str) -> list[Written]:
+    def written(self, prompt: str) -> list[GeneratedText]:
         wide = {"beam": self.count} if self.options.sample else {}
         options = self.options.model_copy(update=wide)
         return self.generator.write([prompt], options, self.too_long, say)[0][: self.count]

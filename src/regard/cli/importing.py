@@ -9,15 +9,15 @@ import typer
 
 from regard.cli.terminal import say
 
-Source = Annotated[Path, typer.Argument(help="A folder whose weights are pytorch_model.bin.")]
-Out = Annotated[Path, typer.Argument(help="The folder to write; it must not be there yet.")]
+Source = Annotated[Path, typer.Argument(help="Folder with weights in pytorch_model.bin.")]
+Out = Annotated[Path, typer.Argument(help="Folder to write; it must not exist.")]
 
 
 def import_(source: Source, out: Out) -> None:
-    """Turn the weights of a folder from pytorch_model.bin into safetensors, which Regard opens.
+    """Convert the weights of a folder from pytorch_model.bin to safetensors, which Regard opens.
 
-    A file of that kind can run code while it is read. A process of its own reads it, as plain tensors
-    and with bounds of memory and time; what holds anything else is refused.
+    A pickle can run code while it is read. A separate process reads it, as plain tensors only and with limits
+    of memory and time; a file with anything else is refused.
 
     [bold]Example[/]
 
@@ -26,4 +26,4 @@ def import_(source: Source, out: Out) -> None:
     from regard.storage.importing import import_folder
 
     files = import_folder(source, out, say)
-    say(f"wrote {out} ({', '.join(files)}); it opens")
+    say(f"wrote {out} ({', '.join(files)})")

@@ -1,4 +1,4 @@
-"""`regard models pull | list | show | rm | verify`: models of the hub, and what is known of those here."""
+"""`regard models pull | list | show | rm | verify`: models of the hub on this machine."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from regard.cli.terminal import AsJson, messages, print_line, say, tables
 from regard.errors import RegardError
 
 if TYPE_CHECKING:
-    from regard.storage.facts import Facts
+    from regard.storage.info import ModelInfo
 
-app = typer.Typer(help="Models of the hub: bring, see, check and delete them.", no_args_is_help=True)
+app = typer.Typer(help="Download, list, verify and delete models of the hub.", no_args_is_help=True)
 Name = Annotated[str, typer.Argument(help="owner/name, or owner/name@revision.", metavar="NAME[@REVISION]")]
 
 
@@ -22,20 +22,18 @@ Name = Annotated[str, typer.Argument(help="owner/name, or owner/name@revision.",
 def pull(
     name: Name,
     offline: Annotated[
-        bool, typer.Option("--offline", help="No connection: what is here, or an error. As HF_HUB_OFFLINE=1.")
+        bool, typer.Option("--offline", help="Do not connect, as with HF_HUB_OFFLINE=1.")
     ] = False,
-    update: Annotated[
-        bool, typer.Option("--update", help="Ask the hub what the branch is now, and bring that.")
-    ] = False,
-    keep: Annotated[bool, typer.Option("--keep", help="Keep it though Regard cannot open it.")] = False,
+    update: Annotated[bool, typer.Option("--update", help="Get the current commit of the branch.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep a model that Regard cannot open.")] = False,
     pickle: Annotated[
-        bool, typer.Option("--pickle", help='Bring weights that are a pickle, for "regard import".')
+        bool, typer.Option("--pickle", help='Download weights that are a pickle, for "regard import".')
     ] = False,
 ) -> None:
-    """Bring a model here; from then on every command takes its name.
+    """Download a model; from then on every command takes its name.
 
-    The commit is written down with a checksum of every file. The same name asks nobody again, and what
-    breaks off is gone on with. Only files that Regard reads are fetched.
+    Downloads only files that Regard reads, and records the commit and a checksum of every file. An
+    interrupted download is resumed. A model on this machine needs no connection.
 
     [bold]Examples[/]
 
@@ -43,19 +41,18 @@ def pull(
       regard translate -m Helsinki-NLP/opus-mt-en-de "A small house."
       regard models pull sentence-transformers/all-MiniLM-L6-v2@main --update
     """
-    from regard.storage.pull import pull as bring
+    from regard.storage.pull import pull as pull_model
 
     with messages().status(f"pulling {name}"):
-        found, new = bring(name, say, offline, update, keep, pickle)
-    here = f"{found.name} at {found.revision[:12]}"
-    say(f"{here}: {'new' if new else 'here already'} in {found.path}")
+        model, new = pull_model(name, say, offline, update, keep, pickle)
+    say(f"{model.name} at {model.commit[:12]}: {'downloaded to' if new else 'up to date in'} {model.path}")
     if pickle and new:
-        say(f'"regard import {found.path} OUT" makes of it a folder that can be opened')
+        say(f'run "regard import {model.path} OUT" to convert it')
 
 
 @app.command("list")
 def list_models(as_json: AsJson = False) -> None:
-    """Show the models that were pulled, and those of the package.
+    """List pulled models and built-in models.
 
     [bold]Examples[/]
 
@@ -64,22 +61,22 @@ def list_models(as_json: AsJson = False) -> None:
     """
     from rich.table import Table
 
-    from regard.storage.facts import all_facts
+    from regard.storage.info import all_models
 
-    found = all_facts()
+    models = all_models()
     if as_json:
-        for each in found:
+        for each in models:
             print_line(json.dumps(as_object(each), ensure_ascii=False))
         return
-    if not found:
-        say('none yet; "regard models pull owner/name" brings one of the hub')
+    if not models:
+        say('no models; "regard models pull owner/name" downloads one from the hub')
         return
     table = Table(box=None, pad_edge=False)
     for column in ("name", "task", "family", "MiB", "revision", "licence", "path"):
         table.add_column(column, justify="right" if column == "MiB" else "left", overflow="fold")
-    for each in found:
+    for each in models:
         size = f"{each.size / 2**20:,.1f}"
-        task = "cannot be opened" if each.why_not else each.task
+        task = "cannot be opened" if each.error else each.task
         licence, path = each.licence or "not stated", str(each.path)
         table.add_row(*plain(each.name, task, each.family, size, each.revision[:12], licence, path))
     tables().print(table)
@@ -87,10 +84,10 @@ def list_models(as_json: AsJson = False) -> None:
 
 @app.command("show")
 def show(
-    name: Annotated[str, typer.Argument(help="A pulled model, one of the package, or a folder.")],
+    name: Annotated[str, typer.Argument(help="A pulled model, a built-in model, or a folder.")],
     as_json: AsJson = False,
 ) -> None:
-    """Show what is known of a model: its task, size, languages, licence, revision and files.
+    """Show the task, size, languages, licence, revision and files of a model.
 
     [bold]Examples[/]
 
@@ -99,15 +96,16 @@ def show(
     """
     from rich.table import Table
 
-    from regard.storage.facts import card, facts_of
+    from regard.storage.info import describe, model_info
 
-    found = facts_of(name)
-    told = card(found)
+    model = model_info(name)
+    rows = describe(model)
     if as_json:
-        print_line(json.dumps({**told, **as_object(found)}, ensure_ascii=False))
+        old = {"asked for as": rows["branches"]} if "branches" in rows else {}  # key of version 0.1
+        print_line(json.dumps({**rows, **old, **as_object(model)}, ensure_ascii=False))
         return
     table = Table(box=None, pad_edge=False, show_header=False)
-    for key, value in told.items():
+    for key, value in rows.items():
         table.add_row(*plain(key, value))
     tables().print(table)
 
@@ -115,77 +113,80 @@ def show(
 @app.command("rm")
 def remove(
     name: Name,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
 ) -> None:
-    """Delete a pulled model; without a revision, all that were pulled of it.
+    """Delete a pulled model; without a revision, all of its commits.
 
     [bold]Example[/]
 
       regard models rm Helsinki-NLP/opus-mt-en-de --yes
     """
-    from regard.storage import models
+    from regard.storage import pulled
 
-    wanted = models.parse(name)
-    models.find_or_refuse(name)
-    found = [each for each in models.commits(models.home(wanted.name)) if each.answers(wanted.revision)]
-    size = sum(models.size(each.path) for each in found) / 2**20
-    which = ", ".join(each.revision[:12] for each in found)
+    hub_name = pulled.parse_hub_name(name)
+    root = pulled.require_pulled(name).path.parent
+    models = [each for each in pulled.commits_in(root) if each.matches(hub_name.revision)]
+    size = sum(pulled.folder_size(each.path) for each in models) / 2**20
+    commits = ", ".join(each.commit[:12] for each in models)
     if not yes:
-        messages().print(f"delete {wanted.name} ({which}; {size:,.1f} MiB)? [y/N] ", end="")
+        messages().print(f"delete {hub_name.name} ({commits}; {size:,.1f} MiB)? [y/N] ", end="")
         if (sys.stdin.readline() if sys.stdin else "").strip().lower() not in ("y", "yes"):
-            say("kept")
+            say("not deleted")
             return
-    for each in found:
-        models.remove(each)
-    say(f"deleted {wanted.name} ({which})")
+    for each in models:
+        pulled.remove_pulled(each)
+    say(f"deleted {hub_name.name} ({commits})")
 
 
 @app.command("verify")
 def verify(
-    name: Annotated[str | None, typer.Argument(help="A pulled model; else all.", show_default=False)] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="A pulled model; default: all.", show_default=False)
+    ] = None,
 ) -> None:
-    """Check every file of what was pulled against its checksum.
+    """Verify the checksums of pulled models.
 
     [bold]Examples[/]
 
       regard models verify
       regard models verify Helsinki-NLP/opus-mt-en-de
     """
-    from regard.storage import models
+    from regard.storage.pulled import pulled_models, require_pulled
 
-    found = [models.find_or_refuse(name)] if name else models.here()
+    models = [require_pulled(name)] if name else pulled_models()
     wrong = 0
-    for each in found:
-        faults = list(models.faults(each))
-        wrong += bool(faults)
-        for file, fault in faults:
-            print_line(f"{each.path / file} {fault}")
-        if not faults:
-            say(f"{each.name} at {each.revision[:12]}: {len(each.files):,} files are as they were")
+    for each in models:
+        damage = list(each.damage())
+        wrong += bool(damage)
+        for file, problem in damage:
+            print_line(f"{each.path / file}: {problem}")
+        if not damage:
+            say(f"{each.name} at {each.commit[:12]}: {len(each.files):,} files verified")
     if wrong:
         raise RegardError(
-            f'{wrong} of {len(found)} models are not what was pulled; "regard models pull NAME@REVISION" '
-            "brings the damaged files again"
+            f'{wrong} of {len(models)} models are damaged; "regard models pull NAME@REVISION" downloads the '
+            "damaged files again"
         )
-    if not found:
-        say("nothing was pulled yet")
+    if not models:
+        say("no pulled models")
 
 
-def as_object(found: Facts) -> dict[str, Any]:
+def as_object(model: ModelInfo) -> dict[str, Any]:
     row = {
-        "name": found.name,
-        "task": found.task,
-        "family": found.family,
-        "bytes": found.size,
-        "revision": found.revision or None,
-        "licence": found.licence or None,
-        "path": str(found.path),
+        "name": model.name,
+        "task": model.task,
+        "family": model.family,
+        "bytes": model.size,
+        "revision": model.revision or None,
+        "licence": model.licence or None,
+        "path": str(model.path),
     }
-    return row | ({"cannot be opened": found.why_not} if found.why_not else {})
+    # the second key is that of version 0.1
+    return row | ({"error": model.error, "cannot be opened": model.error} if model.error else {})
 
 
 def plain(*cells: str) -> list[Any]:
-    """Cells as they are: a card may hold what would be a colour."""
+    """Cells without markup: a model card may contain what rich takes for a colour."""
     from rich.text import Text
 
     return [Text(cell) for cell in cells]

@@ -11,9 +11,9 @@ from regard.cli.terminal import print_line
 
 
 def report(folder: Annotated[Path, typer.Argument(help="The run's folder.", show_default=False)]) -> None:
-    """Write a run's report again, from its folder alone; of a run that goes on, what is known so far.
+    """Write the report of a run again from its folder, also of a run that has not ended.
 
-    Every run writes one when it ends: report.html for the eye, report.md for everything else.
+    A run writes its report when it ends: report.html, and report.md with the same content.
 
     [bold]Example[/]
 

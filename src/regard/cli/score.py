@@ -20,6 +20,7 @@ from regard.cli.terminal import (
     print_line,
     read_stdin,
     say,
+    thread_count,
 )
 from regard.errors import UsageError
 
@@ -73,7 +74,7 @@ def score(
     from regard.tasks import Translator, load
     from regard.tasks.generator import Generator
 
-    found = load(model, device, threads, "float32")
+    found = load(model, device, thread_count(threads), "float32")
     only_language = {"--document": document, "--stride": stride, "--no-end": no_end, "--total": total}
     if isinstance(found, Generator):
         score_texts(found, files, document, stride, not no_end, total, as_json)
@@ -90,13 +91,13 @@ def score(
 
 def score_pairs(translator: Translator, files: list[Path], as_json: bool) -> None:
     from regard.data.corpora import read_rows
-    from regard.data.findings import Refused
-    from regard.data.rows.pairs import split_columns
+    from regard.data.readers.text import split_pairs
+    from regard.data.report import StrictReport
 
     if str(files[0]) == "-":
         if len(files) > 1:
             raise UsageError(f"{files[1]}: from stdin come lines with a tab, source and target; give no file")
-        pairs = split_columns(read_stdin(), "stdin", Refused())
+        pairs = split_pairs(read_stdin(), "stdin", StrictReport())
     else:
         corpus = str(files[0]) if len(files) == 1 else (str(files[0]), str(files[1]))
         pairs = read_rows(corpus, translator.folder.task, "test")
@@ -121,9 +122,9 @@ def score_texts(
     total: bool,
     as_json: bool,
 ) -> None:
-    from regard.tasks.generator import Scored, together
+    from regard.tasks.generator import TextScore, total_score
 
-    everything: list[Scored] = []
+    everything: list[TextScore] = []
     for portion in portions(read_texts(files, document), 1 if document else AT_ONCE):
         for found in generator.score(portion, stride, end):
             everything.append(found)
@@ -135,7 +136,7 @@ def score_texts(
                 print_line(row)
     if not everything:
         raise UsageError(f"{', '.join(str(each) for each in files)}: no text to score")
-    numbers = together(everything)
+    numbers = total_score(everything)
     told = (
         f"{numbers['tokens']:,} tokens, {numbers['bytes']:,} bytes, "
         f"perplexity {numbers['perplexity']:.4f}, {numbers['bits_per_byte']:.4f} bits per byte"
@@ -151,14 +152,14 @@ def read_texts(files: Iterable[Path], document: bool) -> Iterator[str]:
 
     An object of a .jsonl or .parquet is a text of its own.
     """
-    from regard.data.files import lines
-    from regard.data.findings import Refused
-    from regard.data.formats import kind
-    from regard.data.rows.tables import TABLES, read_objects, text_of
+    from regard.data.files import format_suffix, lines
+    from regard.data.readers import TABLES, read_objects, string_field
+    from regard.data.report import StrictReport
 
     for path in files:
-        if str(path) != "-" and kind(path) in TABLES:
-            rows = read_objects(path, Refused(), lambda found: (text_of(found, "text"), ""))
+        suffix = format_suffix(path)
+        if str(path) != "-" and suffix in TABLES:
+            rows = read_objects(path, suffix, StrictReport(), lambda value: (string_field(value, "text"), ""))
             yield from (text for _, text, _ in rows)
             continue
         own = read_stdin() if str(path) == "-" else lines(path)

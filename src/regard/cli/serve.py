@@ -8,9 +8,9 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from regard.cli.box import own_models
+from regard.cli.builtin import builtin_models
 from regard.cli.explore import named
-from regard.cli.terminal import Device, Precision, Threads, print_line, say
+from regard.cli.terminal import Device, Precision, Threads, print_line, say, thread_count
 from regard.errors import UsageError
 
 
@@ -95,7 +95,8 @@ def serve(
             raise UsageError(f"--cors-origin {origin}: give it as https://example.org")
     known = Keys(keys) if keys is not None else None
     opened = {
-        name: load(path, device, threads, precision) for name, path in named(folders or own_models()).items()
+        name: load(path, device, thread_count(threads), precision)
+        for name, path in named(folders or builtin_models()).items()
     }
     bounds = Bounds(body=largest_body, request_seconds=timeout, drain_seconds=drain)
     service = Service(opened, bounds, Limits(queue_tokens=queue_tokens), known, Log(texts=log_text))

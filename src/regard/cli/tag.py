@@ -21,6 +21,7 @@ from regard.cli.terminal import (
     print_line,
     read_inputs,
     say,
+    thread_count,
     writable,
 )
 from regard.cli.translate import Texts, answer_all, is_typed
@@ -66,7 +67,7 @@ def tag(
     output = writable(output)
     if conll + rows + as_json > 1:
         raise UsageError("--rows, --conll and --json are different forms of the result: take one")
-    tagger = load_as(Tagger, model, device, threads)
+    tagger = load_as(Tagger, model, device, thread_count(threads))
     if conll:
         write_conll(tagger, read_inputs(text or []), output)
         return
@@ -143,7 +144,7 @@ def write_conll(tagger: Tagger, lines: Iterable[str], output: Path | None) -> No
 
 def conll_sentences(lines: Iterable[str]) -> Iterator[list[str]]:
     """The first column of each sentence; other columns, such as tags, may be there and are not read."""
-    from regard.data.rows.tags import is_comment, split_columns
+    from regard.data.readers.annotated import is_comment, split_tag_columns
 
     words: list[str] = []
     for line in lines:
@@ -152,6 +153,6 @@ def conll_sentences(lines: Iterable[str]) -> Iterator[list[str]]:
                 yield words
             words = []
         elif words or not is_comment(line):
-            words.append(split_columns(line)[0])
+            words.append(split_tag_columns(line)[0])
     if words:
         yield words

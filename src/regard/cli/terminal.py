@@ -33,7 +33,7 @@ OneModel = Annotated[
     typer.Option("--model", "-m", help="The model folder, run/checkpoints/step-N, or a pulled model's name."),
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")]
-Threads = Annotated[int, typer.Option(min=0, max=1024, help="Threads of the CPU; 0 = one for each core.")]
+Threads = Annotated[int, typer.Option(min=0, max=1024, help="CPU threads; 0 = one per usable core.")]
 Precision = Annotated[
     Literal["auto", "float32", "bfloat16", "int8"],
     typer.Option(help="Of products; auto: int8 if `regard calibrate` has measured the model, else float32."),
@@ -61,12 +61,19 @@ def explain(text: str) -> None:
     messages().print(Text.assemble(("error:", "bold red"), " ", text))
 
 
+def thread_count(threads: int) -> int:
+    """The number of threads that a command sets for its process: --threads, or the default."""
+    from regard.device import default_threads
+
+    return threads or default_threads()
+
+
 def open_model(
     paths: Sequence[Path], device: str, threads: int, precision: str = "auto", language: str | None = None
 ) -> Translator:
     from regard.tasks import Translator, load_as
 
-    opened = load_as(Translator, paths, device, threads, precision)
+    opened = load_as(Translator, paths, device, thread_count(threads), precision)
     return opened if language is None else opened.into(language)
 
 

@@ -13,7 +13,7 @@ from regard.errors import UsageError
 if TYPE_CHECKING:
     from regard.inputs.text import Tokenizer
 
-app = typer.Typer(help="Train a tokenizer, or look at what one does.", no_args_is_help=True)
+app = typer.Typer(help="Train a tokenizer, encode and decode text.", no_args_is_help=True)
 Model = Annotated[Path, typer.Option("--model", "-m", help="A model (folder or name), or a tokenizer.json.")]
 Inputs = Annotated[list[str] | None, typer.Argument(help="Texts or files; nothing or - reads stdin.")]
 
@@ -23,30 +23,30 @@ def train(
     files: Annotated[list[Path], typer.Argument(help="Text files, one sentence a line.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The tokenizer.json to write.")],
     kind: Annotated[str, typer.Option(help="bpe, unigram, word or character.")] = "bpe",
-    vocabulary: Annotated[int, typer.Option(help="Pieces at most, bytes included.")] = 8000,
+    vocabulary: Annotated[int, typer.Option(help="Maximum number of tokens, bytes included.")] = 8000,
 ) -> None:
-    """Learn a vocabulary from text files.
+    """Train a tokenizer on text files.
 
     [bold]Example[/]
 
       regard tokenizer train train.en train.de --out tokenizer.json --vocabulary 8000
     """
     from regard.data.files import lines
-    from regard.inputs.text import learn
+    from regard.inputs.text import train_tokenizer
     from regard.storage import write_text
 
-    learned = learn([line for path in files for line in lines(path)], kind, vocabulary)
-    write_text(out, learned.to_json())
-    say(f"wrote {len(learned):,} pieces to {out}")
+    tokenizer = train_tokenizer([line for path in files for line in lines(path)], kind, vocabulary)
+    write_text(out, tokenizer.to_json())
+    say(f"wrote {len(tokenizer):,} tokens to {out}")
 
 
 @app.command("encode")
 def encode(
     model: Model,
     text: Inputs = None,
-    ids: Annotated[bool, typer.Option("--ids", help="Numbers instead of pieces.")] = False,
+    ids: Annotated[bool, typer.Option("--ids", help="Print token ids instead of tokens.")] = False,
 ) -> None:
-    """Show the pieces of each line.
+    """Show the tokens of each line.
 
     [bold]Examples[/]
 
@@ -55,18 +55,14 @@ def encode(
     """
     tokenizer = load(model)
     for line in read_inputs(text or []):
-        numbers = tokenizer.encode(line)
-        shown = (
-            [str(number) for number in numbers]
-            if ids
-            else [piece.replace(" ", "▁") for piece in tokenizer.pieces(numbers)]
-        )
-        print_line(" ".join(shown))
+        encoded = tokenizer.encode(line)
+        tokens = [token.replace(" ", "▁") for token in tokenizer.tokens(encoded)]
+        print_line(" ".join(map(str, encoded) if ids else tokens))
 
 
 @app.command("decode")
 def decode(model: Model, numbers: Inputs = None) -> None:
-    """Turn lines of ids back into text.
+    """Turn lines of token ids into text.
 
     [bold]Example[/]
 
@@ -77,16 +73,16 @@ def decode(model: Model, numbers: Inputs = None) -> None:
         try:
             ids = [int(number) for number in line.split()]
         except ValueError:
-            raise UsageError(f'"{line}": give ids, numbers with spaces between') from None
+            raise UsageError(f'"{line}": give token ids, separated by spaces') from None
         print_line(tokenizer.decode(ids))
 
 
 def load(path: Path) -> Tokenizer:
-    """A file of its own, or that of a model: a folder, or the name of one."""
-    from regard.inputs.text import Tokenizer
+    """The tokenizer of a file, or of a model folder or name."""
+    from regard.inputs.text import load_tokenizer
 
     if path.is_file() or path.suffix == ".json":
-        return Tokenizer.load(path)
+        return load_tokenizer(path)
     from regard.storage.builtin import find_model
 
-    return Tokenizer.load(find_model(path))
+    return load_tokenizer(find_model(path))

@@ -80,7 +80,7 @@ def run(config: object, out: Path, resume: bool, strict: bool, plain: bool) -> N
     from regard.cli.live import view
     from regard.training import train as train_model
     from regard.training.parallel import Elsewhere, is_voice
-    from regard.training.report import told
+    from regard.training.report import score_line
 
     console = messages()
     place = shlex.quote(str(out))
@@ -99,7 +99,7 @@ def run(config: object, out: Path, resume: bool, strict: bool, plain: bool) -> N
         console.print(f"expected: {promised}; {outcome.promised.time or 'no time is given'}")
         console.print(f"reached in {outcome.seconds / 60:.0f} minutes on {outcome.machine}:")
     for record in outcome.records:
-        console.print(told(outcome.task, record))
+        console.print(score_line(outcome.task, record))
     console.print(f"the report is {out / 'report.html'}")
     console.print(f"the model is in {out}; use it:  {USE[outcome.task].format(model=place)}")
 

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Literal, Protocol
 import typer
 
 from regard.cli.answers import Lines, NextWords, read_wishes
-from regard.cli.box import READ, document_sample, expect_language, own_translator, with_sample
+from regard.cli.builtin import (
+    SAMPLE_LINES,
+    builtin_translator,
+    document_sample,
+    preload_detector,
+    with_sample,
+)
 from regard.cli.documents import Everything, Fuzzy, document_among, fill_file
 from regard.cli.terminal import (
     AT_ONCE,
@@ -133,7 +139,7 @@ def translate(
       regard translate -m runs/demo "The cat sleeps." --alternatives "Die"
       regard translate -m runs/demo messages.po -o messages.de.po
     """
-    expect_language(model, language, text or [])
+    preload_detector(model, language, text or [])
     output = writable(output)
     wishes = read_wishes(require, forbid, constraints)
     marked = lines_only(nbest, scores, alignment, as_json, prefix, wishes.any, alternatives)
@@ -141,7 +147,7 @@ def translate(
     document = document_among(text, marked, everything or fuzzy)
     lines, typed = read_inputs(text or []), is_typed(text)
     if model is None:
-        model, language, lines = own(lines, language, document, 1 if typed else READ)
+        model, language, lines = own(lines, language, document, 1 if typed else SAMPLE_LINES)
     shown = (nbest, scores, alignment, as_json, split, prefix, too_long)
     options = parse_options(option, beam, nbest)
     if workers > 1:
@@ -172,7 +178,7 @@ def own(
 ) -> tuple[list[Path], str | None, Iterator[str]]:
     """The package's model for these lines, what is still to be said of the language, and all the lines."""
     sample, every = ("", iter(lines)) if document is not None else with_sample(lines, read)
-    return [own_translator(document_sample(document) if document else sample, language)], None, every
+    return [builtin_translator(document_sample(document) if document else sample, language)], None, every
 
 
 def check_workers(output: Path | None, document: Path | None, alternatives: str | None) -> Path:

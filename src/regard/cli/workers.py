@@ -57,14 +57,14 @@ class Job:
         return json.dumps([repr(told), stamps])
 
     def open(self) -> Lines:
-        from regard.tasks import Wish, decode_options
+        from regard.tasks import PhraseConstraints, decode_options
 
         translator = open_model(self.model, self.device, self.threads, self.precision, self.language)
         chosen = decode_options(translator.folder.decode, self.options)
         return Lines(
             translator,
             chosen,
-            Wishes(Wish()),
+            Wishes(PhraseConstraints()),
             self.nbest,
             self.scores,
             self.alignment,
@@ -96,7 +96,7 @@ def translate_in_parts(
     job: Job, lines: Iterable[str], wishes: Wishes, workers: int, output: Path, at_once: int = AT_ONCE
 ) -> None:
     from regard.device import available_cores
-    from regard.storage import make_folders, told_plainly
+    from regard.storage import friendly_os_errors, make_folders
     from regard.storage.files import is_special, remove_tree
 
     if not job.threads:
@@ -105,7 +105,7 @@ def translate_in_parts(
         raise UsageError(f"{output} is a device or a pipe; --workers needs a regular file for -o")
     output = output.resolve()
     place = output.with_name(f".{output.name}.parts")
-    with told_plainly(place):
+    with friendly_os_errors(place):
         make_folders(place)
     parts: list[Path] = []
     found = 0
@@ -213,14 +213,14 @@ class Team:
 def work(job: Job, line: Connection[Any, Any]) -> None:
     """What a process does: portion after portion, until nobody gives any more."""
     from regard.storage import write_json
-    from regard.tasks import Wish
+    from regard.tasks import PhraseConstraints
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever began it ends it
     try:
         answer = job.open()
         while True:
             first, lines, wishes, file = line.recv()
-            answer.wishes, answer.concerns = Wishes(Wish(), wishes), Concerns()
+            answer.wishes, answer.concerns = Wishes(PhraseConstraints(), wishes), Concerns()
             results = answer(lines, first)
             noted = {"first": answer.concerns.first, "count": answer.concerns.count}
             write_json(file, {"lines": len(lines), "results": results, "concerns": noted})
@@ -233,12 +233,12 @@ def work(job: Job, line: Connection[Any, Any]) -> None:
 
 def join(parts: list[Path], output: Path) -> tuple[int, Concerns]:
     """All results in their order into the output, as a whole or not at all; how many lines they are of."""
-    from regard.storage import read_json, told_plainly
+    from regard.storage import friendly_os_errors, read_json
     from regard.storage.files import PARTIAL
 
     aside = output.with_name(f".{output.name}{PARTIAL}")
     count, concerns = 0, Concerns()
-    with told_plainly(output):
+    with friendly_os_errors(output):
         with aside.open("wb") as file:
             for part in parts:
                 content = read_json(part)

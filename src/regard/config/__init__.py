@@ -1,6 +1,17 @@
-"""What a run is: model, data, training, decoding; named presets; validation. No torch."""
+"""What a run is: task, data, model, training, decoding; presets; TOML. Does not import torch."""
 
 from regard.config.load import differing_field, load_config, resolve, to_toml, to_tree, usual_warmup
+from regard.config.model import (
+    BahdanauConfig,
+    BertConfig,
+    GPTConfig,
+    LlamaConfig,
+    ModelConfig,
+    RNNConfig,
+    T5Config,
+    TransformerConfig,
+    parse_model,
+)
 from regard.config.presets import PRESETS
 from regard.config.schema import (
     Config,
@@ -9,7 +20,6 @@ from regard.config.schema import (
     Data,
     Decode,
     Init,
-    Model,
     Task,
     Text,
     Train,
@@ -17,21 +27,32 @@ from regard.config.schema import (
 )
 from regard.config.template import template
 
+Model = ModelConfig
+
 __all__ = [
     "PRESETS",
+    "BahdanauConfig",
+    "BertConfig",
     "Config",
     "Corpora",
     "Corpus",
     "Data",
     "Decode",
+    "GPTConfig",
     "Init",
+    "LlamaConfig",
     "Model",
+    "ModelConfig",
+    "RNNConfig",
+    "T5Config",
     "Task",
     "Text",
     "Train",
+    "TransformerConfig",
     "Weighted",
     "differing_field",
     "load_config",
+    "parse_model",
     "resolve",
     "template",
     "to_toml",

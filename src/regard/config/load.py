@@ -1,29 +1,33 @@
-"""TOML to `Config` and back, with messages that name the field and say what is allowed."""
+"""TOML to `Config` and back. Errors name the file, the field and what is allowed."""
 
 from __future__ import annotations
 
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
 import tomli_w
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from regard.config.presets import DECODE_DEFAULTS, FAMILY_DEFAULTS, PRESETS
+from regard.compat import VERSION, file_version, upgrade_config
+from regard.config.model import CLASSES, FIELDS
+from regard.config.presets import DECODE_DEFAULTS, PRESETS
 from regard.config.reading import SETTINGS, shown
-from regard.config.schema import FAMILIES_OF, HEADS, METRICS, Config
+from regard.config.schema import FAMILIES_OF, HEADS, METRICS, Config, Decode, Task
 from regard.errors import UsageError, near_miss
 
 Tree = dict[str, Any]
 CORPORA = ("train", "valid", "test")  # the fields of [data] that hold corpora
-MOST_LINES = 8  # of what is wrong with a file
-# `a.a.a...`: the parser's memory grows with the square of the parts, and ours have two
+MAX_ERRORS = 8  # lines of a message
+# `a.a.a...`: the parser's memory grows with the square of the parts; ours have two
 _NAME = r"""(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*"""
 _LONG_NAME = re.compile(rf"(?:^|[\[{{,])[ \t]*{_NAME}(?:\.[ \t]*{_NAME}){{16}}", re.MULTILINE)
-NAMES = ("phrasebook", "data")  # before a colon, or alone: the name of a corpus, not a path
+NAMES = ("phrasebook", "data")  # before a colon, or alone: a built-in corpus, not a path
 
 
 def load_config(path: Path, overrides: Iterable[str] = ()) -> Config:
@@ -37,25 +41,29 @@ def load_config(path: Path, overrides: Iterable[str] = ()) -> Config:
 def read_toml(path: Path) -> Tree:
     try:
         if (size := path.stat().st_size) > SETTINGS:
-            raise UsageError(f"{path}: {size:,} bytes are more than the settings of a run ever have")
+            raise UsageError(
+                f"{path}: {size:,} bytes are more than a config file ever has", code="E_CONFIG_FILE"
+            )
         text = path.read_text(encoding="utf-8-sig")
-        if found := _LONG_NAME.search(text):
-            line = text.count("\n", 0, found.start()) + 1
-            raise UsageError(f"{path}, line {line}: a name of too many parts")
+        if match := _LONG_NAME.search(text):
+            line = text.count("\n", 0, match.start()) + 1
+            raise UsageError(f"{path}, line {line}: a name of too many parts", code="E_CONFIG_FILE")
         return tomllib.loads(text)
     except FileNotFoundError:
         raise UsageError(
-            f'{path}: no such file; "regard config init {path}" writes one to start from'
+            f'{path}: no such file; "regard config init {path}" writes one to start from',
+            code="E_CONFIG_FILE",
         ) from None
     except IsADirectoryError:
-        raise UsageError(f"{path} is a folder; give the TOML file of a run") from None
+        raise UsageError(f"{path} is a folder; give the TOML file of a run", code="E_CONFIG_FILE") from None
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
-        raise UsageError(f"{path}, line {line}: not UTF-8 text; save the file as UTF-8") from None
+        message = f"{path}, line {line}: not UTF-8 text; save the file as UTF-8"
+        raise UsageError(message, code="E_CONFIG_FILE") from None
     except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from None
+        raise UsageError(f"{path}: {error.strerror}", code="E_CONFIG_FILE") from None
     except (ValueError, RecursionError) as error:  # not only TOMLDecodeError: a number of 5,000 digits
-        raise UsageError(f"{path}: not valid TOML: {error}") from None
+        raise UsageError(f"{path}: not valid TOML: {error}", code="E_CONFIG_FILE") from None
 
 
 def apply_override(tree: Tree, override: str) -> None:
@@ -63,21 +71,28 @@ def apply_override(tree: Tree, override: str) -> None:
     name, equals, text = override.partition("=")
     parts = name.strip().split(".")
     if not equals or len(parts) != 2 or not all(parts):
-        raise UsageError(f'--set {override}: write section.field=value, for example "--set train.lr=3e-4"')
+        raise UsageError(
+            f'--set {override}: write section.field=value, for example "--set train.lr=3e-4"',
+            code="E_CONFIG_OVERRIDE",
+        )
     value = parse_value(text)
     section = tree.setdefault(parts[0], {})
     if not isinstance(section, dict):
-        raise UsageError(f"[{parts[0]}] must be a section of fields")
-    # a path on the command line is where the user stands, not where the file lies
+        raise UsageError(f"[{parts[0]}] must be a section of fields", code="E_CONFIG_SECTION")
+    # a path on the command line is relative to the working folder, not to the file
     if parts[0] == "data" and parts[1] in CORPORA:
         value = absolute(value, Path())
     elif parts == ["init", "from"]:
         value = model_place(value, Path())
+    elif parts == ["model", "family"] and isinstance(value, str) and value in FIELDS:
+        # the fields of the file's family that this one lacks go with the family
+        for name in frozenset().union(*FIELDS.values()) - FIELDS[value]:
+            section.pop(name, None)
     section[parts[1]] = value
 
 
 def parse_value(text: str) -> Any:
-    """A value as TOML writes it, `0.1`, `true`, `["a", "b"]`; anything else is a string without quotes."""
+    """A TOML value, `0.1`, `true`, `["a", "b"]`; anything else is a string without quotes."""
     try:
         parsed = tomllib.loads(f"value = {text}")
     except (ValueError, RecursionError):
@@ -86,11 +101,15 @@ def parse_value(text: str) -> Any:
 
 
 def resolve(tree: Mapping[str, Any], base: Path | None = None, where: str = "config") -> Config:
-    """Fill in the preset, check everything, and make paths independent of the working folder."""
-    tree = {key: given(value) if isinstance(value, dict) else value for key, value in tree.items()}
-    if isinstance(tree.get("model"), dict):
-        tree["model"] = with_preset(tree["model"], where)
-    fill_dependent_defaults(tree)
+    """Apply preset and defaults, check everything, and make paths absolute (relative to `base`)."""
+    tree = {key: without_none(value) if isinstance(value, dict) else value for key, value in tree.items()}
+    tree = upgrade_config(tree, FIELDS, where)
+    if file_version(tree, where) > VERSION:
+        raise UsageError(
+            f"{where}: version = {tree['version']} is newer than this version of Regard reads ({VERSION})",
+            code="E_CONFIG_VERSION",
+        )
+    fill_dependent_defaults(tree, where)
     if base is not None and isinstance(tree.get("data"), dict):
         data = tree["data"]
         tree["data"] = {**data, **{key: absolute(data[key], base) for key in CORPORA if key in data}}
@@ -99,39 +118,75 @@ def resolve(tree: Mapping[str, Any], base: Path | None = None, where: str = "con
     try:
         return Config.model_validate(tree)
     except ValidationError as error:
-        lines = explain(error)
-        more = (
-            [f"and {len(lines) - MOST_LINES} more fields that are wrong"] if len(lines) > MOST_LINES else []
-        )
-        raise UsageError("\n".join(f"{where}: {line}" for line in lines[:MOST_LINES] + more)) from None
+        raise config_error(error, where) from None
 
 
-def given(section: Tree) -> Tree:
-    """Without fields that are None: TOML cannot write it, so a run read back would not be the same."""
+@dataclass(frozen=True)
+class RunSettings:
+    """What inference needs of the run.toml of a model folder."""
+
+    version: int
+    task: Task
+    decode: Decode
+    model: Tree  # not checked: config.json describes the model
+
+
+def load_run_settings(path: Path) -> RunSettings:
+    """Read the run.toml of a model folder for inference.
+
+    Training settings need not be valid, and unknown fields are ignored, so that a model opens whatever later
+    or earlier version of Regard wrote it.
+    """
+    tree = {
+        name: each for name, each in read_toml(path).items() if isinstance(each, dict) or name == "version"
+    }
+    tree = upgrade_config(tree, FIELDS, str(path), written=True)
+    try:
+        task = Task.model_validate(known_fields(tree.get("task", {}), Task))
+        given = known_fields(tree.get("decode", {}), Decode)
+        decode = Decode.model_validate({**DECODE_DEFAULTS.get(task.name, {}), **searched(given)})
+    except ValidationError as error:
+        section = "decode" if error.title == "Decode" else "task"
+        raise config_error(error, str(path), (section,)) from None
+    return RunSettings(tree["version"], task, decode, tree.get("model", {}))
+
+
+def known_fields(fields: Mapping[str, Any], section: type[BaseModel]) -> Tree:
+    return {name: value for name, value in fields.items() if name in section.model_fields}
+
+
+def config_error(error: ValidationError, where: str, prefix: tuple[str, ...] = ()) -> UsageError:
+    lines = explain(error, prefix)
+    more = len(lines) - MAX_ERRORS
+    texts = [text for text, _ in lines[:MAX_ERRORS]] + [f"and {more} more fields that are wrong"] * (more > 0)
+    return UsageError("\n".join(f"{where}: {text}" for text in texts), code=lines[0][1])
+
+
+def without_none(section: Tree) -> Tree:
+    """Leave out fields that are None: TOML has no None, so the run would not read back equal."""
     return {name: value for name, value in section.items() if value is not None}
 
 
 def usual_warmup(steps: int) -> int:
-    """A tenth of the updates, the paper's 4,000 at most."""
+    """A tenth of the updates, at most the paper's 4,000."""
     return min(4000, max(1, steps // 10))
 
 
-def fill_dependent_defaults(tree: Tree) -> None:
+def fill_dependent_defaults(tree: Tree, where: str = "config") -> None:
     """Defaults that follow from another field; written out, so that resuming with other limits keeps them."""
     train, data = tree.setdefault("train", {}), tree.get("data")
     task = str(tree["task"].get("name", "translate")) if isinstance(tree.get("task"), dict) else "translate"
     if isinstance(train, dict):
-        counted = "steps" not in train and "epochs" in train  # once the data is known
+        counted = "steps" not in train and "epochs" in train  # computed once the data is read
         if isinstance(steps := train.get("steps", 100_000), int) and not counted:
             train.setdefault("warmup", usual_warmup(steps))
         if task != "translate":
-            train.setdefault("label_smoothing", 0.0)  # the paper's, for words of a translation
+            train.setdefault("label_smoothing", 0.0)  # the paper smooths translations
         train.setdefault("metric", METRICS.get(task, ("bleu",))[0])
     if isinstance(model := tree.setdefault("model", {}), dict):
-        family = str(model.setdefault("family", FAMILIES_OF.get(task, ("transformer",))[0]))
-        tree["model"] = {**FAMILY_DEFAULTS.get(family, {}), **model}
-        if family == "bert" and task in HEADS:
-            tree["model"].setdefault("head", HEADS[task])
+        tree["model"] = model = with_preset(model, where)
+        if model.setdefault("family", FAMILIES_OF.get(task, ("transformer",))[0]) == "bert" and task in HEADS:
+            model.setdefault("head", HEADS[task])
     if task in DECODE_DEFAULTS and isinstance(decode := tree.setdefault("decode", {}), dict):
         tree["decode"] = {**DECODE_DEFAULTS[task], **searched(decode)}
     if isinstance(data, dict) and str(data.get("train", "")).split(":")[0] == "phrasebook":
@@ -140,27 +195,33 @@ def fill_dependent_defaults(tree: Tree) -> None:
 
 
 def searched(decode: Tree) -> Tree:
-    """Who names a beam wants a search, unless told otherwise."""
+    """`beam` without `sample` means search."""
     return {"sample": False, **decode} if "beam" in decode else decode
 
 
 def with_preset(model: Tree, where: str) -> Tree:
+    """`[model]` with the fields of its preset; those that another family lacks are left out."""
     name = model.get("preset")
     if name is None:
-        return model
+        return dict(model)
     if not isinstance(name, str) or name not in PRESETS:
         near = near_miss(str(name), PRESETS)
-        raise UsageError(f'{where}: model.preset = "{name}" is not one of {", ".join(PRESETS)}{near}')
-    return {**PRESETS[name], **model}
+        message = f'{where}: model.preset = "{name}" is not one of {", ".join(PRESETS)}{near}'
+        raise UsageError(message, code="E_CONFIG_VALUE")
+    preset: Tree = {"family": "transformer", **PRESETS[name]}
+    family = model.get("family", preset["family"])
+    known = FIELDS.get(family, frozenset()) if isinstance(family, str) else ()
+    return {**{field: value for field, value in preset.items() if field in known}, **model}
 
 
 def absolute(corpora: Any, base: Path) -> Any:
-    """Paths in a config are relative to the config file; the names of corpora stay as they are."""
+    """Paths in a config are relative to the config file; names of built-in corpora stay as they are."""
     if isinstance(corpora, str) and corpora.split(":")[0] not in NAMES:
         try:
-            return str((base / Path(corpora).expanduser()).resolve())
+            path = base / Path(corpora).expanduser()
+            return str(path.parent.resolve() / path.name)  # a link keeps its name, which tells the format
         except (ValueError, RuntimeError, OSError) as error:  # "~nobody/x", a NUL, a circle of links
-            raise UsageError(f"{shown(corpora)} cannot be a path: {error}") from None
+            raise UsageError(f"{shown(corpora)} cannot be a path: {error}", code="E_CONFIG_PATH") from None
     if isinstance(corpora, list):
         return [absolute(corpus, base) for corpus in corpora]
     if isinstance(corpora, dict) and "corpus" in corpora:
@@ -169,68 +230,76 @@ def absolute(corpora: Any, base: Path) -> Any:
 
 
 def model_place(model: Any, base: Path) -> Any:
-    """The folder of a model, as `absolute` makes it; what is none may be the name of a pulled model."""
+    """The absolute path of a model folder; what is no folder may be the name of a pulled model."""
     place = absolute(model, base)
     if isinstance(model, str) and not Path(place).exists() and re.match(r"[\w-]", model):
         return model
     return place
 
 
-def explain(error: ValidationError) -> list[str]:
-    """One sentence for each field that is wrong, without pydantic's vocabulary."""
-    lines: dict[tuple[int | str, ...], str] = {}
-    for detail in error.errors():  # a field that may be of several kinds has an error for each of them
-        if detail["loc"][:2] not in lines:
-            lines[detail["loc"][:2]] = explain_one(detail)
+def explain(error: ValidationError, prefix: tuple[str, ...] = ()) -> list[tuple[str, str]]:
+    """One sentence and one code for each wrong field, without pydantic's vocabulary."""
+    lines: dict[tuple[str, ...], tuple[str, str]] = {}
+    for detail in error.errors():  # a field that may be of several types has an error for each of them
+        parts = [*prefix, *(part for part in detail["loc"] if isinstance(part, str))]
+        family = parts.pop(1) if parts[0:1] == ["model"] and parts[1:2] and parts[1] in CLASSES else ""
+        if tuple(parts[:2]) not in lines:
+            lines[tuple(parts[:2])] = explain_one(detail, parts, family)
     return list(lines.values())
 
 
-def explain_one(detail: ErrorDetails) -> str:
-    parts = [str(part) for part in detail["loc"] if isinstance(part, str)]
+def explain_one(detail: ErrorDetails, parts: list[str], family: str) -> tuple[str, str]:
     field = ".".join(parts[:2])
     kind, value, context = detail["type"], detail["input"], detail.get("ctx", {})
     if kind == "extra_forbidden":
-        known, what = siblings(parts), "section" if len(parts) == 1 else "field"
-        return f"unknown {what} {shown(field)}; known: {', '.join(known)}{near_miss(parts[-1], known)}"
-    if len(parts) == 1 and kind in ("missing", "model_type"):
-        return f"[{field}] is missing or not a section of fields: write [{field}] on a line of its own"
+        return unknown_field(parts, family), "E_CONFIG_FIELD" if len(parts) > 1 else "E_CONFIG_SECTION"
+    if len(parts) == 1 and kind in ("missing", "model_type", "model_attributes_type"):
+        text = f"[{field}] is missing or not a section of fields: write [{field}] on a line of its own"
+        return text, "E_CONFIG_SECTION"
     if kind == "missing" and detail["loc"][-1] == parts[-1]:
-        return f'"{field}" is missing: {meaning(parts)}'
+        return f'"{field}" is missing: {meaning(parts, family)}', "E_CONFIG_FIELD"
+    if kind.startswith("union_tag"):
+        value = value.get("family") if isinstance(value, dict) else value
+        near = near_miss(str(value), CLASSES)
+        return f"model.family = {shown(value)} is not one of {', '.join(CLASSES)}{near}", "E_CONFIG_VALUE"
     if kind == "value_error":
-        return str(context["error"])
+        return str(context["error"]), "E_CONFIG_VALUE"
     if parts[:1] == ["data"]:
-        return f"{field} = {shown(value)}: give {meaning(parts)}"
+        return f"{field} = {shown(value)}: give {meaning(parts, family)}", "E_CONFIG_VALUE"
     if kind == "literal_error":
-        near = near_miss(str(value), choices(parts))
-        return f"{field} = {shown(value)} is not one of {context['expected']}{near}"
+        near = near_miss(str(value), choices(parts, family))
+        of = f" of the family {family}" if family else ""
+        return f"{field} = {shown(value)} is not one of {context['expected']}{of}{near}", "E_CONFIG_VALUE"
     reason = detail["msg"].lower().replace("tuple", "list").replace(" after validation", "")
-    return f"{field} = {shown(value)}: {reason} ({meaning(parts)})"
+    return f"{field} = {shown(value)}: {reason} ({meaning(parts, family)})", "E_CONFIG_VALUE"
 
 
-def siblings(parts: list[str]) -> list[str]:
-    """The fields that are allowed beside this one."""
-    model: type[BaseModel] = Config
-    for part in parts[:-1]:
-        model = _section(part)
-    return list(model.model_fields)
+def unknown_field(parts: list[str], family: str) -> str:
+    fields = list(section_fields(parts[0], family) if len(parts) > 1 else Config.model_fields)
+    name = shown(".".join(parts[:2]))
+    if others := [other for other, known in FIELDS.items() if family and parts[1] in known]:
+        has = f"the family {family} does not have it, {' and '.join(others)} {'do' if others[1:] else 'does'}"
+        return f"the field {name}: {has}; known: {', '.join(fields)}"
+    what = "section" if len(parts) == 1 else "field"
+    return f"unknown {what} {name}; known: {', '.join(fields)}{near_miss(parts[-1], fields)}"
 
 
-def meaning(parts: list[str]) -> str:
-    if len(parts) < 2 or parts[1] not in _section(parts[0]).model_fields:
-        return f"a section [{parts[0]}]"
-    return _section(parts[0]).model_fields[parts[1]].description or parts[1]
+def meaning(parts: list[str], family: str) -> str:
+    if len(parts) < 2 or parts[1] not in section_fields(parts[0], family):
+        return f"a section [{parts[0]}]" if parts[0] != "version" else "the format of the file"
+    return section_fields(parts[0], family)[parts[1]].description or parts[1]
 
 
-def choices(parts: list[str]) -> list[str]:
-    annotation = _section(parts[0]).model_fields[parts[1]].annotation
-    return [str(choice) for choice in get_args(annotation)]
+def choices(parts: list[str], family: str) -> list[str]:
+    return [str(choice) for choice in get_args(section_fields(parts[0], family)[parts[1]].annotation)]
 
 
-def _section(name: str) -> type[BaseModel]:
-    annotation = Config.model_fields[name].annotation
+def section_fields(name: str, family: str = "") -> dict[str, FieldInfo]:
+    """The fields of a section by name; those of [model] for one family."""
+    annotation = CLASSES[family] if family else Config.model_fields[name].annotation
     if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
-        raise TypeError(f"{name} is no section")
-    return annotation
+        return {}
+    return annotation.model_fields
 
 
 def to_tree(config: Config) -> Tree:
@@ -242,10 +311,12 @@ def to_toml(config: Config) -> str:
 
 
 def differing_field(one: Config, other: Config, ignore: Iterable[str] = ()) -> str | None:
-    """The first `section.field` in which two configs differ, or None."""
+    """The first `section.field` in which two configs differ, or None. The version is ignored."""
     left, right, ignored = one.model_dump(), other.model_dump(), set(ignore)
     for section, fields in left.items():
-        for field, value in fields.items():
-            if right[section][field] != value and f"{section}.{field}" not in ignored:
+        if section == "version":
+            continue
+        for field in {**fields, **right[section]}:
+            if right[section].get(field) != fields.get(field) and f"{section}.{field}" not in ignored:
                 return f"{section}.{field}"
     return None

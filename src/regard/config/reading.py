@@ -1,7 +1,6 @@
-"""Files that others wrote: ordinary ones, of bounded size, and JSON without surprises.
+"""Read untrusted files: regular files of bounded size, and strict JSON.
 
-Nothing in them is taken on trust: a file that is a pipe or a device, or larger than its like ever is, is
-refused before it is read.
+A pipe, a device or a file that is larger than its kind ever is, is refused before it is read.
 """
 
 from __future__ import annotations
@@ -20,25 +19,26 @@ from typing import Any
 
 from regard.errors import UsageError
 
-SMALL = 4 << 20  # bytes: settings
-SETTINGS = 1 << 20  # bytes: of a run
-LARGE = 64 << 20  # bytes: vocabularies, and lists of tensors
-DEEPEST = 64  # objects and lists inside one another
-_HALF = re.compile(r"\\u[dD][89a-fA-F]")  # of a character beyond U+FFFF, if the other half is beside it
+SMALL = 4 << 20  # bytes of a JSON file
+SETTINGS = 1 << 20  # bytes of a config file
+LARGE = 64 << 20  # bytes of a vocabulary or an index of tensors
+DEEPEST = 64  # levels of nested objects and lists
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def read_bytes(path: Path, most: int = SMALL) -> bytes:
-    """The content of an ordinary file; without waiting where something else has its name."""
+    """The content of a regular file. Never blocks on a pipe or a device."""
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     try:
         facts = os.fstat(handle)
         if stat.S_ISDIR(facts.st_mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
         if not stat.S_ISREG(facts.st_mode):
-            raise UsageError(f"{path}: not an ordinary file (a pipe or a device)")
+            raise UsageError(f"{path}: not an ordinary file (a pipe or a device)", code="E_FILE_TYPE")
         if facts.st_size > most:
             raise UsageError(
-                f"{path}: {facts.st_size:,} bytes are more than such a file ever has ({most:,} at most)"
+                f"{path}: {facts.st_size:,} bytes are more than such a file ever has ({most:,} at most)",
+                code="E_FILE_SIZE",
             )
         with os.fdopen(os.dup(handle), "rb") as file:
             return file.read(facts.st_size)
@@ -47,57 +47,57 @@ def read_bytes(path: Path, most: int = SMALL) -> bytes:
 
 
 def read_json_text(path: Path, most: int = SMALL, finite: bool = True) -> tuple[str, dict[str, Any]]:
-    """The text of a JSON file and the object in it; ValueError says why it is none."""
+    """The text of a JSON file and its object; a ValueError says why it has none."""
     text = read_bytes(path, most).decode()
     content = parse_json(text, finite)
     if not isinstance(content, dict):
-        raise ValueError("it holds no JSON object")
+        raise ValueError("not a JSON object")
     return text, content
 
 
 def parse_json(text: str, finite: bool = True) -> Any:
-    """JSON as the standard has it: no name twice, no NaN or Infinity, nothing too deep, whole characters."""
+    """Strict JSON: no duplicate names, no NaN or Infinity, bounded depth, no lone surrogates."""
     number = _finite if finite else float
     try:
         with _no_collection():
             content = json.loads(
-                text, object_pairs_hook=_without_doubles, parse_constant=number, parse_float=number
+                text, object_pairs_hook=_without_duplicates, parse_constant=number, parse_float=number
             )
             _check_depth(content)
     except RecursionError:
         raise ValueError(f"it is nested deeper than {DEEPEST} levels") from None
-    if _HALF.search(text):
+    if _SURROGATE.search(text):
         json.dumps(content, ensure_ascii=False).encode()  # UnicodeEncodeError is a ValueError
     return content
 
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """Python looks for garbage each time that it made some objects: with many, most of the time is that."""
-    was = gc.isenabled()
+    """Pause the garbage collector: with many new objects it takes most of the time."""
+    enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        if was:
+        if enabled:
             gc.enable()
 
 
-def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    content = dict(pairs)
+    if len(content) < len(pairs):
         names = set()
         for name, _ in pairs:
             if name in names:
-                raise ValueError(f"the name {shown(name)} stands there twice")
+                raise ValueError(f"the name {shown(name)} occurs twice")
             names.add(name)
-    return found
+    return content
 
 
 def _finite(number: str) -> float:
     value = float(number)
     if not math.isfinite(value):
-        raise ValueError(f"{shown(number)} is no number")
+        raise ValueError(f"{shown(number)} is not a finite number")
     return value
 
 
@@ -114,7 +114,7 @@ def _check_depth(content: Any) -> None:
 
 
 def shown(value: object) -> str:
-    """A value as the user wrote it, on one line, cut where it would flood the message."""
+    """A value as the user wrote it, on one line, truncated to 80 characters."""
     try:
         text = json.dumps(value, ensure_ascii=False, default=str)
     except (ValueError, RecursionError):  # a number of thousands of digits, an endless nest

@@ -1,4 +1,4 @@
-"""The file that `regard config init` writes: a useful small run, and what else may be set as comments."""
+"""The file that `regard config init` writes: a small run, and all other fields as comments."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from typing import get_args
 
 from regard.config.load import resolve
-from regard.config.schema import Config, Section, TaskName
+from regard.config.model import Section
+from regard.config.schema import Config, TaskName
 
 HEAD = """\
-# A run of Regard. Train it:   regard train {name} --out runs/my-model
-# Then use it:                 {use}
+# A run of Regard. Train:   regard train {name} --out runs/my-model
+# Then use the model:       {use}
 # Paths are relative to this file. A line that begins with # shows a default.
 
 [task]
@@ -25,7 +26,7 @@ name = "{task}"
 [text]
 {text}
 [model]
-preset = "{preset}"     # every number below can be overridden
+preset = "{preset}"     # every field below can be overridden
 {model}
 [train]
 steps = {steps}
@@ -38,7 +39,7 @@ warmup = {warmup}
 
 @dataclass(frozen=True)
 class Start:
-    """What a first run of a task is."""
+    """A first run of a task."""
 
     use: str
     corpora: str
@@ -78,12 +79,12 @@ STARTS: dict[TaskName, Start] = {
     ),
     "tag": Start(
         'echo "a text" | regard tag -m runs/my-model',
-        files(".conll", "a word and its tag a line, a blank line between sentences"),
+        files(".conll", "one word and its tag per line, a blank line between sentences"),
         "bert-tiny",
     ),
     "answer": Start(
         'regard answer -m runs/my-model --context article.txt "Who wrote it?"',
-        files(".json", "as SQuAD has it; or .jsonl with question, context, answers"),
+        files(".json", "SQuAD's format; or .jsonl with question, context, answers"),
         "bert-tiny",
     ),
 }
@@ -115,15 +116,15 @@ def template(name: str, task: TaskName = "translate") -> str:
 
 
 def commented(config: Config, section: str, given: str) -> str:
-    """`# field = value   # meaning` for each field of a section that is not given: what holds unsaid."""
-    own: Section = getattr(config, section)
+    """`# field = value   # meaning` for each field of a section that is not given, with its default."""
+    fields: Section = getattr(config, section)
     written = tomllib.loads(given).get(section, {})
     lines = []
-    for field, info in type(own).model_fields.items():
+    for field, info in type(fields).model_fields.items():
         name = info.alias or field
         if name in written or field in ("train", "valid", "test", "family"):
             continue
-        value = getattr(own, field)
+        value = getattr(fields, field)
         text = "(unset)" if value is None else json.dumps(value)
         choices = [choice for choice in get_args(info.annotation) if isinstance(choice, str)]
         among = f" ({', '.join(choices)})" if choices else ""

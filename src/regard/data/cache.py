@@ -1,4 +1,4 @@
-"""The user's cache of prepared corpora: a folder for each key, complete or absent."""
+"""The cache of prepared corpora: one folder for each key, complete or absent."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from regard.data.shards import MANIFEST
 from regard.errors import RegardError
 
 CACHE_VARIABLE = "REGARD_CACHE"
-MODELS = "models"  # pulled ones lie beside the prepared corpora
+MODELS = "models"  # folder of downloaded models
 NOT_ALLOWED = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 def cache_folder() -> Path:
-    """Where prepared data lies: REGARD_CACHE, else where this system keeps what can be made again."""
-    if own := os.environ.get(CACHE_VARIABLE):
-        return Path(own)
+    """REGARD_CACHE, else the system's folder for caches."""
+    if folder := os.environ.get(CACHE_VARIABLE):
+        return Path(folder)
     if sys.platform == "win32":
         return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData/Local") / "regard"
     if sys.platform == "darwin":
@@ -33,10 +33,10 @@ def cache_folder() -> Path:
 
 
 def entries() -> list[Path]:
-    """What is kept: complete folders, and those that a process which was cut off left behind."""
+    """Complete folders, and partial ones of interrupted processes."""
     root = cache_folder()
-    own = (path for path in root.iterdir() if path.is_dir()) if root.is_dir() else iter(())
-    return sorted(path for path in own if path.name != MODELS)
+    folders = (path for path in root.iterdir() if path.is_dir()) if root.is_dir() else iter(())
+    return sorted(path for path in folders if path.name != MODELS)
 
 
 def size(entry: Path) -> int:
@@ -45,44 +45,45 @@ def size(entry: Path) -> int:
 
 
 def key_of(content: Any) -> str:
-    """The name of whatever follows from `content` alone."""
+    """A hash of `content`, as a name for what is computed from it alone."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:32]
 
 
 def prepared(key: str, make: Callable[[Path], None], beside: Path) -> Path:
-    """The folder of `key`; made aside and then named, so that it is complete or absent.
+    """The folder of `key`, created by `make` if it does not exist.
 
-    Where the user's cache cannot be written, it is made beside the run.
+    If the cache is not writable, the folder is created in `beside`, which belongs to the run.
     """
-    wanted = cache_folder() / key
+    folder = cache_folder() / key
     try:
-        return wanted if (wanted / MANIFEST).is_file() else _make(wanted, make)
+        return folder if (folder / MANIFEST).is_file() else _make(folder, make)
     except PermissionError:
         return _make(beside / key, make) if not (beside / key / MANIFEST).is_file() else beside / key
 
 
-def _make(wanted: Path, make: Callable[[Path], None]) -> Path:
+def _make(folder: Path, make: Callable[[Path], None]) -> Path:
+    """Create a temporary folder and rename it when it is complete."""
     try:
-        wanted.parent.mkdir(parents=True, exist_ok=True)
-        aside = Path(tempfile.mkdtemp(prefix=f".{wanted.name[:8]}-", dir=wanted.parent))
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        partial = Path(tempfile.mkdtemp(prefix=f".{folder.name[:8]}-", dir=folder.parent))
     except OSError as error:
         if error.errno in NOT_ALLOWED:
             raise PermissionError(*error.args) from None
-        raise _no_room(wanted, error) from None
+        raise _cannot_write(folder, error) from None
     try:
-        make(aside)
-        aside.chmod(aside.parent.stat().st_mode & 0o777)  # who may use the cache may use this
-        aside.rename(wanted)
+        make(partial)
+        partial.chmod(partial.parent.stat().st_mode & 0o777)  # mkdtemp allows only the owner
+        partial.rename(folder)
     except OSError as error:
-        if not (wanted / MANIFEST).is_file():  # else another process was first, with the same content
-            raise _no_room(wanted, error) from None
+        if not (folder / MANIFEST).is_file():  # else another process was first, with the same content
+            raise _cannot_write(folder, error) from None
     finally:
-        shutil.rmtree(aside, ignore_errors=True)
-    return wanted
+        shutil.rmtree(partial, ignore_errors=True)
+    return folder
 
 
-def _no_room(wanted: Path, error: OSError) -> RegardError:
+def _cannot_write(folder: Path, error: OSError) -> RegardError:
     return RegardError(
-        f"{wanted.parent}: cannot keep the prepared data: {error.strerror or error}; "
-        f"make room there, or set {CACHE_VARIABLE} to a folder with more"
+        f"{folder.parent}: cannot write the prepared data: {error.strerror or error}; "
+        f"free some space, or set {CACHE_VARIABLE} to another folder"
     )

@@ -1,4 +1,4 @@
-"""Every line of a corpus looked at before anything is learned from it."""
+"""Check every row of the corpora before training: issues, leaks, duplicates, labels, a sample of the text."""
 
 from __future__ import annotations
 
@@ -10,49 +10,56 @@ import numpy as np
 import numpy.typing as npt
 
 from regard.config import Corpus, Data, Task
-from regard.data.corpora import UNITS, Listed, describe, files, is_phrasebook, listed, read_rows
-from regard.data.duplicates import duplicates, pair_hashes
-from regard.data.findings import Findings
-from regard.data.leaks import HeldOut
-from regard.data.rows import BETWEEN_LABELS, Row
+from regard.data.corpora import (
+    ROW_NAMES,
+    CorpusSpec,
+    corpus_specs,
+    describe,
+    is_phrasebook,
+    no_rows,
+    read_rows,
+    report_name,
+)
+from regard.data.overlaps import Hashes, HeldOutIndex, repeated, row_hashes
+from regard.data.readers import LABEL_SEPARATOR, RawRow
+from regard.data.report import DataReport
 from regard.errors import UsageError
 
-PORTION = 50_000  # rows looked at together
-CHARACTERS = 1 << 25  # of them at most, but for one row
-TOLD_EVERY = 20 * PORTION
+PORTION = 50_000  # rows in memory at once,
+CHARACTERS = 1 << 25  # with at most this many characters, except for a single row
+LOG_EVERY = 20 * PORTION
 SAMPLE = 500_000  # rows at most from which a vocabulary is learned
 SAMPLE_CHARACTERS = 1 << 27
-LONGEST_NEAR = 4000  # characters: what is longer is no line, and one word of it changed says nothing
-LABELS_NAMED = 3  # of a row that has several which nobody knows
-LEAKS = frozenset({"leak-exact", "leak-normalised", "leak-near"})
+MAX_LABELS = 3  # unseen labels that the report names for one row
+LEAKS = frozenset({"leak-exact", "leak-normalised"})
 
-Held = Mapping[str, Sequence[Row]]  # the held-out rows of each split
+HeldOut = Mapping[str, Sequence[RawRow]]  # the rows of "valid" and "test"
 
 
 @dataclass
-class Thinned:
-    """Evenly spread rows of a sequence whose length is not known: every k-th, with k doubled when full."""
+class ThinnedSample:
+    """Evenly spaced rows of a sequence of unknown length: every k-th row; k doubles when it is full."""
 
     limit: int
     characters: int = SAMPLE_CHARACTERS
     rows: list[tuple[str, str]] = field(default_factory=list)
     every: int = 1
-    seen: int = 0
+    count: int = 0
     size: int = 0
 
     def add(self, source: str, target: str) -> None:
-        if self.seen % self.every == 0:
+        if self.count % self.every == 0:
             self.rows.append((source, target))
             self.size += len(source) + len(target)
             while len(self.rows) > 1 and (len(self.rows) > self.limit or self.size > self.characters):
                 self.rows, self.every = self.rows[::2], 2 * self.every
                 self.size = sum(len(source) + len(target) for source, target in self.rows)
-        self.seen += 1
+        self.count += 1
 
 
-def portions(rows: Iterable[Row]) -> Iterator[list[Row]]:
-    """Rows in order, as many together as memory should hold at once."""
-    portion: list[Row] = []
+def portions(rows: Iterable[RawRow]) -> Iterator[list[RawRow]]:
+    """Rows in order, in lists that fit in memory."""
+    portion: list[RawRow] = []
     size = 0
     for row in rows:
         portion.append(row)
@@ -66,186 +73,191 @@ def portions(rows: Iterable[Row]) -> Iterator[list[Row]]:
 
 @dataclass(frozen=True)
 class CheckedCorpus:
-    listed: Listed
-    pairs: int  # rows that can be learned from, before leaks and duplicates are left out
-    dropped: npt.NDArray[np.int64]  # numbers among these, ascending
+    spec: CorpusSpec
+    pairs: int  # usable rows, including those to drop
+    dropped: npt.NDArray[np.int64]  # their numbers among the usable rows, ascending
 
     @property
     def corpus(self) -> Corpus:
-        return self.listed.corpus
+        return self.spec.corpus
 
 
 @dataclass(frozen=True)
 class Checked:
     corpora: Sequence[CheckedCorpus]
-    findings: Findings
+    report: DataReport
     sample: Sequence[tuple[str, str]]
-    labels: tuple[str, ...] = ()  # classify, tag: those of the training rows, sorted
+    labels: tuple[str, ...] = ()  # classify, tag: the labels of the training rows, sorted
 
 
-def held_out(data: Data, task: Task, findings: Findings) -> dict[str, list[Row]]:
-    """The rows of valid and test that can be used."""
-    found: dict[str, list[Row]] = {}
+def read_held_out(data: Data, task: Task, report: DataReport) -> dict[str, list[RawRow]]:
+    """The usable rows of valid and test."""
+    held_out: dict[str, list[RawRow]] = {}
     for split, corpora in (("valid", data.valid), ("test", data.test)):
         if corpora is not None:
-            found[split] = [
+            held_out[split] = [
                 row
-                for each in listed(corpora, task, data.documents)
-                for row in read_rows(each, task, split, findings)
+                for spec in corpus_specs(corpora, task, data.documents)
+                for row in read_rows(spec, task, split, report)
             ]
-            if not found[split]:
-                raise UsageError(f"data.{split}: no {UNITS[task.name]} in it")
-    return found
+            if not held_out[split]:
+                raise UsageError(f"data.{split} has no {ROW_NAMES[task.name]}")
+    return held_out
 
 
-def make_findings(data: Data) -> Findings:
-    """Findings that know what this run leaves out."""
-    return Findings(
+def make_report(data: Data) -> DataReport:
+    """An empty report with this run's rules for leaks and duplicates."""
+    return DataReport(
         kept=LEAKS if data.leaks == "keep" else frozenset(),
         dropped=frozenset({"duplicate"}) if data.duplicates == "drop" else frozenset(),
     )
 
 
 def check(
-    data: Data, task: Task, held: Held, findings: Findings, say: Callable[[str], None] = lambda text: None
+    data: Data,
+    task: Task,
+    held_out: HeldOut,
+    report: DataReport,
+    log: Callable[[str], None] = lambda text: None,
 ) -> Checked:
-    """One pass over the training corpora: what is wrong, what is left out, and a sample of what is good."""
+    """One pass over the training corpora: issues, rows to drop, and a sample of the rest."""
     both = task.name == "translate"
-    index = HeldOut.of({split: compared(rows, both) for split, rows in held.items()})
-    corpora = listed(data.train, task, data.documents)
-    checks = [Check(each, task, findings, index, held, len(corpora)) for each in corpora]
+    indexes = {split: HeldOutIndex(compared_texts(rows, both)) for split, rows in held_out.items()}
+    specs = corpus_specs(data.train, task, data.documents)
+    checks = [CorpusCheck(spec, task, report, indexes, held_out, len(specs)) for spec in specs]
     for each in checks:
-        each.run(say)
-    if len(checks) > 1 or not is_phrasebook(checks[0].corpus):
-        find_duplicates(checks, findings)
+        each.run(log)
+    if len(checks) > 1 or not is_phrasebook(checks[0].spec.corpus):
+        find_duplicates(checks, report)
     labels = set[str]().union(*(each.labels for each in checks))
     if task.name == "classify" and not labels and any(len(each.dropped) < each.count for each in checks):
-        raise UsageError("data.train: no row has a label, so that there is none to learn")
+        raise UsageError("data.train: no row has a label, so there is nothing to learn")
     if labels:
-        find_unseen_labels(data, task, held, labels, findings)
+        find_unseen_labels(data, task, held_out, labels, report)
     return Checked(
         [each.result() for each in checks],
-        findings,
+        report,
         [row for each in checks for row in each.sample.rows],
         tuple(sorted(labels)),
     )
 
 
-def compared(rows: Sequence[Row], both: bool) -> list[tuple[str, str]]:
-    """What is searched for leaks: both sides of pairs, of anything else the text alone."""
-    return [(source, target if both else "") for _, source, target in rows]
+def compared_texts(rows: Sequence[RawRow], both: bool) -> Iterator[tuple[str, str]]:
+    """What is compared to find leaks: both sides of a pair, otherwise the text without its annotation."""
+    return ((source, target if both else "") for _, source, target in rows)
 
 
 def labels_of(target: str, task: Task) -> list[str]:
-    """The labels or tags of a row; none where the task has no such thing."""
+    """The labels or tags of a row; [] for tasks without labels."""
     if task.name not in ("classify", "tag") or not target:
         return []
-    return target.split(BETWEEN_LABELS if task.name == "classify" else " ")
+    return target.split(LABEL_SEPARATOR if task.name == "classify" else " ")
 
 
-class Check:
+class CorpusCheck:
     """The pass over one corpus."""
 
     def __init__(
-        self, listed: Listed, task: Task, findings: Findings, index: HeldOut, held: Held, corpora: int
+        self,
+        spec: CorpusSpec,
+        task: Task,
+        report: DataReport,
+        indexes: Mapping[str, HeldOutIndex],
+        held_out: HeldOut,
+        corpora: int,
     ) -> None:
-        """`corpora`: how many share the sample."""
-        self.listed, self.corpus, self.task, self.findings = listed, listed.corpus, task, findings
-        self.index, self.held = index, held
-        self.sample = Thinned(SAMPLE // corpora, SAMPLE_CHARACTERS // corpora)
-        self.name = str(files(self.corpus)[0]) if files(self.corpus) else describe(self.corpus)
+        """`corpora` is the number of corpora that share the sample."""
+        self.spec, self.task, self.report = spec, task, report
+        self.indexes, self.held_out = indexes, held_out
+        self.sample = ThinnedSample(SAMPLE // corpora, SAMPLE_CHARACTERS // corpora)
+        self.name = report_name(spec.corpus)
         self.count = 0
-        self.hashes: list[npt.NDArray[np.uint64]] = []
+        self.hashes: list[Hashes] = []
         self.lines: list[npt.NDArray[np.int64]] = []
         self.dropped: list[int] = []
         self.labels: set[str] = set()
 
-    def run(self, say: Callable[[str], None]) -> None:
-        if is_phrasebook(self.corpus):
+    def run(self, log: Callable[[str], None]) -> None:
+        if is_phrasebook(self.spec.corpus):
             return self.take_sample()
-        for portion in portions(read_rows(self.listed, self.task, "train", self.findings)):
+        for portion in portions(read_rows(self.spec, self.task, "train", self.report)):
             before = self.count
-            self.look(portion)
-            if self.count // TOLD_EVERY > before // TOLD_EVERY:
-                say(f"checked {self.count:,} rows of {describe(self.corpus)}")
+            self.add(portion)
+            if self.count // LOG_EVERY > before // LOG_EVERY:
+                log(f"checked {self.count:,} rows of {describe(self.spec.corpus)}")
         if not self.count:
-            unit = "pair" if self.task.name == "translate" else UNITS[self.task.name]
-            raise UsageError(f"data.train: {describe(self.corpus)} holds no {unit} to learn from{self.why()}")
+            raise no_rows(self.spec, self.task, "train", f" to learn from{self.first_issue()}")
         return None
 
     def take_sample(self) -> None:
-        """The grammar gives distinct pairs in a drawn order, none of them held out: a beginning is enough."""
-        for _, source, target in read_rows(self.listed, self.task, "train", self.findings):
+        """The first phrases: they are distinct, in random order, and not in the held-out splits."""
+        for _, source, target in read_rows(self.spec, self.task, "train", self.report):
             if len(self.sample.rows) == self.sample.limit:
                 break
             self.sample.add(source, target)
 
-    def look(self, portion: Sequence[Row]) -> None:
+    def add(self, portion: Sequence[RawRow]) -> None:
         for _, source, target in portion:
             self.sample.add(source, target)
-        known = len(self.dropped)
-        self.find_leaks(portion)
-        dropped = {number - self.count for number in self.dropped[known:]}
+        leaks = self.find_leaks(portion)
+        self.dropped += [self.count + number for number in sorted(leaks)]
         for number, (_, _, target) in enumerate(portion):
-            if number not in dropped:
+            if number not in leaks:
                 self.labels.update(labels_of(target, self.task))
-        self.hashes.append(pair_hashes([(source, target) for _, source, target in portion]))
+        self.hashes.append(row_hashes([(source, target) for _, source, target in portion]))
         self.lines.append(np.array([row[0] for row in portion], dtype=np.int64))
         self.count += len(portion)
 
-    def find_leaks(self, portion: Sequence[Row]) -> None:
-        """Of a pair both sides must be known; a text that is asked about is all that there is."""
-        both = self.task.name == "translate" and not self.listed.told
-        leaks = self.index.find(compared(portion, both))
-        found = {leak.pair: leak for leak in reversed(leaks)}  # the first of each row
-        for number in sorted(found):
-            leak = found[number]
-            # words that all rows begin with are shared by chance
-            if leak.kind == "near" and (self.listed.told or len(portion[number][1]) > LONGEST_NEAR):
-                continue
-            kind = f"{'shared' if both and leak.side != 'both' else 'leak'}-{leak.kind}"
-            line = self.held[leak.split][leak.line][0]
-            self.findings.add(kind, self.name, portion[number][0], note=f"line {line} of data.{leak.split}")
-            if self.findings.leaves_out(kind):
-                self.dropped.append(self.count + number)
+    def find_leaks(self, portion: Sequence[RawRow]) -> set[int]:
+        """The numbers of the rows to drop. A pair leaks if both of its sides match, a text if it matches."""
+        both = self.task.name == "translate" and not self.spec.is_multitask
+        leaks = set()
+        for number, row in enumerate(compared_texts(portion, both)):
+            matches = ((split, index.find(*row)) for split, index in self.indexes.items())
+            for split, match in ((split, match) for split, match in matches if match):
+                kind = f"{'shared' if both and match.side != 'both' else 'leak'}-{match.kind}"
+                line = self.held_out[split][match.number][0]
+                self.report.add(kind, self.name, portion[number][0], note=f"line {line} of data.{split}")
+                if self.report.drops(kind):
+                    leaks.add(number)
+                break  # one entry for each row
+        return leaks
 
-    def why(self) -> str:
-        """The first place where something was wrong, for a corpus of which nothing is left."""
-        places = [
-            place for kind in self.findings.places.values() for place in kind if place.file == self.name
-        ]
+    def first_issue(self) -> str:
+        """The first place with an issue, for a corpus without usable rows."""
+        places = [place for kind in self.report.places.values() for place in kind if place.file == self.name]
         return f" ({min(places, key=lambda place: place.line)})" if places else ""
 
     def result(self) -> CheckedCorpus:
         dropped = np.unique(np.array(self.dropped, dtype=np.int64))
-        return CheckedCorpus(self.listed, self.count, dropped)
+        return CheckedCorpus(self.spec, self.count, dropped)
 
 
-def find_duplicates(checks: Sequence[Check], findings: Findings) -> None:
-    """Rows that came before, in the same corpus or in an earlier one."""
+def find_duplicates(checks: Sequence[CorpusCheck], report: DataReport) -> None:
+    """Rows that repeat an earlier one, of the same corpus or of one before it."""
     hashes = [each for check in checks for each in check.hashes]
     if not hashes:
         return
-    again = duplicates(np.concatenate(hashes))
+    is_duplicate = repeated(np.concatenate(hashes))
     start = 0
     for each in checks:
-        numbers = np.flatnonzero(again[start : start + each.count])
+        numbers = np.flatnonzero(is_duplicate[start : start + each.count])
         lines = np.concatenate(each.lines) if each.lines else numbers
         for line in lines[numbers].tolist():
-            findings.add("duplicate", each.name, line)
-        if findings.leaves_out("duplicate"):
+            report.add("duplicate", each.name, line)
+        if report.drops("duplicate"):
             each.dropped += numbers.tolist()
         start += each.count
         each.hashes, each.lines = [], []
 
 
 def find_unseen_labels(
-    data: Data, task: Task, held: Held, known: AbstractSet[str], findings: Findings
+    data: Data, task: Task, held_out: HeldOut, training_labels: AbstractSet[str], report: DataReport
 ) -> None:
-    """Labels of valid and test that nothing was learned about."""
-    for split, rows in held.items():
-        corpora = listed(getattr(data, split), task)
-        name = str(files(corpora[0].corpus)[0]) if len(corpora) == 1 else f"data.{split}"
+    """Labels of valid and test that no training row has."""
+    for split, rows in held_out.items():
+        specs = corpus_specs(getattr(data, split), task)
+        name = report_name(specs[0].corpus) if len(specs) == 1 else f"data.{split}"
         for number, _, target in rows:
-            if unseen := sorted(set(labels_of(target, task)) - known):
-                findings.add("unseen-label", name, number, note=", ".join(unseen[:LABELS_NAMED]))
+            if unseen := sorted(set(labels_of(target, task)) - training_labels):
+                report.add("unseen-label", name, number, note=", ".join(unseen[:MAX_LABELS]))

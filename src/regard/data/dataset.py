@@ -1,7 +1,7 @@
-"""A corpus as ids: flat arrays in shards, in memory or mapped from disk, of which a pool is read at a time.
+"""A corpus as token ids: flat arrays in shards, in memory or mapped from disk, read one pool at a time.
 
-A shard holds, for both sides, all ids one after another and the length of each sentence. It is read in blocks
-of sentences that lie together, so that a corpus larger than memory is read at the speed of the disk.
+For each side, a shard has all ids one after another and the length of each row. It is read in blocks of
+consecutive rows, so that a corpus larger than the memory is read at the speed of the disk.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from regard.inputs.text import Tokenizer
 Ids = npt.NDArray[np.unsignedinteger]
 Lengths = npt.NDArray[np.integer]
 Numbers = npt.NDArray[np.int64]
-Encoded = tuple[Ids, Numbers]  # ids one after another, and the length of each sentence
-BLOCK = 1024  # sentences that are read together
+Encoded = tuple[Ids, Numbers]  # ids one after another, and the length of each row
+BLOCK = 1024  # rows that are read together
 
 
 @dataclass(frozen=True)
-class Side:
-    """Sentences of one language: the ids of all, and where each begins."""
+class TokenColumn:
+    """One side of some rows: all ids, and where each row starts."""
 
     ids: Ids
-    offsets: Numbers  # one more than there are sentences
+    offsets: Numbers  # one more than there are rows
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -40,39 +40,39 @@ class Side:
         return np.diff(self.offsets)
 
 
-class Column:
-    """One side of a shard. `ids` and `lengths` may be mapped from disk: they are only ever copied from."""
+class ShardColumn:
+    """One side of a shard. `ids` and `lengths` may be mapped from disk: they are only copied from."""
 
     def __init__(self, ids: Ids, lengths: Lengths) -> None:
         self.ids, self.lengths = ids, lengths
         blocks = np.arange(0, len(lengths), BLOCK)
         sums = np.add.reduceat(lengths, blocks, dtype=np.int64) if len(lengths) else blocks
-        self.starts = offsets(sums)  # of every block
+        self.starts = offsets(sums)  # of each block
         release(lengths)
         if self.starts[-1] != len(ids):
             raise ValueError("the lengths of a shard do not add up to its ids")
 
-    def read(self, first: int, last: int) -> tuple[Ids, Numbers]:
-        """Copies of the ids and lengths of sentences first .. last-1, all of one block."""
+    def read(self, first: int, last: int) -> Encoded:
+        """Copies of the ids and lengths of rows first .. last-1, all in one block."""
         block = first // BLOCK
         lengths = self.lengths[block * BLOCK : last].astype(np.int64)
         start = int(self.starts[block]) + int(lengths[: first - block * BLOCK].sum())
-        own = lengths[first - block * BLOCK :]
-        return np.array(self.ids[start : start + int(own.sum())]), own
+        lengths = lengths[first - block * BLOCK :]
+        return np.array(self.ids[start : start + int(lengths.sum())]), lengths
 
 
 @dataclass(frozen=True)
 class Shard:
-    source: Column
-    target: Column
+    source: ShardColumn
+    target: ShardColumn
 
     def __len__(self) -> int:
         return len(self.source.lengths)
 
 
 @dataclass(frozen=True)
-class Part:
-    """One corpus of a run; `weight` is how often its pairs come in an epoch."""
+class CorpusShards:
+    """One corpus of a run; `weight` is how often its rows occur in an epoch."""
 
     shards: Sequence[Shard]
     weight: float = 1.0
@@ -80,10 +80,10 @@ class Part:
     def __len__(self) -> int:
         return sum(len(shard) for shard in self.shards)
 
-    def blocks(self, part: int) -> Numbers:
-        """[blocks, 4]: part, shard, first and last sentence of each."""
+    def blocks(self, corpus: int) -> Numbers:
+        """[blocks, 4]: corpus, shard, first and last row of each."""
         rows = [
-            (part, number, first, min(first + BLOCK, len(shard)))
+            (corpus, number, first, min(first + BLOCK, len(shard)))
             for number, shard in enumerate(self.shards)
             for first in range(0, len(shard), BLOCK)
         ]
@@ -91,11 +91,11 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Pool:
-    """Pairs that are in memory."""
+class RowPool:
+    """Rows in memory."""
 
-    source: Side
-    target: Side
+    source: TokenColumn
+    target: TokenColumn
 
     def __len__(self) -> int:
         return len(self.source)
@@ -103,20 +103,20 @@ class Pool:
 
 @dataclass(frozen=True)
 class Dataset:
-    parts: Sequence[Part]
+    parts: Sequence[CorpusShards]
 
     def __len__(self) -> int:
-        """Pairs on disk, each counted once."""
+        """Rows on disk, each counted once."""
         return sum(len(part) for part in self.parts)
 
     @property
     def ids(self) -> int:
-        """On disk, of both columns."""
+        """The number of ids on disk, of both sides."""
         shards = [shard for part in self.parts for shard in part.shards]
         return sum(len(column.ids) for shard in shards for column in (shard.source, shard.target))
 
-    def load(self, blocks: Numbers) -> Pool:
-        """The pairs of some blocks, in their order."""
+    def load(self, blocks: Numbers) -> RowPool:
+        """The rows of some blocks, in their order."""
         shards = [
             (self.parts[part].shards[shard], first, last) for part, shard, first, last in blocks.tolist()
         ]
@@ -124,19 +124,16 @@ class Dataset:
         for name in ("source", "target"):
             columns = [(getattr(shard, name), first, last) for shard, first, last in shards]
             read = [column.read(first, last) for column, first, last in columns]
-            sides.append(gather(read))
+            ids, lengths = (np.concatenate(arrays) for arrays in zip(*read))
+            sides.append(TokenColumn(ids, offsets(lengths)))
             for column, _, _ in columns:
                 release(column.ids)
                 release(column.lengths)
-        return Pool(*sides)
-
-
-def gather(read: Sequence[tuple[Ids, Numbers]]) -> Side:
-    return Side(np.concatenate([ids for ids, _ in read]), offsets(np.concatenate([own for _, own in read])))
+        return RowPool(*sides)
 
 
 def release(array: npt.NDArray[np.generic]) -> None:
-    """Give back the pages of a mapped file: what was read of it need not stay in memory."""
+    """Release the pages of a mapped file, so that they do not stay in memory."""
     mapped = getattr(array, "_mmap", None)
     if isinstance(mapped, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
         mapped.madvise(mmap.MADV_DONTNEED)
@@ -157,20 +154,11 @@ def column(rows: Sequence[Sequence[int]], dtype: np.dtype[np.unsignedinteger]) -
 
 
 def select(encoded: Encoded, keep: npt.NDArray[np.bool_]) -> Encoded:
-    """Some of the sentences."""
+    """The rows where `keep` is true."""
     ids, lengths = encoded
     return (ids, lengths) if keep.all() else (ids[np.repeat(keep, lengths)], lengths[keep])
 
 
 def narrowest(numbers: int) -> np.dtype[np.unsignedinteger]:
-    """The smallest type for the ids 0 .. numbers-1."""
+    """The smallest dtype for the ids 0 .. numbers-1."""
     return np.dtype(np.uint16 if numbers <= 1 << 16 else np.uint32)
-
-
-def tokenize(pairs: Sequence[tuple[str, str]], source: Tokenizer, target: Tokenizer) -> Dataset:
-    """A corpus that is small enough for memory."""
-    columns = [
-        Column(*encode([pair[side] for pair in pairs], tokenizer))
-        for side, tokenizer in enumerate((source, target))
-    ]
-    return Dataset([Part([Shard(*columns)])])

@@ -1,4 +1,4 @@
-"""Measure on texts how far a model's numbers reach, so that its products can be done in bytes."""
+"""Calibrate a model for int8: measure the range of each linear layer's input on sample text."""
 
 from __future__ import annotations
 
@@ -12,51 +12,52 @@ from regard.batch import Batch, collate
 from regard.errors import UsageError
 from regard.export.sample import Text, known_texts
 from regard.generation import decode
-from regard.generation.packing import measure
+from regard.generation.packing import activation_ranges
 from regard.models import EncoderDecoder, LanguageModel
 from regard.sample import Sample
 from regard.storage import Folder, open_folder
-from regard.storage.folder import run_of
-from regard.storage.reaches import write_reaches
+from regard.storage.builtin import find_model
+from regard.storage.calibration import write_calibration
 
-AT_ONCE = 20  # texts
+BATCH_SIZE = 20  # texts
 
 
-def calibrate(path: Path, given: Path | None) -> tuple[int, str]:
-    """Write calibration.json into a model's folder; gives how many texts were read, and their origin."""
+def calibrate(path: Path, sample: Path | None) -> tuple[int, str]:
+    """Write calibration.json beside the weights; returns the number of texts and their origin."""
     folder = open_folder(path)
     if not isinstance(folder.model, EncoderDecoder | LanguageModel):
-        raise UsageError(f"{path}: only models that write can use bytes; {folder.config.family} does not")
-    found = known_texts(folder, given)
-    if found is None:
+        family = folder.config.family
+        raise UsageError(f"{path}: only models that write text can use int8; this is of the family {family}")
+    samples = known_texts(folder, sample)
+    if samples is None:
         raise UsageError(
-            f"{path}: its validation texts are not here, and bytes are never measured on chance; "
-            "name a file with a text a line: --sample FILE"
+            f"{path}: its validation texts are not available, and ranges are not measured on random input; "
+            "name a file with one text per line: --sample FILE"
         )
-    reaches = measure(folder.model, batches(folder, found.texts))
-    write_reaches(run_of(folder.path) or folder.path, reaches, found.origin)
-    return len(found.texts), found.origin
+    ranges = activation_ranges(folder.model, batches(folder, samples.texts))
+    write_calibration(find_model(path), ranges, samples.origin)
+    return len(samples.texts), samples.origin
 
 
 def batches(folder: Folder, texts: Sequence[Text]) -> Iterator[Batch]:
-    """What the model reads and writes, as training would show it."""
-    for first in range(0, len(texts), AT_ONCE):
-        group = texts[first : first + AT_ONCE]
+    """Batches as in training: what the model reads, and what it is to write."""
+    for first in range(0, len(texts), BATCH_SIZE):
+        group = texts[first : first + BATCH_SIZE]
         if isinstance(folder.model, LanguageModel):
             yield collate([Sample(target=[folder.special.start, *text.source]) for text in group], 1)
         else:
-            yield collate([pair(folder, text) for text in answered(folder, group)], 1)
+            yield collate([to_sample(folder, text) for text in with_targets(folder, group)], 1)
 
 
-def pair(folder: Folder, text: Text) -> Sample:
+def to_sample(folder: Folder, text: Text) -> Sample:
     return Sample(source=[*text.source, folder.source.end], target=[folder.special.start, *text.target])
 
 
-def answered(folder: Folder, texts: Sequence[Text]) -> list[Text]:
-    """Texts whose answer nobody knows get the model's own."""
+def with_targets(folder: Folder, texts: Sequence[Text]) -> list[Text]:
+    """The texts; without references, the model's greedy output is the target."""
     if all(text.target for text in texts) or not isinstance(folder.model, EncoderDecoder):
         return list(texts)
-    asked = [Sample(source=[*text.source, folder.source.end]) for text in texts]
+    samples = [Sample(source=[*text.source, folder.source.end]) for text in texts]
     options = folder.decode.model_copy(update={"beam": 1, "sample": False})
-    found = decode(folder.model, asked, options, folder.special, torch.device("cpu"))
-    return [replace(text, target=list(own[0].tokens)) for text, own in zip(texts, found)]
+    outputs = decode(folder.model, samples, options, folder.special, torch.device("cpu"))
+    return [replace(text, target=list(best[0].tokens)) for text, best in zip(texts, outputs)]

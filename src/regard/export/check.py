@@ -8,12 +8,12 @@ from dataclasses import asdict, dataclass, replace
 import torch
 
 from regard.config import Decode
-from regard.data.objectives import Pairs
+from regard.data.objectives import Seq2Seq
 from regard.errors import RegardError
 from regard.export.sample import Pieces, Text
 from regard.generation import decode, score
-from regard.generation.options import EXTRA_LENGTH
-from regard.inputs.text import Special
+from regard.generation.requests import EXTRA_LENGTH
+from regard.inputs.text import SpecialTokens
 from regard.models import EncoderOnly, LanguageModel
 from regard.sample import Sample
 from regard.storage import Folder
@@ -87,8 +87,8 @@ class Reference:
         self.folder, self.model = folder, folder.model
         self.alone = isinstance(folder.model, LanguageModel)
         own = folder.special  # wishes beyond these are the search's, not the model's
-        self.special = Special(own.start, own.end, own.forbidden)
-        self.ask = Pairs(folder.source, folder.target, folder.config.max_length).ask
+        self.special = SpecialTokens(own.start, own.end, own.suppressed)
+        self.objective = Seq2Seq(folder.source, folder.target, folder.config.max_length)
         room = folder.config.max_length
         half = max(1, min(GOES_ON, room // 2 - 1))
         self.texts = [Text(text.source[:half], text.target) for text in texts] if self.alone else list(texts)
@@ -110,7 +110,7 @@ class Reference:
         """
         options = Decode(beam=beam, early_stopping=True, max_length=self.limit, length_penalty=1.0)
         samples = [Sample(source=prompt) for prompt in self.prompts]
-        rules = self.special if banned else replace(self.special, forbidden=())
+        rules = self.special if banned else replace(self.special, suppressed=())
         found = decode(self.model, samples, options, rules, CPU)
         return [list(each[0].tokens) for each in found]
 
@@ -119,7 +119,7 @@ class Reference:
         if self.alone:
             samples = [Sample(target=ids[:-1], labels=ids[1:]) for ids in self.prompts]
         else:
-            samples = [self.ask.pair(text.source, own) for text, own in zip(self.texts, targets)]
+            samples = [self.objective.sample(text.source, own) for text, own in zip(self.texts, targets)]
         return score(self.model, samples, 4096, CPU)
 
     def spoken(self, rows: Sequence[Pieces]) -> list[str]:

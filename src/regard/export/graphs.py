@@ -107,8 +107,8 @@ class Decoder(nn.Module):
         model = self.model
         positions = torch.arange(input_ids.shape[1], device=input_ids.device).expand(input_ids.shape)
         across = visible(positions, positions_of(encoder_attention_mask), causal=False)  # [B,1,T,S]
-        memory = model.remember(encoder_hidden_states)
-        logits: Tensor = model.output(model.write(Tokens(input_ids, positions), memory, across, PLAIN))
+        memory = model.cross_keys_values(encoder_hidden_states)
+        logits: Tensor = model.output(model.decode(Tokens(input_ids, positions), memory, across, PLAIN))
         return logits
 
 

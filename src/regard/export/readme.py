@@ -119,8 +119,8 @@ def readme(folder: Folder, form: str, precision: str, origin: str, figures: Figu
 def program(folder: Folder, form: str, names: list[str]) -> str:
     """A few lines that use the export with the engine and `tokenizers` alone."""
     own = folder.special
-    ids = {"start": own.start, "end": own.end, "never": list(own.forbidden)}
-    spelt = {"start_name": names[own.start], "never_names": [[names[number]] for number in own.forbidden]}
+    ids = {"start": own.start, "end": own.end, "never": list(own.suppressed)}
+    spelt = {"start_name": names[own.start], "never_names": [[names[number]] for number in own.suppressed]}
     target = "tokenizer.json" if folder.target is folder.source else "target_tokenizer.json"
     common = {**ids, **spelt, "target": target, "source_end": folder.source.end, **lengths(folder)}
     if isinstance(folder.model, EncoderDecoder):
@@ -131,7 +131,7 @@ def program(folder: Folder, form: str, names: list[str]) -> str:
     text = UNDERSTAND_ONNX.format(
         labels=list(folder.labels),
         pair=', "The text that it is about."' if head == "span" else "",
-        show=MANY if folder.task.many else SHOW[head],
+        show=MANY if folder.task.multi_label else SHOW[head],
     )
     return text if folder.labels else text.replace("labels = []\n", "")
 

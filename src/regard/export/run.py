@@ -16,7 +16,7 @@ from regard.export.check import BARS, LOGITS, Figures
 from regard.export.readme import TITLES, readme
 from regard.export.sample import Texts, sample_for
 from regard.export.vocabulary import names, write_tokenizers
-from regard.storage import Folder, open_folder, told_plainly, write_json, write_text
+from regard.storage import Folder, friendly_os_errors, open_folder, write_json, write_text
 
 MODULES = {"ctranslate2": "regard.export.to_ctranslate2", "onnx": "regard.export.to_onnx"}
 # what each can hold, known here without its library
@@ -99,7 +99,7 @@ def library(form: str) -> ModuleType:
 def aside(out: Path) -> Iterator[Path]:
     """A folder that becomes `out` if all goes well, and else is no more."""
     place = out.with_name(f".{out.name}.partial")
-    with told_plainly(out):
+    with friendly_os_errors(out):
         shutil.rmtree(place, ignore_errors=True)
         place.mkdir(parents=True)
         try:
@@ -121,5 +121,5 @@ def described(folder: Folder) -> dict[str, Any]:
         "decoder_start_token_id": own.start,
         "eos_token_id": own.end,
         "pad_token_id": folder.target.pad,
-        "suppress_tokens": list(own.forbidden),
+        "suppress_tokens": list(own.suppressed),
     }

@@ -9,10 +9,10 @@ from itertools import islice
 from pathlib import Path
 
 from regard.config import load_config
-from regard.data.corpora import listed, read_rows
+from regard.data.corpora import corpus_specs, read_rows
 from regard.data.files import lines
-from regard.data.findings import Findings
-from regard.data.rows import Row
+from regard.data.readers import RawRow
+from regard.data.report import DataReport
 from regard.errors import RegardError, UsageError
 from regard.storage import Folder
 from regard.storage.folder import run_of
@@ -53,7 +53,7 @@ def sample_for(folder: Folder, given: Path | None) -> Texts:
 
 def known_texts(folder: Folder, given: Path | None) -> Texts | None:
     """Real texts for the model; None where there are none."""
-    origins: list[tuple[str, Callable[[], Iterable[Row]]]] = [
+    origins: list[tuple[str, Callable[[], Iterable[RawRow]]]] = [
         ("the run's validation texts", lambda: validation(folder)),
         ("the phrasebook", lambda: phrasebook(folder)),
     ]
@@ -75,25 +75,25 @@ def known_texts(folder: Folder, given: Path | None) -> Texts | None:
     return None
 
 
-def validation(folder: Folder) -> Iterable[Row]:
+def validation(folder: Folder) -> Iterable[RawRow]:
     home = run_of(folder.path) or folder.path
     if not (home / "run.toml").is_file():
         return ()
     config = load_config(home / "run.toml")
     if config.data.valid is None:
         return ()
-    corpora = listed(config.data.valid, config.task, config.data.documents)
-    return (row for each in corpora for row in read_rows(each, config.task, "valid", Findings()))
+    corpora = corpus_specs(config.data.valid, config.task, config.data.documents)
+    return (row for each in corpora for row in read_rows(each, config.task, "valid", DataReport()))
 
 
-def phrasebook(folder: Folder) -> Iterable[Row]:
+def phrasebook(folder: Folder) -> Iterable[RawRow]:
     """Of languages that it does not have, reading it is an error."""
     return (
-        read_rows("phrasebook", folder.task, "valid", Findings()) if folder.task.name == "translate" else ()
+        read_rows("phrasebook", folder.task, "valid", DataReport()) if folder.task.name == "translate" else ()
     )
 
 
-def text_of(folder: Folder, row: Row) -> Text:
+def text_of(folder: Folder, row: RawRow) -> Text:
     _, source, target = row
     room = folder.config.max_length - 3  # beside the specials of a question and its context
     question, newline, context = source[:LONGEST_TEXT].partition("\n")
@@ -106,7 +106,7 @@ def text_of(folder: Folder, row: Row) -> Text:
 
 def made_up(folder: Folder, count: int) -> list[Text]:
     dice, tokenizer = random.Random(0), folder.source
-    never = {*tokenizer.never_said, *tokenizer.sentinels, tokenizer.end}
+    never = {*tokenizer.suppressed, *tokenizer.sentinels, tokenizer.end}
     pieces = [number for number in range(len(tokenizer)) if number not in never]
     longest = min(LONGEST_MADE_UP, folder.config.max_length - 3)
     return [Text(dice.choices(pieces, k=dice.randint(1, max(1, longest))), []) for _ in range(count)]

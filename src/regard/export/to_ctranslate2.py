@@ -16,20 +16,19 @@ import torch
 from ctranslate2 import specs
 from torch import Tensor, nn
 
-from regard.config import Model
+from regard.config import GPTConfig, LlamaConfig, Model, T5Config, TransformerConfig
 from regard.export.check import BEAM, GREEDY, Figures, Reference, share
 from regard.export.sample import Pieces, Text
 from regard.export.vocabulary import names
 from regard.models import EncoderDecoder, LanguageModel
 from regard.models.attention import MultiHeadAttention
-from regard.models.layers import GatedFeedForward, RMSNorm, Scaled
+from regard.models.layers import GatedFeedForward, RMSNorm, Scale
 from regard.models.positions import Learned, RelativeBias, Sinusoidal
 from regard.models.transformer import Block, Embedding, Stack
 from regard.storage import Folder
 
 # of waves: as many as CTranslate2 reads unless told otherwise, or what a source and a longer target need
 LEAST_POSITIONS, MOST_POSITIONS = 1024, 1 << 15
-EPSILON = {"t5": 1e-6}  # of the norms, where a config does not say
 ACTIVATIONS = {
     "relu": specs.Activation.RELU,
     "gelu": specs.Activation.GELU,
@@ -41,30 +40,30 @@ Spec = Any  # of a library without types
 
 def write(folder: Folder, place: Path, precision: str) -> None:
     """Write model.bin, config.json and the vocabularies into an empty folder."""
-    model = folder.model
-    if isinstance(model, EncoderDecoder):
-        spec = translation_spec(folder, model)
-    elif isinstance(model, LanguageModel):
-        spec = language_spec(folder, model)
+    model, config = folder.model, folder.config
+    if isinstance(model, EncoderDecoder) and isinstance(config, TransformerConfig | T5Config):
+        spec = translation_spec(folder, model, config)
+    elif isinstance(model, LanguageModel) and isinstance(config, GPTConfig | LlamaConfig):
+        spec = language_spec(folder, model, config)
     else:
-        raise ValueError(f"no specification for the family {folder.config.family}")
-    spec.config.layer_norm_epsilon = folder.config.epsilon or EPSILON.get(folder.config.family, 1e-5)
+        raise ValueError(f"no specification for the family {config.family}")
+    spec.config.layer_norm_epsilon = config.epsilon
     spec.validate()
     spec.optimize(quantization=None if precision == "float32" else precision)
     spec.save(str(place))
 
 
-def translation_spec(folder: Folder, model: EncoderDecoder) -> Spec:
-    encoder_layers, decoder_layers = folder.config.depth
-    shape = common_shape(folder.config) | {"relative_attention_bias": folder.config.family == "t5"}
+def translation_spec(folder: Folder, model: EncoderDecoder, config: TransformerConfig | T5Config) -> Spec:
+    encoder_layers, decoder_layers = config.depth
+    shape = common_shape(config) | {"relative_attention_bias": config.positions == "relative"}
     spec = specs.TransformerSpec(
-        specs.TransformerEncoderSpec(encoder_layers, folder.config.heads, **shape),
+        specs.TransformerEncoderSpec(encoder_layers, config.heads, **shape),
         specs.TransformerDecoderSpec(
             decoder_layers,
-            folder.config.heads,
+            config.heads,
             **shape,
             alignment_layer=max(0, decoder_layers - 2),  # as `EncoderDecoder.alignment`
-            alignment_heads=folder.config.heads,
+            alignment_heads=config.heads,
         ),
     )
     set_embedding(spec.encoder, spec.encoder.embeddings[0], model.source, folder.config)
@@ -78,15 +77,14 @@ def translation_spec(folder: Folder, model: EncoderDecoder) -> Spec:
     return spec
 
 
-def language_spec(folder: Folder, model: LanguageModel) -> Spec:
-    config = folder.config
-    turned = {"rotary_dim": 0, "rotary_interleave": False, "rotary_base": config.theta}
+def language_spec(folder: Folder, model: LanguageModel, config: GPTConfig | LlamaConfig) -> Spec:
+    turned = {"rotary_dim": 0, "rotary_interleave": False, "rotary_base": config.rope_theta}
     spec = specs.TransformerDecoderModelSpec.from_config(
         config.depth[1],
         config.heads,
         **common_shape(config),
         **(turned if config.positions == "rotary" else {}),
-        num_heads_kv=config.groups or config.heads,
+        num_heads_kv=config.kv_heads or config.heads,
     )
     set_writer(spec.decoder, model, folder.config)
     spec.register_vocabulary(names(folder.target))
@@ -94,14 +92,14 @@ def language_spec(folder: Folder, model: LanguageModel) -> Spec:
     return spec
 
 
-def common_shape(config: Model) -> dict[str, Any]:
+def common_shape(config: TransformerConfig | T5Config | GPTConfig | LlamaConfig) -> dict[str, Any]:
     """What encoders and decoders say of themselves."""
     free = config.channels * config.heads != config.width
     return {
-        "pre_norm": config.norm == "pre" or config.family in ("t5", "gpt", "llama"),
+        "pre_norm": config.norm == "pre",
         "activation": ACTIVATIONS[config.activation],
-        "ffn_glu": config.family == "llama" or (config.family == "t5" and config.gated),
-        "rms_norm": config.family in ("t5", "llama"),
+        "ffn_glu": config.gated,
+        "rms_norm": config.rms_norm,
         "head_dim": config.channels if free else None,
     }
 
@@ -123,10 +121,10 @@ def set_embedding(spec: Spec, words: Spec, embedding: Embedding, config: Model) 
 
 
 def set_stack(spec: Spec, stack: Stack) -> None:
-    last = stack.last
+    last = stack.final_norm
     if isinstance(last, nn.Sequential):  # T5's norm and factor before a shared output layer
         last, scaled = last
-        if isinstance(scaled, Scaled):
+        if isinstance(scaled, Scale):
             spec.scale_outputs = float(scaled.factor)
     if not isinstance(last, nn.Identity):
         set_norm(spec.layer_norm, last)
@@ -148,10 +146,10 @@ def set_block(spec: Spec, block: Block) -> None:
         finish_attention(spec.attention, block.cross, block.cross_residual.norm)
     if isinstance(forward, GatedFeedForward):
         set_linear(spec.ffn.linear_0, forward.gate)
-        set_linear(spec.ffn.linear_0_noact, forward.widen)
+        set_linear(spec.ffn.linear_0_noact, forward.up)
     else:
-        set_linear(spec.ffn.linear_0, forward.widen)
-    set_linear(spec.ffn.linear_1, forward.narrow)
+        set_linear(spec.ffn.linear_0, forward.up)
+    set_linear(spec.ffn.linear_1, forward.down)
     set_norm(spec.ffn.layer_norm, block.feed_forward_residual.norm)
 
 
@@ -199,7 +197,7 @@ class Engine:
         self.alone = alone
         self.read, self.said = names(folder.source), names(folder.target)
         self.number = {name: number for number, name in enumerate(self.said)}
-        self.never = [[self.said[number]] for number in folder.special.forbidden]
+        self.never = [[self.said[number]] for number in folder.special.suppressed]
 
     def search(self, texts: Sequence[Pieces], beam: int, limit: int, banned: bool = True) -> list[Pieces]:
         """The best hypothesis for each; lengths count the end, as ours do, so scores mean the same."""

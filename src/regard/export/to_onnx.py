@@ -76,7 +76,7 @@ class Engine:
             for path in sorted(place.glob("*.onnx"))
         }
         own = folder.special
-        self.start, self.end, self.never = own.start, own.end, list(own.forbidden)
+        self.start, self.end, self.never = own.start, own.end, list(own.suppressed)
 
     def run(self, name: str, **inputs: Array) -> Array:
         found: Array = self.files[name].run(None, inputs)[0]

@@ -1,17 +1,16 @@
 """Choosing tokens: beam search, sampling and scoring, for every model."""
 
-from regard.generation.alternatives import Word, next_words
+from regard.generation.alternatives import NextWord, next_words
+from regard.generation.constraints import Constraint, Lexicon, Phrase
 from regard.generation.engine import Engine, make_engine
 from regard.generation.ensemble import Ensemble, Mean, scorer
-from regard.generation.lanes import Lanes
-from regard.generation.options import Hypothesis, longest_output
-from regard.generation.phrases import Constraint, Lexicon, Phrase
-from regard.generation.pool import Handle, Pool
-from regard.generation.progress import pieces_needed
-from regard.generation.run import decode, decode_all
+from regard.generation.generate import decode, generate
+from regard.generation.requests import Hypothesis, Request, Steppable, longest_output
+from regard.generation.scheduler import Handle, Scheduler
 from regard.generation.score import answers, ranked_ends, score
-from regard.generation.sources import Steppable, Wish
-from regard.inputs.text import Special
+from regard.inputs.text import SpecialTokens
+
+Wish = Request  # the name in earlier versions
 
 __all__ = [
     "Constraint",
@@ -19,22 +18,21 @@ __all__ = [
     "Ensemble",
     "Handle",
     "Hypothesis",
-    "Lanes",
     "Lexicon",
     "Mean",
+    "NextWord",
     "Phrase",
-    "Pool",
-    "Special",
+    "Request",
+    "Scheduler",
+    "SpecialTokens",
     "Steppable",
     "Wish",
-    "Word",
     "answers",
     "decode",
-    "decode_all",
+    "generate",
     "longest_output",
     "make_engine",
     "next_words",
-    "pieces_needed",
     "ranked_ends",
     "score",
     "scorer",

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from regard.batch import collate
-from regard.data import Translation
+from regard.data import Seq2Seq
 from regard.errors import UsageError
 from regard.inputs.text import Tokenizer
 from regard.models import Model
@@ -38,13 +38,13 @@ def align(
     attending = [model for model in models if model.alignment is not None]
     if not attending:
         raise UsageError("this model has no cross-attention, so there is no alignment")
-    ask = Translation(start=target.start, source_end=source.end, target_end=target.end)
+    objective = Seq2Seq(source, target)
     order = sorted(range(len(pairs)), key=lambda number: len(pairs[number][0]))  # little padding
     aligned: dict[int, Links] = {}
     for start in range(0, len(order), BATCH_SIZE):
         numbers = order[start : start + BATCH_SIZE]
         # the decoder never reads the last token, and learned positions may have no row for it
-        samples = [ask.pair(pairs[number][0], pairs[number][1][:-1]) for number in numbers]
+        samples = [objective.sample(pairs[number][0], pairs[number][1][:-1]) for number in numbers]
         weights = [cross_weights(model, samples) for model in attending]
         for number, *tables in zip(numbers, *weights):
             source_ids, target_ids = pairs[number]

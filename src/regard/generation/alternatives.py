@@ -1,8 +1,8 @@
 """The most probable next words after the beginning of a translation.
 
-A word may be several pieces, so pieces are put together until the word is over: p(word) is the product of its
-pieces' probabilities and of the probability that the next piece begins something new, summed over the ways to
-cut the word that were met.
+A word may be several tokens, so tokens are appended until the word is complete: p(word) is the product of its
+tokens' probabilities and of the probability that the next token starts a new word, summed over the
+segmentations of the word that were found.
 """
 
 from __future__ import annotations
@@ -15,85 +15,83 @@ import torch
 from torch import Tensor
 
 from regard.batch import collate
-from regard.generation.forbid import keep, opening
-from regard.generation.options import NEVER
-from regard.generation.phrases import Lexicon
-from regard.generation.sources import S, Steppable
-from regard.inputs.text import Special
+from regard.generation.constraints import Lexicon
+from regard.generation.processors import keep_only
+from regard.generation.requests import NEG_INF, S, Steppable, end_tokens
+from regard.inputs.text import SpecialTokens
 from regard.models.state import BLOCK
 from regard.sample import Sample
 
-LONGEST_WORD = 32  # pieces
-LEAST_WIDTH = 8  # unfinished words at once
+MAX_WORD = 32  # tokens
+MIN_WIDTH = 8  # incomplete words at once
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
-    """A next word; no text and no pieces where the translation ends here."""
+class NextWord:
+    """A next word; no text and no tokens where the translation ends."""
 
     text: str
-    pieces: tuple[int, ...]
+    tokens: tuple[int, ...]
     log_probability: float
 
 
-class NextWords:
-    """Words under way, row by row; whole ones are collected by their text."""
+class NextWordSearch:
+    """Incomplete words, one a row; complete ones are collected by their text."""
 
-    def __init__(self, lexicon: Lexicon, prefix: Sequence[int], special: Special, width: int) -> None:
+    def __init__(self, lexicon: Lexicon, prefix: Sequence[int], special: SpecialTokens, width: int) -> None:
         self.lexicon, self.prefix, self.special, self.width = lexicon, prefix, special, width
-        self.begun: list[tuple[tuple[int, ...], float]] = [((), 0.0)]  # pieces and log p of each row
-        self.whole: dict[str, list[Word]] = {}
+        self.ends = list(end_tokens(special))
+        self.incomplete: list[tuple[tuple[int, ...], float]] = [((), 0.0)]  # tokens and log p of each row
+        self.complete: dict[str, list[NextWord]] = {}
 
-    def grow(self, log_p: Tensor) -> Tensor:
-        """One more piece for every word that is not over: log p [R,V] -> rows to go on from."""
+    def extend(self, log_p: Tensor) -> Tensor:
+        """One more token for every incomplete word: log p [R,V] -> rows to continue from."""
         continuations = []
-        for row, (pieces, before) in enumerate(self.begun):
-            own = log_p[row].clone()
-            own[list(self.special.forbidden)] = NEVER
-            if not pieces:
-                self.add((), float(own[self.special.end]))
-                keep(own, opening(self.lexicon, self.prefix)[:-1])
-            elif self.text(pieces):
-                over = opening(self.lexicon, pieces)
-                self.add(pieces, before + float(own[over].logsumexp(dim=0)))
-                own[over] = NEVER
-            own[self.special.end] = NEVER
-            continuations.append(own + before)
+        for row, (tokens, before) in enumerate(self.incomplete):
+            scores = log_p[row].clone()
+            scores[list(self.special.suppressed)] = NEG_INF
+            if not tokens:
+                self.add((), float(scores[self.ends].logsumexp(dim=0)))
+                keep_only(scores, self.lexicon.new_word_tokens(self.prefix)[:-1])
+            elif self.text(tokens):
+                over = self.lexicon.new_word_tokens(tokens)
+                self.add(tokens, before + float(scores[over].logsumexp(dim=0)))
+                scores[over] = NEG_INF
+            scores[self.ends] = NEG_INF
+            continuations.append(scores + before)
         every = torch.stack(continuations).flatten()  # [R*V]
         best, index = every.topk(min(self.width, len(every)))
-        rows, tokens = index // log_p.shape[1], index % log_p.shape[1]
-        there = best > NEVER
-        self.begun = [
-            ((*self.begun[row][0], token), value)
-            for row, token, value in zip(
-                rows[there].tolist(), tokens[there].tolist(), best[there].tolist(), strict=True
-            )
+        index = index[best > NEG_INF]
+        rows, last = index // log_p.shape[1], index % log_p.shape[1]
+        self.incomplete = [
+            ((*self.incomplete[row][0], token), value)
+            for row, token, value in zip(rows.tolist(), last.tolist(), best.tolist())
         ]
-        return rows[there]
+        return rows
 
-    def text(self, pieces: Sequence[int]) -> str:
-        return self.lexicon.bytes_of(pieces).decode(errors="replace").strip()
+    def text(self, tokens: Sequence[int]) -> str:
+        return self.lexicon.bytes_of(tokens).decode(errors="replace").strip()
 
-    def add(self, pieces: tuple[int, ...], log_probability: float) -> None:
-        if log_probability > NEVER:
-            text = self.text(pieces)
-            self.whole.setdefault(text, []).append(Word(text, pieces, log_probability))
+    def add(self, tokens: tuple[int, ...], log_probability: float) -> None:
+        if log_probability > NEG_INF:
+            text = self.text(tokens)
+            self.complete.setdefault(text, []).append(NextWord(text, tokens, log_probability))
 
-    def best(self) -> list[Word]:
-        """The whole words, most probable first; the ways to cut one are added up."""
-        found = []
-        for text, ways in self.whole.items():
+    def best(self) -> list[NextWord]:
+        """The complete words, most probable first; the segmentations of a word are summed."""
+        words = []
+        for text, ways in self.complete.items():
             likeliest = max(ways, key=lambda way: way.log_probability)
             total = math.log(math.fsum(math.exp(way.log_probability) for way in ways))
-            found.append(Word(text, likeliest.pieces, total))
-        return sorted(found, key=lambda word: -word.log_probability)
+            words.append(NextWord(text, likeliest.tokens, total))
+        return sorted(words, key=lambda word: -word.log_probability)
 
     def is_done(self, count: int) -> bool:
-        """Whether no word under way can become one of the best."""
-        if not self.begun or len(self.begun[0][0]) >= LONGEST_WORD:
+        """Whether no incomplete word can become one of the best."""
+        if not self.incomplete or len(self.incomplete[0][0]) >= MAX_WORD:
             return True
-        found = self.best()
-        return len(found) >= count and self.begun[0][1] <= found[count - 1].log_probability
+        best = self.best()
+        return len(best) >= count and self.incomplete[0][1] <= best[count - 1].log_probability
 
 
 def next_words(
@@ -101,18 +99,18 @@ def next_words(
     sample: Sample,
     prefix: Sequence[int],
     count: int,
-    special: Special,
+    special: SpecialTokens,
     lexicon: Lexicon,
     device: torch.device,
-) -> list[Word]:
+) -> list[NextWord]:
     """The `count` most probable words that follow a prefix, different as text."""
-    words = NextWords(lexicon, prefix, special, max(2 * count, LEAST_WIDTH))
+    words = NextWordSearch(lexicon, prefix, special, max(2 * count, MIN_WIDTH))
     state = model.start(collate([Sample(source=sample.source)], BLOCK).to(device))
     tokens = torch.tensor([[special.start, *prefix]], device=device)
     while True:
         logits, state = model.step(state, tokens)
-        rows = words.grow(logits[:, -1].float().log_softmax(dim=1))
+        rows = words.extend(logits[:, -1].float().log_softmax(dim=1))
         if words.is_done(count):
             return words.best()[:count]
         state = state.select(rows)
-        tokens = torch.tensor([[pieces[-1]] for pieces, _ in words.begun], device=device)
+        tokens = torch.tensor([[each[-1]] for each, _ in words.incomplete], device=device)

@@ -17,16 +17,16 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.batch import Batch, collate
-from regard.device import bfloat16_hardware, give_back_memory
+from regard.device import bfloat16_hardware, release_memory
 from regard.generation.kernels import can_pack, scripted
-from regard.generation.options import NEVER
-from regard.generation.packing import Packing, Reaches, choose_precision, pack_linears
-from regard.generation.reading import Places, read
-from regard.generation.tree import Tree
-from regard.models import EncoderDecoder, Writing
-from regard.models.attention import MultiHeadAttention, cut
+from regard.generation.packing import Calibration, Packing, choose_precision, pack_linears
+from regard.generation.reading import Unpad, encode_packed
+from regard.generation.requests import NEG_INF
+from regard.generation.tree import BeamCache
+from regard.models import EncoderDecoder, GenerativeModel
+from regard.models.attention import MultiHeadAttention, split_heads
 from regard.models.layers import ACTIVATIONS, FeedForward, PreNorm
-from regard.models.state import State, fit, round_up, steady_block
+from regard.models.state import State, fit, kv_block, round_up
 from regard.models.transformer import Block
 from regard.sample import Sample
 
@@ -42,13 +42,13 @@ class PackedSelf(MultiHeadAttention):
 
     def __init__(self, attention: MultiHeadAttention, packing: Packing) -> None:
         nn.Module.__init__(self)
-        self.heads, self.groups = attention.heads, attention.groups
+        self.heads, self.groups = attention.heads, attention.kv_heads
         self.channels, self.scale = attention.channels, attention.scale
         self.all = packing(attention.query, attention.key, attention.value)
         self.output = packing(attention.output)  # type: ignore[assignment]
 
     def queries_keys_values(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        q, k, v = (cut(part, self.heads) for part in self.all(x).chunk(3, dim=-1))
+        q, k, v = (split_heads(part, self.heads) for part in self.all(x).chunk(3, dim=-1))
         return q, k, v
 
 
@@ -57,14 +57,14 @@ class PackedCross(MultiHeadAttention):
 
     def __init__(self, attention: MultiHeadAttention, packing: Packing) -> None:
         nn.Module.__init__(self)
-        self.heads, self.groups = attention.heads, attention.groups
+        self.heads, self.groups = attention.heads, attention.kv_heads
         self.channels, self.scale = attention.channels, attention.scale
         self.query = packing(attention.query)  # type: ignore[assignment]
         self.key_value = packing(attention.key, attention.value)
         self.output = packing(attention.output)  # type: ignore[assignment]
 
     def keys_values(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        k, v = (cut(part, self.heads) for part in self.key_value(x).chunk(2, dim=-1))
+        k, v = (split_heads(part, self.heads) for part in self.key_value(x).chunk(2, dim=-1))
         return k, v
 
 
@@ -75,16 +75,16 @@ def pack_model(model: EncoderDecoder, packing: Packing) -> None:
             block.attention = PackedSelf(block.attention, packing)
             if block.cross is not None:
                 block.cross = PackedCross(block.cross, packing)
-            block.feed_forward.widen = packing(block.feed_forward.widen)  # type: ignore[assignment]
-            block.feed_forward.narrow = packing(block.feed_forward.narrow)  # type: ignore[assignment]
-        give_back_memory()  # of the weights as they were
+            block.feed_forward.up = packing(block.feed_forward.up)  # type: ignore[assignment]
+            block.feed_forward.down = packing(block.feed_forward.down)  # type: ignore[assignment]
+        release_memory()  # of the weights as they were
     model.output = packing(model.output)  # type: ignore[assignment]
-    give_back_memory()
+    release_memory()
 
 
 def make_engine(
-    model: Writing, precision: str = "float32", reaches: Reaches | None = None
-) -> Writing | Engine:
+    model: GenerativeModel, precision: str = "float32", reaches: Calibration | None = None
+) -> GenerativeModel | Engine:
     """The fastest thing with the model's `start` and `step` on this machine. Packs the model in place."""
     model.eval()
     chosen = choose_precision(precision, model, reaches)
@@ -97,7 +97,7 @@ def make_engine(
     return model
 
 
-def words_as(precision: str, width: int, beams: int) -> torch.dtype:
+def cache_dtype(precision: str, width: int, beams: int) -> torch.dtype:
     """How keys and values are kept: in half the bytes where the rest is no more exact than that.
 
     Products of bfloat16 take a third of the time, but each call some 15 microseconds more: too much where
@@ -114,7 +114,7 @@ def packable(model: EncoderDecoder) -> bool:
         and model.encoder.positions is None
         and model.decoder.positions is None
         and all(isinstance(block.feed_forward, FeedForward) for block in model.decoder)
-        and all(block.attention.groups == block.attention.heads for block in model.decoder)
+        and all(block.attention.kv_heads == block.attention.heads for block in model.decoder)
         and all(block.attention.scale is None for block in model.decoder)
     )
 
@@ -125,7 +125,7 @@ class Engine:
     def __init__(self, model: EncoderDecoder, precision: str) -> None:
         self.model, self.precision = model, precision
         self.heads = next(iter(model.decoder)).attention.heads
-        self.decoder: Callable[..., Tensor] = Decoder(model)
+        self.decoder: Callable[..., Tensor] = EngineDecoder(model)
         self.steps_to_script = WORTH_SCRIPTING
         numbers = range(len(model.decoder))
         self.keys = [f"{number}.self.key" for number in numbers]
@@ -138,62 +138,54 @@ class Engine:
         return self.model.longest_target
 
     @torch.no_grad()
-    def start(self, batch: Batch, beams: int = 1) -> Tree:
+    def start(self, batch: Batch, beams: int = 1) -> BeamCache:
         """The model's state, with one thing more: what is added to the scores of the source's keys."""
         if batch.source is None:
             raise ValueError("an encoder-decoder needs a source")
-        empty = self.model.empty(len(batch.source.ids), self.model.target.tokens.weight)
+        empty = self.model.empty_cache(len(batch.source.ids), self.model.target.tokens.weight)
         channels = empty[self.keys[0]].shape[-1]
-        dtype, block = words_as(self.precision, self.heads * channels, beams), steady_block(channels)
+        dtype, block = cache_dtype(self.precision, self.heads * channels, beams), kv_block(channels)
         growing = {name: tensor.to(dtype) for name, tensor in empty.items() if tensor.dim() == 4}
         positions = batch.source.positions
         columns = round_up(positions.shape[1], block)
         sources = {"source.positions": fit("source.positions", positions, columns)}
-        words = read(self.model, batch.source, Places(positions))  # [T,D]
-        places = Places(sources["source.positions"])
+        words = encode_packed(self.model, batch.source, Unpad(positions))  # [T,D]
+        places = Unpad(sources["source.positions"])
         for layer, key, value in zip(self.model.decoder, self.source_keys, self.source_values):
-            both: Tensor = layer.crossing().key_value(words)  # type: ignore[operator]
+            both: Tensor = layer.require_cross().key_value(words)  # type: ignore[operator]
             k, v = places.spread(both.to(dtype), self.heads, 2).unbind(0)  # [N,H,S,C]
             sources[key] = k.transpose(2, 3).contiguous()  # [N,H,C,S], as every step multiplies by them
             sources[value] = v.contiguous()  # [N,H,S,C]
         sources["source.bias"] = self.bias(sources["source.positions"].unsqueeze(1) >= 0)  # [N,H,1,S]
         rows = {"next": torch.zeros_like(positions[:, 0])}
-        return Tree.planted(State(rows, growing, sources, block=block), beams)
+        return BeamCache.init(State(rows, growing, sources, block=block), beams)
 
     def bias(self, seen: Tensor) -> Tensor:
         """What is added to the scores of keys, for all heads: [N,T,S] -> [N,H,T,S]."""
-        one = torch.zeros(seen.shape).masked_fill_(~seen, NEVER).unsqueeze(1)
+        one = torch.zeros(seen.shape).masked_fill_(~seen, NEG_INF).unsqueeze(1)
         return one.expand(-1, self.heads, -1, -1).contiguous()
 
     @torch.no_grad()
-    def step(self, state: Tree, tokens: Tensor) -> tuple[Tensor, Tree]:
-        """As the model's; several tokens are fed one after the other."""
-        if tokens.shape[1] == 1:
-            only, state = self.step_one(state, tokens[:, 0])
-            return only.unsqueeze(1), state
+    def step(self, state: BeamCache, tokens: Tensor) -> tuple[Tensor, BeamCache]:
+        """As the model's, [R,T] -> logits [R,T,V]; several tokens are fed one after the other."""
         logits = []
         for column in tokens.unbind(dim=1):
-            one, state = self.step_one(state, column)
+            position = state.rows["next"].unsqueeze(1)  # [R,1]
+            state = state.extend()
+            own, sources = state.state.growing, state.state.sources
+            x: Tensor = self.model.target(column[:, None], position)[:, 0]  # [R,D]
+            one = self.current_decoder()(
+                x,
+                [own[name] for name in self.keys],
+                [own[name] for name in self.values],
+                state.write_positions(),
+                self.bias(state.visible_columns()).flatten(0, 1),  # [N*H,K,S]
+                [sources[name] for name in self.source_keys],
+                [sources[name] for name in self.source_values],
+                sources["source.bias"].flatten(0, 1),  # [N*H,1,S]
+            )
             logits.append(one)
-        return torch.stack(logits, dim=1), state
-
-    def step_one(self, tree: Tree, tokens: Tensor) -> tuple[Tensor, Tree]:
-        """[R] -> logits [R,V] and the state after the tokens."""
-        position = tree.rows["next"].unsqueeze(1)  # [R,1]
-        tree = tree.extend()
-        own, sources = tree.state.growing, tree.state.sources
-        x: Tensor = self.model.target(tokens[:, None], position)[:, 0]  # [R,D]
-        logits = self.fastest_decoder()(
-            x,
-            [own[name] for name in self.keys],
-            [own[name] for name in self.values],
-            tree.newest(),
-            self.bias(tree.seen()).flatten(0, 1),  # [N*H,K,S]
-            [sources[name] for name in self.source_keys],
-            [sources[name] for name in self.source_values],
-            sources["source.bias"].flatten(0, 1),  # [N*H,1,S]
-        )
-        return logits, tree
+        return logits[0].unsqueeze(1) if len(logits) == 1 else torch.stack(logits, dim=1), state
 
     def warm_up(self) -> None:
         """Compile now: a server would rather wait before the first question than in the middle of one."""
@@ -203,7 +195,7 @@ class Engine:
             for _ in range(3):
                 _, state = self.step(state, torch.zeros((beams, 1), dtype=torch.int64))
 
-    def fastest_decoder(self) -> Callable[..., Tensor]:
+    def current_decoder(self) -> Callable[..., Tensor]:
         """As Python at first: who asks for a sentence or two would wait longer for the compiler."""
         if self.steps_to_script >= 0:
             with SCRIPTING:  # several lanes come here
@@ -213,13 +205,13 @@ class Engine:
         return self.decoder
 
 
-class Decoder(nn.Module):
+class EngineDecoder(nn.Module):
     """One word of each row through all blocks, as one call; TorchScript must understand what stands here."""
 
     def __init__(self, model: EncoderDecoder) -> None:
         super().__init__()
-        self.layers = nn.ModuleList([Layer(block) for block in model.decoder])
-        self.last, self.output = model.decoder.last, model.output
+        self.layers = nn.ModuleList([EngineLayer(block) for block in model.decoder])
+        self.last, self.output = model.decoder.final_norm, model.output
 
     def forward(
         self,
@@ -248,12 +240,12 @@ class Decoder(nn.Module):
         return logits
 
 
-class Layer(nn.Module):
+class EngineLayer(nn.Module):
     """A packed decoder block for a step of one token."""
 
     def __init__(self, block: Block) -> None:
         super().__init__()
-        own, cross, feed_forward = block.attention, block.crossing(), block.feed_forward
+        own, cross, feed_forward = block.attention, block.require_cross(), block.feed_forward
         self.heads = own.heads
         self.pre = isinstance(block.attention_residual, PreNorm)  # where the layer norms stand
         self.own_norm = norm_of(block.attention_residual)
@@ -261,8 +253,8 @@ class Layer(nn.Module):
         self.feed_norm = norm_of(block.feed_forward_residual)
         self.all: nn.Module = own.all  # type: ignore[assignment]
         self.output, self.query, self.cross_output = own.output, cross.query, cross.output
-        self.widen: Any = feed_forward.widen
-        self.narrow = feed_forward.narrow
+        self.widen: Any = feed_forward.up
+        self.narrow = feed_forward.down
         self.activation = next(name for name, each in ACTIVATIONS.items() if each is feed_forward.activation)
 
     def forward(
@@ -278,16 +270,16 @@ class Layer(nn.Module):
     ) -> Tensor:
         """x + sublayer(norm(x)), or norm(x + sublayer(x)) as in the paper, three times: [R,D] -> [R,D]."""
         if self.pre:
-            x = x + self.look_back(self.own_norm(x), key, value, places, bias)
-            x = x + self.look_across(self.cross_norm(x), source_key, source_value, source_bias)
+            x = x + self.self_attention(self.own_norm(x), key, value, places, bias)
+            x = x + self.cross_attention(self.cross_norm(x), source_key, source_value, source_bias)
             y: Tensor = x + self.narrow(self.hidden(self.feed_norm(x)))
             return y
-        x = self.own_norm(x + self.look_back(x, key, value, places, bias))
-        x = self.cross_norm(x + self.look_across(x, source_key, source_value, source_bias))
+        x = self.own_norm(x + self.self_attention(x, key, value, places, bias))
+        x = self.cross_norm(x + self.cross_attention(x, source_key, source_value, source_bias))
         y = self.feed_norm(x + self.narrow(self.hidden(x)))
         return y
 
-    def look_back(self, x: Tensor, key: Tensor, value: Tensor, places: Tensor, bias: Tensor) -> Tensor:
+    def self_attention(self, x: Tensor, key: Tensor, value: Tensor, places: Tensor, bias: Tensor) -> Tensor:
         """Self-attention of a new word of each beam over the words of its source's beams, which it joins."""
         sources, channels = key.shape[0], key.shape[3]
         parts = self.all(x).view(sources, -1, 3, self.heads, channels)  # [N,K,3,H,C]
@@ -300,7 +292,7 @@ class Layer(nn.Module):
         y: Tensor = self.output(self.rows_of(z))
         return y
 
-    def look_across(self, x: Tensor, key: Tensor, value: Tensor, bias: Tensor) -> Tensor:
+    def cross_attention(self, x: Tensor, key: Tensor, value: Tensor, bias: Tensor) -> Tensor:
         """Cross-attention; the beams of a source are queries on the same keys: [N,H,C,S], [N,H,S,C]."""
         q = self.query(x).to(key.dtype).view(key.shape[0], -1, self.heads, key.shape[2])  # [N,K,H,C]
         q = q.transpose(1, 2)  # [N,H,K,C]

@@ -15,18 +15,18 @@ import torch
 from torch import Tensor
 
 from regard.batch import Batch
-from regard.generation.sources import Steppable
-from regard.generation.tree import Tree
+from regard.generation.requests import Steppable
+from regard.generation.tree import BeamCache
 from regard.models import State
 
 Mean = Literal["probability", "log"]
 
 
 @dataclass(frozen=True)
-class States:
+class EnsembleState:
     """The models' states of the same rows."""
 
-    parts: tuple[State | Tree, ...]
+    parts: tuple[State | BeamCache, ...]
 
     def __len__(self) -> int:
         return len(self.parts[0])
@@ -35,12 +35,12 @@ class States:
     def rows(self) -> Mapping[str, Tensor]:
         return self.parts[0].rows
 
-    def select(self, rows: Tensor) -> States:
-        return States(tuple(part.select(rows) for part in self.parts))
+    def select(self, rows: Tensor) -> EnsembleState:
+        return EnsembleState(tuple(part.select(rows) for part in self.parts))
 
     @classmethod
-    def join(cls, states: Sequence[States]) -> States:
-        return States(tuple(type(parts[0]).join(parts) for parts in zip(*(each.parts for each in states))))
+    def join(cls, states: Sequence[EnsembleState]) -> EnsembleState:
+        return EnsembleState(tuple(type(parts[0]).join(parts) for parts in zip(*(each.parts for each in states))))
 
 
 @dataclass(frozen=True)
@@ -55,12 +55,17 @@ class Ensemble:
         limits = [model.longest_target for model in self.models]
         return min((limit for limit in limits if limit is not None), default=None)
 
-    def start(self, batch: Batch, beams: int = 1) -> States:
-        return States(tuple(model.start(batch, beams) for model in self.models))
+    @property
+    def reads_prompts(self) -> bool:
+        """Whether the models are language models, which read a prompt instead of a source."""
+        return any(getattr(model, "reads_prompts", False) for model in self.models)
 
-    def step(self, state: States, tokens: Tensor) -> tuple[Tensor, States]:
+    def start(self, batch: Batch, beams: int = 1) -> EnsembleState:
+        return EnsembleState(tuple(model.start(batch, beams) for model in self.models))
+
+    def step(self, state: EnsembleState, tokens: Tensor) -> tuple[Tensor, EnsembleState]:
         answers = [model.step(part, tokens) for model, part in zip(self.models, state.parts)]
-        return mean_of([logits for logits, _ in answers], self.mean), States(
+        return mean_of([logits for logits, _ in answers], self.mean), EnsembleState(
             tuple(part for _, part in answers)
         )
 

@@ -101,7 +101,7 @@ def _in_bytes(weight: Tensor, scale: Tensor) -> Tensor:
         return torch.quantize_per_channel(weight.detach().float(), scale.double(), zeros, 0, torch.qint8)
 
 
-class ByteProduct(nn.Module):
+class Int8Product(nn.Module):
     """y = W x + b in bytes: a scale for each output, and for the input a measured one or each row's own."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None, scale: float, zero: int) -> None:

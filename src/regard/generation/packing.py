@@ -15,25 +15,25 @@ from torch import Tensor, nn
 
 from regard.batch import Batch
 from regard.errors import UsageError
-from regard.generation.kernels import ByteProduct, can_pack, can_quantize, pack, packed_product
-from regard.mapped import let_go
-from regard.models.layers import steady_linear
+from regard.generation.kernels import Int8Product, can_pack, can_quantize, pack, packed_product
+from regard.mapped import release_pages
+from regard.models.layers import batch_invariant_linear
 
 Precision = Literal["auto", "float32", "bfloat16", "int8"]
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
-Reach = tuple[float, float]  # the smallest and the largest number that a product reads
-Reaches = Mapping[str, Reach]
+ActivationRange = tuple[float, float]  # the smallest and the largest number that a product reads
+Calibration = Mapping[str, ActivationRange]
 WORTH_PACKING = 1 << 17  # numbers in a weight; for smaller ones the call costs more than the product
 
 
 class Packing:
     """Makes linear maps of a model's own ones."""
 
-    def __init__(self, model: nn.Module, precision: str = "float32", reaches: Reaches | None = None) -> None:
+    def __init__(self, model: nn.Module, precision: str = "float32", reaches: Calibration | None = None) -> None:
         # by identity: a module that was packed must not be kept, with its weights, until the last one is
         self.names = {id(module): name for name, module in model.named_modules()}
         self.words = {m.weight.data_ptr() for m in model.modules() if isinstance(m, nn.Embedding)}
-        self.precision, self.reaches = precision, reaches or {}
+        self.precision, self.calibration = precision, reaches or {}
 
     def __call__(self, *parts: nn.Linear) -> nn.Module:
         """Several linear maps of the same input as one."""
@@ -43,12 +43,12 @@ class Packing:
         bias = torch.cat(biases) if biases else None
         made = self.made(weight, bias, self.names[id(parts[0])])
         for each in weights:
-            let_go(each, in_use=each.data_ptr() in self.words)  # looked up where they are the output, too
+            release_pages(each, in_use=each.data_ptr() in self.words)  # looked up where they are the output, too
         return made
 
     def made(self, weight: Tensor, bias: Tensor | None, name: str) -> nn.Module:
         if self.precision == "int8":
-            return ByteLinear(weight, bias, self.reaches.get(name))
+            return Int8Linear(weight, bias, self.calibration.get(name))
         return PackedLinear(weight, bias, getattr(torch, self.precision))
 
 
@@ -66,7 +66,7 @@ class PackedLinear(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """[...,K] -> [...,N]; what a row gives does not depend on the number of rows."""
         if not self.packs:
-            return steady_linear(x, self.weight, self.bias)
+            return batch_invariant_linear(x, self.weight, self.bias)
         rows = x.numel() // x.shape[-1]
         if rows == 0:
             return x.new_zeros(list(x.shape[:-1]) + [self.width])  # noqa: RUF005  (TorchScript)
@@ -80,21 +80,21 @@ class PackedLinear(nn.Module):
         return self.forward(x).relu_()
 
 
-class ByteLinear(ByteProduct):
+class Int8Linear(Int8Product):
     """y = W x + b in bytes, by how far the input reaches."""
 
-    def __init__(self, weight: Tensor, bias: Tensor | None, reach: Reach | None) -> None:
+    def __init__(self, weight: Tensor, bias: Tensor | None, reach: ActivationRange | None) -> None:
         super().__init__(weight, bias, *(scale_of(reach) if reach else (0.0, 0)))
 
 
-def scale_of(reach: Reach) -> tuple[float, int]:
+def scale_of(reach: ActivationRange) -> tuple[float, int]:
     """256 steps from the smallest to the largest number; zero is one of them, as masks and ReLU make many."""
     low, high = min(reach[0], 0.0), max(reach[1], 0.0)
     scale = max(high - low, 1e-6) / 255
     return scale, round(-low / scale)
 
 
-def choose_precision(wish: str, model: nn.Module, reaches: Reaches | None) -> str:
+def choose_precision(wish: str, model: nn.Module, reaches: Calibration | None) -> str:
     """`auto` is int8 where a folder says how far its numbers reach, as somebody measured; else float32."""
     if wish not in PRECISIONS:
         raise UsageError(f'precision "{wish}" is unknown; use {", ".join(PRECISIONS)}')
@@ -118,9 +118,9 @@ def pack_linears(model: nn.Module, packing: Packing) -> None:
 
 
 @torch.no_grad()
-def measure(model: nn.Module, batches: Iterable[Batch]) -> dict[str, Reach]:
+def activation_ranges(model: nn.Module, batches: Iterable[Batch]) -> dict[str, ActivationRange]:
     """How far the numbers reach that each linear map of a model reads on these texts."""
-    found: dict[str, Reach] = {}
+    found: dict[str, ActivationRange] = {}
 
     def look(name: str, x: Tensor) -> None:
         low, high = (float(each) for each in x.aminmax())

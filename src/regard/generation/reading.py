@@ -7,6 +7,9 @@ Shapes: N sources, S columns, T words in all of them, H heads, C channels.
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -17,7 +20,7 @@ from regard.models.layers import ACTIVATIONS, FeedForward
 from regard.models.transformer import Block
 
 
-class Places:
+class Unpad:
     """Where the words of a batch stand among its padding."""
 
     def __init__(self, positions: Tensor) -> None:
@@ -38,37 +41,31 @@ class Places:
 
 
 @torch.no_grad()
-def read(model: EncoderDecoder, source: Tokens, places: Places) -> Tensor:
+def encode_packed(model: EncoderDecoder, source: Tokens, places: Unpad) -> Tensor:
     """What the encoder makes of each word of a packed model's sources: [T,D]."""
     ids, positions = (places.words(each)[None] for each in (source.ids, source.positions))
     x: Tensor = model.source(ids, positions)[0]  # [T,D]
     mask = visible(source.positions, source.positions, causal=False)  # [N,1,S,S]
     for block in model.encoder:
-        x = through(block, x, mask, places)
-    out: Tensor = model.encoder.last(x)
+        attention = block.attention
+
+        def look(y: Tensor, attention: Any = attention) -> Tensor:
+            q, k, v = places.spread(attention.all(y), attention.heads, 3).unbind(0)
+            z = attend(q, k, v, mask, scale=attention.scale)  # [N,H,S,C]
+            out: Tensor = attention.output(places.words(z.transpose(1, 2)).flatten(1))
+            return out
+
+        x = block.attention_residual(x, look)
+        x = block.feed_forward_residual(x, partial(ffn, block))
+    out: Tensor = model.encoder.final_norm(x)
     return out
 
 
-def through(block: Block, x: Tensor, mask: Tensor, places: Places) -> Tensor:
-    """A packed encoder block: [T,D] -> [T,D]."""
-    attention = block.attention
-
-    def look(y: Tensor) -> Tensor:
-        q, k, v = places.spread(attention.all(y), attention.heads, 3).unbind(0)  # type: ignore[operator]
-        z = attend(q, k, v, mask, scale=attention.scale)  # [N,H,S,C]
-        out: Tensor = attention.output(places.words(z.transpose(1, 2)).flatten(1))
-        return out
-
-    x = block.attention_residual(x, look)
-    x = block.feed_forward_residual(x, lambda y: fed_forward(block, y))
-    return x
-
-
-def fed_forward(block: Block, x: Tensor) -> Tensor:
+def ffn(block: Block, x: Tensor) -> Tensor:
     """With ReLU while the numbers are at hand."""
     layer = block.feed_forward
     if isinstance(layer, FeedForward) and layer.activation is ACTIVATIONS["relu"]:
-        out: Tensor = layer.narrow(layer.widen.rectified(x))  # type: ignore[operator]
+        out: Tensor = layer.down(layer.up.rectified(x))  # type: ignore[operator]
         return out
     out = layer(x)
     return out

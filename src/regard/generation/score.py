@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from regard.batch import Batch, collate
-from regard.generation.run import by_length
+from regard.generation.generate import batches_by_length
 from regard.models.state import BLOCK
 from regard.sample import IGNORED, Sample
 
@@ -21,7 +21,7 @@ def score(
     """log p of each label of each sample, in order; a sample's numbers do not depend on its neighbours."""
     found: list[list[float]] = [[] for _ in samples]
     lengths = [max(len(sample.source), len(sample.target)) for sample in samples]
-    for numbers in by_length(lengths, tokens_per_batch):
+    for numbers in batches_by_length(lengths, tokens_per_batch):
         batch = collate([samples[number] for number in numbers], BLOCK).to(device)
         if batch.labels is None:
             raise ValueError("scoring needs labels")
@@ -43,7 +43,7 @@ def answers(
     [S,V], [S,labels], [1,labels] or [S,2].
     """
     found: list[Tensor] = [torch.empty(0)] * len(samples)
-    for numbers in by_length([len(sample.source) for sample in samples], tokens_per_batch):
+    for numbers in batches_by_length([len(sample.source) for sample in samples], tokens_per_batch):
         bare = [replace(samples[number], labels=()) for number in numbers]
         logits = model(collate(bare, BLOCK).to(device)).float().cpu()
         for row, number in enumerate(numbers):

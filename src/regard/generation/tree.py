@@ -23,14 +23,14 @@ PRUNE_EVERY = 4  # words of a source. Its own count decides, so that its sums ne
 
 
 @dataclass(frozen=True)
-class Tree:
+class BeamCache:
     state: State  # a row for each source; keys and values [N,H,S,C]
     beams: int
     age: int = 0  # of the buffers when this state was made
     buffers: list[int] = field(default_factory=lambda: [0])  # their age now, shared by all who use them
 
     @classmethod
-    def planted(cls, state: State, beams: int) -> Tree:
+    def init(cls, state: State, beams: int) -> BeamCache:
         """A state that has said nothing, with so many beams for each of its rows."""
         growing = {name: tensor for name, tensor in state.growing.items() if tensor.dim() == 4}
         growing[PATHS] = state.rows["next"].new_empty((len(state), beams, 0))
@@ -49,7 +49,7 @@ class Tree:
         """Columns that matter to anybody."""
         return round_up(self.state.length, self.state.block)
 
-    def extend(self) -> Tree:
+    def extend(self) -> BeamCache:
         """The tree with room for one more word of each beam, on whose path it is."""
         self.refuse_if_moved()
         tree = self.pruned() if self.beams > 1 else self
@@ -58,9 +58,9 @@ class Tree:
         own = torch.eye(count, dtype=torch.int64, device=state.rows["next"].device)
         new = own[:, :, None].expand(len(state), -1, -1, -1)  # [N,K,K,1]
         state.last(count).write(state.growing[PATHS].unsqueeze(-1), new)
-        return replace(tree, state=state) if state.growing is tree.state.growing else Tree(state, count)
+        return replace(tree, state=state) if state.growing is tree.state.growing else BeamCache(state, count)
 
-    def newest(self) -> Tensor:
+    def write_positions(self) -> Tensor:
         """Where the last word of each beam goes in keys and values seen as rows of C numbers: [N*H*K]."""
         state, count = self.state, self.beams
         columns = state.last(count)
@@ -72,7 +72,7 @@ class Tree:
         head = torch.arange(len(state) * heads, device=buffer.device).view(-1, heads, 1) * length
         return (head + own[:, None]).flatten()
 
-    def seen(self) -> Tensor:
+    def visible_columns(self) -> Tensor:
         """Which of the words of its source each beam may look at: [N,K,S]."""
         state, paths = self.state, self.state.growing[PATHS][:, :, : self.width]
         on_path = paths > 0
@@ -82,13 +82,13 @@ class Tree:
         ages = state.length if state.ages is None else state.ages[:, None, None]
         return on_path & (columns < ages)
 
-    def pruned(self) -> Tree:
+    def pruned(self) -> BeamCache:
         """Without the words that are on no path, in the sources whose turn it is."""
         said = self.state.rows["next"]
         turn = ((said % PRUNE_EVERY == 0) & (said > 0)).nonzero()[:, 0]  # [n]
         if not len(turn):
             return self
-        seen = self.seen()[turn]  # [n,K,S]
+        seen = self.visible_columns()[turn]  # [n,K,S]
         living = seen.any(dim=1)  # [n,S]
         counts = living.sum(dim=1)
         order = living.byte().argsort(dim=1, descending=True, stable=True)[:, : int(counts.max())]  # [n,s]
@@ -96,7 +96,7 @@ class Tree:
             if name == PATHS:
                 moved = seen.gather(2, order[:, None].expand(-1, self.beams, -1)).to(buffer.dtype)
             else:
-                moved = words_at(buffer, turn, order)
+                moved = gather_columns(buffer, turn, order)
             buffer[turn, :, : order.shape[1]] = moved
         self.buffers[0] += 1
         before = self.state.length if self.state.ages is None else self.state.ages
@@ -108,12 +108,12 @@ class Tree:
         if self.age != self.buffers[0]:
             raise ValueError("another state went on from here and moved the words that they had in common")
 
-    def select(self, rows: Tensor) -> Tree:
+    def select(self, rows: Tensor) -> BeamCache:
         """The tree of these rows; they may repeat, be left out and change places."""
         self.refuse_if_moved()
         groups = (rows // self.beams).view(-1, self.beams) if len(rows) % self.beams == 0 else None
         if groups is None or not bool((groups == groups[:, :1]).all()):
-            return self.apart().select(rows)
+            return self.expand().select(rows)
         tree = self.of(groups[:, 0])
         if self.beams == 1:
             return tree
@@ -121,17 +121,17 @@ class Tree:
         parents = (rows % self.beams).view(-1, self.beams, 1).expand(-1, -1, paths.shape[2])  # [N,K,S]
         return replace(tree, state=replace(state, growing={**state.growing, PATHS: paths.gather(1, parents)}))
 
-    def of(self, owners: Tensor) -> Tree:
+    def of(self, owners: Tensor) -> BeamCache:
         """The tree of these sources: [N']."""
         places = torch.arange(len(owners), device=owners.device)
         holes = (owners != places).nonzero()[:, 0]
         few_move = len(owners) < len(self.state) and 2 * len(holes) <= len(owners)
         if few_move and bool((owners[holes] >= len(owners)).all()):
-            return self.closed_up(owners, holes)
+            return self.compact(owners, holes)
         state = self.state.select(owners)
-        return self if state is self.state else Tree(state, self.beams)
+        return self if state is self.state else BeamCache(state, self.beams)
 
-    def closed_up(self, owners: Tensor, holes: Tensor) -> Tree:
+    def compact(self, owners: Tensor, holes: Tensor) -> BeamCache:
         """The last sources take the places of those that left; nobody else is moved."""
         state, count, taken = self.state, len(owners), owners[holes]
         for tensor in (*state.growing.values(), *state.sources.values()):
@@ -156,27 +156,27 @@ class Tree:
         ages = torch.full_like(owners, state.length) if state.ages is None else state.ages[owners]
         return replace(self, state=state.aged(ages), age=self.buffers[0])
 
-    def apart(self) -> Tree:
+    def expand(self) -> BeamCache:
         """Every beam a source of its own, with the words on its path."""
         row = torch.arange(len(self), device=self.state.rows["next"].device)
-        tree = Tree(self.state.select(row // self.beams), self.beams)
-        seen = tree.seen()[row, row % self.beams]  # [R,S]
+        tree = BeamCache(self.state.select(row // self.beams), self.beams)
+        seen = tree.visible_columns()[row, row % self.beams]  # [R,S]
         order = seen.byte().argsort(dim=1, descending=True, stable=True)
         growing = {
-            name: words_at(buffer, row, order) if name != PATHS else torch.ones_like(order).unsqueeze(1)
+            name: gather_columns(buffer, row, order) if name != PATHS else torch.ones_like(order).unsqueeze(1)
             for name, buffer in tree.state.growing.items()
         }
-        return Tree(replace(tree.state, growing=growing).aged(seen.sum(dim=1)), 1)
+        return BeamCache(replace(tree.state, growing=growing).aged(seen.sum(dim=1)), 1)
 
     @classmethod
-    def join(cls, trees: Sequence[Tree]) -> Tree:
+    def join(cls, trees: Sequence[BeamCache]) -> BeamCache:
         """One tree with the rows of all."""
         if len({tree.beams for tree in trees}) > 1:
             raise ValueError("states with different numbers of beams cannot be joined")
         return cls(State.join([tree.state for tree in trees]), trees[0].beams)
 
 
-def words_at(buffer: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+def gather_columns(buffer: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
     """The words in these columns of these rows: [N,H,S,C], [n], [n,s] -> [n,H,s,C]."""
     _, heads, length, channels = buffer.shape
     head = torch.arange(heads, device=rows.device)[:, None]

@@ -55,7 +55,7 @@ class TracedTokens:
 
     @classmethod
     def of(cls, tokenizer: Tokenizer, ids: Sequence[int]) -> TracedTokens:
-        return cls(tuple(ids), tuple(tokenizer.pieces(ids)), tuple(tokenizer.words(ids)))
+        return cls(tuple(ids), tuple(tokenizer.tokens(ids)), tuple(tokenizer.words(ids)))
 
     def __len__(self) -> int:
         return len(self.ids)

@@ -186,7 +186,7 @@ def attentions(model: Model) -> dict[str, MultiHeadAttention]:
 def attention_shapes(model: Model) -> dict[str, AttentionShape]:
     """All attentions; Bahdanau's is `decoder.cross`, with one head."""
     if isinstance(model, RecurrentEncoderDecoder):
-        return {} if model.writer.score is None else {"decoder.cross": AttentionShape(1, 1, None)}
+        return {} if model.decoder.score is None else {"decoder.cross": AttentionShape(1, 1, None)}
     return {
         name: AttentionShape(each.heads, each.channels, each.channels**-0.5 if each.scale is None else None)
         for name, each in attentions(model).items()
@@ -222,5 +222,5 @@ def unembedding(model: Model) -> tuple[str, Callable[[Tensor], Tensor]]:
     if isinstance(model, RecurrentEncoderDecoder):
         raise UsageError("a recurrent model has no residual stream")
     if not isinstance(model, EncoderOnly):
-        return "decoder", lambda x: model.output(model.decoder.last(x))
-    return "encoder", lambda x: model.output(model.head(model.encoder.last(x)))
+        return "decoder", lambda x: model.output(model.decoder.final_norm(x))
+    return "encoder", lambda x: model.output(model.head(model.encoder.final_norm(x)))

@@ -17,7 +17,7 @@ from regard.interpret.interventions import InterventionTap, TensorEdit
 from regard.interpret.names import attentions, lookup, output_weight, stacks, unembedding
 from regard.interpret.readings import lens, value_norms
 from regard.models import EncoderOnly, Model
-from regard.models.attention import for_all_heads
+from regard.models.attention import repeat_kv
 from regard.models.encoder import WordHead
 from regard.models.recorder import Recorder
 from regard.sample import Sample
@@ -90,7 +90,7 @@ def add_value_norms(tensors: dict[str, Tensor], model: Model, where: str, value:
     attention = attentions(model).get(where)
     if attention is None:  # Bahdanau's attention has no W_O
         return
-    repeated = for_all_heads(value[None], value.new_zeros((1, attention.heads)))[0]  # [H,S,C]
+    repeated = repeat_kv(value[None], value.new_zeros((1, attention.heads)))[0]  # [H,S,C]
     tensors[f"{where}.value_norms"] = value_norms(repeated, output_weight(attention).cpu())
 
 
@@ -134,7 +134,7 @@ class BeamTree:
             if score > float("-inf")
         }
         after: dict[int, int] = {}
-        columns = (candidates.total, candidates.own, candidates.token, candidates.beam, closing)
+        columns = (candidates.total, candidates.log_p, candidates.token, candidates.beam, closing)
         rows = zip(*(each[0].tolist() for each in columns))
         for column, (score, log_p, token, beam, ends) in enumerate(rows):
             if score == float("-inf"):

@@ -21,7 +21,8 @@ from regard.interpret.drawing import Figure
 from regard.interpret.figures import FigureOptions, draw
 from regard.interpret.names import check_shapes
 from regard.interpret.page import Page, make_page
-from regard.storage.files import opened, write_atomically
+from regard.storage.files import write_atomically
+from regard.storage.weights import open_safetensors
 
 SHOWN = (".weights", ".probabilities", ".positions", ".bias", ".cosine")  # what figures show
 LARGEST = 64 << 20  # characters of metadata
@@ -64,7 +65,7 @@ class Trace(Activations):
     def load(cls, path: str | Path) -> Trace:
         """Read a saved trace. Names, shapes and numbers are checked."""
         path = Path(path)
-        with opened(path) as file:
+        with open_safetensors(path) as file:
             metadata = file.metadata() or {}
             if "regard.trace" not in metadata:
                 raise UsageError(f"{path}: a safetensors file, but no trace")

@@ -2,7 +2,7 @@
 
 from regard.models.attention import attend, visible, weights
 from regard.models.encoder import EncoderOnly
-from regard.models.families import Model, Writing, build, outline, parameters
+from regard.models.families import GenerativeModel, Model, build, build_meta, parameters
 from regard.models.recurrent import RecurrentEncoderDecoder
 from regard.models.state import State
 from regard.models.tap import Tap
@@ -11,15 +11,15 @@ from regard.models.transformer import EncoderDecoder, LanguageModel
 __all__ = [
     "EncoderDecoder",
     "EncoderOnly",
+    "GenerativeModel",
     "LanguageModel",
     "Model",
     "RecurrentEncoderDecoder",
     "State",
     "Tap",
-    "Writing",
     "attend",
     "build",
-    "outline",
+    "build_meta",
     "parameters",
     "visible",
     "weights",

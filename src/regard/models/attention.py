@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.models.layers import Linear
+from regard.models.layers import Linear, is_plain
 from regard.models.tap import Tap
 
 FEW_QUERIES = 8
@@ -84,8 +84,8 @@ def attend(
 
     Mask and bias meet here and nowhere else.
     """
-    k, v = for_all_heads(k, q), for_all_heads(v, q)
-    if _plain_is_better(q):
+    k, v = repeat_kv(k, q), repeat_kv(v, q)
+    if _use_plain(q):
         return weights(q, k, mask, bias, scale) @ v
     if bias is None:
         return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)
@@ -93,20 +93,24 @@ def attend(
     return F.scaled_dot_product_attention(q, k, v, attn_mask=combined, scale=scale)
 
 
-def for_all_heads(x: Tensor, q: Tensor) -> Tensor:
+def repeat_kv(x: Tensor, q: Tensor) -> Tensor:
     """Keys or values that serve a group of query heads each (Ainslie et al. 2023): [B,G,S,C] -> [B,H,S,C]."""
     return x if x.shape[1] == q.shape[1] else x.repeat_interleave(q.shape[1] // x.shape[1], dim=1)
 
 
-def _plain_is_better(q: Tensor) -> bool:
+def _use_plain(q: Tensor) -> bool:
     """On a CPU the fused kernel is slower for bfloat16 and for few queries; and for one query its sums
     depend on the batch, which would let neighbours change a sentence."""
     return q.device.type == "cpu" and (q.dtype == torch.bfloat16 or q.shape[-2] <= FEW_QUERIES)
 
 
-def together(x: Tensor, *maps: Linear) -> list[Tensor]:
-    """Several linear maps of one input. While learning as one product, which is faster forth and back."""
-    if not torch.is_grad_enabled():
+def fused_linear(x: Tensor, *maps: Linear) -> list[Tensor]:
+    """Several linear maps of one input. In training, fused into one matmul (faster forward and backward).
+
+    A map that is not a plain `Linear` (an adapter around it, a parametrization, a hook) goes through its own
+    forward, so that it takes part in training.
+    """
+    if not torch.is_grad_enabled() or not all(is_plain(each) for each in maps):
         return [each(x) for each in maps]
     weight = torch.cat([each.weight for each in maps])
     bias = torch.cat([each.bias for each in maps]) if maps[0].bias is not None else None
@@ -125,31 +129,31 @@ class MultiHeadAttention(nn.Module):
         width: int,
         heads: int,
         channels: int,
-        groups: int | None = None,
+        kv_heads: int | None = None,
         bias: bool = True,
         scale: float | None = None,
     ) -> None:
         """`groups` of query heads share keys and values, else each has its own; `scale` is else C^-0.5."""
         super().__init__()
-        self.heads, self.groups, self.channels, self.scale = heads, groups or heads, channels, scale
+        self.heads, self.kv_heads, self.channels, self.scale = heads, kv_heads or heads, channels, scale
         self.query = Linear(width, heads * channels, bias)
-        self.key = Linear(width, self.groups * channels, bias)
-        self.value = Linear(width, self.groups * channels, bias)
+        self.key = Linear(width, self.kv_heads * channels, bias)
+        self.value = Linear(width, self.kv_heads * channels, bias)
         self.output = Linear(heads * channels, width, bias)
 
     def queries(self, x: Tensor) -> Tensor:
         """q = W_q x, cut into heads: [B,T,D] -> [B,H,T,C]."""
-        return cut(self.query(x), self.heads)
+        return split_heads(self.query(x), self.heads)
 
     def keys_values(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """k = W_k x, v = W_v x, cut into heads: [B,S,D] -> two of [B,G,S,C]."""
-        k, v = together(x, self.key, self.value)
-        return cut(k, self.groups), cut(v, self.groups)
+        k, v = fused_linear(x, self.key, self.value)
+        return split_heads(k, self.kv_heads), split_heads(v, self.kv_heads)
 
     def queries_keys_values(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """All three of the same words, for self-attention."""
-        q, k, v = together(x, self.query, self.key, self.value)
-        return cut(q, self.heads), cut(k, self.groups), cut(v, self.groups)
+        q, k, v = fused_linear(x, self.query, self.key, self.value)
+        return split_heads(q, self.heads), split_heads(k, self.kv_heads), split_heads(v, self.kv_heads)
 
     def forward(
         self,
@@ -164,17 +168,17 @@ class MultiHeadAttention(nn.Module):
         if tap is None:
             z = attend(q, k, v, mask, bias, self.scale)
         else:
-            z = watched(q, k, v, mask, tap, bias, self.scale)
+            z = attend_with_tap(q, k, v, mask, tap, bias, self.scale)
         out: Tensor = self.output(z.transpose(1, 2).flatten(2))  # [B,T,H*C] -> [B,T,D]
         return out if tap is None else tap("output", out)
 
 
-def cut(x: Tensor, heads: int) -> Tensor:
+def split_heads(x: Tensor, heads: int) -> Tensor:
     rows, length, width = x.shape
     return x.view(rows, length, heads, width // heads).transpose(1, 2)  # [B,T,H*C] -> [B,H,T,C]
 
 
-def watched(
+def attend_with_tap(
     q: Tensor,
     k: Tensor,
     v: Tensor,
@@ -185,7 +189,7 @@ def watched(
 ) -> Tensor:
     """`attend` in plain steps, each of which the tap sees and may replace."""
     q, k, v = tap("query", q), tap("key", k), tap("value", v)
-    k, v = for_all_heads(k, q), for_all_heads(v, q)
+    k, v = repeat_kv(k, q), repeat_kv(v, q)
     mask = tap("mask", mask)
     products = tap("scores", scores(q, k, bias, scale))
     shares = tap("weights", masked_softmax(products, mask))

@@ -49,7 +49,7 @@ class EncoderOnly(nn.Module):
         x = self.source(source.ids, source.positions, within(tap, "encoder.embedding"), source.segments)
         mask = visible(source.positions, source.positions, causal=False)  # [B,1,S,S]
         own = within(tap, "encoder")
-        order = self.encoder.order(source.positions, source.positions, own)
+        order = self.encoder.position_terms(source.positions, source.positions, own)
         out: Tensor = self.encoder(x, mask, tap=own, order=order)
         return out
 

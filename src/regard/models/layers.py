@@ -14,7 +14,7 @@ from regard.models.tap import Tap, tapped
 # has. Measured (float32, CPU, torch 2.13): 4, 8 and every count from 12 on give equal bits. Fewer are padded.
 
 
-def steady_linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+def batch_invariant_linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """y = W x + b, whose result for a row does not depend on the number of rows: [...,K] -> [...,N]."""
     rows = x.numel() // x.shape[-1]
     if rows >= 12 or rows == 8 or rows == 4 or rows == 0:
@@ -32,7 +32,12 @@ class Linear(nn.Linear):
     def forward(self, x: Tensor) -> Tensor:
         if torch.is_grad_enabled() or x.device.type != "cpu":
             return F.linear(x, self.weight, self.bias)
-        return steady_linear(x, self.weight, self.bias)
+        return batch_invariant_linear(x, self.weight, self.bias)
+
+
+def is_plain(module: nn.Module) -> bool:
+    """True if a module computes W x + b from its weight and bias alone, without subclass or hooks."""
+    return type(module) is Linear and not (module._forward_hooks or module._forward_pre_hooks)
 
 
 Activation = Callable[[Tensor], Tensor]
@@ -43,13 +48,13 @@ class FeedForward(nn.Module):
 
     def __init__(self, width: int, hidden: int, activation: Activation, bias: bool = True) -> None:
         super().__init__()
-        self.widen = Linear(width, hidden, bias)
-        self.narrow = Linear(hidden, width, bias)
+        self.up = Linear(width, hidden, bias)
+        self.down = Linear(hidden, width, bias)
         self.activation = activation
 
     def forward(self, x: Tensor, tap: Tap | None = None) -> Tensor:
-        hidden = tapped(tap, "hidden", self.activation(self.widen(x)))  # [B,T,D] -> [B,T,F]
-        return tapped(tap, "output", self.narrow(hidden))  # [B,T,F] -> [B,T,D]
+        hidden = tapped(tap, "hidden", self.activation(self.up(x)))  # [B,T,D] -> [B,T,F]
+        return tapped(tap, "output", self.down(hidden))  # [B,T,F] -> [B,T,D]
 
 
 class GatedFeedForward(nn.Module):
@@ -58,13 +63,13 @@ class GatedFeedForward(nn.Module):
     def __init__(self, width: int, hidden: int, activation: Activation, bias: bool = False) -> None:
         super().__init__()
         self.gate = Linear(width, hidden, bias)
-        self.widen = Linear(width, hidden, bias)
-        self.narrow = Linear(hidden, width, bias)
+        self.up = Linear(width, hidden, bias)
+        self.down = Linear(hidden, width, bias)
         self.activation = activation
 
     def forward(self, x: Tensor, tap: Tap | None = None) -> Tensor:
-        hidden = tapped(tap, "hidden", self.activation(self.gate(x)) * self.widen(x))  # [B,T,F]
-        return tapped(tap, "output", self.narrow(hidden))  # [B,T,F] -> [B,T,D]
+        hidden = tapped(tap, "hidden", self.activation(self.gate(x)) * self.up(x))  # [B,T,F]
+        return tapped(tap, "output", self.down(hidden))  # [B,T,F] -> [B,T,D]
 
 
 class RMSNorm(nn.RMSNorm):
@@ -75,7 +80,7 @@ class RMSNorm(nn.RMSNorm):
         return super().forward(wide).to(x.dtype)
 
 
-class Scaled(nn.Module):
+class Scale(nn.Module):
     """x times a number."""
 
     def __init__(self, factor: float) -> None:
@@ -97,7 +102,7 @@ class Dropout(nn.Dropout):
         noise = self.noise(x)
         return x if noise is None else x * noise
 
-    def added(self, x: Tensor, y: Tensor) -> Tensor:
+    def add(self, x: Tensor, y: Tensor) -> Tensor:
         """x + Dropout(y), in one pass."""
         noise = self.noise(y)
         return x + y if noise is None else torch.addcmul(x, y.to(x.dtype), noise.to(x.dtype))
@@ -122,7 +127,7 @@ class PostNorm(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor], tap: Tap | None = None) -> Tensor:
-        out: Tensor = self.norm(tapped(tap, "sum", self.dropout.added(x, sublayer(x))))
+        out: Tensor = self.norm(tapped(tap, "sum", self.dropout.add(x, sublayer(x))))
         return out
 
 
@@ -130,7 +135,7 @@ class PreNorm(PostNorm):
     """x + Dropout(Sublayer(LayerNorm(x))): NOT the paper's placement, but steadier in deep stacks."""
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor], tap: Tap | None = None) -> Tensor:
-        return self.dropout.added(x, sublayer(tapped(tap, "norm", self.norm(x))))
+        return self.dropout.add(x, sublayer(tapped(tap, "norm", self.norm(x))))
 
 
 def gelu_tanh(x: Tensor) -> Tensor:

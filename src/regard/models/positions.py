@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from regard.device import precise
+from regard.device import to_float64
 from regard.errors import UsageError
 from regard.models.tap import Tap
 
@@ -27,7 +27,7 @@ def sinusoid(
     Interleaved as the formula is written; or in halves, sines before cosines, as the paper's own program and
     Marian have them. Computed in float64: far positions need the digits.
     """
-    place = precise(positions)
+    place = to_float64(positions)
     pair = torch.arange(0, width, 2, dtype=torch.float64, device=place.device)  # 2i
     angle = place[..., None] / 10000.0 ** (pair / width)  # [..., D/2]
     both = torch.stack([angle.sin(), angle.cos()], dim=-2 if halves else -1)
@@ -81,15 +81,15 @@ class Learned(nn.Module):
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class PositionTerms:
     """What the positions of one run mean to its attentions."""
 
-    turn: tuple[Tensor, Tensor] | None = None  # cosine and sine for each word: two of [B,1,T,C/2]
+    rotation: tuple[Tensor, Tensor] | None = None  # cosine and sine for each word: two of [B,1,T,C/2]
     bias: Tensor | None = None  # [B,H,T,S]
 
-    def watched(self, tap: Tap) -> Order:
-        turn = None if self.turn is None else (tap("cosine", self.turn[0]), tap("sine", self.turn[1]))
-        return Order(turn, None if self.bias is None else tap("bias", self.bias))
+    def with_tap(self, tap: Tap) -> PositionTerms:
+        turn = None if self.rotation is None else (tap("cosine", self.rotation[0]), tap("sine", self.rotation[1]))
+        return PositionTerms(turn, None if self.bias is None else tap("bias", self.bias))
 
 
 class Rotary(nn.Module):
@@ -104,18 +104,18 @@ class Rotary(nn.Module):
         super().__init__()
         self.channels, self.theta = channels, theta
 
-    def forward(self, query_pos: Tensor, key_pos: Tensor) -> Order:
+    def forward(self, query_pos: Tensor, key_pos: Tensor) -> PositionTerms:
         """[B,T] -> the turn of the words of this run; keys from before were turned when they came."""
-        place = precise(query_pos)
+        place = to_float64(query_pos)
         pair = torch.arange(0, self.channels, 2, dtype=torch.float64, device=place.device)  # 2i
         angle = place[:, None, :, None] * self.theta ** (-pair / self.channels)  # [B,1,T,C/2]
         cosine, sine = angle.cos(), angle.sin()
         if place.device != query_pos.device:
             cosine, sine = (each.float().to(query_pos.device) for each in (cosine, sine))
-        return Order(turn=(cosine, sine))
+        return PositionTerms(rotation=(cosine, sine))
 
 
-def turned(x: Tensor, turn: tuple[Tensor, Tensor]) -> Tensor:
+def apply_rotary(x: Tensor, turn: tuple[Tensor, Tensor]) -> Tensor:
     """Rotate each pair of channels: [B,H,T,C]."""
     cosine, sine = (part.to(x.dtype) for part in turn)
     one, two = x.chunk(2, dim=-1)
@@ -133,10 +133,10 @@ class RelativeBias(nn.Module):
         self.both_ways, self.buckets, self.farthest = both_ways, buckets, farthest
         self.table = nn.Embedding(buckets, heads)
 
-    def forward(self, query_pos: Tensor, key_pos: Tensor) -> Order:
+    def forward(self, query_pos: Tensor, key_pos: Tensor) -> PositionTerms:
         """[B,T], [B,S] -> [B,H,T,S]."""
         distance = key_pos[:, None, :] - query_pos[:, :, None]  # [B,T,S]
-        return Order(bias=self.table(self.bucket(distance)).permute(0, 3, 1, 2))
+        return PositionTerms(bias=self.table(self.bucket(distance)).permute(0, 3, 1, 2))
 
     def bucket(self, distance: Tensor) -> Tensor:
         """Key position minus query position -> the number of its bucket."""

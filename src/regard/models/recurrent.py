@@ -147,10 +147,10 @@ class Memory:
 
     keys: Tensor
     values: Tensor
-    seen: Tensor  # [N,1,S], False where there is padding
+    mask: Tensor  # [N,1,S], False where there is padding
 
 
-def run(
+def run_cell(
     cell: Cell, x: Tensor, valid: Tensor, backwards: bool = False, tap: Tap | None = None
 ) -> tuple[Tensor, Tensor]:
     """A cell over whole rows: [B,T,inputs], [B,T] -> hidden states [B,T,D] and the last state [B,P*D].
@@ -169,7 +169,7 @@ def run(
     return torch.stack(hidden[::-1] if backwards else hidden, dim=1), state
 
 
-class Reader(nn.Module):
+class RNNEncoder(nn.Module):
     """The encoder: layers of cells in one direction, or in both with their states joined (D/2 each)."""
 
     def __init__(self, layers: Sequence[Sequence[Cell]], dropout: float, reverse: bool) -> None:
@@ -188,20 +188,20 @@ class Reader(nn.Module):
             for way, cell in enumerate(cells):
                 backwards = self.reverse ^ bool(way)
                 own = within(tap, f"{number}.{'backward' if backwards else 'forward'}")
-                found.append(run(cell, x, valid, backwards, own))
+                found.append(run_cell(cell, x, valid, backwards, own))
             x = torch.cat([hidden for hidden, _ in found], dim=-1)
             x = tapped(tap, f"{number}.hidden", self.dropout(x))
-            last.append(joined([state for _, state in found], self.parts))
+            last.append(concat_directions([state for _, state in found], self.parts))
         return x, torch.stack(last, dim=1)
 
 
-def joined(states: Sequence[Tensor], parts: int) -> Tensor:
+def concat_directions(states: Sequence[Tensor], parts: int) -> Tensor:
     """The states of both directions part by part: [h h', c c'] and not [h c, h' c']."""
     groups = zip(*(state.chunk(parts, dim=-1) for state in states))
     return torch.cat([part for group in groups for part in group], dim=-1)
 
 
-class Writer(nn.Module):
+class RNNDecoder(nn.Module):
     """The decoder: cells one above the other; with a score they see a mix of the source at every step."""
 
     def __init__(self, layers: Sequence[Cell], score: Score | None, width: int, dropout: float) -> None:
@@ -212,7 +212,7 @@ class Writer(nn.Module):
         self.readout = Linear(3 * width, width) if score is not None else None
         self.dropout = Dropout(dropout)
 
-    def look(self, state: Tensor, memory: Memory, tap: Tap | None = None) -> tuple[Tensor, Tensor, Tensor]:
+    def attend(self, state: Tensor, memory: Memory, tap: Tap | None = None) -> tuple[Tensor, Tensor, Tensor]:
         """a_ij = softmax_j(e_ij), c_i = sum_j a_ij h_j: context [R,D], scores and weights [N,K,S].
 
         The query is the top hidden state before this step; the beams of a source ask the same keys.
@@ -223,7 +223,7 @@ class Writer(nn.Module):
         query = tapped(tap, "query", state[:, -1, : cell.size])
         scores = self.score(query.view(len(memory.keys), -1, cell.size), memory.keys)  # [N,K,S]
         scores = tapped(tap, "scores", scores)
-        weights = tapped(tap, "weights", masked_softmax(scores, memory.seen))
+        weights = tapped(tap, "weights", masked_softmax(scores, memory.mask))
         context = (weights @ memory.values).view(query.shape)
         return tapped(tap, "context", context), scores, weights
 
@@ -250,25 +250,25 @@ class RecurrentEncoderDecoder(nn.Module):
         self,
         source: nn.Embedding,
         target: nn.Embedding,
-        reader: Reader,
+        encoder: RNNEncoder,
         bridge: nn.Module,
-        writer: Writer,
+        decoder: RNNDecoder,
         output: Linear,
         dropout: float,
     ) -> None:
         super().__init__()
         self.source = source
         self.target = target
-        self.reader = reader
+        self.encoder = encoder
         self.bridge = bridge
-        self.writer = writer
+        self.decoder = decoder
         self.output = output
         self.dropout = Dropout(dropout)
 
     @property
     def alignment(self) -> str | None:
         """The tensor of a traced run that tells where each step looked."""
-        return "decoder.cross.weights" if self.writer.score is not None else None
+        return "decoder.cross.weights" if self.decoder.score is not None else None
 
     def forward(self, batch: Batch, tap: Tap | None = None) -> Tensor:
         """Logits over the vocabulary at every target position: [B,T,V]."""
@@ -278,33 +278,33 @@ class RecurrentEncoderDecoder(nn.Module):
         """What the output layer sees: [B,T,D]."""
         if batch.source is None or batch.target is None:
             raise ValueError("an encoder-decoder needs a source and a target")
-        state, memory = self.read(batch.source, tap)
+        state, memory = self.encode(batch.source, tap)
         words = self.dropout(self.target(batch.target.ids))  # [B,T,D]
         words = tapped(tap, "decoder.embedding", words)
-        hidden, _ = self.write(words, batch.target.positions >= 0, state, memory, within(tap, "decoder"))
+        hidden, _ = self.decode(words, batch.target.positions >= 0, state, memory, within(tap, "decoder"))
         return hidden
 
-    def read(self, source: Tokens, tap: Tap | None = None) -> tuple[Tensor, Memory | None]:
+    def encode(self, source: Tokens, tap: Tap | None = None) -> tuple[Tensor, Memory | None]:
         """The writer's first state, and what it may look at."""
         valid = source.positions >= 0
         x = tapped(tap, "encoder.embedding", self.dropout(self.source(source.ids)))
-        encoded, last = self.reader(x, valid, within(tap, "encoder"))
+        encoded, last = self.encoder(x, valid, within(tap, "encoder"))
         first = tapped(tap, "decoder.first", self.bridge(last))  # [B,L,P*D]
-        score = self.writer.score
+        score = self.decoder.score
         if score is None:
             return first, None
         keys = tapped(tap, "decoder.cross.key", score.keys(encoded))  # [B,S,D]
         return first, Memory(keys, tapped(tap, "decoder.cross.value", encoded), valid[:, None])
 
-    def write(
+    def decode(
         self, words: Tensor, valid: Tensor, state: Tensor, memory: Memory | None, tap: Tap | None = None
     ) -> tuple[Tensor, Tensor]:
         """Word after word: [R,T,D] -> what the output layer sees [R,T,D], and the last state."""
         seen: list[Tensor] = []
         for time, (word, kept) in enumerate(zip(words.unbind(1), valid[:, :, None, None].unbind(1))):
             now = at_step(tap, time)
-            context = None if memory is None else self.writer.look(state, memory, within(now, "cross"))[0]
-            x, after = self.writer(word, state, context, now)
+            context = None if memory is None else self.decoder.attend(state, memory, within(now, "cross"))[0]
+            x, after = self.decoder(word, state, context, now)
             state = torch.where(kept, after, state)
             seen.append(x)
         return tapped(tap, "out", torch.stack(seen, dim=1)), state
@@ -314,7 +314,7 @@ class RecurrentEncoderDecoder(nn.Module):
         """Read the source. Each of the N sources gets `beams` rows, which share what they look at."""
         if batch.source is None:
             raise ValueError("an encoder-decoder needs a source")
-        state, memory = self.read(batch.source, tap)
+        state, memory = self.encode(batch.source, tap)
         sources = {"source.positions": batch.source.positions}
         if memory is not None:
             sources |= {"keys": memory.keys, "values": memory.values}
@@ -327,10 +327,10 @@ class RecurrentEncoderDecoder(nn.Module):
         """Feed T more tokens to each row: [R,T] -> logits [R,T,V] and the state after them."""
         seen = state.sources["source.positions"][:, None] >= 0
         memory = None
-        if self.writer.score is not None:
+        if self.decoder.score is not None:
             memory = Memory(state.sources["keys"], state.sources["values"], seen)
         words = self.target(tokens)
         valid = torch.ones_like(tokens, dtype=torch.bool)
-        hidden, last = self.write(words, valid, state.rows["state"], memory, within(tap, "decoder"))
+        hidden, last = self.decode(words, valid, state.rows["state"], memory, within(tap, "decoder"))
         after = State({"state": last}, {}, state.sources, state.beams, state.block)
         return tapped(tap, "logits", self.output(hidden)), after

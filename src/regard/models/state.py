@@ -208,7 +208,7 @@ def round_up(length: int, block: int) -> int:
     return -(-length // block) * block
 
 
-def steady_block(channels: int) -> int:
+def kv_block(channels: int) -> int:
     """Columns of keys that come together, for heads of so many channels: 16, more for narrow heads."""
     return round_up(max(BLOCK, -(-SMALLEST_PRODUCT // channels)), BLOCK)
 

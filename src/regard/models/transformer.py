@@ -12,12 +12,12 @@ from torch import Tensor, nn
 from regard.batch import Batch, Tokens
 from regard.models.attention import MultiHeadAttention, visible
 from regard.models.layers import Dropout, FeedForward, GatedFeedForward, Linear, PostNorm
-from regard.models.positions import Learned, Order, RelativeBias, Rotary, Sinusoidal, turned
-from regard.models.state import Past, State, fit, round_up, steady_block
+from regard.models.positions import Learned, PositionTerms, RelativeBias, Rotary, Sinusoidal, apply_rotary
+from regard.models.state import Past, State, fit, kv_block, round_up
 from regard.models.tap import Tap, tapped, within
 
 KeysValues = tuple[Tensor, Tensor]  # two of [B,H,S,C]
-ADDED = Order()  # to the embeddings, or not at all: nothing for attention to do
+NO_TERMS = PositionTerms()  # to the embeddings, or not at all: nothing for attention to do
 
 
 class Embedding(nn.Module):
@@ -90,39 +90,39 @@ class Block(nn.Module):
         memory: KeysValues | None = None,
         memory_mask: Tensor | None = None,
         tap: Tap | None = None,
-        order: Order = ADDED,
+        order: PositionTerms = NO_TERMS,
     ) -> Tensor:
         own, across, feed = within(tap, "self"), within(tap, "cross"), within(tap, "feed_forward")
-        x = self.attention_residual(x, lambda y: self.look_back(y, mask, past, order, own), own)
+        x = self.attention_residual(x, lambda y: self.self_attention(y, mask, past, order, own), own)
         x = tapped(tap, "after_self", x)  # [B,T,D]
         if self.cross_residual is not None and memory is not None and memory_mask is not None:
-            x = self.cross_residual(x, lambda y: self.look_across(y, memory, memory_mask, across), across)
+            x = self.cross_residual(x, lambda y: self.cross_attention(y, memory, memory_mask, across), across)
             x = tapped(tap, "after_cross", x)
         x = self.feed_forward_residual(x, lambda y: self.feed_forward(y, feed), feed)
         return tapped(tap, "out", x)
 
-    def look_back(self, x: Tensor, mask: Tensor, past: Past | None, order: Order, tap: Tap | None) -> Tensor:
+    def self_attention(self, x: Tensor, mask: Tensor, past: Past | None, order: PositionTerms, tap: Tap | None) -> Tensor:
         """Self-attention over the words of this run and, when stepping, those before."""
         q, k, v = self.attention.queries_keys_values(x)  # [B,H,T,C]
-        if order.turn is not None:
-            q, k = turned(q, order.turn), turned(k, order.turn)
+        if order.rotation is not None:
+            q, k = apply_rotary(q, order.rotation), apply_rotary(k, order.rotation)
         if past is not None:
             k, v = past.append(k, v)  # [B,H,S,C]
         out: Tensor = self.attention(q, k, v, mask, tap, order.bias)
         return out
 
-    def look_across(self, x: Tensor, memory: KeysValues, mask: Tensor, tap: Tap | None) -> Tensor:
+    def cross_attention(self, x: Tensor, memory: KeysValues, mask: Tensor, tap: Tap | None) -> Tensor:
         """Cross-attention. The beams of one source stand side by side as more queries on the same keys."""
         k, v = memory  # [N,H,S,C]
         queries = x.reshape(len(k), -1, x.shape[-1])  # [N*beams,T,D] -> [N,beams*T,D]
-        out: Tensor = self.crossing()(self.crossing().queries(queries), k, v, mask, tap)
+        out: Tensor = self.require_cross()(self.require_cross().queries(queries), k, v, mask, tap)
         return out.view(x.shape)
 
     def source_keys_values(self, encoded: Tensor) -> KeysValues:
         """Of the whole source, for every step: [B,S,D] -> two of [B,H,S,C]."""
-        return self.crossing().keys_values(encoded)
+        return self.require_cross().keys_values(encoded)
 
-    def crossing(self) -> MultiHeadAttention:
+    def require_cross(self) -> MultiHeadAttention:
         if self.cross is None:
             raise ValueError("this block has no cross-attention")
         return self.cross
@@ -132,19 +132,19 @@ class Stack(nn.Module):
     """N blocks; with pre-norm a layer norm at the end, because nobody else normalises the last sum."""
 
     def __init__(
-        self, blocks: Sequence[Block], last: nn.Module, positions: Rotary | RelativeBias | None = None
+        self, blocks: Sequence[Block], final_norm: nn.Module, positions: Rotary | RelativeBias | None = None
     ) -> None:
         super().__init__()
         self.blocks = nn.ModuleList(blocks)
-        self.last = last
+        self.final_norm = final_norm
         self.positions = positions  # where order enters inside the attentions
 
-    def order(self, query_pos: Tensor, key_pos: Tensor, tap: Tap | None = None) -> Order:
+    def position_terms(self, query_pos: Tensor, key_pos: Tensor, tap: Tap | None = None) -> PositionTerms:
         """What positions mean to all attentions of this stack: [B,T], [B,S]."""
         if self.positions is None:
-            return ADDED
-        order: Order = self.positions(query_pos, key_pos)
-        return order if tap is None else order.watched(tap.within("positions"))
+            return NO_TERMS
+        order: PositionTerms = self.positions(query_pos, key_pos)
+        return order if tap is None else order.with_tap(tap.within("positions"))
 
     def __len__(self) -> int:
         return len(self.blocks)
@@ -160,7 +160,7 @@ class Stack(nn.Module):
         memory: Sequence[KeysValues] | None = None,
         memory_mask: Tensor | None = None,
         tap: Tap | None = None,
-        order: Order = ADDED,
+        order: PositionTerms = NO_TERMS,
     ) -> Tensor:
         for number, block in enumerate(self):
             x = block(
@@ -172,10 +172,10 @@ class Stack(nn.Module):
                 within(tap, str(number)),
                 order,
             )
-        return tapped(tap, "out", self.last(x))
+        return tapped(tap, "out", self.final_norm(x))
 
 
-class Speaker(nn.Module):
+class CausalDecoder(nn.Module):
     """What writes word after word, from a source or without: embedding, causal stack, output layer."""
 
     def __init__(self, target: Embedding, decoder: Stack, output: Linear) -> None:
@@ -197,7 +197,7 @@ class Speaker(nn.Module):
         """Logits over the vocabulary at every target position: [B,T,V]."""
         return tapped(tap, "logits", self.output(self.hidden(batch, tap)))
 
-    def write(
+    def decode(
         self,
         target: Tokens,
         memory: Sequence[KeysValues] | None = None,
@@ -209,15 +209,15 @@ class Speaker(nn.Module):
         x = self.target(target.ids, positions, within(tap, "decoder.embedding"))
         mask = visible(positions, positions, True, query_doc=documents, key_doc=documents)  # [B,1,T,T]
         own = within(tap, "decoder")
-        order = self.decoder.order(positions, positions, own)
+        order = self.decoder.position_terms(positions, positions, own)
         out: Tensor = self.decoder(x, mask, None, memory, across, own, order)
         return out
 
-    def empty(self, rows: int, like: Tensor) -> dict[str, Tensor]:
+    def empty_cache(self, rows: int, like: Tensor) -> dict[str, Tensor]:
         """Room for the keys and values of each layer, and for the positions of their words."""
         growing = {"positions": torch.full((rows, 0), -1, device=like.device)}
         for number, block in enumerate(self.decoder):
-            none = like.new_zeros((rows, block.attention.groups, 0, block.attention.channels))
+            none = like.new_zeros((rows, block.attention.kv_heads, 0, block.attention.channels))
             growing[f"{number}.self.key"], growing[f"{number}.self.value"] = none, none
         return growing
 
@@ -226,10 +226,10 @@ class Speaker(nn.Module):
         """Feed T more tokens to each row: [R,T] -> logits [R,T,V] and the state after them."""
         count = torch.arange(tokens.shape[1], device=tokens.device)
         positions = state.rows["next"][:, None] + count  # [R,T]
-        x, state = self.advance(state, tokens, positions, tap)
+        x, state = self.decode_step(state, tokens, positions, tap)
         return tapped(tap, "logits", self.output(x)), state
 
-    def advance(
+    def decode_step(
         self, state: State, tokens: Tensor, positions: Tensor, tap: Tap | None = None
     ) -> tuple[Tensor, State]:
         """Tokens at these positions, -1 where a row has none: [R,T] -> [R,T,D]."""
@@ -241,7 +241,7 @@ class Speaker(nn.Module):
         x = self.target(tokens, positions, within(tap, "decoder.embedding"))
         seen = state.growing["positions"]
         own = within(tap, "decoder")
-        mask, order = visible(positions, seen, causal=True), self.decoder.order(positions, seen, own)
+        mask, order = visible(positions, seen, causal=True), self.decoder.position_terms(positions, seen, own)
         layers = range(len(self.decoder))
         past = [
             Past(state.growing[f"{i}.self.key"], state.growing[f"{i}.self.value"], columns) for i in layers
@@ -254,7 +254,7 @@ class Speaker(nn.Module):
         return x, state
 
 
-class EncoderDecoder(Speaker):
+class EncoderDecoder(CausalDecoder):
     """Figure 1 of the paper: the source goes through the encoder once, the decoder writes word after word."""
 
     def __init__(
@@ -266,7 +266,7 @@ class EncoderDecoder(Speaker):
         self.encoder = encoder
         self.decoder = decoder
         self.output = output
-        self.sizes: dict[str, float] = {}  # of drawn weights beside the usual, by the end of a name
+        self.lr_multipliers: dict[str, float] = {}  # of drawn weights beside the usual, by the end of a name
 
     @property
     def alignment(self) -> str | None:
@@ -274,21 +274,21 @@ class EncoderDecoder(Speaker):
         return f"decoder.{max(0, len(self.decoder) - 2)}.cross.weights"
 
     def hidden(self, batch: Batch, tap: Tap | None = None) -> Tensor:
-        source, target = both_sides(batch)
-        memory = self.remember(self.encode(source, tap))
+        source, target = source_and_target(batch)
+        memory = self.cross_keys_values(self.encode(source, tap))
         across = visible(target.positions, source.positions, causal=False)  # [B,1,T,S]
-        return self.write(target, memory, across, tap)
+        return self.decode(target, memory, across, tap)
 
     def encode(self, source: Tokens, tap: Tap | None = None) -> Tensor:
         """[B,S] -> [B,S,D]."""
         x = self.source(source.ids, source.positions, within(tap, "encoder.embedding"))
         mask = visible(source.positions, source.positions, causal=False)  # [B,1,S,S]
         own = within(tap, "encoder")
-        order = self.encoder.order(source.positions, source.positions, own)
+        order = self.encoder.position_terms(source.positions, source.positions, own)
         out: Tensor = self.encoder(x, mask, tap=own, order=order)
         return out
 
-    def remember(self, encoded: Tensor) -> list[KeysValues]:
+    def cross_keys_values(self, encoded: Tensor) -> list[KeysValues]:
         """The keys and values of the source for each decoder block, computed once."""
         return [block.source_keys_values(encoded) for block in self.decoder]
 
@@ -299,19 +299,19 @@ class EncoderDecoder(Speaker):
             raise ValueError("an encoder-decoder needs a source")
         source = batch.source
         rows = len(source.ids) * beams
-        memory = self.remember(self.encode(source, tap))
+        memory = self.cross_keys_values(self.encode(source, tap))
         sources = {"source.positions": source.positions}
         for number, (k, v) in enumerate(memory):
             sources[f"{number}.cross.key"], sources[f"{number}.cross.value"] = k, v
-        block = steady_block(memory[0][0].shape[-1])
+        block = kv_block(memory[0][0].shape[-1])
         columns = round_up(source.ids.shape[1], block)
         # contiguous once here, because every step reads them
         sources = {name: fit(name, tensor, columns).contiguous() for name, tensor in sources.items()}
-        growing = self.empty(rows, memory[0][0])
+        growing = self.empty_cache(rows, memory[0][0])
         return State({"next": source.ids.new_zeros(rows)}, growing, sources, beams, block)
 
 
-class LanguageModel(Speaker):
+class LanguageModel(CausalDecoder):
     """A decoder alone (GPT, Llama): what it reads and what it writes are one text."""
 
     alignment: str | None = None  # there is no source to look at
@@ -320,7 +320,7 @@ class LanguageModel(Speaker):
     def hidden(self, batch: Batch, tap: Tap | None = None) -> Tensor:
         if batch.target is None:
             raise ValueError("a language model needs a text")
-        return self.write(batch.target, tap=tap)
+        return self.decode(batch.target, tap=tap)
 
     @torch.no_grad()
     def start(self, batch: Batch, beams: int = 1, tap: Tap | None = None) -> State:
@@ -329,12 +329,12 @@ class LanguageModel(Speaker):
             raise ValueError("a language model needs a prompt, if only its start")
         prompt = batch.source
         lengths = (prompt.positions >= 0).sum(dim=1)  # [N]
-        growing = self.empty(len(lengths), self.target.tokens.weight)
+        growing = self.empty_cache(len(lengths), self.target.tokens.weight)
         channels = growing["0.self.key"].shape[-1]
-        state = State({"next": torch.zeros_like(lengths)}, growing, {}, 1, steady_block(channels))
+        state = State({"next": torch.zeros_like(lengths)}, growing, {}, 1, kv_block(channels))
         before = prompt.positions[:, :-1].masked_fill(prompt.positions[:, :-1] >= lengths[:, None] - 1, -1)
         if before.shape[1]:
-            _, state = self.advance(state, prompt.ids[:, :-1], before, tap)
+            _, state = self.decode_step(state, prompt.ids[:, :-1], before, tap)
             state = state.aged(lengths - 1)  # rows are padded on the right: what follows takes that place
         first = prompt.ids.gather(1, lengths[:, None] - 1)[:, 0]
         state = replace(state, rows={**state.rows, "first": first})
@@ -342,7 +342,7 @@ class LanguageModel(Speaker):
         return replace(state.select(each), beams=beams)
 
 
-def both_sides(batch: Batch) -> tuple[Tokens, Tokens]:
+def source_and_target(batch: Batch) -> tuple[Tokens, Tokens]:
     if batch.source is None or batch.target is None:
         raise ValueError("an encoder-decoder needs a source and a target")
     return batch.source, batch.target

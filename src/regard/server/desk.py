@@ -16,9 +16,10 @@ from threading import Condition, Thread
 from typing import Any, TypeVar
 
 from regard.errors import UsageError
-from regard.generation import Handle, Hypothesis, Lanes, Wish
-from regard.generation.pool import WORTH_ENTERING, rows_of
-from regard.server.waiting import Full, Limits, Request, Stream, TooLate, Unit
+from regard.generation import Handle, Hypothesis, Scheduler
+from regard.generation import Request as Wish
+from regard.generation.scheduler import ENTER_SHARE
+from regard.server.waiting import Full, Limits, PendingRequest, Stream, TooLate, Unit
 
 __all__ = ["Desk", "Full", "Limits", "Stream", "TooLate", "Wish"]
 
@@ -37,8 +38,8 @@ class Desk:
         self.continues = getattr(task, "continues", False)  # writes as much as it is asked for
         self.condition = Condition()  # guards what stands here, up to the worker's own
         self.queues: dict[str, deque[Unit]] = {}  # by client; the first one's turn is next
-        self.live: set[Request] = set()
-        self.gone: list[Request] = []  # those that nobody waits for any more
+        self.live: set[PendingRequest] = set()
+        self.gone: list[PendingRequest] = []  # those that nobody waits for any more
         self.queue_tokens = self.kept_tokens = 0  # of those who wait, and of those who are being prepared
         self.closing = self.closed = False
         self.counts = dict.fromkeys(("done", "cancelled", "late", "refused", "failed"), 0)
@@ -49,10 +50,10 @@ class Desk:
         self.worker = Thread(target=self.serve, name="desk", daemon=True)
         self.worker.start()
 
-    def new_pool(self) -> Lanes | None:
+    def new_pool(self) -> Scheduler | None:
         """The running batch, of a task that writes."""
-        make = getattr(self.task, "pool", None)
-        pool: Lanes | None = make(self.limits.tokens, self.limits.rows) if make else None
+        make = getattr(self.task, "scheduler", None)
+        pool: Scheduler | None = make(self.limits.tokens, self.limits.rows) if make else None
         return pool
 
     # The callers' side
@@ -73,7 +74,7 @@ class Desk:
         self, wish: Wish, client: str = "", deadline: float | None = None, promised: bool = False
     ) -> Stream:
         """The pieces of one answer as they come. What is wrong with the wish is said at once."""
-        request = Request(client, deadline)
+        request = PendingRequest(client, deadline)
         request.pieces = asyncio.Queue()
         self.submit_wishes([wish], client, deadline, request, promised)
         return Stream(request, request.pieces, self.withdraw)
@@ -85,7 +86,7 @@ class Desk:
         """Several answers of one request, which finds room for all of them or for none."""
         opened: list[Stream] = []
         try:
-            with self.room(sum(estimate(wish, rows_of(wish), self.continues) for wish in wishes)):
+            with self.room(sum(estimate(wish, wish.rows, self.continues) for wish in wishes)):
                 opened += (self.stream(wish, client, deadline, promised=True) for wish in wishes)
             yield opened
         finally:
@@ -100,12 +101,12 @@ class Desk:
         tokens: int = CALL_TOKENS,
     ) -> T:
         """Other work with the model, between two steps; `tokens` is about how much."""
-        request = Request(client, deadline)
+        request = PendingRequest(client, deadline)
         self.submit(request, [Unit(request, 0, 0, tokens, call=call)])
         found: list[T] = await self.wait(request)
         return found[0]
 
-    async def wait(self, request: Request) -> list[Any]:
+    async def wait(self, request: PendingRequest) -> list[Any]:
         """The answers, or TooLate at the deadline itself: a step that takes many in may last a while."""
         try:
             return await asyncio.wait_for(request.future, request.seconds_left(time.monotonic()))
@@ -120,13 +121,13 @@ class Desk:
         wishes: Sequence[Wish],
         client: str,
         deadline: float | None,
-        request: Request | None = None,
+        request: PendingRequest | None = None,
         promised: bool = False,
-    ) -> Request:
+    ) -> PendingRequest:
         if self.pool is None:
             raise UsageError("this model writes nothing: there is nothing to decode")
-        request = request or Request(client, deadline)
-        rows = [rows_of(wish) for wish in wishes]
+        request = request or PendingRequest(client, deadline)
+        rows = [wish.rows for wish in wishes]
         units = [
             Unit(request, number, rows[number], estimate(wish, rows[number], self.continues), wish=wish)
             for number, wish in enumerate(wishes)
@@ -134,7 +135,7 @@ class Desk:
         self.submit(request, units, promised)
         return request
 
-    def submit(self, request: Request, units: Sequence[Unit], promised: bool = False) -> None:
+    def submit(self, request: PendingRequest, units: Sequence[Unit], promised: bool = False) -> None:
         """Let a request wait for its turn, if there is room."""
         tokens = sum(unit.tokens for unit in units)
         request.expect(len(units))
@@ -173,7 +174,7 @@ class Desk:
         seconds = max(1.0, math.ceil(before * self.seconds / self.work))
         return Full(f"too much is waiting already; try again in {seconds:.0f} s", seconds)
 
-    def withdraw(self, request: Request, reason: str = "cancelled") -> None:
+    def withdraw(self, request: PendingRequest, reason: str = "cancelled") -> None:
         """Nobody waits for this request; nothing happens if it is over."""
         with self.condition:
             if request in self.live:
@@ -243,7 +244,7 @@ class Desk:
             self.enter(unit)
         if self.pool is not None and self.pool.busy:
             done = self.pool.step()
-            self.row_steps, self.steps = self.row_steps + self.pool.moved, self.steps + 1
+            self.row_steps, self.steps = self.row_steps + self.pool.rows_stepped, self.steps + 1
             self.hand_out(done)
         self.seconds += time.monotonic() - begun
         if self.seconds > MEMORY:
@@ -259,7 +260,7 @@ class Desk:
         for request in late:
             self.end_late(request)
 
-    def end_late(self, request: Request) -> None:
+    def end_late(self, request: PendingRequest) -> None:
         self.counts["late"] += 1
         self.end(request, TooLate(NO_TIME))
 
@@ -268,7 +269,7 @@ class Desk:
 
         A wish that does not fit yet keeps its turn: those behind it wait, else wide ones never began.
         """
-        room = self.limits.rows + self.limits.rows // WORTH_ENTERING - self.load  # a few wait in the pool
+        room = self.limits.rows + self.limits.rows // ENTER_SHARE - self.load  # a few wait in the pool
         taken: list[Unit] = []
         may_call = may_wish = True
         with self.condition:
@@ -346,7 +347,7 @@ class Desk:
             self.counts["done"] += 1
             self.end(request, None)
 
-    def end(self, request: Request, error: Exception | None) -> None:
+    def end(self, request: PendingRequest, error: Exception | None) -> None:
         """A request is over, and all that belongs to it leaves."""
         with self.condition:
             if request not in self.live:
@@ -355,7 +356,7 @@ class Desk:
         self.leave(request)
         request.settle(error)
 
-    def leave(self, request: Request) -> None:
+    def leave(self, request: PendingRequest) -> None:
         """Its rows are free, at the latest after the step that is being made."""
         handles, request.handles = request.handles, {}
         for handle, unit in handles.items():
@@ -363,7 +364,7 @@ class Desk:
             if self.pool is not None:
                 self.pool.cancel(handle)
 
-    def forget(self, request: Request) -> None:
+    def forget(self, request: PendingRequest) -> None:
         """It waits no more (under the lock)."""
         self.live.discard(request)
         queue = self.queues.get(request.client, ())
@@ -377,7 +378,7 @@ class Desk:
     def begin_anew(self, error: Exception) -> None:
         """Whoever waits is told, and the batch is a new one."""
         with self.condition:
-            told: Iterable[Request] = list(self.live)
+            told: Iterable[PendingRequest] = list(self.live)
             self.live, self.gone, self.queues, self.queue_tokens = set(), [], {}, 0
         if self.pool is not None:
             with suppress(Exception):  # of a step that nobody waits for

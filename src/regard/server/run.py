@@ -19,7 +19,7 @@ import uvicorn
 from fastapi import FastAPI
 from starlette.middleware import Middleware
 
-from regard.device import settle_memory
+from regard.device import freeze_gc
 from regard.errors import UsageError
 from regard.server.api.add import ROUTES, add_api
 from regard.server.app import make_app
@@ -77,7 +77,7 @@ def serve_api(service: Service, place: Place, say: Callable[[str], None]) -> Non
             task.warm_up()
     server = server_of(service, place)
     sys.setswitchinterval(HANDOVER)
-    settle_memory()
+    freeze_gc()
     shown = f"[{place.address}]" if ":" in place.address else place.address
     # only now: who reads the address asks at once
     say(f"http://{shown}:{listening.getsockname()[1]}/  (Ctrl-C ends it)")

@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from regard.errors import near_miss
-from regard.generation import Wish
-from regard.inputs.text.language import Detector
+from regard.generation import Request
 from regard.server.desk import CALL_TOKENS, Desk, Full, Limits, TooLate
 from regard.server.keys import Keys
 from regard.server.limits import Bounds
 from regard.server.logs import Log
 from regard.server.metrics import Metrics
 from regard.server.refusals import Refused
+from regard.storage.language import Detector
 from regard.tasks import Answerer, Classifier, Embedder, Filler, Generator, Tagger, Translator
 
 T = TypeVar("T")
@@ -138,11 +138,9 @@ class Service:
         if isinstance(task, Translator | Generator):
             tokenizer = task.folder.source
             ids: Sequence[int] = tokenizer.encode("1")[:4]
-            ids = (
-                task.objective.source(ids).source if isinstance(task, Translator) else [tokenizer.start, *ids]
-            )
+            ids = task.source_ids(ids) if isinstance(task, Translator) else task.with_start(ids)
             options = task.folder.decode.model_copy(update={"beam": 1, "max_length": 1, "sample": False})
-            await self.desks[name].ask([Wish(ids, options)], call.client, call.deadline)
+            await self.desks[name].ask([Request(ids, options)], call.client, call.deadline)
         else:
             await self.run(name, lambda: simplest(task), call)
 

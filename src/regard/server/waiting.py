@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from regard.errors import RegardError
-from regard.generation import Handle, Hypothesis, Wish
+from regard.generation import Handle, Hypothesis
+from regard.generation import Request as Wish
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class TooLate(RegardError):
 class Unit:
     """What enters by itself: one wish of a request, or a call."""
 
-    request: Request
+    request: PendingRequest
     number: int
     rows: int
     tokens: int  # an estimate of the work
@@ -42,7 +43,7 @@ class Unit:
     call: Callable[[], Any] | None = None
 
 
-class Request:
+class PendingRequest:
     """What one caller waits for."""
 
     def __init__(self, client: str, deadline: float | None) -> None:
@@ -93,7 +94,7 @@ class Stream:
     """The pieces of one answer as they come, the last of them the `Hypothesis`; to be closed when left."""
 
     def __init__(
-        self, request: Request, pieces: asyncio.Queue[Any], withdraw: Callable[[Request], None]
+        self, request: PendingRequest, pieces: asyncio.Queue[Any], withdraw: Callable[[PendingRequest], None]
     ) -> None:
         self.request, self.pieces, self.withdraw = request, pieces, withdraw
         self.over = False

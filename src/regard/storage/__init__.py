@@ -1,31 +1,32 @@
-"""Model folders, weight names, checkpoints. All file writing goes through this room."""
+"""Model folders, weights, checkpoints. All files are written through this package."""
 
 from regard.storage.card import write_card
 from regard.storage.checkpoint import (
     Checkpoint,
     average_weights,
-    folder_of,
-    is_whole,
+    checkpoint_folder,
+    checkpoint_steps,
+    is_complete,
     load_checkpoint,
     load_latest,
     prune,
     save_checkpoint,
-    steps,
 )
-from regard.storage.disk import Disk, standing_in
+from regard.storage.checksums import remove_checksums, verified, write_checksums
 from regard.storage.files import (
+    Disk,
     append,
+    folder_lock,
+    friendly_os_errors,
     make_folders,
     read_json,
-    sweep,
-    told_plainly,
+    remove_partials,
+    use_disk,
     write_atomically,
     write_json,
     write_text,
 )
 from regard.storage.folder import Folder, Initial, open_folder, read_model, write_identity
-from regard.storage.lock import alone_in
-from regard.storage.sums import as_sealed, seal, unseal
 from regard.storage.weights import load_weights_into, unique_weights, write_weights
 
 __all__ = [
@@ -33,12 +34,13 @@ __all__ = [
     "Disk",
     "Folder",
     "Initial",
-    "alone_in",
     "append",
-    "as_sealed",
     "average_weights",
-    "folder_of",
-    "is_whole",
+    "checkpoint_folder",
+    "checkpoint_steps",
+    "folder_lock",
+    "friendly_os_errors",
+    "is_complete",
     "load_checkpoint",
     "load_latest",
     "load_weights_into",
@@ -47,16 +49,15 @@ __all__ = [
     "prune",
     "read_json",
     "read_model",
+    "remove_checksums",
+    "remove_partials",
     "save_checkpoint",
-    "seal",
-    "standing_in",
-    "steps",
-    "sweep",
-    "told_plainly",
     "unique_weights",
-    "unseal",
+    "use_disk",
+    "verified",
     "write_atomically",
     "write_card",
+    "write_checksums",
     "write_identity",
     "write_json",
     "write_text",

@@ -1,4 +1,4 @@
-"""Averaged checkpoints as a model folder of their own."""
+"""Average checkpoints into a model folder."""
 
 from __future__ import annotations
 
@@ -6,48 +6,70 @@ from pathlib import Path
 
 from regard.config import load_config
 from regard.errors import UsageError
-from regard.storage.checkpoint import average_weights, folder_of, steps
-from regard.storage.files import PARTIAL, make_folders, remove_tree, sync_folder, told_plainly, write_new
-from regard.storage.sums import IDENTITY, seal
+from regard.storage.checkpoint import MANIFEST, average_weights, checkpoint_folder, checkpoint_steps
+from regard.storage.checksums import FOLDER_FILES, write_checksums
+from regard.storage.files import (
+    PARTIAL,
+    friendly_os_errors,
+    make_folders,
+    remove,
+    remove_tree,
+    sync_folder,
+    write_new,
+)
+from regard.storage.folder import open_folder
 from regard.storage.weights import write_weights
 
 
-def _own(run: Path) -> bytes:
-    path = run / "config.json"
-    return path.read_bytes() if path.is_file() else b""
+def average_into(paths: list[Path], out: Path, last: int) -> list[Path]:
+    """Average checkpoints, or the `last` newest of one run, into the folder `out`; returns the checkpoints.
 
-
-def average_into(given: list[Path], out: Path, last: int) -> list[Path]:
-    """Average checkpoints, or the `last` newest of one run, into the folder `out`; returns what was used."""
+    The folder is opened before it gets its name: `out` is a model that works, or does not exist.
+    """
     if out.exists():
         raise UsageError(f"{out} already exists; choose another folder with --out")
-    folders = given
-    if len(given) == 1 and (given[0] / "checkpoints").is_dir():
-        folders = [folder_of(given[0], step) for step in steps(given[0])[-last:]]
-        if len(folders) < last:
-            raise UsageError(f"{given[0]} has {len(folders)} checkpoints, not {last}; lower --last")
-    for folder in folders:
-        if not (folder / "manifest.json").is_file():
-            raise UsageError(f"{folder} is no checkpoint; give step-N folders or a run with checkpoints")
-    runs = [folder.resolve().parent.parent for folder in folders]
-    run = runs[0]
-    for other in runs[1:]:
-        if _own(other) != _own(run):
-            raise UsageError(
-                f"{other} is a run with another config.json than {run}: their weights do not mix"
-            )
+    folders = checkpoints_of(paths, last)
+    run = common_run(folders)
     weights = average_weights(folders)
-    if not (run / "config.json").is_file():
-        raise UsageError(f"{run} has no config.json: checkpoints are averaged inside their run's folder")
-    aside = out.with_name(f".{out.name}{PARTIAL}")
-    with told_plainly(out):
-        remove_tree(aside)
-        make_folders(aside)
-        for name in IDENTITY:
-            if (run / name).is_file():
-                write_new(aside / name, (run / name).read_bytes())
-        write_weights(aside, load_config(run / "run.toml").model, weights)
-        seal(aside)
-        aside.rename(out)
+    partial = out.with_name(f".{out.name}{PARTIAL}")
+    with friendly_os_errors(out):
+        try:
+            remove_tree(partial)
+            make_folders(partial)
+            for name in FOLDER_FILES:
+                if (run / name).is_file():
+                    write_new(partial / name, (run / name).read_bytes())
+            write_weights(partial, load_config(run / "run.toml").model, weights)
+            write_checksums(partial)
+            open_folder(partial)
+            partial.rename(out)
+        except BaseException:
+            remove(partial)
+            raise
         sync_folder(out.parent)
     return folders
+
+
+def checkpoints_of(paths: list[Path], last: int) -> list[Path]:
+    """The given checkpoints, or the newest ones of the given run."""
+    folders = paths
+    if len(paths) == 1 and (paths[0] / "checkpoints").is_dir():
+        folders = [checkpoint_folder(paths[0], step) for step in checkpoint_steps(paths[0])[-last:]]
+        if len(folders) < last:
+            raise UsageError(f"{paths[0]} has {len(folders)} checkpoints, not {last}; lower --last")
+    for folder in folders:
+        if not (folder / MANIFEST).is_file():
+            raise UsageError(f"{folder} is not a checkpoint; give step-N folders or a run with checkpoints")
+    return folders
+
+
+def common_run(folders: list[Path]) -> Path:
+    """The run of the first checkpoint; those of other runs must have the same config.json."""
+    runs = [folder.resolve().parent.parent for folder in folders]
+    configs = [path.read_bytes() if (path := run / "config.json").is_file() else b"" for run in runs]
+    for run, config in zip(runs, configs):
+        if config != configs[0]:
+            raise UsageError(f"{run} has another config.json than {runs[0]}: their weights do not mix")
+    if not configs[0]:
+        raise UsageError(f"{runs[0]} has no config.json: checkpoints are averaged inside their run's folder")
+    return runs[0]

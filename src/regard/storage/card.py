@@ -1,4 +1,4 @@
-"""The model card: README.md of a folder, with language and task in its front matter."""
+"""The model card: README.md of a folder, with language and task in the front matter."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.config import Config, Model, Task
+from regard.config.model import AttentionConfig
 from regard.storage.files import write_text
 from regard.storage.huggingface import opens_in_transformers
 
@@ -45,7 +46,7 @@ regard.load("{folder}").{call}
 {transformers}"""
 
 EVALUATE = """
-`report.html` shows how they come about, and this computes them again:
+`report.html` shows the details; this command computes the scores again:
 
 ```
 {command}
@@ -55,7 +56,7 @@ EVALUATE = """
 
 @dataclass(frozen=True)
 class Use:
-    """What a card says of a task: its name on the Hub, its title, and how the model is used."""
+    """The text of a card for a task: its tag on the hub, a title, and how to use the model."""
 
     tag: str
     title: str
@@ -90,34 +91,34 @@ tokenizer.decode(model.generate(**tokenizer("a sentence", return_tensors="pt"))[
     ),
     "generate": Use(
         "text-generation",
-        "A model that goes on with a text",
+        "A language model",
         'regard generate -m {folder} "A beginning"',
         'generate("A beginning")',
         pipeline("text-generation", "A beginning"),
     ),
     "fill": Use(
         "fill-mask",
-        "A model that fills gaps",
+        "A masked language model",
         'regard fill -m {folder} "A <mask> in a text."',
         'fill("A <mask> in a text.")',
     ),
     "classify": Use(
         "text-classification",
-        "A classifier of texts",
+        "A text classifier",
         'echo "a text" | regard classify -m {folder}',
         'classify("a text")',
         pipeline("text-classification", "a text"),
     ),
     "tag": Use(
         "token-classification",
-        "A tagger of words",
+        "A token classifier",
         'echo "a text" | regard tag -m {folder}',
         'tag("a text")',
         pipeline("token-classification", "a text"),
     ),
     "answer": Use(
         "question-answering",
-        "A model that finds answers in a text",
+        "An extractive question answering model",
         'regard answer -m {folder} --context article.txt "A question?"',
         'answer("A question?", context)',
     ),
@@ -141,24 +142,24 @@ def write_card(
     scores: Mapping[str, str],
     data: Mapping[str, Any],
 ) -> None:
-    """`facts` are data, steps, chosen and the command that scores the model again; `scores` maps a score's
-    name with its signature to its value; `data` is the content of data.json."""
+    """`facts` are data, steps, chosen and the command that computes the scores; `scores` maps names with
+    signatures to values; `data` is the content of data.json."""
     model, task = config.model, config.task
     use = USES[task.name]
-    hugging = opens_in_transformers(model) and (config.text.joint or task.name != "translate")
-    # a signature holds the bars that part the columns of a table
+    is_hf = opens_in_transformers(model) and (config.text.joint or task.name != "translate")
+    # a signature contains bars, which separate the columns of a table
     rows = "".join(f"| {name.replace('|', chr(92) + '|')} | {value} |\n" for name, value in scores.items())
-    recurrent = model.family in ("rnn", "bahdanau")
-    told = {name: value for name, value in facts.items() if name != "command"}
     text = CARD.format(
         languages=languages(task),
         tag=use.tag,
         title=use.title.format(source=task.source, target=task.target),
         kind=KINDS[model.family],
         layers=layers(model),
-        library="transformers" if hugging else "regard",
+        library="transformers" if is_hf else "regard",
         width=model.width,
-        inside="" if recurrent else f"{model.heads} heads, feed-forward {model.feed_forward}, ",
+        inside=f"{model.heads} heads, feed-forward {model.feed_forward}, "
+        if isinstance(model, AttentionConfig)
+        else "",
         parameters=parameters,
         scores=rows,
         evaluate=EVALUATE.format(**facts) if facts["command"] and scores else "",
@@ -166,27 +167,27 @@ def write_card(
         folder=folder.resolve().name,
         command=use.command.format(folder=folder.resolve().name),
         call=use.call,
-        transformers=use.transformers.format(folder=folder.resolve().name) if hugging else "",
-        **told,
+        transformers=use.transformers.format(folder=folder.resolve().name) if is_hf else "",
+        **{name: value for name, value in facts.items() if name != "command"},
     )
     write_text(folder / "README.md", text)
 
 
 def languages(task: Task) -> str:
-    """For the front matter: both of a translation, else the one that was named."""
-    named = [task.source, task.target] if task.name == "translate" else [task.source]
-    known = named if task.name == "translate" else [name for name in named if name != "source"]
-    return "".join(["language:\n", *(f"- {name}\n" for name in known)]) if known else ""
+    """For the front matter: both languages of a translation, else that of the texts if it is given."""
+    codes = [task.source] if task.source != "source" else []  # "source" is the default
+    codes = [task.source, task.target] if task.name == "translate" else codes
+    return "".join(["language:\n", *(f"- {code}\n" for code in codes)]) if codes else ""
 
 
 def layers(model: Model) -> str:
     encoder, decoder = model.depth
-    alone = {"bert": encoder, "gpt": decoder, "llama": decoder}
-    return str(alone.get(model.family, f"{encoder}+{decoder}"))
+    one_stack = {"bert": encoder, "gpt": decoder, "llama": decoder}
+    return str(one_stack.get(model.family, f"{encoder}+{decoder}"))
 
 
 def describe_data(data: Mapping[str, Any]) -> str:
-    """Pairs of each corpus, and how often the check of every line found what; no text of the corpora."""
+    """Number of pairs of each corpus, and the problems that the data check found; no text of the corpora."""
     corpora, findings = data.get("corpora") or [], data.get("findings") or []
     lines = [
         f"- {corpus.get('split')}: {corpus.get('used', 0):,} of {corpus.get('pairs', 0):,} pairs used"
@@ -197,4 +198,4 @@ def describe_data(data: Mapping[str, Any]) -> str:
         + ("left out" if finding.get("left_out") else "used")
         for finding in findings
     ]
-    return "".join(f"{line}\n" for line in lines) or "What was read was not recorded.\n"
+    return "".join(f"{line}\n" for line in lines) or "Not recorded.\n"

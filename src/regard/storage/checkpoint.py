@@ -1,13 +1,12 @@
-"""Generations of a run: `checkpoints/step-N/`, complete or not there.
+"""Checkpoints of a run: `checkpoints/step-N/`, complete or absent.
 
-A generation is written aside: its files, its manifest (a SHA-256 of each file) last, each synced; then the
-folder is synced, renamed into place, and the folder above synced. Only then older ones are deleted. One
-without a valid manifest does not exist. Which is the newest is computed, never stored.
+A checkpoint is written under another name: its files, then its manifest (the SHA-256 of each file), each
+synced; then the folder is synced, renamed, and the parent folder synced. Only then are older checkpoints
+deleted. A folder without a valid manifest is no checkpoint. The newest one is computed, never stored.
 """
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -18,116 +17,114 @@ from safetensors.torch import save
 from torch import Tensor
 
 from regard.errors import RegardError, UsageError
-from regard.storage.disk import again, disk
+from regard.storage.checksums import WEIGHTS, file_entry, sha256_of
 from regard.storage.files import (
     PARTIAL,
     Json,
+    disk,
+    friendly_os_errors,
     make_folders,
     read_json,
-    read_safetensors,
     remove,
+    remove_partials,
     remove_tree,
-    sha256,
-    sweep,
+    retry_eintr,
     sync_folder,
     to_json,
-    told_plainly,
     write_new,
 )
+from regard.storage.weights import read_safetensors
 
 Tensors = Mapping[str, Tensor]
 STEP = re.compile(r"step-(\d+)")
-CONTENT = ("model.safetensors", "optimizer.safetensors", "state.json")
+MANIFEST = "manifest.json"
+CONTENT = (WEIGHTS, "optimizer.safetensors", "state.json")
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What is needed to go on: weights, the optimiser's tensors, and a few numbers."""
+    """What resuming needs: the weights, the optimizer's tensors, and the state of the run."""
 
     model: Tensors
     optimizer: Tensors
     state: Json
 
 
-def folder_of(run: Path, step: int) -> Path:
+def checkpoint_folder(run: Path, step: int) -> Path:
     return run / "checkpoints" / f"step-{step}"
 
 
 def save_checkpoint(run: Path, step: int, checkpoint: Checkpoint) -> Path:
-    """Durable when this returns; whatever breaks before leaves the older generations as they were."""
-    final = folder_of(run, step)
-    if final.exists() and is_whole(final):
+    """Durable when this returns; a failure leaves the older checkpoints as they are."""
+    final = checkpoint_folder(run, step)
+    if final.exists() and is_complete(final):
         return final  # a step of a run is the same however often it is done
-    aside, broken = (final.with_name(f".{final.name}{kind}{PARTIAL}") for kind in ("", ".broken"))
-    with told_plainly(final):
+    partial, broken = (final.with_name(f".{final.name}{kind}{PARTIAL}") for kind in ("", ".broken"))
+    with friendly_os_errors(final):
         try:
-            remove_tree(aside)
+            remove_tree(partial)
             remove_tree(broken)
-            make_folders(aside)
-            manifest = {"step": step, "files": write_contents(aside, checkpoint)}
-            write_new(aside / "manifest.json", to_json(manifest).encode())
-            sync_folder(aside)
+            make_folders(partial)
+            manifest = {"step": step, "files": write_contents(partial, checkpoint)}
+            write_new(partial / MANIFEST, to_json(manifest).encode())
+            sync_folder(partial)
             if final.exists():
-                again(lambda: disk().rename(final, broken))
-            again(lambda: disk().rename(aside, final))
+                retry_eintr(lambda: disk().rename(final, broken))
+            retry_eintr(lambda: disk().rename(partial, final))
             sync_folder(final.parent)
         except BaseException:
-            remove(aside)  # a full disk needs the room
+            remove(partial)  # a full disk needs the space
             raise
     remove(broken)
     return final
 
 
 def write_contents(folder: Path, checkpoint: Checkpoint) -> Json:
-    """Write the files; what the manifest says of each. Sums are made beside, while the disk is at work."""
+    """Write the files; returns their manifest entries. A thread hashes while the disk writes."""
     written = {}
-    with ThreadPoolExecutor(1) as beside:
+    with ThreadPoolExecutor(1) as hashing:
         for name, content in contents(checkpoint):
-            written[name] = len(content), beside.submit(sum_of, content)
+            written[name] = len(content), hashing.submit(sha256_of, content)
             write_new(folder / name, content)
     return {name: {"bytes": written[name][0], "sha256": written[name][1].result()} for name in CONTENT}
 
 
-def sum_of(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
-
-
 def contents(checkpoint: Checkpoint) -> Iterable[tuple[str, bytes]]:
-    """The files one after another, so that few of them are in memory twice; the largest first: there is most
-    to do beside its sum."""
+    """The files one after another, to hold few of them in memory twice; the largest first, so that its hash
+    is computed while the others are written."""
     for name, tensors in (("optimizer", checkpoint.optimizer), ("model", checkpoint.model)):
         plain = {key: tensor.detach().contiguous() for key, tensor in tensors.items()}
         yield f"{name}.safetensors", save(plain)
     yield "state.json", to_json(checkpoint.state).encode()
 
 
-def steps(run: Path) -> list[int]:
-    """The steps of the generations in a run's folder, oldest first, complete or not."""
+def checkpoint_steps(run: Path) -> list[int]:
+    """The steps of all checkpoints of a run, oldest first, complete or not."""
     folder = run / "checkpoints"
     if not folder.is_dir():
         return []
     return sorted(int(m[1]) for path in folder.iterdir() if (m := STEP.fullmatch(path.name)))
 
 
-def verify(folder: Path) -> None:
-    """Raise with the file's name unless every file is as its manifest says."""
-    path = folder / "manifest.json"
+def verify(folder: Path, names: Iterable[str] = CONTENT) -> None:
+    """Raise with the file's name unless the manifest is intact and each named file matches it."""
+    path = folder / MANIFEST
     manifest = read_json(path)
-    with told_plainly(path, "read"):
-        as_written = (to_json(manifest)).encode() == path.read_bytes()  # a changed space is a change too
+    with friendly_os_errors(path, "read"):
+        is_as_written = to_json(manifest).encode() == path.read_bytes()  # a changed space is a change too
     files = manifest.get("files")
-    if not as_written or folder.name != f"step-{manifest.get('step')}" or not isinstance(files, dict):
+    if not is_as_written or folder.name != f"step-{manifest.get('step')}" or not isinstance(files, dict):
         raise UsageError(f"{path}: damaged, or of another checkpoint")
     if set(files) != set(CONTENT):
         raise UsageError(f"{path}: not a manifest of a checkpoint")
-    for name in CONTENT:
-        with told_plainly(folder / name, "read"):
-            whole = (folder / name).is_file() and files[name] == facts(folder / name)
-        if not whole:
-            raise UsageError(f"{folder / name}: missing or damaged (it is not what the manifest says)")
+    for name in names:
+        with friendly_os_errors(folder / name, "read"):
+            is_intact = (folder / name).is_file() and files[name] == file_entry(folder / name)
+        if not is_intact:
+            raise UsageError(f"{folder / name}: missing or damaged (it differs from the manifest)")
 
 
-def is_whole(folder: Path) -> bool:
+def is_complete(folder: Path) -> bool:
     try:
         verify(folder)
     except RegardError:
@@ -135,55 +132,51 @@ def is_whole(folder: Path) -> bool:
     return True
 
 
-def facts(path: Path) -> Json:
-    return {"bytes": path.stat().st_size, "sha256": sha256(path)}
-
-
 def load_checkpoint(folder: Path) -> Checkpoint:
     verify(folder)
     return Checkpoint(
-        model=read_safetensors(folder / "model.safetensors"),
+        model=read_safetensors(folder / WEIGHTS),
         optimizer=read_safetensors(folder / "optimizer.safetensors"),
         state=read_json(folder / "state.json", finite=False),
     )
 
 
 def load_latest(run: Path, warn: Callable[[str], None], last: int | None = None) -> Checkpoint | None:
-    """The newest valid generation, up to the step `last`; damaged ones are named aloud and passed over."""
-    for step in reversed(steps(run)):
+    """The newest valid checkpoint, up to the step `last`; damaged ones are skipped with a warning."""
+    for step in reversed(checkpoint_steps(run)):
         if last is not None and step > last:
             continue
         try:
-            return load_checkpoint(folder_of(run, step))
+            return load_checkpoint(checkpoint_folder(run, step))
         except RegardError as error:
-            warn(f"{error}; passed over for the checkpoint before")
+            warn(f"{error}; skipped, using the checkpoint before it")
     return None
 
 
 def load_weights(folder: Path) -> dict[str, Tensor]:
-    """The weights of one checkpoint, for averaging."""
-    verify(folder)
-    return read_safetensors(folder / "model.safetensors")
+    """The weights of one checkpoint; the optimizer's file is not read."""
+    verify(folder, (WEIGHTS,))
+    return read_safetensors(folder / WEIGHTS)
 
 
 def prune(run: Path, keep: set[int]) -> None:
-    """Delete generations that are no longer wanted, and what an interrupted save left behind.
+    """Delete all checkpoints but those in `keep`, and what an interrupted save left.
 
-    First under their names, so that none is ever seen without some of its files.
+    Each is renamed first, so that no reader sees a checkpoint without some of its files.
     """
-    with told_plainly(run / "checkpoints"):
-        for step in steps(run):
+    with friendly_os_errors(run / "checkpoints"):
+        for step in checkpoint_steps(run):
             if step not in keep:
-                old = folder_of(run, step)
-                gone = old.with_name(f".{old.name}.old{PARTIAL}")
-                remove_tree(gone)
-                again(lambda: disk().rename(old, gone))  # noqa: B023 - called at once
-                remove_tree(gone)
-    sweep(run / "checkpoints")
+                old = checkpoint_folder(run, step)
+                trash = old.with_name(f".{old.name}.old{PARTIAL}")
+                remove_tree(trash)
+                retry_eintr(lambda: disk().rename(old, trash))  # noqa: B023 - called at once
+                remove_tree(trash)
+    remove_partials(run / "checkpoints")
 
 
 def average_weights(folders: list[Path]) -> dict[str, Tensor]:
-    """The mean of several checkpoints' weights, summed in float64."""
+    """The mean of the weights of several checkpoints, summed in float64."""
     if not folders:
         raise RegardError("there is no checkpoint to average")
     first = load_weights(folders[0])

@@ -1,6 +1,8 @@
-"""All writing goes through here: aside, synced, then renamed, so a reader sees the old file or the new.
+"""Atomic, durable file writes, careful reads, and the lock of a folder.
 
-Reading too: a folder may come from anywhere, so what it holds is looked at before it is used.
+A file is written under another name, synced and then renamed, so that a reader sees the old file or the new
+one. Every call that changes the disk goes through `Disk`, which tests replace by a recorder or a failing
+disk. A folder may come from anywhere, so its files are checked before they are used.
 """
 
 from __future__ import annotations
@@ -11,65 +13,133 @@ import itertools
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from safetensors import SafetensorError, safe_open
-from torch import Tensor
-
-from regard.config.reading import SMALL, read_json_text, shown
+from regard.config.reading import SMALL, read_json_text
 from regard.errors import RegardError, UsageError
-from regard.mapped import map_file
-from regard.storage.disk import again, disk
 
 Json = dict[str, Any]
-READ = {".json", ".safetensors", ".txt", ".toml", ".spm", ".model"}  # endings of the files of a folder
+Result = TypeVar("Result")
+
+READ = {".json", ".safetensors", ".txt", ".toml", ".spm", ".model"}  # suffixes of the files of a model folder
 SUMS = "SHA256SUMS"
-PARTIAL = ".partial"  # how the names of what is not complete end; they begin with a dot
-AT_ONCE = 1 << 26  # bytes of a write
+LOCK = ".lock"
+PARTIAL = ".partial"  # suffix of incomplete files and folders; their names start with a dot
+WRITE_SIZE = 1 << 26  # bytes per write call
+OPEN_FLAGS = os.O_WRONLY | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 FULL, QUOTA = errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)
+NOT_WRITABLE = "make the folder writable, or choose another one"
 ADVICE = {
-    errno.EIO: "the disk may be failing: copy the folder to another one and go on there",
-    errno.EROFS: "make the place writable, or choose another one",
-    errno.EACCES: "make the place writable, or choose another one",
-    errno.EPERM: "make the place writable, or choose another one",
+    errno.EIO: "the disk may be failing: copy the folder to another one and continue there",
+    errno.EROFS: NOT_WRITABLE,
+    errno.EACCES: NOT_WRITABLE,
+    errno.EPERM: NOT_WRITABLE,
 }
-MISNAMED = (
-    errno.ENOTDIR,
-    errno.EISDIR,
-    errno.EEXIST,
-    errno.ENAMETOOLONG,
-    errno.ELOOP,
-)  # no fault of the disk
+BAD_PATH = (errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.ELOOP)  # the path is wrong
 _number = itertools.count()
 
 
+class Disk:
+    """System calls that change the disk. Each does no more than the call it is named after: `write` may write
+    only a part of the content, and nothing is durable before `sync`."""
+
+    def make_folder(self, path: Path) -> None:
+        path.mkdir()
+
+    def create(self, path: Path) -> int:
+        """A file descriptor of a new file."""
+        return os.open(path, OPEN_FLAGS | os.O_EXCL, 0o666)
+
+    def extend(self, path: Path) -> int:
+        """A file descriptor at the end of a file."""
+        return os.open(path, OPEN_FLAGS | os.O_APPEND, 0o666)
+
+    def write(self, handle: int, content: memoryview) -> int:
+        """The number of bytes written: at least one, or an error."""
+        return os.write(handle, content)
+
+    def sync(self, handle: int) -> None:
+        os.fsync(handle)
+
+    def close(self, handle: int) -> None:
+        os.close(handle)
+
+    def rename(self, old: Path, new: Path) -> None:
+        old.replace(new)
+
+    def remove(self, path: Path) -> None:
+        path.unlink()
+
+    def remove_folder(self, path: Path) -> None:
+        path.rmdir()
+
+    def sync_folder(self, path: Path) -> None:
+        """Make changes of the names in a folder durable. Windows has no such call and needs none."""
+        if os.name == "nt":
+            return
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        except OSError as error:
+            if error.errno != errno.EINVAL:  # this file system has no such call
+                raise
+        finally:
+            os.close(handle)
+
+
+_disks: list[Disk] = [Disk()]
+
+
+def disk() -> Disk:
+    return _disks[-1]
+
+
 @contextmanager
-def told_plainly(path: Path, doing: str = "write") -> Iterator[None]:
-    """Turn an operating-system error into one sentence with the path, the room there is and what to do."""
+def use_disk(other: Disk) -> Iterator[None]:
+    """Replace the disk inside the block."""
+    _disks.append(other)
+    try:
+        yield
+    finally:
+        _disks.remove(other)
+
+
+def retry_eintr(call: Callable[[], Result]) -> Result:
+    """Repeat a call that a signal interrupts; Python itself repeats only some of them."""
+    while True:
+        try:
+            return call()
+        except InterruptedError:
+            continue
+
+
+@contextmanager
+def friendly_os_errors(path: Path, doing: str = "write") -> Iterator[None]:
+    """Turn an OSError into a one-line RegardError with the path, the free space and what to do."""
     try:
         yield
     except OSError as error:
-        raise RegardError(in_a_sentence(path, doing, error)) from error
+        raise RegardError(os_error_message(path, doing, error)) from error
 
 
-def in_a_sentence(path: Path, doing: str, error: OSError) -> str:
-    if doing != "write" or error.errno in MISNAMED:
+def os_error_message(path: Path, doing: str, error: OSError) -> str:
+    if doing != "write" or error.errno in BAD_PATH:
         return f"{path}: cannot {doing}: {error.strerror or error}"
     free = free_bytes(path)
-    room = f"{free:,} bytes free" if free is not None else "it cannot be seen how much is free"
+    space = f"{free:,} bytes free" if free is not None else "free space unknown"
     if error.errno == FULL:
-        return f"{path}: the disk is full ({room}); make room and go on with --resume"
+        return f"{path}: the disk is full ({space}); make room and continue with --resume"
     if error.errno == QUOTA:
-        return f"{path}: your quota of the disk is used up ({room} in all); make room and go on with --resume"
-    advice = ADVICE.get(error.errno or 0, "put that right and try again")
-    return f"{path}: cannot {doing}: {error.strerror or error} ({room}); {advice}"
+        return f"{path}: your disk quota is used up ({space} in all); make room and continue with --resume"
+    advice = ADVICE.get(error.errno or 0, "fix this and try again")
+    return f"{path}: cannot {doing}: {error.strerror or error} ({space}); {advice}"
 
 
 def free_bytes(path: Path) -> int | None:
-    """None where even that cannot be asked."""
+    """Free space on the disk of a path, None if the system does not say."""
     with suppress(OSError):
         return shutil.disk_usage(existing_parent(path)).free
     return None
@@ -83,27 +153,28 @@ def existing_parent(path: Path) -> Path:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Replace a file as a whole, or not at all. Links are followed; devices and pipes are written into."""
-    with told_plainly(path):
+    """Replace a file completely or not at all. Links are followed; devices and pipes are written into."""
+    with friendly_os_errors(path):
         if is_special(path):
             write_into(path, content)
             return
         path = path.resolve()
         make_folders(path.parent)
-        aside = path.with_name(f".{path.name}.{os.getpid()}-{next(_number)}{PARTIAL}")
+        partial = path.with_name(f".{path.name}.{os.getpid()}-{next(_number)}{PARTIAL}")
         try:
-            write_new(aside, content)
-            again(lambda: disk().rename(aside, path))
+            write_new(partial, content)
+            retry_eintr(lambda: disk().rename(partial, path))
         except BaseException:
-            remove(aside)
+            remove(partial)
             raise
-        again(lambda: disk().sync_folder(path.parent))
+        sync_folder(path.parent)
 
 
 def is_special(path: Path) -> bool:
     """True for a device, pipe or socket, which a rename would replace, and for a file descriptor.
 
-    /dev/stdout may lead to a regular file (`> log`), which belongs to the shell that opened it.
+    /dev/stdout may lead to a regular file (`> log`), which belongs to the shell that opened it. /dev/shm is
+    an ordinary file system in memory.
     """
     descriptor = str(path.parent) == "/dev/fd" or str(path) in ("/dev/stdout", "/dev/stderr")
     return descriptor or (path.exists() and not path.is_file() and not path.is_dir())
@@ -119,72 +190,76 @@ def write_into(path: Path, content: bytes) -> None:
 
 
 def write_new(path: Path, content: bytes) -> None:
-    """A file that was not there, durable when this returns; its name is so when its folder is synced."""
-    handle = again(lambda: disk().create(path))
+    """Create a file, durable when this returns; its name is durable once its folder is synced."""
+    handle = retry_eintr(lambda: disk().create(path))
     try:
         write_all(handle, content)
-        again(lambda: disk().sync(handle))
+        retry_eintr(lambda: disk().sync(handle))
     finally:
         close(handle)
 
 
 def append(path: Path, content: bytes, durable: bool = False) -> None:
-    """Add to a file; a kill may leave a part of it."""
-    with told_plainly(path):
-        handle = again(lambda: disk().extend(path))
+    """Append to a file; a kill may leave a part of the content."""
+    with friendly_os_errors(path):
+        handle = retry_eintr(lambda: disk().extend(path))
         try:
             write_all(handle, content)
             if durable:
-                again(lambda: disk().sync(handle))
+                retry_eintr(lambda: disk().sync(handle))
         finally:
             close(handle)
 
 
 def close(handle: int) -> None:
-    """An interrupted one has closed: a second could close the file of somebody else."""
+    """Never retried: an interrupted close has closed, and the number may belong to another file by now."""
     with suppress(InterruptedError):
         disk().close(handle)
 
 
 def write_all(handle: int, content: bytes) -> None:
-    """However little the system takes at once."""
+    """Write all of the content, however little a single call takes."""
     left = memoryview(content)
     while left:
-        written = again(lambda: disk().write(handle, left[:AT_ONCE]))  # noqa: B023 - called at once
+        written = retry_eintr(lambda: disk().write(handle, left[:WRITE_SIZE]))  # noqa: B023 - called at once
         left = left[written:]
 
 
 def make_folders(path: Path) -> None:
-    """A folder and those above it, each known to the one above before anything is put into it."""
+    """Create a folder and its parents; each name is durable before anything is put into it."""
     if path.is_dir():
         return
     make_folders(path.parent)
-    with suppress(
-        FileExistsError
-    ):  # made by another process meanwhile; or a file, on which the next call fails
-        again(lambda: disk().make_folder(path))
-    again(lambda: disk().sync_folder(path.parent))
+    # another process may have created it meanwhile; if it is a file, the next call fails
+    with suppress(FileExistsError):
+        retry_eintr(lambda: disk().make_folder(path))
+    sync_folder(path.parent)
+
+
+def sync_folder(path: Path) -> None:
+    """Make renames in a folder durable."""
+    retry_eintr(lambda: disk().sync_folder(path))
 
 
 def remove(path: Path) -> None:
-    """A file or a folder that nobody needs; what cannot be deleted now is left for the next time."""
+    """Remove a file or folder if possible; errors are ignored."""
     with suppress(OSError):
         remove_tree(path)
 
 
 def remove_tree(path: Path) -> None:
-    """Without following links."""
+    """Remove a file or folder without following links."""
     if path.is_symlink() or not path.is_dir():
         if path.is_symlink() or path.exists():
-            again(lambda: disk().remove(path))
+            retry_eintr(lambda: disk().remove(path))
         return
     for inner in sorted(path.iterdir()):
         remove_tree(inner)
-    again(lambda: disk().remove_folder(path))
+    retry_eintr(lambda: disk().remove_folder(path))
 
 
-def sweep(folder: Path) -> None:
-    """Delete what a writer that was cut off left. Only for who is alone in the folder."""
+def remove_partials(folder: Path) -> None:
+    """Remove partial files of an interrupted write. The caller must hold the folder lock."""
     if folder.is_dir():
         for path in folder.glob(f".*{PARTIAL}"):
             remove(path)
@@ -203,40 +278,13 @@ def to_json(content: Mapping[str, Any]) -> str:
 
 
 def read_json(path: Path, most: int = SMALL, finite: bool = True) -> Json:
-    """A JSON object from a file of a model folder; anything else is an error that names the file."""
+    """The JSON object in a file of a model folder; anything else is an error that names the file."""
     try:
         return read_json_text(path, most, finite)[1]
     except FileNotFoundError:
         raise UsageError(f"{path}: no such file") from None
     except (OSError, ValueError) as error:
         raise UsageError(f"{path}: cannot be read as JSON ({error})") from None
-
-
-def read_safetensors(path: Path) -> dict[str, Tensor]:
-    """The tensors of a file, which takes no more memory than the file has bytes."""
-    with opened(path) as file, path.open("rb") as own:
-        whole, found = map_file(own), {}
-        end = 8 + int.from_bytes(whole[:8].tolist(), "little")  # of the header, behind its length
-        for name in file.offset_keys():  # one tensor behind the other, without a hole: the header was checked
-            known = file.get_tensor(name)
-            begin, end = end, end + known.nbytes
-            place = whole[begin:end] if begin % known.itemsize == 0 else whole[begin:end].clone()
-            found[name] = place.view(known.dtype).view(known.shape)
-        if end != len(whole):
-            raise ValueError("another file came in its place while it was read")
-        return found
-
-
-@contextmanager
-def opened(path: Path) -> Iterator[Any]:
-    """A safetensors file whose header was checked: no tensor overlaps another or ends behind the file."""
-    try:
-        if not path.is_file():
-            raise OSError("not an ordinary file")
-        with safe_open(path, framework="pt") as file:
-            yield file
-    except (SafetensorError, OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
-        raise UsageError(f"{path}: not a readable safetensors file ({shown(str(error))})") from None
 
 
 def check_files(folder: Path) -> None:
@@ -246,12 +294,12 @@ def check_files(folder: Path) -> None:
     """
     home = folder.resolve()
     inside = [home] + ([home.parent.parent / "blobs"] if home.parent.name == "snapshots" else [])
-    with told_plainly(folder, "read"), os.scandir(folder) as entries:
+    with friendly_os_errors(folder, "read"), os.scandir(folder) as entries:
         for entry in entries:
             if Path(entry.name).suffix not in READ and entry.name != SUMS:
                 continue
-            leads = Path(os.path.realpath(entry.path)) if entry.is_symlink() else home
-            if not any(leads.is_relative_to(place) for place in inside):
+            target = Path(os.path.realpath(entry.path)) if entry.is_symlink() else home
+            if not any(target.is_relative_to(place) for place in inside):
                 raise UsageError(
                     f"{entry.path}: a link that leads out of the folder; put the file itself there"
                 )
@@ -259,11 +307,48 @@ def check_files(folder: Path) -> None:
                 raise UsageError(f"{entry.path}: not an ordinary file")
 
 
-def sync_folder(path: Path) -> None:
-    """Make renames in a folder durable."""
-    again(lambda: disk().sync_folder(path))
-
-
 def sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@contextmanager
+def folder_lock(folder: Path) -> Iterator[None]:
+    """Hold the lock of a folder; refuse if another process does, with its process id.
+
+    The operating system holds the lock, not the file: a killed process leaves none, a copied folder has none.
+    """
+    try:
+        import fcntl
+    except ImportError:  # Windows: a second run is not detected
+        yield
+        return
+    with friendly_os_errors(folder / LOCK):
+        handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UsageError(
+                f"{folder}: another process{_owner(handle)} trains there; wait until it ends, stop it, or "
+                "choose another folder with --out"
+            ) from None
+        except OSError:  # a file system without locks
+            pass
+        else:
+            _write_owner(handle)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _owner(handle: int) -> str:
+    text = os.pread(handle, 32, 0).decode("ascii", "replace").strip()
+    return f" ({text})" if text.isdigit() else ""
+
+
+def _write_owner(handle: int) -> None:
+    """The process id, for the message of a refused process only."""
+    with suppress(OSError):  # the lock holds on a full disk too
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)

@@ -1,7 +1,7 @@
-"""How the model of another program chooses its words: generation_config.json, or config.json if it is old.
+"""Generation settings of other programs: generation_config.json, or config.json in old folders.
 
-What `[decode]` has a field for becomes a `Decode`, which a person may change; what is forced or forbidden, a
-`Special`.
+Settings with a field in `[decode]` become a `Decode`, which the user may change; special tokens, also forced
+and suppressed ones, become a `Special`.
 """
 
 from __future__ import annotations
@@ -12,24 +12,25 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from regard.config import Decode
 from regard.config.reading import shown
+from regard.config.schema import Decode
 from regard.errors import UsageError
-from regard.inputs.text import Special, Tokenizer, special
+from regard.inputs.text import SpecialTokens, Tokenizer, special_tokens
 from regard.storage.files import Json, read_json
 
-DECODE = {  # their names of how words are chosen
+DECODE = {  # their name -> field of [decode]
     "num_beams": "beam",
     "length_penalty": "length_penalty",
     "early_stopping": "early_stopping",
     "no_repeat_ngram_size": "no_repeat_ngram",
     "repetition_penalty": "repetition_penalty",
 }
+WRONG, UNSUPPORTED = "E_GENERATION_CONFIG", "E_GENERATION_UNSUPPORTED"
 SAMPLING = {"do_sample": "sample", "temperature": "temperature", "top_k": "top_k", "top_p": "top_p"}
-USUAL_TOP_K = 50  # what transformers draws from unless told
+DEFAULT_TOP_K = 50  # of transformers
 
-# What changes the words and has no place here, with the value at which it changes nothing.
-IDLE: dict[str, Any] = {
+# Settings that Regard does not support, with the value that turns them off.
+OFF: dict[str, Any] = {
     "num_beam_groups": 1,
     "diversity_penalty": 0,
     "penalty_alpha": None,
@@ -51,7 +52,7 @@ IDLE: dict[str, Any] = {
 
 
 def read_generation(home: Path, content: Json) -> tuple[Path, Json]:
-    """What a folder says, and the file that says it: a generation_config.json counts alone."""
+    """The settings of a folder and their file. A generation_config.json replaces those of config.json."""
     file = home / "generation_config.json"
     if not file.is_file():
         return home / "config.json", content
@@ -59,73 +60,85 @@ def read_generation(home: Path, content: Json) -> tuple[Path, Json]:
     return file, {**ids, **read_json(file)}
 
 
-def decode_of(said: Json, file: Path, reads_prompts: bool) -> Decode:
-    """Greedy search, unless the folder says otherwise."""
-    for name, idle in IDLE.items():
-        if said.get(name) not in (idle, None):
-            raise UsageError(f"{file}: {name} = {shown(said[name])} is something that Regard cannot do yet")
+def decode_of(settings: Json, file: Path, has_prompt: bool) -> Decode:
+    """Greedy search by default, as in transformers."""
+    for name, off in OFF.items():
+        if settings.get(name) not in (off, None):
+            raise UsageError(
+                f"{file}: {name} = {shown(settings[name])} is not supported by Regard", code=UNSUPPORTED
+            )
     names = {**DECODE, **SAMPLING}
-    chosen = {our: said[name] for name, our in names.items() if said.get(name) is not None}
-    if not chosen.get("sample") and chosen.get("temperature") == 0:  # as much as to say: greedy
-        del chosen["temperature"]
-    if chosen.get("sample"):
-        chosen.setdefault("top_k", USUAL_TOP_K)
-    # Theirs counts the start, or the whole prompt; ours counts what is written.
-    for ending, least in (("max", 1), ("min", 0)):
-        new, whole = _count(said, f"{ending}_new_tokens", file), _count(said, f"{ending}_length", file)
-        if new is None and whole is not None and not reads_prompts:
+    fields = {field: settings[name] for name, field in names.items() if settings.get(name) is not None}
+    if not fields.get("sample") and fields.get("temperature") == 0:  # means greedy
+        del fields["temperature"]
+    if fields.get("sample"):
+        fields.setdefault("top_k", DEFAULT_TOP_K)
+    # Theirs counts the start token, or the whole prompt; ours counts the output.
+    for bound, least in (("max", 1), ("min", 0)):
+        new, whole = _count(settings, f"{bound}_new_tokens", file), _count(settings, f"{bound}_length", file)
+        if new is None and whole is not None and not has_prompt:
             new = max(least, whole - 1)
         if new is not None:
-            chosen[f"{ending}_length"] = new
+            fields[f"{bound}_length"] = new
     try:
-        return Decode.model_validate({"beam": 1, **chosen})
+        return Decode.model_validate({"beam": 1, **fields})
     except ValidationError as error:
         first = error.errors()[0]
-        raise UsageError(f"{file}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+        place = ".".join(map(str, first["loc"]))
+        raise UsageError(f"{file}: {place}: {first['msg']}", code=WRONG) from None
 
 
-def special_of(said: Json, file: Path, target: Tokenizer, reads_prompts: bool) -> Special:
-    """Of the tokenizer, with what the folder forces and forbids."""
-    usual, size = special(target), len(target)
-
-    def one(name: str) -> int | None:
-        value = said.get(name)
-        if value is None:
-            return None
-        found = _ids(value if isinstance(value, list) else [value], name, size, file)
-        return found[0] if found else None
+def special_of(settings: Json, file: Path, target: Tokenizer, has_prompt: bool) -> SpecialTokens:
+    """The tokenizer's special tokens, with those that the folder forces and suppresses."""
+    default, size = special_tokens(target), len(target)
 
     def several(name: str) -> tuple[int, ...]:
-        return tuple(_ids(said.get(name) or [], name, size, file))
+        value = settings.get(name)
+        values = [] if value is None else value if isinstance(value, list) else [value]
+        return tuple(_ids(values, name, size, file))
 
-    bad = said.get("bad_words_ids") or []
+    def one(name: str) -> int | None:
+        return next(iter(several(name)), None)
+
+    bad = settings.get("bad_words_ids") or []
     if not isinstance(bad, list):
-        raise UsageError(f"{file}: bad_words_ids = {shown(bad)} is no list of lists of ids")
-    runs = [tuple(_ids(run, "bad_words_ids", size, file)) for run in bad]
-    # transformers forbids no end in this way
-    single = {run[0] for run in runs if len(run) == 1} - {usual.end}
+        raise UsageError(f"{file}: bad_words_ids = {shown(bad)} is not a list of lists of ids", code=WRONG)
+    sequences = [tuple(_ids(each, "bad_words_ids", size, file)) for each in bad]
+    end, *ends = _end_tokens(settings.get("eos_token_id"), default.end, size, file)
+    # transformers never suppresses an end token by bad_words_ids
+    single = {each[0] for each in sequences if len(each) == 1} - {end, *ends}
     start = one("decoder_start_token_id")
-    return Special(
-        start=usual.start if start is None or reads_prompts else start,
-        end=usual.end,
-        forbidden=tuple(sorted({*usual.forbidden, *single, *several("suppress_tokens")})),
-        runs=tuple(run for run in runs if len(run) > 1),
-        not_first=several("begin_suppress_tokens"),
-        first=None if reads_prompts else one("forced_bos_token_id"),
-        last=one("forced_eos_token_id"),
-        longest=_count(said, "max_length", file) if reads_prompts else None,
-        shortest=(_count(said, "min_length", file) or 0) if reads_prompts else 0,
+    return SpecialTokens(
+        start=default.start if start is None or has_prompt else start,
+        end=end,
+        ends=tuple(ends),
+        suppressed=tuple(sorted({*default.suppressed} - {end, *ends} | single | {*several("suppress_tokens")})),
+        bad_words=tuple(each for each in sequences if len(each) > 1),
+        begin_suppressed=several("begin_suppress_tokens"),
+        forced_bos=None if has_prompt else one("forced_bos_token_id"),
+        forced_eos=one("forced_eos_token_id"),
+        max_length=_count(settings, "max_length", file) if has_prompt else None,
+        min_length=(_count(settings, "min_length", file) or 0) if has_prompt else 0,
     )
 
 
-def _count(said: Json, name: str, file: Path) -> int | None:
-    value = said.get(name)
+def _end_tokens(value: object, default: int, size: int, file: Path) -> list[int]:
+    """The tokens at which generation stops, the tokenizer's first. Ids beyond the vocabulary never occur."""
+    values = [] if value is None else value if isinstance(value, list) else [value]
+    if any(type(each) is not int for each in values):
+        raise UsageError(f"{file}: eos_token_id = {shown(value)} is not a list of token ids", code=WRONG)
+    ends = [each for each in dict.fromkeys(values) if 0 <= each < size] or [default]
+    return sorted(ends, key=lambda each: each != default)
+
+
+def _count(settings: Json, name: str, file: Path) -> int | None:
+    value = settings.get(name)
     if value is not None and (type(value) is not int or value < 0):
-        raise UsageError(f"{file}: {name} = {shown(value)} is no number of pieces")
+        raise UsageError(f"{file}: {name} = {shown(value)} is not a number of tokens", code=WRONG)
     return value
 
 
 def _ids(value: object, name: str, size: int, file: Path) -> Sequence[int]:
     if isinstance(value, list) and all(type(each) is int and 0 <= each < size for each in value):
         return value
-    raise UsageError(f"{file}: {name} = {shown(value)} is not a list of the model's {size} pieces")
+    raise UsageError(f"{file}: {name} = {shown(value)} is not a list of ids of the {size} tokens", code=WRONG)

@@ -1,75 +1,56 @@
-"""`regard models pull`: bring a model of the hub here, checked file by file, and see that it opens.
+"""`regard models pull`: download a model from the hub, verify every file, and check that Regard opens it.
 
-A commit is fetched aside, in a folder that a later attempt goes on with, and gets its name when every file is
-as the hub lists it and Regard can open the model.
+A commit is downloaded to a folder `.part-COMMIT`, which a later call resumes. It gets its name when every
+file has the checksum that the hub lists and the model opens.
 """
 
 from __future__ import annotations
 
-import fnmatch
-import hashlib
 import os
 import shutil
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
-from pathlib import Path, PurePosixPath
-from urllib.parse import urlsplit
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 
-from regard.data.transport import PATIENCE, Torn, download, endpoint, hub_library
-from regard.errors import RegardError, UsageError
-from regard.storage import models
+from regard.errors import UsageError
 from regard.storage.body import is_body, open_body
-from regard.storage.files import read_json, sha256, told_plainly
+from regard.storage.files import friendly_os_errors, read_json, sha256
 from regard.storage.folder import load_tokenizers, open_folder
+from regard.storage.hub import HubFile, Repository, matches, open_repository
 from regard.storage.huggingface import model_config, task_of
-from regard.storage.models import MAIN, Pulled, Wanted
+from regard.storage.pulled import (
+    MAIN,
+    RECORD,
+    HubName,
+    PulledModel,
+    commits_in,
+    find_pulled,
+    model_root,
+    now,
+    parse_hub_name,
+    read_record,
+    release_revisions,
+    write_record,
+)
 from regard.storage.weights import INDEX, WEIGHTS
 
-AGAIN = "run the command again to go on from there"
 OFFLINE_VARIABLE = "HF_HUB_OFFLINE"
-PARTS = "model-*.safetensors"  # of an index
+SHARDS = "model-*.safetensors"  # listed in an index
 PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json", "pytorch_model-*.bin")
-FILES = (  # what is read, besides the weights
-    "config.json",
-    "generation_config.json",
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "target_tokenizer*.json",
-    "target_vocab.json",
-    "vocab.json",
-    "vocab.txt",
-    "merges.txt",
-    "*.spm",
-    "spiece.model",
-    "tokenizer.model",
-    "run.toml",
-    "README.md",
-    "LICEN[CS]E*",
-    "NOTICE*",
-    "modules.json",  # from here on: how a text's vector is made
-    "sentence_bert_config.json",
-    "config_sentence_transformers.json",
-    "[0-9]_*/config.json",
-    "[0-9]_*/model.safetensors",
-)
+# All other files that Regard reads; code and other formats are never downloaded. The last two lines are
+# of sentence-transformers, which describe how to compute the vector of a text.
+FILES = """
+    config.json generation_config.json run.toml tokenizer.json tokenizer_config.json special_tokens_map.json
+    added_tokens.json target_tokenizer*.json target_vocab.json vocab.json vocab.txt merges.txt *.spm
+    spiece.model tokenizer.model README.md LICEN[CS]E* NOTICE*
+    modules.json sentence_bert_config.json config_sentence_transformers.json
+    [0-9]_*/config.json [0-9]_*/model.safetensors
+""".split()  # noqa: SIM905
 Say = Callable[[str], None]
 
 
-@dataclass(frozen=True)
-class Listed:
-    """A file as the hub lists it."""
-
-    name: str
-    size: int | None
-    sha256: str | None  # of a large one
-    git: str | None  # the hash that git gives a small one
-
-
-def is_offline(wished: bool) -> bool:
-    """Whether the user wants no connection, here or in the variable that all of the hub's programs obey."""
-    return wished or os.environ.get(OFFLINE_VARIABLE, "").upper() in ("1", "ON", "YES", "TRUE")
+def is_offline(option: bool) -> bool:
+    return option or os.environ.get(OFFLINE_VARIABLE, "").upper() in ("1", "ON", "YES", "TRUE")
 
 
 def pull(
@@ -79,126 +60,108 @@ def pull(
     update: bool = False,
     keep: bool = False,
     pickle: bool = False,
-) -> tuple[Pulled, bool]:
-    """The model that a name means, and whether it is new here. A revision that is here asks nobody.
+) -> tuple[PulledModel, bool]:
+    """The model of a name, and whether it is new. A revision that is on this machine needs no connection.
 
-    `update` asks what a branch is now; `keep` keeps what Regard cannot open; `pickle` brings weights that are
-    a pickle, for `regard import`.
+    `update` asks the hub for the current commit of a branch; `keep` keeps a model that Regard cannot open;
+    `pickle` downloads weights that are a pickle, for `regard import`.
     """
-    wanted, alone = models.parse(text), is_offline(offline)
-    revision = wanted.revision or MAIN
-    found = models.find(wanted if alone else Wanted(wanted.name, revision))
-    damaged = [name for name, _ in models.faults(found)] if found else []
-    if found and not damaged and (alone or not update or found.revision == revision):
-        return (found if alone else current(found, revision)), False
-    if alone:
-        state = f"{damaged[0]} of {wanted} is damaged" if damaged else f"{wanted} is not here"
+    name, offline = parse_hub_name(text), is_offline(offline)
+    revision = name.revision or MAIN
+    model = find_pulled(name if offline else HubName(name.name, revision))
+    damaged = [file for file, _ in model.damage()] if model else []
+    if model and not damaged and (offline or not update or model.commit == revision):
+        return (model if offline else make_current(model, revision)), False
+    if offline:
+        problem = f"{damaged[0]} of {name} is damaged" if damaged else f"{name} is not on this machine"
         raise UsageError(
-            f'{state}, and nothing is fetched with --offline or {OFFLINE_VARIABLE}; "regard models pull '
-            f'{wanted}" brings it once there is a connection'
+            f'{problem}, and --offline or {OFFLINE_VARIABLE} is set; "regard models pull {name}" '
+            "downloads it when there is a connection"
         )
-    commit, listed = ask(wanted.name, found.revision if damaged and found else revision)
-    known = models.read(models.home(wanted.name) / commit)
-    if known is not None and not any(models.faults(known)):
-        return current(known, revision), False
-    asked = {*([] if commit.startswith(revision) else [revision]), *(known.asked if known else ())}
-    chosen = choose(listed, str(wanted), pickle)
-    aside = staging(wanted.name, commit, known)
-    say(f"{wanted.name} at {commit[:12]}: {len(chosen)} files, {megabytes(chosen)}")
-    bring_all(wanted.name, commit, chosen, aside, keep or pickle, say)
-    return settle(wanted.name, commit, tuple(sorted(asked)), chosen, aside), True
+    repository = open_repository(name.name, model.commit if model and damaged else revision)
+    existing = read_record(model_root(name.name) / repository.commit)
+    if existing is not None and not any(existing.damage()):
+        return make_current(existing, revision), False
+    files = select_files(repository, str(name), pickle)
+    part = part_folder(repository, existing)
+    size = sum(file.size or 0 for file in files) / 2**20
+    say(f"{name.name} at {repository.commit[:12]}: {len(files)} files, {size:,.1f} MiB")
+    download_all(repository, files, part, keep or pickle, say)
+    revisions = {*(existing.revisions if existing else ()), revision}
+    branches = tuple(each for each in revisions if not repository.commit.startswith(each))
+    return finish(repository, branches, files, part), True
 
 
-def current(found: Pulled, asked: str) -> Pulled:
-    """What is here, as the one that the bare name means from now on."""
-    newest = models.commits(found.path.parent)[0]
-    same = newest.revision == found.revision and found.answers(asked)
-    return found if same else models.mean_from_now_on(found, asked)
+def make_current(model: PulledModel, revision: str) -> PulledModel:
+    """Record that a commit was pulled again, perhaps by another name: a bare name means it from now on."""
+    if model.matches(revision) and commits_in(model.path.parent)[0].commit == model.commit:
+        return model
+    new = () if model.matches(revision) else (revision,)
+    model = replace(model, revisions=(*model.revisions, *new), time=now())
+    write_record(model)
+    release_revisions(model.path.parent, model.commit, new)
+    return model
 
 
-def ask(name: str, revision: str) -> tuple[str, list[Listed]]:
-    """The commit that a revision is, and its files."""
-    with_hub = hub_library()
-    try:
-        told = with_hub.HfApi(endpoint=endpoint()).model_info(
-            name, revision=revision, files_metadata=True, timeout=PATIENCE
+def select_files(repository: Repository, name: str, pickle: bool) -> list[HubFile]:
+    """The files that Regard reads, weights last."""
+
+    def select(*patterns: str) -> list[HubFile]:
+        return sorted(
+            (file for file in repository.files if matches(file.name, patterns)), key=lambda f: f.name
         )
-    except Exception as error:  # its errors are those of three libraries; each means that it cannot be had
-        raise explained(f"{name}@{revision}", error) from None
-    if not models.is_commit(told.sha):
-        raise RegardError(
-            f"the hub names no commit of {name}@{revision}; is HF_ENDPOINT the address of a hub?"
-        )
-    return told.sha, [
-        Listed(each.rfilename, each.size, each.lfs.sha256 if each.lfs else None, each.blob_id)
-        for each in told.siblings or ()
-    ]
 
-
-def choose(listed: Iterable[Listed], wanted: str, pickle: bool) -> list[Listed]:
-    """What is read of all that a repository holds, the weights last."""
-    files = {each.name: each for each in listed if is_plain(each.name)}
-    weights = chosen(files, (WEIGHTS,)) or (chosen(files, (INDEX, PARTS)) if INDEX in files else [])
-    pickled = chosen(files, PICKLES)
-    if "config.json" not in files:
-        raise UsageError(f"{wanted} is not a model that Regard opens: it has no config.json")
-    if not weights and not pickled:
-        raise UsageError(f"{wanted} has no {WEIGHTS}, and nothing else that Regard reads weights from")
+    weights = select(WEIGHTS) or (select(INDEX, SHARDS) if select(INDEX) else [])
+    pickles = select(*PICKLES)
+    if not select("config.json"):
+        raise UsageError(f"{name} is not a model that Regard opens: it has no config.json")
+    if not weights and not pickles:
+        raise UsageError(f"{name} has no {WEIGHTS}, and no other weights that Regard reads")
     if not weights and not pickle:
         raise UsageError(
-            f'{wanted} has its weights as {pickled[0].name} alone; "regard models pull {wanted} --pickle" '
-            'brings it, and "regard import" makes of it a folder that can be opened'
+            f'{name} has its weights only as {pickles[0].name}; download it with "regard models pull {name} '
+            '--pickle" and convert it with "regard import"'
         )
-    return sorted([*chosen(files, FILES), *(weights or pickled)], key=is_weights)
+    return sorted([*select(*FILES), *(weights or pickles)], key=is_weights)
 
 
-def is_weights(file: Listed) -> bool:
+def is_weights(file: HubFile) -> bool:
     return file.name.endswith((".safetensors", ".bin"))
 
 
-def chosen(files: dict[str, Listed], patterns: Iterable[str]) -> list[Listed]:
-    return [file for name, file in sorted(files.items()) if any(matches(name, each) for each in patterns)]
+def part_folder(repository: Repository, existing: PulledModel | None) -> Path:
+    """The folder for a download; intact files of a damaged model are reused."""
+    part = model_root(repository.name) / f".part-{repository.commit}"
+    with friendly_os_errors(part):
+        if existing is not None:
+            damaged = [file for file, _ in existing.damage()]
+            shutil.rmtree(part, ignore_errors=True)
+            existing.path.rename(part)
+            for file in (*damaged, RECORD):
+                (part / file).unlink(missing_ok=True)
+        part.mkdir(parents=True, exist_ok=True)
+    return part
 
 
-def matches(name: str, pattern: str) -> bool:
-    """A pattern's star does not reach into folders."""
-    return name.count("/") == pattern.count("/") and fnmatch.fnmatchcase(name, pattern)
-
-
-def is_plain(name: str) -> bool:
-    """A name leads nowhere else."""
-    path = PurePosixPath(name)
-    return not path.is_absolute() and ".." not in path.parts and "\\" not in name and ":" not in name
-
-
-def staging(name: str, commit: str, known: Pulled | None) -> Path:
-    """Where the files are put together; those of a damaged folder that are sound serve again."""
-    aside = models.home(name) / f".part-{commit}"
-    with told_plainly(aside):
-        if known is not None:
-            wrong = [file for file, _ in models.faults(known)]
-            shutil.rmtree(aside, ignore_errors=True)
-            known.path.rename(aside)
-            for file in (*wrong, models.RECORD):
-                (aside / file).unlink(missing_ok=True)
-        aside.mkdir(parents=True, exist_ok=True)
-    return aside
-
-
-def bring_all(name: str, commit: str, files: list[Listed], aside: Path, keep: bool, say: Say) -> None:
-    """Every file, and the model opened; what cannot be opened is found out before its weights are fetched."""
-    seen = False
+def download_all(repository: Repository, files: list[HubFile], folder: Path, keep: bool, say: Say) -> None:
+    """Download and verify every file; check the configuration before the weights are downloaded."""
+    checked = False
     for file in files:
-        if is_weights(file) and not seen:
-            judge(name, aside, lambda: look_at(aside), keep, say)
-            seen = True
-        bring(name, commit, file, aside)
-        say(f"  {file.name}  {(aside / file.name).stat().st_size:,} bytes")
-    judge(name, aside, lambda: (open_body if is_body(aside) else open_folder)(aside), keep, say)
+        if is_weights(file) and not checked:
+            check_opens(repository.name, folder, check_configuration, keep, say)
+            checked = True
+        path = folder / file.name
+        if not (path.is_file() and file.is_equal(path)):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            part = path.with_name(f".{path.name}.part")
+            repository.download(file, part)
+            part.replace(path)
+        say(f"  {file.name}  {path.stat().st_size:,} bytes")
+    check_opens(repository.name, folder, open_body if is_body(folder) else open_folder, keep, say)
 
 
-def look_at(folder: Path) -> None:
-    """Whether Regard knows such a model and such a tokenizer."""
+def check_configuration(folder: Path) -> None:
+    """Raise UsageError if Regard has no such model or tokenizer."""
     file = folder / "config.json"
     content = read_json(file)
     model_config(content, str(file))
@@ -206,112 +169,29 @@ def look_at(folder: Path) -> None:
     load_tokenizers(folder, content)
 
 
-def bring(name: str, commit: str, file: Listed, aside: Path) -> None:
-    """One file; it gets its name when its bytes are those that the hub lists."""
-    path = aside / file.name
-    if path.is_file() and is_as_listed(path, file):
-        return
-    part = path.with_name(f".{path.name}.part")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if not (part.is_file() and is_as_listed(part, file)):
-        fetch(*locate(name, commit, file.name), part)
-    if not is_as_listed(part, file):
-        part.unlink()
-        raise RegardError(
-            f"{name}/{file.name}: its bytes are not those that the hub lists, and it was not kept; "
-            "run the command again, and if that does not help, ask whoever runs the connection"
-        )
-    part.replace(path)
-
-
-def fetch(address: str, login: str | None, part: Path) -> None:
-    """Go on where a connection breaks, as long as each attempt brings something."""
-    part.touch()
-    while True:
-        before = part.stat().st_size
-        try:
-            return download(address, part, login, AGAIN)
-        except Torn:
-            if part.stat().st_size <= before:
-                raise
-
-
-def locate(name: str, commit: str, file: str) -> tuple[str, str | None]:
-    """Where a file lies, and what to tell there of who asks: a store elsewhere is not told the login."""
-    with_hub = hub_library()
-    address = with_hub.hf_hub_url(name, file, revision=commit, endpoint=endpoint())
+def check_opens(name: str, folder: Path, open_: Callable[[Path], object], keep: bool, say: Say) -> None:
+    """Delete a model that Regard cannot open, unless `keep` is set."""
     try:
-        told = with_hub.get_hf_file_metadata(address, timeout=PATIENCE, endpoint=endpoint())
-    except Exception as error:
-        raise explained(f"{name}/{file}", error) from None
-    login = with_hub.utils.build_hf_headers().get("authorization")
-    same = urlsplit(told.location).netloc == urlsplit(address).netloc
-    return told.location, login if same else None
-
-
-def is_as_listed(path: Path, file: Listed) -> bool:
-    if file.size is not None and path.stat().st_size != file.size:
-        return False
-    if file.sha256 is not None:
-        return sha256(path) == file.sha256
-    return file.git is None or git_hash(path) == file.git
-
-
-def git_hash(path: Path) -> str:
-    """What git calls a file: SHA-1 of "blob", its size and its bytes."""
-    content = path.read_bytes()
-    return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
-
-
-def judge(name: str, aside: Path, look: Callable[[], object], keep: bool, say: Say) -> None:
-    """Whether Regard takes the folder; one that it does not take is kept only where that was wished."""
-    try:
-        look()
+        open_(folder)
     except UsageError as error:
-        reason = str(error).replace(f"{aside}{os.sep}", "").replace(str(aside), "it")
+        reason = str(error).replace(f"{folder}{os.sep}", "").replace(str(folder), "it")
         if not keep:
-            shutil.rmtree(aside, ignore_errors=True)
-            raise UsageError(f"{name} cannot be opened: {reason}; it was not kept (--keep does)") from None
+            shutil.rmtree(folder, ignore_errors=True)
+            raise UsageError(f"{name} cannot be opened: {reason}; it was deleted (--keep keeps it)") from None
         say(f"kept, though it cannot be opened: {reason}")
 
 
-def settle(name: str, commit: str, asked: tuple[str, ...], files: list[Listed], aside: Path) -> Pulled:
-    """Give the folder its name."""
-    made = models.record(aside, name, commit, asked, {file.name: sha256(aside / file.name) for file in files})
-    final = models.home(name) / commit
-    with told_plainly(final):
-        if final.exists() and models.read(final) is None:  # a folder that somebody left without its record
-            shutil.rmtree(final)
-        aside.rename(final)
-    models.take_names(final.parent, commit, asked)
-    return replace(made, path=final)
-
-
-def megabytes(files: Iterable[Listed]) -> str:
-    return f"{sum(file.size or 0 for file in files) / 2**20:,.1f} MiB"
-
-
-def explained(what: str, error: Exception) -> RegardError:
-    """What keeps the hub from giving something, and what to do."""
-    with_hub = hub_library()
-    errors, name = with_hub.errors, what.split("@")[0]
-    owner = "/".join(name.split("/")[:2])
-    status = getattr(getattr(error, "response", None), "status_code", None)
-    log_in = 'log in with "hf auth login", or set HF_TOKEN'
-    if isinstance(error, errors.GatedRepoError):
-        address = endpoint() or with_hub.constants.ENDPOINT
-        return RegardError(
-            f"{owner} is gated: accept its terms at {address}/{owner}, {log_in}, and pull again"
-        )
-    if isinstance(error, errors.RevisionNotFoundError):
-        return RegardError(f"{what}: the model has no such revision; give a branch, a tag or a commit")
-    if isinstance(error, errors.RepositoryNotFoundError):
-        return RegardError(
-            f"the hub shows no model {owner}: look at the spelling; if it is private, {log_in}"
-        )
-    if status in (401, 403):
-        return RegardError(
-            f"the hub refuses {what} to this login ({status}): {log_in} of one who may read it"
-        )
-    reason = str(error).strip().split("\n")[0].rstrip(".") or type(error).__name__
-    return RegardError(f"the hub's {what} cannot be had: {reason}; {AGAIN}")
+def finish(
+    repository: Repository, revisions: tuple[str, ...], files: list[HubFile], part: Path
+) -> PulledModel:
+    """Write the record and give the folder its name."""
+    sums = {file.name: sha256(part / file.name) for file in files}
+    model = PulledModel(repository.name, repository.commit, revisions, now(), sums, part)
+    write_record(model)
+    path = part.with_name(repository.commit)
+    with friendly_os_errors(path):
+        if path.exists() and read_record(path) is None:  # without a record it is not a model
+            shutil.rmtree(path)
+        part.rename(path)
+    release_revisions(path.parent, model.commit, revisions)
+    return replace(model, path=path)

@@ -5,13 +5,14 @@ from regard.tasks.classifier import Classification, Classifier, Label
 from regard.tasks.embedder import Embedder, Embedding
 from regard.tasks.filler import Filler
 from regard.tasks.generator import Generator
-from regard.tasks.lines import TooLong
+from regard.tasks.lines import PhraseConstraints, TooLong
 from regard.tasks.load import load, load_as
 from regard.tasks.results import Alternative, Candidate, Translation
 from regard.tasks.segments import Split
 from regard.tasks.tagger import Entity, Tagger, Tagging, Word
 from regard.tasks.translator import Translator, decode_options
-from regard.tasks.wishes import Wish
+
+Wish = PhraseConstraints  # the name in earlier versions
 
 __all__ = [
     "Alternative",
@@ -27,6 +28,7 @@ __all__ = [
     "Filler",
     "Generator",
     "Label",
+    "PhraseConstraints",
     "Split",
     "Tagger",
     "Tagging",

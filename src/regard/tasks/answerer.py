@@ -1,15 +1,15 @@
-"""Question and context in, the part of the context that answers it out."""
+"""Answer questions with a part of a context (extractive question answering)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from regard.data.objectives import Answers, Window
+from regard.data.objectives import ContextWindow, ExtractiveQA
 from regard.errors import UsageError
+from regard.generation.heads import AnswerSpan, ranked_answers
 from regard.storage import Folder
 from regard.tasks.reader import Reader
-from regard.training.evaluation.answers import Found, ranked_answers
 
 
 @dataclass(frozen=True)
@@ -19,15 +19,15 @@ class Answer:
     text: str
     start: int
     end: int
-    score: float  # how much better than no answer; of no answer: how much better the best text would be
-    probability: float  # of both ends, in the window of the context that it was found in; 0 of no answer
+    score: float  # logit margin over "no answer"; for "no answer": the margin of the best text
+    probability: float  # of both ends, in the window of the context that holds it; 0 for "no answer"
 
 
 @dataclass(frozen=True)
 class Answered:
     question: str
     answers: tuple[Answer, ...]  # best first, at least one
-    windows: int = 1  # more: the context is too long for the model and was read in so many overlapping parts
+    windows: int = 1  # above 1: the context was split into so many overlapping parts
 
     @property
     def text(self) -> str:
@@ -35,17 +35,18 @@ class Answered:
 
 
 class Answerer(Reader):
-    """An opened model that finds answers in texts."""
+    """A model that answers questions about a context."""
 
     head = "span"
 
     def __init__(self, folder: Folder) -> None:
         super().__init__(folder)
-        self.objective = Answers(folder.source, folder.config.max_length, folder.task.stride)
+        self.objective = ExtractiveQA(folder.source, folder.config.max_length, folder.task.stride)
 
     def answer(self, question: str, context: str, no_answer: float | None = None) -> Answer:
-        """The best answer. "No answer" is given where that scores below `no_answer`: 0 unless told, if the
-        model was trained with questions that have none, else never.
+        """The best answer, or "no answer" (the empty text) if its score is below `no_answer`.
+
+        Default: 0 if the model was trained with unanswerable questions, else every question gets an answer.
         """
         return self.answer_pairs([(question, context)], no_answer=no_answer)[0].answers[0]
 
@@ -56,35 +57,36 @@ class Answerer(Reader):
         no_answer: float | None = None,
         first: int = 1,
     ) -> list[Answered]:
-        """For each question and context the `count` best answers, of different characters each.
+        """The `count` best answers to each (question, context), each over other characters.
 
         `first` is the number of the first question in messages.
         """
         if count < 1:
             raise UsageError(f"count = {count}: at least one answer")
-        least = 0.0 if no_answer is None and self.folder.may_refuse else no_answer
-        cut = [self.windows(*pair, number) for number, pair in enumerate(pairs, first)]
-        logits = iter(self.logits([self.objective.text(window) for own in cut for window in own]))
+        threshold = 0.0 if no_answer is None and self.folder.may_refuse else no_answer
+        split = [self.windows(*pair, number) for number, pair in enumerate(pairs, first)]
+        logits = iter(self.logits([self.objective.text(window) for windows in split for window in windows]))
         longest = self.folder.task.longest_answer
         results = []
-        for (question, context), own in zip(pairs, cut):
-            found = ranked_answers(context, own, [next(logits) for _ in own], longest, least, count)
-            results.append(Answered(question, tuple(as_answer(each) for each in found), len(own)))
+        for (question, context), windows in zip(pairs, split):
+            each = [next(logits) for _ in windows]
+            spans = ranked_answers(context, windows, each, longest, threshold, count)
+            results.append(Answered(question, tuple(map(to_answer, spans)), len(windows)))
         return results
 
-    def windows(self, question: str, context: str, number: int) -> list[Window]:
+    def windows(self, question: str, context: str, number: int) -> list[ContextWindow]:
         for name, text in (("question", question), ("context", context)):
             if not text.strip():
                 raise UsageError(f"question {number}: the {name} is empty")
-        found = self.objective.windows(question.replace("\n", " "), context)
-        if not found:
-            size, most = len(self.folder.source.encode(question)), self.objective.max_length
+        windows = self.objective.windows(question.replace("\n", " "), context)
+        if not windows:
+            size, limit = len(self.folder.source.encode(question)), self.objective.max_length
             raise UsageError(
-                f"question {number}: its {size} pieces leave no room for a context: the model reads {most}, "
+                f"question {number}: its {size} tokens leave no room for a context: the model reads {limit}, "
                 f"and the parts of a long context share {self.objective.stride} (task.stride); shorten it"
             )
-        return found
+        return windows
 
 
-def as_answer(found: Found) -> Answer:
-    return Answer(found.text, found.start, found.end, found.score, found.probability)
+def to_answer(span: AnswerSpan) -> Answer:
+    return Answer(span.text, span.start, span.end, span.score, span.probability)

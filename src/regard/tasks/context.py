@@ -1,93 +1,92 @@
-"""Long lines sentence by sentence, each with the sentences before it and what was said for them.
+"""Long lines sentence by sentence, each with the preceding sentences and their translations.
 
-A model that was trained on several sentences a line reads `x_{j-n} .. x_j` and is made to begin with its own
-`y_{j-n} .. y_{j-1}`; only what follows, `y_j`, is new.
+A model trained on several sentences a line reads `x_{j-n} .. x_j`, and its output is forced to begin with its
+own `y_{j-n} .. y_{j-1}`; only the rest, `y_j`, is new.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from regard.generation import Hypothesis
 from regard.inputs.text import Tokenizer
-from regard.tasks.lines import Job, Line
+from regard.tasks.lines import Line, SegmentInput
 
-Search = Callable[[Sequence[Job]], list[list[Hypothesis]]]
+DecodeInputs = Callable[[Sequence[SegmentInput]], list[list[Hypothesis]]]
 
 
-class WithContext:
-    """Decodes the first part of every line, then the second of every line with the first before it, ..."""
+@dataclass
+class ContextDecoder:
+    """Decodes the first segment of every line, then the second of every line after the first, ..."""
 
-    def __init__(
-        self,
-        lines: Sequence[Line],
-        source: Tokenizer,
-        target: Tokenizer,
-        sentences: int,
-        longest: int,
-        before: str = "",  # every source: the sign of a language
-    ) -> None:
-        self.lines, self.source, self.target = lines, source, target
-        self.sentences, self.longest, self.before = sentences, longest, before
-        self.said: dict[tuple[int, int], str] = {}  # what each part of each line became
+    lines: Sequence[Line]
+    source: Tokenizer
+    target: Tokenizer
+    sentences: int  # preceding sentences at most
+    longest: int  # tokens
+    source_prefix: str = ""
+    translations: dict[tuple[int, int], str] = field(default_factory=dict)  # by line and segment
 
-    def run(self, work: Sequence[Job], search: Search) -> list[list[Hypothesis]]:
-        """The hypotheses of each job, in order, without their context."""
+    def run(self, inputs: Sequence[SegmentInput], decode: DecodeInputs) -> list[list[Hypothesis]]:
+        """The hypotheses of each input, in order, without their context."""
         found: dict[tuple[int, int], list[Hypothesis]] = {}
-        for together in rounds(work):
-            answers = self.read_on(together, search)
-            silent = [job for job, own in zip(together, answers) if not own[0].tokens and self.said]
-            alone = iter(search(silent))  # a model that has nothing to add shall not lose a sentence
-            for job, own in zip(together, answers):
-                best = next(alone) if job in silent else own
-                found[job.line, job.place] = best
-                self.said[job.line, job.place] = self.target.decode(best[0].tokens)
-        return [found[job.line, job.place] for job in work]
+        for batch in rounds(inputs):
+            hypotheses = self.decode_with_context(batch, decode)
+            empty = [
+                each for each, best in zip(batch, hypotheses) if not best[0].tokens and self.translations
+            ]
+            alone = iter(decode(empty))  # no sentence is lost if the model adds nothing to the context
+            for each, best in zip(batch, hypotheses):
+                best = next(alone) if each in empty else best
+                found[each.line, each.index] = best
+                self.translations[each.line, each.index] = self.target.decode(best[0].tokens)
+        return [found[each.line, each.index] for each in inputs]
 
-    def read_on(self, together: Sequence[Job], search: Search) -> list[list[Hypothesis]]:
-        """What jobs give behind their context."""
-        wide = [self.widen(job) for job in together]
+    def decode_with_context(
+        self, batch: Sequence[SegmentInput], decode: DecodeInputs
+    ) -> list[list[Hypothesis]]:
+        extended = [self.extend(each) for each in batch]
         return [
-            [self.narrow(each, len(widened.prefix) - len(job.prefix)) for each in hypotheses]
-            for job, widened, hypotheses in zip(together, wide, search(wide))
+            [self.without_context(each, len(wide.prefix) - len(short.prefix)) for each in hypotheses]
+            for short, wide, hypotheses in zip(batch, extended, decode(extended))
         ]
 
-    def widen(self, job: Job) -> Job:
-        """The job with as many of the sentences before it as are wanted and fit."""
-        before = [place for place in self.lines[job.line].spoken if place < job.place]
+    def extend(self, one: SegmentInput) -> SegmentInput:
+        """The input with as many preceding sentences as are configured and fit."""
+        before = [index for index in self.lines[one.line].translatable if index < one.index]
         for first in before[-self.sentences :]:
-            text, said = self.joined(job.line, first, job.place)
-            source, prefix = self.source.encode(self.before + text), self.target.encode(said)
-            if len(source) <= self.longest and len(prefix) + len(job.source) <= self.longest:
-                return replace(job, source=source, prefix=prefix)
-        return job
+            text, translation = self.join(one.line, first, one.index)
+            source, prefix = self.source.encode(self.source_prefix + text), self.target.encode(translation)
+            if len(source) <= self.longest and len(prefix) + len(one.source) <= self.longest:
+                return replace(one, source=source, prefix=prefix)
+        return one
 
-    def joined(self, line: int, first: int, last: int) -> tuple[str, str]:
-        """The source from one part to another, and what was said for all but the last of them."""
-        text, said = "", ""
-        for place in range(first, last):
-            part = self.lines[line].parts[place]
+    def join(self, line: int, first: int, last: int) -> tuple[str, str]:
+        """The source from one segment to another, and the translation of all but the last of them."""
+        text, translation = "", ""
+        for index in range(first, last):
+            part = self.lines[line].segments[index]
             text += part.before + part.text + part.after
-            said += part.before + self.said.get((line, place), "") + part.after
-        return (text + self.lines[line].parts[last].text).strip(), said.strip()
+            translation += part.before + self.translations.get((line, index), "") + part.after
+        return (text + self.lines[line].segments[last].text).strip(), translation.strip()
 
-    def narrow(self, hypothesis: Hypothesis, context: int) -> Hypothesis:
-        """A hypothesis without the `context` pieces before it, nor the space that parts it from them."""
+    def without_context(self, hypothesis: Hypothesis, context: int) -> Hypothesis:
+        """A hypothesis without its first `context` tokens and the space after them."""
         tokens = hypothesis.tokens[context:]
-        if context and tokens and self.target.content[tokens[0]] == b" ":
+        if context and tokens and self.target.token_bytes[tokens[0]] == b" ":
             context, tokens = context + 1, tokens[1:]
-        details = hypothesis.token_log_probabilities[context:]
-        return replace(hypothesis, tokens=tokens, token_log_probabilities=details)
+        log_p = hypothesis.token_log_probabilities[context:]
+        return replace(hypothesis, tokens=tokens, token_log_probabilities=log_p)
 
 
-def rounds(work: Sequence[Job]) -> list[list[Job]]:
-    """The first job of every line, the second of every line, ..."""
-    found: list[list[Job]] = []
-    for _, own in groupby(work, key=lambda job: job.line):
-        for rank, job in enumerate(own):
+def rounds(inputs: Sequence[SegmentInput]) -> list[list[SegmentInput]]:
+    """The first input of every line, the second of every line, ..."""
+    found: list[list[SegmentInput]] = []
+    for _, group in groupby(inputs, key=lambda each: each.line):
+        for rank, each in enumerate(group):
             if rank == len(found):
                 found.append([])
-            found[rank].append(job)
+            found[rank].append(each)
     return found

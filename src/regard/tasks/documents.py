@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from regard.data.formats import Document, Unit
+from regard.data.formats import Document, TranslationUnit
 from regard.data.formats.placeholders import has_words, put_accelerator, survived, take_accelerator
 
 Translate = Callable[[list[str]], list[str]]
@@ -26,7 +26,7 @@ class Outcome:
 class Text:
     """One text of a unit, without the sign of its accelerator."""
 
-    unit: Unit
+    unit: TranslationUnit
     number: int  # among the unit's sources
     source: str
 

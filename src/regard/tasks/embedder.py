@@ -1,4 +1,4 @@
-"""Text in, its vector out: texts that mean alike have vectors that point alike."""
+"""Embed texts: texts of similar meaning get vectors of similar direction."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from regard.sample import Sample
 from regard.storage.body import Body
 from regard.tasks.lines import TooLong
 from regard.tasks.pooling import read_pooling
-from regard.tasks.reader import TOKENS_PER_BATCH
+from regard.tasks.reader import TOKENS_PER_BATCH, within_limit
 
 Vector = NDArray[np.float32]
 
@@ -26,30 +26,30 @@ Vector = NDArray[np.float32]
 @dataclass(frozen=True)
 class Embedding:
     text: str
-    vector: Vector | None  # [W]; None of a text that was skipped
-    cut: bool = False  # too long for the model, which read only the beginning
-    skipped: bool = False  # too long, and not read at all, because the caller wished so
+    vector: Vector | None  # [W]; None if the text was skipped
+    cut: bool = False  # the text was too long and was truncated
+    skipped: bool = False  # the text was too long, and `too_long="skip"`
 
 
 class Embedder:
-    """An opened BERT, with or without a head, that gives texts their vectors."""
+    """A BERT, with or without a head, that embeds texts."""
 
     def __init__(self, body: Body) -> None:
         self.path, self.model, self.tokenizer = body.path, body.model, body.tokenizer
         self.device = next(body.model.parameters()).device
         self.pooling = read_pooling(body.home)
-        whole = min(body.config.max_length, self.pooling.longest or body.config.max_length)
-        self.longest = whole - 2  # a start and an end
+        limit = min(body.config.max_length, self.pooling.longest or body.config.max_length)
+        self.longest = limit - 2  # without start and end token
         self.width = self._width(body)
 
     def _width(self, body: Body) -> int:
-        """Of a vector; steps that do not fit together are found here and not at the first text."""
+        """The width of a vector; modules that do not fit together are reported here."""
         try:
             blank = torch.zeros(1, 1, body.config.width, device=self.device)
             return self.pooling(blank, torch.ones(1, 1, dtype=torch.bool, device=self.device)).shape[1]
         except RuntimeError as error:
             raise UsageError(
-                f"{body.home / 'modules.json'}: its steps do not fit together or to the model's width "
+                f"{body.home / 'modules.json'}: its modules do not fit together or to the model's width "
                 f"{body.config.width} ({str(error).splitlines()[0]})"
             ) from None
 
@@ -60,13 +60,13 @@ class Embedder:
     def embed(
         self, text: str | Sequence[str], *, too_long: TooLong = "cut", first: int = 1
     ) -> Embedding | list[Embedding]:
-        """The vectors of one text or many; none depends on its neighbours.
+        """The vectors of one text or many; none depends on the batch.
 
-        `too_long` is what to do with a text that the model cannot read as a whole: read its beginning (the
-        result says so), skip it, or raise; `first` is the number of the first text in messages.
+        `too_long` says what happens to a text that is longer than the model's input: truncate it ("cut"; the
+        result says so), skip it, or raise an error. `first` is the number of the first text in messages.
         """
         texts = [text] if isinstance(text, str) else list(text)
-        rows = [self.read(each, too_long, number) for number, each in enumerate(texts, first)]
+        rows = [self.encode(each, too_long, number) for number, each in enumerate(texts, first)]
         samples = [self.sample(ids) for ids in rows if ids is not None]
         vectors = iter(answers(self.vectors_of, samples, TOKENS_PER_BATCH, self.device))
         results = [
@@ -78,24 +78,19 @@ class Embedder:
         return results[0] if isinstance(text, str) else results
 
     def vectors(self, texts: Sequence[str], too_long: TooLong = "cut") -> Vector:
-        """The vectors of texts as one array [texts, width]; a row of a skipped text has no numbers (nan)."""
+        """The vectors of texts as one array [texts, width]; the row of a skipped text is NaN."""
         return self.as_array(self.embed(list(texts), too_long=too_long))
 
-    def as_array(self, found: Sequence[Embedding]) -> Vector:
+    def as_array(self, embeddings: Sequence[Embedding]) -> Vector:
         blank = np.full(self.width, np.nan, dtype=np.float32)
-        rows = [blank if each.vector is None else each.vector for each in found]
+        rows = [blank if each.vector is None else each.vector for each in embeddings]
         return np.stack(rows) if rows else np.empty((0, self.width), dtype=np.float32)
 
-    def read(self, text: str, too_long: TooLong, number: int) -> list[int] | None:
-        """The pieces of a text, None for one that is to be skipped."""
+    def encode(self, text: str, too_long: TooLong, number: int) -> list[int] | None:
+        """The token ids of a text, None for one to skip."""
         whole = self.pooling.prompt + text
         ids = self.tokenizer.encode(whole.lower() if self.pooling.lowercase else whole)
-        if len(ids) > self.longest and too_long == "error":
-            raise UsageError(
-                f"line {number}: the text has {len(ids)} pieces and the model reads {self.longest}; "
-                "shorten it, or take --too-long cut"
-            )
-        return None if len(ids) > self.longest and too_long == "skip" else ids
+        return within_limit(ids, self.longest, too_long, number)
 
     def sample(self, ids: Sequence[int]) -> Sample:
         return Sample(source=[self.tokenizer.start, *ids[: self.longest], self.tokenizer.end])
@@ -103,13 +98,13 @@ class Embedder:
     def vectors_of(self, batch: Batch) -> Tensor:
         """[B,S] -> [B,1,W]."""
         if batch.source is None:
-            raise ValueError("a vector needs a text")
+            raise ValueError("an embedding needs a source")
         states = self.model(batch).float()  # [B,S,D]
         return self.pooling(states, batch.source.positions >= 0).unsqueeze(1)
 
 
 def similarity(one: Vector, other: Vector) -> float:
-    """The cosine of the angle between two vectors: a.b / (|a| |b|); 0 where one of them has no length."""
+    """Cosine similarity a.b / (|a| |b|); 0 if a vector is zero."""
     a, b = one.astype(np.float64), other.astype(np.float64)
     length = float(np.linalg.norm(a) * np.linalg.norm(b))
     return float(a @ b) / length if length else 0.0

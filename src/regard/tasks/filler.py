@@ -1,4 +1,4 @@
-"""Texts with gaps in, the words that were left out: BERT guesses a piece for each gap, T5 writes several."""
+"""Fill gaps in texts: BERT predicts one token for each gap, T5 writes a span."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ from regard.sample import Sample
 from regard.storage import Folder
 from regard.tasks.traceable import Traceable
 from regard.tasks.translator import decode_options
-from regard.training.evaluation.base import TOKENS_PER_BATCH
 
-GAP = re.compile(r"<mask>|\[MASK\]|_{3,}")  # how a person writes a gap
-LEAST_BEAM = 4  # of T5's search
+GAP = re.compile(r"<mask>|\[MASK\]|_{3,}")  # how users write a gap
+TOKENS_PER_BATCH = 1024  # logits over the whole vocabulary are kept for so many tokens at once
+MIN_BEAM = 4  # of T5's search
 
 
 class Guess(NamedTuple):
-    piece: str  # without the space before it
+    piece: str  # the text, without the space before it
     probability: float
 
 
 @dataclass(frozen=True)
-class Candidate:
+class FilledText:
     text: str
-    probability: float  # of all that was filled in
+    probability: float  # of all gaps together
 
 
 @dataclass(frozen=True)
 class Filling:
-    """A text with its gaps filled: whole texts, and the guesses at each gap, best first."""
+    """A text with its gaps filled: whole texts, and the guesses for each gap, best first."""
 
     source: str
-    candidates: list[Candidate]
+    candidates: list[FilledText]
     guesses: list[list[Guess]]  # of each gap
 
     @property
@@ -51,16 +51,16 @@ class Filling:
 
 
 @dataclass(frozen=True)
-class Span:
-    """What is put into a gap."""
+class GapSpan:
+    """Tokens that fill a gap."""
 
     ids: tuple[int, ...]
     log_probability: float
 
 
 @dataclass(frozen=True)
-class Gapped:
-    """A text cut at its gaps: one part more than there are gaps."""
+class GappedText:
+    """A text split at its gaps: one part more than there are gaps."""
 
     source: str
     parts: list[str]
@@ -72,10 +72,10 @@ class Gapped:
 
 
 class Filler(Traceable):
-    """An opened model of hidden words (BERT) or hidden spans (T5).
+    """A masked language model (BERT) or a model of span corruption (T5).
 
-    BERT guesses one piece for each gap, and several gaps each by itself: its guesses know nothing of one
-    another. T5 writes as many pieces as it likes, each span after those before.
+    BERT predicts one token for each gap, several gaps independently of one another. T5 writes spans of any
+    length, each given those before it.
     """
 
     def __init__(self, folder: Folder) -> None:
@@ -83,131 +83,132 @@ class Filler(Traceable):
         spans = isinstance(folder.model, EncoderDecoder) and bool(folder.source.sentinels)
         words = isinstance(folder.model, EncoderOnly) and folder.config.head in (None, "words")
         if not spans and not (words and folder.source.mask is not None):
-            raise UsageError(f"{folder.path}: this model has not learned to fill gaps (task fill: bert, t5)")
+            raise UsageError(f"{folder.path}: this model was not trained to fill gaps (task fill: bert, t5)")
         self.device = next(folder.model.parameters()).device
-        self.longest = folder.config.max_length - 2  # pieces of a text beside its start and end
-        self.cutter = Cutter(folder.source)
+        self.longest = folder.config.max_length - 2  # tokens of a text, without start and end
+        self.cutter = GapCutter(folder.source)
 
     @overload
     def fill(self, text: str, count: int = 5) -> Filling: ...  # type: ignore[overload-overlap]
     @overload
     def fill(self, text: Sequence[str], count: int = 5) -> list[Filling]: ...
     def fill(self, text: str | Sequence[str], count: int = 5) -> Filling | list[Filling]:
-        """Fill `<mask>` in one text or in many, with the `count` best guesses and texts."""
+        """Fill `<mask>` in one text or in many: the `count` best guesses and texts."""
         texts = [text] if isinstance(text, str) else list(text)
-        found = self.fill_lines(texts, count)
-        return found[0] if isinstance(text, str) else found
+        results = self.fill_lines(texts, count)
+        return results[0] if isinstance(text, str) else results
 
     def fill_lines(
         self, texts: Sequence[str], count: int = 5, numbers: Sequence[int] | None = None
     ) -> list[Filling]:
-        """`numbers` are those of the lines, for messages."""
+        """`numbers` are the line numbers for messages."""
         where = [f"line {number}: " for number in numbers] if numbers else [""] * len(texts)
-        gapped = [self.cut(text, place) for text, place in zip(texts, where)]
+        gapped = [self.split_gaps(text, place) for text, place in zip(texts, where)]
         if isinstance(self.model, EncoderOnly):
-            return [self.combined(each, own) for each, own in zip(gapped, self.guess(gapped, count))]
-        return [self.told(each, own, count) for each, own in zip(gapped, self.search(gapped, count))]
+            return [self.combine(each, spans) for each, spans in zip(gapped, self.guess(gapped, count))]
+        return [self.fillings(each, beams, count) for each, beams in zip(gapped, self.search(gapped, count))]
 
-    def cut(self, text: str, where: str) -> Gapped:
-        found = self.cutter.cut(text)
-        most = len(self.tokenizer.sentinels) - 1  # the last one closes T5's answer
-        if not found.gaps:
+    def split_gaps(self, text: str, where: str) -> GappedText:
+        gapped = self.cutter.cut(text)
+        limit = len(self.tokenizer.sentinels) - 1  # the last sentinel ends T5's output
+        if not gapped.gaps:
             raise UsageError(
                 f'{where}"{shortened(text)}" has no gap; write <mask> where a word is missing, '
                 'as in "The <mask> sleeps."'
             )
-        if isinstance(self.model, EncoderDecoder) and found.gaps > most:
-            raise UsageError(f"{where}the text has {found.gaps} gaps, the model knows signs for {most}")
-        pieces = sum(map(len, found.ids)) + found.gaps
-        if pieces > self.longest:
+        if isinstance(self.model, EncoderDecoder) and gapped.gaps > limit:
+            raise UsageError(f"{where}the text has {gapped.gaps} gaps, the model has sentinels for {limit}")
+        tokens = sum(map(len, gapped.ids)) + gapped.gaps
+        if tokens > self.longest:
             raise UsageError(
-                f"{where}the text has {pieces} pieces, but the model reads {self.longest} at once; shorten it"
+                f"{where}the text has {tokens} tokens, but the model reads {self.longest}; shorten it"
             )
-        return found
+        return gapped
 
-    # BERT: a piece for each gap
+    # BERT: a token for each gap
 
-    def guess(self, texts: Sequence[Gapped], count: int) -> list[list[list[Span]]]:
-        """The `count` most probable pieces of each gap of each text."""
-        rows = [self.hidden_words(text) for text in texts]
+    def guess(self, texts: Sequence[GappedText], count: int) -> list[list[list[GapSpan]]]:
+        """The `count` most probable tokens of each gap of each text."""
+        rows = [self.with_masks(text) for text in texts]
         assert isinstance(self.model, EncoderOnly)
         logits = answers(self.model, [Sample(source=row) for row in rows], TOKENS_PER_BATCH, self.device)
-        silent = [*self.tokenizer.never_said, self.tokenizer.end]
-        found = []
-        for row, own in zip(rows, logits):
-            gaps = [place for place, piece in enumerate(row) if piece == self.tokenizer.mask]
-            log_p = own[gaps].log_softmax(dim=1)  # [gaps,V]
-            log_p[:, silent] = -torch.inf
-            best, ids = log_p.topk(min(count, log_p.shape[1] - len(set(silent))), dim=1)
-            found.append(
-                [[Span((i,), p) for i, p in zip(*pair)] for pair in zip(ids.tolist(), best.tolist())]
+        suppressed = [*self.tokenizer.suppressed, self.tokenizer.end]
+        guesses = []
+        for row, row_logits in zip(rows, logits):
+            gaps = [place for place, token in enumerate(row) if token == self.tokenizer.mask]
+            log_p = row_logits[gaps].log_softmax(dim=1)  # [gaps,V]
+            log_p[:, suppressed] = -torch.inf
+            best, ids = log_p.topk(min(count, log_p.shape[1] - len(set(suppressed))), dim=1)
+            guesses.append(
+                [[GapSpan((i,), p) for i, p in zip(*pair)] for pair in zip(ids.tolist(), best.tolist())]
             )
-        return found
+        return guesses
 
-    def hidden_words(self, text: Gapped) -> list[int]:
+    def with_masks(self, text: GappedText) -> list[int]:
         """`<s>` text `</s>` with the mask in each gap."""
         mask = self.tokenizer.mask
         assert mask is not None
-        inside = [piece for ids in text.ids for piece in (mask, *ids)][1:]
+        inside = [token for ids in text.ids for token in (mask, *ids)][1:]
         return [self.tokenizer.start, *inside, self.tokenizer.end]
 
-    def combined(self, text: Gapped, gaps: Sequence[Sequence[Span]]) -> Filling:
-        """The best texts: p = product of the guesses', since each gap is guessed by itself."""
-        best: list[tuple[float, tuple[Span, ...]]] = [(0.0, ())]
+    def combine(self, text: GappedText, gaps: Sequence[Sequence[GapSpan]]) -> Filling:
+        """The best texts: p is the product over the gaps, which BERT fills independently."""
+        best: list[tuple[float, tuple[GapSpan, ...]]] = [(0.0, ())]
         for guesses in gaps:
-            longer = [(p + each.log_probability, (*own, each)) for p, own in best for each in guesses]
+            longer = [(p + each.log_probability, (*spans, each)) for p, spans in best for each in guesses]
             best = heapq.nlargest(len(gaps[0]), longer, key=lambda pair: pair[0])
-        candidates = [Candidate(self.cutter.join(text, own), math.exp(p)) for p, own in best]
+        candidates = [FilledText(self.cutter.join(text, spans), math.exp(p)) for p, spans in best]
         return Filling(text.source, candidates, [self.readable(guesses) for guesses in gaps])
 
-    # T5: spans one after another
+    # T5: one span after another
 
-    def search(self, texts: Sequence[Gapped], count: int) -> list[list[Hypothesis]]:
+    def search(self, texts: Sequence[GappedText], count: int) -> list[list[Hypothesis]]:
         assert isinstance(self.model, EncoderDecoder)
-        # more than are told: what is written behind the last gap makes no other text
-        options = decode_options(self.folder.decode, {"beam": max(LEAST_BEAM, 4 * count), "sample": False})
-        samples = [Sample(source=self.hidden_spans(text)) for text in texts]
+        # a wider beam than `count`: hypotheses that differ only after the last gap give the same text
+        options = decode_options(self.folder.decode, {"beam": max(MIN_BEAM, 4 * count), "sample": False})
+        samples = [Sample(source=self.with_sentinels(text)) for text in texts]
         return decode(self.model, samples, options, self.folder.special, self.device)
 
-    def hidden_spans(self, text: Gapped) -> list[int]:
-        """Text `</s>` with a sign in each gap, `<extra_id_0>` in the first."""
-        signs = self.tokenizer.sentinels
-        rest = [piece for sign, ids in zip(signs, text.ids[1:]) for piece in (sign, *ids)]
+    def with_sentinels(self, text: GappedText) -> list[int]:
+        """Text `</s>` with a sentinel in each gap, `<extra_id_0>` in the first."""
+        sentinels = self.tokenizer.sentinels
+        rest = [token for sentinel, ids in zip(sentinels, text.ids[1:]) for token in (sentinel, *ids)]
         return [*text.ids[0], *rest, self.tokenizer.end]
 
-    def told(self, text: Gapped, found: Sequence[Hypothesis], count: int) -> Filling:
-        by_text: dict[str, tuple[float, list[Span]]] = {}
-        for each in found:  # the best first
+    def fillings(self, text: GappedText, beams: Sequence[Hypothesis], count: int) -> Filling:
+        """The `count` best distinct texts of the hypotheses."""
+        by_text: dict[str, tuple[float, list[GapSpan]]] = {}
+        for each in beams:  # best first
             spans = self.spans_of(each, text.gaps)
             by_text.setdefault(self.cutter.join(text, spans), (math.exp(each.log_probability), spans))
         best = list(by_text.items())[:count]
-        candidates = [Candidate(whole, probability) for whole, (probability, _) in best]
-        answers = [spans for _, (_, spans) in best]
-        return Filling(text.source, candidates, [self.readable(distinct(own)) for own in zip(*answers)])
+        candidates = [FilledText(whole, probability) for whole, (probability, _) in best]
+        by_gap = zip(*(spans for _, (_, spans) in best))
+        return Filling(text.source, candidates, [self.readable(distinct(spans)) for spans in by_gap])
 
-    def spans_of(self, found: Hypothesis, gaps: int) -> list[Span]:
-        """The span after each sign in what was written; empty where a sign is missing."""
-        signs = {sign: number for number, sign in enumerate(self.tokenizer.sentinels)}
+    def spans_of(self, hypothesis: Hypothesis, gaps: int) -> list[GapSpan]:
+        """The span after each sentinel of the output; empty where a sentinel is missing."""
+        gap_of = {sentinel: number for number, sentinel in enumerate(self.tokenizer.sentinels)}
         ids: list[list[int]] = [[] for _ in range(gaps)]
         log_p = [-math.inf] * gaps
-        gap = gaps  # none yet
-        for piece, own in zip(found.tokens, found.token_log_probabilities):
-            if piece in signs:
-                gap = signs[piece]
+        gap = gaps  # before the first sentinel
+        for token, token_log_p in zip(hypothesis.tokens, hypothesis.token_log_probabilities):
+            if token in gap_of:
+                gap = gap_of[token]
                 if gap < gaps:
                     log_p[gap] = 0.0
             elif gap < gaps:
-                ids[gap].append(piece)
-                log_p[gap] += own
-        return [Span(tuple(own), p) for own, p in zip(ids, log_p)]
+                ids[gap].append(token)
+                log_p[gap] += token_log_p
+        return [GapSpan(tuple(span), p) for span, p in zip(ids, log_p)]
 
-    def readable(self, spans: Sequence[Span]) -> list[Guess]:
+    def readable(self, spans: Sequence[GapSpan]) -> list[Guess]:
         return [Guess(self.cutter.spelling(span.ids)[1], math.exp(span.log_probability)) for span in spans]
 
 
-def distinct(spans: Sequence[Span]) -> list[Span]:
-    """Each span once, as probable as it ever was, best first."""
-    best: dict[tuple[int, ...], Span] = {}
+def distinct(spans: Sequence[GapSpan]) -> list[GapSpan]:
+    """Each span once, with its highest probability, best first."""
+    best: dict[tuple[int, ...], GapSpan] = {}
     for span in sorted(spans, key=lambda span: -span.log_probability):
         best.setdefault(span.ids, span)
     return list(best.values())
@@ -218,49 +219,49 @@ def shortened(text: str) -> str:
 
 
 @dataclass(frozen=True)
-class Cutter:
-    """Cuts a text at its gaps as training cut it: as a whole, before pieces of it were hidden.
+class GapCutter:
+    """Splits a text at its gaps into the tokens of training, where tokens were masked after tokenization.
 
-    A word's piece holds the space before it. So the space before a gap is the gap's, and the text after one
-    is cut as it would be in the middle of a line.
+    A word's token includes the space before it. So the space before a gap belongs to the gap, and the text
+    after a gap is tokenized as in the middle of a line.
     """
 
     tokenizer: Tokenizer
 
     @cached_property
     def spaced(self) -> bool:
-        """Whether pieces hold the space before a word."""
-        pieces = self.tokenizer.pieces(range(len(self.tokenizer)))
+        """True if tokens include the space before a word."""
+        pieces = self.tokenizer.tokens(range(len(self.tokenizer)))
         return any(len(piece) > 1 and piece.startswith(" ") for piece in pieces)
 
-    def cut(self, text: str) -> Gapped:
+    def cut(self, text: str) -> GappedText:
         parts = GAP.split(text)
         bare = [self.bare(part) for part in parts[:-1]] + parts[-1:]
         ids = [self.tokenizer.encode(bare[0]), *(self.tokenizer.encode_inside(part) for part in bare[1:])]
-        return Gapped(text, parts, ids)
+        return GappedText(text, parts, ids)
 
     def bare(self, part: str) -> str:
-        """A part without the space that belongs to the gap behind it."""
+        """A part without the space that belongs to the gap after it."""
         return part.removesuffix(" ") if self.spaced else part
 
-    def join(self, text: Gapped, spans: Sequence[Span]) -> str:
+    def join(self, text: GappedText, spans: Sequence[GapSpan]) -> str:
         """The text with the gaps filled."""
-        found = ""
+        filled = ""
         for part, span in zip(text.parts, spans):
             glued, word = self.spelling(span.ids)
-            found += self.bare(part)
-            if self.spaced and not glued and found:
-                found += " "
+            filled += self.bare(part)
+            if self.spaced and not glued and filled:
+                filled += " "
             elif not self.spaced and glued:
-                found = found.rstrip(" ")
-            found += word
-        return found + text.parts[-1]
+                filled = filled.rstrip(" ")
+            filled += word
+        return filled + text.parts[-1]
 
     def spelling(self, ids: Sequence[int]) -> tuple[bool, str]:
-        """Whether pieces stand right behind the text before them, and their text."""
+        """(True if the tokens join the text before them without a space, their text)."""
         word = self.tokenizer.decode(ids)
-        first = self.tokenizer.pieces(ids[:1])
+        first = self.tokenizer.tokens(ids[:1])
         if self.spaced:
             return not first or not first[0].startswith(" "), word
-        glued = word.startswith("##") and len(word) > 2  # WordPiece's sign for a piece inside a word
+        glued = word.startswith("##") and len(word) > 2  # WordPiece's mark of a token inside a word
         return glued, word[2:] if glued else word

@@ -1,4 +1,4 @@
-"""A beginning in, what follows out: language models."""
+"""Prompt in, continuation out: language models."""
 
 from __future__ import annotations
 
@@ -10,91 +10,92 @@ from typing import Any, Literal, overload
 from regard.config import Decode
 from regard.config.load import searched
 from regard.config.presets import DECODE_DEFAULTS
-from regard.data.objectives import Continuation
-from regard.data.rows.text import parts_of
+from regard.data.objectives import CausalLM
+from regard.data.readers.text import document_rows
 from regard.errors import UsageError
 from regard.generation import (
     Hypothesis,
-    Lanes,
+    Request,
+    Scheduler,
     Steppable,
-    Wish,
-    decode_all,
+    generate,
     longest_output,
     make_engine,
     score,
 )
-from regard.generation.stream import Sliding, stream
+from regard.generation.sliding import SlidingWindow
 from regard.inputs.text import Tokenizer
+from regard.metrics.language import perplexity_scores
 from regard.models import LanguageModel
 from regard.sample import IGNORED, Sample
 from regard.storage import Folder
 from regard.tasks.traceable import Traceable
 from regard.tasks.translator import decode_options
-from regard.training.evaluation.base import TOKENS_PER_BATCH
-from regard.training.metrics import language
 
 TooLongPrompt = Literal["error", "cut"]
-Say = Callable[[str], None]
-HALF_A_SIGN = "\ufffd"  # what bytes decode to that are no whole character, perhaps not yet
+Warn = Callable[[str], None]
+REPLACEMENT_CHARACTER = "\ufffd"  # of bytes that are no complete character, perhaps not yet
+TOKENS_PER_BATCH = 1024  # logits over the whole vocabulary are kept for so many tokens at once
 
 
 @dataclass(frozen=True)
-class Written:
-    """What a model wrote after a prompt; `prompt + text` is the whole."""
+class GeneratedText:
+    """The continuation of a prompt; `prompt + text` is the whole."""
 
     prompt: str
     text: str
     tokens: tuple[int, ...]  # ids of the text
-    log_probability: float  # of the text and its end, as drawn: after temperature, top-k and top-p
-    finished: bool  # the model ended the text; False where the length limit cut it off
+    log_probability: float  # of the text and its end, as sampled: after temperature, top-k and top-p
+    finished: bool  # the model ended the text; False if the length limit truncated it
 
 
 @dataclass(frozen=True)
-class Scored:
-    """How probable a text is, piece by piece."""
+class TextScore:
+    """log p of a text, token by token."""
 
     text: str
-    pieces: list[float]  # log p of each, and of the end
+    pieces: list[float]  # log p of each token, and of the end
 
     @property
     def numbers(self) -> dict[str, float]:
-        return together([self])
+        return total_score([self])
 
 
-def together(scored: Iterable[Scored]) -> dict[str, float]:
-    """The numbers of texts as one: log_probability, tokens, bytes, perplexity, bits_per_byte."""
+def total_score(scores: Iterable[TextScore]) -> dict[str, float]:
+    """The scores of texts as one: log_probability, tokens, bytes, perplexity, bits_per_byte."""
     log_p, tokens, size = 0.0, 0, 0
-    for each in scored:
+    for each in scores:
         log_p, tokens = log_p + math.fsum(each.pieces), tokens + len(each.pieces)
         size += len(each.text.encode(errors="replace"))
-    own = {"log_probability": log_p, "tokens": tokens, "bytes": size}
-    return own | language(log_p, tokens, size)
+    totals = {"log_probability": log_p, "tokens": tokens, "bytes": size}
+    return totals | perplexity_scores(log_p, tokens, size)
 
 
 class Generator(Traceable):
     """An opened language model (GPT, Llama).
 
-    It reads `window` pieces at once. What is longer goes on from the last half of them, and so on. A model
-    whose positions have no end (`rotary`) reads all that there is.
+    It reads `window` tokens at once. A longer text continues from the last half of them, and so on. A model
+    with unbounded positions (`rotary`) reads everything.
     """
 
     continues = True  # as far as it may, so that the longest answer is the usual one
 
     def __init__(self, folder: Folder, precision: str = "auto") -> None:
         if not isinstance(folder.model, LanguageModel):
-            raise UsageError(f"{folder.path}: a {folder.config.family} model does not go on with a text")
-        make_engine(folder.model, precision, folder.reaches)
+            raise UsageError(f"{folder.path}: a {folder.config.family} model cannot continue a text")
+        make_engine(folder.model, precision, folder.calibration)  # packs the model in place
         self.folder, self.model, self.tokenizer = folder, folder.model, folder.source
         self.device = next(folder.model.parameters()).device
-        self.sliding = Sliding(self.model, self.model.longest_target or folder.config.max_length)
+        self.sliding = SlidingWindow(self.model, self.model.longest_target or folder.config.max_length)
         self.special = folder.special
         self.window = folder.config.max_length
-        told = folder.decode.model_dump(exclude_unset=True)  # what stands in the folder
-        usual = DECODE_DEFAULTS["generate"] | ({} if self.special.longest is None else {"max_length": None})
-        self.decode = decode_options(Decode(), {**usual, **told})
+        defaults = DECODE_DEFAULTS["generate"] | (
+            {} if self.special.max_length is None else {"max_length": None}
+        )
+        self.decode = decode_options(Decode(), {**defaults, **folder.decode.model_dump(exclude_unset=True)})
 
     def options(self, given: Mapping[str, object]) -> Decode:
-        """The folder's [decode] with some fields replaced; a beam without `sample` asks for a search."""
+        """The folder's [decode] with some fields replaced; `beam` without `sample` means search."""
         return decode_options(self.decode, searched(dict(given)))
 
     @overload
@@ -102,7 +103,7 @@ class Generator(Traceable):
     @overload
     def generate(self, prompt: Sequence[str], **options: object) -> list[str]: ...
     def generate(self, prompt: str | Sequence[str], **options: object) -> str | list[str]:
-        """What follows a prompt, or each of many, without the prompt itself.
+        """The continuation of a prompt, or of each of many, without the prompt itself.
 
         Options are those of `[decode]`: sample=True, temperature=0.8, top_p=0.9, seed=1, max_length=200 ...;
         `beam=1` is greedy, `beam=4` a search.
@@ -116,19 +117,20 @@ class Generator(Traceable):
         prompts: Sequence[str],
         options: Decode | None = None,
         too_long: TooLongPrompt = "error",
-        say: Say = lambda text: None,
-    ) -> list[list[Written]]:
+        warn: Warn = lambda text: None,
+    ) -> list[list[GeneratedText]]:
         """For each prompt its `options.beam` draws or hypotheses, best first."""
         options = options or self.decode
-        read = [self.read(prompt, too_long, say) for prompt in prompts]
-        found = decode_all(self.pool(options.tokens_per_batch, say=say), [Wish(ids, options) for ids in read])
+        ids = [self.prompt_ids(prompt, too_long, warn) for prompt in prompts]
+        requests = [Request(each, options) for each in ids]
+        found = generate(self.model_for, requests, self.special, self.device, options.tokens_per_batch, warn)
         return [
-            [self.written(prompt, ids, each) for each in own]
-            for prompt, ids, own in zip(prompts, read, found)
+            [self.generated_text(prompt, each, hypothesis) for hypothesis in hypotheses]
+            for prompt, each, hypotheses in zip(prompts, ids, found)
         ]
 
     def stream(self, prompt: str, **options: object) -> Iterator[str]:
-        """The text of `generate` piece by piece, as it comes; never a part of a character."""
+        """The text of `generate` in parts, as it is generated; never a part of a character."""
         return self.stream_one(prompt, self.options(options))
 
     def stream_one(
@@ -137,108 +139,117 @@ class Generator(Traceable):
         options: Decode,
         draw: int = 0,
         too_long: TooLongPrompt = "error",
-        say: Say = lambda text: None,
+        warn: Warn = lambda text: None,
     ) -> Iterator[str]:
-        """What is wrong with a prompt is said at once. `draw` is the number of a draw among several."""
-        ids = self.read(prompt, too_long, say)
-        alone = options.sample and options.beam == 1  # of several draws all come: the best one is told
-        wish = Wish(ids, options, draw=draw if alone else None)
-        return spelled(self.tokenizer, ids, stream(self.pool(options.tokens_per_batch), wish))
+        """A wrong prompt raises at once. `draw` is the index of a draw among several."""
+        ids = self.prompt_ids(prompt, too_long, warn)
+        is_single = options.sample and options.beam == 1  # of several draws only the best one is streamed
+        request = Request(ids, options, draw=draw if is_single else None)
+        scheduler = self.scheduler(options.tokens_per_batch)
+        return detokenize_stream(self.tokenizer, ids, scheduler.stream(request))
 
-    def read(self, prompt: str, too_long: TooLongPrompt = "error", say: Say = lambda text: None) -> list[int]:
-        """`<s>` and the pieces of a prompt; of one that is too long, the end if that is wished."""
-        ids = [self.tokenizer.start, *self.tokenizer.encode(prompt)]
+    def prompt_ids(
+        self, prompt: str, too_long: TooLongPrompt = "error", warn: Warn = lambda text: None
+    ) -> list[int]:
+        """The tokens of a prompt, after the start token if the tokenizer adds one; `cut` keeps their end."""
+        ids = self.with_start(self.tokenizer.encode(prompt))
         limit = self.model.longest_target
         if limit is None or len(ids) <= limit:
             return ids
-        told = f"the prompt has {len(ids)} pieces, its start included, but the model reads {limit} at once"
+        problem = f"the prompt has {len(ids)} tokens, but the model reads {limit} at once"
         if too_long == "error":
-            raise UsageError(f"{told}; shorten it, or let only its end be read (--too-long cut)")
-        say(f"{told}: only its end is read")
+            raise UsageError(f'{problem}; shorten it, or let only its end be read (too_long = "cut")')
+        warn(f"{problem}: only its end is read")
         return ids[-limit:]
 
+    def with_start(self, ids: Sequence[int]) -> list[int]:
+        """Prompt tokens after the start token, if the tokenizer adds one or there is nothing else to read."""
+        adds_start = bool(getattr(self.tokenizer, "adds_start", True)) or not ids
+        return [self.tokenizer.start, *ids] if adds_start else list(ids)
+
     def overflows(self, length: int, options: Decode) -> bool:
-        """Whether a prompt of this length may lead beyond what the model reads at once."""
+        """Whether a prompt of this length may exceed the context window."""
         limit = self.model.longest_target
-        most = longest_output(options, length, 0, None, self.special.longest)
-        return limit is not None and length + most - 1 > limit  # the last piece is not read
+        most = longest_output(options, length, 0, None, self.special.max_length)
+        return limit is not None and length + most - 1 > limit  # the last token is not read
 
-    def pool(self, tokens: int, rows: int | None = None, say: Say = lambda text: None) -> Lanes:
-        """A running batch of texts, of at most so many prompt pieces times beams, and rows."""
-        return Lanes.over(self.model_for, self.special, self.device, tokens, rows, say)
+    def scheduler(self, tokens: int, rows: int | None = None, warn: Warn = lambda text: None) -> Scheduler:
+        """For requests that arrive over time: at most `tokens` source tokens times beams, and `rows`, run."""
+        return Scheduler(self.model_for, self.special, self.device, tokens, rows, warn=warn)
 
-    def model_for(self, wish: Wish) -> Steppable[Any]:
-        return self.sliding if self.overflows(len(wish.ids), wish.options) else self.model
+    pool = scheduler  # the name in earlier versions
 
-    def written(self, prompt: str, ids: Sequence[int], found: Hypothesis) -> Written:
-        text = "".join(spelled(self.tokenizer, ids, found.tokens))
-        return Written(prompt, text, found.tokens, found.log_probability, found.finished)
+    def model_for(self, request: Request) -> Steppable[Any]:
+        return self.sliding if self.overflows(len(request.ids), request.options) else self.model
 
-    def score(self, texts: Sequence[str], stride: int | None = None, end: bool = True) -> list[Scored]:
-        """log p of each piece of each text, and of its end.
+    def generated_text(self, prompt: str, ids: Sequence[int], found: Hypothesis) -> GeneratedText:
+        text = "".join(detokenize_stream(self.tokenizer, ids, found.tokens))
+        return GeneratedText(prompt, text, found.tokens, found.log_probability, found.finished)
 
-        A text longer than the window is read in windows that overlap, each `stride` pieces further (half of
-        the window unless told): each piece counts once, with at least `window - stride` pieces before it,
+    def score(self, texts: Sequence[str], stride: int | None = None, end: bool = True) -> list[TextScore]:
+        """log p of each token of each text, and of its end.
+
+        A text longer than the window is read in overlapping windows, each `stride` tokens further (default:
+        half of the window): each token is scored once, with at least `window - stride` tokens of context,
         where there are so many.
         """
         stride = max(1, self.window // 2) if stride is None else stride
         if not 1 <= stride <= self.window:
             raise UsageError(
-                f"a stride of {stride}: it lies between 1 and the window of {self.window} pieces"
+                f"a stride of {stride}: it lies between 1 and the window of {self.window} tokens"
             )
-        samples = [windows(self.pieces(text, end), self.window, stride) for text in texts]
-        rows = score(self.model, [each for own in samples for each in own], TOKENS_PER_BATCH, self.device)
+        samples = [windows(self.document_ids(text, end), self.window, stride) for text in texts]
+        rows = score(self.model, [each for group in samples for each in group], TOKENS_PER_BATCH, self.device)
         rest = iter(rows)
         return [
-            Scored(text, [log_p for _ in own for log_p in next(rest)]) for text, own in zip(texts, samples)
+            TextScore(text, [log_p for _ in group for log_p in next(rest)])
+            for text, group in zip(texts, samples)
         ]
 
-    def pieces(self, text: str, end: bool) -> list[int]:
+    def document_ids(self, text: str, end: bool) -> list[int]:
         """A document as training reads it."""
-        objective = Continuation(self.tokenizer, self.window)
-        ids = [
-            piece for _, part, more in parts_of([(1, text)]) for piece in objective.pieces(part, bool(more))
-        ]
+        objective, rows = CausalLM(self.tokenizer, self.window), document_rows([(1, text)])
+        ids = [token for _, part, target in rows for token in objective.token_ids(part, target)]
         return ids if end else ids[:-1]
 
 
 def windows(ids: Sequence[int], window: int, stride: int) -> list[Sample]:
-    """A text as what a model reads at once; what an earlier window asked for is read and not asked again."""
-    read, said = ids[:-1], ids[1:]
-    found, asked = [], 0
-    for begin in range(0, len(read), stride):
-        last = min(begin + window, len(read))
-        labels = [*[IGNORED] * (asked - begin), *said[asked:last]]
-        found.append(Sample(target=read[begin:last], labels=labels))
-        asked = last
-        if last == len(read):
+    """A text as overlapping windows; tokens that an earlier window scored are context only."""
+    inputs, labels = ids[:-1], ids[1:]
+    found, scored = [], 0
+    for begin in range(0, len(inputs), stride):
+        last = min(begin + window, len(inputs))
+        new = [*[IGNORED] * (scored - begin), *labels[scored:last]]
+        found.append(Sample(target=inputs[begin:last], labels=new))
+        scored = last
+        if last == len(inputs):
             break
     return found
 
 
-def spelled(tokenizer: Tokenizer, prompt: Sequence[int], pieces: Iterable[int]) -> Iterator[str]:
-    """The text that pieces add to a prompt, as they come; a character waits until it is whole.
+def detokenize_stream(tokenizer: Tokenizer, prompt: Sequence[int], tokens: Iterable[int]) -> Iterator[str]:
+    """The text that tokens add to a prompt, as they come; a character waits until it is complete.
 
-    Each time only the pieces since the last whole character are decoded, with those before them, on which it
-    depends whether a space stands between.
+    Each time only the tokens since the last complete character are decoded, with those before them, on which
+    the space between depends.
     """
     ids = list(prompt)
-    first, done = 0, len(ids)  # ids[first:done] have been told, and the rest is spelt after them
-    told = ""  # of the rest
-    for piece in pieces:
-        ids.append(piece)
-        text = added(tokenizer, ids[first:], done - first)
-        whole = text.rstrip(HALF_A_SIGN)
-        if len(whole) > len(told):
-            yield whole[len(told) :]
-            told = whole
-        if text == whole and text:
-            first, done, told = done, len(ids), ""
-    if len(rest := added(tokenizer, ids[first:], done - first)) > len(told):
-        yield rest[len(told) :]
+    first, done = 0, len(ids)  # ids[first:done] are decoded; the rest is decoded after them
+    text = ""  # of the rest, as far as it was returned
+    for token in tokens:
+        ids.append(token)
+        new = added_text(tokenizer, ids[first:], done - first)
+        complete = new.rstrip(REPLACEMENT_CHARACTER)
+        if len(complete) > len(text):
+            yield complete[len(text) :]
+            text = complete
+        if new == complete and new:
+            first, done, text = done, len(ids), ""
+    if len(rest := added_text(tokenizer, ids[first:], done - first)) > len(text):
+        yield rest[len(text) :]
 
 
-def added(tokenizer: Tokenizer, ids: Sequence[int], before: int) -> str:
-    """What the ids from number `before` on add to the text of those before them."""
-    begun, whole = tokenizer.decode(ids[:before]), tokenizer.decode(ids)
-    return whole[len(begun) :] if whole.startswith(begun) else tokenizer.decode(ids[before:])
+def added_text(tokenizer: Tokenizer, ids: Sequence[int], before: int) -> str:
+    """What ids[before:] add to the text of the ids before them."""
+    start, whole = tokenizer.decode(ids[:before]), tokenizer.decode(ids)
+    return whole[len(start) :] if whole.startswith(start) else tokenizer.decode(ids[before:])

@@ -1,4 +1,4 @@
-"""Open a model folder as what its task asks for."""
+"""Open a model folder as the class of its task."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ CLASSES: dict[str, type[Any]] = {
 def load(path: Paths, device: str = "auto", threads: int = 0, precision: str = "auto") -> Any:
     """Open a model folder: `regard.load("runs/demo").translate("...")`; several translate as an ensemble.
 
-    What comes is of the class that the folder's task needs, which the folder alone knows; see `load_as`.
-    A BERT without a head gives vectors. `precision` is for models that write: float32, bfloat16, int8, or
-    auto, which is int8 once `regard calibrate` has measured the model.
+    The class of the result follows from the folder's task; see `load_as`. A BERT without a head embeds.
+    `threads` sets torch's number of threads for the whole process; 0 leaves it as it is. `precision` is for
+    models that write: float32, bfloat16, int8, or auto, which is int8 for calibrated models.
     """
     if isinstance(path, str | Path) and is_body(Path(path)):
         return load_as(Embedder, path, device, threads)
@@ -49,9 +49,9 @@ def load(path: Paths, device: str = "auto", threads: int = 0, precision: str = "
 def load_as(
     kind: type[Kind], path: Paths, device: str = "auto", threads: int = 0, precision: str = "auto"
 ) -> Kind:
-    """Open a model folder of a known task; one of another task is an error that names its command.
+    """Open a model folder of a given task; one of another task is an error that names its command.
 
-    An `Embedder` opens any BERT, whatever its task.
+    An `Embedder` opens any BERT.
     """
     if issubclass(kind, Embedder):
         return kind(open_body(one_of(path), use_machine(device, threads)))
@@ -70,31 +70,34 @@ def listed(path: Paths) -> list[Path]:
 def one_of(path: Paths) -> Path:
     first, *others = listed(path)
     if others:
-        raise UsageError(f"{others[0]}: only models that translate can speak as one; give a single folder")
+        raise UsageError(f"{others[0]}: ensembles are supported for translation only; give a single folder")
     return first
 
 
 def use_machine(device: str, threads: int) -> torch.device:
+    """The device; only an explicit number of threads changes the process."""
     machine = choose_machine(device, precision="float32", threads=threads)
-    machine.use()
+    if threads:
+        machine.use()
     return machine.device
 
 
 def make(kind: type[Kind], folders: Sequence[Folder], precision: str = "auto") -> Kind:
     for folder in folders:
-        own = CLASSES[folder.task.name]
-        if own is not kind and folder.config.family != "t5":  # whose tasks are all text to text
+        if (
+            CLASSES[folder.task.name] is not kind and folder.config.family != "t5"
+        ):  # whose tasks are all text to text
             raise UsageError(
-                f'{folder.path}: this model was made to {folder.task.name}; use "regard {folder.task.name}"'
+                f'{folder.path}: this is a {folder.task.name} model; use "regard {folder.task.name}"'
             )
     if len(folders) > 1 and kind is not Translator:
         raise UsageError(
-            f"{folders[1].path}: only models that translate can speak as one; give a single folder"
+            f"{folders[1].path}: ensembles are supported for translation only; give a single folder"
         )
     if issubclass(kind, Translator):
         return kind(*folders, precision=precision)
     if issubclass(kind, Generator):
         return kind(folders[0], precision=precision)
     if precision not in ("auto", "float32"):
-        raise UsageError(f"{folders[0].path}: precision {precision} is for models that write; use float32")
+        raise UsageError(f"{folders[0].path}: precision {precision} is for generative models; use float32")
     return kind(*folders)

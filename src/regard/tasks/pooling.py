@@ -1,7 +1,7 @@
-"""How the states of a text's pieces become its one vector, as a folder's sentence-transformers files say.
+"""Pooling of hidden states to the vector of a text, from the sentence-transformers files of a folder.
 
-modules.json lists the steps (Transformer, Pooling, then any of Dense and Normalize), each with a folder for
-its settings.
+modules.json lists the modules (Transformer, Pooling, then any of Dense and Normalize), each with a folder for
+its config.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from torch.nn import functional
 from regard.config.reading import parse_json, read_bytes
 from regard.errors import UsageError
 from regard.storage import read_json
-from regard.storage.files import Json, check_files, read_safetensors
+from regard.storage.files import Json, check_files
+from regard.storage.weights import read_safetensors
 
 Step = Callable[[Tensor], Tensor]  # [B,W] -> [B,W']
 
@@ -42,7 +43,7 @@ def mean_by_root(x: Tensor, real: Tensor) -> Tensor:
 
 
 def weighted_mean(x: Tensor, real: Tensor) -> Tensor:
-    """(sum_s s x_s) / (sum_s s), where the first piece has s = 1."""
+    """(sum_s s x_s) / (sum_s s), where the first token has s = 1."""
     weights = real * torch.arange(1, real.shape[1] + 1, device=real.device)  # [B,S]
     return (weights.unsqueeze(2) * x).sum(dim=1) / weights.sum(dim=1, keepdim=True)
 
@@ -55,7 +56,7 @@ def total(x: Tensor, real: Tensor) -> Tensor:
     return x.masked_fill(~real.unsqueeze(2), 0.0).sum(dim=1)
 
 
-# x [B,S,D], real [B,S] (not padding) -> [B,D]; several are put side by side in this order
+# x [B,S,D], real [B,S] (not padding) -> [B,D]; several are concatenated in this order
 POOLINGS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "cls": first,
     "max": highest,
@@ -64,7 +65,7 @@ POOLINGS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "weightedmean": weighted_mean,
     "lasttoken": last,
 }
-FLAGS = {  # how a settings file asks for each
+FLAGS = {  # their names in config.json
     "pooling_mode_cls_token": "cls",
     "pooling_mode_max_tokens": "max",
     "pooling_mode_mean_tokens": "mean",
@@ -83,15 +84,15 @@ ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
 
 @dataclass(frozen=True)
 class Pooling:
-    """The way from the states of a text to its vector, and what is done to the text before."""
+    """From the hidden states of a text to its vector, and how the text is preprocessed."""
 
     modes: tuple[str, ...] = ("mean",)
     after: tuple[Step, ...] = ()
     normalised: bool = False
-    told: bool = False  # by the folder; else it is the mean, which most such models were trained with
-    longest: int | None = None  # pieces with start and end
+    configured: bool = False  # by the folder; else the mean, which most such models were trained with
+    longest: int | None = None  # tokens with start and end
     lowercase: bool = False
-    prompt: str = ""  # stands before every text
+    prompt: str = ""  # prefix of every text
 
     def __call__(self, x: Tensor, real: Tensor) -> Tensor:
         """[B,S,D] -> [B,W]."""
@@ -105,7 +106,7 @@ class Pooling:
 
 
 def read_pooling(home: Path) -> Pooling:
-    """What the files of a folder say; without any, the mean over all pieces."""
+    """The pooling that a folder configures; the mean over all tokens if it has no such files."""
     modes: tuple[str, ...] | None = None
     after: list[Step] = []
     normalised = False
@@ -120,17 +121,17 @@ def read_pooling(home: Path) -> Pooling:
             normalised = True
         elif kind != "Transformer" or folder != home:
             raise UsageError(
-                f"{home / 'modules.json'}: the step {kind} in {folder.name} is one that Regard cannot do "
+                f"{home / 'modules.json'}: the module {kind} in {folder.name} is not supported "
                 "(Transformer in the folder itself, Pooling, then Dense and Normalize)"
             )
-    longest, lowercase = read_reading(home)
+    longest, lowercase = read_preprocessing(home)
     return Pooling(
         modes or ("mean",), tuple(after), normalised, modes is not None, longest, lowercase, prompt
     )
 
 
 def modules(home: Path) -> Iterator[tuple[str, Path]]:
-    """The steps in their order: kind, and the folder of its settings."""
+    """The modules in order: their kind, and the folder of their config."""
     file = home / "modules.json"
     if not file.is_file():
         return
@@ -138,10 +139,12 @@ def modules(home: Path) -> Iterator[tuple[str, Path]]:
         content = parse_json(read_bytes(file).decode())
         listed = [(str(each["type"]).split(".")[-1], each["path"]) for each in content]
     except (OSError, ValueError, RecursionError, KeyError, TypeError) as error:
-        raise UsageError(f"{file}: cannot be read as a list of steps ({error})") from None
+        raise UsageError(f"{file}: cannot be read as a list of modules ({error})") from None
     for kind, part in listed:
         if not isinstance(part, str) or part in (".", "..") or set(part) & set("/\\:\0"):
-            raise UsageError(f"{file}: the step {kind} has the path {part!r}, which is no folder beside it")
+            raise UsageError(
+                f"{file}: the module {kind} has the path {part!r}, which is not a folder beside it"
+            )
         if part and (home / part).is_dir():
             check_files(home / part)
         yield kind, home / part
@@ -151,21 +154,19 @@ def read_modes(file: Path, prompted: bool) -> tuple[str, ...]:
     content = read_json(file)
     named = content.get("pooling_mode")
     listed = [named] if isinstance(named, str) else list(named or ())
-    wished = {str(mode) for mode in listed} or {FLAGS[flag] for flag in FLAGS if content.get(flag)}
-    unknown = sorted(wished - POOLINGS.keys()) or sorted(
+    modes = {str(mode) for mode in listed} or {FLAGS[flag] for flag in FLAGS if content.get(flag)}
+    unknown = sorted(modes - POOLINGS.keys()) or sorted(
         key
         for key, value in content.items()
         if key.startswith("pooling_mode_") and value and key not in FLAGS
     )
     if unknown:
-        raise UsageError(
-            f"{file}: {unknown[0]} is a pooling that Regard does not know ({', '.join(POOLINGS)})"
-        )
-    if not wished:
-        raise UsageError(f"{file}: asks for no pooling; set one, such as pooling_mode_mean_tokens, to true")
+        raise UsageError(f"{file}: the pooling {unknown[0]} is not supported ({', '.join(POOLINGS)})")
+    if not modes:
+        raise UsageError(f"{file}: no pooling is set; set one, such as pooling_mode_mean_tokens, to true")
     if prompted and content.get("include_prompt") is False:
-        raise UsageError(f"{file}: include_prompt = false is something that Regard cannot do")
-    return tuple(mode for mode in POOLINGS if mode in wished)
+        raise UsageError(f"{file}: include_prompt = false is not supported")
+    return tuple(mode for mode in POOLINGS if mode in modes)
 
 
 def read_dense(folder: Path) -> Step:
@@ -174,41 +175,39 @@ def read_dense(folder: Path) -> Step:
     content = read_json(file)
     name = str(content.get("activation_function", "torch.nn.modules.activation.Tanh")).split(".")[-1]
     if name not in ACTIVATIONS:
-        raise UsageError(
-            f"{file}: activation_function {name!r} is none that Regard knows ({', '.join(ACTIVATIONS)})"
-        )
+        raise UsageError(f"{file}: activation_function {name!r} is not supported ({', '.join(ACTIVATIONS)})")
     weights = folder / "model.safetensors"
     if not weights.is_file():
-        raise UsageError(f"{folder}: the step Dense has no model.safetensors, and Regard opens no pickles")
+        raise UsageError(f"{folder}: the module Dense has no model.safetensors, and Regard opens no pickles")
     tensors = {name: tensor.float() for name, tensor in read_safetensors(weights).items()}
     matrix, bias = tensors.pop("linear.weight", None), tensors.pop("linear.bias", None)
     shape = (content.get("out_features"), content.get("in_features"))
     if matrix is None or tensors or tuple(matrix.shape) != shape:
         raise UsageError(
-            f"{weights}: holds no linear.weight of the shape {list(shape)} and linear.bias alone"
+            f"{weights}: must hold linear.weight of shape {list(shape)} and linear.bias, nothing else"
         )
     activation = ACTIVATIONS[name]()
 
     def dense(x: Tensor) -> Tensor:
-        own = None if bias is None else bias.to(x.device)
-        out: Tensor = activation(functional.linear(x, matrix.to(x.device), own))
-        return out
+        b = None if bias is None else bias.to(x.device)
+        y: Tensor = activation(functional.linear(x, matrix.to(x.device), b))
+        return y
 
     return dense
 
 
-def read_reading(home: Path) -> tuple[int | None, bool]:
-    """How long a text may be, in pieces with start and end, and whether it is made lower case first."""
+def read_preprocessing(home: Path) -> tuple[int | None, bool]:
+    """(maximum length in tokens with start and end, True if texts are lowercased)."""
     file = home / "sentence_bert_config.json"
     content = read_json(file) if file.is_file() else {}
     longest = content.get("max_seq_length")
     if longest is not None and (not isinstance(longest, int) or isinstance(longest, bool) or longest < 3):
-        raise UsageError(f"{file}: max_seq_length = {longest!r} is no length of a text (3 or more)")
+        raise UsageError(f"{file}: max_seq_length = {longest!r} is not a length (3 or more)")
     return longest, bool(content.get("do_lower_case", False))
 
 
 def read_prompt(home: Path) -> str:
-    """What stands before every text, where the folder names one that is always used."""
+    """The default prompt of a folder, a prefix of every text; empty if it has none."""
     file = home / "config_sentence_transformers.json"
     content: Json = read_json(file) if file.is_file() else {}
     name, prompts = content.get("default_prompt_name"), content.get("prompts")

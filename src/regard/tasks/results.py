@@ -1,4 +1,4 @@
-"""What is known of a translated line, and how the parts of a line become one."""
+"""Results of translation, and how the segments of a line are joined."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from regard.generation import Hypothesis
 from regard.generation.alignment import Links
 from regard.tasks.segments import Segment
 
-Answer = list[tuple[Hypothesis, Links | None]]  # the candidates of one part
+AlignedHypotheses = list[tuple[Hypothesis, Links | None]]  # of one segment, best first
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Candidate:
     score: float = 0.0
     log_probability: float = 0.0
     alignment: Links | None = None
-    finished: bool = True  # False where the length limit cut it off
+    finished: bool = True  # False if the length limit truncated it
     tokens: tuple[int, ...] = ()  # ids, with the end of each sentence
     token_log_probabilities: tuple[float, ...] = ()  # of each of them, 0 in a forced prefix
 
@@ -30,8 +30,8 @@ class Translation:
     source: str
     candidates: list[Candidate]  # best first
     broken: bool = False  # a sentence was too long for the model and was cut between words
-    skipped: bool = False  # or was not translated at all, because the caller wished so
-    disobeyed: tuple[str, ...] = ()  # required phrases that the text lacks, forbidden ones that it holds
+    skipped: bool = False  # a sentence was too long and the line was not translated (too_long = "skip")
+    disobeyed: tuple[str, ...] = ()  # required phrases that the text lacks, forbidden ones that it contains
 
     @property
     def text(self) -> str:
@@ -40,7 +40,7 @@ class Translation:
 
 @dataclass(frozen=True)
 class Alternative:
-    """A next word after the beginning of a translation, and the best translation that goes on with it."""
+    """A next word after the beginning of a translation, and the best translation that continues with it."""
 
     word: str  # empty where the translation ends
     log_probability: float  # of the word
@@ -52,18 +52,18 @@ class Alternative:
 
 
 @dataclass(frozen=True)
-class Joiner:
-    """Puts the parts of a line back together: the k-th candidate is made of the k-th of each part."""
+class SegmentJoiner:
+    """Joins the segments of a line: candidate k consists of the k-th hypothesis of each segment."""
 
     decode: Callable[[Sequence[int]], str]
     end: int  # the id that ends a sentence
 
     def join(
-        self, line: Sequence[Segment], answers: Sequence[Answer | None], nbest: int, aligned: bool
+        self, line: Sequence[Segment], found: Sequence[AlignedHypotheses | None], nbest: int, aligned: bool
     ) -> list[Candidate]:
-        count = min((len(answer) for answer in answers if answer is not None), default=1)
+        count = min((len(each) for each in found if each is not None), default=1)
         return [
-            self.join_one(line, [answer[k] if answer else None for answer in answers], aligned)
+            self.join_one(line, [each[k] if each else None for each in found], aligned)
             for k in range(min(nbest, count))
         ]
 
@@ -71,25 +71,25 @@ class Joiner:
         self, line: Sequence[Segment], chosen: Sequence[tuple[Hypothesis, Links | None] | None], aligned: bool
     ) -> Candidate:
         whole = Candidate("", alignment=[] if aligned else None)
-        read = ""  # the source up to here
-        for part, answer in zip(line, chosen):
-            read, whole = read + part.before, replace(whole, text=whole.text + part.before)
-            if answer is not None:
-                whole = self.add(whole, read, part, *answer)
-            read, whole = read + part.text + part.after, replace(whole, text=whole.text + part.after)
+        source = ""  # up to this segment
+        for part, hypothesis in zip(line, chosen):
+            source, whole = source + part.before, replace(whole, text=whole.text + part.before)
+            if hypothesis is not None:
+                whole = self.add(whole, source, part, *hypothesis)
+            source, whole = source + part.text + part.after, replace(whole, text=whole.text + part.after)
         return whole
 
     def add(
-        self, whole: Candidate, read: str, part: Segment, hypothesis: Hypothesis, own: Links | None
+        self, whole: Candidate, source: str, part: Segment, hypothesis: Hypothesis, links: Links | None
     ) -> Candidate:
-        said = self.decode(hypothesis.tokens)
-        seen, told = words_before(read, part.text), words_before(whole.text, said)
-        links = [(source + seen, target + told) for source, target in own or ()]
+        text = self.decode(hypothesis.tokens)
+        left, right = words_before(source, part.text), words_before(whole.text, text)
+        shifted = [(word + left, target + right) for word, target in links or ()]
         return Candidate(
-            text=whole.text + said,
+            text=whole.text + text,
             score=whole.score + hypothesis.score,
             log_probability=whole.log_probability + hypothesis.log_probability,
-            alignment=None if whole.alignment is None else whole.alignment + links,
+            alignment=None if whole.alignment is None else whole.alignment + shifted,
             finished=whole.finished and hypothesis.finished,
             tokens=(*whole.tokens, *hypothesis.tokens, *([self.end] if hypothesis.finished else ())),
             token_log_probabilities=(*whole.token_log_probabilities, *hypothesis.token_log_probabilities),
@@ -97,6 +97,6 @@ class Joiner:
 
 
 def words_before(text: str, following: str) -> int:
-    """The number of the first word of `following`; where a word was cut in two, it goes on in that word."""
-    cut = text and following and not text[-1].isspace() and not following[0].isspace()
-    return len(text.split()) - bool(cut)
+    """The index of the first word of `following`; a word that was cut in two keeps one index."""
+    is_cut = text and following and not text[-1].isspace() and not following[0].isspace()
+    return len(text.split()) - bool(is_cut)

@@ -1,4 +1,4 @@
-"""Lines into what a model can read at once, and back: spacing and blank lines survive."""
+"""Split lines into segments that a model can read; spacing and blank lines survive."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from regard.inputs.text import cut_words, split_sentences
+from regard.inputs.text import split_sentences, split_words
 
 Split = Literal["auto", "always", "never"]
 
@@ -18,28 +18,28 @@ class Segment:
     before: str
     text: str
     after: str
-    broken: bool = False  # one of the parts of a sentence that was too long
+    broken: bool = False  # a part of a sentence that was too long
 
 
 def segments(
-    line: str, pieces: Callable[[str], int], split: Split, above: int, longest: int
+    line: str, count_tokens: Callable[[str], int], split: Split, above: int, longest: int
 ) -> list[Segment]:
-    """Cut a line at sentence ends if it is long (or always), and over-long sentences between words.
+    """Split a line at sentence ends if it is long (or always), and too long sentences between words.
 
-    `above` is what counts as long and `longest` what the model can read at all, both in pieces.
+    A line of more than `above` tokens is long; the model reads at most `longest` tokens.
     """
     whole = segment(line, "")
     if not whole.text:
         return [whole]
     parts = [(line, "")]
-    if split == "always" or (split == "auto" and pieces(whole.text) > above):
+    if split == "always" or (split == "auto" and count_tokens(whole.text) > above):
         parts = split_sentences(line)
-    found = []
+    found: list[Segment] = []
     for text, gap in parts:
-        if pieces(text.strip()) > longest:
+        if count_tokens(text.strip()) > longest:
             found += [
                 replace(segment(part, after), broken=True)
-                for part, after in cut_words(text, lambda t: pieces(t.strip()) <= longest)
+                for part, after in split_words(text, lambda t: count_tokens(t.strip()) <= longest)
             ]
             found[-1] = replace(found[-1], after=found[-1].after + gap)
         else:

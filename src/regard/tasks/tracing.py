@@ -13,8 +13,7 @@ from regard import __version__
 from regard.batch import collate
 from regard.config import Decode
 from regard.errors import UsageError
-from regard.generation import Hypothesis, Wish, decode
-from regard.generation.pool import manner_of
+from regard.generation import Hypothesis, Request, decode
 from regard.generation.search import BeamSearch
 from regard.inputs.text import Tokenizer
 from regard.inputs.text.tokenizer import replace_surrogates
@@ -34,9 +33,9 @@ from regard.interpret.record import record
 from regard.models import EncoderOnly, LanguageModel, Model
 from regard.sample import Sample
 from regard.storage import Folder
-from regard.tasks.asking import Asked, ask
+from regard.tasks.asking import TaskInput, task_input
 from regard.tasks.filler import Filler
-from regard.tasks.generator import Generator, spelled
+from regard.tasks.generator import Generator, detokenize_stream
 from regard.tasks.translator import Translator, decode_options
 
 FILLER_BEAM = 5  # as `fill` searches
@@ -65,7 +64,7 @@ def trace(
     only: Sequence[str] | None,
     prefix: Sequence[int] = (),
 ) -> Trace:
-    inputs = ask(task, text, context)
+    inputs = task_input(task, text, context)
     folder, model = inputs.folder, inputs.folder.model
     parsed = parse_interventions(interventions, model)
     edits = [each for each in parsed if isinstance(each, TensorEdit)]
@@ -74,11 +73,11 @@ def trace(
     inputs = replace(inputs, sample=replace_source(inputs, replacements))
     meta = describe(inputs, target, context, interventions)
     source = {"source": TracedTokens.of(folder.source, list(inputs.sample.source))}
-    if inputs.told is not None:
+    if inputs.read_output is not None:
         refuse_target("" if prefix else target, target_replacements)
         tensors, logits = record(model, inputs.sample, only, edits)
         texts = vocabulary(folder.source, source, tensors) if meta["head"] in (None, "words") else {}
-        output, chosen = inputs.told(logits)
+        output, chosen = inputs.read_output(logits)
         meta["chosen"] = [list(each) for each in chosen]  # (position, choice) of the output
         return Trace(tensors, source, output, meta, (), texts)
     start = check_prefix(folder, target, prefix)
@@ -93,13 +92,13 @@ def trace(
 
 
 def occlusion(task: Any, text: str, target: str | None, context: str | None) -> list[tuple[str, float]]:
-    inputs = ask(task, text, context)
+    inputs = task_input(task, text, context)
     tokenizer = inputs.folder.source
     ids = list(inputs.sample.source)
     tokens = TracedTokens.of(tokenizer, ids)
     words = tokens.word_groups
     hidden = hidden_token(tokenizer)
-    if inputs.told is not None:
+    if inputs.read_output is not None:
         refuse_target(target, ())
         if hidden is None:
             raise UsageError("the tokenizer of this model has neither a mask token nor an unknown token")
@@ -122,7 +121,7 @@ def refuse_target(target: str | None, replacements: Sequence[TokenReplacement]) 
 
 def decode_output(
     task: Any,
-    inputs: Asked,
+    inputs: TaskInput,
     target: str | None,
     options: Mapping[str, object],
     edits: Sequence[TensorEdit],
@@ -182,7 +181,7 @@ def trace_options(task: Any, folder: Folder, options: Mapping[str, object], leng
 
 
 def search(
-    task: Any, inputs: Asked, options: Decode, edits: Sequence[TensorEdit], prefix: Sequence[int] = ()
+    task: Any, inputs: TaskInput, options: Decode, edits: Sequence[TensorEdit], prefix: Sequence[int] = ()
 ) -> tuple[Hypothesis, tuple[Node, ...]]:
     """The best hypothesis, and the tree of the beam search; sampling has none."""
     folder: Folder = inputs.folder
@@ -193,28 +192,28 @@ def search(
     if options.sample:
         prefixes = [prefix] if prefix else None
         return decode(model, [inputs.sample], options, special, device, prefixes)[0][0], ()
-    request = Wish(inputs.sample.source, options, prefix)
-    running: BeamSearch[Any] = BeamSearch(model, special, device, manner_of(request))
-    running.observer = tree = BeamTree(lambda token: folder.target.pieces([token])[0])
+    request = Request(inputs.sample.source, options, prefix)
+    running: BeamSearch[Any] = BeamSearch(model, special, device, request.key)
+    running.observer = tree = BeamTree(lambda token: folder.target.tokens([token])[0])
     best = running.run([request])[0][0]
     return best, tree.with_path([*best.tokens, *([special.end] if best.finished else [])])
 
 
-def output_text(task: Any, inputs: Asked, ids: Ids) -> str:
+def output_text(task: Any, inputs: TaskInput, ids: Ids) -> str:
     if isinstance(task, Generator):
-        return "".join(spelled(task.tokenizer, list(inputs.sample.source), ids))
+        return "".join(detokenize_stream(task.tokenizer, list(inputs.sample.source), ids))
     if isinstance(task, Filler):
         hypothesis = Hypothesis(tuple(ids), 0.0, 0.0, tuple(0.0 for _ in ids), True)
-        return task.told(task.cut(inputs.text, ""), [hypothesis], 1).text
+        return task.fillings(task.split_gaps(inputs.text, ""), [hypothesis], 1).text
     return inputs.folder.target.decode(ids)
 
 
 # Token replacements
 
 
-def replace_source(inputs: Asked, replacements: Sequence[TokenReplacement]) -> Sample:
+def replace_source(inputs: TaskInput, replacements: Sequence[TokenReplacement]) -> Sample:
     ids = replace_tokens(inputs.folder.source, list(inputs.sample.source), replacements, "source")
-    by_position = inputs.told is not None and inputs.folder.config.head != "sentence"
+    by_position = inputs.read_output is not None and inputs.folder.config.head != "sentence"
     if by_position and len(ids) != len(inputs.sample.source):
         raise UsageError("replace_token: this model predicts by position, so one token replaces one token")
     return replace(inputs.sample, source=ids)
@@ -235,8 +234,8 @@ def replace_tokens(
 
 def special_tokens(tokenizer: Tokenizer) -> dict[str, int]:
     """Ids by name: `<mask>`, `<unk>`, `</s>`."""
-    ids = [*tokenizer.never_said, tokenizer.end, *tokenizer.sentinels]
-    return dict(zip(tokenizer.pieces(ids), ids))
+    ids = [*tokenizer.suppressed, tokenizer.end, *tokenizer.sentinels]
+    return dict(zip(tokenizer.tokens(ids), ids))
 
 
 def hidden_token(tokenizer: Tokenizer) -> int | None:
@@ -250,7 +249,7 @@ def hidden_token(tokenizer: Tokenizer) -> int | None:
 # log p of the output, for occlusion
 
 
-def decoder_log_p(inputs: Asked, result: DecodedOutput) -> Callable[[Sequence[int]], float]:
+def decoder_log_p(inputs: TaskInput, result: DecodedOutput) -> Callable[[Sequence[int]], float]:
     model: Model = inputs.folder.model
     prompt = len(inputs.sample.source) if isinstance(model, LanguageModel) else 1
     rest, output = result.target[prompt:], result.output[prompt - 1 :]
@@ -266,12 +265,12 @@ def decoder_log_p(inputs: Asked, result: DecodedOutput) -> Callable[[Sequence[in
     return log_p
 
 
-def encoder_log_p(inputs: Asked) -> Callable[[Sequence[int]], float]:
+def encoder_log_p(inputs: TaskInput) -> Callable[[Sequence[int]], float]:
     model = inputs.folder.model
-    assert inputs.told is not None
-    chosen = inputs.told(run(model, inputs.sample))[1]
+    assert inputs.read_output is not None
+    chosen = inputs.read_output(run(model, inputs.sample))[1]
     dim = 0 if inputs.folder.config.head == "span" else 1
-    multi_label = inputs.folder.task.many
+    multi_label = inputs.folder.task.multi_label
 
     def log_p(ids: Sequence[int]) -> float:
         logits = run(model, replace(inputs.sample, source=ids))
@@ -297,11 +296,11 @@ def vocabulary(
     if "logits" in tensors:
         best = tensors["logits"].topk(min(BEST_TOKENS, tensors["logits"].shape[-1]), dim=-1).indices
         ids |= set(best.flatten().tolist())
-    return dict(zip(sorted(ids), tokenizer.pieces(sorted(ids))))
+    return dict(zip(sorted(ids), tokenizer.tokens(sorted(ids))))
 
 
 def describe(
-    inputs: Asked, target: str | None, context: str | None, interventions: Sequence[Mapping[str, Any]]
+    inputs: TaskInput, target: str | None, context: str | None, interventions: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
     """The metadata of a trace."""
     folder = inputs.folder
@@ -310,7 +309,7 @@ def describe(
         "task": folder.task.name,
         "family": folder.config.family,
         "head": folder.config.head,
-        "many": folder.task.many,
+        "many": folder.task.multi_label,
         "labels": list(folder.labels),
         "config": folder.config.model_dump(mode="json"),
         "versions": {"regard": __version__, "torch": torch.__version__},

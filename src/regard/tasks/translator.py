@@ -4,79 +4,92 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, overload
 
-from regard.config import Decode, resolve
-from regard.data.objectives import Pairs
+from pydantic import ValidationError
+
+from regard.config import Decode
+from regard.config.load import explain
+from regard.config.model import Section
+from regard.data.objectives import Seq2Seq
 from regard.errors import UsageError
 from regard.generation import (
     Constraint,
     Engine,
     Ensemble,
     Hypothesis,
-    Lanes,
     Lexicon,
     Mean,
+    NextWord,
+    Request,
+    Scheduler,
     Steppable,
-    Word,
-    decode_all,
+    generate,
     make_engine,
     next_words,
     score,
     scorer,
 )
-from regard.generation import Wish as Wanted
 from regard.generation.alignment import Links, align
-from regard.models import EncoderOnly, Writing
+from regard.models import EncoderOnly, GenerativeModel
 from regard.sample import Sample
 from regard.storage import Folder
-from regard.tasks.context import WithContext
-from regard.tasks.lines import Cutter, Job, Line, TooLong, jobs
-from regard.tasks.results import Alternative, Answer, Candidate, Joiner, Translation
+from regard.tasks.context import ContextDecoder
+from regard.tasks.lines import (
+    Line,
+    LineSplitter,
+    PhraseConstraints,
+    SegmentInput,
+    TooLong,
+    check_constraints,
+    compile_constraints,
+    segment_inputs,
+    violated,
+)
+from regard.tasks.results import AlignedHypotheses, Alternative, Candidate, SegmentJoiner, Translation
 from regard.tasks.segments import Split, segment
 from regard.tasks.traceable import Traceable
-from regard.tasks.wishes import Wish, check_room, compile_wishes, constraints_of, disobeyed
 
-Say = Callable[[str], None]
+Warn = Callable[[str], None]
 Texts = Sequence[str]
-SCORED = 4096  # tokens at once, each with a number for every piece of the vocabulary
+SCORE_TOKENS = 4096  # tokens at once, each with logits over the whole vocabulary
 
 
 class Translator(Traceable):
-    """An opened translation model, or several with the same tokenizers that speak as one."""
+    """An opened translation model, or an ensemble of several with the same tokenizers."""
 
     def __init__(self, folder: Folder, *others: Folder, precision: str = "auto") -> None:
         self.folders = (folder, *others)
-        self.folder = folder  # its tokenizers and options are those of all
+        self.folder = folder  # its tokenizers and options apply to all
         for other in others:
             check_same_tokenizers(folder, other)
-        self.engines = [make_engine(writing(each), precision, each.reaches) for each in self.folders]
+        self.engines = [make_engine(generative_model(each), precision, each.calibration) for each in self.folders]
         means: tuple[Mean, ...] = ("probability", "log")
         self.ensembles = {mean: Ensemble(self.engines, mean) for mean in means}
         self.device = next(folder.model.parameters()).device
         source, target = folder.source, folder.target
-        self.objective = Pairs(source, target, folder.config.max_length).ask
+        self.objective = Seq2Seq(source, target, folder.config.max_length)
         self.special = folder.special
-        self.longest = min(each.config.max_length for each in self.folders) - 1  # pieces of a source
+        self.longest = min(each.config.max_length for each in self.folders) - 1  # tokens of a source
         self.split_above = min(each.split_above for each in self.folders)
-        self.joiner = Joiner(folder.target.decode, folder.target.end)
-        self.before = ""  # stands before every source: the language to translate into, if the model has many
+        self.joiner = SegmentJoiner(folder.target.decode, folder.target.end)
+        self.source_prefix = ""  # before every source: the target language of a multilingual model
 
     def warm_up(self) -> None:
-        """Do now what the first questions would wait for."""
+        """Compile the decoder now rather than during the first requests."""
         for engine in self.engines:
             if isinstance(engine, Engine):
                 engine.warm_up()
 
     def into(self, language: str) -> Translator:
-        """The same with a language to translate into (`>>fra<<`), for a model that knows several."""
-        known = self.folder.source.languages
-        if language not in known:
-            told = f"it knows {', '.join(sorted(known))}" if known else "it names no languages"
-            raise UsageError(f"{self.folder.path} cannot translate into {language!r}: {told}")
+        """The same model with a target language (`>>fra<<`), if it is multilingual."""
+        languages = self.folder.source.languages
+        if language not in languages:
+            known = f"it knows {', '.join(sorted(languages))}" if languages else "it names no languages"
+            raise UsageError(f"{self.folder.path} cannot translate into {language!r}: {known}")
         chosen = copy(self)
-        chosen.before = f">>{language}<< "
+        chosen.source_prefix = f">>{language}<< "
         return chosen
 
     @cached_property
@@ -96,11 +109,14 @@ class Translator(Traceable):
     ) -> str | list[str]:
         """Translate one text or many; options are those of `[decode]`: beam=5, sample=True, top_p=0.9 ...
 
-        Every translation holds the phrases of `require` and none of `forbid`, as whole words.
+        Every translation contains the phrases of `require` and none of `forbid`, as whole words.
         """
         lines = [text] if isinstance(text, str) else list(text)
-        wishes = [Wish(tuple(require), tuple(forbid))] * len(lines) if require or forbid else None
-        found = self.translate_lines(lines, decode_options(self.folder.decode, options), wishes=wishes)
+        phrases = PhraseConstraints(tuple(require), tuple(forbid))
+        constraints = [phrases] * len(lines) if require or forbid else None
+        found = self.translate_lines(
+            lines, decode_options(self.folder.decode, options), constraints=constraints
+        )
         texts = [each.text for each in found]
         return texts[0] if isinstance(text, str) else texts
 
@@ -112,113 +128,111 @@ class Translator(Traceable):
         alignment: bool = False,
         split: Split = "auto",
         prefixes: Texts | None = None,
-        done: Callable[[int], None] = lambda count: None,
-        wishes: Sequence[Wish] | None = None,
+        constraints: Sequence[PhraseConstraints] | None = None,
         too_long: TooLong = "cut",
-        first: int = 1,
-        say: Say = lambda text: None,
+        first_line: int = 1,
+        warn: Warn = lambda text: None,
     ) -> list[Translation]:
-        """Translate lines with everything known about them; a prefix is what the translation begins with.
+        """Translate lines with scores and candidates; a prefix is the beginning of a translation.
 
-        `too_long` is what to do with a sentence that the model cannot read: cut it between words, skip its
-        line (the translation is empty and says so), or raise; `first` is the number of the first line in
-        messages. `say` is told when memory runs short.
+        `too_long` says what to do with a sentence that the model cannot read: cut it between words, skip its
+        line (the translation is empty and marked), or raise; `first_line` numbers the lines in messages.
+        `warn` is called when memory runs short.
         """
         options = options or self.folder.decode
         if nbest > options.beam:
             raise UsageError(f"{nbest} candidates need a beam of at least {nbest}, not {options.beam}")
-        wanted = compile_wishes(self.lexicon, wishes, first) if wishes else None
+        compiled = compile_constraints(self.lexicon, constraints, first_line) if constraints else None
         splits: list[Split] = [split] * len(lines)
-        if prefixes is not None or wanted is not None:  # they belong to a line as a whole
-            splits = [
-                "never" if prefixes is not None or (wanted and wanted[n].require) else split
-                for n in range(len(lines))
-            ]
-        cutter = Cutter(self.folder.source, self.split_above, self.longest, too_long, self.before)
-        cut = cutter.cut(lines, splits, first)
+        for number in range(len(lines)):  # a prefix and required phrases belong to the line as a whole
+            if prefixes is not None or (compiled and compiled[number].require):
+                splits[number] = "never"
+        splitter = LineSplitter(
+            self.folder.source, self.split_above, self.longest, too_long, self.source_prefix
+        )
+        split_lines = splitter.split(lines, splits, first_line)
         forced = [self.folder.target.encode(prefix) for prefix in prefixes] if prefixes is not None else None
-        work = list(jobs(cut, forced))
-        constraints = constraints_of(work, wanted) if wanted else None
-        if constraints:
-            check_room(work, constraints, options, self.model(options).longest_target, first)
-        found = [each[:nbest] for each in self.search(work, cut, options, constraints, done, say)]
-        answers = self.answers([job.source for job in work], found, alignment)
-        placed = {(job.line, job.place): answer for job, answer in zip(work, answers)}
-        return [
-            self.translation(number, line, placed, nbest, alignment, wanted[number] if wanted else None)
-            for number, line in enumerate(cut)
-        ]
+        inputs = segment_inputs(split_lines, forced, compiled)
+        check_constraints(inputs, options, self.model(options).longest_target, first_line)
+        decode = partial(
+            generate,
+            self.model_for,
+            special=self.special,
+            device=self.device,
+            tokens_per_batch=options.tokens_per_batch,
+            warn=warn,
+        )
+        if options.context:
+            source, target = self.folder.source, self.folder.target
+            context = ContextDecoder(
+                split_lines, source, target, options.context, self.longest, self.source_prefix
+            )
+            found = context.run(inputs, lambda some: decode(self.requests(some, options)))
+        else:
+            found = decode(self.requests(inputs, options))
+        return self.translations(split_lines, inputs, found, nbest, alignment, compiled)
 
     def model(self, options: Decode) -> Steppable[Any]:
-        """What decodes: the one model, or all of them."""
+        """What decodes: the one model, or the ensemble."""
         return self.engines[0] if len(self.engines) == 1 else self.ensembles[options.ensemble]
 
-    def pool(self, tokens: int, rows: int | None = None, say: Say = lambda text: None) -> Lanes:
-        """A running batch of translations, of at most so many pieces times beams, and rows."""
-        return Lanes.over(lambda wish: self.model(wish.options), self.special, self.device, tokens, rows, say)
+    def model_for(self, request: Request) -> Steppable[Any]:
+        return self.model(request.options)
 
-    def search(
+    def scheduler(self, tokens: int, rows: int | None = None, warn: Warn = lambda text: None) -> Scheduler:
+        """For requests that arrive over time: at most `tokens` source tokens times beams, and `rows`, run."""
+        return Scheduler(self.model_for, self.special, self.device, tokens, rows, warn=warn)
+
+    pool = scheduler  # the name in earlier versions
+
+    def requests(self, inputs: Sequence[SegmentInput], options: Decode) -> list[Request]:
+        return [
+            Request(self.source_ids(each.source), options, each.prefix, each.constraint) for each in inputs
+        ]
+
+    def source_ids(self, ids: Sequence[int]) -> Sequence[int]:
+        """The tokens of a sentence as the model reads them, with the end token."""
+        return self.objective.source_sample(ids).source
+
+    asked = source_ids  # the name in earlier versions
+
+    def translations(
         self,
-        work: Sequence[Job],
         lines: Sequence[Line],
-        options: Decode,
-        constraints: Sequence[Constraint] | None,
-        done: Callable[[int], None],
-        say: Say,
-    ) -> list[list[Hypothesis]]:
-        """The hypotheses of each job."""
-        rules = {(job.line, job.place): rule for job, rule in zip(work, constraints or ())}
-
-        def run(portion: Sequence[Job]) -> list[list[Hypothesis]]:
-            asked = [
-                Wanted(self.asked(job.source), options, job.prefix, rules.get((job.line, job.place)))
-                for job in portion
-            ]
-            return decode_all(self.pool(options.tokens_per_batch, say=say), asked, done)
-
-        if not options.context:
-            return run(work)
-        source, target = self.folder.source, self.folder.target
-        context = WithContext(lines, source, target, options.context, self.longest, self.before)
-        return context.run(work, run)
-
-    def asked(self, ids: Sequence[int]) -> Sequence[int]:
-        """The pieces of a sentence as the model reads them."""
-        return self.objective.source(ids).source
-
-    def answers(
-        self, sources: Sequence[Sequence[int]], found: Sequence[Sequence[Hypothesis]], alignment: bool
-    ) -> list[Answer]:
-        if not alignment:
-            return [[(hypothesis, None) for hypothesis in own] for own in found]
-        aligned = self.align(sources, found)
-        return [list(zip(own, linked)) for own, linked in zip(found, aligned)]
-
-    def translation(
-        self,
-        number: int,
-        line: Line,
-        answers: Mapping[tuple[int, int], Answer],
-        nbest: int,
-        alignment: bool,
-        wanted: Constraint | None,
-    ) -> Translation:
-        if line.skipped:
-            nothing = Candidate("", alignment=[] if alignment else None, finished=False)
-            return Translation(line.text, [nothing], skipped=True)
-        own = [answers.get((number, place)) for place in range(len(line.parts))]
-        candidates = self.joiner.join(line.parts, own, nbest, alignment)
-        wrong = disobeyed(wanted, candidates[0].text) if wanted and line.spoken else ()
-        return Translation(line.text, candidates, line.broken, disobeyed=wrong)
+        inputs: Sequence[SegmentInput],
+        found: Sequence[Sequence[Hypothesis]],
+        nbest: int = 1,
+        alignment: bool = False,
+        constraints: Sequence[Constraint] | None = None,
+    ) -> list[Translation]:
+        """The results of lines from the hypotheses of their segments."""
+        best = [hypotheses[:nbest] for hypotheses in found]
+        links = self.align([each.source for each in inputs], best) if alignment else None
+        by_segment: dict[tuple[int, int], AlignedHypotheses] = {
+            (each.line, each.index): list(zip(best[at], links[at] if links else [None] * len(best[at])))
+            for at, each in enumerate(inputs)
+        }
+        results = []
+        for number, line in enumerate(lines):
+            if line.skipped:
+                nothing = Candidate("", alignment=[] if alignment else None, finished=False)
+                results.append(Translation(line.text, [nothing], skipped=True))
+                continue
+            parts = [by_segment.get((number, index)) for index in range(len(line.segments))]
+            candidates = self.joiner.join(line.segments, parts, nbest, alignment)
+            is_bound = constraints is not None and bool(line.translatable)
+            wrong = violated(constraints[number], candidates[0].text) if constraints and is_bound else ()
+            results.append(Translation(line.text, candidates, line.broken, disobeyed=wrong))
+        return results
 
     def align(
         self, sources: Sequence[Sequence[int]], found: Sequence[Sequence[Hypothesis]]
     ) -> list[list[Links]]:
-        """Word links for every hypothesis of every part; of several models the mean of their attention."""
+        """Word links for every hypothesis of every segment; of an ensemble the mean of its attention."""
         pairs = [(source, h.tokens) for source, hypotheses in zip(sources, found) for h in hypotheses]
         models = [folder.model for folder in self.folders]
-        signs = 1 if self.before else 0
-        rest = iter(align(models, pairs, self.folder.source, self.folder.target, signs))
+        skipped = 1 if self.source_prefix else 0
+        rest = iter(align(models, pairs, self.folder.source, self.folder.target, skipped))
         return [[next(rest) for _ in hypotheses] for hypotheses in found]
 
     def alternatives(
@@ -226,44 +240,47 @@ class Translator(Traceable):
     ) -> list[Alternative]:
         """The most probable next words after the beginning of a translation, each with its best ending.
 
-        The prefix is taken as whole words; a word may be several pieces, and alternatives differ as words.
+        The prefix ends with a whole word; a word may be several tokens, and alternatives differ as words.
         """
         options = options or self.folder.decode
-        ids = self.folder.source.encode(self.before + source.strip())
+        ids = self.folder.source.encode(self.source_prefix + source.strip())
         if len(ids) > self.longest:
-            raise UsageError(f"a text of {len(ids)} pieces is too long: the model reads {self.longest}")
-        begun = self.folder.target.encode(prefix.strip()) if prefix.strip() else []
-        sample, model = self.objective.source(ids), self.model(options)
-        words = next_words(model, sample, begun, count, self.special, self.lexicon, self.device)
-        forced = [[*begun, *word.pieces] for word in words if word.pieces]
+            raise UsageError(f"a text of {len(ids)} tokens is too long: the model reads {self.longest}")
+        start = self.folder.target.encode(prefix.strip()) if prefix.strip() else []
+        sample, model = self.objective.source_sample(ids), self.model(options)
+        words = next_words(model, sample, start, count, self.special, self.lexicon, self.device)
         whole = Constraint(self.lexicon, whole_prefix=True)
-        asked = [Wanted(sample.source, options, each, whole) for each in forced]
-        endings = iter(decode_all(self.pool(options.tokens_per_batch), asked))
+        requests = [
+            Request(sample.source, options, [*start, *word.tokens], whole) for word in words if word.tokens
+        ]
+        endings = iter(
+            generate(self.model_for, requests, self.special, self.device, options.tokens_per_batch)
+        )
         return [
             Alternative(word.text, word.log_probability, self.ending(word, prefix, endings)) for word in words
         ]
 
-    def ending(self, word: Word, prefix: str, endings: Iterator[list[Hypothesis]]) -> Candidate:
-        """The translation that goes on with a word; without one it is the prefix."""
-        if not word.pieces:
+    def ending(self, word: NextWord, prefix: str, endings: Iterator[list[Hypothesis]]) -> Candidate:
+        """The translation that continues with a word; without a word it is the prefix."""
+        if not word.tokens:
             return Candidate(prefix.strip(), word.log_probability, word.log_probability)
         return self.joiner.add(Candidate(""), "", segment(""), next(endings)[0], None)
 
     def score(self, sources: Texts, targets: Texts, mean: Mean = "probability") -> list[list[float]]:
-        """log p of each piece of each given target, and of its end."""
+        """log p of each token of each given target, and of its end."""
         if len(sources) != len(targets):
             raise UsageError(f"{len(sources)} sources and {len(targets)} targets: they come in pairs")
-        left = self.folder.source.encode_batch([self.before + source for source in sources])
+        left = self.folder.source.encode_batch([self.source_prefix + source for source in sources])
         right = self.folder.target.encode_batch(list(targets))
-        samples: list[Sample] = [self.objective.pair(s, t) for s, t in zip(left, right)]
-        voice = scorer([folder.model for folder in self.folders], mean)
-        return score(voice, samples, min(self.folder.decode.tokens_per_batch, SCORED), self.device)
+        samples: list[Sample] = [self.objective.sample(s, t) for s, t in zip(left, right)]
+        model = scorer([folder.model for folder in self.folders], mean)
+        return score(model, samples, min(self.folder.decode.tokens_per_batch, SCORE_TOKENS), self.device)
 
 
-def writing(folder: Folder) -> Writing:
-    """The folder's model, if it says word after word."""
+def generative_model(folder: Folder) -> GenerativeModel:
+    """The folder's model, if it generates text."""
     if isinstance(folder.model, EncoderOnly):
-        raise UsageError(f"{folder.path}: a {folder.config.family} model writes no text")
+        raise UsageError(f"{folder.path}: a {folder.config.family} model generates no text")
     return folder.model
 
 
@@ -272,11 +289,18 @@ def check_same_tokenizers(one: Folder, other: Folder) -> None:
         if left.fingerprint != right.fingerprint:
             raise UsageError(
                 f"{one.path} and {other.path} have different tokenizers ({left.fingerprint}, "
-                f"{right.fingerprint}): models that speak together must share theirs"
+                f"{right.fingerprint}): the models of an ensemble must share theirs"
             )
 
 
+class DecodeOptions(Section):
+    decode: Decode
+
+
 def decode_options(base: Decode, options: Mapping[str, object]) -> Decode:
-    """The folder's options with some replaced; a wrong name or value is an error that says so."""
-    tree = {"data": {"train": "phrasebook"}, "decode": {**base.model_dump(), **options}}
-    return resolve(tree, where="options").decode
+    """The options of a folder with some replaced; an unknown field or a wrong value is an error."""
+    values = {name: value for name, value in {**base.model_dump(), **options}.items() if value is not None}
+    try:
+        return DecodeOptions.model_validate({"decode": values}).decode
+    except ValidationError as error:
+        raise UsageError("\n".join(f"options: {line}" for line in explain(error))) from None

@@ -1,267 +1,299 @@
-"""Several models on one test set: how good each is, at which length of source, how large and how fast.
+"""Several translation models on one test set: scores, also by length of the source, loss, size and speed.
 
-What the numbers are stands here; `regard compare` opens the models and lets them translate.
+`compare_models` returns one dictionary, which `--json` prints; the page and the chart are made from it.
 """
 
 from __future__ import annotations
 
-import io
 import math
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
+from typing import Any
 from urllib.parse import quote
 
+import torch
+
+from regard.config import Decode
 from regard.errors import UsageError
+from regard.metrics.bleu import TextScores, text_scores
+from regard.metrics.language import MAX_EXPONENT
+from regard.sample import Example
 from regard.storage import write_atomically, write_text
-from regard.training.evaluate import TextScores
-from regard.training.progress import Record
-from regard.training.report.blocks import Block, Chart, Charts, Code, Paragraph, Section, Series, Table
-from regard.training.report.breakdown import Bucket
-from regard.training.report.drawing import chart_file, chart_title
-from regard.training.report.html import html_page
-from regard.training.report.markdown import markdown_page
-from regard.training.report.words import number
+from regard.training.progress import FILE, Record, read_metrics
+from regard.training.report.charts import Chart, chart, curve, save, svg_file
+from regard.training.report.page import (
+    Block,
+    Section,
+    charts,
+    code,
+    html_page,
+    markdown_page,
+    paragraph,
+    table,
+)
+from regard.training.report.texts import length_unit, scores_by_length
 
 FORMATS = (".html", ".md", ".svg", ".png")
-LONGEST_LABEL = 40  # signs in the legend of the chart
-ENOUGH = 10  # sentences of a length
+MAX_LABEL = 40  # characters of a name in the legend
+MIN_SENTENCES = 10  # of a point of the chart
+TIMED_SENTENCES = 200  # translated in each round of timing, enough to fill batches
+INTERNAL = ("vocabulary", "sentence_rounds")  # fields of a model's row that --json does not print
 
-Work = tuple[int, int]  # sentences translated, target tokens said
-
-
-@dataclass(frozen=True)
-class Speed:
-    """How fast a model translated in each round."""
-
-    sentences: Sequence[float]  # a second
-    tokens: Sequence[float]
+Work = Callable[[], tuple[int, int]]  # returns the number of sentences and of target tokens
+Translator = Any  # regard.tasks.Translator; this package does not import tasks
 
 
-@dataclass(frozen=True)
-class Compared:
-    """One model on the test set. The loss is the mean of -log p over the target tokens of the references."""
-
-    label: str
-    family: str
-    parameters: int
-    updates: int | None  # None where the folder does not say
-    vocabulary: str  # fingerprint of the target tokenizer
-    scores: TextScores
-    loss: float
-    bits_per_byte: float  # of the references: comparable where tokens are not
-    lengths: Sequence[Bucket]
-    speed: Speed | None
-
-    @property
-    def perplexity(self) -> float:
-        return math.exp(min(self.loss, 700.0))
-
-
-@dataclass(frozen=True)
-class Comparison:
-    source: str
-    target: str
-    sentences: int
-    unit: str  # what the length of a source is counted in
-    measured: str  # how the speed was measured, in a sentence
-    models: Sequence[Compared]
-
-    @property
-    def title(self) -> str:
-        return f"{len(self.models)} models from {self.source} to {self.target}"
-
-    @property
-    def one_vocabulary(self) -> bool:
-        return len({model.vocabulary for model in self.models}) == 1
-
-
-def labels(paths: Sequence[Path]) -> list[str]:
-    """The folders' names, with as many of the folders above as it takes to tell them apart."""
-    parts = [[part for part in path.resolve().parts if part != "checkpoints"] for path in paths]
-    for own, path in zip(parts, paths):
-        if parts.count(own) > 1:
+def model_names(paths: Sequence[Path]) -> list[str]:
+    """The folders' names, each with as many parent folders as make it unique."""
+    folders = [[part for part in path.resolve().parts if part != "checkpoints"] for path in paths]
+    names = []
+    for parts, path in zip(folders, paths):
+        if folders.count(parts) > 1:
             raise UsageError(f"{path} is given twice: each model is compared once")
-    found = []
-    for own in parts:
-        others = [other for other in parts if other is not own]
-        size = next(
-            size for size in range(1, len(own) + 1) if all(other[-size:] != own[-size:] for other in others)
-        )
-        found.append("/".join(own[-size:]))
-    return found
+        others = [other for other in folders if other is not parts]
+        size = next(n for n in range(1, len(parts) + 1) if all(other[-n:] != parts[-n:] for other in others))
+        names.append("/".join(parts[-size:]))
+    return names
 
 
-def race(runners: Mapping[str, Callable[[], Work]], rounds: int, seed: int = 0) -> dict[str, Speed]:
-    """All do their work in each round, in an order drawn anew: what else the machine does hits all alike."""
-    chance = random.Random(seed)
-    sentences: dict[str, list[float]] = {name: [] for name in runners}
-    tokens: dict[str, list[float]] = {name: [] for name in runners}
+def compare_models(
+    models: Mapping[str, Translator],
+    examples: Sequence[Example],
+    options: Decode,
+    tokenize: str,
+    rounds: int,
+    status: Callable[[str], None] = lambda text: None,
+) -> Record:
+    """Translate, score and time: each model with the same options on the same examples."""
+    tasks = [model.folder.task for model in models.values()]
+    task = next((task for task in tasks if task.source != "source"), tasks[0])
+    unit, length = length_unit(task.source)
+    scored = readable_by_all(models.values(), examples)
+    sources = [example.source for example in examples]
+    outputs = {}
+    for name, model in models.items():
+        status(f"{name}: translating {len(examples):,} lines")
+        outputs[name] = [each.text for each in model.translate_lines(sources, options)]
+    status("measuring speed")
+    count = min(TIMED_SENTENCES, len(sources))
+    sample = [sources[number * len(sources) // count] for number in range(count)]  # from the whole set
+    speeds = time_rounds(
+        {name: translation_of(sample, options, model) for name, model in models.items()}, rounds
+    )
+    status("scoring references")
+    rows = []
+    for name, model in models.items():
+        pairs = zip(examples, outputs[name])
+        texts = [{"source": each.source, "reference": each.target, "output": text} for each, text in pairs]
+        scores = text_scores(outputs[name], [each.target for each in examples], tokenize)
+        lengths = scores_by_length(texts, length, tokenize)
+        rows.append(model_row(name, model, scored, scores, lengths, speeds[name]))
+    return {
+        "source": task.source,
+        "target": task.target,
+        "sentences": len(examples),
+        "unit": unit,
+        "bleu_signature": scores.bleu_signature,
+        "chrf_signature": scores.chrf_signature,
+        "measured": method(next(iter(models.values())), count, options, rounds, len(scored), len(examples)),
+        "models": rows,
+    }
+
+
+def readable_by_all(models: Iterable[Translator], examples: Sequence[Example]) -> list[Example]:
+    """The pairs that fit into every model: losses are comparable over the same pairs only."""
+    readable = list(examples)
+    for model in models:
+        longest = model.folder.config.max_length - 1  # one position is for the end token
+        sources = model.folder.source.encode_batch([example.source for example in readable])
+        targets = model.folder.target.encode_batch([example.target for example in readable])
+        sizes = [max(len(source), len(target)) for source, target in zip(sources, targets)]
+        readable = [example for example, size in zip(readable, sizes) if size <= longest]
+    if not readable:
+        raise UsageError("every pair of the test set is too long for one of the models")
+    return readable
+
+
+def translation_of(sources: Sequence[str], options: Decode, model: Translator) -> Work:
+    def translate() -> tuple[int, int]:
+        results = model.translate_lines(sources, options)
+        return len(results), sum(len(each.candidates[0].tokens) for each in results)
+
+    return translate
+
+
+def time_rounds(work: Mapping[str, Work], rounds: int, seed: int = 0) -> dict[str, list[tuple[float, float]]]:
+    """(sentences, target tokens) a second of each in each round, in a new random order every round."""
+    generator = random.Random(seed)
+    speeds: dict[str, list[tuple[float, float]]] = {name: [] for name in work}
     for _ in range(rounds):
-        for name in chance.sample(list(runners), len(runners)):
-            began = time.perf_counter()
-            translated, said = runners[name]()
-            seconds = max(time.perf_counter() - began, 1e-9)
-            sentences[name].append(translated / seconds)
-            tokens[name].append(said / seconds)
-    return {name: Speed(sentences[name], tokens[name]) for name in runners} if rounds else {}
+        for name in generator.sample(list(work), len(work)):
+            start = time.perf_counter()
+            sentences, tokens = work[name]()
+            seconds = max(time.perf_counter() - start, 1e-9)
+            speeds[name].append((sentences / seconds, tokens / seconds))
+    return speeds
 
 
-def sections(found: Comparison, picture: str = "") -> list[Section]:
-    """The page: all in one table, then the score by length as curves with the numbers beneath."""
-    signatures = found.models[0].scores
-    remarks: list[Block] = [Paragraph(found.measured)]
-    if not found.one_vocabulary:
+def model_row(
+    name: str,
+    model: Translator,
+    scored: Sequence[Example],
+    scores: TextScores,
+    lengths: Sequence[Record],
+    speeds: Sequence[tuple[float, float]],
+) -> Record:
+    """loss = mean of -log p over the target tokens of the references."""
+    log_p = model.score([pair.source for pair in scored], [pair.target for pair in scored])
+    nats = -math.fsum(math.fsum(row) for row in log_p)
+    loss = nats / max(1, sum(len(row) for row in log_p))
+    size = sum(len(pair.target.encode("utf-8")) for pair in scored)
+    sentences, tokens = [each[0] for each in speeds], [each[1] for each in speeds]
+    return {
+        "model": name,
+        "family": model.folder.config.family,
+        "parameters": model.folder.parameters,
+        "updates": updates(model.folder.path),
+        "bleu": scores.bleu,
+        "chrf": scores.chrf,
+        "loss": loss,
+        "perplexity": math.exp(min(loss, MAX_EXPONENT)),
+        "bits_per_byte": nats / math.log(2) / max(1, size),
+        "tokens_per_second": median(tokens) if tokens else None,
+        "sentences_per_second": median(sentences) if sentences else None,
+        "rounds": tokens,
+        "lengths": lengths,
+        "sentence_rounds": sentences,
+        "vocabulary": model.folder.target.fingerprint,
+    }
+
+
+def updates(folder: Path) -> int | None:
+    """The updates of a checkpoint or a run; None if the folder does not record them."""
+    folder = folder.resolve()
+    if folder.parent.name == "checkpoints":
+        digits = folder.name.removeprefix("step-")
+        return int(digits) if digits.isdecimal() else None
+    ends = [record.get("step") for record in read_metrics(folder / FILE) if record.get("kind") == "run"]
+    return ends[-1] if ends and isinstance(ends[-1], int) else None
+
+
+def method(model: Translator, count: int, options: Decode, rounds: int, scored: int, sentences: int) -> str:
+    """How the numbers were measured, in sentences."""
+    text = f"All searched with beam {options.beam}; speed was not measured."
+    if rounds:
+        text = (
+            f"All searched with beam {options.beam}. Speed is that of translating {count:,} of the "
+            f"sentences: target tokens of the best hypotheses, the median of the rounds (lowest to "
+            f"highest); rounds: {rounds}, in each the models one after the other in an order drawn anew; "
+            f"{model.device}, threads: {torch.get_num_threads()}."
+        )
+    if scored < sentences:
+        text += f" The loss is that of the {scored:,} pairs that none of the models finds too long."
+    return text
+
+
+# --- page and chart ---------------------------------------------------------------------------------------
+
+
+def comparison_sections(comparison: Record, picture: str = "") -> list[Section]:
+    """One table of everything, then the scores by length as a chart and as tables."""
+    models = comparison["models"]
+    remarks = [paragraph(comparison["measured"])]
+    if len({model["vocabulary"] for model in models}) > 1:
         remarks.append(
-            Paragraph(
+            paragraph(
                 "The models cut text into different tokens: compare bits a byte and sentences a second, "
                 "not loss, perplexity and tokens a second."
             )
         )
-    codes = Code([f"BLEU|{signatures.bleu_signature}", f"chrF2|{signatures.chrf_signature}"])
-    counted = f"{found.sentences:,} sentences"
+    drawing = charts([length_chart(comparison)], picture)
+    signatures = code(f"BLEU|{comparison['bleu_signature']}", f"chrF2|{comparison['chrf_signature']}")
+    scored = paragraph(f"{comparison['sentences']:,} sentences, scored by sacreBLEU.")
     return [
-        Section("", [overall(found), *remarks]),
-        Section(
-            "Score by length",
-            [Charts([by_length(found)], picture), lengths(found, "BLEU"), lengths(found, "chrF")],
-        ),
-        Section("Signatures", [Paragraph(f"{counted}, scored by sacreBLEU."), codes]),
+        ("", [model_table(models), *remarks]),
+        ("Score by length", [drawing, length_table(comparison, "BLEU"), length_table(comparison, "chrF")]),
+        ("Signatures", [scored, signatures]),
     ]
 
 
-def overall(found: Comparison) -> Table:
-    """A column for each model, as in the tables by length."""
-    facts: dict[str, Callable[[Compared], str]] = {
-        "family": lambda model: model.family,
-        "parameters": lambda model: f"{model.parameters:,}",
-        "updates": lambda model: number(model.updates),
-        "BLEU": lambda model: f"{model.scores.bleu:.2f}",
-        "chrF": lambda model: f"{model.scores.chrf:.2f}",
-        "loss a token": lambda model: f"{model.loss:.4f}",
-        "perplexity": lambda model: f"{model.perplexity:,.2f}",
-        "bits a byte": lambda model: f"{model.bits_per_byte:.3f}",
-        "tokens a second": lambda model: rate(model.speed.tokens) if model.speed else "–",
-        "sentences a second": lambda model: rate(model.speed.sentences) if model.speed else "–",
-    }
-    rows = [[name, *(fact(model) for model in found.models)] for name, fact in facts.items()]
-    return Table(["", *(model.label for model in found.models)], rows)
-
-
-def rate(values: Sequence[float]) -> str:
-    """The median of the rounds, and between which numbers they lie."""
-    digits = 0 if median(values) >= 100 else 1
-    around = f" ({min(values):,.{digits}f} to {max(values):,.{digits}f})" if len(values) > 1 else ""
-    return f"{median(values):,.{digits}f}{around}"
-
-
-def value(bucket: Bucket, score: str) -> float:
-    return bucket.scores.bleu if score == "BLEU" else bucket.scores.chrf
-
-
-def lengths(found: Comparison, score: str) -> Table:
-    """All models see the same sources, so that their buckets are the same sentences."""
-    head = [f"{score} by {found.unit} of the source", "sentences", *(model.label for model in found.models)]
+def model_table(models: Sequence[Record]) -> Block:
+    """A column for each model."""
+    fields = {
+        "family": ("family", ""), "parameters": ("parameters", ","), "updates": ("updates", ","),
+        "BLEU": ("bleu", ".2f"), "chrF": ("chrf", ".2f"), "loss a token": ("loss", ".4f"),
+        "perplexity": ("perplexity", ",.2f"), "bits a byte": ("bits_per_byte", ".3f"),
+    }  # fmt: skip
     rows = [
-        [buckets[0].name, f"{buckets[0].sentences:,}", *(f"{value(each, score):.2f}" for each in buckets)]
-        for buckets in zip(*(model.lengths for model in found.models))
+        [name, *("–" if model[key] is None else f"{model[key]:{digits}}" for model in models)]
+        for name, (key, digits) in fields.items()
     ]
-    return Table(head, rows)
+    rows.append(["tokens a second", *(rate(model["rounds"]) for model in models)])
+    rows.append(["sentences a second", *(rate(model["sentence_rounds"]) for model in models)])
+    return table(["", *(model["model"] for model in models)], rows)
 
 
-def by_length(found: Comparison) -> Chart:
-    """The curves; a length that only a few sentences have says nothing, and stands in the table alone."""
-    every = found.models[0].lengths
-    enough = [place for place, bucket in enumerate(every) if bucket.sentences >= ENOUGH]
-    drawn = enough if len(enough) > 1 else range(len(every))
-    names = [every[place].name.replace(" to ", "–").replace(" and more", "+") for place in drawn]
+def rate(rounds: Sequence[float]) -> str:
+    """The median of the rounds, with the lowest and the highest."""
+    if not rounds:
+        return "–"
+    digits = 0 if median(rounds) >= 100 else 1
+    span = f" ({min(rounds):,.{digits}f} to {max(rounds):,.{digits}f})" if len(rounds) > 1 else ""
+    return f"{median(rounds):,.{digits}f}{span}"
+
+
+def length_table(comparison: Record, score: str) -> Block:
+    """A row for each length of the source, with the same sentences for all models."""
+    models, key = comparison["models"], score.lower()
+    names = [model["model"] for model in models]
+    rows = [
+        [same[0]["length"], f"{same[0]['sentences']:,}", *(f"{each[key]:.2f}" for each in same)]
+        for same in zip(*(model["lengths"] for model in models))
+    ]
+    return table([f"{score} by {comparison['unit']} of the source", "sentences", *names], rows)
+
+
+def length_chart(comparison: Record) -> Chart:
+    """BLEU by length; lengths of few sentences stand in the table only."""
+    models = comparison["models"]
+    lengths = models[0]["lengths"]
+    enough = [number for number, each in enumerate(lengths) if each["sentences"] >= MIN_SENTENCES]
+    numbers = enough if len(enough) > 1 else range(len(lengths))
+    names = [lengths[number]["length"].replace(" to ", "–").replace(" and more", "+") for number in numbers]
     curves = [
-        Series(
-            model.label[-LONGEST_LABEL:],
-            [(float(x), value(model.lengths[place], "BLEU")) for x, place in enumerate(drawn)],
+        curve(
+            model["model"][-MAX_LABEL:],
+            [(float(x), model["lengths"][number]["bleu"]) for x, number in enumerate(numbers)],
             dots=True,
         )
-        for model in found.models
+        for model in models
     ]
-    return Chart("BLEU", curves, from_zero=True, over=f"{found.unit} of the source", names=names)
+    return chart("BLEU", curves, from_zero=True, over=f"{comparison['unit']} of the source", names=names)
 
 
-def record(found: Comparison) -> Record:
-    """Everything for a program."""
-    scores = found.models[0].scores
-    return {
-        "source": found.source,
-        "target": found.target,
-        "sentences": found.sentences,
-        "unit": found.unit,
-        "bleu_signature": scores.bleu_signature,
-        "chrf_signature": scores.chrf_signature,
-        "measured": found.measured,
-        "models": [model_record(model) for model in found.models],
-    }
+def public(comparison: Record) -> Record:
+    """The comparison as `--json` prints it."""
+    rows = [{k: v for k, v in model.items() if k not in INTERNAL} for model in comparison["models"]]
+    return {**comparison, "models": rows}
 
 
-def model_record(model: Compared) -> Record:
-    speed = model.speed
-    return {
-        "model": model.label,
-        "family": model.family,
-        "parameters": model.parameters,
-        "updates": model.updates,
-        "bleu": model.scores.bleu,
-        "chrf": model.scores.chrf,
-        "loss": model.loss,
-        "perplexity": model.perplexity,
-        "bits_per_byte": model.bits_per_byte,
-        "tokens_per_second": median(speed.tokens) if speed else None,
-        "sentences_per_second": median(speed.sentences) if speed else None,
-        "rounds": list(speed.tokens) if speed else [],
-        "lengths": [
-            {
-                "length": bucket.name,
-                "sentences": bucket.sentences,
-                "bleu": bucket.scores.bleu,
-                "chrf": bucket.scores.chrf,
-            }
-            for bucket in model.lengths
-        ],
-    }
-
-
-def write(found: Comparison, path: Path) -> list[Path]:
-    """A page (.html, .md) or the chart alone (.svg, .png); a .md has its chart in a file beside it."""
+def write_comparison(comparison: Record, path: Path) -> list[Path]:
+    """Write a page (.html, .md) or the chart (.svg, .png); the chart of a .md is a file beside it."""
+    models, source, target = comparison["models"], comparison["source"], comparison["target"]
+    title, drawing = f"{len(models)} models from {source} to {target}", length_chart(comparison)
     match path.suffix.lower():
         case ".html":
-            write_text(path, html_page(found.title, sections(found)))
+            write_text(path, html_page(title, comparison_sections(comparison)))
         case ".md":
             picture = path.with_suffix(".svg")
-            write_text(picture, chart_file(by_length(found)))
-            write_text(path, markdown_page(found.title, sections(found, quote(picture.name))))
+            write_text(picture, svg_file(drawing))
+            write_text(path, markdown_page(title, comparison_sections(comparison, quote(picture.name))))
             return [path, picture]
         case ".svg":
-            write_text(path, chart_file(by_length(found)))
+            write_text(path, svg_file(drawing))
         case _:
-            write_atomically(path, png(by_length(found)))
+            write_atomically(path, save([drawing], "png"))
     return [path]
-
-
-def png(chart: Chart) -> bytes:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(figsize=(7, 3.8), layout="constrained")
-    for series, sign in zip(chart.series, "os^Dv*" * len(chart.series)):
-        axes.plot(*zip(*series.points), label=series.name.replace("$", r"\$"), marker=sign, markersize=4)
-    axes.set(title=chart_title(chart), ylim=(0, None))
-    axes.set_xticks(range(len(chart.names)), chart.names)
-    axes.grid(alpha=0.3)
-    axes.legend(frameon=False)
-    content = io.BytesIO()
-    figure.savefig(content, format="png", dpi=110)
-    plt.close(figure)
-    return content.getvalue()

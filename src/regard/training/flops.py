@@ -63,10 +63,10 @@ def recurrent_row(model: RecurrentEncoderDecoder, source: int, target: int) -> i
 
     with attention   2S D^2 keys,  2T D^2 queries (additive),  2TSD scores,  2TSD the mix of values
     """
-    reading = 2 * source * weights_of(model.reader)
-    writing = 2 * target * (weights_of(model.writer.layers) + weights_of(model.writer.readout))
-    bridge = 2 * len(model.writer.layers) * weights_of(model.bridge)
-    score = model.writer.score
+    reading = 2 * source * weights_of(model.encoder)
+    writing = 2 * target * (weights_of(model.decoder.layers) + weights_of(model.decoder.readout))
+    bridge = 2 * len(model.decoder.layers) * weights_of(model.bridge)
+    score = model.decoder.score
     if score is None:
         return reading + writing + bridge
     keys = source * weights_of(getattr(score, "key", None))

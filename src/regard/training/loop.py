@@ -13,16 +13,16 @@ from torch import Tensor
 
 from regard.batch import Batch
 from regard.config import Config
-from regard.device import Machine, give_back_memory
+from regard.device import Machine, release_memory
 from regard.errors import RegardError
 from regard.models import Model
 from regard.storage import (
     Checkpoint,
-    folder_of,
+    checkpoint_folder,
+    checkpoint_steps,
     load_weights_into,
     prune,
     save_checkpoint,
-    steps,
     unique_weights,
 )
 from regard.training.flops import training_flops
@@ -104,7 +104,7 @@ class Trainer:
             window.loss, window.count = window.loss + loss, window.count + tokens
             step = self.progress.step
             if step % MEMORY_EVERY == 0:
-                give_back_memory()
+                release_memory()
             if step % self.config.train.log_every == 0:
                 metrics.add(self.train_record(window, norm))
                 window = Window()
@@ -258,7 +258,7 @@ class Trainer:
         if valid is None:
             raise ValueError("this run has no validation data")
         began = time.perf_counter()
-        give_back_memory()
+        release_memory()
         model = crew().readable(self.model).eval()
         pick = self.progress.step // train.checkpoint_every
         found = valid.validate(model, self.machine.device, train.validate_sentences, pick)
@@ -311,10 +311,10 @@ class Trainer:
     def scheduled_steps(self) -> list[int]:
         """Of the checkpoints up to here; later ones are broken, or were gone back from."""
         at = self.progress.step
-        return [step for step in steps(self.folder) if step == at or (step < at and self.is_scheduled(step))]
+        return [step for step in checkpoint_steps(self.folder) if step == at or (step < at and self.is_scheduled(step))]
 
     def averaged_folders(self) -> list[Path]:
-        return [folder_of(self.folder, step) for step in self.scheduled_steps()[-self.config.train.average :]]
+        return [checkpoint_folder(self.folder, step) for step in self.scheduled_steps()[-self.config.train.average :]]
 
     def restore(self, checkpoint: Checkpoint) -> None:
         state = dict(checkpoint.state)

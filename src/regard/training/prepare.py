@@ -19,14 +19,22 @@ import regard.inputs.text
 from regard.config import Config, Corpora, Task
 from regard.data import Dataset, Objective
 from regard.data.cache import key_of, prepared
-from regard.data.check import Checked, CheckedCorpus, check, held_out, make_findings, portions
-from regard.data.corpora import Listed, describe, files, listed, parts, read_rows
+from regard.data.check import Checked, CheckedCorpus, check, make_report, portions, read_held_out
+from regard.data.corpora import (
+    CorpusSpec,
+    corpus_files,
+    corpus_specs,
+    describe,
+    parts,
+    read_rows,
+    report_name,
+)
 from regard.data.files import stamp
-from regard.data.findings import Findings
-from regard.data.rows import Row
-from regard.data.shards import Writer, fingerprint, open_shards, read_manifest, write_manifest
+from regard.data.readers import RawRow
+from regard.data.report import DataReport
+from regard.data.shards import ShardWriter, fingerprint, open_shards, read_manifest, write_manifest
 from regard.errors import RegardError, UsageError
-from regard.inputs.text import Tokenizer, learn, split_sentences
+from regard.inputs.text import Tokenizer, load_tokenizer, split_sentences, train_tokenizer
 from regard.sample import Example
 from regard.storage import Initial, read_json
 from regard.storage.folder import load_tokenizers
@@ -102,15 +110,15 @@ class Preparation:
         self, config: Config, folder: Path, say: Say, strict: bool, initial: Initial | None = None
     ) -> None:
         self.config, self.folder, self.say, self.strict, self.initial = config, folder, say, strict, initial
-        self.findings = make_findings(config.data)
-        self.held = held_out(config.data, config.task, self.findings)
+        self.findings = make_report(config.data)
+        self.held = read_held_out(config.data, config.task, self.findings)
         self.unanswered = 0  # training questions without an answer
 
     @cached_property
     def checked(self) -> Checked:
         found = check(self.config.data, self.config.task, self.held, self.findings, self.say)
         if self.strict:
-            refuse(found.findings.to_json())
+            refuse(found.report.to_json())
         return found
 
     @cached_property
@@ -124,7 +132,7 @@ class Preparation:
             return source, None if target is source else target
         place = prepared(self.key("text"), self.learn, self.folder / BESIDE)
         separate = place / "target_tokenizer.json"
-        return Tokenizer.load(place / "tokenizer.json"), Tokenizer.load(
+        return load_tokenizer(place / "tokenizer.json"), load_tokenizer(
             separate
         ) if separate.is_file() else None
 
@@ -133,9 +141,9 @@ class Preparation:
         sources, targets = [pair[0] for pair in sample], [pair[1] for pair in sample]
         pairs = self.config.task.name == "translate"
         both = [*sources, *targets] if pairs and text.joint else sources
-        learn(both, text.kind, text.vocabulary, self.extra).save(place / "tokenizer.json")
+        train_tokenizer(both, text.kind, text.vocabulary, self.extra).save(place / "tokenizer.json")
         if pairs and not text.joint:
-            learn(targets, text.kind, text.vocabulary).save(place / "target_tokenizer.json")
+            train_tokenizer(targets, text.kind, text.vocabulary).save(place / "target_tokenizer.json")
         write_manifest(place, {})
 
     @property
@@ -159,7 +167,7 @@ class Preparation:
         objective = self.objective(self.labels)
         corpora, used = [], []
         for number, checked in enumerate(self.checked.corpora):
-            writer = Writer(place, f"{number:03d}", objective.longest)
+            writer = ShardWriter(place, f"{number:03d}", objective.longest)
             used.append(self.encode(checked, writer, objective))
             corpora.append(writer.close())
             if not sum(entry["pairs"] for entry in corpora[-1]):
@@ -183,7 +191,7 @@ class Preparation:
         write_manifest(place, content)
 
     def split_above(self, lengths: Sequence[Any]) -> int:
-        if any(each.listed.told for each in self.checked.corpora):
+        if any(each.spec.is_multitask for each in self.checked.corpora):
             return self.config.model.max_length  # behind a cut nothing would say which task it is
         return split_above(self.checked.sample, lengths) if self.pairs else 0
 
@@ -197,14 +205,14 @@ class Preparation:
             return 'it is in data.valid or data.test; if that is meant, set data.leaks = "keep"'
         return f"longer than model.max_length = {self.config.model.max_length} pieces"
 
-    def encode(self, checked: CheckedCorpus, writer: Writer, objective: Objective) -> int:
+    def encode(self, checked: CheckedCorpus, writer: ShardWriter, objective: Objective) -> int:
         """The second reading of a corpus: its rows without those that the first one dropped, as ids.
 
         How many rows were used.
         """
-        name = str(files(checked.corpus)[0]) if files(checked.corpus) else describe(checked.corpus)
+        name = report_name(checked.corpus)
         start = used = 0
-        for portion in portions(read_rows(checked.listed, self.config.task, "train", Findings())):
+        for portion in portions(read_rows(checked.spec, self.config.task, "train", DataReport())):
             first, last = np.searchsorted(checked.dropped, [start, start + len(portion)])
             dropped = set((checked.dropped[first:last] - start).tolist())
             kept = [row for number, row in enumerate(portion) if number not in dropped]
@@ -253,10 +261,10 @@ class Preparation:
         """Of everything that the result follows from: files, settings, our own code."""
         data, task = self.config.data, self.config.task
         corpora = [
-            [told(each), [[str(path.resolve()), *stamp(path)] for path in files(each.corpus)]]
+            [told(each), [[str(path.resolve()), *stamp(path)] for path in corpus_files(each.corpus)]]
             for setting in (data.train, data.valid, data.test)
             if setting is not None
-            for each in listed(setting, task, data.documents)
+            for each in corpus_specs(setting, task, data.documents)
         ]
         settings = [data.leaks, data.duplicates, task.model_dump(), self.extra]
         own = self.config.text.model_dump() if kind == "text" else [self.config.model.max_length, self.known]
@@ -275,9 +283,15 @@ class Preparation:
         return [tokenizer.fingerprint for tokenizer in tokenizers if tokenizer is not None]
 
 
-def told(corpus: Listed) -> list[Any]:
+def told(corpus: CorpusSpec) -> list[Any]:
     """All that a config says of a corpus."""
-    return [describe(corpus.corpus), corpus.prefix, dict(corpus.say), corpus.documents]
+    return [
+        describe(corpus.corpus),
+        corpus.prefix,
+        dict(corpus.label_words),
+        corpus.documents,
+        corpus.format,
+    ]
 
 
 def code_version() -> str:
@@ -340,7 +354,7 @@ def readable(
     return [example for number, example in enumerate(examples) if number not in long]
 
 
-def unreadable(rows: Sequence[Row], objective: Objective, config: Config) -> set[int]:
+def unreadable(rows: Sequence[RawRow], objective: Objective, config: Config) -> set[int]:
     """The texts for whose ends learned positions have no vector; waves reach any length."""
     if config.model.positions != "learned" or config.task.name in ("generate", "fill"):
         return set()

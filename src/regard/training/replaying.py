@@ -14,7 +14,7 @@ from regard.config import load_config
 from regard.config.reading import LARGE
 from regard.device import choose_machine
 from regard.errors import UsageError
-from regard.storage import folder_of, is_whole, open_folder, read_json, steps
+from regard.storage import checkpoint_folder, checkpoint_steps, is_complete, open_folder, read_json
 from regard.training.loss import batch_loss, count
 from regard.training.state import clip, mix
 from regard.training.trouble import Place, as_batch, picked
@@ -64,9 +64,9 @@ def replay(file: str | Path, checkpoint: str | Path | None = None) -> dict[str, 
 
 def before(run: Path, step: int) -> Path:
     """The newest whole checkpoint from before a step, or the first after it."""
-    for each in sorted(steps(run), key=lambda each: (each >= step, abs(step - each))):
-        if is_whole(folder_of(run, each)):
-            return folder_of(run, each)
+    for each in sorted(checkpoint_steps(run), key=lambda each: (each >= step, abs(step - each))):
+        if is_complete(checkpoint_folder(run, each)):
+            return checkpoint_folder(run, each)
     raise UsageError(f"{run} has no whole checkpoint; name one")
 
 

@@ -13,36 +13,35 @@ import torch
 
 from regard.config import Config, differing_field, load_config, to_toml
 from regard.config.schema import Recipe, TaskName
-from regard.device import Machine, choose_machine, give_back_memory
+from regard.device import Machine, choose_machine, release_memory
 from regard.errors import RegardError, UsageError
+from regard.metrics.bleu import bleu_tokenization, make_bleu
 from regard.models import build, parameters
 from regard.storage import (
     Checkpoint,
     Initial,
-    alone_in,
-    as_sealed,
     average_weights,
-    folder_of,
-    is_whole,
+    checkpoint_folder,
+    checkpoint_steps,
+    folder_lock,
+    friendly_os_errors,
+    is_complete,
     load_checkpoint,
     load_latest,
     load_weights_into,
     make_folders,
     read_model,
-    seal,
-    steps,
-    sweep,
-    told_plainly,
+    remove_checksums,
+    remove_partials,
     unique_weights,
-    unseal,
+    verified,
     write_card,
+    write_checksums,
     write_identity,
     write_json,
     write_text,
     write_weights,
 )
-from regard.training.curves import draw_curves
-from regard.training.evaluate import bleu_tokenization, make_bleu
 from regard.training.evaluation.base import FILES
 from regard.training.flops import measured_peak
 from regard.training.initial import load_initial, with_shape
@@ -50,7 +49,7 @@ from regard.training.loop import Trainer
 from regard.training.parallel import crew, gathered, own_device, own_threads, restarts
 from regard.training.prepare import Materials, names, prepare
 from regard.training.progress import Listener, Metrics, Record, Silent, Unheard
-from regard.training.report import evaluate_command, main_scores, write_report
+from regard.training.report import evaluate_command, finish_report, main_scores
 from regard.training.schedule import counted
 from regard.training.stream import Stream
 
@@ -106,7 +105,7 @@ def train(
         if crew().is_voice:
             open_run(given, folder, resume)  # again: another run may have been here meanwhile
             for place in (folder, folder / "checkpoints"):
-                sweep(place)
+                remove_partials(place)
         heard = listener if listener is not None and crew().is_voice else Silent()
         return train_in(config, folder, resume, heard, strict, initial, machine)
 
@@ -115,9 +114,9 @@ def train(
 def crew_in(folder: Path) -> Iterator[None]:
     """The voice holds the folder for all processes of this run."""
     if crew().is_voice:
-        with told_plainly(folder):  # a place that cannot be written is better known before the work
+        with friendly_os_errors(folder):  # a place that cannot be written is better known before the work
             make_folders(folder)
-    with alone_in(folder) if crew().is_voice else nullcontext():
+    with folder_lock(folder) if crew().is_voice else nullcontext():
         yield
 
 
@@ -157,7 +156,7 @@ def train_in(
 
 def write_beginning(config: Config, folder: Path, materials: Materials) -> None:
     """What a run is: its config, data and tokenizers."""
-    unseal(folder)
+    remove_checksums(folder)
     write_text(folder / "run.toml", to_toml(config))
     write_json(folder / "data.json", materials.record)
     write_identity(
@@ -169,7 +168,7 @@ def write_beginning(config: Config, folder: Path, materials: Materials) -> None:
         materials.labels,
         materials.may_refuse,
     )
-    seal(folder)
+    write_checksums(folder)
 
 
 def open_run(config: Config | None, folder: Path, resume: bool) -> Config:
@@ -187,11 +186,12 @@ def open_run(config: Config | None, folder: Path, resume: bool) -> Config:
         raise UsageError(
             f"{folder} already holds a run; go on with --resume, or choose another folder with --out"
         )
-    with as_sealed(folder, weights=False):
+    with verified(folder, weights=False):
         before = load_config(stored)
     if config is None:
         return before
-    own = config.model_copy(update={"train": config.train.model_copy(update=decided(config, before))})
+    train = config.train.model_copy(update=decided(config, before))
+    own = config.model_copy(update={"train": train, "version": before.version})
     if own.init.model is not None and own.init.model == before.init.model:
         own = with_shape(own, before.model)  # the folder's, as when the run began
     if field := differing_field(own, before, ignore=LIMITS):
@@ -205,9 +205,9 @@ def open_run(config: Config | None, folder: Path, resume: bool) -> Config:
 def newest(folder: Path, listener: Listener) -> Checkpoint | None:
     """The last whole checkpoint. A run that has some but no whole one does not silently begin anew."""
     found = load_latest(folder, listener.say)
-    if found is None and steps(folder):
+    if found is None and checkpoint_steps(folder):
         raise RegardError(
-            f"{folder / 'checkpoints'}: none of {len(steps(folder))} checkpoints is whole; put one back from "
+            f"{folder / 'checkpoints'}: none of {len(checkpoint_steps(folder))} checkpoints is whole; put one back from "
             "a copy, or delete them all to begin again from the first step"
         )
     return found
@@ -215,7 +215,7 @@ def newest(folder: Path, listener: Listener) -> Checkpoint | None:
 
 def begun(folder: Path) -> bool:
     """Whether a run has a checkpoint to go on from: then it needs nothing of the model it began with."""
-    return bool(steps(folder))
+    return bool(checkpoint_steps(folder))
 
 
 def decided(config: Config, before: Config) -> dict[str, object]:
@@ -247,7 +247,7 @@ def make_trainer(
 ) -> Trainer:
     torch.manual_seed(config.train.seed)
     target = materials.target
-    said = materials.labels or (None if target is None or materials.source.shares(target) else target)
+    said = materials.labels or (None if target is None or materials.source.shares_vocabulary(target) else target)
     model = build(config.model, len(materials.source), None if said is None else len(said))
     if machine.precision == "float64":
         model = model.double()
@@ -300,13 +300,13 @@ def finish(trainer: Trainer, metrics: Metrics) -> list[Record]:
     """Choose the model, write it to the folder's root, score it, write card, curves and report."""
     config, folder, materials = trainer.config, trainer.folder, trainer.materials
     chosen = choose(trainer, metrics)
-    unseal(folder)
+    remove_checksums(folder)
     write_weights(folder, config.model, unique_weights(trainer.model))
-    seal(folder)
+    write_checksums(folder)
     records = []
     for kind, held in (("final-valid", materials.valid), ("test", materials.test)):
         if held is not None:
-            give_back_memory()
+            release_memory()
             found = held.final(trainer.model.eval(), trainer.machine.device, folder / FILES[kind])
             record = {"kind": kind, "step": trainer.progress.step, **found, "sentences": len(held)}
             metrics.add(record)
@@ -320,8 +320,7 @@ def finish(trainer: Trainer, metrics: Metrics) -> list[Record]:
     scores = card_scores(config.task.name, records)
     write_card(folder, config, parameters(trainer.model), facts, scores, materials.record)
     metrics.add(run_record(trainer, chosen))
-    draw_curves(folder)
-    write_report(folder)
+    finish_report(folder, metrics.listener.say)
     return records
 
 
@@ -345,19 +344,19 @@ def choose(trainer: Trainer, metrics: Metrics) -> str:
         if averaged:
             raise ValueError("an average without validation is chosen above")
         return f"last checkpoint, step {at.step}"
-    if not whole([folder_of(folder, best)], metrics):
+    if not whole([checkpoint_folder(folder, best)], metrics):
         last = newest(folder, metrics.listener)
         if last is None:
             raise RegardError(f"{folder}: its checkpoints are gone; begin a new run")
         load_weights_into(model, last.model, folder)
         return f"last checkpoint, step {last.state['step']}, because the best one is damaged"
-    load_weights_into(model, load_checkpoint(folder_of(folder, best)).model, folder)
+    load_weights_into(model, load_checkpoint(checkpoint_folder(folder, best)).model, folder)
     return f"best checkpoint by {trainer.config.train.metric} on the validation data, step {best}"
 
 
 def whole(folders: list[Path], metrics: Metrics) -> list[Path]:
     """Those checkpoints that are as they were written; others are named aloud and passed over."""
-    found = [path for path in folders if is_whole(path)]
+    found = [path for path in folders if is_complete(path)]
     for path in folders:
         if path not in found:
             metrics.listener.say(f"{path}: damaged, and passed over")
@@ -394,8 +393,8 @@ def card_scores(task: TaskName, records: list[Record]) -> dict[str, str]:
     found = {}
     for record in records:
         for measure in main_scores(task):
-            if measure.of(record) is not None:
+            if measure.value_in(record) is not None:
                 signature = record.get(f"{measure.key}_signature")
                 name = f"{record['kind']}: {measure.name}" + (f" ({signature})" if signature else "")
-                found[name] = measure.shown({**record, f"{measure.key}_interval": None})
+                found[name] = measure.format({**record, f"{measure.key}_interval": None})
     return found

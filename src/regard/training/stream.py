@@ -45,7 +45,7 @@ class Stream:
     def open_pool(self) -> None:
         see_that_files_are_whole(self.dataset, self.pools[self.pool])
         rows, stream = self.dataset.load(self.pools[self.pool]), self.pool + 1
-        self.rows = self.objective.arrange(rows, generator(self.seed, self.epoch, stream, LAYOUT))
+        self.rows = self.objective.layout(rows, generator(self.seed, self.epoch, stream, LAYOUT))
         order = generator(self.seed, self.epoch, stream)
         self.batches = plan(self.rows.lengths, self.tokens_per_batch, order)
 

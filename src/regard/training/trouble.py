@@ -17,7 +17,7 @@ from torch import Tensor
 
 from regard.batch import Batch, Tokens
 from regard.sample import IGNORED
-from regard.storage import make_folders, told_plainly, write_json
+from regard.storage import friendly_os_errors, make_folders, write_json
 
 Reason = Literal["loss", "gradient", "empty"]
 MEANINGS: dict[Reason, str] = {
@@ -162,7 +162,7 @@ def keep_samples(
 ) -> str | None:
     """Write the batches of a bad update to `bad/step-N.json`: its name, None if there are enough of them."""
     place = folder / FOLDER
-    with told_plainly(place):
+    with friendly_os_errors(place):
         make_folders(place)
         if sum(1 for _ in place.iterdir()) >= FILES_AT_MOST:
             return None

@@ -1,6 +1,6 @@
-"""Files of translators' tools: .po, .tmx and .xliff to learn from, these and .srt to translate.
+"""Files of translation tools: .po, .tmx and .xliff to train on, these and .srt to translate.
 
-A format is a class with `units` to fill and `content` to write, and a reader of pairs; it is named here.
+A format is a class with `units` to translate and `content` to write, and a function that reads pairs.
 """
 
 from __future__ import annotations
@@ -9,28 +9,24 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from regard.config import Task
-from regard.data.formats.document import Document, Pair, Unit, both
+from regard.data.files import format_suffix
+from regard.data.formats.document import Document, Pair, TranslationUnit, nonempty
 from regard.errors import UsageError
 
 SUFFIXES = (".po", ".pot", ".tmx", ".xliff", ".xlf", ".srt")
 FORMATS: tuple[str, ...] = SUFFIXES + tuple(f"{suffix}.gz" for suffix in SUFFIXES)
 
 
-def kind(path: Path) -> str:
-    """The suffix that says the format, without .gz."""
-    return Path(path.name.casefold().removesuffix(".gz")).suffix
+def read_pairs(path: Path, task: Task, suffix: str = "") -> Iterator[Pair]:
+    """(line, source, target) of every translated entry that is not marked fuzzy.
 
-
-def read_pairs(path: Path, task: Task) -> Iterator[tuple[int, str, str]]:
-    """(line, source, target) of every translated entry that nobody marked fuzzy.
-
-    Of a .po the source is the msgid; .tmx and .xliff name their languages, "en" is also "en-US".
+    The source of a .po entry is its msgid; .tmx and .xliff name their languages, and "en" matches "en-US".
     """
-    match kind(path):
+    match suffix or format_suffix(path):
         case ".po" | ".pot":
             from regard.data.formats.po import read_po
 
-            return both(read_po(path, task.target))
+            return nonempty(read_po(path, task.target))
         case ".tmx":
             from regard.data.formats.tmx import read_tmx
 
@@ -40,32 +36,30 @@ def read_pairs(path: Path, task: Task) -> Iterator[tuple[int, str, str]]:
 
             return read_xliff(path, task)
         case ".srt":
-            raise UsageError(
-                f"{path}: subtitles hold one language; to learn from them make a .tsv of two files"
-            )
+            raise UsageError(f"{path}: subtitles have one language; to train on two of them make a .tsv")
     raise UsageError(f"{path}: not one of {', '.join(SUFFIXES)}")
 
 
 def open_document(path: Path, task: Task) -> Document:
-    """A file to fill, for a model of these languages."""
-    match kind(path):
+    """Open a file to translate with a model of these languages."""
+    match format_suffix(path):
         case ".po" | ".pot":
-            from regard.data.formats.po import Catalogue
+            from regard.data.formats.po import PoDocument
 
-            return Catalogue(path, task.target)
+            return PoDocument(path, task.target)
         case ".tmx":
-            from regard.data.formats.tmx import Memory
+            from regard.data.formats.tmx import TmxDocument
 
-            return Memory(path, task)
+            return TmxDocument(path, task)
         case ".xliff" | ".xlf":
-            from regard.data.formats.xliff import Interchange
+            from regard.data.formats.xliff import XliffDocument
 
-            return Interchange(path, task)
+            return XliffDocument(path, task)
         case ".srt":
-            from regard.data.formats.subtitles import Subtitles
+            from regard.data.formats.subtitles import SrtDocument
 
-            return Subtitles(path)
+            return SrtDocument(path)
     raise UsageError(f"{path}: not one of {', '.join(SUFFIXES)}")
 
 
-__all__ = ["FORMATS", "Document", "Pair", "Unit", "open_document", "read_pairs"]
+__all__ = ["FORMATS", "Document", "Pair", "TranslationUnit", "open_document", "read_pairs"]

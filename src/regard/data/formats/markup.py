@@ -1,16 +1,14 @@
-"""XML of translators' tools: read without trusting it, inline elements as marks in the text, written back.
+"""XML of translation tools: safe parsing, inline elements as marks in the text, and writing back.
 
-A file comes from anyone. Entities are refused where they are declared, before the document begins, and
-nothing outside the file is ever opened: no DTD, no network.
+Files are untrusted. Entity declarations are refused before the first element, and nothing outside the file is
+opened: no DTD, no network.
 """
 
 from __future__ import annotations
 
 import codecs
-import gzip
 import io
 import re
-import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
@@ -21,60 +19,56 @@ from xml.parsers import expat
 
 from lxml import etree
 
-from regard.data.formats.document import read_bytes
+from regard.data.files import open_binary, read_bytes
 from regard.errors import UsageError
 
-Element: TypeAlias = Any  # an element of lxml, which comes without types
+Element: TypeAlias = Any  # an lxml element; lxml has no type stubs
 LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 SPACE = "{http://www.w3.org/XML/1998/namespace}space"
 SAFE = {"resolve_entities": False, "no_network": True, "load_dtd": False, "huge_tree": False}
 PORTION = 65536
-NAMES = ("id", "x", "i", "rid")  # what inline elements are called by, the same on both sides
+NAMES = ("id", "x", "i", "rid")  # attributes that identify an inline element on both sides
 
 
-class _Begun(Exception):
-    """The first element is there, so no declaration can follow."""
+class _FirstElement(Exception):
+    """Raised at the first element, after which no declaration can follow."""
 
-    def __init__(self, at: int) -> None:
-        self.at = at
+    def __init__(self, offset: int) -> None:
+        self.offset = offset
 
 
 def check_prolog(file: BinaryIO, path: Path) -> int:
-    """Read up to the first element and refuse what declares entities: bombs, and files of this machine.
+    """Read up to the first element, return its offset, and refuse entity declarations.
 
-    Gives the number of bytes before that element.
+    Entities can expand to any size ("billion laughs") or read local files.
     """
 
     def entity(name: str, *rest: object) -> None:
-        raise UsageError(f'{path}: declares the entity "{name}"; such files are not read, remove its DOCTYPE')
+        raise UsageError(f'{path}: declares the entity "{name}"; this is not allowed, remove its DOCTYPE')
 
-    def begun(*rest: object) -> None:
-        raise _Begun(parser.CurrentByteIndex)
+    def element(*rest: object) -> None:
+        raise _FirstElement(parser.CurrentByteIndex)
 
     parser = expat.ParserCreate()
     parser.EntityDeclHandler = entity
-    parser.StartElementHandler = begun
+    parser.StartElementHandler = element
     try:
         while portion := file.read(PORTION):
             parser.Parse(portion)
         parser.Parse(b"", True)
-    except _Begun as begun_here:
-        return begun_here.at
+    except _FirstElement as first:
+        return first.offset
     except expat.ExpatError as error:
         raise UsageError(f"{path}, line {error.lineno}: not well-formed XML ({error})") from None
-    except LookupError as error:  # its first line names an encoding that there is not
+    except LookupError as error:  # its first line names an unknown encoding
         raise UsageError(f"{path}: {error}; save it as UTF-8") from None
-    raise UsageError(f"{path}: holds no element")
-
-
-def open_xml(path: Path) -> BinaryIO:
-    return cast(BinaryIO, gzip.open(path)) if path.suffix == ".gz" else path.open("rb")
+    raise UsageError(f"{path}: has no XML element")
 
 
 def elements(path: Path, *names: str) -> Iterator[Element]:
-    """The elements of these names, one after the other; a file may be larger than memory."""
+    """Iterate over the elements of these names; a file may be larger than the memory."""
     try:
-        with open_xml(path) as file:
+        with open_binary(path) as file:
             check_prolog(file, path)
             file.seek(0)
             tags = [f"{{*}}{name}" for name in names]
@@ -85,16 +79,10 @@ def elements(path: Path, *names: str) -> Iterator[Element]:
                     element.getparent().remove(element.getprevious())
     except etree.XMLSyntaxError as error:
         raise UsageError(f"{path}, line {error.lineno}: not well-formed XML ({error.msg})") from None
-    except FileNotFoundError:
-        raise UsageError(f"{path}: no such file") from None
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise UsageError(f"{path}: the gzip file is damaged or cut short ({error}); fetch it again") from None
-    except OSError as error:
-        raise UsageError(f"{path}: cannot read it: {error.strerror}") from None
 
 
-class Tree:
-    """A whole XML file, kept as it is but for what is put into it."""
+class XmlDocument:
+    """A whole XML file; only what is filled in changes."""
 
     def __init__(self, path: Path, root: str) -> None:
         self.path, self.raw = path, read_bytes(path)
@@ -105,15 +93,15 @@ class Tree:
         except etree.XMLSyntaxError as error:
             raise UsageError(f"{path}, line {error.lineno}: not well-formed XML ({error.msg})") from None
         if local(self.tree.getroot()) != root:
-            raise UsageError(f"{path}: begins with <{local(self.tree.getroot())}>, not with <{root}>")
+            raise UsageError(f"{path}: its root is <{local(self.tree.getroot())}>, not <{root}>")
 
     def content(self) -> bytes:
-        """The root written anew, between what stood before and behind it; newlines as the file had them."""
+        """Serialise the root and what follows, after the original prolog, with the newlines of the file."""
         root = self.tree.getroot()
         nodes = [root, *root.itersiblings()]
         text = "\n".join(etree.tostring(node, encoding="unicode", with_tail=False) for node in nodes)
         encoding = self.tree.docinfo.encoding or "UTF-8"
-        if encoding.upper() == "UTF-16":  # the byte order is said once, at the start of the file
+        if encoding.upper() == "UTF-16":  # the byte order mark is in the prolog
             encoding = "utf-16-be" if self.raw.startswith(codecs.BOM_UTF16_BE) else "utf-16-le"
         ending = self.raw.decode(encoding)[-100:]
         text += ending[len(ending.rstrip()) :].replace("\r\n", "\n")
@@ -123,7 +111,7 @@ class Tree:
 
 
 def local(element: Element) -> str:
-    """The name without its namespace; a comment has none."""
+    """The name without its namespace; "" for a comment."""
     return element.tag.rpartition("}")[2] if isinstance(element.tag, str) else ""
 
 
@@ -132,7 +120,7 @@ def child(element: Element, name: str) -> Element | None:
 
 
 def attribute(element: Element, *names: str) -> str | None:
-    """The nearest such attribute, here or further out."""
+    """The attribute of the element or of its nearest ancestor that has one."""
     for each in (element, *element.iterancestors()):
         for name in names:
             if name in each.attrib:
@@ -142,7 +130,7 @@ def attribute(element: Element, *names: str) -> str | None:
 
 @dataclass(frozen=True)
 class Flat:
-    """Text in which inline elements are marks: <1> and </1> around what is translated, <2/> for code."""
+    """Text with marks for inline elements: <1> and </1> around text to translate, <2/> for code."""
 
     text: str
     marks: dict[str, Element]
@@ -151,10 +139,10 @@ class Flat:
 def flatten(
     element: Element, paired: frozenset[str], numbers: dict[tuple[str, str], int] | None = None
 ) -> Flat:
-    """The text of a segment; `numbers` (shared by source and target) gives an element its number."""
+    """The text of a segment; `numbers` (shared by source and target) maps elements to numbers."""
     numbers = {} if numbers is None else numbers
     plain = "".join(element.itertext())
-    taken = [int(number) for number in re.findall(r"</?(\d{1,9})/?>", plain)]  # such text stays text
+    taken = [int(number) for number in re.findall(r"</?(\d{1,9})/?>", plain)]  # looks like a mark
     first = max(taken, default=0) + 1
     marks: dict[str, Element] = {}
     unnamed = Counter[str]()
@@ -169,7 +157,7 @@ def flatten(
 
     def mark(inner: Element) -> str:
         name = next((inner.get(key) for key in NAMES if inner.get(key)), None)
-        if name is None:  # then it is the first or second of its kind, on both sides
+        if name is None:  # numbered by its order among elements of this kind, on both sides
             unnamed[local(inner)] += 1
             name = f"number {unnamed[local(inner)]}"
         number = first + numbers.setdefault((local(inner), name), len(numbers))
@@ -181,7 +169,7 @@ def flatten(
 
     text = walk(element)
     if "\n" in text and attribute(element, SPACE) != "preserve":
-        text = re.sub(r"\s+", " ", text)  # newlines of the file's own layout
+        text = re.sub(r"\s+", " ", text)  # newlines are only layout
     return Flat(text, marks)
 
 
@@ -190,7 +178,7 @@ def protected(element: Element) -> bool:
 
 
 def nested(flats: Sequence[Flat], number: int, text: str) -> bool:
-    """Whether the marks in a translation open and close in order."""
+    """True if the marks in a translation open and close in order."""
     flat = flats[number]
     stack: list[str] = []
     for mark in marks_in(text, flat):
@@ -207,11 +195,11 @@ def marks_in(text: str, flat: Flat) -> list[str]:
 
 
 def unflatten(element: Element, text: str, flat: Flat) -> None:
-    """Put a translation into an element, the inline elements where their marks are."""
+    """Write a translation into an element, with the inline elements in place of their marks."""
     for inner in list(element):
         element.remove(inner)
     element.text = None
-    stack, last = [element], cast("Element | None", None)  # last: what the next text follows
+    stack, last = [element], cast("Element | None", None)  # last: the element before the next text
     for part in re.split(r"(</?\d+/?>)", text):
         if part not in flat.marks:
             if last is None:
@@ -234,9 +222,9 @@ def unflatten(element: Element, text: str, flat: Flat) -> None:
 
 
 def insert_after(element: Element, new: Element) -> None:
-    """Put a new element behind another, indented alike."""
+    """Insert a new element after another, with the same indentation."""
     parent = element.getparent()
     new.tail = element.tail
-    if element.getnext() is None:  # the last one: behind it comes the indentation of the closing tag
+    if element.getnext() is None:  # the last one: its tail is the indentation of the closing tag
         element.tail = parent.text if parent[0] is element else parent[-2].tail
     parent.insert(parent.index(element) + 1, new)

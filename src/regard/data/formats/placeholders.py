@@ -1,4 +1,4 @@
-"""What must survive a translation as it is: %s, %(name)s, {0}, <b>, &amp;, ${home}, addresses of the web."""
+"""What a translation must preserve: %s, %(name)s, {0}, <b>, &amp;, ${home}, URLs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ENTITY = r"&(?:[A-Za-z][A-Za-z0-9]*|#\d+|#[xX][0-9A-Fa-f]+);"
 BRACES = r"[%$#]?\{(?:[^{}]|\{[^{}]*\})*+\}"  # {name}, {{ name }}, ${name}, and ICU's {n, plural, one {..}}
 CONVERSION = r"(?:\*|\d+)?(?:\.(?:\*|\d+))?(?:hh|h|ll|l|L|q|j|z|t)?[diouxXeEfFgGaAcCsSpnr@]"
 PRINTF = rf"%%|%(?:\([^()\s]*\))?(?:\d+\$)?[-+#0']*{CONVERSION}|%L?\d+"  # C, Python, PHP, Objective-C, Qt
-SPACED = rf"%(?:\([^()]*\))?(?:\d+\$)?[-+#0' ]*{CONVERSION}"  # "% d" is one only where the file says so
+SPACED = rf"%(?:\([^()]*\))?(?:\d+\$)?[-+#0' ]*{CONVERSION}"  # "% d" only if the entry is a format
 VARIABLE = r"\$[A-Za-z_]\w*"
 ADDRESS = r"\bhttps?://[^\s<>\"']*[\w/]"
 
@@ -21,12 +21,12 @@ PERCENT = re.compile("|".join((TAG, ADDRESS, ENTITY, "%%", SPACED, PRINTF, "%", 
 BRACED = re.compile("|".join((TAG, ADDRESS, ENTITY, BRACES, PRINTF, VARIABLE, "[{}]")), re.DOTALL)
 BRACE_FORMATS = {"python-brace-format", "csharp-format", "java-format", "java-printf-format", "rust-format"}
 
-# One letter of a menu entry is its key: &File, E&xit, _File. No entity, no R&D, no snake_case.
+# The keyboard shortcut of a menu entry: &File, E&xit, _File. Not an entity, R&D or snake_case.
 ACCELERATOR = re.compile(r"&(?=[^\W\d_])(?!\w+;)(?<![A-Z0-9]&(?=[A-Z]))|(?<![\w_])_(?=[^\W\d_])")
 
 
 def of_flags(flags: Iterable[str]) -> re.Pattern[str]:
-    """The placeholders of a gettext entry: where it is a format, every stray % (or brace) would break it."""
+    """The placeholders of a gettext entry; a stray % (or brace) would break a format string."""
     formats = {flag for flag in flags if flag.endswith("-format") and not flag.startswith("no-")}
     if formats & BRACE_FORMATS:
         return BRACED
@@ -34,12 +34,12 @@ def of_flags(flags: Iterable[str]) -> re.Pattern[str]:
 
 
 def survived(source: str, target: str, placeholders: re.Pattern[str]) -> bool:
-    """Whether the two hold the same placeholders, each as often."""
+    """True if both have the same placeholders, equally often."""
     return Counter(placeholders.findall(source)) == Counter(placeholders.findall(target))
 
 
 def has_words(text: str, placeholders: re.Pattern[str]) -> bool:
-    """Whether there is anything to translate besides placeholders, numbers and signs."""
+    """True if there are letters outside placeholders."""
     return any(character.isalpha() for character in placeholders.sub("", text))
 
 
@@ -49,18 +49,18 @@ class Accelerator(NamedTuple):
 
 
 def take_accelerator(text: str, placeholders: re.Pattern[str]) -> tuple[str, Accelerator | None]:
-    """The text without the sign of its accelerator, if it has one."""
-    found = [match.start() for match in ACCELERATOR.finditer(hide(text, placeholders))]
-    if len(found) != 1 or "\n" in text:
+    """The text without the sign of its accelerator, and the accelerator."""
+    places = [match.start() for match in ACCELERATOR.finditer(hide(text, placeholders))]
+    if len(places) != 1 or "\n" in text:
         return text, None
-    at = found[0]
+    at = places[0]
     return text[:at] + text[at + 1 :], Accelerator(text[at], text[at + 1])
 
 
 def put_accelerator(text: str, accelerator: Accelerator, placeholders: re.Pattern[str]) -> str:
-    """Put the sign before the same letter if the translation has it, else before its first letter.
+    """Insert the sign before the same letter if the translation has it, else before its first letter.
 
-    Scripts without capitals have no such keys: "(&F)" follows the text, as their translators write it.
+    In scripts without capitals, "(&F)" follows the text, as is usual there.
     """
     hidden = hide(text, placeholders)
     letters = [at for at, character in enumerate(hidden) if character.isalpha()]
@@ -73,7 +73,7 @@ def put_accelerator(text: str, accelerator: Accelerator, placeholders: re.Patter
 
 
 def hide(text: str, placeholders: re.Pattern[str]) -> str:
-    """The text with nothing to read where a placeholder stands."""
+    """The text with NUL characters in place of placeholders."""
     return placeholders.sub(lambda match: "\0" * len(match[0]), text)
 
 

@@ -1,6 +1,6 @@
-"""gettext catalogues (.po, .pot). polib reads them; only the lines of filled entries are written anew.
+"""gettext catalogues (.po, .pot), parsed by polib. Only the lines of filled entries are rewritten.
 
-polib's own writer would wrap every string again; here an entry that is not filled keeps its bytes.
+polib's writer would wrap every string again; here an entry that is not filled keeps its bytes.
 """
 
 from __future__ import annotations
@@ -16,16 +16,17 @@ from pathlib import Path
 
 import polib
 
-from regard.data.formats.document import Pair, Unit, check_language, decode, encode, read_bytes
+from regard.data.files import read_bytes
+from regard.data.formats.document import Pair, TranslationUnit, check_language, decode, encode
 from regard.data.formats.placeholders import of_flags, survived
 from regard.errors import UsageError
 
 NOTE = "# Machine translated by Regard."
-WRAPPED = re.compile(r".{1,74}(?:\s|$)|\S+\s?")  # the space stays at the end of the line, as gettext has it
+WRAPPED = re.compile(r".{1,74}(?:\s|$)|\S+\s?")  # a line ends with its space, as in gettext
 PLURAL = re.compile(r"nplurals\s*=\s*(\d+)\s*;\s*plural\s*=\s*([^;\n]+)")
-OFTEN = 5  # a form used for more numbers than these must name the number (what msgfmt -c asks)
-NUMBERS = 1001  # for which a formula of forms is looked at: 0, 1, ... 1000
-MOST_FORMS = 20  # of a plural; the most that a language has are six
+OFTEN = 5  # a form for more numbers than this must contain the number (msgfmt -c)
+NUMBERS = 1001  # a plural formula is evaluated for 0, 1, ... 1000
+MAX_FORMS = 20  # of a plural; languages have at most six
 
 TWO, FRENCH, ONE = (
     "nplurals=2; plural=(n != 1);",
@@ -37,7 +38,7 @@ SLAVIC = (
 )
 POLISH = "nplurals=3; plural=(n==1 ? 0 : n%10>=2 && n%10<=4 && (n%100<10 || n%100>=20) ? 1 : 2);"
 CZECH = "nplurals=3; plural=(n==1) ? 0 : (n>=2 && n<=4) ? 1 : 2;"
-PLURALS = {  # for templates, which leave the line open; as in gettext's manual
+PLURALS = {  # for templates, which have no Plural-Forms; from gettext's manual
     **dict.fromkeys(("de", "en", "nl", "sv", "da", "no", "nb", "nn", "es", "it", "pt", "el", "fi"), TWO),
     **dict.fromkeys(("et", "hu", "tr", "bg", "he", "eo", "ca", "eu", "gl"), TWO),
     **dict.fromkeys(("fr", "pt_br"), FRENCH),
@@ -48,38 +49,38 @@ PLURALS = {  # for templates, which leave the line open; as in gettext's manual
 }
 
 
-class Catalogue:
-    """A parsed .po file and its lines: blocks[0] is what comes before the first entry, then one for each."""
+class PoDocument:
+    """A parsed .po file and its lines: blocks[0] precedes the first entry, then one block for each entry."""
 
     reviewable = True
 
     def __init__(self, path: Path, target: str | None = None) -> None:
         self.path = path
         raw = read_bytes(path)
-        named = re.search(rb"charset=([\w:.-]+)", raw[:10_000])
-        charset = named[1].decode("ascii") if named else "CHARSET"
-        self.encoding = "utf-8" if charset == "CHARSET" else charset  # a template leaves it open
+        header = re.search(rb"charset=([\w:.-]+)", raw[:10_000])
+        charset = header[1].decode("ascii") if header else "CHARSET"
+        self.encoding = "utf-8" if charset == "CHARSET" else charset  # CHARSET: the default of templates
         text = decode(raw, self.encoding, path)
         self.newline = "\r\n" if "\r\n" in text else "\n"
         parsed = parse(text, path)
         self.language = parsed.metadata.get("Language") or None
         self.all = sorted(parsed, key=lambda entry: int(entry.linenum))
         self.entries = sum(not entry.obsolete for entry in self.all)
-        self.blocks = cut(text, [max(entry.linenum, 1) - 1 for entry in self.all])
+        self.blocks = split_blocks(text, [max(entry.linenum, 1) - 1 for entry in self.all])
         self.plural_forms = parsed.metadata.get("Plural-Forms", "")
         if target is not None:
             check_language(path, "target", self.language, target)
-            self.open_lines(target)
+            self.complete_header(target)
 
-    def open_lines(self, target: str) -> None:
-        """Fill what a template leaves open in its header."""
+    def complete_header(self, target: str) -> None:
+        """Fill in the fields of a template's header."""
         code = target.casefold().replace("-", "_")
-        known = PLURALS.get(code) or PLURALS.get(code.split("_")[0])
+        plural = PLURALS.get(code) or PLURALS.get(code.split("_")[0])
         header = "".join(self.blocks[0]).replace("charset=CHARSET", "charset=UTF-8")
         header = header.replace('"Language: \\n"', f'"Language: {target}\\n"')
-        if "nplurals=INTEGER" in header and known:
-            header = header.replace("nplurals=INTEGER; plural=EXPRESSION;", known)
-            self.plural_forms = known
+        if "nplurals=INTEGER" in header and plural:
+            header = header.replace("nplurals=INTEGER; plural=EXPRESSION;", plural)
+            self.plural_forms = plural
         self.blocks[0] = [header]
 
     def pairs(self) -> Iterator[Pair]:
@@ -90,31 +91,29 @@ class Catalogue:
                 yield entry.linenum, entry.msgid, entry.msgstr
                 continue
             _, form = self.plural(entry)
-            sides = {form(5): entry.msgid_plural}  # where there is one form only, it is the plural
+            sides = {form(5): entry.msgid_plural}  # a single form is the plural
             sides = {form(1): entry.msgid} | sides
             for number, source in sides.items():
                 yield entry.linenum, source, entry.msgstr_plural.get(number, "")
 
     def plural(self, entry: polib.POEntry) -> tuple[int, Callable[[int], int]]:
-        """How many forms there are, and which one a number takes."""
-        found = PLURAL.search(self.plural_forms)
-        if found is None:
+        """The number of forms, and the form of a number."""
+        rule = PLURAL.search(self.plural_forms)
+        if rule is None:
             return max(len(entry.msgstr_plural), 1), lambda n: int(n != 1)
         try:
-            count, form = int(found[1]), gettext.c2py(found[2].strip())
-            forms = {form(n) for n in range(NUMBERS)}  # 5 / (n - 1) is a formula, but no answer for 1
-            if not 1 <= count <= MOST_FORMS or not forms <= set(range(count)):
-                raise ValueError("a form that is not there")
+            count, form = int(rule[1]), gettext.c2py(rule[2].strip())
+            forms = {form(n) for n in range(NUMBERS)}  # 5 / (n - 1) fails for 1
+            if not 1 <= count <= MAX_FORMS or not forms <= set(range(count)):
+                raise ValueError("a form out of range")
             return count, form
         except (ValueError, RecursionError, ZeroDivisionError, OverflowError):
-            raise UsageError(
-                f'{self.path}: the header\'s Plural-Forms cannot be read: "{found[0]}"'
-            ) from None
+            raise UsageError(f'{self.path}: the header\'s Plural-Forms cannot be read: "{rule[0]}"') from None
 
     def sources(self, entry: polib.POEntry) -> tuple[str, ...]:
-        """What each form is made of: that of n = 1 of msgid, the others of msgid_plural.
+        """The source of each form: msgid for the form of n = 1, msgid_plural for the others.
 
-        "One file" cannot stand where a language uses the same form for 21, so then it is msgid_plural too.
+        If a language uses that form for 21 too, "One file" would be wrong, and msgid_plural is used.
         """
         if not entry.msgid_plural:
             return (entry.msgid,)
@@ -125,27 +124,25 @@ class Catalogue:
             one = -1
         return tuple(entry.msgid if number == one else entry.msgid_plural for number in range(count))
 
-    def units(self, everything: bool) -> list[Unit]:
+    def units(self, everything: bool) -> list[TranslationUnit]:
         return [
-            Unit(
+            TranslationUnit(
                 self.sources(entry),
                 of_flags(entry.flags),
                 partial(self.fill, number),
                 partial(self.leave, number),
             )
             for number, entry in enumerate(self.all, start=1)
-            if not entry.obsolete and (everything or not said(entry))
+            if not entry.obsolete and (everything or not is_translated(entry))
         ]
 
     def fill(self, number: int, texts: Sequence[str], review: bool) -> None:
-        """Replace the msgstr lines of an entry, and say who wrote them."""
+        """Replace the msgstr lines of an entry, and add a note."""
         block, plural = self.blocks[number], bool(self.all[number - 1].msgid_plural)
         first = next((at for at, line in enumerate(block) if line.lstrip().startswith("msgstr")), None)
         if first is None:
             line = self.all[number - 1].linenum
-            raise UsageError(
-                f"{self.path}, line {line}: an entry without msgstr; see what msgfmt -c says of it"
-            )
+            raise UsageError(f"{self.path}, line {line}: an entry without msgstr; msgfmt -c tells more")
         last = first + 1
         while last < len(block) and block[last].lstrip().startswith(("msgstr", '"')):
             last += 1
@@ -161,7 +158,7 @@ class Catalogue:
         self.blocks[number] = note + self.flagged(head, review) + lines + block[last:]
 
     def leave(self, number: int) -> None:
-        """What could not be translated is marked, so that a person finds it."""
+        """Mark an entry that could not be translated as fuzzy."""
         self.blocks[number] = self.flagged(self.blocks[number], True)
 
     def flagged(self, lines: list[str], fuzzy: bool) -> list[str]:
@@ -178,14 +175,14 @@ class Catalogue:
         return encode("".join(line for block in self.blocks for line in block), self.encoding, self.path)
 
 
-def said(entry: polib.POEntry) -> bool:
-    """Whether an entry has a translation, fuzzy or not."""
+def is_translated(entry: polib.POEntry) -> bool:
+    """True if an entry has a translation, fuzzy or not."""
     forms = entry.msgstr_plural.values() if entry.msgid_plural else [entry.msgstr]
     return bool(forms) and all(forms)
 
 
 def parse(text: str, path: Path) -> polib.POFile:
-    """polib takes a path or a text; of a text it also breaks lines at characters that are none (U+2028)."""
+    """Parse with polib, through a file: in a string it would split lines at U+2028 and the like."""
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder, "copy.po")
         copy.write_text(text, encoding="utf-8", newline="")
@@ -194,24 +191,22 @@ def parse(text: str, path: Path) -> polib.POFile:
         except OSError as error:
             line = re.search(r"\(line (\d+)\)", str(error))
             where = f", line {line[1]}" if line else ""
-            reason = (
-                "a quote inside a string" if "quote" in str(error) else "not what gettext's format allows"
-            )
-            raise UsageError(f"{path}{where}: {reason}; see what msgfmt -c says of it") from None
+            reason = "a quote inside a string" if "quote" in str(error) else "not valid in gettext's format"
+            raise UsageError(f"{path}{where}: {reason}; msgfmt -c tells more") from None
 
 
-def cut(text: str, starts: Sequence[int]) -> list[list[str]]:
-    """Lines with their ends, in blocks that begin at `starts`; the first is what comes before."""
+def split_blocks(text: str, starts: Sequence[int]) -> list[list[str]]:
+    """Lines with their ends, in blocks that begin at `starts`; the first block precedes them."""
     lines = list(io.StringIO(text, newline=""))
     edges = [0, *starts, len(lines)]
     return [lines[left:right] for left, right in pairwise(edges)]
 
 
 def quoted(name: str, text: str) -> list[str]:
-    """A string in lines of gettext's style: one where it is short, else "" and a line each."""
+    """A string in gettext's style: on one line if it is short, else "" and several lines."""
     lines = re.findall(r"[^\n]*\n|[^\n]+", text)
     parts = [part for line in lines for part in (WRAPPED.findall(line) if len(line) > 75 else [line])]
-    if "".join(parts) != text:  # a string that cannot be wrapped so stays whole
+    if "".join(parts) != text:  # if wrapping would change it
         parts = [text]
     if len(parts) < 2 and len(text) + len(name) < 77:
         return [f'{name} "{polib.escape(text)}"']
@@ -219,6 +214,6 @@ def quoted(name: str, text: str) -> list[str]:
 
 
 def read_po(path: Path, target: str) -> Iterator[Pair]:
-    catalogue = Catalogue(path)
-    check_language(path, "target", catalogue.language, target)
-    return catalogue.pairs()
+    document = PoDocument(path)
+    check_language(path, "target", document.language, target)
+    return document.pairs()

@@ -1,4 +1,4 @@
-"""SubRip subtitles (.srt): numbers and times stay, each subtitle is translated and wrapped as it was."""
+"""SubRip subtitles (.srt): each is translated and wrapped to its number of lines; times do not change."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from pathlib import Path
 
 import srt
 
-from regard.data.formats.document import Unit, decode, encode, read_bytes
+from regard.data.files import read_bytes
+from regard.data.formats.document import TranslationUnit, decode, encode
 from regard.data.formats.placeholders import PLAIN
 from regard.errors import UsageError
 
-MARKS = re.compile(rf"{PLAIN.pattern}|\{{\\[^}}]*\}}", re.DOTALL)  # and {\an8}, which players understand
+MARKS = re.compile(rf"{PLAIN.pattern}|\{{\\[^}}]*\}}", re.DOTALL)  # and {\an8}, a position
 BYTE_ORDER_MARKS = {
     codecs.BOM_UTF8: "utf-8-sig",
     codecs.BOM_UTF16_LE: "utf-16",
@@ -23,7 +24,7 @@ BYTE_ORDER_MARKS = {
 }
 
 
-class Subtitles:
+class SrtDocument:
     reviewable = False
 
     def __init__(self, path: Path) -> None:
@@ -35,17 +36,17 @@ class Subtitles:
         try:
             self.all = list(srt.parse(text.replace("\r\n", "\n")))
         except (srt.SRTParseError, ValueError, OverflowError) as error:
-            found = re.search(r"char (\d+)", str(error))
-            line = f", line {text.count(chr(10), 0, int(found[1])) + 1}" if found else ""
+            offset = re.search(r"char (\d+)", str(error))
+            line = f", line {text.count(chr(10), 0, int(offset[1])) + 1}" if offset else ""
             raise UsageError(f"{path}{line}: not a subtitle: a number, a line of times, then text") from None
         if not self.all and text.strip():
-            raise UsageError(f"{path}: holds no subtitle: a number, a line of times, then text")
+            raise UsageError(f"{path}: has no subtitle: a number, a line of times, then text")
         self.entries = len(self.all)
 
-    def units(self, everything: bool) -> list[Unit]:
-        """Every subtitle: a file of subtitles has one language, so none is translated yet."""
+    def units(self, everything: bool) -> list[TranslationUnit]:
+        """Every subtitle: a file has one language, so none is translated yet."""
         return [
-            Unit((joined(subtitle.content),), MARKS, partial(self.fill, number))
+            TranslationUnit((joined(subtitle.content),), MARKS, partial(self.fill, number))
             for number, subtitle in enumerate(self.all)
             if subtitle.content.strip()
         ]
@@ -61,7 +62,7 @@ class Subtitles:
 
 
 def joined(content: str) -> str:
-    """The lines of one sentence as one; where two people speak, each with a dash, they stay apart."""
+    """The lines of a sentence as one line; the dashed lines of a dialogue stay separate."""
     lines = [line.strip() for line in content.strip().split("\n")]
     return (
         "\n".join(lines) if any(re.match(r"(<[^>]*>)*[-–—]", line) for line in lines[1:]) else " ".join(lines)
@@ -69,11 +70,11 @@ def joined(content: str) -> str:
 
 
 def wrap(text: str, lines: int) -> str:
-    """The text in at most so many lines, the longest as short as can be; no line ends inside a tag."""
+    """Wrap to at most `lines` lines, with the longest as short as possible and no break inside a tag."""
     text = MARKS.sub(lambda match: match[0].replace(" ", "\0"), text)
     width = max(1, len(text) // max(1, lines))
     while True:
-        found = textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
-        if len(found) <= lines or width > len(text):
-            return "\n".join(found).replace("\0", " ")
+        wrapped = textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
+        if len(wrapped) <= lines or width > len(text):
+            return "\n".join(wrapped).replace("\0", " ")
         width += 1

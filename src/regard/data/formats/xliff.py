@@ -1,4 +1,4 @@
-"""XLIFF 1.2 (<trans-unit>) and 2.x (<unit><segment>): one source, one target, a state between."""
+"""XLIFF 1.2 (<trans-unit>) and 2.x (<unit><segment>): a source, a target and a state."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pathlib import Path
 from lxml import etree
 
 from regard.config import Task
-from regard.data.formats.document import UNKNOWN, Pair, Unit, both, check_language
+from regard.data.formats.document import UNKNOWN, Pair, TranslationUnit, check_language, nonempty
 from regard.data.formats.markup import (
     Element,
     Flat,
-    Tree,
+    XmlDocument,
     attribute,
     child,
     elements,
@@ -33,7 +33,7 @@ SOURCE_LANGUAGE, TARGET_LANGUAGE = ("source-language", "srcLang"), ("target-lang
 
 
 def read_xliff(path: Path, task: Task) -> Iterator[Pair]:
-    """Translated segments whose state does not ask for more work."""
+    """Translated segments whose state is final."""
     for unit in elements(path, "trans-unit", "segment"):
         check_languages(unit, path, task)
         source, target = child(unit, "source"), child(unit, "target")
@@ -42,7 +42,7 @@ def read_xliff(path: Path, task: Task) -> Iterator[Pair]:
         for left, right in sides(parts(unit, source), source, target):
             numbers: dict[tuple[str, str], int] = {}
             texts = [flatten(each, PAIRED, numbers).text for each in (left, right)]
-            yield from both(iter([(unit.sourceline or 0, texts[0], texts[1])]))
+            yield from nonempty(iter([(unit.sourceline or 0, texts[0], texts[1])]))
 
 
 def check_languages(unit: Element, path: Path, task: Task) -> None:
@@ -55,26 +55,26 @@ def translatable(unit: Element) -> bool:
 
 
 def finished(unit: Element, target: Element) -> bool:
-    """Whether nobody need look at a target any more."""
-    said = state(unit, target)
-    return said not in UNTRANSLATED and not said.startswith("needs-")
+    """True if a target needs no further work."""
+    value = state(unit, target)
+    return value not in UNTRANSLATED and not value.startswith("needs-")
 
 
 def state(unit: Element, target: Element) -> str:
-    """How far a translation is; 1.2 says it at <target>, 2.x at <segment>."""
+    """The state of a translation: an attribute of <target> in 1.2, of <segment> in 2.x."""
     return str((target if local(unit) == "trans-unit" else unit).get("state") or "")
 
 
 def parts(unit: Element, source: Element) -> dict[str, Element]:
-    """What is translated on its own: the sentences of <seg-source>, or the source."""
+    """What is translated separately: the sentences of <seg-source>, or the source."""
     segmented = child(unit, "seg-source")
     return (sentences(segmented) if segmented is not None else {}) or {"": source}
 
 
-def sides(cut: dict[str, Element], source: Element, target: Element) -> list[tuple[Element, Element]]:
-    """Source and target, or their sentences where both are cut into <mrk mtype="seg">."""
+def sides(segments: dict[str, Element], source: Element, target: Element) -> list[tuple[Element, Element]]:
+    """Source and target, or their sentences if both are split into <mrk mtype="seg">."""
     right = sentences(target)
-    return [(left, right[key]) for key, left in cut.items() if key in right] or [(source, target)]
+    return [(left, right[key]) for key, left in segments.items() if key in right] or [(source, target)]
 
 
 def sentences(element: Element) -> dict[str, Element]:
@@ -85,7 +85,7 @@ def sentences(element: Element) -> dict[str, Element]:
     }
 
 
-class Interchange(Tree):
+class XliffDocument(XmlDocument):
     reviewable = True
 
     def __init__(self, path: Path, task: Task) -> None:
@@ -100,7 +100,7 @@ class Interchange(Tree):
         self.code(root)
 
     def code(self, root: Element) -> None:
-        """Where the file leaves the target language open, it is the model's."""
+        """Set the target language to the model's if the file has none."""
         if self.task.target == UNKNOWN.target:
             return
         modern = str(root.get("version") or "").startswith("2")
@@ -109,21 +109,22 @@ class Interchange(Tree):
             if not each.get(name):
                 each.set(name, self.task.target)
 
-    def units(self, everything: bool) -> list[Unit]:
-        found: list[Unit] = []
+    def units(self, everything: bool) -> list[TranslationUnit]:
+        units: list[TranslationUnit] = []
         for unit in self.all:
             source, target = child(unit, "source"), child(unit, "target")
             if source is None:
                 raise UsageError(f"{self.path}, line {unit.sourceline}: a <{local(unit)}> without <source>")
-            said = target is not None and (len(target) or (target.text or "").strip())
-            if said and target is not None and state(unit, target) not in UNTRANSLATED and not everything:
+            filled = target is not None and (len(target) or (target.text or "").strip())
+            if filled and target is not None and state(unit, target) not in UNTRANSLATED and not everything:
                 continue
-            flats = {part: flatten(own, PAIRED) for part, own in parts(unit, source).items()}
+            flats = {part: flatten(element, PAIRED) for part, element in parts(unit, source).items()}
             if any(flat.text.strip() for flat in flats.values()):
                 texts = tuple(flat.text for flat in flats.values())
                 fill, leave = partial(self.fill, unit, flats), partial(self.leave, unit)
-                found.append(Unit(texts, PLAIN, fill, leave, partial(nested, list(flats.values()))))
-        return found
+                fits = partial(nested, list(flats.values()))
+                units.append(TranslationUnit(texts, PLAIN, fill, leave, fits))
+        return units
 
     def fill(self, unit: Element, flats: dict[str, Flat], texts: Sequence[str], review: bool) -> None:
         target = self.target(unit)
@@ -138,17 +139,17 @@ class Interchange(Tree):
                 unit.set("subState", "regard:needs-review")
 
     def target(self, unit: Element) -> Element:
-        """The unit's target, made where the format wants it: right behind the source."""
-        found = child(unit, "target")
-        if found is None:
+        """The unit's target; a new one is inserted after the source, as the format requires."""
+        target = child(unit, "target")
+        if target is None:
             source = child(unit, "seg-source")
             source = source if source is not None else child(unit, "source")
-            found = etree.Element(etree.QName(etree.QName(unit).namespace, "target"))
-            insert_after(source, found)
-        return found
+            target = etree.Element(etree.QName(etree.QName(unit).namespace, "target"))
+            insert_after(source, target)
+        return target
 
     def skeleton(self, unit: Element, target: Element) -> dict[str, Element]:
-        """The sentences of a target that is cut as its source is."""
+        """The sentences of the target, which is split in the same way as its source."""
         segmented = child(unit, "seg-source")
         if segmented is not None and set(sentences(target)) != set(sentences(segmented)):
             for inner in list(target):
@@ -159,7 +160,7 @@ class Interchange(Tree):
         return sentences(target)
 
     def leave(self, unit: Element) -> None:
-        """What could not be translated: 1.2 has a state for it, 2.x says "initial"."""
+        """Mark a unit that could not be translated: "needs-translation" in 1.2, "initial" in 2.x."""
         if local(unit) == "trans-unit":
             self.target(unit).set("state", "needs-translation")
         else:

@@ -1,25 +1,28 @@
-"""What a model is asked: the only place where tasks differ in training."""
+"""Objectives: from rows of text to what a model reads and predicts. Tasks differ only here in training."""
 
-from regard.data.objectives.answers import Answers, Window
-from regard.data.objectives.base import Arranged, AsTheyStand, Columns, Dice, Objective
-from regard.data.objectives.continuation import Continuation
-from regard.data.objectives.hidden import HiddenSpans, HiddenWords
-from regard.data.objectives.labels import Labels, Tags
-from regard.data.objectives.pairs import Pairs, Translation
+from regard.data.objectives.base import BatchLayout, Encodings, Objective, RowWise
+from regard.data.objectives.language import CausalLM, MaskedLM, SpanCorruption
+from regard.data.objectives.supervised import (
+    Classify,
+    ContextWindow,
+    ExtractiveQA,
+    Seq2Seq,
+    Tag,
+    split_labels,
+)
 
 __all__ = [
-    "Answers",
-    "Arranged",
-    "AsTheyStand",
-    "Columns",
-    "Continuation",
-    "Dice",
-    "HiddenSpans",
-    "HiddenWords",
-    "Labels",
+    "BatchLayout",
+    "CausalLM",
+    "Classify",
+    "ContextWindow",
+    "Encodings",
+    "ExtractiveQA",
+    "MaskedLM",
     "Objective",
-    "Pairs",
-    "Tags",
-    "Translation",
-    "Window",
+    "RowWise",
+    "Seq2Seq",
+    "SpanCorruption",
+    "Tag",
+    "split_labels",
 ]

@@ -1,8 +1,8 @@
-"""What every objective is.
+"""The interface of objectives.
 
-An objective makes two columns of ids from rows of text, once, when a corpus is prepared (`encode`); it lays
-the rows of a pool out for batches (`arrange`); and it makes of one of them what a model sees at a moment
-(`sample`), with dice for what is drawn anew each time. So one stream, one cache, one trainer serve all tasks.
+When a corpus is prepared, an objective encodes its rows as two columns of ids (`encode`). In training it lays
+out the rows of a pool for batches (`layout`), and the layout makes a sample of each of its rows (`sample`),
+with a random generator for masks, which are new in every epoch. One trainer serves all tasks.
 """
 
 from __future__ import annotations
@@ -13,34 +13,36 @@ from typing import Literal, Protocol
 
 import numpy as np
 
-from regard.data.dataset import Encoded, Numbers, Pool
-from regard.data.rows import Row
+from regard.data.dataset import Encoded, Numbers, RowPool
+from regard.data.readers import RawRow
 from regard.sample import Sample
 
 Ids = Sequence[int]
-Dice = np.random.Generator
-# what labels are: a word or label at each position, two ends among the positions, a yes or no to each label
+Rng = np.random.Generator
+# Labels are: a token or label at each position; a first and a last position; 0 or 1 for each label.
 Loss = Literal["words", "ends", "many"]
+
+UINT32 = np.dtype(np.uint32)  # for numbers that are not token ids
 
 
 @dataclass(frozen=True)
-class Columns:
-    """Some rows as ids; `left_out` are (number among these rows, why) of those that are too long."""
+class Encodings:
+    """Some rows as ids; `left_out` has (number among these rows, reason) for rows that are too long."""
 
     source: Encoded
     target: Encoded
     left_out: Sequence[tuple[int, str]] = field(default_factory=list)
 
 
-class Arranged(Protocol):
-    """The rows of a pool as they stand in batches."""
+class BatchLayout(Protocol):
+    """The rows of batches, made of a pool."""
 
     @property
     def lengths(self) -> Numbers:
-        """[rows, sides]: what batches are planned by."""
+        """[rows, sides]: tokens of each row, to plan batches."""
         ...
 
-    def sample(self, number: int, dice: Dice) -> Sample: ...
+    def sample(self, number: int, rng: Rng) -> Sample: ...
 
 
 class Objective(Protocol):
@@ -49,39 +51,37 @@ class Objective(Protocol):
 
     @property
     def longest(self) -> int:
-        """The most ids in one row of a column."""
+        """The maximum number of ids in a row of a column."""
         ...
 
-    def encode(self, rows: Sequence[Row]) -> Columns: ...
+    def encode(self, rows: Sequence[RawRow]) -> Encodings: ...
 
-    def too_long(self, rows: Sequence[Row]) -> list[int]:
-        """Numbers of the rows that a model of so many positions cannot read; others are read or cut."""
+    def too_long(self, rows: Sequence[RawRow]) -> list[int]:
+        """Numbers of the rows that exceed the model's positions; objectives that split rows return []."""
         ...
 
-    def arrange(self, pool: Pool, dice: Dice) -> Arranged: ...
+    def layout(self, pool: RowPool, rng: Rng) -> BatchLayout: ...
 
 
-class Asking(Protocol):
-    """An objective that asks of each row by itself."""
+class RowObjective(Protocol):
+    """An objective that makes a sample of each row by itself."""
 
-    def sample(self, source: Ids, target: Ids, dice: Dice) -> Sample: ...
+    def sample(self, source: Ids, target: Ids, rng: Rng) -> Sample: ...
 
 
 @dataclass(frozen=True)
-class AsTheyStand:
+class RowWise:
     """Each row of the pool is a row of a batch."""
 
-    pool: Pool
-    ask: Asking
-    extra: tuple[int, int]  # ids that a sample has more than each column
+    pool: RowPool
+    objective: RowObjective
+    extra: tuple[int, int]  # special tokens that a sample adds to each column
 
     @property
     def lengths(self) -> Numbers:
         both: Numbers = np.stack([self.pool.source.lengths, self.pool.target.lengths], axis=1)
         return np.add(both, self.extra)
 
-    def sample(self, number: int, dice: Dice) -> Sample:
-        return self.ask.sample(self.pool.source[number].tolist(), self.pool.target[number].tolist(), dice)
-
-
-WIDE = np.dtype(np.uint32)  # for numbers that are no pieces
+    def sample(self, number: int, rng: Rng) -> Sample:
+        source, target = self.pool.source[number], self.pool.target[number]
+        return self.objective.sample(source.tolist(), target.tolist(), rng)

@@ -1,19 +1,21 @@
-"""Text to ids and back: train, load and save tokenizers, and split text into sentences."""
+"""Text to token ids and back: train, load and save tokenizers, and split text into sentences."""
 
-from regard.inputs.text.learn import KINDS, LEAST_VOCABULARY, learn
-from regard.inputs.text.sentences import cut_words, split_sentences
-from regard.inputs.text.special import Special, special
-from regard.inputs.text.tokenizer import SPECIALS, Tokenizer, huggingface_config
+from regard.inputs.text.byte_level import SPECIALS
+from regard.inputs.text.load import load_tokenizer
+from regard.inputs.text.sentences import split_sentences, split_words
+from regard.inputs.text.tokenizer import SpecialTokens, Tokenizer, huggingface_config, special_tokens
+from regard.inputs.text.train import KINDS, LEAST_VOCABULARY, train_tokenizer
 
 __all__ = [
     "KINDS",
     "LEAST_VOCABULARY",
     "SPECIALS",
-    "Special",
+    "SpecialTokens",
     "Tokenizer",
-    "cut_words",
     "huggingface_config",
-    "learn",
-    "special",
+    "load_tokenizer",
+    "special_tokens",
     "split_sentences",
+    "split_words",
+    "train_tokenizer",
 ]

@@ -155,7 +155,7 @@ def _is_short(text: str, start: int, stop: int, opening: int) -> bool:
     return bool(_DOTTED.fullmatch(word)) and not opens
 
 
-def cut_words(text: str, fits: Callable[[str], bool]) -> list[tuple[str, str]]:
+def split_words(text: str, fits: Callable[[str], bool]) -> list[tuple[str, str]]:
     """Cut at whitespace into the fewest parts that fit: pairs of a part and the whitespace after it.
 
     A word that does not fit alone is cut between characters; a character that does not fit stays whole.

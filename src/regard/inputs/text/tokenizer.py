@@ -1,308 +1,167 @@
-"""Text to ids and back. Everything works on UTF-8 bytes, so no text is unknown and none is changed.
+"""The interface of all tokenizers: text to token ids and back.
 
-A vocabulary writes each of the 256 bytes as one printable character (the byte-level alphabet), the
-pieces in between as strings of them. Lone surrogates are no Unicode text and become U+FFFD.
-Tokenizers of other programs (`foreign.py`) are the same class to callers.
+Three classes implement it: `ByteLevelTokenizer` (trained by Regard), `HFTokenizer` (tokenizer.json of other
+programs) and `SentencePieceTokenizer` (the .spm files of Marian models). `load_tokenizer` chooses the class.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import tokenizers
-from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors
-
 from regard.errors import RegardError
-from regard.inputs.text.guard import check_content, read_object, told
 
-SPECIALS = ("<pad>", "</s>", "<s>", "<unk>")
-PAD, END, START, UNKNOWN = SPECIALS
-MASK = "<mask>"  # what stands for a hidden word, where the vocabulary has it
-_SENTINEL = re.compile(r"<extra_id_(\d+)>")  # T5's: what stands for a hidden span
-
-Spans = list[tuple[int, int]]
+Settings = dict[str, Any]
+Spans = list[tuple[int, int]]  # begin and end of each token in the text, in characters
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
-
-# A word with the white space before it (Unicode's; Python's own \s has four signs more): no pre-token
-# reaches over its end, so its pieces are the same wherever it stands.
-_SPACE = "\\t-\\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
-CHUNK = re.compile(f"[{_SPACE}]*[^{_SPACE}]+|[{_SPACE}]+")
-_REMEMBERED = 1 << 20  # chunks whose pieces are remembered
-_LONGEST_REMEMBERED = 64  # characters
+_SENTINEL = re.compile(r"<extra_id_(\d+)>")  # T5's: each replaces a span
+_LEADS = ("x", ".", "0")
 
 
-def _byte_alphabet() -> list[str]:
-    """The character that stands for each byte: itself where it is printable, else one from U+0100 on."""
-    printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
-    others = iter(range(0x100, 0x200))
-    return [chr(byte if byte in printable else next(others)) for byte in range(256)]
+@dataclass(frozen=True, slots=True)
+class SpecialTokens:
+    """The token ids that generation needs, named as in transformers' generation_config.json where given."""
+
+    start: int
+    end: int
+    suppressed: tuple[int, ...] = ()  # suppress_tokens
+    bad_words: tuple[tuple[int, ...], ...] = ()  # bad_words_ids: sequences that are never generated
+    begin_suppressed: tuple[int, ...] = ()  # begin_suppress_tokens
+    forced_bos: int | None = None  # forced_bos_token_id
+    forced_eos: int | None = None  # forced_eos_token_id: the token at the maximum length
+    max_length: int | None = None  # max_length of a language model, prompt included; [decode] overrides it
+    min_length: int = 0  # min_length, likewise
+    ends: tuple[int, ...] = ()  # further end tokens: a text stops at any of {end, *ends}
 
 
-BYTE_ALPHABET = _byte_alphabet()
-BYTE_OF = {character: byte for byte, character in enumerate(BYTE_ALPHABET)}
+def special_tokens(target: Tokenizer) -> SpecialTokens:
+    """The special tokens of a model that generates with this tokenizer."""
+    return SpecialTokens(start=target.start, end=target.end, suppressed=target.suppressed)
 
 
-def to_byte_alphabet(text: str) -> str:
-    """The spelling of a text inside a vocabulary."""
-    return "".join(BYTE_ALPHABET[byte] for byte in text.encode())
+class Tokenizer(ABC):
+    """Text to token ids and back."""
 
-
-def replace_surrogates(text: str) -> str:
-    """The text with each lone surrogate as U+FFFD: what UTF-8 can hold."""
-    return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
-
-
-def build_pipeline(model: models.Model, *, whole: bool = False) -> tokenizers.Tokenizer:
-    """The steps around a model; `whole` hands it each text uncut and without the space in front.
-
-    The space in front gives the first word the piece that it has inside a sentence.
-    """
-    pipeline = tokenizers.Tokenizer(model)
-    pipeline.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=not whole)
-    pipeline.decoder = decoders.ByteLevel()
-    if not whole:
-        pipeline.normalizer = normalizers.Prepend(" ")
-        pipeline.decoder = decoders.Sequence([decoders.ByteLevel(), decoders.Strip(" ", 1, 0)])
-    return pipeline
-
-
-# What stands around a text, for other programs: a source ends, a text to go on with begins, BERT's does both.
-FRAMES = {
-    "end": (f"$A {END}", f"$A {END} $B:1 {END}:1"),
-    "start": (f"{START} $A", f"{START} $A $B:1"),
-    "both": (f"{START} $A {END}", f"{START} $A {END} $B:1 {END}:1"),
-}
-
-
-def framed(pipeline: tokenizers.Tokenizer, frame: str) -> tokenizers.Tokenizer:
-    single, pair = FRAMES[frame]
-    ids = [(name, pipeline.token_to_id(name)) for name in (START, END) if name in pair]
-    pipeline.post_processor = processors.TemplateProcessing(single=single, pair=pair, special_tokens=ids)
-    return pipeline
-
-
-def finish_pipeline(pipeline: tokenizers.Tokenizer, extra: Sequence[str] = ()) -> Tokenizer:
-    """Mark the specials of a trained pipeline, the extra ones at the end, and let texts end with `</s>`."""
-    # To other programs a gap holds the space before it, as a word does; the next word gets its own anew.
-    words = pipeline.normalizer is not None
-    gaps = [AddedToken(name, special=True, normalized=False, lstrip=words, rstrip=words) for name in extra]
-    usual = [AddedToken(name, special=True, normalized=False) for name in SPECIALS]
-    pipeline.add_special_tokens([*usual, *gaps])
-    # A fresh copy: a trained model may still hold caches of its untrained state.
-    return Tokenizer(tokenizers.Tokenizer.from_str(framed(pipeline, "end").to_str()))
-
-
-def special_ids(pipeline: tokenizers.Tokenizer) -> dict[str, int]:
-    added = pipeline.get_added_tokens_decoder().items()
-    return {token.content: number for number, token in added if token.special}
-
-
-def sentinels_of(specials: Mapping[str, int]) -> tuple[int, ...]:
-    """The ids of T5's sentinels in the order of their names."""
-    found = {
-        int(match[1]): number for name, number in specials.items() if (match := _SENTINEL.fullmatch(name))
-    }
-    return tuple(found[place] for place in sorted(found))
-
-
-class Tokenizer:
-    """Text to ids and back, through a `tokenizers` pipeline."""
-
-    start: int  # before a text that is written, and BERT's first piece ([CLS])
-    end: int  # after each text (</s>, [SEP])
+    start: int  # first token of a generated text; BERT's [CLS]
+    end: int  # last token of a text (</s>, [SEP])
     pad: int
-    mask: int | None  # stands for a hidden word, if there is such a piece
-    sentinels: tuple[int, ...]  # stand for hidden spans (T5), in order
-    unknown: int | None = None  # the piece for all that a vocabulary lacks; bytes lack nothing
-    languages: tuple[str, ...] = ()  # of translations, that a text may begin with as `>>fra<<`
-    never_said: tuple[int, ...]  # what no text contains, so that no decoder may say it
+    mask: int | None  # replaces a hidden word, if the vocabulary has such a token
+    sentinels: tuple[int, ...]  # replace hidden spans (T5), in order
+    unknown: int | None = None  # <unk>; byte-level tokenizers need none
+    languages: tuple[str, ...] = ()  # target languages that a text can select with `>>fra<<`
+    suppressed: tuple[int, ...]  # tokens that must not be generated
+    adds_start: bool = False  # a prompt begins with `start`, as the tokenizer's post-processor puts it there
 
-    def __init__(self, pipeline: tokenizers.Tokenizer) -> None:
-        self._pipeline = pipeline
-        # Specials written in a text are ordinary text. The setting is not stored in tokenizer.json.
-        pipeline.encode_special_tokens = True
-        specials = special_ids(pipeline)
-        self.pad, self.end, self.start, unknown = (specials[name] for name in SPECIALS)
-        self.mask = specials.get(MASK)
-        self.sentinels = sentinels_of(specials)
-        self.never_said = (self.pad, self.start, unknown, *([] if self.mask is None else [self.mask]))
-        self._whole = pipeline.normalizer is None  # texts go to the model uncut
-        self._pieces_of: dict[str, list[int]] = {}
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle as the text of tokenizer.json; the pipeline alone would forget its settings."""
-        return _from_json, (self._pipeline.to_str(),)
+    @abstractmethod
+    def __len__(self) -> int:
+        """Size of the vocabulary."""
 
     @property
-    def settings(self) -> dict[str, Any]:
-        """What transformers must know about it (tokenizer_config.json)."""
-        names = {"pad_token": PAD, "eos_token": END, "bos_token": START, "unk_token": UNKNOWN}
-        hidden = {} if self.mask is None else {"mask_token": MASK}
-        return {
-            **names,
-            **hidden,
-            "model_input_names": ["input_ids", "attention_mask"],
-            "clean_up_tokenization_spaces": False,
-            # there, a hidden word is written into the text
-            "split_special_tokens": self.mask is None and not self.sentinels,
-        }
+    @abstractmethod
+    def settings(self) -> Settings:
+        """Content of tokenizer_config.json, for transformers."""
 
-    def __len__(self) -> int:
-        return int(self._pipeline.get_vocab_size())
+    @property
+    @abstractmethod
+    def fingerprint(self) -> str:
+        """Short hash: tokenizers with equal fingerprints give equal ids."""
 
+    @abstractmethod
     def encode(self, text: str) -> list[int]:
-        """The ids of a text, without specials.
-
-        A text is words that came before, mostly: the pieces of each are looked up, and asked of the library
-        once. Tested equal to the library's own encoding, and seven times as fast.
-        """
-        return self.encode_inside(text if self._whole or not text else f" {text}")
+        """Token ids of a text, without special tokens."""
 
     def encode_inside(self, text: str) -> list[int]:
-        """The ids of a text that goes on with another: nothing is put in front of it."""
-        text = replace_surrogates(text)
-        if self._whole:
-            return list(self._pipeline.encode(text, add_special_tokens=False).ids)
-        ids: list[int] = []
-        for chunk in CHUNK.findall(text):
-            ids += self._pieces_of.get(chunk) or self._remember(chunk)
-        return ids
+        """Token ids of a text that continues another one: no space is put in front.
+
+        Many tokenizers put a space before every text. So the text is encoded behind a lead character, if the
+        tokens of the lead stay the same.
+        """
+        for lead in sorted(_LEADS, key=lambda lead: lead.isalpha() == text[:1].isalpha()):
+            before, both = self.encode(lead), self.encode(lead + text)
+            if both[: len(before)] == before:
+                return both[len(before) :]
+        return self.encode(text)
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         return [self.encode(text) for text in texts]
 
-    def _remember(self, chunk: str) -> list[int]:
-        words = self._pipeline.pre_tokenizer.pre_tokenize_str(chunk)
-        pieces = [token.id for word, _ in words for token in self._pipeline.model.tokenize(word)]
-        if len(self._pieces_of) >= _REMEMBERED:
-            self._pieces_of.clear()
-        if len(chunk) <= _LONGEST_REMEMBERED:
-            self._pieces_of[chunk] = pieces
-        return pieces
-
+    @abstractmethod
     def spans(self, text: str) -> tuple[list[int], Spans]:
-        """The ids of a text, and from where to where in it the characters of each stand.
+        """Token ids of a text, and the span of each in it.
 
-        White space before a word belongs to no span; a part of a character has the span of all of it.
+        White space before a word belongs to no span; a part of a character has the span of the character.
         """
-        ids = self.encode(text)
-        places = [
-            at for at, sign in enumerate(replace_surrogates(text)) for _ in sign.encode()
-        ]  # of each byte
-        found: Spans = []
-        position = 0 if self._whole else -1  # the space in front stands nowhere
-        for number in ids:
-            following = position + len(self._bytes_of(number) or b"")
-            inside = places[max(position, 0) : following]
-            found.append((inside[0], inside[-1] + 1) if inside else (0, 0))
-            position = following
-        return ids, trimmed(text, found)
 
+    @abstractmethod
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of the ids without specials; broken UTF-8 gives U+FFFD, ids out of range nothing."""
-        size = len(self)
-        known = [number for number in map(int, ids) if 0 <= number < size]
-        return str(self._pipeline.decode(known, skip_special_tokens=True))
+        """Text without special tokens; broken UTF-8 gives U+FFFD, ids out of range give nothing."""
 
-    def pieces(self, ids: Sequence[int]) -> list[str]:
-        """The readable text of each piece; bytes that are no whole character are shown as `<0xE2>`."""
+    @abstractmethod
+    def to_json(self, frame: str | None = None) -> str:
+        """Content of tokenizer.json; `frame` names the special tokens around a text (`byte_level.FRAMES`)."""
+
+    @property
+    @abstractmethod
+    def _table(self) -> list[tuple[str, bytes | None]]:
+        """Name and bytes of each id; a special token has no bytes."""
+
+    def tokens(self, ids: Sequence[int]) -> list[str]:
+        """Readable text of each token; bytes of an incomplete character are shown as `<0xE2>`."""
         return [self._readable(int(number)) for number in ids]
 
     @cached_property
-    def content(self) -> list[bytes | None]:
-        """The bytes of each piece, by id; None for a special."""
+    def token_bytes(self) -> list[bytes | None]:
+        """Bytes of each token, by id; None for a special token."""
         return [content for _, content in self._table]
 
     def words(self, ids: Sequence[int], was_read: bool = False) -> list[int]:
-        """For each id the index of its word in `decode(ids).split()`, -1 for what belongs to no word.
+        """For each id the index of its word in `decode(ids).split()`, or -1 if it belongs to no word.
 
-        Whitespace goes with the word that follows it, at the end of the text with the last one. Of a text
-        that was read, words are counted as they stood there: what is unknown was something.
+        White space belongs to the following word, at the end of the text to the last one. `was_read`: the ids
+        come from a text that a user gave, so <unk> counts as a part of a word.
         """
-        content = [self._bytes_of(int(number)) or b"" for number in ids]
+        contents = [self._bytes_of(int(number)) or b"" for number in ids]
         if was_read:
-            content = [b"?" if number == self.unknown else own for number, own in zip(ids, content)]
-        text = b"".join(content).decode(errors="surrogateescape")
-        owners = _word_of_each_byte(text)
+            contents = [b"?" if number == self.unknown else raw for number, raw in zip(ids, contents)]
+        words = _word_of_each_byte(b"".join(contents).decode(errors="surrogateescape"))
         result: list[int] = []
         position = 0
-        for piece in content:
-            following = owners[position : position + len(piece)]
-            position += len(following)
-            result.append(following[0] if following else -1)
+        for content in contents:
+            covered = words[position : position + len(content)]
+            position += len(covered)
+            result.append(covered[0] if covered else -1)
         return result
 
-    def to_json(self, frame: str | None = None) -> str:
-        """The content of tokenizer.json; `frame` (FRAMES) is what other programs put around a text."""
-        if frame is None:
-            return str(self._pipeline.to_str(pretty=True))
-        return str(framed(tokenizers.Tokenizer.from_str(self._pipeline.to_str()), frame).to_str(pretty=True))
-
-    def identity(self, target: Tokenizer | None, frame: str, longest: int) -> dict[str, bytes]:
-        """The files of a model's folder that hold this tokenizer, and another one of the target."""
+    def folder_files(self, target: Tokenizer | None, frame: str, longest: int) -> dict[str, bytes]:
+        """Files of a model folder that hold this tokenizer, and the target's if that is another one."""
         config = json.dumps(huggingface_config(self, longest, frame), indent=2, ensure_ascii=False)
         files = {"tokenizer.json": self.to_json(frame), "tokenizer_config.json": f"{config}\n"}
         for ending, content in target.files().items() if target is not None else ():
             files[f"target_tokenizer{ending}"] = content
         return {name: content.encode() for name, content in files.items()}
 
-    def shares(self, other: Tokenizer) -> bool:
-        """Whether one vocabulary serves this side of a model and the other."""
+    def shares_vocabulary(self, other: Tokenizer) -> bool:
+        """True if source and target use one vocabulary."""
         return self is other
 
     def files(self) -> dict[str, str]:
-        """What must be written to read this tokenizer again: the ends of the files' names, and contents."""
+        """What `load_tokenizer` needs: endings of file names, and contents."""
         return {".json": self.to_json()}
 
     def save(self, path: Path) -> None:
-        """Write tokenizer.json, and beside it what it cannot hold."""
-        try:
+        """Write tokenizer.json, and the files beside it that `files` lists."""
+        with save_errors(path):
             for ending, content in self.files().items():
-                own = path.with_name(path.name.removesuffix(".json") + ending)
-                own.write_text(content, encoding="utf-8", newline="\n")
-        except OSError as error:
-            raise RegardError(f"{path}: cannot write the tokenizer: {error.strerror}") from error
-
-    @classmethod
-    def load(cls, path: Path) -> Tokenizer:
-        """Read a tokenizer.json, ours or of another program, or what a model's folder has instead."""
-        from regard.inputs.text.foreign import read_foreign  # which build upon this class
-        from regard.inputs.text.sentencepiece import is_sentencepiece, read_sentencepiece
-
-        if path.suffix == ".spm" or (path.is_dir() and is_sentencepiece(path)):
-            return read_sentencepiece(path / "source.spm" if path.is_dir() else path)
-        if path.is_dir() and not (path / "tokenizer.json").is_file():
-            return read_foreign(path)
-        path = path / "tokenizer.json" if path.is_dir() else path
-        text, content = read_object(path)
-        check_content(content, path)
-        pipeline = to_pipeline(text, str(path))
-        return cls(pipeline) if is_own(pipeline) else read_foreign(path, pipeline)
-
-    @cached_property
-    def fingerprint(self) -> str:
-        """A short hash of vocabulary and merges: two tokenizers with the same one give the same ids."""
-        model = json.loads(self._pipeline.to_str())["model"]
-        parts = [model["type"], model["vocab"], model.get("merges", [])]
-        if extra := {name: n for name, n in special_ids(self._pipeline).items() if name not in SPECIALS}:
-            parts.append(extra)
-        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
-
-    @cached_property
-    def _table(self) -> list[tuple[str, bytes | None]]:
-        """Name and bytes of each id; a special has no bytes."""
-        table: list[tuple[str, bytes | None]] = [("", None)] * len(self)
-        special = set(self._pipeline.get_added_tokens_decoder())
-        for name, number in self._pipeline.get_vocab().items():
-            table[number] = (name, None if number in special else bytes(BYTE_OF[sign] for sign in name))
-        return table
+                file = path.with_name(path.name.removesuffix(".json") + ending)
+                file.write_text(content, encoding="utf-8", newline="\n")
 
     def _bytes_of(self, number: int) -> bytes | None:
         return self._table[number][1] if 0 <= number < len(self._table) else None
@@ -317,56 +176,53 @@ class Tokenizer:
         return _SURROGATE.sub(lambda match: f"<0x{ord(match[0]) - 0xDC00:02X}>", text)
 
 
+@contextmanager
+def save_errors(path: Path) -> Iterator[None]:
+    """Report an OSError of a write as one sentence."""
+    try:
+        yield
+    except OSError as error:
+        raise RegardError(f"{path}: cannot write the tokenizer: {error.strerror}") from error
+
+
 def _word_of_each_byte(text: str) -> list[int]:
-    """The word index of each byte of a text in which each undecodable byte is one lone surrogate."""
-    owners: list[int] = []
+    """Word index of each byte of a text in which each undecodable byte is a lone surrogate."""
+    words: list[int] = []
     word, inside = -1, False
-    waiting = 0  # bytes of whitespace that go to the word that comes next
-    for sign in text:
-        size = 1 if "\udc80" <= sign <= "\udcff" else len(sign.encode())
-        if sign.isspace():
-            waiting += size
+    spaces = 0  # bytes of white space that belong to the next word
+    for character in text:
+        size = 1 if "\udc80" <= character <= "\udcff" else len(character.encode())
+        if character.isspace():
+            spaces += size
             inside = False
             continue
         word += not inside
         inside = True
-        owners += [word] * (waiting + size)
-        waiting = 0
-    return owners + [word] * waiting
+        words += [word] * (spaces + size)
+        spaces = 0
+    return words + [word] * spaces
+
+
+def replace_surrogates(text: str) -> str:
+    """Replace each lone surrogate by U+FFFD, since UTF-8 cannot hold it."""
+    return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
 
 
 def trimmed(text: str, spans: Spans) -> Spans:
-    """Spans without the white space that they begin with."""
+    """Spans without leading white space."""
     return [(end - len(text[start:end].lstrip()), end) for start, end in spans]
 
 
-def to_pipeline(content: str, source: str = "tokenizer.json") -> tokenizers.Tokenizer:
-    """The pipeline of a tokenizer.json, without settings that cut or fill up texts."""
-    with told(source):
-        pipeline = tokenizers.Tokenizer.from_str(content)
-        pipeline.no_padding()
-        pipeline.no_truncation()
-    return pipeline
+def sentinels_of(specials: Mapping[str, int]) -> tuple[int, ...]:
+    """Ids of T5's sentinels in the order of their names."""
+    matches = ((_SENTINEL.fullmatch(name), number) for name, number in specials.items())
+    return tuple(
+        number for _, number in sorted((int(match[1]), number) for match, number in matches if match)
+    )
 
 
-def _from_json(content: str) -> Tokenizer:
-    return Tokenizer(to_pipeline(content))
-
-
-def is_own(pipeline: tokenizers.Tokenizer) -> bool:
-    """Whether Regard made it: our specials come first, and all else is made of bytes."""
-    specials = special_ids(pipeline)
-    if not isinstance(pipeline.pre_tokenizer, pre_tokenizers.ByteLevel):
-        return False
-    if [specials.get(name) for name in SPECIALS] != list(range(len(SPECIALS))):
-        return False
-    added = {token.content for token in pipeline.get_added_tokens_decoder().values()}
-    ordinary = pipeline.get_vocab().keys() - added
-    return ordinary >= set(BYTE_ALPHABET) >= set("".join(ordinary))
-
-
-def huggingface_config(tokenizer: Tokenizer, max_length: int, frame: str = "end") -> dict[str, Any]:
-    """The content of tokenizer_config.json with which transformers gives our ids, `</s>`, and our text."""
+def huggingface_config(tokenizer: Tokenizer, max_length: int, frame: str = "end") -> Settings:
+    """Content of tokenizer_config.json with which transformers gives the same ids and text."""
     segments = {"model_input_names": ["input_ids", "token_type_ids", "attention_mask"]}
     return {
         "tokenizer_class": "PreTrainedTokenizerFast",

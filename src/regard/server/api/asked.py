@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from regard.config import Decode
-from regard.generation import Wish
+from regard.generation import Request
 from regard.server.limits import (
     LONGEST_PROMPT,
     LONGEST_STOP,
@@ -99,7 +99,7 @@ class Completion(Body):
 
 @dataclass(frozen=True)
 class Prompt:
-    """`ids` begin with the model's start, which was put there unless `given`."""
+    """`ids` begin with a start token that the caller did not write, unless `given`."""
 
     text: str
     ids: list[int]
@@ -159,11 +159,13 @@ def read(generator: Generator, prompt: str | list[int]) -> Prompt:
     """A prompt behind the model's start; ids may begin with it already."""
     tokenizer = generator.tokenizer
     if isinstance(prompt, str):
-        return Prompt(prompt, [tokenizer.start, *tokenizer.encode(prompt)])
+        ids = tokenizer.encode(prompt)
+        whole = generator.with_start(ids)
+        return Prompt(prompt, whole, given=len(whole) == len(ids))
     if wrong := next((each for each in prompt if each >= len(tokenizer)), None):
         raise Refused(400, f"prompt: the model has {len(tokenizer)} pieces, and {wrong} is none", "prompt")
-    given = prompt[0] == tokenizer.start
-    return Prompt(tokenizer.decode(prompt), prompt if given else [tokenizer.start, *prompt], given)
+    whole = prompt if prompt[0] == tokenizer.start else generator.with_start(prompt)
+    return Prompt(tokenizer.decode(prompt), whole, given=len(whole) == len(prompt))
 
 
 def most_tokens(body: CompletionBody) -> int:
@@ -192,12 +194,12 @@ def options_of(base: Decode, body: CompletionBody, seed: int) -> Decode:
     return base.model_copy(update={**own, "sample": True, "temperature": temperature, "top_p": top_p})
 
 
-def wishes_of(generator: Generator, prompts: Sequence[Prompt], body: CompletionBody) -> list[Wish]:
+def wishes_of(generator: Generator, prompts: Sequence[Prompt], body: CompletionBody) -> list[Request]:
     """The draws of each prompt."""
     seed = secrets.randbelow(2**31) if body.seed is None else body.seed
     draws = max(body.n or 1, body.best_of or 1)
     return [
-        Wish(prompt.ids, options_of(generator.decode, body, seed), draw=draw)
+        Request(prompt.ids, options_of(generator.decode, body, seed), draw=draw)
         for prompt in prompts
         for draw in range(draws)
     ]

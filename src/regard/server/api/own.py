@@ -160,7 +160,7 @@ async def score(service: Service, body: ScoreBody, call: Call) -> dict[str, Any]
     tokenizer = task.folder.target
     ids = [[*tokenizer.encode(target), tokenizer.end] for target in targets]
     service.metrics.add("tokens", sum(map(len, ids)), kind="read", model=name)
-    pieces = [tokenizer.pieces(own) if len(own) == len(log_p) else [""] * len(log_p)
+    pieces = [tokenizer.tokens(own) if len(own) == len(log_p) else [""] * len(log_p)
               for own, log_p in zip(ids, found)]  # fmt: skip
     results = [
         {"log_probability": math.fsum(log_p), "pieces": own, "log_probabilities": log_p}

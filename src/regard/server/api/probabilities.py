@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import torch
 
 from regard.batch import collate
-from regard.generation.run import by_length
-from regard.generation.sources import first_words
+from regard.generation.generate import batches_by_length
+from regard.generation.requests import first_tokens
 from regard.inputs.text import Tokenizer
 from regard.models import State
 from regard.models.state import BLOCK
@@ -35,7 +35,7 @@ def places_of(generator: Generator, rows: Sequence[Sequence[int]], count: int) -
     """For each row of ids the places of its pieces; the first is read and not asked for."""
     found: list[list[Place]] = [[Place(row[0], None)] for row in rows]
     lengths = [len(row) - 1 for row in rows]
-    for numbers in by_length(lengths, max(1, MOST_NUMBERS // len(generator.tokenizer))):
+    for numbers in batches_by_length(lengths, max(1, MOST_NUMBERS // len(generator.tokenizer))):
         numbers = [number for number in numbers if lengths[number]]
         if not numbers:
             continue
@@ -66,7 +66,7 @@ class Following:
         if self.state is None:
             samples = [Sample(source=list(self.prompt))]
             self.state = model.start(collate(samples, BLOCK).to(self.generator.device))
-            self.last = first_words(self.state, self.generator.special)
+            self.last = first_tokens(self.state, self.generator.special)
         for piece in pieces:
             logits, self.state = model.step(self.state, self.last)
             log_p = logits[0, -1].float().log_softmax(dim=-1)  # [V]
@@ -92,7 +92,7 @@ def as_logprobs(
     tokenizer: Tokenizer, places: Sequence[Place], begins: Sequence[int], bare: bool
 ) -> dict[str, Sequence[object]]:
     """OpenAI's lists. `bare`: a text begins here without a space, which its first piece may have."""
-    pieces = tokenizer.pieces([place.piece for place in places])
+    pieces = tokenizer.tokens([place.piece for place in places])
     if bare and pieces:
         pieces[0] = pieces[0].removeprefix(" ")
     best: list[dict[str, float] | None] = []
@@ -100,7 +100,7 @@ def as_logprobs(
         if place.log_p is None:
             best.append(None)
             continue
-        names = tokenizer.pieces([piece for piece, _ in place.best])
+        names = tokenizer.tokens([piece for piece, _ in place.best])
         own = {name: place.log_p}
         for other, (_, value) in zip(names, place.best):
             own[other] = max(value, own.get(other, value))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from regard.inputs.text import Tokenizer
-from regard.tasks.generator import HALF_A_SIGN, added
+from regard.tasks.generator import REPLACEMENT_CHARACTER, added_text
 
 
 class Speller:
@@ -32,9 +32,9 @@ class Speller:
                 break
             self.ids.append(piece)
             before, fixed = self.rest, len(self.fixed)
-            self.rest = added(self.tokenizer, self.ids[self.first :], self.done - self.first)
+            self.rest = added_text(self.tokenizer, self.ids[self.first :], self.done - self.first)
             self.begins.append(fixed + begin_of_new(before, self.rest))
-            if not self.rest.endswith(HALF_A_SIGN):
+            if not self.rest.endswith(REPLACEMENT_CHARACTER):
                 self.fixed, self.rest = self.fixed + self.rest, ""
                 self.first, self.done = self.done, len(self.ids)
             self.look()
@@ -52,7 +52,7 @@ class Speller:
 
     def held(self) -> int:
         """Characters at the end that may be the beginning of a stop, or half of a character."""
-        half = len(self.text) - len(self.text.rstrip(HALF_A_SIGN))
+        half = len(self.text) - len(self.text.rstrip(REPLACEMENT_CHARACTER))
         begun = [
             size
             for stop in self.stops
@@ -69,5 +69,5 @@ class Speller:
 
 def begin_of_new(before: str, after: str) -> int:
     """Where a piece begins in a text that it adds to: with the sign that it makes whole, or goes on with."""
-    stands = after.startswith(before) and not after.endswith(HALF_A_SIGN)
-    return len(before if stands else before.rstrip(HALF_A_SIGN))
+    stands = after.startswith(before) and not after.endswith(REPLACEMENT_CHARACTER)
+    return len(before if stands else before.rstrip(REPLACEMENT_CHARACTER))

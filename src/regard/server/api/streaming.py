@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from starlette.responses import StreamingResponse
 
 from regard.errors import RegardError
-from regard.generation import Hypothesis, Wish
+from regard.generation import Hypothesis, Request
 from regard.server.api.asked import CompletionBody, Prompt, framed, most_tokens, usage, wishes_of
 from regard.server.api.probabilities import (
     Following,
@@ -110,7 +110,7 @@ class Speaking:
     call: Call
     tell: Callable[[Part], None]
 
-    async def all(self, prompts: list[Prompt], wishes: list[Wish]) -> None:
+    async def all(self, prompts: list[Prompt], wishes: list[Request]) -> None:
         desk = self.service.desks[self.name]
         wanted = wishes if most_tokens(self.body) else []
         async with desk.streams(wanted, self.call.client, self.call.deadline) as streams:

@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from regard.generation import Hypothesis, Wish
+from regard.generation import Hypothesis
 from regard.server.limits import MOST_CHARACTERS
 from regard.server.refusals import Refused
 from regard.server.service import Call, Service
 from regard.tasks import Translator
-from regard.tasks.lines import Cutter, Job, Line, jobs
+from regard.tasks.lines import Line, LineSplitter, SegmentInput, segment_inputs
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Cut:
 
     lines: list[Line]
     counts: list[int]  # of lines, of each text
-    work: list[Job]
+    work: list[SegmentInput]
 
 
 async def translate(
@@ -41,7 +41,7 @@ async def translate(
     desk = service.desks[name]
     with desk.room((1 + options.beam) * about(texts)):
         cut = await asyncio.to_thread(cut_texts, translator, texts)
-        wishes = [Wish(translator.objective.source(job.source).source, options) for job in cut.work]
+        wishes = translator.requests(cut.work, options)
     hypotheses = await desk.ask(wishes, call.client, call.deadline, promised=True)
     service.metrics.add("tokens", sum(len(job.source) for job in cut.work), kind="read", model=name)
     written = sum(len(own[0].tokens) for own in hypotheses)
@@ -63,22 +63,17 @@ def check_size(texts: Sequence[str]) -> None:
 def cut_texts(translator: Translator, texts: Sequence[str]) -> Cut:
     lines = [text.split("\n") for text in texts]
     flat = [line for own in lines for line in own]
-    cutter = Cutter(
-        translator.folder.source, translator.split_above, translator.longest, "cut", translator.before
+    splitter = LineSplitter(
+        translator.folder.source, translator.split_above, translator.longest, "cut", translator.source_prefix
     )
-    cut = cutter.cut(flat, ["auto"] * len(flat))
-    return Cut(cut, [len(own) for own in lines], list(jobs(cut, None)))
+    cut = splitter.split(flat, ["auto"] * len(flat))
+    return Cut(cut, [len(own) for own in lines], segment_inputs(cut))
 
 
 def put_together(
     translator: Translator, cut: Cut, found: Sequence[Sequence[Hypothesis]], nbest: int
 ) -> list[list[str]]:
-    answers = translator.answers([job.source for job in cut.work], [own[:nbest] for own in found], False)
-    placed = {(job.line, job.place): answer for job, answer in zip(cut.work, answers)}
-    lines = [
-        translator.translation(number, line, placed, nbest, False, None)
-        for number, line in enumerate(cut.lines)
-    ]
+    lines = translator.translations(cut.lines, cut.work, found, nbest)
     return joined([[each.text for each in line.candidates] for line in lines], cut.counts)
 
 

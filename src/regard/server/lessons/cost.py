@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from regard.models.attention import MultiHeadAttention
-from regard.models.recurrent import GRU, run
+from regard.models.recurrent import GRU, run_cell
 from regard.server.lessons.step import (
     Choice,
     Given,
@@ -161,7 +161,7 @@ def seconds(n: int, d: int) -> dict[str, float]:
     return race(
         {
             "self-attention": lambda: attention(*attention.queries_keys_values(x), mask),
-            "recurrent": lambda: run(cell, x, valid),
+            "recurrent": lambda: run_cell(cell, x, valid),
             f"convolution, k = {KERNEL}": lambda: convolution(x.transpose(1, 2)),
         },
         0.1,
@@ -173,7 +173,7 @@ def clock(given: Given) -> Step:
     ledger = Ledger()
     d = max(8, min(given.width, MEASURED_WIDTH) // 8 * 8)
     found = [ledger(seconds, n, d) for n in MEASURED]
-    for each in (MultiHeadAttention.forward, run, nn.Conv1d.forward):
+    for each in (MultiHeadAttention.forward, run_cell, nn.Conv1d.forward):
         ledger.note(each)
     names = list(found[0])
     last = found[-1]

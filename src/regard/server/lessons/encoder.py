@@ -204,7 +204,7 @@ def normed(given: Given) -> Step:
     bare = ledger(without_gain, x, norm)
     with torch.no_grad():
         real = ledger(norm, x.to(next(given.task.folder.model.parameters()))).cpu()
-    pre = given.task.folder.config.family in ("gpt", "llama", "t5") or given.task.folder.config.norm == "pre"
+    pre = given.task.folder.config.norm == "pre"
     names = trace.tokens["source" if side == "encoder" else "target"].shown[:6]
     rows = [
         [

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from regard.batch import Batch, Tokens
-from regard.config import Model as ModelConfig
+from regard.config import parse_model
 from regard.interpret import InterventionTap, TensorEdit, parse
 from regard.interpret.names import causal_side
 from regard.models import build
@@ -90,7 +90,7 @@ def lottery(masked: bool, steps: int = TRAINING_STEPS, seed: int = SEED) -> tupl
     settings = {"family": "gpt", "width": 32, "layers": 1, "heads": 2, "feed_forward": 64, "dropout": 0.0}
     with torch.random.fork_rng(devices=[]):  # others' dice stay as they lie
         torch.manual_seed(seed)
-        model = build(ModelConfig.model_validate({**settings, "max_length": LENGTH}), VOCABULARY)
+        model = build(parse_model({**settings, "max_length": LENGTH}), VOCABULARY)
     changes = [] if masked else parse([{"type": "unmask_future"}], model)
     tap = InterventionTap([each for each in changes if isinstance(each, TensorEdit)]) if changes else None
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)

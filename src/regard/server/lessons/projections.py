@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.interpret import Trace
-from regard.models.attention import attend, attention_columns, for_all_heads, scores, weights
+from regard.models.attention import attend, attention_columns, repeat_kv, scores, weights
 from regard.server.lessons.first import WORDS
 from regard.server.lessons.she import own_attentions
 from regard.server.lessons.step import (
@@ -59,7 +59,7 @@ def likeness(one: Tensor, other: Tensor) -> float:
 def head_of(trace: Trace, where: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """q, k, v [H,T,C] and the mask of an attention."""
     q = trace[f"{where}.query"]
-    k, v = (for_all_heads(trace[f"{where}.{name}"][None], q[None])[0] for name in ("key", "value"))
+    k, v = (repeat_kv(trace[f"{where}.{name}"][None], q[None])[0] for name in ("key", "value"))
     return q, k, v, trace[f"{where}.mask"]
 
 

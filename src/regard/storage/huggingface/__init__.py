@@ -1,7 +1,7 @@
-"""Our models as Hugging Face's, and back: `config.json` and the names of weights, a file for each kind.
+"""Our models as Hugging Face's and back: `config.json` and weight names, a module for each architecture.
 
-What one of their classes can express is written as such, so that `transformers` opens it. Other shapes (RNNs,
-pre-norm encoder-decoders, free head widths...) use the same files with `model_type: "regard"`.
+A model that one of their classes expresses is written as that class, so that `transformers` opens it. All
+others (RNNs, pre-norm encoder-decoders, other head widths...) use the same files with `model_type: "regard"`.
 """
 
 from __future__ import annotations
@@ -11,36 +11,69 @@ from collections.abc import Mapping, Sequence
 from pydantic import ValidationError
 from torch import Tensor
 
-from regard.config import Model, Task
+from regard.compat import current_weight_name, file_version, upgrade_model
+from regard.config.model import CLASSES as FAMILIES
+from regard.config.model import FIELDS, ModelConfig, parse_model
 from regard.config.reading import shown
-from regard.config.schema import HEADS
+from regard.config.schema import HEADS, Task
 from regard.errors import UsageError
 from regard.inputs.text import Tokenizer
-from regard.inputs.text.guard import MOST_PIECES
+from regard.inputs.text.checks import MAX_TOKENS
 from regard.storage.files import Json
+from regard.storage.huggingface.architecture import Architecture, Shape
 from regard.storage.huggingface.bert import BERT, CLASSES
 from regard.storage.huggingface.gpt2 import GPT2
-from regard.storage.huggingface.kind import Kind, Shape
 from regard.storage.huggingface.llama import LLAMA
 from regard.storage.huggingface.marian import MARIAN
 from regard.storage.huggingface.t5 import T5
-from regard.storage.huggingface.table import Tensors, as_computed, to_ours, to_theirs
+from regard.storage.huggingface.table import Tensors, as_computed, tensors_from_hf, tensors_to_hf
 
-KINDS = {kind.name: kind for kind in (MARIAN, BERT, GPT2, T5, LLAMA)}
-MANY = "multi_label_classification"
-
-
-def kind_of(model: Model, joint: bool) -> Kind | None:
-    """Their kind that can express a model, None where there is none."""
-    return next((kind for kind in KINDS.values() if kind.fits(model, joint)), None)
+ARCHITECTURES = {each.name: each for each in (MARIAN, BERT, GPT2, T5, LLAMA)}
+MULTI_LABEL = "multi_label_classification"
+CONFIG, UNSUPPORTED = "E_MODEL_CONFIG", "E_MODEL_UNSUPPORTED"
 
 
-def opens_in_transformers(model: Model, joint: bool = True) -> bool:
-    return kind_of(model, joint) is not None
+def architecture_of(model: ModelConfig, joint: bool) -> Architecture | None:
+    """The architecture that expresses a model, None if there is none.
+
+    Its fields are written and read back: a model with anything that they do not hold has no architecture.
+    """
+    for each in ARCHITECTURES.values():
+        if each.family == model.family and (joint or each.two_vocabularies):
+            return each if _reads_back(model, each) else None
+    return None
+
+
+def _reads_back(model: ModelConfig, architecture: Architecture) -> bool:
+    try:
+        fields = architecture.read({"vocab_size": 1, "regard": {}, **architecture.write(model)})
+        return _computation(parse_model({**fields, "head": model.head})) == _computation(model)
+    except (UsageError, ValidationError):
+        return False
+
+
+def _computation(model: ModelConfig) -> Json:
+    """The fields that decide what a model computes, in one form."""
+    fields = model.model_dump(exclude={"preset", "dropout", "layers", "encoder_layers", "decoder_layers"})
+    fields["depth"] = model.depth
+    if "heads" in fields:
+        fields["head_width"] = fields["head_width"] or fields["width"] // fields["heads"]
+        fields["kv_heads"] = fields.get("kv_heads") or fields["heads"]
+    if fields.get("positions") == "sinusoidal":
+        fields["positions"] = "sinusoidal_halves"  # the channels are permuted when the weights are written
+    if fields.get("positions") != "rotary":
+        fields.pop("rope_theta", None)
+    if fields.get("head") != "sentence":
+        fields.pop("pool", None)
+    return fields
+
+
+def opens_in_transformers(model: ModelConfig, joint: bool = True) -> bool:
+    return architecture_of(model, joint) is not None
 
 
 def config_json(
-    model: Model,
+    model: ModelConfig,
     source: Tokenizer,
     target: Tokenizer | None,
     task: Task | None = None,
@@ -48,9 +81,9 @@ def config_json(
 ) -> Json:
     output = target or source
     common: Json = {
-        "is_encoder_decoder": model.family not in ("bert", "gpt", "llama"),
+        "is_encoder_decoder": 0 not in model.depth,
         "vocab_size": len(source),
-        # theirs has one for both sides, and takes it for a row of either embedding
+        # theirs has one for both sides, and uses it as a row of either embedding
         "pad_token_id": source.pad if source.pad < len(output) else output.pad,
         "bos_token_id": output.start,
         "eos_token_id": output.end,
@@ -61,155 +94,168 @@ def config_json(
     if target is not None:
         common |= {"decoder_vocab_size": len(target), "share_encoder_decoder_embeddings": False}
     common |= _labels_json(labels, task)
-    kind = kind_of(model, target is None)
-    if kind is None:
-        fields = model.model_dump(mode="json", exclude={"preset"})
+    architecture = architecture_of(model, target is None)
+    if architecture is None:
+        fields = model.model_dump(mode="json", exclude={"preset"}, exclude_none=True)
         return {"model_type": "regard", "architectures": [model.family], **common, "model": fields}
-    their_class = CLASSES[model.head or "words"] if kind is BERT else next(iter(kind.tasks))
-    return {"model_type": kind.name, "architectures": [their_class], **common, **kind.write(model)}
+    their_class = CLASSES[model.head] if model.head is not None else next(iter(architecture.tasks))
+    described = {"model_type": architecture.name, "architectures": [their_class]}
+    return described | common | architecture.write(model)
 
 
 def _labels_json(labels: Sequence[str], task: Task | None) -> Json:
     if not labels:
         return {}
-    told: Json = {
+    fields: Json = {
         "id2label": {str(number): label for number, label in enumerate(labels)},
         "label2id": {label: number for number, label in enumerate(labels)},
     }
     if task is not None and task.name == "classify":
-        told["problem_type"] = MANY if task.many else "single_label_classification"
-    return told
+        fields["problem_type"] = MULTI_LABEL if task.multi_label else "single_label_classification"
+    return fields
 
 
-def model_config(config: Json, path: str) -> Model:
-    """The model that a `config.json` describes; an impossible one is an error that names the file."""
+def model_config(config: Json, path: str) -> ModelConfig:
+    """The model that a `config.json` describes; errors name the file."""
     name = config.get("model_type")
-    if not isinstance(name, str) or name not in (*KINDS, "regard"):
-        known = ", ".join([*KINDS, "regard"])
-        raise UsageError(f"{path}: model_type {shown(name)} is not one that Regard opens ({known})")
+    if not isinstance(name, str) or name not in (*ARCHITECTURES, "regard"):
+        known = ", ".join([*ARCHITECTURES, "regard"])
+        raise UsageError(
+            f"{path}: model_type {shown(name)} is not one that Regard opens ({known})", code=UNSUPPORTED
+        )
     try:
-        _check_own_numbers(config)
+        _check_numbers(config)
         if name == "regard":
-            return Model.model_validate(config.get("model", {}))
-        kind = KINDS[name]
-        head = HEADS.get(_task_name(config, kind) or "") if kind is BERT else None
-        return Model.model_validate({**kind.read(config), **({"head": head} if head else {})})
+            fields = config.get("model", {})
+            is_old = file_version(regard_section(config), "regard") == 1
+            return parse_model(upgrade_model(fields, FIELDS) if is_old else fields)
+        architecture = ARCHITECTURES[name]
+        head = HEADS.get(_task_name(config, architecture) or "") if architecture is BERT else None
+        return parse_model({**architecture.read(config), "head": head})
     except UsageError as error:
-        raise UsageError(f"{path}: {error}") from None
+        raise UsageError(f"{path}: {error}", code=error.code) from None
     except ValidationError as error:
         first = error.errors()[0]
-        reason = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-        raise UsageError(f"{path}: not a config that Regard can use ({reason})") from None
+        place = ".".join(str(part) for part in first["loc"] if part not in FAMILIES)
+        raise UsageError(
+            f"{path}: not a config that Regard can use ({place}: {first['msg']})", code=CONFIG
+        ) from None
     except KeyError as error:
-        raise UsageError(f"{path}: not a config that Regard can use (missing {error})") from None
-    except (TypeError, ValueError, AttributeError, ArithmeticError) as error:  # a field of another kind
-        raise UsageError(f"{path}: not a config that Regard can use ({error})") from None
+        raise UsageError(f"{path}: not a config that Regard can use (missing {error})", code=CONFIG) from None
+    except (TypeError, ValueError, AttributeError, ArithmeticError) as error:  # a field of another type
+        raise UsageError(f"{path}: not a config that Regard can use ({error})", code=CONFIG) from None
 
 
-def _check_own_numbers(config: Json) -> None:
-    """What is read of a config beside the shape of its model; `auto_map` and all else is passed over."""
+def _check_numbers(config: Json) -> None:
+    """Check what is read of a config beside the model; `auto_map` and all else is ignored."""
     for field in ("vocab_size", "decoder_vocab_size"):
         size = config.get(field)
         if field == "decoder_vocab_size" and size is None:
             continue
-        if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= MOST_PIECES:
-            raise UsageError(f"{field} = {shown(size)} is no number of pieces (1 to {MOST_PIECES:,})")
-    longest = _own(config).get("split_above", 0)
+        if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= MAX_TOKENS:
+            raise UsageError(
+                f"{field} = {shown(size)} is not a number of tokens (1 to {MAX_TOKENS:,})", code=CONFIG
+            )
+    longest = regard_section(config).get("split_above", 0)
     if not isinstance(longest, int) or isinstance(longest, bool) or longest < 0:
-        raise UsageError(f"regard.split_above = {shown(longest)} is no number of pieces")
+        raise UsageError(f"regard.split_above = {shown(longest)} is not a number of tokens", code=CONFIG)
 
 
-def _own(config: Json) -> Json:
-    """What Regard itself has written into a config."""
-    own = config.get("regard", {})
-    if not isinstance(own, dict):
-        raise UsageError(f"regard = {shown(own)} is no object")
-    return own
+def regard_section(config: Json) -> Json:
+    """The object that Regard itself has written into a config."""
+    section = config.get("regard", {})
+    if not isinstance(section, dict):
+        raise UsageError(f"regard = {shown(section)} is not an object", code=CONFIG)
+    return section
 
 
 def _languages(config: Json) -> dict[str, str]:
-    """What a translator reads and writes; another program's folder does not say."""
-    match _own(config).get("languages", ["source", "target"]):
+    """Source and target language of a translator; other programs' folders do not name them."""
+    match regard_section(config).get("languages", ["source", "target"]):
         case [str(source), str(target)] if source and target:
             return {"source": source, "target": target}
         case wrong:
-            raise UsageError(f"regard.languages = {shown(wrong)} does not name a source and a target")
+            raise UsageError(
+                f"regard.languages = {shown(wrong)} does not name a source and a target", code=CONFIG
+            )
 
 
-def _task_name(config: Json, kind: Kind) -> str | None:
-    """What the class in `architectures` is for; None for a body without a head."""
+def _task_name(config: Json, architecture: Architecture) -> str | None:
+    """The task of the class in `architectures`; None for an encoder without a head."""
     classes = config.get("architectures") or ["Model"]
     if not isinstance(classes, list):
-        raise UsageError(f"architectures = {shown(classes)} is no list of classes")
+        raise UsageError(f"architectures = {shown(classes)} is not a list of classes", code=CONFIG)
     name = str(classes[0])
-    if name in kind.tasks:
-        return kind.tasks[name]
-    if name.endswith("Model"):  # a body; of all but BERT its words are also the output layer
-        return None if kind is BERT else next(iter(kind.tasks.values()))
-    raise UsageError(f"architectures = {shown(name)} is none that Regard opens ({', '.join(kind.tasks)})")
+    if name in architecture.tasks:
+        return architecture.tasks[name]
+    if name.endswith("Model"):  # a base model; of all but BERT the embedding is also the output layer
+        return None if architecture is BERT else next(iter(architecture.tasks.values()))
+    known = ", ".join(architecture.tasks)
+    raise UsageError(
+        f"architectures = {shown(name)} is not one that Regard opens ({known})", code=UNSUPPORTED
+    )
 
 
 def task_of(config: Json, path: str) -> Task | None:
-    """The task that follows from the class in `architectures`; None for a body without a head."""
-    kind = KINDS.get(str(config.get("model_type")))
-    kept = config.get("problem_type")
+    """The task of the class in `architectures`; None for an encoder without a head."""
+    architecture = ARCHITECTURES.get(str(config.get("model_type")))
+    problem = config.get("problem_type")
     try:
         languages = _languages(config)
-        if kind is None:
+        if architecture is None:
             return Task.model_validate(languages)
-        name = _task_name(config, kind)
-        if name == "classify" and kept != MANY and (kept == "regression" or len(_labels(config)) < 2):
-            raise UsageError("a class with one number as its answer (regression), which is no label")
+        name = _task_name(config, architecture)
+        is_single = name == "classify" and problem != MULTI_LABEL
+        if is_single and (problem == "regression" or len(_labels(config)) < 2):
+            raise UsageError("a class with one number as its output (regression)", code=UNSUPPORTED)
     except UsageError as error:
-        raise UsageError(f"{path}: {error}") from None
-    many = kept == MANY
+        raise UsageError(f"{path}: {error}", code=error.code) from None
     if name is None:
         return None
-    return Task.model_validate({"name": name, "many": many and name == "classify", **languages})
+    multi_label = name == "classify" and problem == MULTI_LABEL
+    return Task.model_validate({"name": name, "multi_label": multi_label, **languages})
 
 
 def labels_of(config: Json, task: Task | None, path: str) -> tuple[str, ...]:
-    """The names of what a classifier or tagger answers, in their order."""
+    """The labels of a classifier or tagger, in their order."""
     if task is None or task.name not in ("classify", "tag"):
         return ()
     try:
         return _labels(config)
     except UsageError as error:
-        raise UsageError(f"{path}: {error}") from None
+        raise UsageError(f"{path}: {error}", code=error.code) from None
 
 
 def _labels(config: Json) -> tuple[str, ...]:
-    named = config.get("id2label") or {str(number): f"LABEL_{number}" for number in (0, 1)}
-    if not isinstance(named, dict) or set(named) != {str(number) for number in range(len(named))}:
-        raise UsageError(f"id2label = {shown(named)} does not name the labels 0, 1, 2...")
-    if wrong := [label for label in named.values() if not isinstance(label, str)]:
-        raise UsageError(f"id2label has {shown(wrong[0])}, which is no name of a label")
-    return tuple(named[str(number)] for number in range(len(named)))
+    names = config.get("id2label") or {str(number): f"LABEL_{number}" for number in (0, 1)}
+    if not isinstance(names, dict) or set(names) != {str(number) for number in range(len(names))}:
+        raise UsageError(f"id2label = {shown(names)} does not name the labels 0, 1, 2...", code=CONFIG)
+    if wrong := [label for label in names.values() if not isinstance(label, str)]:
+        raise UsageError(f"id2label has {shown(wrong[0])}, which is not the name of a label", code=CONFIG)
+    return tuple(names[str(number)] for number in range(len(names)))
 
 
-def theirs(model: Model, weights: Mapping[str, Tensor]) -> Tensors:
-    """Our weights under the names of the kind that expresses the model, or as they are."""
+def to_hf(model: ModelConfig, weights: Mapping[str, Tensor]) -> Tensors:
+    """Our weights under the names of the architecture that expresses the model, else under ours."""
     target = weights.get("target.tokens.weight")
-    reading = weights.get("source.tokens.weight")
-    joint = target is None or reading is None
-    kind = kind_of(model, joint)
-    if kind is None:
+    source = weights.get("source.tokens.weight")
+    joint = target is None or source is None
+    architecture = architecture_of(model, joint)
+    if architecture is None:
         return dict(weights)
-    words = target if target is not None else reading
-    shape = Shape(joint, 0 if words is None else len(words), model.head or "words")
-    return to_theirs(weights, kind.table(model, shape))
+    embedding = target if target is not None else source
+    shape = Shape(joint, 0 if embedding is None else len(embedding), model.head or "words")
+    return tensors_to_hf(weights, architecture.table(model, shape))
 
 
-def ours(config: Json, model: Model, tensors: Mapping[str, Tensor], joint: bool, head: str | None) -> Tensors:
-    """The weights of a file under our names. `head` is the one to read; "pooler": BERT's body with its."""
-    kind = KINDS.get(str(config.get("model_type")))
-    if kind is None:  # our names already
-        own = (
-            tensors
-            if head in (model.head, "words")
-            else {
-                name: tensor for name, tensor in tensors.items() if not name.startswith(("head.", "output."))
-            }
-        )
-        return {name: as_computed(tensor) for name, tensor in own.items()}
-    return to_ours(tensors, kind.table(model, Shape(joint, 0, head)))
+def from_hf(
+    config: Json, model: ModelConfig, tensors: Mapping[str, Tensor], joint: bool, head: str | None
+) -> Tensors:
+    """The weights of a file under our names. `head` is the one to read; "pooler": BERT's pooler alone."""
+    architecture = ARCHITECTURES.get(str(config.get("model_type")))
+    if architecture is not None:
+        return tensors_from_hf(tensors, architecture.table(model, Shape(joint, 0, head)))
+    named = {current_weight_name(name): as_computed(tensor) for name, tensor in tensors.items()}
+    if head in (model.head, "words"):
+        return named
+    return {name: tensor for name, tensor in named.items() if not name.startswith(("head.", "output."))}

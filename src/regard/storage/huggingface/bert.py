@@ -1,10 +1,10 @@
-"""BERT, alone or with one of four heads."""
+"""BERT, without a head or with one of four."""
 
 from __future__ import annotations
 
-from regard.config import Model
+from regard.config.model import BertConfig
 from regard.storage.files import Json
-from regard.storage.huggingface.kind import ACTIVATIONS, Kind, Shape, activation, refuse
+from regard.storage.huggingface.architecture import ACTIVATIONS, Architecture, Shape, activation, refuse
 from regard.storage.huggingface.table import Row, Table, same
 
 CLASSES = {  # our head -> their class
@@ -23,22 +23,17 @@ TASKS = {
 }
 
 
-def fits(model: Model, joint: bool = True) -> bool:
-    by_first = model.head != "sentence" or model.pool == "first"
-    return model.family == "bert" and model.channels * model.heads == model.width and by_first
-
-
-def write(model: Model) -> Json:
+def write(model: BertConfig) -> Json:
     return {
         "hidden_size": model.width,
-        "num_hidden_layers": model.depth[0],
+        "num_hidden_layers": model.layers,
         "num_attention_heads": model.heads,
         "intermediate_size": model.feed_forward,
         "hidden_act": ACTIVATIONS[model.activation][0],
         "hidden_dropout_prob": model.dropout,
         "attention_probs_dropout_prob": 0.0,
         "max_position_embeddings": model.max_length,
-        "layer_norm_eps": model.epsilon or 1e-12,
+        "layer_norm_eps": model.epsilon,
         "type_vocab_size": 2,
         "position_embedding_type": "absolute",
         "tie_word_embeddings": model.tie_embeddings,
@@ -67,8 +62,8 @@ def read(config: Json) -> Json:
     }
 
 
-def table(model: Model, shape: Shape) -> Table:
-    """Without a head (`shape.head` None) whatever stands on the body is passed over."""
+def table(model: BertConfig, shape: Shape) -> Table:
+    """Without a head (`shape.head` None) the tensors of any head are ignored."""
     embeddings = "bert.embeddings"
     rows = [
         *same("source.tokens", f"{embeddings}.word_embeddings", ("weight",)),
@@ -76,7 +71,7 @@ def table(model: Model, shape: Shape) -> Table:
         *same("source.segments", f"{embeddings}.token_type_embeddings", ("weight",)),
         *same("source.norm", f"{embeddings}.LayerNorm"),
     ]
-    for layer in range(model.depth[0]):
+    for layer in range(model.layers):
         ours, theirs = f"encoder.blocks.{layer}", f"bert.encoder.layer.{layer}"
         for part in ("query", "key", "value"):
             rows += same(f"{ours}.attention.{part}", f"{theirs}.attention.self.{part}")
@@ -90,13 +85,13 @@ def table(model: Model, shape: Shape) -> Table:
         tied = {"cls.predictions.decoder.bias": "cls.predictions.bias"}
         if model.tie_embeddings:
             tied["cls.predictions.decoder.weight"] = f"{embeddings}.word_embeddings.weight"
-    spare = [r"embeddings\.(position|token_type)_ids", *SPARE[shape.head]]
-    return Table(rows + _head(model, shape.head), "bert.", tied, spare=tuple(spare))
+    unused = [r"embeddings\.(position|token_type)_ids", *UNUSED[shape.head]]
+    return Table(rows + _head(model, shape.head), "bert.", tied, unused=tuple(unused))
 
 
-# A file may hold what only other classes use: the pooler, or whether two sentences belong together.
+# A file may hold what only other classes use: the pooler, or next-sentence prediction.
 _POOLER, _PAIR = r"pooler\.dense\.(weight|bias)", r"cls\.seq_relationship\.(weight|bias)"
-SPARE: dict[str | None, tuple[str, ...]] = {
+UNUSED: dict[str | None, tuple[str, ...]] = {
     "words": (_POOLER, _PAIR),
     "sentence": (),
     "pooler": (_PAIR, r"(cls\.predictions|classifier|qa_outputs)\..*"),
@@ -106,15 +101,15 @@ SPARE: dict[str | None, tuple[str, ...]] = {
 }
 
 
-def _head(model: Model, head: str | None) -> list[Row]:
+def _head(model: BertConfig, head: str | None) -> list[Row]:
     if head == "words":
         prediction = "cls.predictions"
-        own = [] if model.tie_embeddings else same("output", f"{prediction}.decoder", ("weight",))
+        output = [] if model.tie_embeddings else same("output", f"{prediction}.decoder", ("weight",))
         return [
             *same("head.dense", f"{prediction}.transform.dense"),
             *same("head.norm", f"{prediction}.transform.LayerNorm"),
-            *own,
-            Row(f"{prediction}.bias", ("output.bias",), instead=f"{prediction}.decoder.bias"),
+            *output,
+            Row(f"{prediction}.bias", ("output.bias",), fallback=f"{prediction}.decoder.bias"),
         ]
     pooler = same("head.dense", "bert.pooler.dense")
     return {
@@ -126,4 +121,4 @@ def _head(model: Model, head: str | None) -> list[Row]:
     }[head]
 
 
-BERT = Kind("bert", TASKS, fits, write, read, table)
+BERT = Architecture("bert", "bert", TASKS, write, read, table)

@@ -1,27 +1,22 @@
-"""GPT-2, whose linear maps are stored as [in, out], and queries, keys and values as one."""
+"""GPT-2, which stores linear weights as [in, out], and query, key and value as one tensor."""
 
 from __future__ import annotations
 
-from regard.config import Model
+from regard.config.model import GPTConfig
 from regard.storage.files import Json
-from regard.storage.huggingface.kind import ACTIVATIONS, Kind, Shape, activation, refuse
-from regard.storage.huggingface.table import FUSED, FUSED_TURNED, TURNED, Row, Table, same
+from regard.storage.huggingface.architecture import ACTIVATIONS, Architecture, Shape, activation, refuse
+from regard.storage.huggingface.table import FUSED, FUSED_TRANSPOSED, TRANSPOSED, Row, Table, same
 
 
-def fits(model: Model, joint: bool = True) -> bool:
-    whole = model.channels * model.heads == model.width
-    return model.family == "gpt" and model.positions == "learned" and whole
-
-
-def write(model: Model) -> Json:
+def write(model: GPTConfig) -> Json:
     return {
         "n_embd": model.width,
-        "n_layer": model.depth[1],
+        "n_layer": model.layers,
         "n_head": model.heads,
         "n_inner": model.feed_forward,
         "n_positions": model.max_length,
         "activation_function": ACTIVATIONS[model.activation][0],
-        "layer_norm_epsilon": model.epsilon or 1e-5,
+        "layer_norm_epsilon": model.epsilon,
         "resid_pdrop": model.dropout,
         "embd_pdrop": model.dropout,
         "attn_pdrop": 0.0,
@@ -50,31 +45,31 @@ def read(config: Json) -> Json:
     }
 
 
-def table(model: Model, shape: Shape) -> Table:
+def table(model: GPTConfig, shape: Shape) -> Table:
     words = "transformer.wte.weight"
     rows = [
         Row(words, ("target.tokens.weight",)),
         Row("transformer.wpe.weight", ("target.positions.table",)),
         *same("decoder.last", "transformer.ln_f"),
     ]
-    for layer in range(model.depth[1]):
+    for layer in range(model.layers):
         ours, theirs = f"decoder.blocks.{layer}", f"transformer.h.{layer}"
         rows += same(f"{ours}.attention_residual.norm", f"{theirs}.ln_1")
         rows += same(f"{ours}.feed_forward_residual.norm", f"{theirs}.ln_2")
-        for part, form in (("weight", FUSED_TURNED), ("bias", FUSED)):
+        for part, layout in (("weight", FUSED_TRANSPOSED), ("bias", FUSED)):
             three = tuple(f"{ours}.attention.{name}.{part}" for name in ("query", "key", "value"))
-            rows.append(Row(f"{theirs}.attn.c_attn.{part}", three, form))
+            rows.append(Row(f"{theirs}.attn.c_attn.{part}", three, layout))
         for our, their in (
             ("attention.output", "attn.c_proj"),
             ("feed_forward.widen", "mlp.c_fc"),
             ("feed_forward.narrow", "mlp.c_proj"),
         ):
-            rows += same(f"{ours}.{our}", f"{theirs}.{their}", ("weight",), TURNED)
+            rows += same(f"{ours}.{our}", f"{theirs}.{their}", ("weight",), TRANSPOSED)
             rows += same(f"{ours}.{our}", f"{theirs}.{their}", ("bias",))
     tied = {"lm_head.weight": words} if model.tie_embeddings else {}
     if not model.tie_embeddings:
         rows.append(Row("lm_head.weight", ("output.weight",)))
-    return Table(rows, "transformer.", tied, spare=(r"h\.\d+\.attn\.(masked_)?bias",))
+    return Table(rows, "transformer.", tied, unused=(r"h\.\d+\.attn\.(masked_)?bias",))
 
 
-GPT2 = Kind("gpt2", {"GPT2LMHeadModel": "generate"}, fits, write, read, table)
+GPT2 = Architecture("gpt2", "gpt", {"GPT2LMHeadModel": "generate"}, write, read, table)

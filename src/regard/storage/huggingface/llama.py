@@ -1,33 +1,35 @@
-"""Llama's kind: turned queries and keys, keys shared by groups of heads, gates, no biases."""
+"""Llama: rotary positions, keys and values shared by groups of heads, gated feed-forward, no biases."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from regard.config import Model
-from regard.errors import UsageError
+from regard.config.model import LlamaConfig
 from regard.storage.files import Json
-from regard.storage.huggingface.kind import ACTIVATIONS, Kind, Shape, activation, refuse
+from regard.storage.huggingface.architecture import (
+    ACTIVATIONS,
+    Architecture,
+    Shape,
+    activation,
+    refuse,
+    unsupported,
+)
 from regard.storage.huggingface.table import Row, Table, same
 
 
-def fits(model: Model, joint: bool = True) -> bool:
-    return model.family == "llama"
-
-
-def write(model: Model) -> Json:
+def write(model: LlamaConfig) -> Json:
     return {
         "hidden_size": model.width,
-        "num_hidden_layers": model.depth[1],
+        "num_hidden_layers": model.layers,
         "num_attention_heads": model.heads,
-        "num_key_value_heads": model.groups or model.heads,
+        "num_key_value_heads": model.kv_heads or model.heads,
         "head_dim": model.channels,
         "intermediate_size": model.feed_forward,
         "hidden_act": ACTIVATIONS[model.activation][0],
         "max_position_embeddings": model.max_length,
-        "rms_norm_eps": model.epsilon or 1e-5,
-        "rope_theta": model.theta,
-        "rope_parameters": {"rope_type": "default", "rope_theta": model.theta},
+        "rms_norm_eps": model.epsilon,
+        "rope_theta": model.rope_theta,
+        "rope_parameters": {"rope_type": "default", "rope_theta": model.rope_theta},
         "attention_bias": False,
         "mlp_bias": False,
         "attention_dropout": 0.0,
@@ -43,36 +45,35 @@ def read(config: Json) -> Json:
         "width": config["hidden_size"],
         "layers": config["num_hidden_layers"],
         "heads": heads,
-        "groups": config.get("num_key_value_heads") or heads,
+        "kv_heads": config.get("num_key_value_heads") or heads,
         "head_width": config.get("head_dim") or config["hidden_size"] // heads,
         "feed_forward": config["intermediate_size"],
         "activation": activation(config.get("hidden_act", "silu"), "hidden_act"),
         "max_length": config["max_position_embeddings"],
         "epsilon": config.get("rms_norm_eps", 1e-6),
-        "theta": _theta(config),
+        "rope_theta": _theta(config),
         "dropout": 0.0,
         "tie_embeddings": config.get("tie_word_embeddings", False),
     }
 
 
 def _theta(config: Json) -> Any:
-    """Of the angles; newer files say it in `rope_parameters`, older ones beside `rope_scaling`."""
+    """In `rope_parameters`, or in older files beside `rope_scaling`."""
     for field in ("rope_parameters", "rope_scaling"):
-        turns = config.get(field) or {}
-        kind = turns.get("rope_type", turns.get("type", "default"))
-        if kind != "default" or "factor" in turns:
-            raise UsageError(f"{field} = {turns!r} is something that Regard cannot do yet")
-    turns = config.get("rope_parameters") or {}
-    if turns.get("partial_rotary_factor", 1.0) != 1.0:
-        raise UsageError("partial_rotary_factor is something that Regard cannot do yet")
-    theta = turns.get("rope_theta") or config.get("rope_theta") or 10000.0
-    return float(theta) if type(theta) is int else theta  # else it is refused with all fields
+        rope = config.get(field) or {}
+        if rope.get("rope_type", rope.get("type", "default")) != "default" or "factor" in rope:
+            raise unsupported(field, rope)
+    rope = config.get("rope_parameters") or {}
+    if (factor := rope.get("partial_rotary_factor", 1.0)) != 1.0:
+        raise unsupported("partial_rotary_factor", factor)
+    theta = rope.get("rope_theta") or config.get("rope_theta") or 10000.0
+    return float(theta) if type(theta) is int else theta  # another type is refused with the other fields
 
 
-def table(model: Model, shape: Shape) -> Table:
+def table(model: LlamaConfig, shape: Shape) -> Table:
     words = "model.embed_tokens.weight"
     rows = [Row(words, ("target.tokens.weight",)), *same("decoder.last", "model.norm", ("weight",))]
-    for layer in range(model.depth[1]):
+    for layer in range(model.layers):
         ours, theirs = f"decoder.blocks.{layer}", f"model.layers.{layer}"
         for our, their in (
             ("attention_residual.norm", "input_layernorm"),
@@ -89,7 +90,7 @@ def table(model: Model, shape: Shape) -> Table:
     tied = {"lm_head.weight": words} if model.tie_embeddings else {}
     if not model.tie_embeddings:
         rows.append(Row("lm_head.weight", ("output.weight",)))
-    return Table(rows, "model.", tied, spare=(r"layers\.\d+\.self_attn\.rotary_emb\.inv_freq",))
+    return Table(rows, "model.", tied, unused=(r"layers\.\d+\.self_attn\.rotary_emb\.inv_freq",))
 
 
-LLAMA = Kind("llama", {"LlamaForCausalLM": "generate"}, fits, write, read, table)
+LLAMA = Architecture("llama", "llama", {"LlamaForCausalLM": "generate"}, write, read, table)

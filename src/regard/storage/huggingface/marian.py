@@ -1,9 +1,9 @@
 """Marian: the paper's Transformer, post-norm with tied embeddings.
 
-The paper's formula interleaves sine and cosine, Marian puts them in halves: the two differ by a permutation
-of the model's width. The network does not care in which order its channels stand, as long as all weights
-agree: permuting them all is an exact symmetry. Models that learned with the formula are permuted when they
-are written. What is read has its positions in halves instead, so that its weights stay as the file has them.
+The paper interleaves sine and cosine, Marian puts all sines before all cosines: another order of channels.
+Permuting the channels of all weights is an exact symmetry of the network, so that models with interleaved
+positions are permuted when they are written. What is read has `positions = "sinusoidal_halves"` instead, and
+its weights stay as they are in the file.
 """
 
 from __future__ import annotations
@@ -14,31 +14,21 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from regard.config import Model
+from regard.config.model import TransformerConfig
 from regard.config.reading import shown
 from regard.errors import UsageError
 from regard.models.positions import sinusoid
 from regard.storage.files import Json
-from regard.storage.huggingface.kind import ACTIVATIONS, Kind, Shape, activation, refuse
-from regard.storage.huggingface.table import SAME, Form, Row, Table, permuted
+from regard.storage.huggingface.architecture import ACTIVATIONS, Architecture, Shape, activation, refuse
+from regard.storage.huggingface.table import SAME, Layout, Row, Table, permuted
 
 BIAS = "final_logits_bias"
-AS_ROW = Form(lambda theirs: [theirs.flatten()], lambda ours: ours[0][None])  # [1,V] there, [V] here
+AS_ROW = Layout(lambda theirs: [theirs.flatten()], lambda ours: ours[0][None])  # [1,V] there, [V] here
 
 
-def fits(model: Model, joint: bool = True) -> bool:
-    return (
-        model.family == "transformer"
-        and model.norm == "post"
-        and model.positions in ("sinusoidal", "sinusoidal_halves")
-        and model.channels * model.heads == model.width
-        and model.epsilon in (None, 1e-5)
-    )
-
-
-def write(model: Model) -> Json:
+def write(model: TransformerConfig) -> Json:
     encoder_layers, decoder_layers = model.depth
-    apart = {} if model.tie_embeddings else {"share_encoder_decoder_embeddings": False}
+    untied = {} if model.tie_embeddings else {"share_encoder_decoder_embeddings": False}
     return {
         "d_model": model.width,
         "encoder_layers": encoder_layers,
@@ -57,7 +47,7 @@ def write(model: Model) -> Json:
         "normalize_before": False,
         "tie_word_embeddings": model.tie_embeddings,
         "output_bias": model.output_bias,
-        **apart,
+        **untied,
     }
 
 
@@ -70,17 +60,21 @@ def read(config: Json) -> Json:
         static_position_embeddings=True,
         is_decoder=False,
     )
-    for reading in ("encoder_attention_heads", "encoder_ffn_dim"):
-        writing = reading.replace("encoder", "decoder")
-        if config[reading] != config[writing]:
+    for encoder in ("encoder_attention_heads", "encoder_ffn_dim"):
+        decoder = encoder.replace("encoder", "decoder")
+        if config[encoder] != config[decoder]:
             raise UsageError(
-                f"{reading} = {shown(config[reading])} and {writing} = {shown(config[writing])} differ, "
-                "which is something that Regard cannot do yet"
+                f"{encoder} = {shown(config[encoder])} and {decoder} = {shown(config[decoder])} differ, "
+                "which is not supported by Regard",
+                code="E_MODEL_UNSUPPORTED",
             )
     shared = config.get("share_encoder_decoder_embeddings") is not False
     size, other = config["vocab_size"], config.get("decoder_vocab_size")
     if shared and other not in (None, size):
-        raise UsageError(f"decoder_vocab_size = {other} is not vocab_size = {size}, but both sides share one")
+        raise UsageError(
+            f"decoder_vocab_size = {other} is not vocab_size = {size}, but both sides share one",
+            code="E_MODEL_CONFIG",
+        )
     return {
         "family": "transformer",
         "width": config["d_model"],
@@ -94,88 +88,90 @@ def read(config: Json) -> Json:
         "dropout": config.get("dropout", 0.1),
         "scale_embeddings": config.get("scale_embedding", False),
         "tie_embeddings": config.get("tie_word_embeddings", True),
-        # every model of Marian has a bias there; ours say whether they do
+        # every model of Marian has a bias; ours have a field for it
         "output_bias": config.get("output_bias", "regard" not in config),
         "max_length": config["max_position_embeddings"],
     }
 
 
 def halves(width: int) -> Tensor:
-    """Where each channel of Marian's half-and-half sinusoid stands in the paper's interleaved one."""
+    """The channel of the paper's interleaved sinusoid for each channel of Marian's."""
     return torch.cat([torch.arange(0, width, 2), torch.arange(1, width, 2)])
 
 
-def table(model: Model, shape: Shape) -> Table:
-    forms = dict.fromkeys((0, 1), SAME)  # by the axis that has the width
+def table(model: TransformerConfig, shape: Shape) -> Table:
+    layouts = dict.fromkeys((0, 1), SAME)  # by the axis of the channels
     if model.positions == "sinusoidal":
-        forms = {axis: permuted(axis, halves(model.width)) for axis in (0, 1)}
+        layouts = {axis: permuted(axis, halves(model.width)) for axis in (0, 1)}
     encoder_layers, decoder_layers = model.depth
     rows = []
     for layer in range(encoder_layers):
-        rows += _block(f"encoder.blocks.{layer}", f"model.encoder.layers.{layer}", forms, cross=False)
+        rows += _block(f"encoder.blocks.{layer}", f"model.encoder.layers.{layer}", layouts, cross=False)
     for layer in range(decoder_layers):
-        rows += _block(f"decoder.blocks.{layer}", f"model.decoder.layers.{layer}", forms, cross=True)
-    reading, writing = "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight"
+        rows += _block(f"decoder.blocks.{layer}", f"model.decoder.layers.{layer}", layouts, cross=True)
+    source, target = "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight"
     shared, output = "model.shared.weight", "lm_head.weight"
     tied: dict[str, str] = {}
     if shape.joint and model.tie_embeddings:
-        rows.append(Row(shared, ("source.tokens.weight",), forms[1], instead=reading))
-        tied = dict.fromkeys((reading, writing, output), shared)
+        rows.append(Row(shared, ("source.tokens.weight",), layouts[1], fallback=source))
+        tied = dict.fromkeys((source, target, output), shared)
     else:
-        rows.append(Row(reading, ("source.tokens.weight",), forms[1], instead=shared))
-        rows.append(Row(writing, ("target.tokens.weight",), forms[1], instead=shared))
-        tied = {output: writing}
-    waves = partial(_waves, width=model.width)
-    fixed = {f"model.{side}.embed_positions.weight": waves for side in ("encoder", "decoder")}
-    spare: tuple[str, ...] = ()
+        rows.append(Row(source, ("source.tokens.weight",), layouts[1], fallback=shared))
+        rows.append(Row(target, ("target.tokens.weight",), layouts[1], fallback=shared))
+        tied = {output: target}
+    sinusoids = partial(_sinusoids, width=model.width)
+    fixed = {f"model.{side}.embed_positions.weight": sinusoids for side in ("encoder", "decoder")}
+    unused: tuple[str, ...] = ()
     if not model.tie_embeddings:
         tied = {}
-        rows.append(Row(output, ("output.weight",), forms[1]))
-        spare = (r"shared\.weight",)  # which is not used, then
+        rows.append(Row(output, ("output.weight",), layouts[1]))
+        unused = (r"shared\.weight",)
     zero: dict[str, Tensor] = {}
     if model.output_bias:
-        nothing = partial(_no_bias, words=(shared, writing, reading))
-        rows.append(Row(BIAS, ("output.bias",), AS_ROW, absent=nothing))
+        zeros = partial(_zero_bias, embeddings=(shared, target, source))
+        rows.append(Row(BIAS, ("output.bias",), AS_ROW, absent=zeros))
     else:
         zero = {BIAS: torch.zeros(1, shape.vocabulary)}  # Marian has one, the paper has none
-    return Table(rows, "model.", tied, zero, fixed, spare)
+    return Table(rows, "model.", tied, zero, fixed, unused)
 
 
-def _waves(positions: int, width: int) -> Tensor:
+def _sinusoids(positions: int, width: int) -> Tensor:
     return sinusoid(torch.arange(positions), width, halves=True)
 
 
-def _no_bias(theirs: Mapping[str, Tensor], words: Sequence[str]) -> Tensor | None:
-    """Files leave out a bias of zeros."""
-    table = next((theirs[name] for name in words if name in theirs), None)
+def _zero_bias(theirs: Mapping[str, Tensor], embeddings: Sequence[str]) -> Tensor | None:
+    """For files that omit a bias of zeros."""
+    table = next((theirs[name] for name in embeddings if name in theirs), None)
     return None if table is None else torch.zeros(1, len(table))
 
 
-def _block(ours: str, theirs: str, forms: dict[int, Form], cross: bool) -> list[Row]:
-    rows = _attention(f"{ours}.attention", f"{theirs}.self_attn", forms)
+def _block(ours: str, theirs: str, layouts: dict[int, Layout], cross: bool) -> list[Row]:
+    rows = _attention(f"{ours}.attention", f"{theirs}.self_attn", layouts)
     if cross:
-        rows += _attention(f"{ours}.cross", f"{theirs}.encoder_attn", forms)
+        rows += _attention(f"{ours}.cross", f"{theirs}.encoder_attn", layouts)
     forward, norm = f"{ours}.feed_forward", f"{ours}.feed_forward_residual.norm"
     return [
         *rows,
-        Row(f"{theirs}.fc1.weight", (f"{forward}.widen.weight",), forms[1]),
+        Row(f"{theirs}.fc1.weight", (f"{forward}.widen.weight",), layouts[1]),
         Row(f"{theirs}.fc1.bias", (f"{forward}.widen.bias",)),
-        Row(f"{theirs}.fc2.weight", (f"{forward}.narrow.weight",), forms[0]),
-        Row(f"{theirs}.fc2.bias", (f"{forward}.narrow.bias",), forms[0]),
-        Row(f"{theirs}.final_layer_norm.weight", (f"{norm}.weight",), forms[0]),
-        Row(f"{theirs}.final_layer_norm.bias", (f"{norm}.bias",), forms[0]),
+        Row(f"{theirs}.fc2.weight", (f"{forward}.narrow.weight",), layouts[0]),
+        Row(f"{theirs}.fc2.bias", (f"{forward}.narrow.bias",), layouts[0]),
+        Row(f"{theirs}.final_layer_norm.weight", (f"{norm}.weight",), layouts[0]),
+        Row(f"{theirs}.final_layer_norm.bias", (f"{norm}.bias",), layouts[0]),
     ]
 
 
-def _attention(ours: str, theirs: str, forms: dict[int, Form]) -> list[Row]:
+def _attention(ours: str, theirs: str, layouts: dict[int, Layout]) -> list[Row]:
     rows = []
     for our, their in (("query", "q_proj"), ("key", "k_proj"), ("value", "v_proj")):
-        rows.append(Row(f"{theirs}.{their}.weight", (f"{ours}.{our}.weight",), forms[1]))
+        rows.append(Row(f"{theirs}.{their}.weight", (f"{ours}.{our}.weight",), layouts[1]))
         rows.append(Row(f"{theirs}.{their}.bias", (f"{ours}.{our}.bias",), SAME))
     for part in ("weight", "bias"):
-        rows.append(Row(f"{theirs}.out_proj.{part}", (f"{ours}.output.{part}",), forms[0]))
-        rows.append(Row(f"{theirs}_layer_norm.{part}", (f"{ours}_residual.norm.{part}",), forms[0]))
+        rows.append(Row(f"{theirs}.out_proj.{part}", (f"{ours}.output.{part}",), layouts[0]))
+        rows.append(Row(f"{theirs}_layer_norm.{part}", (f"{ours}_residual.norm.{part}",), layouts[0]))
     return rows
 
 
-MARIAN = Kind("marian", {"MarianMTModel": "translate"}, fits, write, read, table)
+MARIAN = Architecture(
+    "marian", "transformer", {"MarianMTModel": "translate"}, write, read, table, two_vocabularies=True
+)

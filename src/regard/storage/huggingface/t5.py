@@ -1,22 +1,18 @@
-"""T5: version 1 with one matrix at both ends; version 1.1 (and Flan) gated, with its own output layer."""
+"""T5: version 1 with tied embeddings; version 1.1 (and Flan) gated, with an untied output layer."""
 
 from __future__ import annotations
 
-from regard.config import Model
+from regard.config.model import T5Config
 from regard.errors import UsageError
 from regard.storage.files import Json
-from regard.storage.huggingface.kind import ACTIVATIONS, Kind, Shape, activation
+from regard.storage.huggingface.architecture import ACTIVATIONS, Architecture, Shape, activation
 from regard.storage.huggingface.table import Row, Table, same
 
 _GATED = "gated-"
 
 
-def fits(model: Model, joint: bool = True) -> bool:
-    # "gated-gelu" means GELU's tangent form there, so that a gate with the exact one has no name
-    return model.family == "t5" and joint and not (model.gated and model.activation == "gelu")
-
-
-def write(model: Model) -> Json:
+def write(model: T5Config) -> Json:
+    # "gated-gelu" means the tanh form, so that a gate with the exact GELU has no name
     acts = "gelu" if model.gated and model.activation == "gelu_tanh" else ACTIVATIONS[model.activation][0]
     return {
         "d_model": model.width,
@@ -25,11 +21,11 @@ def write(model: Model) -> Json:
         "num_layers": model.depth[0],
         "num_decoder_layers": model.depth[1],
         "num_heads": model.heads,
-        "relative_attention_num_buckets": model.buckets,
-        "relative_attention_max_distance": model.farthest,
+        "relative_attention_num_buckets": model.relative_buckets,
+        "relative_attention_max_distance": model.relative_max_distance,
         "n_positions": model.max_length,
         "dropout_rate": model.dropout,
-        "layer_norm_epsilon": model.epsilon or 1e-6,
+        "layer_norm_epsilon": model.epsilon,
         "feed_forward_proj": f"{_GATED if model.gated else ''}{acts}",
         "tie_word_embeddings": model.tie_embeddings,
         "scale_decoder_outputs": model.tie_embeddings,
@@ -50,8 +46,8 @@ def read(config: Json) -> Json:
         "encoder_layers": layers,
         "decoder_layers": config.get("num_decoder_layers") or layers,
         "heads": config["num_heads"],
-        "buckets": config.get("relative_attention_num_buckets", 32),
-        "farthest": config.get("relative_attention_max_distance", 128),
+        "relative_buckets": config.get("relative_attention_num_buckets", 32),
+        "relative_max_distance": config.get("relative_attention_max_distance", 128),
         "max_length": config.get("n_positions", 512),
         "dropout": config.get("dropout_rate", 0.1),
         "epsilon": config.get("layer_norm_epsilon", 1e-6),
@@ -62,22 +58,24 @@ def read(config: Json) -> Json:
 
 
 def _tied(config: Json) -> bool:
-    """Outputs of a shared matrix are scaled; newer files say that, older ones whether it is shared."""
+    """Outputs of a tied matrix are scaled; newer files have a field for it, older ones whether it is tied."""
     scaled = config.get("scale_decoder_outputs", config.get("tie_word_embeddings", True))
     if not isinstance(scaled, bool):
-        raise UsageError(f"scale_decoder_outputs = {scaled!r} is neither true nor false")
+        raise UsageError(
+            f"scale_decoder_outputs = {scaled!r} is neither true nor false", code="E_MODEL_CONFIG"
+        )
     return scaled
 
 
-def table(model: Model, shape: Shape) -> Table:
+def table(model: T5Config, shape: Shape) -> Table:
     shared = "shared.weight"
-    rows = [Row(shared, ("source.tokens.weight",), instead="encoder.embed_tokens.weight")]
+    rows = [Row(shared, ("source.tokens.weight",), fallback="encoder.embed_tokens.weight")]
     tied = {f"{side}.embed_tokens.weight": shared for side in ("encoder", "decoder")}
     if model.tie_embeddings:
         tied["lm_head.weight"] = shared
     else:
-        rows.append(Row("lm_head.weight", ("output.weight",), instead=shared))
-    scaled = ".0" if model.tie_embeddings else ""  # there the norm stands before a factor
+        rows.append(Row("lm_head.weight", ("output.weight",), fallback=shared))
+    scaled = ".0" if model.tie_embeddings else ""  # the norm is followed by a factor there
     rows += same("encoder.last", "encoder.final_layer_norm", ("weight",))
     rows += same(f"decoder.last{scaled}", "decoder.final_layer_norm", ("weight",))
     for side, layers in zip(("encoder", "decoder"), model.depth, strict=True):
@@ -86,7 +84,7 @@ def table(model: Model, shape: Shape) -> Table:
         for layer in range(layers):
             rows += _block(f"{side}.blocks.{layer}", f"{side}.block.{layer}", model.gated, side == "decoder")
     cross = r"decoder\.block\.0\.layer\.1\.EncDecAttention\.relative_attention_bias\.weight"
-    return Table(rows, tied=tied, spare=(cross,))
+    return Table(rows, tied=tied, unused=(cross,))
 
 
 def _block(ours: str, theirs: str, gated: bool, cross: bool) -> list[Row]:
@@ -105,4 +103,4 @@ def _block(ours: str, theirs: str, gated: bool, cross: bool) -> list[Row]:
     return rows
 
 
-T5 = Kind("t5", {"T5ForConditionalGeneration": "translate"}, fits, write, read, table)
+T5 = Architecture("t5", "t5", {"T5ForConditionalGeneration": "translate"}, write, read, table)

@@ -1,6 +1,6 @@
-"""Weight names as a table that is used in both directions: ours to Hugging Face's, theirs to ours.
+"""Weight names as a table that is used in both directions: from Hugging Face's to ours and back.
 
-A row says which of our tensors one of theirs holds, and how: as it is, turned, fused or permuted.
+A row says which of our tensors one of theirs holds, and how: as it is, transposed, fused or permuted.
 """
 
 from __future__ import annotations
@@ -13,135 +13,146 @@ import torch
 from torch import Tensor
 
 from regard.errors import UsageError
-from regard.mapped import is_view, let_go
+from regard.mapped import is_view, release_pages
 
 Tensors = dict[str, Tensor]
-ROUNDED = 5e-3  # numbers up to one that were stored as halves
-_OLD = {"gamma": "weight", "beta": "bias"}  # names of the first released BERTs
+TOLERANCE = 5e-3  # of values up to one that were stored in half precision
+MISMATCH = "E_MODEL_WEIGHTS"
+_OLD_NAMES = {"gamma": "weight", "beta": "bias"}  # of the first released BERTs
 
 
 @dataclass(frozen=True)
-class Form:
-    """How one of their tensors holds ours."""
+class Layout:
+    """How one tensor of Hugging Face holds one or several of ours."""
 
-    take: Callable[[Tensor], Sequence[Tensor]]  # theirs -> ours
-    give: Callable[[Sequence[Tensor]], Tensor]  # ours -> theirs
+    split: Callable[[Tensor], Sequence[Tensor]]  # theirs -> ours
+    join: Callable[[Sequence[Tensor]], Tensor]  # ours -> theirs
 
 
-SAME = Form(lambda theirs: [theirs], lambda ours: ours[0])
-# GPT-2 keeps W as [in, out], and the three maps of an attention side by side.
-TURNED = Form(lambda theirs: [theirs.mT], lambda ours: ours[0].mT)
-FUSED = Form(lambda theirs: theirs.chunk(3, dim=-1), lambda ours: torch.cat(list(ours), dim=-1))
-FUSED_TURNED = Form(
+SAME = Layout(lambda theirs: [theirs], lambda ours: ours[0])
+# GPT-2 stores W as [in, out], and query, key and value side by side.
+TRANSPOSED = Layout(lambda theirs: [theirs.mT], lambda ours: ours[0].mT)
+FUSED = Layout(lambda theirs: theirs.chunk(3, dim=-1), lambda ours: torch.cat(list(ours), dim=-1))
+FUSED_TRANSPOSED = Layout(
     lambda theirs: [part.mT for part in theirs.chunk(3, dim=-1)],
     lambda ours: torch.cat([part.mT for part in ours], dim=-1),
 )
 
 
-def permuted(axis: int, order: Tensor) -> Form:
-    """Along one axis theirs stand as ours[order]."""
-    back = order.argsort()
+def permuted(axis: int, order: Tensor) -> Layout:
+    """Along one axis theirs are ours[order]."""
+    inverse = order.argsort()
 
-    def along(tensor: Tensor, places: Tensor) -> Tensor:
-        if tensor.shape[axis : axis + 1] != places.shape:
-            raise ValueError(f"shape {list(tensor.shape)}, but the width of the model is {len(places)}")
-        return tensor.index_select(axis, places.to(tensor.device))
+    def select(tensor: Tensor, indices: Tensor) -> Tensor:
+        if tensor.shape[axis : axis + 1] != indices.shape:
+            raise ValueError(f"shape {list(tensor.shape)}, but the width of the model is {len(indices)}")
+        return tensor.index_select(axis, indices.to(tensor.device))
 
-    return Form(lambda theirs: [along(theirs, back)], lambda ours: along(ours[0], order))
+    return Layout(lambda theirs: [select(theirs, inverse)], lambda ours: select(ours[0], order))
 
 
 @dataclass(frozen=True)
 class Row:
     theirs: str
     ours: tuple[str, ...]
-    form: Form = SAME
-    instead: str | None = None  # what serves where a file does not have it
-    absent: Callable[[Mapping[str, Tensor]], Tensor | None] = lambda theirs: None  # or this, of the others
+    layout: Layout = SAME
+    fallback: str | None = None  # their tensor to use where a file lacks `theirs`
+    absent: Callable[[Mapping[str, Tensor]], Tensor | None] = lambda theirs: (
+        None
+    )  # or computed from the others
 
 
 @dataclass(frozen=True)
 class Table:
-    """All tensors of one model: those that count, and those that may be there besides."""
+    """All tensors of one model: those that are used, and those that a file may hold besides."""
 
     rows: list[Row]
-    prefix: str = ""  # of the body inside a class with a head; a file without a head does not write it
-    tied: Mapping[str, str] = field(default_factory=dict)  # their second name of a tensor that is shared
-    zero: Mapping[str, Tensor] = field(default_factory=dict)  # theirs, which we have only as zeros
-    # theirs, which we compute: so many rows of it
+    prefix: str = ""  # of the base model inside a class with a head; a file without a head omits it
+    tied: Mapping[str, str] = field(default_factory=dict)  # second name of a shared tensor -> its first
+    zero: Mapping[str, Tensor] = field(default_factory=dict)  # theirs, which we do not have: must be zeros
+    # theirs, which we compute: number of rows -> the tensor
     fixed: Mapping[str, Callable[[int], Tensor]] = field(default_factory=dict)
-    spare: tuple[str, ...] = ()  # patterns of what changes no number
+    unused: tuple[str, ...] = ()  # patterns of tensors that do not change the result
 
 
-def same(ours: str, theirs: str, parts: Iterable[str] = ("weight", "bias"), form: Form = SAME) -> list[Row]:
-    return [Row(f"{theirs}.{part}", (f"{ours}.{part}",), form) for part in parts]
+def same(
+    ours: str, theirs: str, parts: Iterable[str] = ("weight", "bias"), layout: Layout = SAME
+) -> list[Row]:
+    return [Row(f"{theirs}.{part}", (f"{ours}.{part}",), layout) for part in parts]
 
 
-def to_theirs(tensors: Mapping[str, Tensor], table: Table) -> Tensors:
-    found = {}
+def tensors_to_hf(tensors: Mapping[str, Tensor], table: Table) -> Tensors:
+    """Our weights under their names."""
+    written = {}
     for row in table.rows:
         if missing := [name for name in row.ours if name not in tensors]:
-            raise UsageError(f'the weights lack "{missing[0]}"')
-        found[row.theirs] = row.form.give([tensors[name] for name in row.ours])
+            raise UsageError(f'the weights lack "{missing[0]}"', code=MISMATCH)
+        written[row.theirs] = row.layout.join([tensors[name] for name in row.ours])
     if unknown := tensors.keys() - {name for row in table.rows for name in row.ours}:
-        raise UsageError(f'the weights hold "{min(unknown)}", which this kind of model does not have')
-    return {**found, **table.zero}
+        message = f'the weights hold "{min(unknown)}", which this architecture does not have'
+        raise UsageError(message, code=MISMATCH)
+    return {**written, **table.zero}
 
 
-def to_ours(tensors: Mapping[str, Tensor], table: Table) -> Tensors:
+def tensors_from_hf(tensors: Mapping[str, Tensor], table: Table) -> Tensors:
     """Their weights under our names; an unknown, missing or misshapen tensor is an error that names it.
 
-    Of what had to be copied the file's pages are let go, so that a model is not in memory twice.
+    The file's pages of tensors that were copied are released, so that a model is not in memory twice.
     """
-    theirs = _as_in(table, tensors)
-    found: Tensors = {}
+    theirs = _with_prefix(table, tensors)
+    weights: Tensors = {}
     for row in table.rows:
-        tensor = theirs.get(row.theirs, theirs.get(row.instead or ""))
+        tensor = theirs.get(row.theirs, theirs.get(row.fallback or ""))
         if tensor is None and (tensor := row.absent(theirs)) is None:
-            raise UsageError(f'the tensor "{row.theirs}" is missing')
+            raise UsageError(f'the tensor "{row.theirs}" is missing', code=MISMATCH)
         try:
-            parts = row.form.take(tensor)
+            parts = row.layout.split(tensor)
         except (ValueError, IndexError, RuntimeError) as error:
-            raise UsageError(f'the tensor "{row.theirs}" does not fit: {error}') from None
+            raise UsageError(f'the tensor "{row.theirs}" does not fit: {error}', code=MISMATCH) from None
         if len(parts) != len(row.ours):
-            raise UsageError(f'the tensor "{row.theirs}" has shape {list(tensor.shape)}, which does not fit')
-        own = [as_computed(part) for part in parts]
-        found |= zip(row.ours, own, strict=True)
-        if not any(is_view(part, tensor) for part in own):
-            let_go(tensor)
+            message = f'the tensor "{row.theirs}" has shape {list(tensor.shape)}, which does not fit'
+            raise UsageError(message, code=MISMATCH)
+        computed = [as_computed(part) for part in parts]
+        weights |= zip(row.ours, computed, strict=True)
+        if not any(is_view(part, tensor) for part in computed):
+            release_pages(tensor)
     known = {row.theirs for row in table.rows}
     for name in sorted(theirs.keys() - known):
-        _pass_over(name, theirs, table)
-        let_go(theirs[name])
-    return found
+        _check_unused(name, theirs, table)
+        release_pages(theirs[name])
+    return weights
 
 
-def _as_in(table: Table, tensors: Mapping[str, Tensor]) -> Tensors:
-    """With the prefix of the body, which a file that was saved without a head does not write."""
+def _with_prefix(table: Table, tensors: Mapping[str, Tensor]) -> Tensors:
+    """With the prefix of the base model, which a file that was saved without a head omits."""
     known = {row.theirs for row in table.rows} | table.tied.keys() | table.fixed.keys()
-    found = {}
-    for given, tensor in tensors.items():
-        name = re.sub(r"LayerNorm\.(gamma|beta)$", lambda old: f"LayerNorm.{_OLD[old[1]]}", given)
-        found[table.prefix + name if name not in known and table.prefix + name in known else name] = tensor
-    return found
+    named = {}
+    for name, tensor in tensors.items():
+        name = re.sub(r"LayerNorm\.(gamma|beta)$", lambda old: f"LayerNorm.{_OLD_NAMES[old[1]]}", name)
+        named[table.prefix + name if name not in known and table.prefix + name in known else name] = tensor
+    return named
 
 
-def _pass_over(name: str, theirs: Tensors, table: Table) -> None:
-    """Nothing, if a tensor without a row is one that changes no number; else an error."""
+def _check_unused(name: str, theirs: Tensors, table: Table) -> None:
+    """Refuse a tensor without a row, unless it does not change the result."""
+    wrong = None
     if name in table.tied:
         if not torch.equal(theirs[name], theirs.get(table.tied[name], theirs[name])):
-            raise UsageError(f'the tensor "{name}" should be tied to "{table.tied[name]}" but is not equal')
+            wrong = f'the tensor "{name}" should be tied to "{table.tied[name]}" but is not equal'
     elif name in table.zero:
         if bool(theirs[name].any()):
-            raise UsageError(f"{name} is not zero, which Regard cannot use")
+            wrong = f"{name} is not zero, which Regard does not support"
     elif name in table.fixed:
         expected = table.fixed[name](len(theirs[name]) if theirs[name].dim() else 0)
         fits = theirs[name].shape == expected.shape
-        if not fits or not torch.allclose(theirs[name].float(), expected, atol=ROUNDED):
-            raise UsageError(f'the tensor "{name}" is not what this kind of model computes there')
-    elif not any(re.fullmatch(f"(?:{re.escape(table.prefix)})?{spare}", name) for spare in table.spare):
-        raise UsageError(f'the tensor "{name}" is unknown: this kind of model does not have it')
+        if not fits or not torch.allclose(theirs[name].float(), expected, atol=TOLERANCE):
+            wrong = f'the tensor "{name}" is not what this architecture computes there'
+    elif not any(re.fullmatch(f"(?:{re.escape(table.prefix)})?{each}", name) for each in table.unused):
+        wrong = f'the tensor "{name}" is unknown: this architecture does not have it'
+    if wrong:
+        raise UsageError(wrong, code=MISMATCH)
 
 
 def as_computed(tensor: Tensor) -> Tensor:
-    """Halves are a form of storage; we compute with them as float32."""
+    """Half precision is a storage format; Regard computes in float32."""
     return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor

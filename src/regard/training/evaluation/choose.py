@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from regard.config import Config, Model, Task
 from regard.data import Objective
-from regard.data.objectives import Answers, Continuation, HiddenSpans, HiddenWords, Labels, Pairs, Tags
+from regard.data.objectives import CausalLM, Classify, ExtractiveQA, MaskedLM, Seq2Seq, SpanCorruption, Tag
 from regard.inputs.text import Tokenizer
 from regard.sample import Example
 from regard.training.evaluation.answers import AnswerEvaluation
@@ -26,37 +26,37 @@ def make_objective(
     longest = model.max_length
     match task.name:
         case "translate":
-            return Pairs(source, target, longest)
+            return Seq2Seq(source, target, longest)
         case "generate":
-            return Continuation(source, longest)
+            return CausalLM(source, longest)
         case "fill" if model.family == "t5":
-            return HiddenSpans(source, longest, task.masked, mean_span=task.mean_span)
+            return SpanCorruption(source, longest, task.mask_rate, mean_span=task.mean_span)
         case "fill":
-            return HiddenWords(source, longest, task.masked, whole_words=task.whole_words)
+            return MaskedLM(source, longest, task.mask_rate, whole_words=task.whole_words)
         case "classify":
-            return Labels(source, longest, labels, task.many)
+            return Classify(source, longest, labels, task.multi_label)
         case "tag":
-            return Tags(source, longest, labels)
+            return Tag(source, longest, labels)
         case "answer":
-            return Answers(source, longest, task.stride)
+            return ExtractiveQA(source, longest, task.stride)
 
 
 def make_evaluation(
     config: Config, objective: Objective, examples: Sequence[Example], may_refuse: bool = False
 ) -> Evaluation:
     match objective:
-        case Pairs():
+        case Seq2Seq():
             return TranslationEvaluation(config, objective, examples)
-        case Continuation():
+        case CausalLM():
             return ContinuationEvaluation(objective, examples)
-        case HiddenSpans():
+        case SpanCorruption():
             return HiddenSpansEvaluation(objective, examples)
-        case HiddenWords():
+        case MaskedLM():
             return HiddenWordsEvaluation(objective, examples)
-        case Labels():
+        case Classify():
             return LabelEvaluation(objective, examples)
-        case Tags():
+        case Tag():
             return TagEvaluation(objective, examples)
-        case Answers():
+        case ExtractiveQA():
             return AnswerEvaluation(objective, examples, config.task.longest_answer, may_refuse)
     raise ValueError(f"no evaluation for {type(objective).__name__}")

@@ -11,21 +11,19 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.data.objectives import Labels, Tags
-from regard.data.objectives.labels import split_labels
+from regard.data.objectives import Classify, Tag, split_labels
 from regard.generation import answers
+from regard.generation.heads import label_probabilities, predicted_labels, predicted_tags
+from regard.metrics.labels import classification_scores, tagging_scores
 from regard.models import Model
 from regard.sample import Example, Sample
 from regard.training.evaluation.base import TOKENS_PER_BATCH, shown, write_rows
-from regard.training.metrics import classification, tagging
 from regard.training.progress import Record
-
-SURE = 0.5  # of many labels, those that are at least so probable
 
 
 @dataclass(frozen=True)
 class LabelEvaluation:
-    objective: Labels
+    objective: Classify
     examples: Sequence[Example]
 
     def __len__(self) -> int:
@@ -34,7 +32,7 @@ class LabelEvaluation:
     @cached_property
     def samples(self) -> list[Sample]:
         texts = self.objective.tokenizer.encode_batch([example.source for example in self.examples])
-        return [self.objective.held(ids, each.target) for ids, each in zip(texts, self.examples)]
+        return [self.objective.eval_sample(ids, each.target) for ids, each in zip(texts, self.examples)]
 
     @property
     def references(self) -> list[list[str]]:
@@ -43,7 +41,7 @@ class LabelEvaluation:
     def validate(self, model: Model, device: torch.device, count: int, pick: int) -> Record:
         logits = self.logits(model, device)
         number = pick % len(self.examples)
-        output = chosen(self.probabilities(logits[number]), self.objective.labels, self.objective.many)
+        output = self.chosen(self.probabilities(logits[number]))
         one = shown(self.examples[number].source, ", ".join(self.references[number]), ", ".join(output))
         scores = self.scores(logits)
         return {name: scores[name] for name in ("loss", "accuracy", "f1")} | one
@@ -53,7 +51,7 @@ class LabelEvaluation:
         return torch.stack([each[0] for each in answers(model, self.samples, TOKENS_PER_BATCH, device)])
 
     def probabilities(self, logits: Tensor) -> Tensor:
-        return logits.sigmoid() if self.objective.many else logits.softmax(dim=-1)
+        return label_probabilities(logits, self.objective.many)
 
     def scores(self, logits: Tensor) -> Record:
         gold = torch.tensor([sample.labels for sample in self.samples])
@@ -63,11 +61,11 @@ class LabelEvaluation:
             known = gold[:, 0] >= 0
             loss = F.cross_entropy(logits[known], gold[known, 0]) if bool(known.any()) else torch.zeros(())
         outputs = [self.chosen(each) for each in self.probabilities(logits)]
-        found = classification(self.references, outputs, self.objective.labels, self.objective.many)
+        found = classification_scores(self.references, outputs, self.objective.labels, self.objective.many)
         return {"loss": float(loss), **found}
 
     def chosen(self, probabilities: Tensor) -> list[str]:
-        return chosen(probabilities, self.objective.labels, self.objective.many)
+        return predicted_labels(probabilities, self.objective.labels, self.objective.many)
 
     def final(self, model: Model, device: torch.device, path: Path) -> Record:
         logits = self.logits(model, device)
@@ -84,16 +82,9 @@ class LabelEvaluation:
         return self.scores(logits)
 
 
-def chosen(probabilities: Tensor, labels: Sequence[str], many: bool) -> list[str]:
-    """The labels of a text: the most probable, or of many all that are probable."""
-    if not many:
-        return [labels[int(probabilities.argmax())]]
-    return [label for label, p in zip(labels, probabilities.tolist()) if p >= SURE]
-
-
 @dataclass(frozen=True)
 class TagEvaluation:
-    objective: Tags
+    objective: Tag
     examples: Sequence[Example]
 
     def __len__(self) -> int:
@@ -101,7 +92,7 @@ class TagEvaluation:
 
     @cached_property
     def cut(self) -> list[tuple[list[int], list[int | None]]]:
-        return [self.objective.cut(example.source.split(" ")) for example in self.examples]
+        return [self.objective.encode_words(example.source.split(" ")) for example in self.examples]
 
     @property
     def references(self) -> list[list[str]]:
@@ -109,7 +100,7 @@ class TagEvaluation:
 
     def validate(self, model: Model, device: torch.device, count: int, pick: int) -> Record:
         loss, outputs = self.outputs(model, device)
-        found = tagging(self.references, outputs)
+        found = tagging_scores(self.references, outputs)
         number = pick % len(self.examples)
         one = shown(self.examples[number].source, self.examples[number].target, " ".join(outputs[number]))
         return {"loss": loss, "f1": found["f1"], "accuracy": found["accuracy"]} | one
@@ -120,7 +111,7 @@ class TagEvaluation:
         total, count = 0.0, 0
         outputs = []
         for logits, (_, first), tags in zip(found, self.cut, self.references):
-            outputs.append(tags_of(logits, first, self.objective.labels))
+            outputs.append(predicted_tags(logits, first, self.objective.labels))
             log_p = logits.log_softmax(dim=-1)
             for place, tag in zip(first, tags):
                 if place is not None and tag in self.objective.number:
@@ -135,10 +126,4 @@ class TagEvaluation:
             for example, reference, output in zip(self.examples, self.references, outputs)
         )
         write_rows(path, rows)
-        return {"loss": loss, **tagging(self.references, outputs)}
-
-
-def tags_of(logits: Tensor, first: Sequence[int | None], labels: Sequence[str]) -> list[str]:
-    """The tag of each word from its first piece, logits [S,L] with the start before; no piece, no entity."""
-    best = logits.argmax(dim=1).tolist()
-    return ["O" if place is None else labels[best[place + 1]] for place in first]
+        return {"loss": loss, **tagging_scores(self.references, outputs)}

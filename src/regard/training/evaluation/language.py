@@ -11,10 +11,11 @@ from typing import Generic, TypeVar
 import torch
 
 from regard.config import Decode
-from regard.data.objectives import Continuation, HiddenSpans, HiddenWords
-from regard.data.rows import Row
+from regard.data.objectives import CausalLM, MaskedLM, SpanCorruption
+from regard.data.readers import RawRow
 from regard.generation import answers, decode
-from regard.inputs.text import Tokenizer, special
+from regard.inputs.text import Tokenizer, special_tokens
+from regard.metrics.language import perplexity_scores
 from regard.models import EncoderOnly, Model
 from regard.sample import Example, Sample
 from regard.training.evaluation.base import (
@@ -25,17 +26,16 @@ from regard.training.evaluation.base import (
     shown,
     write_rows,
 )
-from regard.training.metrics import language
 from regard.training.progress import Record
 
-Asked = TypeVar("Asked", HiddenWords, HiddenSpans)
+Asked = TypeVar("Asked", MaskedLM, SpanCorruption)
 
 BEGINNING, GOES_ON = 32, 100  # pieces of a held-out text that are shown, and that the model adds
 EXAMPLES = 20  # texts that a model goes on with in the end
 DRAWN = Decode(beam=1, sample=True, temperature=0.8, max_length=GOES_ON)
 
 
-def as_rows(examples: Sequence[Example]) -> list[Row]:
+def as_rows(examples: Sequence[Example]) -> list[RawRow]:
     return [(number, each.source, each.target) for number, each in enumerate(examples, start=1)]
 
 
@@ -43,7 +43,7 @@ def as_rows(examples: Sequence[Example]) -> list[Row]:
 class ContinuationEvaluation:
     """Loss over all of the text in windows one after another; perplexity and bits per byte from it."""
 
-    objective: Continuation
+    objective: CausalLM
     examples: Sequence[Example]
 
     def __len__(self) -> int:
@@ -52,7 +52,7 @@ class ContinuationEvaluation:
 
     @cached_property
     def samples(self) -> list[Sample]:
-        return self.objective.held(as_rows(self.examples))
+        return self.objective.eval_samples(as_rows(self.examples))
 
     def validate(self, model: Model, device: torch.device, count: int, pick: int) -> Record:
         record = self.scores(model, device)
@@ -66,7 +66,7 @@ class ContinuationEvaluation:
         log_p = log_probabilities(model, self.samples, device)
         total, pieces = sum(sum(row) for row in log_p), sum(len(row) for row in log_p)
         size = sum(len(example.source.encode()) for example in self.examples)
-        return {"loss": -total / max(1, pieces), **language(total, pieces, size)}
+        return {"loss": -total / max(1, pieces), **perplexity_scores(total, pieces, size)}
 
     def beginnings(self, count: int) -> list[list[int]]:
         """Of the first texts, evenly spread."""
@@ -80,7 +80,7 @@ class ContinuationEvaluation:
             raise ValueError("an encoder alone writes nothing")
         tokenizer = self.objective.tokenizer
         prompts = [Sample(source=ids) for ids in beginnings]
-        found = decode(model, prompts, DRAWN, special(tokenizer), device)
+        found = decode(model, prompts, DRAWN, special_tokens(tokenizer), device)
         return [goes_on(tokenizer, ids, own[0].tokens) for ids, own in zip(beginnings, found)]
 
     def final(self, model: Model, device: torch.device, path: Path) -> Record:
@@ -115,10 +115,10 @@ class HiddenEvaluation(Generic[Asked]):
 
     @cached_property
     def samples(self) -> list[Sample]:
-        return self.objective.held(as_rows(self.examples))
+        return self.objective.eval_samples(as_rows(self.examples))
 
 
-class HiddenWordsEvaluation(HiddenEvaluation[HiddenWords]):
+class HiddenWordsEvaluation(HiddenEvaluation[MaskedLM]):
     """The share of hidden pieces that are guessed."""
 
     def validate(self, model: Model, device: torch.device, count: int, pick: int) -> Record:
@@ -153,8 +153,8 @@ class HiddenWordsEvaluation(HiddenEvaluation[HiddenWords]):
         read = list(sample.source)
         for place in places:
             read[place] = tokenizer.mask or 0
-        text = "".join(tokenizer.pieces(read[1:-1])).strip()
-        return text, tokenizer.pieces([sample.labels[p] for p in places]), tokenizer.pieces(guesses)
+        text = "".join(tokenizer.tokens(read[1:-1])).strip()
+        return text, tokenizer.tokens([sample.labels[p] for p in places]), tokenizer.tokens(guesses)
 
     def final(self, model: Model, device: torch.device, path: Path) -> Record:
         loss, guesses = self.guess(model, device)
@@ -164,7 +164,7 @@ class HiddenWordsEvaluation(HiddenEvaluation[HiddenWords]):
         return self.scores(loss, guesses)
 
 
-class HiddenSpansEvaluation(HiddenEvaluation[HiddenSpans]):
+class HiddenSpansEvaluation(HiddenEvaluation[SpanCorruption]):
     """The loss of what was cut out, and the share of texts of which every span is told."""
 
     def validate(self, model: Model, device: torch.device, count: int, pick: int) -> Record:
@@ -179,12 +179,12 @@ class HiddenSpansEvaluation(HiddenEvaluation[HiddenSpans]):
             raise ValueError("an encoder alone writes nothing")
         tokenizer = self.objective.tokenizer
         sources = [Sample(source=sample.source) for sample in samples]
-        found = decode(model, sources, Decode(beam=1), special(tokenizer), device)
+        found = decode(model, sources, Decode(beam=1), special_tokens(tokenizer), device)
         return [
             {
-                "source": "".join(tokenizer.pieces(sample.source[:-1])).strip(),
-                "reference": tokenizer.pieces(sample.labels[:-1]),
-                "output": tokenizer.pieces(own[0].tokens),
+                "source": "".join(tokenizer.tokens(sample.source[:-1])).strip(),
+                "reference": tokenizer.tokens(sample.labels[:-1]),
+                "output": tokenizer.tokens(own[0].tokens),
             }
             for sample, own in zip(samples, found)
         ]

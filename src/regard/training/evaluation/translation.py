@@ -11,14 +11,14 @@ import torch
 from sacrebleu.metrics.chrf import CHRF
 
 from regard.config import Config, Decode, Weighted
-from regard.data.objectives import Pairs
+from regard.data.objectives import Seq2Seq
 from regard.errors import RegardError
 from regard.generation import Hypothesis, decode
 from regard.generation.alignment import align
-from regard.inputs.text import special
+from regard.inputs.text import special_tokens
+from regard.metrics.bleu import bleu_tokenization, bootstrap_intervals, text_scores
 from regard.models import EncoderOnly, Model
 from regard.sample import Example, Sample
-from regard.training.evaluate import bleu_tokenization, intervals, text_scores
 from regard.training.evaluation.base import log_probabilities, mean_loss, shown, write_rows
 from regard.training.parallel import crew
 from regard.training.progress import Record
@@ -29,7 +29,7 @@ GREEDY = Decode(beam=1)
 @dataclass(frozen=True)
 class TranslationEvaluation:
     config: Config
-    objective: Pairs
+    objective: Seq2Seq
     examples: Sequence[Example]
 
     def __len__(self) -> int:
@@ -39,7 +39,7 @@ class TranslationEvaluation:
     def samples(self) -> list[Sample]:
         sources = self.objective.source.encode_batch([example.source for example in self.examples])
         targets = self.objective.target.encode_batch([example.target for example in self.examples])
-        return [self.objective.ask.pair(left, right) for left, right in zip(sources, targets)]
+        return [self.objective.sample(left, right) for left, right in zip(sources, targets)]
 
     @property
     def words(self) -> str:
@@ -73,7 +73,7 @@ class TranslationEvaluation:
         self.write(path, model, best, texts)
         references = [example.target for example in self.examples]
         scores = text_scores(texts, references, self.words)
-        around = intervals(texts, references, self.words)
+        around = bootstrap_intervals(texts, references, self.words)
         parts = self.by_prefix(texts)
         return {
             **({"by_prefix": parts} if parts else {}),
@@ -118,7 +118,7 @@ class TranslationEvaluation:
         if isinstance(model, EncoderOnly):
             raise ValueError("an encoder alone writes nothing")
         sources = [Sample(source=sample.source) for sample in samples]
-        found = decode(model, sources, options, special(self.objective.target), device)
+        found = decode(model, sources, options, special_tokens(self.objective.target), device)
         if not all(found):  # a model that diverged gives no probabilities, and so says nothing
             raise RegardError(
                 "the model gives no probabilities any more, so that nothing can be decoded; begin a run "

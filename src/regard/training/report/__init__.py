@@ -1,7 +1,6 @@
-"""The report of a run: one page, as HTML and as Markdown, made from the run's folder alone."""
+"""The report of a run (report.html, report.md, curves.png), made from the files of the run folder."""
 
-from regard.training.report.scores import evaluate_command
-from regard.training.report.tasks import main_scores, told
-from regard.training.report.write import write_report
+from regard.training.report.run_data import main_scores, score_line
+from regard.training.report.sections import draw_curves, evaluate_command, finish_report, write_report
 
-__all__ = ["evaluate_command", "main_scores", "told", "write_report"]
+__all__ = ["draw_curves", "evaluate_command", "finish_report", "main_scores", "score_line", "write_report"]

@@ -1,0 +1,129 @@
+"""Names and formats of earlier versions. Everything that Regard has written opens for ever.
+
+`version` in run.toml, and `regard.version` in config.json, is the version of the format:
+
+1   no `version` is written; `[model]` has the fields of all families, whatever its own is
+2   `version` is written; `[model]` has the fields of its family alone
+
+A run that began with version 1 stays version 1 when it is resumed, with the field names of today. What
+changes results (seeds, start tokens) depends on the version: equal bits are promised within a version.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from regard.errors import UsageError
+
+VERSION = 2
+
+# section -> {old field: field of today}
+CONFIG_FIELDS: dict[str, dict[str, str]] = {
+    "task": {"many": "multi_label", "masked": "mask_rate"},
+    "model": {
+        "buckets": "relative_buckets",
+        "farthest": "relative_max_distance",
+        "groups": "kv_heads",
+        "theta": "rope_theta",
+    },
+}
+
+# family -> {old field: field of today}; the old field wins over the new one, as it did in version 1
+FAMILY_FIELDS: dict[str, dict[str, str]] = {
+    "gpt": {"decoder_layers": "layers"},
+    "llama": {"decoder_layers": "layers"},
+    "bert": {"encoder_layers": "layers"},
+}
+
+# what version 1 always wrote into [model]; a person who describes one model does not write all of these
+ALWAYS_WRITTEN_1 = {"family", "width", "heads", "norm", "positions", "cell", "score", "reverse_source"}
+
+# old weight name -> name of today, as regular expressions that match whole names
+WEIGHT_NAMES: dict[str, str] = {}
+
+# old key of metrics.jsonl -> key of today
+METRIC_KEYS: dict[str, str] = {}
+
+
+class OldNameWarning(FutureWarning):
+    """A file of the user has a field under an old name."""
+
+
+def file_version(content: Mapping[str, Any], where: str) -> int:
+    """The `version` of a file's content; 1 if it has none."""
+    version = content.get("version", 1)
+    if type(version) is not int or version < 1:
+        raise UsageError(f"{where}: version = {version!r} is not a version number", code="E_CONFIG_VERSION")
+    return version
+
+
+def upgrade_config(
+    tree: Mapping[str, Any], families: Mapping[str, Collection[str]], where: str, written: bool = False
+) -> dict[str, Any]:
+    """The settings of a run under the names of today. `families` are the fields that each family has.
+
+    A file that a run wrote (`written`; else recognised by its content) is upgraded silently, and loses the
+    fields of other families if its version is 1. A file of the user keeps them, to be refused by name.
+    """
+    tree = dict(tree)
+    if "version" not in tree:
+        tree["version"] = 1 if written or _is_version_1(tree.get("model")) else VERSION
+    is_old = file_version(tree, where) == 1
+    for section, names in CONFIG_FIELDS.items():
+        if isinstance(fields := tree.get(section), dict):
+            tree[section] = _rename(fields, names, section, where, silent=is_old or written)
+    if isinstance(model := tree.get("model"), dict):
+        tree["model"] = _upgrade_model(model, families, is_old)
+    return tree
+
+
+def upgrade_model(fields: Mapping[str, Any], families: Mapping[str, Collection[str]]) -> dict[str, Any]:
+    """The model of a config.json of version 1 under the names of today."""
+    named = _rename(fields, CONFIG_FIELDS["model"], "model", "config.json", silent=True)
+    return _upgrade_model(named, families, is_old=True)
+
+
+def _upgrade_model(
+    fields: Mapping[str, Any], families: Mapping[str, Collection[str]], is_old: bool
+) -> dict[str, Any]:
+    family = str(fields.get("family", "transformer"))
+    own, known = FAMILY_FIELDS.get(family, {}), families.get(family)
+    model = {name: value for name, value in fields.items() if name not in own}
+    model |= {own[name]: value for name, value in fields.items() if name in own and value is not None}
+    if is_old and known is not None:
+        foreign = set().union(*families.values()) - set(known)
+        model = {name: value for name, value in model.items() if name not in foreign}
+    return model
+
+
+def _rename(
+    fields: Mapping[str, Any], names: Mapping[str, str], section: str, where: str, silent: bool
+) -> dict[str, Any]:
+    for old, new in names.items():
+        if old in fields and new in fields:
+            raise UsageError(
+                f"{where}: {section}.{old} is the old name of {section}.{new}: give one of them",
+                code="E_CONFIG_FIELD",
+            )
+        if old in fields and not silent:
+            message = f"{section}.{old} is an old name; write {section}.{new}"
+            warnings.warn_explicit(message, OldNameWarning, filename=where, lineno=0)
+    return {names.get(name, name): value for name, value in fields.items()}
+
+
+def _is_version_1(model: object) -> bool:
+    return isinstance(model, dict) and model.keys() >= ALWAYS_WRITTEN_1
+
+
+def current_weight_name(name: str) -> str:
+    for pattern, replacement in WEIGHT_NAMES.items():
+        name = re.sub(f"^(?:{pattern})$", replacement, name)
+    return name
+
+
+def current_record(record: Mapping[str, Any]) -> dict[str, Any]:
+    """A record of metrics.jsonl under the keys of today."""
+    return {METRIC_KEYS.get(key, key): value for key, value in record.items()}

@@ -1,0 +1,268 @@
+"""The model of a run: one class for each family, with the fields that this family has and all its defaults.
+
+Names as in the paper's Table 3: width = d_model, feed_forward = d_ff, head_width = d_k = d_v. This module
+imports pydantic alone, so that the models can import it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, model_validator
+
+MOST = 10**12  # the largest count that a field takes
+Count = Annotated[int, Field(ge=1, le=MOST)]
+Share = Annotated[float, Field(ge=0.0, lt=1.0)]
+Layers = Annotated[int, Field(ge=1, le=1000)]
+Epsilon = Annotated[float, Field(gt=0)]
+Activation = Literal["relu", "gelu", "gelu_tanh", "swish"]
+
+
+class Section(BaseModel):
+    """Frozen: a resolved config is a value that is written into the run and never changes."""
+
+    # strict: `heads = true` is not 1 and `joint = "no"` is not a switch; a whole number may stand for a float
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, validate_default=True, strict=True, allow_inf_nan=False
+    )
+
+
+class FamilyConfig(Section):
+    """What all families have."""
+
+    preset: str | None = Field(None, description="name of a preset that sets the other fields")
+    family: str
+    width: int = Field(512, ge=2, le=65536, description="d_model, the size of the hidden states")
+    layers: Layers = Field(6, description="number of layers, N")
+    dropout: Share = Field(0.1, description="on the embeddings and on the output of every sub-layer")
+    tie_embeddings: bool = Field(
+        True, description="output layer = target embedding (= source embedding with one vocabulary)"
+    )
+    max_length: int = Field(512, ge=2, le=1_000_000, description="longest sequence, in tokens")
+
+
+class AttentionConfig(FamilyConfig):
+    """What families of attention layers have."""
+
+    heads: int = Field(8, ge=1, le=1024, description="number of attention heads, h")
+    head_width: int | None = Field(None, ge=1, le=8192, description="d_k = d_v; default: width / heads")
+    feed_forward: int = Field(
+        2048, ge=1, le=1_000_000, description="d_ff, the inner size of the feed-forward"
+    )
+
+    @property
+    def channels(self) -> int:
+        """C, the width of one head."""
+        return self.head_width or self.width // self.heads
+
+    @model_validator(mode="after")
+    def _check_heads(self) -> AttentionConfig:
+        if self.head_width is None and self.width % self.heads:
+            raise ValueError(
+                f"model.width = {self.width} is not a multiple of model.heads = {self.heads}: "
+                "change one of them or give model.head_width"
+            )
+        return self
+
+
+class EncoderDecoderConfig(AttentionConfig):
+    layers: Layers = Field(6, description="number of layers in the encoder and in the decoder, N")
+    encoder_layers: Layers | None = Field(None, description="default: layers")
+    decoder_layers: Layers | None = Field(None, description="default: layers")
+    head: ClassVar[None] = None
+
+    @property
+    def depth(self) -> tuple[int, int]:
+        """Layers of the encoder and of the decoder."""
+        return self.encoder_layers or self.layers, self.decoder_layers or self.layers
+
+
+class TransformerConfig(EncoderDecoderConfig):
+    """The encoder-decoder of Vaswani et al. 2017."""
+
+    family: Literal["transformer"] = Field("transformer", description="the paper's encoder-decoder")
+    activation: Activation = Field("relu", description="inside the feed-forward")
+    norm: Literal["post", "pre"] = Field("post", description="layer norm after the sum (paper) or before")
+    positions: Literal["sinusoidal", "sinusoidal_halves", "learned"] = Field(
+        "sinusoidal",
+        description="position embedding; sinusoidal_halves: all sines, then all cosines, as in Marian",
+    )
+    epsilon: Epsilon = Field(1e-5, description="of the layer norms")
+    scale_embeddings: bool = Field(True, description="embeddings times sqrt(width), section 3.4 of the paper")
+    output_bias: bool = Field(False, description="bias on the output projection")
+    gated: ClassVar[bool] = False
+    rms_norm: ClassVar[bool] = False
+
+    @model_validator(mode="after")
+    def _check_width(self) -> TransformerConfig:
+        if self.positions != "learned" and self.width % 2:
+            raise ValueError(
+                f"model.width = {self.width} must be even for sinusoidal positions (sine and cosine in pairs)"
+            )
+        return self
+
+
+class T5Config(EncoderDecoderConfig):
+    """T5 (Raffel et al. 2020), version 1.1 with `gated`."""
+
+    family: Literal["t5"] = Field("t5", description="T5")
+    activation: Activation = Field("relu", description="inside the feed-forward")
+    gated: bool = Field(False, description="gated feed-forward, as in version 1.1")
+    positions: Literal["relative"] = Field("relative", description="bias of the attention scores by distance")
+    relative_buckets: int = Field(32, ge=4, le=65536, description="number of relative-position buckets")
+    relative_max_distance: int = Field(
+        128, ge=4, le=1_000_000, description="distances from here on share a bucket"
+    )
+    epsilon: Epsilon = Field(1e-6, description="of the RMS norms")
+    norm: ClassVar[Literal["pre"]] = "pre"
+    rms_norm: ClassVar[bool] = True
+
+    @model_validator(mode="after")
+    def _check_distances(self) -> T5Config:
+        if self.relative_max_distance <= self.relative_buckets // 2:
+            raise ValueError(
+                f"model.relative_max_distance = {self.relative_max_distance} must be more than half of "
+                f"model.relative_buckets = {self.relative_buckets}: that half is for near distances, one each"
+            )
+        return self
+
+
+class DecoderConfig(AttentionConfig):
+    """What decoder-only language models have."""
+
+    head: ClassVar[None] = None
+    norm: ClassVar[Literal["pre"]] = "pre"
+    positions: Literal["learned", "rotary"]
+    rope_theta: float = Field(10000.0, gt=0, description="base of the rotary angles")
+
+    @property
+    def depth(self) -> tuple[int, int]:
+        return 0, self.layers
+
+    @model_validator(mode="after")
+    def _check_rotary(self) -> DecoderConfig:
+        if self.positions == "rotary" and self.channels % 2:
+            raise ValueError(
+                f"a head of {self.channels} channels: rotary positions rotate pairs of channels, so that "
+                "model.head_width (default: width / heads) must be even"
+            )
+        return self
+
+
+class GPTConfig(DecoderConfig):
+    """GPT-2 (Radford et al. 2019), or with rotary positions."""
+
+    family: Literal["gpt"] = Field("gpt", description="GPT-2")
+    activation: Activation = Field("gelu_tanh", description="inside the feed-forward")
+    positions: Literal["learned", "rotary"] = Field(
+        "learned", description="position embedding, or rotary keys"
+    )
+    epsilon: Epsilon = Field(1e-5, description="of the layer norms")
+    kv_heads: ClassVar[None] = None
+    gated: ClassVar[bool] = False
+    rms_norm: ClassVar[bool] = False
+
+
+class LlamaConfig(DecoderConfig):
+    """Llama (Touvron et al. 2023)."""
+
+    family: Literal["llama"] = Field("llama", description="Llama")
+    kv_heads: int | None = Field(
+        None,
+        ge=1,
+        le=1024,
+        description="heads of keys and values, shared by groups of queries; default: heads",
+    )
+    activation: Activation = Field("swish", description="inside the gated feed-forward")
+    positions: Literal["rotary"] = Field("rotary", description="rotary queries and keys")
+    epsilon: Epsilon = Field(1e-5, description="of the RMS norms")
+    gated: ClassVar[bool] = True
+    rms_norm: ClassVar[bool] = True
+
+    @model_validator(mode="after")
+    def _check_groups(self) -> LlamaConfig:
+        if self.kv_heads is not None and self.heads % self.kv_heads:
+            raise ValueError(
+                f"model.heads = {self.heads} is not a multiple of model.kv_heads = {self.kv_heads}"
+            )
+        return self
+
+
+class BertConfig(AttentionConfig):
+    """BERT (Devlin et al. 2019)."""
+
+    family: Literal["bert"] = Field("bert", description="BERT")
+    activation: Activation = Field("gelu", description="inside the feed-forward")
+    head: Literal["words", "sentence", "tokens", "span"] = Field(
+        "words", description="what the output layer classifies; default: what the task needs"
+    )
+    pool: Literal["first", "mean"] = Field(
+        "first", description='head = "sentence": the first position, or the mean of all'
+    )
+    positions: Literal["learned"] = Field("learned", description="position embedding")
+    epsilon: Epsilon = Field(1e-12, description="of the layer norms")
+    norm: ClassVar[Literal["post"]] = "post"
+    gated: ClassVar[bool] = False
+    rms_norm: ClassVar[bool] = False
+
+    @property
+    def depth(self) -> tuple[int, int]:
+        return self.layers, 0
+
+
+class RecurrentConfig(FamilyConfig):
+    """What recurrent encoder-decoders have."""
+
+    layers: Layers = Field(6, description="number of layers in the encoder and in the decoder")
+    cell: Literal["lstm", "gru"] = Field("lstm", description="kind of cell")
+    reverse_source: bool = Field(False, description="read the last word first (Sutskever et al. 2014)")
+    head: ClassVar[None] = None
+    norm: ClassVar[None] = None
+    positions: ClassVar[None] = None
+
+    @property
+    def depth(self) -> tuple[int, int]:
+        return self.layers, self.layers
+
+
+class RNNConfig(RecurrentConfig):
+    """Sequence to sequence through one state (Sutskever et al. 2014)."""
+
+    family: Literal["rnn"] = Field("rnn", description="sequence to sequence through one state")
+
+
+class BahdanauConfig(RecurrentConfig):
+    """With attention to the source (Bahdanau et al. 2015)."""
+
+    family: Literal["bahdanau"] = Field("bahdanau", description="RNN with attention")
+    score: Literal["additive", "dot", "general"] = Field("additive", description="of the attention")
+
+    @model_validator(mode="after")
+    def _check_width(self) -> BahdanauConfig:
+        if self.width % 2:
+            raise ValueError(
+                f"model.width = {self.width} must be even: half of it reads forwards and half backwards"
+            )
+        return self
+
+
+ModelConfig = TransformerConfig | RNNConfig | BahdanauConfig | GPTConfig | LlamaConfig | T5Config | BertConfig
+CLASSES: dict[str, type[ModelConfig]] = {
+    each.model_fields["family"].default: each for each in get_args(ModelConfig)
+}
+FIELDS = {family: frozenset(each.model_fields) for family, each in CLASSES.items()}
+AnyModelConfig = Annotated[ModelConfig, Field(discriminator="family")]
+_ADAPTER: TypeAdapter[ModelConfig] = TypeAdapter(AnyModelConfig)
+M = TypeVar("M", bound=FamilyConfig)
+
+
+def parse_model(fields: Mapping[str, Any]) -> ModelConfig:
+    """The config of the family that `family` names; fields that are None get their default."""
+    given = {name: value for name, value in fields.items() if value is not None}
+    return _ADAPTER.validate_python({"family": "transformer", **given})
+
+
+def changed(model: M, **fields: Any) -> M:
+    """A copy with other values, which are checked."""
+    return type(model).model_validate({**model.model_dump(), **fields})

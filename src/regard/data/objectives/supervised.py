@@ -1,0 +1,261 @@
+"""Objectives on annotated text: Seq2Seq, Classify, Tag, ExtractiveQA."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from regard.data.dataset import RowPool, column, encode, narrowest, select
+from regard.data.objectives.base import UINT32, BatchLayout, Encodings, Ids, Loss, Rng, RowWise
+from regard.data.readers import LABEL_SEPARATOR, RawRow
+from regard.inputs.text import Tokenizer
+from regard.sample import IGNORED, Sample
+
+UNLIMITED = 1 << 30
+LEAST_CONTEXT = 8  # tokens of a context beside a question
+NO_ANSWER = (0, 0)  # the position of <s>
+
+
+@dataclass(frozen=True)
+class Seq2Seq:
+    """Text to text: translation, and every task that T5 reads with a prefix.
+
+    The encoder reads `x_1 .. x_m </s>`, the decoder reads `<s> y_1 .. y_n` and predicts `y_1 .. y_n </s>`.
+    """
+
+    source: Tokenizer
+    target: Tokenizer
+    max_length: int = UNLIMITED
+    loss: Loss = "words"
+
+    @property
+    def longest(self) -> int:
+        return self.max_length - 1  # without <s> or </s>
+
+    def encode(self, rows: Sequence[RawRow]) -> Encodings:
+        left = encode([text for _, text, _ in rows], self.source)
+        right = encode([text for _, _, text in rows], self.target)
+        keep = (left[1] <= self.longest) & (right[1] <= self.longest)
+        long = [
+            (number, f"{left[1][number]} and {right[1][number]} tokens")
+            for number in np.flatnonzero(~keep).tolist()
+        ]
+        return Encodings(select(left, keep), select(right, keep), long)
+
+    def too_long(self, rows: Sequence[RawRow]) -> list[int]:
+        return [number for number, _ in self.encode(rows).left_out]
+
+    def layout(self, pool: RowPool, rng: Rng) -> BatchLayout:
+        return RowWise(pool, self, (1, 1))
+
+    def source_sample(self, ids: Ids) -> Sample:
+        """A source without a target, for generation."""
+        return Sample(source=[*ids, self.source.end])
+
+    def sample(self, source: Ids, target: Ids, rng: Rng | None = None) -> Sample:
+        return Sample(
+            source=[*source, self.source.end],
+            target=[self.target.start, *target],
+            labels=[*target, self.target.end],
+        )
+
+
+@dataclass(frozen=True)
+class LabelObjective:
+    """An encoder reads `<s> x_1 .. x_n </s>` and predicts `labels`."""
+
+    tokenizer: Tokenizer
+    max_length: int
+    labels: Sequence[str]
+
+    @property
+    def longest(self) -> int:
+        return self.max_length - 2  # without <s> and </s>
+
+    @cached_property
+    def number(self) -> dict[str, int]:
+        return {label: number for number, label in enumerate(self.labels)}
+
+    def text(self, ids: Ids) -> Sample:
+        """A text without labels."""
+        return Sample(source=[self.tokenizer.start, *ids, self.tokenizer.end])
+
+
+@dataclass(frozen=True)
+class Classify(LabelObjective):
+    """One label of a text; with `many`, 0 or 1 for each label."""
+
+    many: bool = False
+
+    @property
+    def loss(self) -> Loss:
+        return "many" if self.many else "words"
+
+    def encode(self, rows: Sequence[RawRow]) -> Encodings:
+        texts = encode([text for _, text, _ in rows], self.tokenizer)
+        labels = [[self.number[label] for label in split_labels(target)] for _, _, target in rows]
+        keep = texts[1] <= self.longest
+        long = [(number, f"{texts[1][number]} tokens") for number in np.flatnonzero(~keep).tolist()]
+        return Encodings(select(texts, keep), select(column(labels, UINT32), keep), long)
+
+    def too_long(self, rows: Sequence[RawRow]) -> list[int]:
+        _, lengths = encode([text for _, text, _ in rows], self.tokenizer)
+        return [int(number) for number in np.flatnonzero(lengths > self.longest)]
+
+    def layout(self, pool: RowPool, rng: Rng) -> BatchLayout:
+        return RowWise(pool, self, (2, 0))
+
+    def sample(self, source: Ids, target: Ids, rng: Rng | None = None) -> Sample:
+        labels = [int(number in target) for number in range(len(self.labels))] if self.many else target
+        return Sample(self.text(source).source, labels=labels)
+
+    def eval_sample(self, text: Ids, labels: str) -> Sample:
+        """Labels that do not occur in the training data are ignored."""
+        return self.sample(text, [self.number.get(label, IGNORED) for label in split_labels(labels)])
+
+
+def split_labels(joined: str) -> list[str]:
+    return joined.split(LABEL_SEPARATOR) if joined else []
+
+
+@dataclass(frozen=True)
+class Tag(LabelObjective):
+    """A tag of each word, predicted at its first token."""
+
+    loss: Loss = "words"
+
+    def encode(self, rows: Sequence[RawRow]) -> Encodings:
+        tokens, tags, long = [], [], []
+        for number, (_, text, target) in enumerate(rows):
+            ids, first = self.encode_words(text.split(" "))
+            if len(ids) > self.longest:
+                long.append((number, f"{len(ids)} tokens"))
+                continue
+            row = [0] * len(ids)  # 0: no tag here
+            for place, tag in zip(first, target.split(" ")):
+                if place is not None:
+                    row[place] = self.number[tag] + 1
+            tokens.append(ids)
+            tags.append(row)
+        return Encodings(column(tokens, narrowest(len(self.tokenizer))), column(tags, UINT32), long)
+
+    def encode_words(self, words: Sequence[str]) -> tuple[list[int], list[int | None]]:
+        """The tokens of a sentence, and the first token of each word (None for a word without tokens)."""
+        ids, spans = self.tokenizer.spans(" ".join(words))
+        first: list[int | None] = []
+        begin = place = 0
+        for word in words:
+            while place < len(spans) and spans[place][1] <= begin:
+                place += 1  # tokens that end before the word
+            end = begin + len(word)
+            first.append(place if place < len(spans) and spans[place][0] < end else None)
+            begin = end + 1
+        return list(ids), first
+
+    def too_long(self, rows: Sequence[RawRow]) -> list[int]:
+        sizes = [len(self.encode_words(text.split(" "))[0]) for _, text, _ in rows]
+        return [number for number, size in enumerate(sizes) if size > self.longest]
+
+    def layout(self, pool: RowPool, rng: Rng) -> BatchLayout:
+        return RowWise(pool, self, (2, 2))
+
+    def sample(self, source: Ids, target: Ids, rng: Rng | None = None) -> Sample:
+        labels = [IGNORED, *(tag - 1 if tag else IGNORED for tag in target), IGNORED]
+        return Sample(self.text(source).source, labels=labels)
+
+
+@dataclass(frozen=True)
+class ContextWindow:
+    """A question with a part of its context: `<s> question </s> context </s>`."""
+
+    ids: Sequence[int]
+    begins: int  # the position of the first token of the context
+    spans: Sequence[tuple[int, int]]  # characters of each context token, in the whole context
+
+    def places(self, start: int, end: int) -> tuple[int, int]:
+        """First and last position of characters start .. end-1; `NO_ANSWER` unless all are in this window."""
+        inside = [number for number, span in enumerate(self.spans) if span[1] > start and span[0] < end]
+        whole = inside and self.spans[0][0] <= start and self.spans[-1][1] >= end
+        return (self.begins + inside[0], self.begins + inside[-1]) if whole else NO_ANSWER
+
+
+@dataclass(frozen=True)
+class ExtractiveQA:
+    """The first and the last token of an answer in a context (Devlin et al. 2019, 4.2).
+
+    A long context is read in overlapping windows, most of which do not contain the answer.
+    """
+
+    tokenizer: Tokenizer
+    max_length: int
+    stride: int  # tokens that two windows share, at most half a window
+    loss: Loss = "ends"
+
+    @property
+    def longest(self) -> int:
+        return self.max_length
+
+    def windows(self, question: str, context: str) -> list[ContextWindow]:
+        """[] for a question that leaves no room for a context."""
+        start, end = self.tokenizer.start, self.tokenizer.end
+        question_ids = self.tokenizer.encode(question)
+        ids, spans = self.tokenizer.spans(context)
+        room = self.max_length - len(question_ids) - 3
+        if room < min(len(ids), LEAST_CONTEXT):
+            return []
+        stride = min(self.stride, room // 2)
+        firsts = range(0, len(ids) - stride, room - stride) if room < len(ids) else [0]
+        parts = [slice(first, first + room) for first in firsts]
+        begins = len(question_ids) + 2
+        return [
+            ContextWindow([start, *question_ids, end, *ids[part], end], begins, spans[part]) for part in parts
+        ]
+
+    def encode(self, rows: Sequence[RawRow]) -> Encodings:
+        windows, places, long = [], [], []
+        for number, (_, text, answers) in enumerate(rows):
+            question, _, context = text.partition("\n")
+            row_windows = self.windows(question, context)
+            if not row_windows:
+                long.append((number, "its question leaves no room for a context"))
+            row_places = [self.first_answer(window, answers) for window in row_windows]
+            if row_windows and answers != "[]" and all(each == NO_ANSWER for each in row_places):
+                # training on it would teach that there is no answer
+                long.append((number, "no window holds its whole answer; raise task.stride or max_length"))
+                continue
+            windows += [window.ids for window in row_windows]
+            places += [[window.begins, *each] for window, each in zip(row_windows, row_places)]
+        return Encodings(column(windows, narrowest(len(self.tokenizer))), column(places, UINT32), long)
+
+    def too_long(self, rows: Sequence[RawRow]) -> list[int]:
+        parts = [text.partition("\n") for _, text, _ in rows]
+        return [number for number, (q, _, context) in enumerate(parts) if not self.windows(q, context)]
+
+    @staticmethod
+    def first_answer(window: ContextWindow, answers: str) -> tuple[int, int]:
+        """Of several answers, which are the same in the opinion of several people, the first is learned."""
+        options = json.loads(answers)
+        if not options:
+            return NO_ANSWER
+        text, start = options[0]
+        begin = start + len(text) - len(text.lstrip())
+        return window.places(begin, start + len(text.rstrip()))
+
+    def layout(self, pool: RowPool, rng: Rng) -> BatchLayout:
+        return RowWise(pool, self, (0, 0))
+
+    def sample(self, source: Ids, target: Ids, rng: Rng | None = None) -> Sample:
+        begins, *places = target
+        return Sample(source, labels=places, segments=segments(len(source), begins))
+
+    def text(self, window: ContextWindow) -> Sample:
+        """A window without labels."""
+        return Sample(window.ids, segments=segments(len(window.ids), window.begins))
+
+
+def segments(length: int, begins: int) -> list[int]:
+    return [0] * begins + [1] * (length - begins)

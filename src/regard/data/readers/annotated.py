@@ -1,0 +1,282 @@
+"""Texts with labels, words with tags, questions with answers."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from regard.data.files import checked_lines, read_text
+from regard.data.readers import (
+    LABEL_SEPARATOR,
+    TABLES,
+    InvalidRow,
+    Object,
+    RawRow,
+    label_name,
+    list_field,
+    objects,
+    read_objects,
+    string_field,
+)
+from regard.data.report import DataReport
+from regard.errors import UsageError
+from regard.inputs.text.tokenizer import replace_surrogates
+
+TEXT_FIELDS, LABEL_FIELDS = ("text", "sentence"), ("label", "labels")
+TAG_SUFFIXES = (".conll", ".bio", ".iob", ".iob2", ".tsv", ".txt")
+# Outside; begin, inside and end (or last) of a span; a single (or unit) word: IOB, IOB2, IOBES, BILOU.
+TAG = re.compile(r"O|[BIESLU]-\S+")
+
+_SPACES = re.compile(r"[ \t]+")
+_WHITE_SPACE = re.compile(r"\s+")
+
+
+# --- texts with labels: .tsv (text, tab, label), or objects with "text" and "label" or "labels"
+
+
+def read_labels(path: Path, suffix: str, many: bool, report: DataReport) -> Iterator[RawRow]:
+    """With `many`, a text has any number of labels: comma-separated in a .tsv, a list in an object."""
+    if suffix in TABLES:
+        return read_objects(path, suffix, report, lambda value: label_object(value, many))
+    if suffix == ".tsv":
+        return read_label_columns(path, many, report)
+    raise UsageError(f"{path}: labelled texts need a .tsv (text, tab, label), a .jsonl or a .parquet")
+
+
+def read_label_columns(path: Path, many: bool, report: DataReport) -> Iterator[RawRow]:
+    """Two columns; below a header whose last name is "label", as many columns as the header."""
+    text_column, width = 0, 2
+    for number, line in enumerate(checked_lines(path, report), start=1):
+        if line is None or not line.strip("\r "):
+            continue
+        columns = line.split("\t")
+        if number == 1 and is_header(columns):
+            report.add("header", str(path), number)
+            names = [name.strip().casefold() for name in columns]
+            text_column = next((names.index(name) for name in TEXT_FIELDS if name in names), 0)
+            width = len(columns)
+            continue
+        try:
+            if len(columns) != width:
+                raise InvalidRow("malformed", f"{len(columns)} of {width} columns; write text, tab, label")
+            labels = columns[-1].split(",") if many else columns[-1:]
+            if many and not columns[-1].strip():
+                labels = []
+            sides = labelled_text(columns[text_column], labels, many)
+        except InvalidRow as error:
+            report.add(error.kind, str(path), number, note=error.note)
+        else:
+            yield number, *sides
+
+
+def has_header(path: Path) -> bool:
+    """True if a .tsv begins with column names, of which the last is "label"."""
+    first = next(checked_lines(path, DataReport()), None)
+    return first is not None and is_header(first.split("\t"))
+
+
+def is_header(columns: Sequence[str]) -> bool:
+    return len(columns) > 1 and columns[-1].strip().casefold() in LABEL_FIELDS
+
+
+def label_object(value: Object, many: bool) -> tuple[str, str]:
+    text = string_field(value, *TEXT_FIELDS)
+    label = next((value[name] for name in LABEL_FIELDS if value.get(name) is not None), None)
+    if label is None:
+        raise InvalidRow("malformed", 'needs "label" (or the list "labels")')
+    return labelled_text(text, label if isinstance(label, list) else [label], many)
+
+
+def labelled_text(text: str, values: Iterable[object], many: bool) -> tuple[str, str]:
+    names = [label_name(value) for value in values]
+    labels = list(dict.fromkeys(name for name in names if name))  # without repetitions
+    if not all(names) or LABEL_SEPARATOR in "".join(labels):
+        raise InvalidRow("malformed", "a label that is empty, or neither a string nor a number")
+    if not many and len(labels) != 1:
+        raise InvalidRow("malformed", f"{len(labels)} labels; for any number of them set task.many = true")
+    if not text.strip():
+        raise InvalidRow("empty")
+    return text, LABEL_SEPARATOR.join(labels)
+
+
+# --- words with tags: CoNLL columns, or objects with "tokens" and "tags"
+
+
+def read_tags(path: Path, suffix: str, report: DataReport) -> Iterator[RawRow]:
+    """Words and tags, joined by spaces.
+
+    White space inside a word ("New York", in a file with tabs or an object) becomes a no-break space, U+00A0.
+    """
+    if suffix in TABLES:
+        return read_objects(path, suffix, report, tag_object)
+    if suffix in TAG_SUFFIXES:
+        return read_conll(path, report)
+    raise UsageError(
+        f"{path}: tagged words need one of {', '.join((*TAG_SUFFIXES, *TABLES))}; "
+        'for a file of another name write {corpus = "...", format = "conll"}'
+    )
+
+
+def read_conll(path: Path, report: DataReport) -> Iterator[RawRow]:
+    """A word a line: the word in the first column, its tag in the last, tabs or spaces between columns.
+
+    A blank line or "-DOCSTART-" ends a sentence. Before its first word, "# text" and "#name=value" are
+    comments unless they end in a tag. A sentence with an unusable line is dropped.
+    """
+    sentence = _Sentence()
+    for number, line in enumerate(checked_lines(path, report), start=1):
+        if line is None:  # already in the report; the sentence is incomplete without it
+            sentence.invalidate(number)
+        elif not line.strip() or line.startswith("-DOCSTART-"):
+            yield from sentence.rows(str(path), report)
+            sentence = _Sentence()
+        elif sentence.first or not is_comment(line):
+            sentence.add(number, line)
+    yield from sentence.rows(str(path), report)
+
+
+class _Sentence:
+    """The lines of one sentence."""
+
+    def __init__(self) -> None:
+        self.words: list[str] = []
+        self.tags: list[str] = []
+        self.first = 0  # line
+        self.columns = 0  # in the first line
+        self.error: tuple[int, str] | None = None  # the first line that is not a word and a tag
+        self.incomplete = False
+
+    def add(self, number: int, line: str) -> None:
+        self.first = self.first or number
+        columns = split_tag_columns(line)
+        self.columns = self.columns or len(columns)
+        if len(columns) < 2:
+            self.error = self.error or (number, "one column; write word, tab, tag")
+        elif len(columns) != self.columns:
+            self.error = self.error or (number, f"{len(columns)} columns below {self.columns}")
+        elif not columns[0] or TAG.fullmatch(columns[-1]) is None:
+            self.error = self.error or (number, "no word and tag such as O, B-PER, I-PER")
+        else:
+            self.words.append(_WHITE_SPACE.sub("\u00a0", columns[0]))
+            self.tags.append(columns[-1])
+
+    def invalidate(self, number: int) -> None:
+        self.first, self.incomplete = self.first or number, True
+
+    def rows(self, file: str, report: DataReport) -> Iterator[RawRow]:
+        if self.error is not None:
+            report.add("misaligned", file, self.error[0], note=self.error[1])
+        elif self.words and not self.incomplete:
+            yield self.first, " ".join(self.words), " ".join(self.tags)
+
+
+def split_tag_columns(line: str) -> list[str]:
+    """Split at tabs if there are any, else at spaces; other white space is part of a word."""
+    if "\t" in line:
+        return [column.strip() for column in line.strip(" ").split("\t")]
+    return _SPACES.split(line.strip(" "))
+
+
+def is_comment(line: str) -> bool:
+    columns = split_tag_columns(line)
+    is_hashtag = len(columns) == 1 and "=" not in line  # a word without a tag
+    return line.startswith("#") and not is_hashtag and TAG.fullmatch(columns[-1]) is None
+
+
+def tag_object(value: Object) -> tuple[str, str]:
+    words, tags = list_field(value, "tokens", "words"), list_field(value, "tags", "ner_tags")
+    if len(words) != len(tags):
+        raise InvalidRow("misaligned", f"{len(words)} words and {len(tags)} tags")
+    if not words:
+        raise InvalidRow("empty")
+    if not all(isinstance(word, str) and word.strip() for word in words):
+        raise InvalidRow("misaligned", "a word that is empty, or not a string")
+    if not all(isinstance(tag, str) and TAG.fullmatch(tag) for tag in tags):
+        raise InvalidRow("misaligned", "needs tags such as O, B-PER, I-PER (not their numbers)")
+    words = [_WHITE_SPACE.sub("\u00a0", replace_surrogates(word).strip()) for word in words]
+    return " ".join(words), " ".join(tags)
+
+
+# --- questions: SQuAD's .json (1.1 and 2.0), or objects with "question", "context", "answers"
+
+
+def read_questions(path: Path, suffix: str, report: DataReport) -> Iterator[RawRow]:
+    """Drop a question whose answer is not at its offset: another occurrence may not be the answer."""
+    if suffix in TABLES:
+        return read_objects(path, suffix, report, question_object)
+    if suffix == ".json":
+        return read_squad(path, report)
+    raise UsageError(f"{path}: questions need SQuAD's .json, a .jsonl or a .parquet")
+
+
+def read_squad(path: Path, report: DataReport) -> Iterator[RawRow]:
+    for number, value in squad_objects(path, report):
+        try:
+            sides = question_object(value)
+        except InvalidRow as error:
+            name = f"question {value['id']}: " if isinstance(value.get("id"), str) else ""
+            report.add(error.kind, str(path), number, note=f"{name}{error.note}")
+        else:
+            yield number, *sides
+
+
+def question_objects(path: Path, suffix: str, report: DataReport) -> Iterator[tuple[int, Object]]:
+    """The fields of each question, with or without answers, and its number in the file."""
+    return squad_objects(path, report) if suffix == ".json" else objects(path, suffix, report)
+
+
+def squad_objects(path: Path, report: DataReport) -> Iterator[tuple[int, Object]]:
+    """Articles, their paragraphs, their questions; each with its context."""
+    try:
+        content = json.loads(read_text(path, report))
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{path}: not valid JSON ({error})") from None
+    if not isinstance(content, dict) or not isinstance(content.get("data"), list):
+        raise UsageError(f'{path}: not SQuAD\'s layout: it needs an object with the list "data"')
+    yield from enumerate(_questions(content["data"]), start=1)
+
+
+def _questions(articles: list[Any]) -> Iterator[Object]:
+    """Where the layout is wrong, an object without fields, which is then reported as malformed."""
+    for article in articles:
+        for paragraph in _items(article, "paragraphs"):
+            for question in _items(paragraph, "qas"):
+                fields = question if isinstance(question, dict) else {}
+                yield {**fields, "context": paragraph.get("context") if isinstance(paragraph, dict) else None}
+
+
+def _items(value: object, name: str) -> list[Any]:
+    items = value.get(name) if isinstance(value, dict) else None
+    return items if isinstance(items, list) else [{}]
+
+
+def question_object(value: Object) -> tuple[str, str]:
+    question, context = string_field(value, "question").replace("\n", " "), string_field(value, "context")
+    answers = _answers(value)
+    if not question.strip() or not context.strip():
+        raise InvalidRow("empty")
+    for text, start in answers:
+        if not text.strip() or start < 0 or not context.startswith(text, start):
+            raise InvalidRow("answer-not-there", f"at character {start}")
+    return f"{question}\n{context}", json.dumps(answers, ensure_ascii=False)
+
+
+def _answers(value: Object) -> list[tuple[str, int]]:
+    """[{"text": ..., "answer_start": ...}, ...] as in SQuAD, or one object of two lists as on the hub."""
+    answers = value.get("answers")
+    if isinstance(answers, dict):
+        texts, starts = answers.get("text"), answers.get("answer_start")
+    elif isinstance(answers, list) and all(isinstance(each, dict) for each in answers):
+        texts, starts = [each.get("text") for each in answers], [each.get("answer_start") for each in answers]
+    else:
+        texts = starts = None
+    if not isinstance(texts, list) or not isinstance(starts, list) or len(texts) != len(starts):
+        raise InvalidRow("malformed", 'needs "answers" with "text" and "answer_start"')
+    if not all(isinstance(text, str) for text in texts) or not all(type(start) is int for start in starts):
+        raise InvalidRow("malformed", 'needs strings as "text" and whole numbers as "answer_start"')
+    if texts and value.get("is_impossible") is True:
+        raise InvalidRow("malformed", "is_impossible is true, but there is an answer")
+    return [(replace_surrogates(text), start) for text, start in zip(texts, starts)]
