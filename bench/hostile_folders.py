@@ -25,7 +25,7 @@ from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 from regard.config import resolve
-from regard.inputs.text import train_tokenizer, load_tokenizer
+from regard.inputs.text import load_tokenizer, train_tokenizer
 from regard.models import build
 from regard.storage import unique_weights, write_identity, write_weights
 

@@ -31,7 +31,7 @@ import torch
 
 import regard.training.loop as loop
 from regard import cli
-from regard.storage import Disk, checkpoint_folder, is_complete, use_disk, checkpoint_steps
+from regard.storage import Disk, checkpoint_folder, checkpoint_steps, is_complete, use_disk
 from survive.common import Bar
 
 CONFIG = """

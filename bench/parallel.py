@@ -28,7 +28,7 @@ if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).parent)
 
 from regard.config import Config
-from regard.storage import checkpoint_folder, load_checkpoint, checkpoint_steps
+from regard.storage import checkpoint_folder, checkpoint_steps, load_checkpoint
 from survive.common import Bar
 from survive.runs import bits, toy
 

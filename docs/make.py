@@ -207,8 +207,8 @@ def config_page() -> str:
         "# Every config field\n\nA run is one TOML file. `regard config init` writes one with every field "
         "and its default, `regard config show` prints the complete\nconfig of a run, `regard config check` "
         "checks it. Any field can be set on the command line:\n`--set train.lr=3e-4`. An unknown field is an "
-        "error that names the nearest known one. `version` is the version of the\nformat, which `run.toml` of a "
-        "run has.\n",
+        "error that names the nearest known one. `version` is the version\nof the format, which `run.toml` "
+        "has.\n",
     ]
     for section, about in SECTIONS.items():
         parts.append(f"\n## [{section}]: {about}\n")

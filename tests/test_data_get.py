@@ -12,8 +12,8 @@ import pytest
 
 from conftest import Command, Refused
 from hub_server import Repository, Server, running, sha256
-from regard.storage import datasets
-from regard.storage.datasets import DataFile, PublicDataset, public_datasets
+from regard.data import public
+from regard.data.public import DataFile, PublicDataset, public_datasets
 
 TEXT = "".join(f"line {number}\n" for number in range(5000)).encode()
 OTHER = b"another text\n"
@@ -53,7 +53,7 @@ def small(server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Pa
             "copied", "only from a folder", "ask", (DataFile("x.txt", sha256(OTHER)),), folder="both"
         ),
     )
-    monkeypatch.setattr(datasets, "public_datasets", lambda: sets)
+    monkeypatch.setattr(public, "public_datasets", lambda: sets)
     monkeypatch.setattr("time.sleep", lambda seconds: None)
     monkeypatch.setattr("huggingface_hub.constants.DOWNLOAD_CHUNK_SIZE", 1000)
     monkeypatch.setenv("HF_ENDPOINT", server.address)

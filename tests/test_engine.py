@@ -47,7 +47,7 @@ def test_this_machine_really_packs():
     if not can_pack(torch.ones(2, 2)):
         pytest.skip("this build of torch has no packed kernels: the model itself decodes")
     assert all(isinstance(engine, Engine) for engine in ENGINES.values())
-    widen = ENGINES["packed"].model.decoder.blocks[0].feed_forward.widen
+    widen = ENGINES["packed"].model.decoder.blocks[0].feed_forward.up
     assert isinstance(widen, PackedLinear) and widen.packs
 
 

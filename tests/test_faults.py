@@ -122,7 +122,9 @@ def test_a_disk_that_fails_in_the_middle_ends_the_run_with_a_sentence(
         train(config, tmp_path / "run")
     said = str(caught.value)
     assert re.search(r"\([\d,]+ bytes free\); ", said) and str(tmp_path / "run") in said and "\n" not in said
-    assert [is_complete(checkpoint_folder(tmp_path / "run", step)) for step in checkpoint_steps(tmp_path / "run")] == [True]
+    assert [
+        is_complete(checkpoint_folder(tmp_path / "run", step)) for step in checkpoint_steps(tmp_path / "run")
+    ] == [True]
     assert train(None, tmp_path / "run", resume=True).finished
 
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import pickle
+import tomllib
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tokenizers
@@ -37,11 +40,14 @@ from transformers import (
 )
 
 from regard.batch import Batch, tokens
-from regard.config import Config, TransformerConfig, resolve
+from regard.config import Config, GPTConfig, TransformerConfig, resolve
+from regard.config import T5Config as OurT5Config
 from regard.errors import UsageError
 from regard.inputs.text import Tokenizer, load_tokenizer, train_tokenizer
 from regard.models import build
 from regard.storage import open_folder, read_model, unique_weights, write_identity, write_weights
+from regard.storage.generation import special_of
+from regard.storage.huggingface import config_json, opens_in_transformers
 from regard.storage.huggingface import to_hf as written_as
 from test_text import CORPUS, NASTY
 
@@ -702,7 +708,7 @@ def test_greedy_words_are_those_of_transformers(pipelines, name, tmp_path):
     for text in CORPUS[:2]:
         read = tokenizer(text, return_tensors="pt")
         limit = read["input_ids"].shape[1] + 50
-        forbidden = sorted(ours.folder.target.never_said)
+        forbidden = sorted(ours.folder.target.suppressed)
         said = theirs.generate(
             **{key: read[key] for key in ("input_ids", "attention_mask")},
             max_new_tokens=limit,
@@ -880,3 +886,62 @@ def test_weights_on_a_gpu_get_their_names_there() -> None:
         weights = {name: torch.empty(each.shape, device="cuda") for name, each in model.named_parameters()}
         found = written_as(shape, weights)
     assert len(found) >= len(weights) and "cuda" in {tensor.device.type for tensor in found.values()}
+
+
+class WindowedGPT(GPTConfig):
+    """A gpt with a field that GPT-2's class does not have."""
+
+    window: int = 4
+
+
+def test_what_a_class_cannot_express_is_not_written_as_that_class() -> None:
+    """A gpt with a new field was written as GPT2LMHeadModel, and reopened without it."""
+    fields = {"width": 16, "layers": 1, "heads": 2, "feed_forward": 24}
+    assert config_json(GPTConfig(**fields), LEARNED, None)["architectures"] == ["GPT2LMHeadModel"]
+    content = config_json(WindowedGPT(**fields), LEARNED, None)
+    assert (content["model_type"], content["model"]["window"]) == ("regard", 4)
+    for change in ({"epsilon": 1e-3}, {"norm": "pre"}, {"head_width": 5}, {"positions": "learned"}):
+        assert not opens_in_transformers(TransformerConfig(**fields, **change))
+    assert opens_in_transformers(TransformerConfig(**fields), joint=False)
+    assert not opens_in_transformers(OurT5Config(**fields), joint=False)
+    assert not opens_in_transformers(OurT5Config(**fields, gated=True, activation="gelu"))
+
+
+def test_several_end_tokens(tmp_path: Path) -> None:
+    """`eos_token_id` was never read: models with a list of ends did not stop at the others."""
+    file, end = tmp_path / "generation_config.json", LEARNED.end
+
+    def ends(value: object) -> tuple[int, ...]:
+        found = special_of({"eos_token_id": value}, file, LEARNED, True)
+        assert not {found.end, *found.ends} & {*found.forbidden}
+        return found.end, *found.ends
+
+    assert ends(None) == ends(end) == ends([end]) == (end,)
+    assert ends([9, end, 8, 9]) == (end, 9, 8)
+    assert ends([7, 8]) == (7, 8)
+    assert ends([LEARNED.pad, end]) == (end, LEARNED.pad)
+    assert ends(10**6) == (end,)  # beyond the vocabulary
+    for wrong in ("</s>", [True], [[1]]):
+        with pytest.raises(UsageError) as caught:
+            ends(wrong)
+        assert caught.value.code == "E_GENERATION_CONFIG"
+
+
+def test_config_show_has_the_shape_of_the_model_to_start_from(
+    tmp_path: Path, regard: Callable[..., Any]
+) -> None:
+    """It showed width 512 and heads 8 where the run used those of the folder."""
+    config = own_config("fill")
+    folder = tmp_path / "pretrained"
+    folder.mkdir()
+    write_identity(folder, config, LEARNED, None, 30)
+    write_weights(folder, config.model, unique_weights(build(config.model, len(LEARNED))))
+    file = tmp_path / "run.toml"
+    text = '[task]\nname = "tag"\n[data]\ntrain = "a.conll"\n[train]\nepochs = 2.0\n[init]\nfrom = "{}"\n'
+    file.write_text(text.format("pretrained"))
+    shown = tomllib.loads(regard("config", "show", file).out)
+    assert (shown["model"]["width"], shown["model"]["heads"], shown["model"]["head"]) == (16, 4, "tokens")
+    assert not {"steps", "warmup"} & shown["train"].keys()
+    file.write_text(text.format("./nothing"))
+    result = regard("config", "show", file)
+    assert result.code == 0 and "width" not in tomllib.loads(result.out)["model"]

@@ -178,7 +178,7 @@ def test_a_shape_that_the_folder_does_not_have_is_refused() -> None:
 
 def test_what_leaves_nothing_to_learn_is_refused() -> None:
     model = build(resolve({"data": {"train": "phrasebook"}, "model": {"width": 16, "heads": 2}}).model, 40)
-    with pytest.raises(UsageError, match="nothing is left to learn"):
+    with pytest.raises(UsageError, match="nothing is left to train"):
         freeze(model, Init.model_validate({"from": "x", "freeze": "body"}))
 
 
@@ -211,9 +211,9 @@ def test_what_stands_above_the_layers_of_a_writer_learns_as_its_head() -> None:
     model = build(resolve({"data": {"train": "phrasebook"}, "model": shape}).model, 40)
     rates = freeze(model, Init.model_validate({"from": "x", "freeze": 1, "layer_decay": 0.5}))
     learns = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
-    above = [name for name in rates if name.startswith(("writer.readout.", "writer.score.", "bridge."))]
+    above = [name for name in rates if name.startswith(("decoder.readout.", "decoder.score.", "bridge."))]
     assert above and set(above) <= learns and {rates[name] for name in above} == {1.0}
-    assert not any(name.startswith(("source.", "reader.layers.0.", "writer.layers.0.")) for name in learns)
+    assert not any(name.startswith(("source.", "encoder.layers.0.", "decoder.layers.0.")) for name in learns)
 
 
 def test_the_rates_of_layers_fall_towards_the_embeddings() -> None:
@@ -228,7 +228,7 @@ def test_the_rates_of_layers_fall_towards_the_embeddings() -> None:
     rates = freeze(build(config.model, 30, 3), config.init)
     assert rates["output.weight"] == rates["head.dense.bias"] == 1.0
     assert rates["encoder.blocks.1.attention.query.weight"] == 0.5
-    assert rates["encoder.blocks.0.feed_forward.widen.bias"] == 0.25
+    assert rates["encoder.blocks.0.feed_forward.up.bias"] == 0.25
     assert rates["source.tokens.weight"] == 0.125
 
 

@@ -141,7 +141,7 @@ def test_an_engine_has_what_was_written_to_a_weight(tmp_path):
         for parameter in model.parameters():
             parameter.fill_(0.5)
     packed = make_engine(model).model
-    assert bool((packed.decoder.blocks[0].feed_forward.widen.weight == 0.5).all())
+    assert bool((packed.decoder.blocks[0].feed_forward.up.weight == 0.5).all())
     assert bool((packed.source.tokens.weight == 0.5).all())
 
 

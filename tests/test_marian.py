@@ -546,7 +546,9 @@ def test_a_run_begins_from_such_a_folder(opus, tmp_path):
     go_on(resolve(tree), tmp_path / "run")
     before, after = open_folder(opus), open_folder(tmp_path / "run")
     assert after.source.fingerprint == before.source.fingerprint
-    assert after.target.fingerprint == before.target.fingerprint and after.source.shares_vocabulary(after.target)
+    assert after.target.fingerprint == before.target.fingerprint and after.source.shares_vocabulary(
+        after.target
+    )
     bias = before.model.output.bias
     assert after.config.output_bias and 0 < (after.model.output.bias - bias).abs().max() < 0.1
     theirs = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "run")

@@ -11,9 +11,9 @@ import pytest
 
 from conftest import Command, Refused
 from hub_server import Repository, Server, running, sha256
+from regard.data.hub import is_plain
 from regard.errors import UsageError
 from regard.storage.builtin import find_model
-from regard.storage.hub import is_plain
 from regard.storage.pull import pull
 from regard.storage.pulled import pulled_models
 from small_models import small_config, small_model, written
@@ -473,7 +473,7 @@ def test_without_the_library_the_error_names_the_extra(
     def missing(name: str) -> None:
         raise ImportError(name)
 
-    monkeypatch.setattr("regard.storage.hub.import_module", missing)
+    monkeypatch.setattr("regard.data.hub.import_module", missing)
     assert 'pip install "regard[hub]"' in refused("models", "pull", NAME)
 
 

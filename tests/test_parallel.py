@@ -101,7 +101,9 @@ def test_their_checkpoint_goes_on_in_one_process(trained, kind):
     with patched(no_end()):
         train(None, folder, resume=True)
     assert losses(folder) == pytest.approx(losses(trained / "one"), abs=1e-10, rel=0)
-    found, expected = (load_checkpoint(checkpoint_folder(each, UPDATES)) for each in (folder, trained / "one"))
+    found, expected = (
+        load_checkpoint(checkpoint_folder(each, UPDATES)) for each in (folder, trained / "one")
+    )
     assert found.state["tokens"] == expected.state["tokens"]
     assert found.state["flops"] > 0
     assert found.optimizer.keys() == expected.optimizer.keys()

@@ -57,10 +57,10 @@ def test_padding_anywhere_changes_nothing(backwards):
 def test_the_equations_of_bahdanau_by_hand():
     """e_ij = v . tanh(W s + U h_j), a_ij = softmax_j(e_ij), c_i = sum_j a_ij h_j, one number at a time."""
     model = small(3, family="bahdanau", layers=1, cell="gru")
-    writer, score = model.writer, model.writer.score
+    writer, score = model.decoder, model.decoder.score
     encoded, state = torch.randn(1, 4, 16), torch.randn(1, 1, 16)
     memory = Memory(score.keys(encoded), encoded, torch.tensor([[[True, True, True, False]]]))
-    context, _, weights = writer.look(state, memory)
+    context, _, weights = writer.attend(state, memory)
     e = torch.stack(
         [
             score.value.weight[0]

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from tokenizers import models
 
 from regard.errors import RegardError, UsageError
+from regard.inputs.language import WORDS, by_words
 from regard.inputs.text import (
     KINDS,
     LEAST_VOCABULARY,
@@ -29,7 +30,6 @@ from regard.inputs.text import (
     train_tokenizer,
 )
 from regard.inputs.text.byte_level import BYTE_ALPHABET
-from regard.storage.language import WORDS, by_words
 
 CORPUS = [
     "A man in a blue shirt is standing on a ladder, cleaning a window.",
@@ -399,7 +399,7 @@ def test_the_cache_of_words_is_bounded(trained: dict[str, Tokenizer]) -> None:
     """R16: a server that is fed random words once kept 2^20 of them, some 300 MB."""
     tokenizer = pickle.loads(pickle.dumps(trained["bpe"]))  # noqa: S301 - our own bytes
     rng = random.Random(1)
-    words = [rng.randbytes(31).hex() for _ in range(20_000)]
+    words = ["".join(chr(rng.randrange(0x4E00, 0x9FFF)) for _ in range(60)) for _ in range(13_000)]
     tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0]

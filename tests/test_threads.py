@@ -253,7 +253,9 @@ def test_a_scripted_step_is_the_plain_one(shape, precision, monkeypatch):
             tokens = torch.full((len(own), 1), word)
             (left, own), (right, other) = fast.step(own, tokens), plain.step(other, tokens)
             assert torch.equal(left, right)
-    assert isinstance(fast.decoder, torch.jit.ScriptModule) and isinstance(plain.decoder, engine.EngineDecoder)
+    assert isinstance(fast.decoder, torch.jit.ScriptModule) and isinstance(
+        plain.decoder, engine.EngineDecoder
+    )
 
 
 def test_a_decoder_is_compiled_once_it_is_worth_it(monkeypatch):

@@ -69,7 +69,10 @@ def assert_same_bits(one: Path, other: Path) -> None:
     assert left.keys() == right.keys()
     assert [name for name in left if not torch.equal(left[name], right[name])] == []
     ignore = {"seconds", "updating", "waiting", "validating", "saving"}
-    states = [json.loads((checkpoint_folder(f, checkpoint_steps(f)[-1]) / "state.json").read_text()) for f in (one, other)]
+    states = [
+        json.loads((checkpoint_folder(f, checkpoint_steps(f)[-1]) / "state.json").read_text())
+        for f in (one, other)
+    ]
     assert {k: v for k, v in states[0].items() if k not in ignore} == {
         k: v for k, v in states[1].items() if k not in ignore
     }

@@ -19,8 +19,8 @@ from regard.storage import (
     Folder,
     load_latest,
     open_folder,
-    write_checksums,
     unique_weights,
+    write_checksums,
     write_identity,
     write_weights,
 )

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from regard.storage import Disk, prune, save_checkpoint, write_checksums, use_disk, remove_checksums
+from regard.storage import Disk, prune, remove_checksums, save_checkpoint, use_disk, write_checksums
 from regard.storage.checksums import changed_files
 from regard.storage.files import remove_partials, write_atomically
 from survive.common import Bar, checkpoint, newest_step

@@ -28,7 +28,7 @@ from regard.data.corpora import CorpusSpec, read_rows
 from regard.data.formats import open_document, read_pairs
 from regard.data.report import DataReport
 from regard.errors import RegardError
-from regard.inputs.text import train_tokenizer, load_tokenizer
+from regard.inputs.text import load_tokenizer, train_tokenizer
 from regard.interpret import Trace
 from survive.common import Bar
 
@@ -178,7 +178,9 @@ def readers() -> list[Reader]:
         Reader("m.srt", SRT.encode(), document),
         Reader("n.po.gz", gzip.compress(PO.encode()), document),
         Reader("o.toml", TOML.encode(), load_config),
-        Reader("tokenizer.json", train_tokenizer(["a b ab", "cd e"] * 5, "bpe", 300).to_json().encode(), tokens),
+        Reader(
+            "tokenizer.json", train_tokenizer(["a b ab", "cd e"] * 5, "bpe", 300).to_json().encode(), tokens
+        ),
         Reader("source.spm", model.getvalue(), tokens, spm),
         Reader("p.safetensors", a_trace(), Trace.load),
     ]

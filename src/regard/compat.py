@@ -14,11 +14,12 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from regard.errors import UsageError
 
 VERSION = 2
+Value = TypeVar("Value")
 
 # section -> {old field: field of today}
 CONFIG_FIELDS: dict[str, dict[str, str]] = {
@@ -41,8 +42,15 @@ FAMILY_FIELDS: dict[str, dict[str, str]] = {
 # what version 1 always wrote into [model]; a person who describes one model does not write all of these
 ALWAYS_WRITTEN_1 = {"family", "width", "heads", "norm", "positions", "cell", "score", "reverse_source"}
 
-# old weight name -> name of today, as regular expressions that match whole names
-WEIGHT_NAMES: dict[str, str] = {}
+# part of an old weight name -> part of today's, as regular expressions. Layers of a calibration have the same
+# names, and the optimizer's tensors hold the weight's name behind their own.
+WEIGHT_NAMES: dict[str, str] = {
+    r"\bfeed_forward\.widen\b": "feed_forward.up",
+    r"\bfeed_forward\.narrow\b": "feed_forward.down",
+    r"\b(encoder|decoder)\.last\b": r"\1.final_norm",
+    r"\breader\.layers\b": "encoder.layers",
+    r"\bwriter\.(layers|readout|score)\b": r"decoder.\1",
+}
 
 # old key of metrics.jsonl -> key of today
 METRIC_KEYS: dict[str, str] = {}
@@ -120,8 +128,13 @@ def _is_version_1(model: object) -> bool:
 
 def current_weight_name(name: str) -> str:
     for pattern, replacement in WEIGHT_NAMES.items():
-        name = re.sub(f"^(?:{pattern})$", replacement, name)
+        name = re.sub(pattern, replacement, name)
     return name
+
+
+def current_weight_names(tensors: Mapping[str, Value]) -> dict[str, Value]:
+    """Tensors, or ranges of layers, under the weight names of today."""
+    return {current_weight_name(name): value for name, value in tensors.items()}
 
 
 def current_record(record: Mapping[str, Any]) -> dict[str, Any]:

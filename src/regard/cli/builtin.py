@@ -12,7 +12,7 @@ from regard.cli.terminal import say
 from regard.errors import UsageError
 
 if TYPE_CHECKING:
-    from regard.storage.language import Detector
+    from regard.inputs.language import Detector
 
 SAMPLE_LINES = 20  # lines from which the language is detected
 CONFIDENT = 3.0  # per cent; "Hi." could be in any language, and counts as English
@@ -21,14 +21,14 @@ NONE = "give a model with -m; this installation has no built-in models"
 
 @cache
 def detector() -> Detector:
-    from regard.storage.language import Detector
+    from regard.inputs.language import Detector
 
     return Detector()
 
 
 def preload_detector(model: object, language: str | None, texts: Iterable[str]) -> None:
     """Load the detector in a thread if it will be needed, during the import of torch."""
-    from regard.storage.language import WORDS, by_words
+    from regard.inputs.language import WORDS, by_words
 
     if model is None and language is None and by_words("\n".join(texts), list(WORDS)) is None:
         detector().load_in_background()
@@ -47,8 +47,8 @@ def builtin_models() -> list[Path]:
 
 def builtin_translator(sample: str, language: str | None) -> Path:
     """The translator from the language of `sample`, or the one into `language`."""
+    from regard.inputs.language import by_words
     from regard.storage import builtin
-    from regard.storage.language import by_words
 
     translators = builtin.translators()
     if not translators:

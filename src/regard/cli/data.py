@@ -38,14 +38,14 @@ def get(
       regard data get tatoeba --from /media/copy --to ~/corpora
       regard data get multi30k --verify
     """
-    from regard.storage import datasets
+    from regard.data import public
 
-    dataset = datasets.find_dataset(name)
-    root = datasets.data_root(to)
+    dataset = public.find_dataset(name)
+    root = public.data_root(to)
     if verify:
-        say(f"{name}: {datasets.verify(dataset, root):,} files verified")
+        say(f"{name}: {public.verify(dataset, root):,} files verified")
         return
-    new = datasets.get(dataset, root, source, say)
+    new = public.get(dataset, root, source, say)
     say(f"{name}: {new:,} new files in {root / dataset.place}" if new else f"{name}: up to date")
 
 
@@ -62,13 +62,11 @@ def list_sets(to: To = None, as_json: AsJson = False) -> None:
 
     from rich.table import Table
 
+    from regard.data import public
     from regard.data.files import DATA_VARIABLE
-    from regard.storage import datasets
 
-    root = datasets.data_root(to) if to or os.environ.get(DATA_VARIABLE) else None
-    rows = [
-        (each, root is not None and datasets.is_present(each, root)) for each in datasets.public_datasets()
-    ]
+    root = public.data_root(to) if to or os.environ.get(DATA_VARIABLE) else None
+    rows = [(each, root is not None and public.is_present(each, root)) for each in public.public_datasets()]
     if as_json:
         for each, here in rows:
             names = [f"data:{each.place}/{file.name}" for file in each.files]

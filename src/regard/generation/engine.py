@@ -42,7 +42,7 @@ class PackedSelf(MultiHeadAttention):
 
     def __init__(self, attention: MultiHeadAttention, packing: Packing) -> None:
         nn.Module.__init__(self)
-        self.heads, self.groups = attention.heads, attention.kv_heads
+        self.heads, self.kv_heads = attention.heads, attention.kv_heads
         self.channels, self.scale = attention.channels, attention.scale
         self.all = packing(attention.query, attention.key, attention.value)
         self.output = packing(attention.output)  # type: ignore[assignment]
@@ -57,7 +57,7 @@ class PackedCross(MultiHeadAttention):
 
     def __init__(self, attention: MultiHeadAttention, packing: Packing) -> None:
         nn.Module.__init__(self)
-        self.heads, self.groups = attention.heads, attention.kv_heads
+        self.heads, self.kv_heads = attention.heads, attention.kv_heads
         self.channels, self.scale = attention.channels, attention.scale
         self.query = packing(attention.query)  # type: ignore[assignment]
         self.key_value = packing(attention.key, attention.value)
@@ -211,7 +211,7 @@ class EngineDecoder(nn.Module):
     def __init__(self, model: EncoderDecoder) -> None:
         super().__init__()
         self.layers = nn.ModuleList([EngineLayer(block) for block in model.decoder])
-        self.last, self.output = model.decoder.final_norm, model.output
+        self.final_norm, self.output = model.decoder.final_norm, model.output
 
     def forward(
         self,
@@ -236,7 +236,7 @@ class EngineDecoder(nn.Module):
                 source_values[number],
                 source_bias,
             )
-        logits: Tensor = self.output(self.last(x))
+        logits: Tensor = self.output(self.final_norm(x))
         return logits
 
 
@@ -253,8 +253,8 @@ class EngineLayer(nn.Module):
         self.feed_norm = norm_of(block.feed_forward_residual)
         self.all: nn.Module = own.all  # type: ignore[assignment]
         self.output, self.query, self.cross_output = own.output, cross.query, cross.output
-        self.widen: Any = feed_forward.up
-        self.narrow = feed_forward.down
+        self.up: Any = feed_forward.up
+        self.down = feed_forward.down
         self.activation = next(name for name, each in ACTIVATIONS.items() if each is feed_forward.activation)
 
     def forward(
@@ -272,11 +272,11 @@ class EngineLayer(nn.Module):
         if self.pre:
             x = x + self.self_attention(self.own_norm(x), key, value, places, bias)
             x = x + self.cross_attention(self.cross_norm(x), source_key, source_value, source_bias)
-            y: Tensor = x + self.narrow(self.hidden(self.feed_norm(x)))
+            y: Tensor = x + self.down(self.hidden(self.feed_norm(x)))
             return y
         x = self.own_norm(x + self.self_attention(x, key, value, places, bias))
         x = self.cross_norm(x + self.cross_attention(x, source_key, source_value, source_bias))
-        y = self.feed_norm(x + self.narrow(self.hidden(x)))
+        y = self.feed_norm(x + self.down(self.hidden(x)))
         return y
 
     def self_attention(self, x: Tensor, key: Tensor, value: Tensor, places: Tensor, bias: Tensor) -> Tensor:
@@ -309,11 +309,11 @@ class EngineLayer(nn.Module):
     def hidden(self, x: Tensor) -> Tensor:
         """The wide half of the feed-forward: [R,D] -> [R,F]."""
         if self.activation == "relu":
-            y: Tensor = self.widen.rectified(x)
+            y: Tensor = self.up.rectified(x)
             return y
         if self.activation == "swish":
-            return F.silu(self.widen(x))
-        return F.gelu(self.widen(x), approximate="tanh" if self.activation == "gelu_tanh" else "none")
+            return F.silu(self.up(x))
+        return F.gelu(self.up(x), approximate="tanh" if self.activation == "gelu_tanh" else "none")
 
 
 def norm_of(residual: nn.Module | None) -> nn.LayerNorm:

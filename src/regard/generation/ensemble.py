@@ -40,7 +40,9 @@ class EnsembleState:
 
     @classmethod
     def join(cls, states: Sequence[EnsembleState]) -> EnsembleState:
-        return EnsembleState(tuple(type(parts[0]).join(parts) for parts in zip(*(each.parts for each in states))))
+        return EnsembleState(
+            tuple(type(parts[0]).join(parts) for parts in zip(*(each.parts for each in states)))
+        )
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,9 @@ WORTH_PACKING = 1 << 17  # numbers in a weight; for smaller ones the call costs 
 class Packing:
     """Makes linear maps of a model's own ones."""
 
-    def __init__(self, model: nn.Module, precision: str = "float32", reaches: Calibration | None = None) -> None:
+    def __init__(
+        self, model: nn.Module, precision: str = "float32", reaches: Calibration | None = None
+    ) -> None:
         # by identity: a module that was packed must not be kept, with its weights, until the last one is
         self.names = {id(module): name for name, module in model.named_modules()}
         self.words = {m.weight.data_ptr() for m in model.modules() if isinstance(m, nn.Embedding)}
@@ -43,7 +45,9 @@ class Packing:
         bias = torch.cat(biases) if biases else None
         made = self.made(weight, bias, self.names[id(parts[0])])
         for each in weights:
-            release_pages(each, in_use=each.data_ptr() in self.words)  # looked up where they are the output, too
+            release_pages(
+                each, in_use=each.data_ptr() in self.words
+            )  # looked up where they are the output, too
         return made
 
     def made(self, weight: Tensor, bias: Tensor | None, name: str) -> nn.Module:

@@ -36,7 +36,9 @@ class Sampling(Generic[S]):
 
     state: S  # set while there are rows
 
-    def __init__(self, model: Steppable[S], special: SpecialTokens, device: torch.device, key: BatchKey) -> None:
+    def __init__(
+        self, model: Steppable[S], special: SpecialTokens, device: torch.device, key: BatchKey
+    ) -> None:
         self.model, self.special, self.device, self.key = model, special, device, key
         self.steps = 0
         self.ends = end_tokens(special)

@@ -57,7 +57,9 @@ class BeamSearch(Generic[S]):
     observer: Observer | None = None
     state: S  # set while there are active requests
 
-    def __init__(self, model: Steppable[S], special: SpecialTokens, device: torch.device, key: BatchKey) -> None:
+    def __init__(
+        self, model: Steppable[S], special: SpecialTokens, device: torch.device, key: BatchKey
+    ) -> None:
         self.model, self.special, self.device, self.key = model, special, device, key
         self.beams = key.beams  # K, at least the number of hypotheses of a request
         self.steps = 0

@@ -314,7 +314,7 @@ def init_gpt2_bert(model: nn.Module, layers: int | None = None) -> None:
     """BERT init: N(0, 0.02). GPT-2 (`layers` given): residual projections scaled by 1/sqrt(2N)."""
     for name, module in model.named_modules():
         if isinstance(module, nn.Linear | nn.Embedding):
-            is_residual = name.endswith((".attention.output", ".feed_forward.narrow"))
+            is_residual = name.endswith((".attention.output", ".feed_forward.down"))
             nn.init.normal_(
                 module.weight, std=0.02 * ((2 * layers) ** -0.5 if layers and is_residual else 1.0)
             )

@@ -88,7 +88,11 @@ class PositionTerms:
     bias: Tensor | None = None  # [B,H,T,S]
 
     def with_tap(self, tap: Tap) -> PositionTerms:
-        turn = None if self.rotation is None else (tap("cosine", self.rotation[0]), tap("sine", self.rotation[1]))
+        turn = (
+            None
+            if self.rotation is None
+            else (tap("cosine", self.rotation[0]), tap("sine", self.rotation[1]))
+        )
         return PositionTerms(turn, None if self.bias is None else tap("bias", self.bias))
 
 

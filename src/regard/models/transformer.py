@@ -101,7 +101,9 @@ class Block(nn.Module):
         x = self.feed_forward_residual(x, lambda y: self.feed_forward(y, feed), feed)
         return tapped(tap, "out", x)
 
-    def self_attention(self, x: Tensor, mask: Tensor, past: Past | None, order: PositionTerms, tap: Tap | None) -> Tensor:
+    def self_attention(
+        self, x: Tensor, mask: Tensor, past: Past | None, order: PositionTerms, tap: Tap | None
+    ) -> Tensor:
         """Self-attention over the words of this run and, when stepping, those before."""
         q, k, v = self.attention.queries_keys_values(x)  # [B,H,T,C]
         if order.rotation is not None:

@@ -10,13 +10,13 @@ from typing import Any, TypeVar
 
 from regard.errors import near_miss
 from regard.generation import Request
+from regard.inputs.language import Detector
 from regard.server.desk import CALL_TOKENS, Desk, Full, Limits, TooLate
 from regard.server.keys import Keys
 from regard.server.limits import Bounds
 from regard.server.logs import Log
 from regard.server.metrics import Metrics
 from regard.server.refusals import Refused
-from regard.storage.language import Detector
 from regard.tasks import Answerer, Classifier, Embedder, Filler, Generator, Tagger, Translator
 
 T = TypeVar("T")

@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping
 from pathlib import Path
 
+from regard.compat import current_weight_names
 from regard.errors import UsageError
 from regard.storage.checksums import digest, sha256_of
 from regard.storage.files import friendly_os_errors, read_json, write_json
@@ -43,7 +44,7 @@ def read_calibration(folder: Path) -> Calibration:
     if not is_current:
         log.warning('%s was measured on other weights and is ignored; run "regard calibrate" again', path)
         return {}
-    return {name: (float(low), float(high)) for name, (low, high) in ranges.items()}
+    return current_weight_names({name: (float(low), float(high)) for name, (low, high) in ranges.items()})
 
 
 def _is_current(folder: Path, expected: object) -> bool:

@@ -16,6 +16,7 @@ from pathlib import Path
 from safetensors.torch import save
 from torch import Tensor
 
+from regard.compat import current_weight_names
 from regard.errors import RegardError, UsageError
 from regard.storage.checksums import WEIGHTS, file_entry, sha256_of
 from regard.storage.files import (
@@ -135,8 +136,8 @@ def is_complete(folder: Path) -> bool:
 def load_checkpoint(folder: Path) -> Checkpoint:
     verify(folder)
     return Checkpoint(
-        model=read_safetensors(folder / WEIGHTS),
-        optimizer=read_safetensors(folder / "optimizer.safetensors"),
+        model=current_weight_names(read_safetensors(folder / WEIGHTS)),
+        optimizer=current_weight_names(read_safetensors(folder / "optimizer.safetensors")),
         state=read_json(folder / "state.json", finite=False),
     )
 
@@ -156,7 +157,7 @@ def load_latest(run: Path, warn: Callable[[str], None], last: int | None = None)
 def load_weights(folder: Path) -> dict[str, Tensor]:
     """The weights of one checkpoint; the optimizer's file is not read."""
     verify(folder, (WEIGHTS,))
-    return read_safetensors(folder / WEIGHTS)
+    return current_weight_names(read_safetensors(folder / WEIGHTS))
 
 
 def prune(run: Path, keep: set[int]) -> None:

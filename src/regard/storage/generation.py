@@ -112,7 +112,9 @@ def special_of(settings: Json, file: Path, target: Tokenizer, has_prompt: bool) 
         start=default.start if start is None or has_prompt else start,
         end=end,
         ends=tuple(ends),
-        suppressed=tuple(sorted({*default.suppressed} - {end, *ends} | single | {*several("suppress_tokens")})),
+        suppressed=tuple(
+            sorted({*default.suppressed} - {end, *ends} | single | {*several("suppress_tokens")})
+        ),
         bad_words=tuple(each for each in sequences if len(each) > 1),
         begin_suppressed=several("begin_suppress_tokens"),
         forced_bos=None if has_prompt else one("forced_bos_token_id"),

@@ -12,11 +12,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from regard.data.hub import HubFile, Repository, matches, open_repository
 from regard.errors import UsageError
 from regard.storage.body import is_body, open_body
 from regard.storage.files import friendly_os_errors, read_json, sha256
 from regard.storage.folder import load_tokenizers, open_folder
-from regard.storage.hub import HubFile, Repository, matches, open_repository
 from regard.storage.huggingface import model_config, task_of
 from regard.storage.pulled import (
     MAIN,

@@ -64,7 +64,9 @@ class Translator(Traceable):
         self.folder = folder  # its tokenizers and options apply to all
         for other in others:
             check_same_tokenizers(folder, other)
-        self.engines = [make_engine(generative_model(each), precision, each.calibration) for each in self.folders]
+        self.engines = [
+            make_engine(generative_model(each), precision, each.calibration) for each in self.folders
+        ]
         means: tuple[Mean, ...] = ("probability", "log")
         self.ensembles = {mean: Ensemble(self.engines, mean) for mean in means}
         self.device = next(folder.model.parameters()).device

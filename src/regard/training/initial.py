@@ -13,8 +13,8 @@ from regard.config.model import ModelConfig
 from regard.config.schema import Config, Init
 from regard.errors import UsageError
 
-HEAD = ("head.", "output.", "writer.readout.", "writer.score.", "bridge.")
-_BLOCK = re.compile(r"^(?:encoder|decoder)\.blocks\.(\d+)\.|^(?:reader|writer)\.layers\.(\d+)\.")
+HEAD = ("head.", "output.", "decoder.readout.", "decoder.score.", "bridge.")
+_BLOCK = re.compile(r"^(?:encoder|decoder)\.blocks\.(\d+)\.|^(?:encoder|decoder)\.layers\.(\d+)\.")
 MAX_NAMES = 6  # of tensors in a message
 
 
@@ -116,6 +116,6 @@ def level(name: str) -> int | None:
     """0 for embeddings, i + 1 for block i, None for the head and the final norms."""
     if match := _BLOCK.match(name):
         return int(match[1] or match[2] or 0) + 1
-    if name.startswith(HEAD) or ".last." in name:
+    if name.startswith(HEAD) or ".final_norm." in name:
         return None
     return 0

@@ -311,10 +311,17 @@ class Trainer:
     def scheduled_steps(self) -> list[int]:
         """Of the checkpoints up to here; later ones are broken, or were gone back from."""
         at = self.progress.step
-        return [step for step in checkpoint_steps(self.folder) if step == at or (step < at and self.is_scheduled(step))]
+        return [
+            step
+            for step in checkpoint_steps(self.folder)
+            if step == at or (step < at and self.is_scheduled(step))
+        ]
 
     def averaged_folders(self) -> list[Path]:
-        return [checkpoint_folder(self.folder, step) for step in self.scheduled_steps()[-self.config.train.average :]]
+        return [
+            checkpoint_folder(self.folder, step)
+            for step in self.scheduled_steps()[-self.config.train.average :]
+        ]
 
     def restore(self, checkpoint: Checkpoint) -> None:
         state = dict(checkpoint.state)

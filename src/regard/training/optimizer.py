@@ -32,13 +32,13 @@ def make_optimizer(
 
 
 def in_proportion(model: nn.Module, rates: Mapping[str, float]) -> dict[str, float]:
-    """`rates` times the sizes at which a family's drawn weights begin (`model.sizes`, by the end of a name).
+    """`rates` times the sizes at which a family's drawn weights begin (`model.lr_multipliers`, by the end of a name).
 
     A step of Adam is about as long as the rate, however large the weight. T5's words of unit size, which are
     its output layer too, would learn sqrt(D) times too slowly, its small queries sqrt(C) times too fast; its
     own optimiser, Adafactor, makes steps in proportion to the weight.
     """
-    sizes: Mapping[str, float] = getattr(model, "sizes", {})
+    sizes: Mapping[str, float] = getattr(model, "lr_multipliers", {})
     return {
         name: rate * math.prod(size for end, size in sizes.items() if name.endswith(end))
         for name, rate in rates.items()

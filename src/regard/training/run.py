@@ -247,7 +247,9 @@ def make_trainer(
 ) -> Trainer:
     torch.manual_seed(config.train.seed)
     target = materials.target
-    said = materials.labels or (None if target is None or materials.source.shares_vocabulary(target) else target)
+    said = materials.labels or (
+        None if target is None or materials.source.shares_vocabulary(target) else target
+    )
     model = build(config.model, len(materials.source), None if said is None else len(said))
     if machine.precision == "float64":
         model = model.double()

@@ -172,7 +172,7 @@ class HFTokenizer(Tokenizer):
         return text
 
     @cached_property
-    def content(self) -> list[bytes | None]:
+    def token_bytes(self) -> list[bytes | None]:
         if self._kind == "wordpiece":
             raise UsageError(
                 "this model's tokenizer (WordPiece) changes the text, so its tokens have no bytes; "

@@ -64,7 +64,7 @@ class SentencePieceTokenizer(Tokenizer):
     def settings(self) -> Settings:
         return self._settings
 
-    def shares(self, other: Tokenizer) -> bool:
+    def shares_vocabulary(self, other: Tokenizer) -> bool:
         """True if an id is the same token on both sides, though each side splits texts in its own way."""
         if self is other:
             return True
@@ -72,11 +72,11 @@ class SentencePieceTokenizer(Tokenizer):
             return False
         return self._vocabulary == other._vocabulary
 
-    def identity(self, target: Tokenizer | None, frame: str, longest: int) -> dict[str, bytes]:
+    def folder_files(self, target: Tokenizer | None, frame: str, longest: int) -> dict[str, bytes]:
         other = self if target is None else target
         if not isinstance(other, SentencePieceTokenizer):
             raise UsageError("a model with a SentencePiece source tokenizer needs one for the target too")
-        separate = not self.shares(other)
+        separate = not self.shares_vocabulary(other)
         config = {
             "tokenizer_class": "MarianTokenizer",
             "model_max_length": longest,
@@ -97,7 +97,7 @@ class SentencePieceTokenizer(Tokenizer):
     def save(self, path: Path) -> None:
         """Write the files into the folder of `path`, as the tokenizer of both sides."""
         with save_errors(path):
-            files = self.identity(None, "end", self._settings.get("model_max_length", 512))
+            files = self.folder_files(None, "end", self._settings.get("model_max_length", 512))
             for name, content in files.items():
                 path.with_name(name).write_bytes(content)
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pydantic import ValidationError
 from torch import Tensor
 
-from regard.compat import current_weight_name, file_version, upgrade_model
+from regard.compat import current_weight_names, file_version, upgrade_model
 from regard.config.model import CLASSES as FAMILIES
 from regard.config.model import FIELDS, ModelConfig, parse_model
 from regard.config.reading import shown
@@ -255,7 +255,7 @@ def from_hf(
     architecture = ARCHITECTURES.get(str(config.get("model_type")))
     if architecture is not None:
         return tensors_from_hf(tensors, architecture.table(model, Shape(joint, 0, head)))
-    named = {current_weight_name(name): as_computed(tensor) for name, tensor in tensors.items()}
+    named = {name: as_computed(tensor) for name, tensor in current_weight_names(tensors).items()}
     if head in (model.head, "words"):
         return named
     return {name: tensor for name, tensor in named.items() if not name.startswith(("head.", "output."))}

@@ -77,8 +77,8 @@ def table(model: BertConfig, shape: Shape) -> Table:
             rows += same(f"{ours}.attention.{part}", f"{theirs}.attention.self.{part}")
         rows += same(f"{ours}.attention.output", f"{theirs}.attention.output.dense")
         rows += same(f"{ours}.attention_residual.norm", f"{theirs}.attention.output.LayerNorm")
-        rows += same(f"{ours}.feed_forward.widen", f"{theirs}.intermediate.dense")
-        rows += same(f"{ours}.feed_forward.narrow", f"{theirs}.output.dense")
+        rows += same(f"{ours}.feed_forward.up", f"{theirs}.intermediate.dense")
+        rows += same(f"{ours}.feed_forward.down", f"{theirs}.output.dense")
         rows += same(f"{ours}.feed_forward_residual.norm", f"{theirs}.output.LayerNorm")
     tied: dict[str, str] = {}
     if shape.head == "words":

@@ -50,7 +50,7 @@ def table(model: GPTConfig, shape: Shape) -> Table:
     rows = [
         Row(words, ("target.tokens.weight",)),
         Row("transformer.wpe.weight", ("target.positions.table",)),
-        *same("decoder.last", "transformer.ln_f"),
+        *same("decoder.final_norm", "transformer.ln_f"),
     ]
     for layer in range(model.layers):
         ours, theirs = f"decoder.blocks.{layer}", f"transformer.h.{layer}"
@@ -61,8 +61,8 @@ def table(model: GPTConfig, shape: Shape) -> Table:
             rows.append(Row(f"{theirs}.attn.c_attn.{part}", three, layout))
         for our, their in (
             ("attention.output", "attn.c_proj"),
-            ("feed_forward.widen", "mlp.c_fc"),
-            ("feed_forward.narrow", "mlp.c_proj"),
+            ("feed_forward.up", "mlp.c_fc"),
+            ("feed_forward.down", "mlp.c_proj"),
         ):
             rows += same(f"{ours}.{our}", f"{theirs}.{their}", ("weight",), TRANSPOSED)
             rows += same(f"{ours}.{our}", f"{theirs}.{their}", ("bias",))

@@ -72,7 +72,7 @@ def _theta(config: Json) -> Any:
 
 def table(model: LlamaConfig, shape: Shape) -> Table:
     words = "model.embed_tokens.weight"
-    rows = [Row(words, ("target.tokens.weight",)), *same("decoder.last", "model.norm", ("weight",))]
+    rows = [Row(words, ("target.tokens.weight",)), *same("decoder.final_norm", "model.norm", ("weight",))]
     for layer in range(model.layers):
         ours, theirs = f"decoder.blocks.{layer}", f"model.layers.{layer}"
         for our, their in (
@@ -83,8 +83,8 @@ def table(model: LlamaConfig, shape: Shape) -> Table:
             ("attention.value", "self_attn.v_proj"),
             ("attention.output", "self_attn.o_proj"),
             ("feed_forward.gate", "mlp.gate_proj"),
-            ("feed_forward.widen", "mlp.up_proj"),
-            ("feed_forward.narrow", "mlp.down_proj"),
+            ("feed_forward.up", "mlp.up_proj"),
+            ("feed_forward.down", "mlp.down_proj"),
         ):
             rows += same(f"{ours}.{our}", f"{theirs}.{their}", ("weight",))
     tied = {"lm_head.weight": words} if model.tie_embeddings else {}

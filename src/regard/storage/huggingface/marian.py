@@ -152,10 +152,10 @@ def _block(ours: str, theirs: str, layouts: dict[int, Layout], cross: bool) -> l
     forward, norm = f"{ours}.feed_forward", f"{ours}.feed_forward_residual.norm"
     return [
         *rows,
-        Row(f"{theirs}.fc1.weight", (f"{forward}.widen.weight",), layouts[1]),
-        Row(f"{theirs}.fc1.bias", (f"{forward}.widen.bias",)),
-        Row(f"{theirs}.fc2.weight", (f"{forward}.narrow.weight",), layouts[0]),
-        Row(f"{theirs}.fc2.bias", (f"{forward}.narrow.bias",), layouts[0]),
+        Row(f"{theirs}.fc1.weight", (f"{forward}.up.weight",), layouts[1]),
+        Row(f"{theirs}.fc1.bias", (f"{forward}.up.bias",)),
+        Row(f"{theirs}.fc2.weight", (f"{forward}.down.weight",), layouts[0]),
+        Row(f"{theirs}.fc2.bias", (f"{forward}.down.bias",), layouts[0]),
         Row(f"{theirs}.final_layer_norm.weight", (f"{norm}.weight",), layouts[0]),
         Row(f"{theirs}.final_layer_norm.bias", (f"{norm}.bias",), layouts[0]),
     ]

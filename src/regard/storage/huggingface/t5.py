@@ -76,8 +76,8 @@ def table(model: T5Config, shape: Shape) -> Table:
     else:
         rows.append(Row("lm_head.weight", ("output.weight",), fallback=shared))
     scaled = ".0" if model.tie_embeddings else ""  # the norm is followed by a factor there
-    rows += same("encoder.last", "encoder.final_layer_norm", ("weight",))
-    rows += same(f"decoder.last{scaled}", "decoder.final_layer_norm", ("weight",))
+    rows += same("encoder.final_norm", "encoder.final_layer_norm", ("weight",))
+    rows += same(f"decoder.final_norm{scaled}", "decoder.final_layer_norm", ("weight",))
     for side, layers in zip(("encoder", "decoder"), model.depth, strict=True):
         first = f"{side}.block.0.layer.0.SelfAttention.relative_attention_bias"
         rows += same(f"{side}.positions.table", first, ("weight",))
@@ -96,8 +96,8 @@ def _block(ours: str, theirs: str, gated: bool, cross: bool) -> list[Row]:
             rows += same(f"{ours}.{our}.{name}", f"{layer}.{their}.{name[0]}", ("weight",))
         rows += same(f"{ours}.{our}_residual.norm", f"{layer}.layer_norm", ("weight",))
     layer = f"{theirs}.layer.{len(parts)}"
-    maps = {"widen": "wi_1", "gate": "wi_0"} if gated else {"widen": "wi"}
-    for our, their in {**maps, "narrow": "wo"}.items():
+    maps = {"up": "wi_1", "gate": "wi_0"} if gated else {"up": "wi"}
+    for our, their in {**maps, "down": "wo"}.items():
         rows += same(f"{ours}.feed_forward.{our}", f"{layer}.DenseReluDense.{their}", ("weight",))
     rows += same(f"{ours}.feed_forward_residual.norm", f"{layer}.layer_norm", ("weight",))
     return rows

@@ -101,7 +101,9 @@ def scores(run: RunData) -> list[Block]:
     records = {split: run.last(kind) for kind, split in SPLITS.items() if run.last(kind)}
     if not records:
         return [paragraph("Not scored yet: the final model is scored when the run ends.")]
-    metrics = [each for each in run.task.metrics if any(each.value_in(one) is not None for one in records.values())]
+    metrics = [
+        each for each in run.task.metrics if any(each.value_in(one) is not None for one in records.values())
+    ]
     rows = [
         [split, f"{record.get('sentences', 0):,}", *(metric.format(record) for metric in metrics)]
         for split, record in records.items()

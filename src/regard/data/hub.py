@@ -19,7 +19,6 @@ from types import ModuleType
 from typing import Any, Literal
 
 from regard.errors import RegardError, UsageError
-from regard.storage.files import sha256
 
 TIMEOUT = 60  # seconds
 RESUME = "run the command again to resume"
@@ -175,6 +174,11 @@ def is_plain(name: str) -> bool:
     """True for a relative path that stays inside its folder."""
     path = PurePosixPath(name)
     return not path.is_absolute() and ".." not in path.parts and "\\" not in name and ":" not in name
+
+
+def sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def git_hash(path: Path) -> str:

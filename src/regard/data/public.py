@@ -19,13 +19,12 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from regard.data.files import DATA_VARIABLE
+from regard.data.hub import HubFile, download, hub_errors, matches, open_repository, sha256
 from regard.errors import RegardError, UsageError, near_miss
-from regard.storage.files import SUMS, friendly_os_errors, sha256, write_text
-from regard.storage.hub import HubFile, download, hub_errors, matches, open_repository
 
 CATALOGUE = Path(__file__).parents[1] / "builtin" / "datasets.toml"
 MIRROR_VARIABLE = "REGARD_DATA_MIRROR"
-LICENCE = "LICENCE.txt"
+SUMS, LICENCE = "SHA256SUMS", "LICENCE.txt"
 COPY = "or copy it from a folder with --from FOLDER"
 Say = Callable[[str], None]
 
@@ -189,8 +188,10 @@ def sources_online(dataset: PublicDataset) -> Iterator[Source]:
 
 
 def copy(source: Path, part: Path) -> None:
-    with friendly_os_errors(part):
+    try:
         shutil.copyfile(source, part)
+    except OSError as error:
+        raise RegardError(f"{error.filename or source}: cannot copy: {error.strerror}") from None
 
 
 def download_text(file: DataFile, part: Path) -> None:
@@ -266,6 +267,12 @@ def read_sums(folder: Path) -> dict[str, str]:
     except FileNotFoundError:
         return {}
     return {name: value for value, _, name in (line.partition("  ") for line in lines)}
+
+
+def write_text(path: Path, text: str) -> None:
+    part = path.with_name(f".{path.name}.part")
+    part.write_text(text, encoding="utf-8")
+    part.replace(path)
 
 
 def licence_text(folder: str) -> str:
