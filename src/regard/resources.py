@@ -3,4 +3,6 @@
 from importlib.resources import files
 from pathlib import Path
 
-WEB = Path(str(files("regard"))) / "server" / "web"  # the explorer page: index.html, style.css, js/
+PACKAGE = Path(str(files("regard")))
+WEB = PACKAGE / "server" / "web"  # the explorer page: index.html, style.css, js/
+EXPORT_TEMPLATES = PACKAGE / "builtin" / "export.toml"  # README.md of exported models

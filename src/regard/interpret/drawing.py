@@ -99,7 +99,7 @@ class TextMark:
 
 
 @dataclass(frozen=True)
-class Line:
+class LineMark:
     x1: float
     y1: float
     x2: float
@@ -140,7 +140,7 @@ class Bitmap:
         return torch.cat([color, opacity[..., None]], dim=-1)
 
 
-Element = Rect | TextMark | Line | Bitmap
+Element = Rect | TextMark | LineMark | Bitmap
 
 
 @dataclass(frozen=True)
@@ -175,7 +175,7 @@ class Scene:
                 case Rect(x, y, width, height):
                     paint: dict[str, Any] = {"color": LIGHT[part.color], "alpha": part.opacity}
                     axes.add_patch(Rectangle((x, y), width, height, **paint, linewidth=0))
-                case Line(x1, y1, x2, y2):
+                case LineMark(x1, y1, x2, y2):
                     paint = {"color": LIGHT[part.color], "alpha": part.opacity}
                     axes.plot([x1, x2], [y1, y2], **paint, linewidth=part.width * 0.72)  # points
                 case Bitmap(x, y, width, height):

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from regard.errors import UsageError, near_miss
 from regard.interpret.activations import Activations, Node, TracedTokens, visible
-from regard.interpret.drawing import Bitmap, Color, Element, Figure, Line, Rect, Scene, TextMark
+from regard.interpret.drawing import Bitmap, Color, Element, Figure, LineMark, Rect, Scene, TextMark
 from regard.interpret.predictions import max_pool
 from regard.interpret.readings import entropy, mean_distance, word_attention
 
@@ -275,7 +275,9 @@ def alignment_scene(source: Sequence[str], target: Sequence[str], weights: Tenso
             if weight >= MIN_WEIGHT:
                 text = f"{visible(source[column])} - {visible(target[row])}: {weight:.3f}"
                 ends = above[column][0], top + 6, below[row][0], bottom - 16
-                parts.append(Line(*ends, width=1 + 4 * weight, opacity=min(1.0, 0.1 + weight), title=text))
+                parts.append(
+                    LineMark(*ends, width=1 + 4 * weight, opacity=min(1.0, 0.1 + weight), title=text)
+                )
     parts += [TextMark(x, top, word, "middle", 14) for (x, _), word in zip(above, source)]
     parts += [TextMark(x, bottom, word, "middle", 14) for (x, _), word in zip(below, target)]
     description = "Lines from each target word to the source words attended to when it was predicted."
@@ -317,7 +319,7 @@ def beam_scene(nodes: Sequence[Node]) -> Scene:
         if node.parent in corners:
             (x, y), (px, py) = corners[node.number], corners[node.parent]
             style: tuple[float, float, Color] = (2.5, 0.9, "blue") if node.best else (1, 0.35, "grey")
-            parts.append(Line(px + STEP_WIDTH - 26, py + 11, x, y + 11, *style))
+            parts.append(LineMark(px + STEP_WIDTH - 26, py + 11, x, y + 11, *style))
     colors: dict[str, Color] = {"kept": "blue", "finished": "orange", "pruned": "grey"}
     for node in nodes:
         x, y = corners[node.number]
