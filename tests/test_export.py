@@ -1,4 +1,4 @@
-"""Models for CTranslate2 and ONNX Runtime: those engines say what we say, or nothing is written."""
+"""CTranslate2 and ONNX Runtime give Regard's output, or nothing is written."""
 
 from __future__ import annotations
 

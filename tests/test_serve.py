@@ -19,7 +19,7 @@ import torch
 from fastapi.testclient import TestClient
 from safetensors.torch import load as read_tensors
 
-from regard.cli.explore import named
+from regard.cli.explore import unique_names
 from regard.interpret import TracedTokens, compare
 from regard.interpret.interventions import KINDS as CHANGES
 from regard.server import make_app
@@ -427,7 +427,7 @@ def test_an_answer_waits_for_no_acknowledgement() -> None:
 
 def test_models_of_one_name_are_told_apart_without_their_whole_paths(tmp_path: Any) -> None:
     paths = [tmp_path / "a" / "demo", tmp_path / "b" / "demo", tmp_path / "rnn"]
-    assert named(paths) == {"a/demo": paths[0], "b/demo": paths[1], "rnn": paths[2]}
+    assert unique_names(paths) == {"a/demo": paths[0], "b/demo": paths[1], "rnn": paths[2]}
 
 
 def test_the_command_serves_the_page(tiny_model: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -75,5 +76,5 @@ def export(
     result = export_model(model, form, out, precision, sample, say)
     if as_json:
         head = {"path": str(out), "format": form, "precision": precision, "sample": result.origin}
-        print_line(json.dumps(head | result.agreement.as_json(), ensure_ascii=False))
+        print_line(json.dumps(head | asdict(result.agreement), ensure_ascii=False))
     say(f"wrote {out}: {result.agreement.summary}")

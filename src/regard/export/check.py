@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 import tokenizers
 import torch
@@ -69,9 +69,6 @@ class Agreement:
     def summary(self) -> str:
         shares = ", ".join(f"{name} {share:.1%}" for name, share in self.equal.items())
         return f"{self.texts} texts, equal: {shares}; largest difference of a number {self.largest:.1g}"
-
-    def as_json(self) -> dict[str, object]:
-        return asdict(self)
 
 
 def equal_share(expected: Sequence[object], actual: Sequence[object]) -> float:

@@ -93,9 +93,8 @@ def traceable(model: AnyModel) -> AnyModel:
             elif isinstance(child, Learned):
                 setattr(parent, name, UncheckedLearned(child.table))
             elif isinstance(child, Linear):
-                linear = nn.Linear(
-                    child.in_features, child.out_features, child.bias is not None, device="meta"
-                )
+                sizes = child.in_features, child.out_features, child.bias is not None
+                linear = nn.Linear(*sizes, device="meta")
                 linear.weight, linear.bias = child.weight, child.bias
                 setattr(parent, name, linear)
     return copied
@@ -225,9 +224,8 @@ class OnnxModel:
         self.special = folder.special
 
     def run(self, name: str, **inputs: Array | Tensor) -> Array:
-        output: Array = self.sessions[name].run(
-            None, {key: np.asarray(each) for key, each in inputs.items()}
-        )[0]
+        arrays = {key: np.asarray(each) for key, each in inputs.items()}
+        output: Array = self.sessions[name].run(None, arrays)[0]
         return output
 
     def logits(self, samples: Sequence[Sample]) -> Array:

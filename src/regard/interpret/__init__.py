@@ -2,13 +2,7 @@
 
 from regard.generation.alignment import Links, align, cross_weights, links, pharaoh, word_weights
 from regard.interpret.activations import Node, TracedTokens
-from regard.interpret.interventions import (
-    IntervenedModel,
-    InterventionTap,
-    TensorEdit,
-    TokenReplacement,
-    parse,
-)
+from regard.interpret.interventions import parse
 from regard.interpret.predictions import TraceComparison, compare
 from regard.interpret.record import BeamTree
 from regard.interpret.trace import Trace
@@ -16,13 +10,9 @@ from regard.models.recorder import Recorder
 
 __all__ = [
     "BeamTree",
-    "IntervenedModel",
-    "InterventionTap",
     "Links",
     "Node",
     "Recorder",
-    "TensorEdit",
-    "TokenReplacement",
     "Trace",
     "TraceComparison",
     "TracedTokens",

@@ -250,7 +250,7 @@ class Activations:
 
     def head_statistics(self) -> dict[str, Tensor]:
         """[H] for each attention: entropy of its heads in bits (`.entropy`), mean distance in tokens."""
-        statistics = {}
+        statistics: dict[str, Tensor] = {}
         for where in self.attentions:
             weights = self.weights(where)
             statistics |= {f"{where}.entropy": entropy(weights), f"{where}.distance": mean_distance(weights)}

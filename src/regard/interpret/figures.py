@@ -136,9 +136,8 @@ def cells(
             text = texts[n][m] if texts is not None else ""
             title = f"{visible(row)}, {visible(column)}: {text} {value:.4f}"
             opacity = min(1.0, abs(value)) * (0.45 if text else 0.9) + 0.04  # texts must stay readable
-            parts.append(
-                Rect(x, y, width - 1, height - 1, opacity, title, "blue" if value >= 0 else "orange")
-            )
+            color: Color = "blue" if value >= 0 else "orange"
+            parts.append(Rect(x, y, width - 1, height - 1, opacity, title, color))
             if text:
                 parts.append(TextMark(x + width / 2, y + height * 0.7, shorten(text, 10), "middle", 11))
     return parts
@@ -275,9 +274,7 @@ def alignment_scene(source: Sequence[str], target: Sequence[str], weights: Tenso
             if weight >= MIN_WEIGHT:
                 text = f"{visible(source[column])} - {visible(target[row])}: {weight:.3f}"
                 ends = above[column][0], top + 6, below[row][0], bottom - 16
-                parts.append(
-                    LineMark(*ends, width=1 + 4 * weight, opacity=min(1.0, 0.1 + weight), title=text)
-                )
+                parts.append(LineMark(*ends, 1 + 4 * weight, min(1.0, 0.1 + weight), title=text))
     parts += [TextMark(x, top, word, "middle", 14) for (x, _), word in zip(above, source)]
     parts += [TextMark(x, bottom, word, "middle", 14) for (x, _), word in zip(below, target)]
     description = "Lines from each target word to the source words attended to when it was predicted."

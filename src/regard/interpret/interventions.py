@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -75,20 +75,17 @@ class IntervenedModel:
 
     @property
     def longest_target(self) -> int | None:
-        limit: int | None = self.model.longest_target
-        return limit
+        return cast("int | None", self.model.longest_target)
 
     @property
     def reads_prompts(self) -> bool:
         return bool(getattr(self.model, "reads_prompts", False))
 
     def start(self, batch: Batch, beams: int = 1) -> State:
-        state: State = self.model.start(batch, beams, self.tap)
-        return state
+        return cast(State, self.model.start(batch, beams, self.tap))
 
     def step(self, state: State, tokens: Tensor) -> tuple[Tensor, State]:
-        logits_and_state: tuple[Tensor, State] = self.model.step(state, tokens, self.tap)
-        return logits_and_state
+        return cast("tuple[Tensor, State]", self.model.step(state, tokens, self.tap))
 
 
 def parse(interventions: Sequence[Fields], model: Model) -> Edits:

@@ -6,12 +6,13 @@ import base64
 import hashlib
 import html
 import json
+import posixpath
 import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
-from pathlib import Path, PurePath, PurePosixPath
+from pathlib import Path, PurePath
 from typing import Any
 
 import torch
@@ -183,13 +184,7 @@ def add_module(folder: Path, name: str, parts: dict[str, str], importers: tuple[
 
 def module_path(importer: str, relative: str) -> str:
     """The path of a module that `importer` names by `./` or `../`."""
-    parts: list[str] = []
-    for part in (PurePosixPath(importer).parent / relative).parts:
-        if part == "..":
-            parts.pop()
-        else:
-            parts.append(part)
-    return "/".join(parts)
+    return posixpath.normpath(posixpath.join(posixpath.dirname(importer), relative))
 
 
 def variable(name: str) -> str:

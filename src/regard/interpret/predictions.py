@@ -124,11 +124,8 @@ class TraceComparison:
         return f'{text} The output did not change: "{visible(self.before)}".'
 
     def as_json(self) -> dict[str, Any]:
-        return asdict(self) | {
-            "divergence": self.divergence,
-            "changed": self.changed,
-            "sentence": self.sentence,
-        }
+        properties = ("divergence", "changed", "sentence")
+        return asdict(self) | {name: getattr(self, name) for name in properties}
 
 
 def compare(before: Activations, after: Activations, step: int | None = None) -> TraceComparison:
@@ -154,11 +151,9 @@ def compare(before: Activations, after: Activations, step: int | None = None) ->
         ProbabilityChange(text, float(p[number]), float(q[number]))
         for text, number in zip(choice_texts(before, after, best), best)
     )
-    change = added_interventions(before, after)
-    outputs = before.output, after.output
-    return TraceComparison(
-        step, text_before(before, step), choices, tuple(divergences.tolist()), *outputs, change
-    )
+    outputs, change = (before.output, after.output), added_interventions(before, after)
+    context = text_before(before, step)
+    return TraceComparison(step, context, choices, tuple(divergences.tolist()), *outputs, change)
 
 
 def added_interventions(before: Activations, after: Activations) -> str:
@@ -210,13 +205,9 @@ def choice_texts(run: Activations, other: Activations, numbers: list[int]) -> li
     if head in ("sentence", "tokens"):
         return [str(labels[number]) if number < len(labels) else f"label {number}" for number in numbers]
     vocabulary = {**other.vocabulary, **run.vocabulary}
-    return distinct([vocabulary.get(number, run.word(number)) for number in numbers])
-
-
-def distinct(texts: list[str]) -> list[str]:
-    """For display; of two that differ in the leading space alone, one shows it."""
+    texts = [vocabulary.get(number, run.word(number)) for number in numbers]
     shown = [visible(text) for text in texts]
-    return [
+    return [  # of two that differ in the leading space alone, one shows it
         f"\u2423{each}" if shown.count(each) > 1 and text.startswith(" ") and text.strip() else each
         for text, each in zip(texts, shown)
     ]

@@ -142,7 +142,8 @@ class BeamTree:
             fate: Fate = "finished" if ends else "kept" if column in beam_of else "pruned"
             parent = self.beams[beam] if self.beams else -1
             number = len(self.nodes)
-            self.nodes.append(Node(number, self.step, parent, token, self.text_of(token), log_p, score, fate))
+            node = Node(number, self.step, parent, token, self.text_of(token), log_p, score, fate)
+            self.nodes.append(node)
             if column in beam_of:
                 after[beam_of[column]] = number
         self.beams = [after.get(beam, -1) for beam in range(len(kept[0]))]

@@ -130,7 +130,7 @@ def from_parts(metadata: str, tensors: Mapping[str, Tensor]) -> Trace:
     for number, node in enumerate(stored.beam):
         if node.number != number or not -1 <= node.parent < number or node.step < 0:
             raise ValueError(f"node {number} of the search is out of order")
-    tokens: dict[str, TracedTokens] = {**stored.tokens}
+    tokens: dict[str, TracedTokens] = dict(stored.tokens.items())
     for side, each in tokens.items():
         if not len(each.ids) == len(each.texts) == len(each.words):
             raise ValueError(f"the tokens of {side} do not fit together")

@@ -17,17 +17,9 @@ from regard.generation import Hypothesis, Request, decode
 from regard.generation.search import BeamSearch
 from regard.inputs.text import Tokenizer
 from regard.inputs.text.tokenizer import replace_surrogates
-from regard.interpret import (
-    BeamTree,
-    IntervenedModel,
-    InterventionTap,
-    Node,
-    TensorEdit,
-    TokenReplacement,
-    Trace,
-    TracedTokens,
-)
+from regard.interpret import BeamTree, Node, Trace, TracedTokens
 from regard.interpret import parse as parse_interventions
+from regard.interpret.interventions import IntervenedModel, InterventionTap, TensorEdit, TokenReplacement
 from regard.interpret.readings import occlusion as occlude
 from regard.interpret.record import record
 from regard.models import EncoderOnly, LanguageModel, Model

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 
 from regard.batch import Batch, Tokens
 from regard.config import parse_model
-from regard.interpret import InterventionTap, TensorEdit, parse
+from regard.interpret.interventions import InterventionTap, TensorEdit, parse
 from regard.interpret.names import causal_side
 from regard.models import build
 from regard.models.attention import masked_softmax, scores, visible
