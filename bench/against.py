@@ -54,7 +54,7 @@ def train(given: argparse.Namespace) -> None:
 def updates(config: Config, folder: Path, programs: Sequence[str]) -> dict[str, Runner]:
     """One update of each program on the same batches; a runner returns its target tokens."""
     trainer = open_trainer(config, folder)
-    data, device = trainer.materials, trainer.machine.device
+    data, device = trainer.data, trainer.machine.device
     others = learners(programs, config, data.source, data.target, device)
     streams = {name: replace(trainer.stream) for name in others}  # each gives the same batches as ours
 
@@ -63,7 +63,7 @@ def updates(config: Config, folder: Path, programs: Sequence[str]) -> dict[str, 
         others[name](batches)
         return sum(count(batch) for batch in batches)
 
-    runners: dict[str, Runner] = {"regard": lambda: trainer.update()[1]}
+    runners: dict[str, Runner] = {"regard": lambda: trainer.update().tokens}
     return runners | {name: lambda name=name: theirs(name) for name in others}
 
 

@@ -40,11 +40,11 @@ from regard.metrics.answers import squad_scores
 from regard.metrics.labels import tagging_scores
 from regard.sample import Example
 from regard.storage import read_model
-from regard.training.evaluation.answers import AnswerEvaluation
+from regard.training.evaluation.labels import AnswerEvaluation
 from regard.training.initial import load_initial, with_shape
-from regard.training.loop import Trainer
-from regard.training.prepare import prepare
+from regard.training.prepare import prepare_data
 from regard.training.run import make_trainer
+from regard.training.trainer import Trainer
 
 TURN = 20  # updates
 Rows = list[dict[str, Any]]
@@ -183,15 +183,15 @@ def our_trainer(config: Config, folder: Path, model: Path) -> Trainer:
     machine = choose_machine(precision=config.train.precision, width=config.model.width)
     machine.use()
     trainer = make_trainer(
-        config, folder, prepare(config, folder, lambda text: None, initial=initial), machine
+        config, folder, prepare_data(config, folder, lambda text: None, pretrained=initial), machine
     )
     print(load_initial(trainer.model, initial.weights, config.init), machine.precision)
     return trainer
 
 
 def our_score(trainer: Trainer, config: Config, folder: Path) -> float:
-    materials = trainer.materials
-    judge = materials.valid if isinstance(materials.valid, AnswerEvaluation) else materials.test
+    data = trainer.data
+    judge = data.valid if isinstance(data.valid, AnswerEvaluation) else data.test
     return float(judge.final(trainer.model.eval(), trainer.machine.device, folder / "rows.jsonl")["f1"])
 
 
@@ -213,7 +213,7 @@ def main() -> None:
             ours = our_trainer(config, folder, given.model)
             config = ours.config
             kind = Tagging if config.task.name == "tag" else Answering
-            task = kind(config, given.model, ours.materials.labels)
+            task = kind(config, given.model, ours.data.labels)
             torch.manual_seed(seed)  # their dropout
             precision = "float32" if given.float32 else ours.machine.precision
             theirs = Theirs(task, given.model, ours, precision)

@@ -29,7 +29,8 @@ from typing import Any
 
 import torch
 
-import regard.training.loop as loop
+import regard.training.run as run_module
+import regard.training.trainer as trainer_module
 from regard import cli
 from regard.storage import Disk, checkpoint_folder, checkpoint_steps, is_complete, use_disk
 from survive.common import Bar
@@ -119,27 +120,29 @@ def live(arguments: list[str], log: Path, said: Path, bomb: Bomb | None) -> None
     sys.stdout, sys.stderr = (os.fdopen(number, "w", buffering=1) for number in (1, 2))
     marks = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.write(marks, b"life\n")
-    save, whole, run = loop.save_checkpoint, loop.Trainer.save, loop.Trainer.run
+    trainer_class = trainer_module.Trainer
+    save, whole, run = trainer_module.save_checkpoint, trainer_class.save, run_module.run_updates
 
     def acknowledged(folder: Path, step: int, *more: Any) -> Path:
         path = save(folder, step, *more)
         os.write(marks, f"{step}\n".encode())
         return path
 
-    def armed(trainer: loop.Trainer) -> None:
+    def armed(trainer: trainer_module.Trainer) -> None:
         if bomb is not None:
             bomb.armed = True
         whole(trainer)
         if bomb is not None:
             bomb.armed = False
 
-    def marked(trainer: loop.Trainer, metrics: Any) -> bool:
+    def marked(trainer: trainer_module.Trainer, metrics: Any) -> bool:
         os.write(marks, b"begin\n")
         finished = run(trainer, metrics)
         os.write(marks, b"end\n")
         return finished
 
-    loop.save_checkpoint, loop.Trainer.save, loop.Trainer.run = acknowledged, armed, marked  # type: ignore
+    trainer_module.save_checkpoint, trainer_class.save = acknowledged, armed  # type: ignore
+    run_module.run_updates = marked
     code = 70
     try:
         with use_disk(bomb or Disk()):

@@ -27,7 +27,7 @@ from regard.config import load_config
 from regard.device import choose_machine
 from regard.models import parameters
 from regard.training.evaluation.base import log_probabilities, mean_loss
-from regard.training.prepare import prepare
+from regard.training.prepare import prepare_data
 from regard.training.run import make_trainer
 
 BLOCK, BATCH, TURN = 64, 12, 100
@@ -114,13 +114,13 @@ def main() -> None:
         config = load_config(RECIPE, changes)
         machine = choose_machine(precision=config.train.precision, width=config.model.width)
         machine.use()
-        ours = make_trainer(config, folder, prepare(config, folder, print), machine)
+        ours = make_trainer(config, folder, prepare_data(config, folder, print), machine)
         print(f"{parameters(ours.model):,} parameters here, {machine.precision}, {machine.threads} threads")
         seconds = {"theirs": 0.0, "ours": 0.0}
         for turn in range(0, max(given.steps, steps), TURN):
             seconds["theirs"] += timed(theirs.update, max(0, min(TURN, given.steps - turn)))
             seconds["ours"] += timed(ours.update, max(0, min(TURN, steps - turn)))
-        valid = ours.materials.valid
+        valid = ours.data.valid
         own = mean_loss(log_probabilities(ours.model.eval(), valid.samples, machine.device))
         row = {
             "nanogpt": {"steps": given.steps, "seconds": seconds["theirs"], "loss": theirs.loss()},

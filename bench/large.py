@@ -20,13 +20,13 @@ from pathlib import Path
 from regard.config import resolve
 from regard.data.cache import entries, size
 from regard.training import train
-from regard.training.prepare import Materials, prepare
+from regard.training.prepare import TrainingData, prepare_data
 from regard.training.progress import Listener, Record
 from regard.training.stream import Stream
 
 
 class Teller(Listener):
-    def say(self, text: str) -> None:
+    def log(self, text: str) -> None:
         print(text, file=sys.stderr, flush=True)
 
     def record(self, record: Record) -> None:
@@ -46,17 +46,17 @@ def digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def walk(materials: Materials, tokens: int, batches: int) -> tuple[float, int]:
+def walk(data: TrainingData, tokens: int, batches: int) -> tuple[float, int]:
     """Milliseconds a batch, and batches that differ after opening the stream anew at their place."""
-    ask = materials.objective
-    stream = Stream(materials.training, ask, tokens, seed=1)
+    ask = data.objective
+    stream = Stream(data.training, ask, tokens, seed=1)
     different, began, checked = 0, time.perf_counter(), 0.0
     for number in range(batches):
-        place = stream.epoch, stream.pool, stream.place
+        place = stream.epoch, stream.pool, stream.batch
         batch = stream.next()
         if number % (batches // 10) == 0:
             since = time.perf_counter()
-            again = Stream(materials.training, ask, tokens, 1, *place).next()
+            again = Stream(data.training, ask, tokens, 1, *place).next()
             same = batch.source is not None and again.source is not None
             different += not (same and batch.source.ids.equal(again.source.ids))  # type: ignore[union-attr]
             checked += time.perf_counter() - since
@@ -82,11 +82,11 @@ def main() -> None:
         figures: dict[str, object] = {"bench": "large", "pairs": options.pairs, "seed": 1}
         for start in ("first_start_seconds", "second_start_seconds"):
             began = time.perf_counter()
-            materials = prepare(config, folder / "prepared", Teller().say)
+            data = prepare_data(config, folder / "prepared", Teller().log)
             figures[start] = round(time.perf_counter() - began, 2)
             figures[start.replace("seconds", "peak_mib")] = memory("VmHWM")
         figures["on_disk_mib"] = round(sum(map(size, entries())) / 2**20, 1)
-        figures["batch_ms"], figures["batches_different"] = walk(materials, 4096, options.batches)
+        figures["batch_ms"], figures["batches_different"] = walk(data, 4096, options.batches)
         train(config, folder / "whole", listener=Teller())
         figures["resident_mib"], figures["peak_mib"] = memory("VmRSS"), memory("VmHWM")  # of one run
         half = config.model_copy(

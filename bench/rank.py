@@ -17,10 +17,11 @@ from typing import Any
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).parent)
 
-import regard.training.loop as loop
+import regard.training.run as run_module
 from regard.config import resolve
 from regard.training import train
 from regard.training.stream import Stream
+from regard.training.trainer import Trainer
 from survive.common import patched
 from survive.runs import SPOILS, has_odd, local, no_end, spoiling, watched
 
@@ -42,7 +43,7 @@ def worker(job: Path) -> None:
         own = patched(
             no_end(),
             (Stream, "samples", logging(folder, rank)),
-            (loop.Trainer, "run", telling(folder, rank)),
+            (run_module, "run_updates", telling(folder, rank)),
         )
         with own, wrong_in(folder, run["spoil"]) as found:
             train(config, folder, resume=run["resume"])
@@ -56,9 +57,9 @@ def logging(folder: Path, rank: int) -> Any:
     plain = Stream.samples
 
     def samples(stream: Stream, numbers: list[int]) -> Any:
-        own = numbers[stream.rank :: stream.ranks]
+        own = numbers[stream.rank :: stream.world_size]
         with (folder.parent / f"{folder.name}.{rank}.ids").open("a") as file:
-            file.write(json.dumps([stream.epoch, stream.pool, stream.place, own]) + "\n")
+            file.write(json.dumps([stream.epoch, stream.pool, stream.batch, own]) + "\n")
         return plain(stream, numbers)
 
     return samples
@@ -66,14 +67,14 @@ def logging(folder: Path, rank: int) -> Any:
 
 def telling(folder: Path, rank: int) -> Any:
     """In the end: how many updates this process left out, and its weights."""
-    plain = loop.Trainer.run
+    plain = run_module.run_updates
 
-    def run(trainer: loop.Trainer, metrics: Any) -> bool:
+    def run(trainer: Trainer, metrics: Any) -> bool:
         finished = plain(trainer, metrics)
         weights = hashlib.sha256()
         for tensor in trainer.model.parameters():
             weights.update(local(tensor).numpy().tobytes())
-        told = {"bad": trainer.progress.bad, "weights": weights.hexdigest()}
+        told = {"bad": trainer.progress.non_finite, "weights": weights.hexdigest()}
         (folder.parent / f"{folder.name}.{rank}.end").write_text(json.dumps(told))
         return finished
 

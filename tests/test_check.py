@@ -23,7 +23,7 @@ from regard.data.phrasebook import Seen
 from regard.data.readers.text import is_unbalanced
 from regard.data.report import ISSUE_KINDS, MAX_PLACES, DataReport
 from regard.errors import RegardError, UsageError
-from regard.training.prepare import prepare
+from regard.training.prepare import prepare_data
 
 TASK = Task(source="en", target="de")
 GOOD = b"a good line of %d words"
@@ -278,14 +278,14 @@ def test_a_portion_is_bounded_by_rows_and_by_characters(sizes: list[int]) -> Non
 
 def test_what_is_dropped_is_not_trained_on(tmp_path: Path) -> None:
     tree = {"data": leaky(tmp_path), "task": TASK.model_dump(), "text": {"kind": "word", "vocabulary": 400}}
-    materials = prepare(resolve(tree), tmp_path / "run", print)
+    materials = prepare_data(resolve(tree), tmp_path / "run", print)
     assert len(materials.training) == 3
     assert {each["split"]: (each["pairs"], each["used"]) for each in materials.record["corpora"]} == {
         "train": (5, 3),
         "test": (1, 1),
     }
     with pytest.raises(RegardError, match=r"--strict: .*leak-exact"):
-        prepare(resolve(tree), tmp_path / "other", print, strict=True)
+        prepare_data(resolve(tree), tmp_path / "other", print, strict=True)
 
 
 def test_places_are_bounded_and_counts_are_not() -> None:

@@ -51,7 +51,7 @@ def test_train_resume_and_what_may_change(
     assert (out / "README.md").is_file()
     # a second run into the same folder
     message = refused("train", run_file, "--out", out)
-    assert message.startswith(f"{out} already holds a run; go on with --resume")
+    assert message.startswith(f"{out} already holds a run; continue it with --resume")
     # another field is named, a limit may change
     message = refused("train", run_file, "--out", out, "--resume", "--set", "train.lr=0.5")
     assert message.startswith(f"train.lr is not what {out} began with")
@@ -72,7 +72,7 @@ def test_train_resume_and_what_may_change(
     ("arguments", "words"),
     [
         (["{run}"], ["--out"]),
-        (["--out", "{new}"], ["which run?", "--resume"]),
+        (["--out", "{new}"], ["missing config", "--resume"]),
         (["--resume", "--out", "{new}"], ["{new} holds no run to resume"]),
         (["--resume", "--out", "{new}", "--set", "train.steps=9"], ["{new} holds no run to resume"]),
         (["--resume", "--out", "{full}"], ["{full} holds no run to resume"]),
@@ -216,7 +216,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(regard: Command, run_file: Path, tmp
     assert running.returncode == 130
     assert printed == ""
     last = told.rstrip("\n").split("\n")[-1]
-    assert last.endswith(f"go on with:  regard train --resume --out {out}")
+    assert last.endswith(f"resume with:  regard train --resume --out {out}")
     (checkpoint,) = (out / "checkpoints").iterdir()
     step = int(checkpoint.name.removeprefix("step-"))
     assert f"saved after step {step};" in last
@@ -250,7 +250,7 @@ def test_the_view_of_a_run(toy: Toy) -> None:
         for record in metrics(toy.model):
             shown.record(record)
         shown.record({**metrics(toy.model)[0], "loss": float("nan"), "step": 399})
-        shown.say("a [b]word[/b]")
+        shown.log("a [b]word[/b]")
     text = screen.getvalue()
     assert "399" in text
     assert "BLEU" in text

@@ -39,7 +39,7 @@ HEADING = re.compile(r"^#{1,6} (.+)$", re.MULTILINE)
 def workshop(tmp_path_factory: pytest.TempPathFactory) -> Path:
     threads = torch.get_num_threads()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("regard.training.run.measured_peak", lambda machine: 1e9)  # nobody asks for it here
+        patch.setattr("regard.training.model_folder.measured_peak", lambda machine: 1e9)
         try:
             return make_workshop(tmp_path_factory.mktemp("workshop"))
         finally:
@@ -292,14 +292,14 @@ def test_the_site_builds_and_asks_no_other_host(tmp_path: Path) -> None:
     assert len(pages) > len([page for page in PAGES if page.is_relative_to(ROOT / "docs")])  # and 404
     equations = 0
     for page in pages:
-        reader = Requests()
+        encoder = Requests()
         text = page.read_text(encoding="utf-8")
-        reader.feed(text)
-        foreign = [each for each in reader.found if re.match(r"(https?:)?//", each)]
+        encoder.feed(text)
+        foreign = [each for each in encoder.found if re.match(r"(https?:)?//", each)]
         assert not foreign, f"{page.name} asks {foreign}"
         assert "no-run" not in text
         assert 'class="mermaid"' not in text  # its script would be fetched
-        equations += reader.equations
+        equations += encoder.equations
     assert equations >= 30
     for style in tmp_path.rglob("*.css"):
         assert not re.search(r"url\([\"']?(https?:)?//|@import", style.read_text(encoding="utf-8")), (

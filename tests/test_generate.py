@@ -27,7 +27,7 @@ from regard.models import LanguageModel, Model
 from regard.sample import Example, Sample
 from regard.storage import open_folder
 from regard.tasks.generator import Generator, added_text, detokenize_stream, windows
-from regard.training.evaluation.language import ContinuationEvaluation
+from regard.training.evaluation.language import CausalLMEvaluation
 from small_models import opened, small_config, small_model, teach, written
 
 pytestmark = pytest.mark.usefixtures("same_threads")
@@ -331,7 +331,7 @@ def test_scores_are_those_of_a_run(tokenizer: Tokenizer) -> None:
     ours = babbler("gpt", tokenizer)
     text = counting(0, 50)
     objective = CausalLM(tokenizer, WINDOW)
-    told = ContinuationEvaluation(objective, [Example(text)]).scores(ours.model, torch.device("cpu"))
+    told = CausalLMEvaluation(objective, [Example(text)]).scores(ours.model, torch.device("cpu"))
     numbers = ours.score([text], stride=WINDOW)[0].numbers
     assert numbers["perplexity"] == pytest.approx(told["perplexity"])
     assert numbers["bits_per_byte"] == pytest.approx(told["bits_per_byte"])

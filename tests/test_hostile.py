@@ -37,7 +37,7 @@ from regard.storage.checkpoint import CONTENT
 from regard.storage.checksums import file_entry
 from regard.storage.files import to_json
 from regard.storage.weights import min_parameters, shapes_in
-from regard.training.loop import as_progress
+from regard.training.progress import progress_from_state
 
 # a child process for each bar: newer Pythons warn of forks beside threads, and none is at work here
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
@@ -181,8 +181,8 @@ def test_a_checkpoint_made_up_is_whole_or_told(seed, name, again):
 @pytest.mark.parametrize("state", [{"step": "5"}, {"step": [1]}, {"other": 1}, {"step": True}])
 def test_a_state_of_something_else_is_told(state, tmp_path):
     with pytest.raises(RegardError, match=r"state\.json"):
-        as_progress(state, tmp_path)
-    assert as_progress({"step": 5, "best_loss": None}, tmp_path).step == 5
+        progress_from_state(state, tmp_path)
+    assert progress_from_state({"step": 5, "best_loss": None}, tmp_path).step == 5
 
 
 # --- what is read is what was there

@@ -15,10 +15,10 @@ from regard.config import Init, load_config, resolve
 from regard.errors import UsageError
 from regard.models import build
 from regard.storage import open_folder, write_checksums
-from regard.training import Outcome, Silent, train
+from regard.training import NullListener, Outcome, train
 from regard.training.initial import fitting, freeze, load_initial, with_shape
 from regard.training.progress import Record
-from regard.training.run import decided
+from regard.training.run import kept_fields
 from sampled import sampled
 from toys import CUES, SMALL, labelled, task_config
 
@@ -40,12 +40,12 @@ REACHED = {
 }
 
 
-class Told(Silent):
+class Told(NullListener):
     def __init__(self) -> None:
         self.said: list[str] = []
         self.records: list[Record] = []
 
-    def say(self, text: str) -> None:
+    def log(self, text: str) -> None:
         self.said.append(text)
 
     def record(self, record: Record) -> None:
@@ -160,9 +160,9 @@ def test_each_process_of_a_restart_keeps_its_gpu() -> None:
     """`device = "cuda"` became cuda:0 in the first process, and the restart took that for another config."""
     asked = resolve({"data": {"train": "phrasebook"}, "train": {"device": "cuda"}})
     began = asked.model_copy(update={"train": asked.train.model_copy(update={"device": "cuda:0"})})
-    assert decided(asked, began)["device"] == "cuda:0"
+    assert kept_fields(asked, began)["device"] == "cuda:0"
     other = asked.model_copy(update={"train": asked.train.model_copy(update={"device": "cpu"})})
-    assert "device" not in decided(asked, other)
+    assert "device" not in kept_fields(asked, other)
 
 
 def test_a_shape_that_the_folder_does_not_have_is_refused() -> None:
@@ -206,7 +206,7 @@ def test_a_run_may_begin_from_the_name_of_a_model(tmp_path: Path, monkeypatch: p
 
 
 def test_what_stands_above_the_layers_of_a_writer_learns_as_its_head() -> None:
-    """The look back and the readout of Bahdanau's writer were frozen with the embeddings."""
+    """The look back and the readout of Bahdanau's decoder were frozen with the embeddings."""
     shape = {"family": "bahdanau", "layers": 2, "width": 16}
     model = build(resolve({"data": {"train": "phrasebook"}, "model": shape}).model, 40)
     rates = freeze(model, Init.model_validate({"from": "x", "freeze": 1, "layer_decay": 0.5}))

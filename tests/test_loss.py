@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from regard.config import Train
 from regard.sample import IGNORED
 from regard.training.loss import count, cross_entropy, output_cross_entropy
-from regard.training.schedule import learning_rate
+from regard.training.optimizer import learning_rate
 
 
 @settings(max_examples=25, deadline=None)

@@ -13,15 +13,16 @@ import torch
 
 from parallel import changed, ids, losses, run_of, together
 from regard.cli import workers
-from regard.config import Config
+from regard.config import Config, resolve
+from regard.models import build
 from regard.sample import IGNORED
 from regard.storage import checkpoint_folder, checkpoint_steps, load_checkpoint
 from regard.tasks import PhraseConstraints
 from regard.training import train
-from regard.training.loss import many_cross_entropy
-from regard.training.parallel import Alone, crew, own_threads, processes
-from regard.training.state import mix
-from regard.training.stream import Stream, unasked
+from regard.training.distributed import Distributed, SingleProcess, local_threads, world_size
+from regard.training.loss import multi_label_cross_entropy
+from regard.training.stream import Stream, without_labels
+from regard.training.trainer import dropout_seed
 from survive.common import TEXTS, patched, write_model
 from survive.runs import ODD, bits, no_end, toy
 
@@ -79,13 +80,13 @@ def valid(folder: Path) -> list[dict[str, object]]:
 def test_their_samples_are_those_of_one_in_its_order(trained, kind):
     found = ids(trained / kind, 2)
     config = plain(trained)
-    from regard.training.prepare import prepare
+    from regard.training.prepare import prepare_data
 
-    materials = prepare(config, trained / "one", lambda text: None)
-    stream = Stream(materials.training, materials.objective, config.train.tokens_per_batch, config.train.seed)
+    data = prepare_data(config, trained / "one", lambda text: None)
+    stream = Stream(data.training, data.objective, config.train.tokens_per_batch, config.train.seed)
     for (epoch, pool, place), numbers in found.items():
         stream.next()
-        assert (stream.epoch, stream.pool, stream.place - 1) == (epoch, pool, place)
+        assert (stream.epoch, stream.pool, stream.batch - 1) == (epoch, pool, place)
         assert stream.batches[place].tolist() == numbers
     assert len(found) == UPDATES * config.train.accumulate
 
@@ -128,11 +129,11 @@ def test_a_gradient_that_one_process_spoils_is_left_out_by_all(trained, kind):
     ]
     bad = [line for line in lines if line["kind"] == "bad"]
     assert [each["bad"] for each in told] == [len(bad)] * 2 and bad
-    assert all(int(name.split("-")[-1]) % 2 == 1 for line in bad for name in line["samples"])
-    assert all(line["reason"] == "gradient" and len(line["samples"]) == 1 for line in bad)
+    assert {line["reason"] for line in bad} == {"gradient"}
     for line in bad:
         texts = json.loads((trained / f"odd-{kind}" / line["file"]).read_text())["texts"]
-        assert list(texts) == line["samples"] and ODD in texts[line["samples"][0]][0].split()
+        odd = [name for name, pair in texts.items() if ODD in pair[0].split()]
+        assert len(odd) == 1 and int(odd[0].split("-")[-1]) % 2 == 1  # a sample of the second process
     if kind == "ddp":  # by the other each has other weights
         assert told[0]["weights"] == told[1]["weights"]
     assert all(
@@ -147,39 +148,57 @@ def last(folder: Path) -> Path:
 def test_a_process_without_a_share_learns_nothing(trained):
     """Of a batch that is smaller than the number of processes."""
     config = plain(trained)
-    from regard.training.prepare import prepare
+    from regard.training.prepare import prepare_data
 
-    materials = prepare(config, trained / "one", lambda text: None)
-    whole = Stream(materials.training, materials.objective, 128, 1)
+    data = prepare_data(config, trained / "one", lambda text: None)
+    whole = Stream(data.training, data.objective, 128, 1)
     many = len(whole.batches[0]) + 1
-    shares = [
-        Stream(materials.training, materials.objective, 128, 1, rank=r, ranks=many) for r in range(many)
-    ]
+    shares = [Stream(data.training, data.objective, 128, 1, rank=r, world_size=many) for r in range(many)]
     labels = [share.next().labels for share in shares]
     assert all(len(each) == 1 for each in labels)
     assert [bool((each != IGNORED).any()) for each in labels] == [True] * (many - 1) + [False]
     assert sum(int((each != IGNORED).sum()) for each in labels) == int((whole.next().labels != IGNORED).sum())
-    assert set(unasked(whole.rows.sample(0, None)).labels) == {IGNORED}
-    assert many_cross_entropy(torch.randn(2, 1, 3), torch.full((2, 3), IGNORED)) == 0
+    assert set(without_labels(whole.rows.sample(0, None)).labels) == {IGNORED}
+    assert multi_label_cross_entropy(torch.randn(2, 1, 3), torch.full((2, 3), IGNORED)) == 0
 
 
 def test_by_itself_a_process_asks_nobody(monkeypatch):
-    assert type(crew()) is Alone
-    assert processes() == 1
-    assert crew().sum(3, 0.1) == (3, 0.1)
-    assert [crew().divided([1, 2], list), crew().once(lambda: 5)] == [[1, 2], 5]
-    assert own_threads(0) == 0
+    dist = SingleProcess()
+    assert world_size() == 1
+    assert dist.all_reduce(3, 0.1) == (3, 0.1)
+    assert [dist.map_sharded([1, 2], list), dist.on_rank0(lambda: 5)] == [[1, 2], 5]
+    assert local_threads(0) == 0
     monkeypatch.setenv("WORLD_SIZE", "64")
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "64")
-    assert (own_threads(0), own_threads(3)) == (1, 3)
+    assert (local_threads(0), local_threads(3)) == (1, 3)
+
+
+def test_fsdp_needs_no_full_model_on_a_device(monkeypatch):
+    """The model was moved to each device and copied on each CPU before it was sharded."""
+    model = build(resolve({"data": {"train": "phrasebook"}, "model": {"width": 16, "heads": 2}}).model, 40)
+    before = {name: tensor.detach().clone() for name, tensor in model.named_parameters()}
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    try:
+        dist, device = Distributed(torch.device("cpu")), torch.device("cpu")
+        with monkeypatch.context() as patch:
+            patch.setattr(torch.nn.Module, "to", lambda *_: pytest.fail("a full model on a device"))
+            dist.wrap(model, lambda batch: torch.zeros(()), "fsdp", device)
+        assert all(parameter.is_meta for parameter in dist.skeleton.parameters())
+        assert all(hasattr(parameter, "to_local") for parameter in model.parameters())
+        copy = dist.unsharded(model)
+    finally:
+        torch.distributed.destroy_process_group()
+    assert dict.fromkeys(before, True) == {
+        name: torch.equal(tensor, before[name]) for name, tensor in copy.named_parameters()
+    }
+    assert copy.output.weight is copy.target.tokens.weight, "shared parameters stay shared"
 
 
 def test_dropout_of_the_first_rank_is_that_of_one_process():
-    assert mix(1, 2, 3) == mix(1, 2, 3, rank=0)
-    assert (
-        len({mix(1, step, number, rank) for step in range(9) for number in (0, 1) for rank in range(9)})
-        == 162
-    )
+    assert dropout_seed(1, 2, 3) == dropout_seed(1, 2, 3, rank=0)
+    numbers = [(step, batch, rank) for step in range(9) for batch in (0, 1) for rank in range(9)]
+    for version in (1, 2):
+        assert len({dropout_seed(1, *each, version=version) for each in numbers}) == 162
 
 
 def test_translating_with_workers_keeps_the_order_and_survives(tmp_path, monkeypatch, capsys):

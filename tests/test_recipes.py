@@ -138,7 +138,7 @@ def test_rows_are_trained_once(
         ablation.main()
 
     monkeypatch.setattr(ablation, "config_of", config_of)
-    monkeypatch.setattr("regard.training.run.measured_peak", lambda machine: 1e9)
+    monkeypatch.setattr("regard.training.model_folder.measured_peak", lambda machine: 1e9)
     run("--only", "base")
     run("--only", "base", "heads-1")
     run("--only", "base", "heads-1")
@@ -154,7 +154,7 @@ def test_a_student_learns_what_its_teacher_says(
     distil = recipe("distil")
     config = toy_config(tmp_path, steps=2, warmup=1, checkpoint_every=2)
     (tmp_path / "small.toml").write_text(to_toml(config), encoding="utf-8")
-    monkeypatch.setattr("regard.training.run.measured_peak", lambda machine: 1e9)
+    monkeypatch.setattr("regard.training.model_folder.measured_peak", lambda machine: 1e9)
     monkeypatch.setattr(distil, "read_examples", lambda *given: read_examples(*given)[:30])
     words = [
         "distil.py",

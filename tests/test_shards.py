@@ -22,7 +22,7 @@ from regard.data.objectives import Seq2Seq
 from regard.data.shards import MANIFEST, ShardWriter, open_shards, write_manifest
 from regard.errors import RegardError, UsageError
 from regard.inputs.text import train_tokenizer
-from regard.training.prepare import Materials, prepare
+from regard.training.prepare import TrainingData, prepare_data
 from regard.training.stream import Stream
 
 
@@ -102,11 +102,11 @@ def test_any_rows_of_a_shard_are_read_right(
 
 def test_shards_on_disk_are_what_was_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("regard.data.shards.SHARD", 3)
-    writer = ShardWriter(tmp_path, "000", longest=70_000)
+    decoder = ShardWriter(tmp_path, "000", longest=70_000)
     for start in range(0, 10, 2):
         ids = np.arange(start, start + 2, dtype=np.uint16)
-        writer.add((ids, np.ones(2, dtype=np.int64)), (np.repeat(ids, 2), np.full(2, 2)))
-    entries = writer.close()
+        decoder.add((ids, np.ones(2, dtype=np.int64)), (np.repeat(ids, 2), np.full(2, 2)))
+    entries = decoder.close()
     part = open_shards(tmp_path, entries, 1.0)
     assert [len(shard) for shard in part.shards] == [4, 4, 2]
     dataset = Dataset([part])
@@ -163,7 +163,7 @@ def test_a_stream_goes_on_from_any_place(monkeypatch: pytest.MonkeyPatch) -> Non
     whole = Stream(dataset, TRANSLATION, 512, 1)
     done = 0.0
     for _ in range(60):
-        place = Stream(dataset, TRANSLATION, 512, 1, whole.epoch, whole.pool, whole.place)
+        place = Stream(dataset, TRANSLATION, 512, 1, whole.epoch, whole.pool, whole.batch)
         assert place.epochs_done == whole.epochs_done >= done
         done = whole.epochs_done
         one, two = whole.next(), place.next()
@@ -223,7 +223,7 @@ def config_of(tmp_path: Path, **data: object) -> Config:
     return resolve(tree)
 
 
-def sources(materials: Materials) -> list[str]:
+def sources(materials: TrainingData) -> list[str]:
     dataset = materials.training
     pool = dataset.load(np.concatenate([part.blocks(n) for n, part in enumerate(dataset.parts)]))
     return [materials.source.decode(pool.source[number].tolist()) for number in range(len(pool))]
@@ -232,10 +232,10 @@ def sources(materials: Materials) -> list[str]:
 def test_a_second_start_reads_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_corpus(tmp_path / "train.tsv", 50)
     config = config_of(tmp_path)
-    first = prepare(config, tmp_path / "one", print)
+    first = prepare_data(config, tmp_path / "one", print)
     with monkeypatch.context() as patch:
         patch.setattr("regard.training.prepare.check", lambda *args: pytest.fail("read again"))
-        second = prepare(config, tmp_path / "two", print)
+        second = prepare_data(config, tmp_path / "two", print)
     assert second.fingerprint == first.fingerprint
     assert sources(second) == sources(first) == [f"source {n} {n % 7}" for n in range(50)]
     assert second.source.to_json() == first.source.to_json()
@@ -244,9 +244,9 @@ def test_a_second_start_reads_nothing(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_changed_data_is_prepared_anew(tmp_path: Path) -> None:
     path = write_corpus(tmp_path / "train.tsv", 50)
-    before = prepare(config_of(tmp_path), tmp_path / "one", print)
+    before = prepare_data(config_of(tmp_path), tmp_path / "one", print)
     path.write_text(path.read_text().replace("source 3 ", "source 4 "))
-    after = prepare(config_of(tmp_path), tmp_path / "two", print)
+    after = prepare_data(config_of(tmp_path), tmp_path / "two", print)
     assert after.fingerprint != before.fingerprint
     assert sources(after)[3] == "source 4 3"
 
@@ -254,9 +254,9 @@ def test_changed_data_is_prepared_anew(tmp_path: Path) -> None:
 def test_only_the_time_of_a_file_changed(tmp_path: Path) -> None:
     """A copy of the data elsewhere, or of a later time, is still the data that the run began with."""
     path = write_corpus(tmp_path / "train.tsv", 50)
-    before = prepare(config_of(tmp_path), tmp_path / "one", print)
+    before = prepare_data(config_of(tmp_path), tmp_path / "one", print)
     os.utime(path, ns=(1, 1))
-    assert prepare(config_of(tmp_path), tmp_path / "two", print).fingerprint == before.fingerprint
+    assert prepare_data(config_of(tmp_path), tmp_path / "two", print).fingerprint == before.fingerprint
 
 
 def test_where_the_cache_cannot_be_written_the_run_keeps_it(
@@ -301,13 +301,13 @@ def test_pairs_longer_than_the_model_are_left_out_and_named(tmp_path: Path) -> N
     path.write_text(path.read_text() + "w " * 40 + "\tziel " + "x " * 30 + "\n")
     config = config_of(tmp_path)
     config = config.model_copy(update={"model": config.model.model_copy(update={"max_length": 20})})
-    materials = prepare(config, tmp_path / "run", print)
+    materials = prepare_data(config, tmp_path / "run", print)
     assert len(materials.training) == 20
     (finding,) = materials.record["findings"]
     assert (finding["kind"], finding["count"], finding["places"][0]["line"]) == ("too-long", 1, 21)
     tiny = config.model_copy(update={"model": config.model.model_copy(update={"max_length": 2})})
     with pytest.raises(UsageError, match="every row"):
-        prepare(tiny, tmp_path / "other", print)
+        prepare_data(tiny, tmp_path / "other", print)
 
 
 def test_several_files_with_weights(tmp_path: Path) -> None:
@@ -316,7 +316,7 @@ def test_several_files_with_weights(tmp_path: Path) -> None:
     config = config_of(
         tmp_path, train=[{"corpus": str(tmp_path / "a.tsv"), "weight": 0.5}, str(tmp_path / "b.tsv")]
     )
-    materials = prepare(config, tmp_path / "run", print)
+    materials = prepare_data(config, tmp_path / "run", print)
     assert [(len(part), part.weight) for part in materials.training.parts] == [(30, 0.5), (10, 1.0)]
     pools = epoch_pools(materials.training, 1, 0)
     assert sum(int(sizes(blocks).sum()) for blocks in pools) == 25
@@ -330,11 +330,11 @@ def test_the_cache_can_be_seen_and_cleared(
     monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
     assert "0 prepared corpora" in regard("data", "cache").out
     write_corpus(tmp_path / "train.tsv", 50)
-    before = prepare(config_of(tmp_path), tmp_path / "one", print)
+    before = prepare_data(config_of(tmp_path), tmp_path / "one", print)
     assert "2 prepared corpora" in regard("data", "cache").out  # the vocabulary, and the ids
     assert regard("data", "cache", "--clear").code == 0
     assert list((tmp_path / "cache").iterdir()) == []
-    assert prepare(config_of(tmp_path), tmp_path / "two", print).fingerprint == before.fingerprint
+    assert prepare_data(config_of(tmp_path), tmp_path / "two", print).fingerprint == before.fingerprint
 
 
 def test_a_small_share_is_a_pair_at_least() -> None:

@@ -27,7 +27,7 @@ from regard.storage import (
 )
 from regard.storage.checkpoint import load_checkpoint, load_weights
 from regard.storage.files import SUMS, free_bytes, friendly_os_errors, sha256, write_atomically
-from regard.training.run import newest
+from regard.training.model_folder import latest_checkpoint
 from survive import archives, damage, failing, power, system
 from survive.common import checkpoint, newest_step, write_model
 
@@ -105,19 +105,11 @@ def test_a_finished_run_that_is_resumed_keeps_its_last_checkpoint(tmp_path: Path
 
 def test_a_run_without_a_whole_checkpoint_does_not_begin_anew(tmp_path: Path) -> None:
     """With every checkpoint damaged, --resume once began again from the first step, as if that were meant."""
-
-    class Listening:
-        def say(self, text: str) -> None:
-            said.append(text)
-
-        def record(self, record: object) -> None:
-            pass
-
     said: list[str] = []
-    assert newest(tmp_path, Listening()) is None and not said
+    assert latest_checkpoint(tmp_path, said.append) is None and not said
     (save_checkpoint(tmp_path, 5, checkpoint(5)) / "state.json").write_text("{}")
-    with pytest.raises(RegardError, match="none of 1 checkpoints is whole"):
-        newest(tmp_path, Listening())
+    with pytest.raises(RegardError, match="none of 1 checkpoints is intact"):
+        latest_checkpoint(tmp_path, said.append)
     assert len(said) == 1 and "state.json" in said[0]
 
 

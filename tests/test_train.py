@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import signal
 import sys
 from pathlib import Path
 
 import pytest
+import tomli_w
 import torch
 from safetensors.torch import load_file
 
@@ -19,10 +21,11 @@ from regard.device import choose_machine, release_memory
 from regard.errors import RegardError, UsageError
 from regard.storage import checkpoint_folder, checkpoint_steps
 from regard.tasks import load
-from regard.training import Silent, train
-from regard.training.loop import mix
-from regard.training.prepare import prepare
-from regard.training.run import make_trainer, pinned
+from regard.training import NullListener, train
+from regard.training.prepare import prepare_data
+from regard.training.progress import read_metrics
+from regard.training.run import make_trainer, with_machine
+from regard.training.trainer import dropout_seed
 from sampled import sampled
 from samples import of_family, random_samples
 
@@ -117,9 +120,9 @@ def trainer_for(tmp_path: Path, family: str = "transformer", **fields: object):
     own = {**config.model.model_dump(exclude={"positions"}), "family": family, "dropout": 0.0}
     config = config.model_copy(update={"model": parse_model(of_family(own))})
     machine = choose_machine("cpu", "float64", 1)
-    config = pinned(config, machine)
-    materials = prepare(config, tmp_path / "run", lambda text: None)
-    return make_trainer(config, tmp_path / "run", materials, machine)
+    config = with_machine(config, machine)
+    data = prepare_data(config, tmp_path / "run", lambda text: None)
+    return make_trainer(config, tmp_path / "run", data, machine)
 
 
 def test_the_words_of_a_t5_learn_as_fast_as_those_of_others(tmp_path: Path) -> None:
@@ -149,7 +152,7 @@ def test_accumulation_equals_the_large_batch(tmp_path):
         torch.testing.assert_close(gradients[1][name], gradient, atol=1e-13, rtol=1e-9)
 
 
-class StopAt(Silent):
+class StopAt(NullListener):
     """Ctrl-C at a step, as a person would."""
 
     def __init__(self, step: int) -> None:
@@ -287,8 +290,23 @@ def test_two_sentences_in_a_line_are_both_translated(tmp_path):
 
 
 def test_seeds_of_steps_are_far_apart():
-    seeds = {mix(seed, step, number) for seed in range(4) for step in range(300) for number in range(3)}
-    assert len(seeds) == 4 * 300 * 3 and all(0 <= seed < 2**63 for seed in seeds)
+    numbers = [(seed, step, batch) for seed in range(4) for step in range(300) for batch in range(3)]
+    for version in (1, 2):
+        seeds = {dropout_seed(*each, version=version) for each in numbers}
+        assert len(seeds) == 4 * 300 * 3 and all(0 <= seed < 2**63 for seed in seeds)
+
+
+def test_dropout_depends_on_all_bits_of_the_seed_and_on_every_accumulated_batch():
+    """Version 1 shifted the seed by 42 bits: seeds 1 and 2^22 + 1 had the same dropout, and the 257th batch
+    of a step that of the first batch of another one."""
+    assert dropout_seed(1, 5, 0, version=2) != dropout_seed(1 + 2**22, 5, 0, version=2)
+    assert dropout_seed(1, 4, 256, version=2) != dropout_seed(1, 5, 0, version=2)
+
+
+def test_runs_of_version_1_keep_their_dropout():
+    """They resume bit for bit: numbers computed by the code of version 1."""
+    assert dropout_seed(1, 5, 0) == dropout_seed(1 + 2**22, 5, 0) == 2877531774059333903
+    assert dropout_seed(7, 1000, 3, rank=2) == 1255174235810090724
 
 
 def test_a_diverging_run_stops_before_the_weights_are_lost(tmp_path):
@@ -306,8 +324,8 @@ def test_learned_positions_end_somewhere(tmp_path):
     learned = config.model.model_copy(update={"positions": "learned"})
     said: list[str] = []
 
-    class Listening(Silent):
-        def say(self, text: str) -> None:
+    class Listening(NullListener):
+        def log(self, text: str) -> None:
             said.append(text)
 
     outcome = train(config.model_copy(update={"model": learned}), tmp_path / "run", listener=Listening())
@@ -324,8 +342,8 @@ def test_equal_scores_are_decided_by_the_loss(tmp_path):
     trainer = trainer_for(tmp_path)
     for step, loss in ((10, 4.9), (20, 3.8), (30, 3.9)):
         trainer.progress.step = step
-        trainer.judge({"kind": "valid", "step": step, "bleu": 0.0, "loss": loss})
-    assert trainer.progress.best_step == 20 and trainer.progress.worse == 1
+        trainer.update_best({"kind": "valid", "step": step, "bleu": 0.0, "loss": loss})
+    assert trainer.progress.best_step == 20 and trainer.progress.validations_since_best == 1
 
 
 def test_a_run_whose_data_cannot_be_read_has_not_begun(tmp_path):
@@ -353,3 +371,67 @@ def test_free_memory_goes_back_to_the_system():
     release_memory()
     assert resident() < before - 100_000_000
     assert len(kept) == 40
+
+
+def strict_metrics(folder: Path) -> list[dict]:
+    """As a parser reads them that knows JSON only: NaN and Infinity are errors."""
+
+    def refuse(name: str) -> None:
+        raise ValueError(f"{name} is not JSON")
+
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    return [json.loads(line, parse_constant=refuse) for line in lines]
+
+
+def test_metrics_are_json_even_if_a_validation_loss_is_not_a_number(tmp_path, monkeypatch):
+    """`"loss": NaN` was written, which jq and JavaScript do not read."""
+    from regard.training.evaluation.translation import TranslationEvaluation
+
+    validate, calls = TranslationEvaluation.validate, []
+
+    def broken(self, *arguments):
+        record = validate(self, *arguments)
+        calls.append(record)
+        return {**record, "loss": float("nan"), "chrf": float("inf")} if len(calls) == 1 else record
+
+    monkeypatch.setattr(TranslationEvaluation, "validate", broken)
+    train(toy(tmp_path, steps=8), tmp_path / "run")
+    first, second = (each for each in strict_metrics(tmp_path / "run") if each["kind"] == "valid")
+    assert (first["loss"], first["chrf"]) == (None, None) and second["loss"] > 0
+    assert read_metrics(tmp_path / "run" / "metrics.jsonl")[0]["step"] == 4
+    state = json.loads((checkpoint_folder(tmp_path / "run", 8) / "state.json").read_text())
+    assert state["best_step"] == 8
+
+
+def test_a_run_is_resumed_with_its_file_after_the_pretrained_folder_is_gone(tmp_path):
+    """A relative `init.from` stays relative once its folder does not exist, and was taken for another model,
+    although a run with a checkpoint needs nothing of it."""
+    config = toy(tmp_path, steps=4)
+    train(config, tmp_path / "base")
+    tree = to_tree(config)
+    del tree["model"]
+    tree["init"] = {"from": "base"}
+    (tmp_path / "tuned.toml").write_text(tomli_w.dumps(tree))
+    cut = ["train.minutes=1e-9"]
+    assert train(load_config(tmp_path / "tuned.toml", cut), tmp_path / "run").step == 1
+    shutil.rmtree(tmp_path / "base")
+    resumed = load_config(tmp_path / "tuned.toml")
+    assert resumed.init.model == "base"
+    assert train(resumed, tmp_path / "run", resume=True).step == 4
+    (tmp_path / "tuned.toml").write_text(tomli_w.dumps({**tree, "init": {"from": "other"}}))
+    with pytest.raises(UsageError, match=r"init\.from is not what"):
+        train(load_config(tmp_path / "tuned.toml"), tmp_path / "run", resume=True)
+
+
+def test_a_listener_with_the_old_method_still_hears_of_a_run(tmp_path):
+    class Old:
+        texts: list[str] = []
+
+        def say(self, text: str) -> None:
+            self.texts.append(text)
+
+        def record(self, record: object) -> None:
+            pass
+
+    train(toy(tmp_path, steps=1), tmp_path / "run", listener=Old())
+    assert any("parameters" in text for text in Old.texts)

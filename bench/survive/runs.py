@@ -17,15 +17,15 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-import regard.training.loop as loop
-import regard.training.replaying as replaying
 import regard.training.run as run
+import regard.training.trainer as trainer_module
 from regard.batch import Batch
 from regard.config import Config, resolve
 from regard.errors import RegardError
 from regard.sample import IGNORED
 from regard.storage import checkpoint_folder, checkpoint_steps
-from regard.training import replay, train
+from regard.training import train
+from regard.training.trainer import Trainer
 from survive.common import Bar, patched
 
 LETTERS = "abcdefghijkl"
@@ -64,7 +64,7 @@ def toy(place: Path, **fields: object) -> Config:
 
 def no_end() -> tuple[Any, str, Any]:
     """Scores, card and report are not what is looked at here."""
-    return run, "finish", lambda trainer, metrics: []
+    return run, "write_model_folder", lambda trainer, metrics: []
 
 
 def bits(folder: Path) -> dict[str, Any]:
@@ -91,21 +91,21 @@ def bits(folder: Path) -> dict[str, Any]:
 @contextmanager
 def stopped(step: int, inside: str) -> Iterator[None]:
     """A signal while this step's batch is computed, or while the checkpoint after it is validated."""
-    loss, validate = loop.Trainer.loss, loop.Trainer.validate
+    loss, validate = Trainer.loss, Trainer.validate
     calls = iter(range(1 << 30))
 
-    def computing(trainer: loop.Trainer, batch: Batch) -> Tensor:
+    def computing(trainer: Trainer, batch: Batch) -> Tensor:
         now = trainer.progress.step + 1 == step and inside in ("first", "second")
         if now and next(calls) == ("first", "second").index(inside):
             os.kill(os.getpid(), signal.SIGINT)
         return loss(trainer, batch)
 
-    def validating(trainer: loop.Trainer) -> Any:
+    def validating(trainer: Trainer, *more: Any) -> Any:
         if trainer.progress.step == step and inside == "validation":
             os.kill(os.getpid(), signal.SIGINT)
-        return validate(trainer)
+        return validate(trainer, *more)
 
-    with patched((loop.Trainer, "loss", computing), (loop.Trainer, "validate", validating)):
+    with patched((Trainer, "loss", computing), (Trainer, "validate", validating)):
         yield
 
 
@@ -164,14 +164,14 @@ SPOILS: dict[str, Spoil] = {
 
 @contextmanager
 def spoiling(spoil: Spoil, when: Callable[[Batch], bool]) -> Iterator[None]:
-    """The loss of some batches is wrong, in training and when it is looked at again."""
-    plain = loop.batch_loss
+    """The loss of some batches is wrong."""
+    plain = trainer_module.batch_loss
 
     def wrong(model: Any, batch: Batch, *more: Any) -> Tensor:
         loss = plain(model, batch, *more)
         return spoil(loss) if when(batch) else loss
 
-    with patched((loop, "batch_loss", wrong), (replaying, "batch_loss", wrong)):
+    with patched((trainer_module, "batch_loss", wrong)):
         yield
 
 
@@ -193,8 +193,6 @@ def odd_sample(place: Path, kind: str, config: Config) -> str:
     folder = place / "run"
     with spoiling(SPOILS[kind], has_odd(folder)), watched() as found:
         train(config, folder)
-        files = sorted((folder / "bad").glob("*.json")) if (folder / "bad").is_dir() else []
-        again = [replay(file) for file in files]
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     told = [line for line in lines if line["kind"] == ("spike" if kind == "spike" else "bad")]
     last = [line for line in lines if line["kind"] == "train"][-1]
@@ -205,12 +203,12 @@ def odd_sample(place: Path, kind: str, config: Config) -> str:
         return f"{counted} counted, {len(told)} told"
     if kind == "spike":
         return "" if all(line["loss"] > 10 * line["usual"] for line in told) else f"told {told}"
-    if len(files) != len(told) or any(len(line["samples"]) != 1 for line in told):
-        return f"blames {[line['samples'] for line in told]}"
-    if not all(ODD in json.dumps(json.loads(file.read_text())["texts"]) for file in files):
-        return "the wrong text is blamed"
-    if any(each["loss"] is not None and each["gradient_norm"] is not None for each in again):
-        return f"looked at again nothing is wrong: {again}"
+    for line in told:
+        texts = json.loads((folder / line["file"]).read_text())["texts"]
+        if list(texts)[: len(line["samples"])] != line["samples"]:
+            return f"names {line['samples']}"
+        if sum(ODD in pair[0].split() for pair in texts.values()) != 1:
+            return "the odd sample is not among those of its batch"
     return ""
 
 
@@ -223,38 +221,40 @@ def local(tensor: Tensor) -> Tensor:
 @contextmanager
 def watched() -> Iterator[list[str]]:
     """Weights and optimiser stay as they were in a bad update, and are always finite."""
-    update, found = loop.Trainer.update, list[str]()
+    update, found = Trainer.update, list[str]()
 
-    def tensors(trainer: loop.Trainer) -> dict[str, Tensor]:
-        state = loop.optimizer_tensors(trainer.model, trainer.optimizer)
-        own = loop.unique_weights(trainer.model) | state
+    def tensors(trainer: Trainer) -> dict[str, Tensor]:
+        state = trainer_module.optimizer_tensors(trainer.model, trainer.optimizer)
+        own = trainer_module.unique_weights(trainer.model) | state
         return {name: local(each).clone() for name, each in own.items()}
 
-    def looked(trainer: loop.Trainer) -> Any:
+    def looked(trainer: Trainer) -> Any:
         before = tensors(trainer)
         result = update(trainer)
         after = tensors(trainer)
-        if trainer.bad is not None and not all(torch.equal(before[name], after[name]) for name in before):
+        if result.non_finite is not None and not all(
+            torch.equal(before[name], after[name]) for name in before
+        ):
             found.append(f"step {trainer.progress.step} changed the weights")
         if not all(bool(torch.isfinite(each).all()) for each in after.values()):
             found.append(f"step {trainer.progress.step} left something that is not finite")
         return result
 
-    with patched((loop.Trainer, "update", looked)):
+    with patched((Trainer, "update", looked)):
         yield found
 
 
 def empty_batch(place: Path, config: Config) -> str:
     """Nothing to learn from in one update."""
-    take = loop.Trainer.take
+    take = Trainer.next_batch
 
-    def taken(trainer: loop.Trainer) -> Any:
+    def taken(trainer: Trainer) -> Any:
         batch, at = take(trainer)
         if trainer.progress.step == 4 and batch.labels is not None:
             batch = type(batch)(batch.source, batch.target, torch.full_like(batch.labels, IGNORED))
         return batch, at
 
-    with patched((loop.Trainer, "take", taken)), watched() as found:
+    with patched((Trainer, "next_batch", taken)), watched() as found:
         outcome = train(config, place / "run")
     lines = [json.loads(line) for line in (place / "run" / "metrics.jsonl").read_text().splitlines()]
     told = [line["reason"] for line in lines if line["kind"] == "bad"]
@@ -265,13 +265,13 @@ def empty_batch(place: Path, config: Config) -> str:
 def bad_stretch(first: tuple[int, int], last: tuple[int, int]) -> Iterator[None]:
     """Batches of these places (epoch, place) have no loss."""
     now = [False]
-    backward = loop.Trainer.backward
+    backward = Trainer.backward
 
-    def computing(trainer: loop.Trainer, *arguments: Any) -> Any:
-        now[0] = first <= (trainer.stream.epoch, trainer.stream.place) < last
+    def computing(trainer: Trainer, *arguments: Any) -> Any:
+        now[0] = first <= (trainer.stream.epoch, trainer.stream.batch) < last
         return backward(trainer, *arguments)
 
-    with spoiling(SPOILS["loss nan"], lambda batch: now[0]), patched((loop.Trainer, "backward", computing)):
+    with spoiling(SPOILS["loss nan"], lambda batch: now[0]), patched((Trainer, "backward", computing)):
         yield
 
 
@@ -283,7 +283,7 @@ def stops(place: Path, config: Config) -> str:
             return "it did not stop"
         except RegardError as error:
             said = str(error)
-    if found or "is not finite at step" not in said or "is saved" not in said or "\n" in said:
+    if found or "is not finite at step" not in said or "is saved up to step" not in said or "\n" in said:
         return found[0] if found else f"said {said!r}"
     return "" if train(None, place / "run", resume=True).finished else "it did not go on"
 
@@ -348,14 +348,14 @@ def saving(count: int, seed: int) -> Bar:
             "threads": 1,
         },
     }
-    save, spent = loop.Trainer.save, list[float]()
+    save, spent = Trainer.save, list[float]()
 
-    def timed(trainer: loop.Trainer) -> None:
+    def timed(trainer: Trainer) -> None:
         began = time.perf_counter()
         save(trainer)
         spent.append(time.perf_counter() - began)
 
-    with tempfile.TemporaryDirectory() as name, patched(no_end(), (loop.Trainer, "save", timed)):
+    with tempfile.TemporaryDirectory() as name, patched(no_end(), (Trainer, "save", timed)):
         train(resolve(tree), Path(name) / "run")
         lines = [json.loads(line) for line in (Path(name) / "run/metrics.jsonl").read_text().splitlines()]
     seconds = [line["seconds"] for line in lines if line["kind"] == "train"][-1]

@@ -186,7 +186,7 @@ def training_speed(config: Config, updates: int) -> dict[str, Any]:
             trainer.update()
         before = trainer.progress.flops
         tokens: list[int] = []
-        times = [timed(lambda: tokens.append(trainer.update()[1])) for _ in range(updates)]
+        times = [timed(lambda: tokens.append(trainer.update().tokens)) for _ in range(updates)]
         memory, flops = peak_memory(), (trainer.progress.flops - before) / sum(times)
     rates = [count / seconds for count, seconds in zip(tokens, times)]
     tenths = statistics.quantiles(rates, n=10, method="inclusive")

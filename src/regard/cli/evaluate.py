@@ -229,8 +229,8 @@ def score_texts(folder: Folder, corpora: Corpora, output: Path | None) -> dict[s
     from regard.config import resolve
     from regard.data import read_examples
     from regard.data.report import StrictReport
-    from regard.training.evaluation.choose import make_evaluation, make_objective
-    from regard.training.prepare import readable
+    from regard.training.evaluation import make_evaluation, make_objective
+    from regard.training.prepare import drop_too_long
 
     config = run_config(folder.path)
     if config is None:
@@ -242,7 +242,7 @@ def score_texts(folder: Folder, corpora: Corpora, output: Path | None) -> dict[s
     if empty := findings.counts["empty"]:
         say(f"left out {empty:,} without a text (the first: {findings.places['empty'][0]})")
     report_unknown_labels(folder, examples)
-    examples = readable(examples, objective, config, "test", say)
+    examples = drop_too_long(examples, objective, config, "test", say)
     if not examples:
         raise UsageError(f"nothing is left to score: the model reads {folder.config.max_length} tokens")
     evaluation = make_evaluation(config, objective, examples, folder.may_refuse)

@@ -1,4 +1,4 @@
-"""How a training run looks: a live view on a terminal, plain lines elsewhere."""
+"""The terminal view of a training run: updated in place on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SCORES = {
     "bits_per_byte": "bits a byte",
 }
 SHARES = ("f1", "accuracy", "exact")
-SHOWN = ("train", "valid", "average", "final-valid", "test")  # kinds of records; the report shows the others
+SHOWN = ("train", "valid", "average", "final-valid", "test")  # kinds of records
 
 
 @contextmanager
@@ -47,7 +47,7 @@ class PlainView:
     def __init__(self, console: Console) -> None:
         self.console = console
 
-    def say(self, text: str) -> None:
+    def log(self, text: str) -> None:
         self.console.print(Text(text))
 
     def record(self, record: Record) -> None:
@@ -68,7 +68,7 @@ def line(record: Record) -> str:
 
 
 def scores_of(record: Record) -> list[str]:
-    """The scores of a validation, the first of them the one to look at."""
+    """The scores of a validation, the most important first."""
     return [
         f"{name} {100 * record[key]:.1f} %" if key in SHARES else f"{name} {record[key]:.2f}"
         for key, name in SCORES.items()
@@ -77,7 +77,7 @@ def scores_of(record: Record) -> list[str]:
 
 
 class LiveView(PlainView):
-    """Loss, speed, score, time left and a sample of what the model says, in place."""
+    """Loss, speed, score, time left and one output of the model, updated in place."""
 
     def __init__(self, console: Console) -> None:
         super().__init__(console)
@@ -88,7 +88,7 @@ class LiveView(PlainView):
         self.scores: list[float] = []
         self.limit: int | None = None
 
-    def say(self, text: str) -> None:
+    def log(self, text: str) -> None:
         (self.screen.console if self.screen else self.console).print(Text(text, style="dim"))
 
     def record(self, record: Record) -> None:
@@ -111,7 +111,7 @@ class LiveView(PlainView):
         table.add_row("step", f"{at['step']:,}" + (f" of {at['steps']:,}" if "steps" in at else ""), bar(at))
         table.add_row("loss", f"{at['loss']:.4f}", sparkline(self.losses))
         table.add_row("speed", f"{at['tokens_per_second']:,.0f} tokens/s", f"learning rate {at['lr']:.2e}")
-        table.add_row("time", f"{clock(at['seconds'])} gone", f"{clock(left)} left")
+        table.add_row("time", f"{clock(at['seconds'])} elapsed", f"{clock(left)} left")
         parts: list[RenderableType] = [table]
         if self.valid:
             score = [*scores_of(self.valid), f"loss {self.valid['loss']:.4f}"][0]

@@ -5,12 +5,15 @@ from __future__ import annotations
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from regard.cli.terminal import messages, say
 from regard.errors import UsageError
+
+if TYPE_CHECKING:
+    from regard.config import Config
 
 USE = {
     "translate": 'echo "a sentence" | regard translate -m {model}',
@@ -29,7 +32,7 @@ def train(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="The run's folder.", show_default=False)
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the newest checkpoint.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue from the newest checkpoint.")] = False,
     minutes: Annotated[
         float | None, typer.Option(help="Stop after this time, all resumptions included.")
     ] = None,
@@ -41,7 +44,7 @@ def train(
     ] = False,
     plain: Annotated[bool, typer.Option("--plain", help="Plain lines even on a terminal.")] = False,
 ) -> None:
-    """Train a model; Ctrl-C saves and says how to go on.
+    """Train a model; Ctrl-C saves and prints the command to resume.
 
     [bold]Examples[/]
 
@@ -54,13 +57,13 @@ def train(
     from regard.data.corpora import check_data
 
     if out is None:
-        raise UsageError("where to? Give the run's folder with --out, for example --out runs/first")
+        raise UsageError("missing --out: give the run's folder, for example --out runs/first")
     given = list(override or [])
     if minutes is not None:
         given.append(f"train.minutes={minutes}")
     if config is None:
         if not resume:
-            raise UsageError('which run? Give its TOML file ("regard config init" writes one), or --resume')
+            raise UsageError('missing config: give a TOML file ("regard config init" writes it), or --resume')
         resolved = None
         if given:
             stored = out / "run.toml"
@@ -72,31 +75,31 @@ def train(
             resolved = resolve(tree, where=str(stored))
     else:
         resolved = load_config(config, given)
-        check_data(resolved.data, resolved.task)  # before a folder is begun for a run that cannot be
+        check_data(resolved.data, resolved.task)  # before the folder is created
     run(resolved, out, resume, strict, plain)
 
 
-def run(config: object, out: Path, resume: bool, strict: bool, plain: bool) -> None:
+def run(config: Config | None, out: Path, resume: bool, strict: bool, plain: bool) -> None:
     from regard.cli.live import view
     from regard.training import train as train_model
-    from regard.training.parallel import Elsewhere, is_voice
+    from regard.training.distributed import PeerError, is_rank0
     from regard.training.report import score_line
 
     console = messages()
     place = shlex.quote(str(out))
-    if not is_voice():  # one of several processes, and not the one that speaks
+    if not is_rank0():
         try:
-            outcome = train_model(config, out, resume, None, strict)  # type: ignore[arg-type]
-        except (Elsewhere, UsageError) as error:  # the first process says it
+            outcome = train_model(config, out, resume, None, strict)
+        except (PeerError, UsageError) as error:  # rank 0 reports it
             sys.exit(error.exit_code)
         sys.exit(0 if outcome.finished else 130)
     with view(console, plain) as listener:
-        outcome = train_model(config, out, resume, listener, strict)  # type: ignore[arg-type]
+        outcome = train_model(config, out, resume, listener, strict)
     if not outcome.finished:
-        console.print(f"saved after step {outcome.step}; go on with:  regard train --resume --out {place}")
+        console.print(f"saved after step {outcome.step}; resume with:  regard train --resume --out {place}")
         sys.exit(130)
     if promised := outcome.promised.expected:
-        console.print(f"expected: {promised}; {outcome.promised.time or 'no time is given'}")
+        console.print(f"expected: {promised}; {outcome.promised.time or 'no time given'}")
         console.print(f"reached in {outcome.seconds / 60:.0f} minutes on {outcome.machine}:")
     for record in outcome.records:
         console.print(score_line(outcome.task, record))

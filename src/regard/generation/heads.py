@@ -14,14 +14,14 @@ from regard.generation.score import ranked_ends
 LABEL_THRESHOLD = 0.5  # of several labels, those with p >= 0.5
 
 
-def label_probabilities(logits: Tensor, many: bool) -> Tensor:
+def label_probabilities(logits: Tensor, multi_label: bool) -> Tensor:
     """[...,L]: a sigmoid per label where a text may have any number of them, else a softmax."""
-    return logits.sigmoid() if many else logits.softmax(dim=-1)
+    return logits.sigmoid() if multi_label else logits.softmax(dim=-1)
 
 
-def predicted_labels(probabilities: Tensor, labels: Sequence[str], many: bool) -> list[str]:
+def predicted_labels(probabilities: Tensor, labels: Sequence[str], multi_label: bool) -> list[str]:
     """The labels of a text [L]: the most probable one, or all above the threshold."""
-    if not many:
+    if not multi_label:
         return [labels[int(probabilities.argmax())]]
     return [label for label, p in zip(labels, probabilities.tolist()) if p >= LABEL_THRESHOLD]
 

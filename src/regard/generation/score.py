@@ -1,9 +1,10 @@
-"""How probable a model finds given targets, and what it answers about texts as they are."""
+"""Log-probabilities of given targets, and the logits of encoder models."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -13,13 +14,16 @@ from regard.generation.generate import batches_by_length
 from regard.models.state import BLOCK
 from regard.sample import IGNORED, Sample
 
+Result = TypeVar("Result")
+TOKENS_PER_BATCH = 1024  # default: logits of so many tokens over the whole vocabulary are in memory at once
+
 
 @torch.no_grad()
 def score(
     model: Callable[[Batch], Tensor], samples: Sequence[Sample], tokens_per_batch: int, device: torch.device
 ) -> list[list[float]]:
-    """log p of each label of each sample, in order; a sample's numbers do not depend on its neighbours."""
-    found: list[list[float]] = [[] for _ in samples]
+    """log p of each label of each sample, in order; they do not depend on the rest of the batch."""
+    scores: list[list[float]] = [[] for _ in samples]
     lengths = [max(len(sample.source), len(sample.target)) for sample in samples]
     for numbers in batches_by_length(lengths, tokens_per_batch):
         batch = collate([samples[number] for number in numbers], BLOCK).to(device)
@@ -28,34 +32,45 @@ def score(
         log_p = model(batch).float().log_softmax(dim=-1)  # [B,T,V]
         labels = batch.labels
         log_p = log_p[:, : labels.shape[1]]  # without padding behind all labels
-        own = log_p.gather(2, labels.clamp(min=0).unsqueeze(2)).squeeze(2)  # [B,T]
+        of_labels = log_p.gather(2, labels.clamp(min=0).unsqueeze(2)).squeeze(2)  # [B,T]
         for row, number in enumerate(numbers):
-            found[number] = own[row][labels[row] != IGNORED].tolist()
-    return found
+            scores[number] = of_labels[row][labels[row] != IGNORED].tolist()
+    return scores
 
 
 @torch.no_grad()
+def map_logits(
+    model: Callable[[Batch], Tensor],
+    samples: Sequence[Sample],
+    work: Callable[[int, Tensor], Result],
+    tokens_per_batch: int,
+    device: torch.device,
+) -> list[Result]:
+    """`work(number, logits)` of each sample, in order; no more logits than those of a batch are in memory.
+
+    The logits are those of the sample's source without padding: [S,V], [S,labels], [1,labels] or [S,2].
+    """
+    results: dict[int, Result] = {}
+    for numbers in batches_by_length([len(sample.source) for sample in samples], tokens_per_batch):
+        sources = [replace(samples[number], labels=()) for number in numbers]
+        logits = model(collate(sources, BLOCK).to(device)).float().cpu()
+        for row, number in enumerate(numbers):
+            results[number] = work(number, logits[row, : len(samples[number].source)])
+    return [results[number] for number in range(len(samples))]
+
+
 def answers(
     model: Callable[[Batch], Tensor], samples: Sequence[Sample], tokens_per_batch: int, device: torch.device
 ) -> list[Tensor]:
-    """The logits of each sample's source, in order and without padding.
-
-    [S,V], [S,labels], [1,labels] or [S,2].
-    """
-    found: list[Tensor] = [torch.empty(0)] * len(samples)
-    for numbers in batches_by_length([len(sample.source) for sample in samples], tokens_per_batch):
-        bare = [replace(samples[number], labels=()) for number in numbers]
-        logits = model(collate(bare, BLOCK).to(device)).float().cpu()
-        for row, number in enumerate(numbers):
-            found[number] = logits[row, : len(samples[number].source)].clone()
-    return found
+    """The logits of each sample, all in memory: for a few texts. See `map_logits` for the shapes."""
+    return map_logits(model, samples, lambda number, logits: logits.clone(), tokens_per_batch, device)
 
 
 def ranked_ends(logits: Tensor, begins: int, longest: int) -> Iterator[tuple[int, int, float]]:
-    """Answers by the sum of their two ends, the highest first, as (first piece, last piece, sum).
+    """Answers by the sum of their two logits, the highest first, as (first token, last token, sum).
 
-    logits [S,2] of one window; an answer stands from piece `begins` on and has at most `longest` pieces; the
-    end of the text is none. The sum is told relative to that of "no answer", which is the start's place.
+    logits [S,2] of one window; an answer begins at token `begins` or later, has at most `longest` tokens and
+    does not contain the end token. The sum is relative to that of "no answer", which is the start token.
     """
     first, last = logits[begins:-1].unbind(dim=1)  # [C] each
     sums = first[:, None] + last[None, :] - logits[0].sum()  # [C,C]

@@ -34,6 +34,14 @@ def sinusoid(
     return both.flatten(-2).to(dtype).to(positions.device)  # [..., D]
 
 
+def may_exceed(module: nn.Module, positions: Tensor, length: int) -> bool:
+    """Whether any position is `length` or more. Training batches of T tokens have positions below T, so that
+    nothing is read from a GPU, which would wait for it in every forward."""
+    if module.training and positions.device.type != "cpu" and positions.shape[-1] <= length:
+        return False
+    return bool(positions.numel()) and int(positions.max()) >= length
+
+
 class Sinusoidal(nn.Module):
     """The paper's fixed waves. Nothing is learned and no position is too far."""
 
@@ -52,10 +60,9 @@ class Sinusoidal(nn.Module):
 
     def forward(self, positions: Tensor) -> Tensor:
         """[B,T] -> [B,T,D]; what padding (-1) gets is never seen."""
-        farthest = int(positions.max()) + 1 if positions.numel() else 0
         table = self.table  # another thread may put one in its place
-        if farthest > len(table):
-            longer = torch.arange(2 * farthest, device=table.device)
+        if may_exceed(self, positions, len(table)):
+            longer = torch.arange(2 * (int(positions.max()) + 1), device=table.device)
             # by way of the first table's type: a longer one must not change what was there
             self.table = table = self.waves(longer).to(table.dtype)
         return table[positions.clamp(min=0)]
@@ -72,7 +79,7 @@ class Learned(nn.Module):
 
     def forward(self, positions: Tensor) -> Tensor:
         """[B,T] -> [B,T,D]; a sequence that is too long is an error: there is no vector for its end."""
-        if positions.numel() and int(positions.max()) >= len(self.table):
+        if may_exceed(self, positions, len(self.table)):
             raise UsageError(
                 f"a sequence of {int(positions.max()) + 1} pieces is too long for this model: "
                 f"it has learned {len(self.table)} positions"

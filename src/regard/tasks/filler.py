@@ -14,6 +14,7 @@ import torch
 
 from regard.errors import UsageError
 from regard.generation import Hypothesis, answers, decode
+from regard.generation.score import TOKENS_PER_BATCH
 from regard.inputs.text import Tokenizer
 from regard.models import EncoderDecoder, EncoderOnly
 from regard.sample import Sample
@@ -22,7 +23,6 @@ from regard.tasks.traceable import Traceable
 from regard.tasks.translator import decode_options
 
 GAP = re.compile(r"<mask>|\[MASK\]|_{3,}")  # how users write a gap
-TOKENS_PER_BATCH = 1024  # logits over the whole vocabulary are kept for so many tokens at once
 MIN_BEAM = 4  # of T5's search
 
 

@@ -23,6 +23,7 @@ from regard.generation import (
     make_engine,
     score,
 )
+from regard.generation.score import TOKENS_PER_BATCH
 from regard.generation.sliding import SlidingWindow
 from regard.inputs.text import Tokenizer
 from regard.metrics.language import perplexity_scores
@@ -35,7 +36,6 @@ from regard.tasks.translator import decode_options
 TooLongPrompt = Literal["error", "cut"]
 Warn = Callable[[str], None]
 REPLACEMENT_CHARACTER = "\ufffd"  # of bytes that are no complete character, perhaps not yet
-TOKENS_PER_BATCH = 1024  # logits over the whole vocabulary are kept for so many tokens at once
 
 
 @dataclass(frozen=True)

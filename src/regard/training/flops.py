@@ -1,4 +1,4 @@
-"""What a run costs: floating-point operations, counted, and the most this machine does, measured."""
+"""Floating-point operations of a model, counted, and the peak rate of this machine, measured."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ PEAK_SIZES = (512, 1024, 2048, 4096, 8192)
 PEAK_ROUNDS = 3
 
 
-def forward_flops(model: Model, rows: int, source: int, target: int, answers: int) -> int:
+def forward_flops(model: Model, rows: int, source: int, target: int, labels: int) -> int:
     """Of one forward pass over B rows of S source and T target tokens, padding included.
 
-    A product of [m,k] and [k,n] costs 2mkn. Sums, norms, softmax and the embedding's look-up are not counted,
-    by custom. The output layer costs 2 DV for each of the answers that are asked for.
+    A product of [m,k] and [k,n] costs 2mkn. As is customary, sums, norms, softmax and the embedding lookup
+    are not counted. The output layer costs 2 DV for each label.
     """
-    return rows * row_flops(model, source, target) + 2 * answers * model.output.weight.numel()
+    return rows * row_flops(model, source, target) + 2 * labels * model.output.weight.numel()
 
 
 def row_flops(model: Model, source: int, target: int) -> int:
@@ -41,27 +41,27 @@ def row_flops(model: Model, source: int, target: int) -> int:
 
 
 def stack_flops(stack: Stack, words: int, source: int = 0) -> int:
-    """The blocks of an encoder (T words), or of a decoder that looks at S words of a source.
+    """The blocks of an encoder (T tokens), or of a decoder with cross-attention to S source tokens.
 
     With width D, I = H * C channels in all heads and feed-forward F (2DF with a gate is 3DF):
 
-        2T (4DI + 2DF)  +  4 T^2 I             itself and its own words
-        2T (2DI)  +  2S (2DI)  +  4TSI         a source: queries and output, keys and values, sums
+        2T (4DI + 2DF)  +  4 T^2 I             self-attention and feed-forward
+        2T (2DI)  +  2S (2DI)  +  4TSI         cross-attention: queries and output, keys and values, sums
 
-    where 4 T^2 I is QK^T and the mix of V, whole also where the mask hides the future, as it is computed.
+    where 4 T^2 I is QK^T and the weighted sum of V, computed in full under a causal mask too.
     """
     block = next(iter(stack))
     inner = block.attention.heads * block.attention.channels
     cost = 2 * words * (weights_of(block.attention) + weights_of(block.feed_forward)) + 4 * words**2 * inner
-    if block.cross is not None:  # half of its weights for the queries and the output, half for the source
+    if block.cross is not None:  # half of its weights for queries and output, half for the source
         cost += (words + source) * weights_of(block.cross) + 4 * words * source * inner
     return len(stack) * cost
 
 
 def recurrent_row(model: RecurrentEncoderDecoder, source: int, target: int) -> int:
-    """One row of S source and T target words: each cell's weights once a word, the bridge once a layer;
+    """One row of S source and T target tokens: each cell's weights once a token, the bridge once a layer;
 
-    with attention   2S D^2 keys,  2T D^2 queries (additive),  2TSD scores,  2TSD the mix of values
+    with attention   2S D^2 keys,  2T D^2 queries (additive),  2TSD scores,  2TSD the weighted sum of values
     """
     reading = 2 * source * weights_of(model.encoder)
     writing = 2 * target * (weights_of(model.decoder.layers) + weights_of(model.decoder.readout))
@@ -76,23 +76,23 @@ def recurrent_row(model: RecurrentEncoderDecoder, source: int, target: int) -> i
 
 
 def weights_of(module: nn.Module | None) -> int:
-    """Numbers in the matrices of a module."""
+    """Elements of the matrices of a module."""
     return sum(p.numel() for p in module.parameters() if p.dim() == 2) if module is not None else 0
 
 
 def training_flops(model: Model, batch: Batch) -> int:
     """Forward and backward of a batch: 3 times forward, for each product Y = XW has the gradients
-    dX = dY W^T and dW = X^T dY, of the same cost. The output layer answers only where a label asks."""
+    dX = dY W^T and dW = X^T dY, of the same cost. The output layer is computed at labelled positions only."""
     if batch.labels is None:
         raise ValueError("a training batch has labels")
     source, target = (0 if side is None else side.ids.shape[1] for side in (batch.source, batch.target))
-    answers = int((batch.labels != IGNORED).sum())
-    return 3 * forward_flops(model, len(batch.labels), source, target, answers)
+    labels = int((batch.labels != IGNORED).sum())
+    return 3 * forward_flops(model, len(batch.labels), source, target, labels)
 
 
 def measured_peak(machine: Machine) -> float:
-    """Operations a second of the fastest of some large square matrix products, in the run's own precision
-    and threads: what this machine does at this moment, not what a data sheet says of it."""
+    """Operations a second of the fastest of some large square matrix products, in the run's precision
+    and threads, measured at this moment."""
     dtype = getattr(torch, machine.precision)
     best, began = 0.0, time.perf_counter()
     for size in PEAK_SIZES:
@@ -108,5 +108,5 @@ def measured_peak(machine: Machine) -> float:
 def timed_product(matrix: torch.Tensor) -> float:
     began = time.perf_counter()
     product = matrix @ matrix
-    product[-1, -1].item()  # waits for a device that works on its own
+    product[-1, -1].item()  # waits for an asynchronous device
     return max(1e-9, time.perf_counter() - began)

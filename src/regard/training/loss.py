@@ -1,4 +1,4 @@
-"""The loss, as a sum and a count: accumulation and several processes divide once."""
+"""The loss as a sum and a count, so that accumulation and several processes divide only once."""
 
 from __future__ import annotations
 
@@ -14,25 +14,28 @@ from regard.device import Machine
 from regard.models import Model
 from regard.sample import IGNORED
 
-ROWS_AT_ONCE = 512  # logits of so many tokens fit the caches of a CPU; all at once would go through memory
+# rows of logits computed at once: as many as fit the caches of a CPU; on a GPU fewer, larger kernels are
+# faster, and each portion waits for the device once (`lost.any()`)
+ROWS_AT_ONCE = {"cpu": 512}
+ROWS_ON_DEVICE = 16_384
 
-NEARLY_NOTHING = 1e-30  # the smallest p whose logarithm is taken
+SMALLEST_P = 1e-30  # below it log p is computed from the logits
 
 
 def batch_loss(model: Model, batch: Batch, kind: Loss, smoothing: float, machine: Machine) -> Tensor:
-    """The sum over the labels; products in the precision of the machine, sums in float32."""
+    """Sum over the labels; matrix products in the machine's precision, sums in float32."""
     if batch.labels is None:
         raise ValueError("a training batch needs labels")
-    half, output = machine.precision == "bfloat16", model.output
-    with torch.autocast(machine.device.type, torch.bfloat16, enabled=half):
+    bfloat16, output = machine.precision == "bfloat16", model.output
+    with torch.autocast(machine.device.type, torch.bfloat16, enabled=bfloat16):
         hidden = model.hidden(batch)
         logits = output(hidden) if kind != "words" else None
     if logits is None:
-        dtype = torch.bfloat16 if half else None
+        dtype = torch.bfloat16 if bfloat16 else None
         return output_cross_entropy(hidden, output.weight, batch.labels, smoothing, dtype, output.bias)
     if kind == "ends" and batch.source is not None:
-        return ends_cross_entropy(logits, batch.labels, batch.source.positions)
-    return many_cross_entropy(logits, batch.labels)
+        return span_cross_entropy(logits, batch.labels, batch.source.positions)
+    return multi_label_cross_entropy(logits, batch.labels)
 
 
 def cross_entropy(logits: Tensor, labels: Tensor, smoothing: float = 0.0) -> Tensor:
@@ -57,38 +60,37 @@ def output_cross_entropy(
     dtype: torch.dtype | None = None,
     bias: Tensor | None = None,
 ) -> Tensor:
-    """`cross_entropy` of the logits `hidden @ weight^T + bias`, which are never held as a whole.
+    """`cross_entropy` of the logits `hidden @ weight^T + bias`, which are never all in memory.
 
     hidden [B,T,D], weight [V,D], labels [B,T]. Products are computed in `dtype`, sums in float32 or wider.
     """
-    asked = labels.flatten() != IGNORED
-    rows, gold = hidden.flatten(0, 1)[asked], labels.flatten()[asked]  # [M,D]: padding costs nothing here
+    labelled = labels.flatten() != IGNORED
+    rows, gold = hidden.flatten(0, 1)[labelled], labels.flatten()[labelled]  # [M,D]: padding costs nothing
     total: Tensor = _OutputCrossEntropy.apply(rows, weight, bias, gold, smoothing, dtype)  # type: ignore[no-untyped-call]
     return total
 
 
-def ends_cross_entropy(logits: Tensor, labels: Tensor, positions: Tensor) -> Tensor:
-    """Of two softmaxes over the positions of a row, for the first and the last piece of an answer.
+def span_cross_entropy(logits: Tensor, labels: Tensor, positions: Tensor) -> Tensor:
+    """Of two softmaxes over the positions of a row: the first and the last token of an answer.
 
-    logits [B,S,2], labels [B,2], positions [B,S] of which padding (-1) is no answer.
+    logits [B,S,2], labels [B,2], positions [B,S]; padding (-1) is masked.
     """
-    seen = logits.float().masked_fill(positions[..., None] < 0, float("-inf")).transpose(1, 2)  # [B,2,S]
-    return F.cross_entropy(seen.flatten(0, 1), labels.flatten(), ignore_index=IGNORED, reduction="sum")
+    masked = logits.float().masked_fill(positions[..., None] < 0, float("-inf")).transpose(1, 2)  # [B,2,S]
+    return F.cross_entropy(masked.flatten(0, 1), labels.flatten(), ignore_index=IGNORED, reduction="sum")
 
 
-def many_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
-    """A yes or no for each label: logits [B,1,L], labels [B,L] of 0 and 1."""
+def multi_label_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
+    """Binary cross-entropy of each label: logits [B,1,L], labels [B,L] of 0 and 1."""
     wide = logits[:, 0].float()
-    asked = (labels != IGNORED).to(wide.dtype)
-    gold = labels.to(wide.dtype)
-    return F.binary_cross_entropy_with_logits(wide, gold, asked, reduction="sum")
+    weight = (labels != IGNORED).to(wide.dtype)
+    return F.binary_cross_entropy_with_logits(wide, labels.to(wide.dtype), weight, reduction="sum")
 
 
 class _OutputCrossEntropy(torch.autograd.Function):
-    """Computes the gradients beside the loss, portion by portion, while the logits are in the cache.
+    """Computes the gradients together with the loss, portion by portion, while the logits are in the cache.
 
-    With p = softmax(z) and V words:  d loss / d z = p - (1 - eps) * onehot(label) - eps / V.
-    The last part is the same for all, so it needs no pass over the logits: it is taken off the sums.
+    With p = softmax(z) and V tokens:  d loss / d z = p - (1 - eps) * onehot(label) - eps / V.
+    The last term is the same for all logits and needs no pass over them: it is subtracted from the sums.
     """
 
     @staticmethod
@@ -108,17 +110,20 @@ class _OutputCrossEntropy(torch.autograd.Function):
         grad_weight = torch.zeros(weight.shape, dtype=wide, device=weight.device)
         grad_bias = torch.zeros(len(weight), dtype=wide, device=weight.device)
         total = torch.zeros((), dtype=wide, device=hidden.device)
-        room = h.new_empty((2, min(ROWS_AT_ONCE, len(labels)), len(w)))  # fresh memory would cost a third
-        for start in range(0, len(labels), ROWS_AT_ONCE):
-            rows = slice(start, start + ROWS_AT_ONCE)
+        portion = ROWS_AT_ONCE.get(h.device.type, ROWS_ON_DEVICE)
+        buffer = h.new_empty(
+            (2, min(portion, len(labels)), len(w))
+        )  # new memory each time costs a third more
+        for start in range(0, len(labels), portion):
+            rows = slice(start, start + portion)
             gold = labels[rows].unsqueeze(1)  # [m,1]
-            z = torch.mm(h[rows], w.T, out=room[0, : len(gold)])  # [m,V]
+            z = torch.mm(h[rows], w.T, out=buffer[0, : len(gold)])  # [m,V]
             if b is not None:
                 z += b
-            p = torch.softmax(z, dim=1, out=room[1, : len(gold)])
+            p = torch.softmax(z, dim=1, out=buffer[1, : len(gold)])
             log_p = log_of_gold(z, p, gold, wide)  # [m,1]
             total += smoothing * z.gather(1, gold).sum(dtype=wide) - log_p.sum()
-            put(p, gold, log_p.exp() - (1 - smoothing))
+            set_columns(p, gold, log_p.exp() - (1 - smoothing))
             grad_hidden[rows] = p @ w
             grad_weight += p.T @ h[rows]
             if b is not None:
@@ -138,29 +143,29 @@ class _OutputCrossEntropy(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *scale: Tensor) -> tuple[Tensor, Tensor, Tensor | None, None, None, None]:
         hidden, weight, bias = ctx.saved_tensors
-        own = bias * scale[0] if ctx.has_bias else None
-        return hidden * scale[0], weight * scale[0], own, None, None, None
+        grad_bias = bias * scale[0] if ctx.has_bias else None
+        return hidden * scale[0], weight * scale[0], grad_bias, None, None, None
 
 
 def log_of_gold(z: Tensor, p: Tensor, gold: Tensor, wide: torch.dtype) -> Tensor:
     """log p(label), precise where p has few bits: [m,V], its softmax, [m,1] -> [m,1].
 
-    Near 1, where a gradient is the small difference of p and 1, from the sum of all others; near 0, where p
-    may be lost, from the logits.
+    Near 1, where the gradient is the small difference of p and 1, from the sum of the other probabilities;
+    near 0, where p may underflow, from the logits.
     """
-    own = p.gather(1, gold).to(wide)
-    put(p, gold, torch.zeros_like(own))
+    p_gold = p.gather(1, gold).to(wide)
+    set_columns(p, gold, torch.zeros_like(p_gold))
     others = p.sum(dim=1, keepdim=True).to(wide)
-    log_p = torch.where(own < 0.5, own.log(), torch.log1p(-others))
-    lost = own[:, 0] < NEARLY_NOTHING
+    log_p = torch.where(p_gold < 0.5, p_gold.log(), torch.log1p(-others))
+    lost = p_gold[:, 0] < SMALLEST_P
     if lost.any():
         few = z[lost].to(wide)
         log_p[lost] = few.gather(1, gold[lost]) - few.logsumexp(dim=1, keepdim=True)
     return log_p
 
 
-def put(p: Tensor, columns: Tensor, values: Tensor) -> None:
-    """One number in each row; `scatter_` would copy all of them."""
+def set_columns(p: Tensor, columns: Tensor, values: Tensor) -> None:
+    """Set one value in each row; `scatter_` would copy all of them."""
     p[torch.arange(len(p), device=p.device), columns[:, 0]] = values[:, 0].to(p.dtype)
 
 

@@ -1,4 +1,4 @@
-"""Adam and AdamW from torch, and their state as named tensors (no pickle is ever written)."""
+"""Learning-rate schedules; Adam and AdamW from torch, their state as named tensors (never a pickle)."""
 
 from __future__ import annotations
 
@@ -8,45 +8,92 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from regard.config import Train
+from regard.config import Train, usual_warmup
 from regard.errors import UsageError
-from regard.training.parallel import crew
+from regard.training.distributed import full_tensor, shard_like
+
+DEFAULT_PEAK = 1e-3
+
+
+def learning_rate(step: int, config: Train, width: int) -> float:
+    """Of one update, counted from 1.
+
+    "paper": D^-0.5 * min(step^-0.5, step * warmup^-1.5). The others rise linearly to `lr` over `warmup`
+    updates and then fall, or stay ("constant").
+    """
+    if config.schedule == "paper":
+        return float(width**-0.5 * min(step**-0.5, step * config.warmup**-1.5))
+    peak = config.lr or DEFAULT_PEAK
+    if step < config.warmup:
+        return peak * step / config.warmup
+    if config.schedule == "inverse-sqrt":
+        return float(peak * (max(config.warmup, 1) / step) ** 0.5)
+    left = max(
+        0.0, (config.steps - step) / max(1, config.steps - config.warmup)
+    )  # 1 at the peak, 0 at the end
+    if config.schedule == "linear":
+        return peak * left
+    if config.schedule == "cosine":
+        return peak * 0.5 * (1 - math.cos(math.pi * left))
+    return peak
+
+
+def epochs_as_steps(train: Train, batches_per_epoch: float) -> Train:
+    """`steps` and `warmup` of a run that sets only `epochs`: the schedule needs its number of updates."""
+    if train.epochs is None or "steps" in train.model_fields_set:
+        return train
+    steps = max(1, math.ceil(train.epochs * batches_per_epoch / train.accumulate))
+    update = {"steps": steps}
+    if "warmup" not in train.model_fields_set:
+        update["warmup"] = usual_warmup(steps)
+    return train.model_copy(update=update)
 
 
 def make_optimizer(
-    model: nn.Module, config: Train, rates: Mapping[str, float] | None = None
+    model: nn.Module, config: Train, multipliers: Mapping[str, float] | None = None
 ) -> torch.optim.Optimizer:
-    """Only matrices decay: shrinking biases and norms has no use.
+    """Weight decay applies to matrices only, not to biases and norms.
 
-    `rates` are shares of the learning rate by parameter, 1 where it says nothing.
+    `multipliers` scale the learning rate by parameter name; 1 where a name is missing.
     """
-    kinds: dict[tuple[float, float], list[nn.Parameter]] = {}
+    groups: dict[tuple[float, float], list[nn.Parameter]] = {}
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
             decay = config.weight_decay if parameter.dim() >= 2 else 0.0
-            kinds.setdefault(((rates or {}).get(name, 1.0), decay), []).append(parameter)
-    groups = [{"params": own, "share": share, "weight_decay": decay} for (share, decay), own in kinds.items()]
+            groups.setdefault(((multipliers or {}).get(name, 1.0), decay), []).append(parameter)
+    settings = [
+        {"params": parameters, "multiplier": multiplier, "weight_decay": decay}
+        for (multiplier, decay), parameters in groups.items()
+    ]
     kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[config.optimizer]
-    made: torch.optim.Optimizer = kind(groups, lr=0.0, betas=config.betas, eps=config.epsilon, fused=True)
-    return made
+    optimizer: torch.optim.Optimizer = kind(
+        settings, lr=0.0, betas=config.betas, eps=config.epsilon, fused=True
+    )
+    return optimizer
 
 
-def in_proportion(model: nn.Module, rates: Mapping[str, float]) -> dict[str, float]:
-    """`rates` times the sizes at which a family's drawn weights begin (`model.lr_multipliers`, by the end of a name).
+def scale_by_init(model: nn.Module, multipliers: Mapping[str, float]) -> dict[str, float]:
+    """`multipliers` times the scale of the family's initial weights (`model.lr_multipliers`, by the end of a name).
 
-    A step of Adam is about as long as the rate, however large the weight. T5's words of unit size, which are
-    its output layer too, would learn sqrt(D) times too slowly, its small queries sqrt(C) times too fast; its
-    own optimiser, Adafactor, makes steps in proportion to the weight.
+    A step of Adam is about as long as the learning rate, however large the weight. T5's embeddings of
+    unit size, which are its output layer too, would learn sqrt(D) times too slowly, its small queries sqrt(C)
+    times too fast; T5's own optimizer, Adafactor, makes steps in proportion to the weight.
     """
     sizes: Mapping[str, float] = getattr(model, "lr_multipliers", {})
     return {
-        name: rate * math.prod(size for end, size in sizes.items() if name.endswith(end))
-        for name, rate in rates.items()
+        name: multiplier * math.prod(size for end, size in sizes.items() if name.endswith(end))
+        for name, multiplier in multipliers.items()
     }
 
 
+def clip_gradients(model: nn.Module, max_norm: float) -> float:
+    """Scale the gradient down to `max_norm` (0: do not); its norm before that."""
+    norm = torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm or float("inf"))
+    return float(full_tensor(norm))
+
+
 def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """`name/exp_avg`, `name/exp_avg_sq` and `name/step` for every learned tensor."""
+    """`name/exp_avg`, `name/exp_avg_sq` and `name/step` of every trained parameter."""
     return {
         f"{name}/{key}": value
         for name, parameter in model.named_parameters()
@@ -55,12 +102,11 @@ def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dic
 
 
 def load_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
-    named = dict(model.named_parameters())
+    parameters = dict(model.named_parameters())
     for entry, tensor in tensors.items():
         name, _, key = entry.rpartition("/")
-        if name not in named:
+        if name not in parameters:
             raise UsageError(f'the checkpoint holds the state of "{name}", which the model does not have')
-        parameter = named[name]
-        there = tensor.to(parameter.device)  # the step too: a fused update counts on the device
-        own = there if key == "step" else crew().own(there, parameter)
-        optimizer.state[parameter][key] = own.clone()
+        parameter = parameters[name]
+        value = tensor.to(parameter.device)  # the step too: the fused update counts on the device
+        optimizer.state[parameter][key] = (value if key == "step" else shard_like(value, parameter)).clone()

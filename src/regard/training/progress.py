@@ -1,27 +1,91 @@
-"""What a run tells while it goes on: records for `metrics.jsonl` and whoever listens (docs/metrics.md)."""
+"""`Progress`: where a run is, stored in checkpoints. `Metrics`: what it reports (docs/metrics.md)."""
 
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Protocol
 
+from regard.errors import RegardError
 from regard.storage import append, write_text
 
 Record = dict[str, Any]
 FILE = "metrics.jsonl"
-STEPWISE = ("train", "valid", "bad", "spike", "back")  # kinds of records; the others are made at the end
+STEPWISE = ("train", "valid", "bad", "spike", "back")  # kinds of records; all others are written at the end
+
+
+@dataclass
+class Progress:
+    """Position, counters and clocks of a run: with weights and optimizer state all that a resume needs."""
+
+    step: int = 0
+    epoch: int = 0
+    pool: int = 0  # in the epoch
+    batch: int = 0  # in the pool
+    tokens: int = 0  # labels trained on
+    flops: int = 0  # of all forward and backward passes
+    seconds: float = 0.0  # wall clock; of these in updates, validations and checkpoints:
+    update_seconds: float = 0.0
+    data_seconds: float = 0.0  # waiting for batches, part of update_seconds
+    validation_seconds: float = 0.0
+    save_seconds: float = 0.0
+    best_step: int | None = None
+    best_score: float | None = None  # higher is better; minus the loss if that is the metric
+    best_loss: float | None = None  # of that validation; breaks ties
+    validations_since_best: int = 0
+    non_finite: int = 0  # updates skipped because loss or gradient was not finite, or had no labels
+    non_finite_in_a_row: int = 0
+    spikes: int = 0  # updates whose loss was far above the running mean
+    mean_loss: float | None = None  # per token, a running mean
+    rollbacks: int = 0
+    rollbacks_in_a_row: int = 0  # without passing `last_non_finite`
+    last_non_finite: int = 0  # the step of the last roll-back's cause
+
+    def to_state(self) -> dict[str, Any]:
+        """As state.json stores it: its field names have not changed since the first version."""
+        return {STATE_NAMES.get(name, name): value for name, value in asdict(self).items()}
+
+
+# field -> name in state.json
+STATE_NAMES = {
+    "batch": "place",
+    "update_seconds": "updating",
+    "data_seconds": "waiting",
+    "validation_seconds": "validating",
+    "save_seconds": "saving",
+    "validations_since_best": "worse",
+    "non_finite": "bad",
+    "non_finite_in_a_row": "bad_in_a_row",
+    "mean_loss": "usual",
+    "rollbacks": "backs",
+    "rollbacks_in_a_row": "backs_in_a_row",
+    "last_non_finite": "trouble",
+}
+
+
+def progress_from_state(state: Mapping[str, Any], folder: Path) -> Progress:
+    stored = {STATE_NAMES.get(each.name, each.name): each.name for each in fields(Progress)}
+    if not state.keys() <= stored.keys() or not all(
+        each is None or type(each) in (int, float) for each in state.values()
+    ):
+        raise RegardError(
+            f"{folder}: the newest checkpoint's state.json is of another program; begin a new run"
+        )
+    return Progress(**{stored[name]: value for name, value in state.items()})
 
 
 class Listener(Protocol):
-    """A view of a run: the terminal, or nothing."""
+    """Receives what a run reports, for example a terminal view."""
 
-    def say(self, text: str) -> None: ...
+    def log(self, text: str) -> None: ...
     def record(self, record: Record) -> None: ...
 
 
-class Silent:
-    def say(self, text: str) -> None:
+class NullListener:
+    def log(self, text: str) -> None:
         pass
 
     def record(self, record: Record) -> None:
@@ -29,20 +93,20 @@ class Silent:
 
 
 class Metrics:
-    """Appends records to the run's file and passes them on."""
+    """Appends records to the run's file and passes them to the listener."""
 
     def __init__(self, folder: Path, listener: Listener) -> None:
         self.path = folder / FILE
         self.listener = listener
 
     def rewind(self, step: int) -> None:
-        """Forget what was recorded after `step`: a resumed run does those steps again."""
+        """Remove the records after `step`: a resumed run does those steps again."""
         kept = [record for record in read_metrics(self.path) if record.get("step", 0) <= step]
         kept = [record for record in kept if record.get("kind") in STEPWISE]
-        write_text(self.path, "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in kept))
+        write_text(self.path, "".join(to_line(record) for record in kept))
 
     def add(self, record: Record) -> None:
-        append(self.path, (json.dumps(record, ensure_ascii=False) + "\n").encode())
+        append(self.path, to_line(record).encode())
         self.listener.record(record)
 
     def sync(self) -> None:
@@ -50,8 +114,8 @@ class Metrics:
         append(self.path, b"", durable=True)
 
 
-class Unheard(Metrics):
-    """Of a process that is not the voice of its run."""
+class NullMetrics(Metrics):
+    """Of ranks other than 0."""
 
     def rewind(self, step: int) -> None:
         pass
@@ -63,8 +127,21 @@ class Unheard(Metrics):
         pass
 
 
+def to_line(record: Record) -> str:
+    return json.dumps(finite(record), ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def finite(value: Any) -> Any:
+    """With None for NaN and infinities, which JSON does not have."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: finite(each) for key, each in value.items()}
+    return [finite(each) for each in value] if isinstance(value, list | tuple) else value
+
+
 def read_metrics(path: Path) -> list[Record]:
-    """All whole records; a last line that a kill cut off is passed over."""
+    """All complete records; a last line that a kill truncated is skipped."""
     if not path.is_file():
         return []
     records = []

@@ -1,10 +1,10 @@
-"""A run from its config to its model folder: begin or resume, train, choose, write."""
+"""A training run from top to bottom; `train` is its outline, the functions below follow its order."""
 
 from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -13,47 +13,42 @@ import torch
 
 from regard.config import Config, differing_field, load_config, to_toml
 from regard.config.schema import Recipe, TaskName
-from regard.device import Machine, choose_machine, release_memory
+from regard.device import Machine, choose_machine
 from regard.errors import RegardError, UsageError
-from regard.metrics.bleu import bleu_tokenization, make_bleu
-from regard.models import build, parameters
+from regard.models import Model, build, parameters
 from regard.storage import (
-    Checkpoint,
     Initial,
-    average_weights,
-    checkpoint_folder,
     checkpoint_steps,
     folder_lock,
     friendly_os_errors,
-    is_complete,
-    load_checkpoint,
-    load_latest,
-    load_weights_into,
     make_folders,
     read_model,
     remove_checksums,
     remove_partials,
-    unique_weights,
     verified,
-    write_card,
     write_checksums,
     write_identity,
     write_json,
     write_text,
-    write_weights,
 )
-from regard.training.evaluation.base import FILES
-from regard.training.flops import measured_peak
+from regard.training.distributed import (
+    SingleProcess,
+    connect,
+    is_rank0,
+    local_device,
+    local_threads,
+    restarts,
+)
 from regard.training.initial import load_initial, with_shape
-from regard.training.loop import Trainer
-from regard.training.parallel import crew, gathered, own_device, own_threads, restarts
-from regard.training.prepare import Materials, names, prepare
-from regard.training.progress import Listener, Metrics, Record, Silent, Unheard
-from regard.training.report import evaluate_command, finish_report, main_scores
-from regard.training.schedule import counted
+from regard.training.instability import handle_non_finite, record_spike
+from regard.training.model_folder import latest_checkpoint, write_model_folder
+from regard.training.optimizer import epochs_as_steps
+from regard.training.prepare import Log, TrainingData, prepare_data
+from regard.training.progress import Listener, Metrics, NullListener, NullMetrics, Record
 from regard.training.stream import Stream
+from regard.training.trainer import Trainer, Window
 
-# What may differ when a run is resumed: where it ends and what it keeps. (With other `steps` a rate that
+# What may differ when a run is resumed: where it ends and what it keeps. (With other `steps` a schedule that
 # falls to the end falls to another one.)
 LIMITS = (
     *("train.steps", "train.epochs", "train.minutes", "train.patience", "train.keep", "train.log_every"),
@@ -64,13 +59,26 @@ LIMITS = (
 @dataclass(frozen=True)
 class Outcome:
     folder: Path
-    finished: bool  # False: interrupted, to be resumed
+    finished: bool  # False: interrupted, can be resumed
     step: int
-    records: list[Record]  # of the final model, on valid and test
+    records: list[Record]  # scores of the final model on valid and test
     task: TaskName = "translate"
     seconds: float = 0.0  # of all resumptions
     machine: str = ""
     promised: Recipe = field(default_factory=Recipe)
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run that was opened: its folder is locked, its config is final.
+
+    Only `train.steps` of a run that sets `train.epochs` alone follows from the data (`epochs_as_steps`).
+    """
+
+    config: Config
+    folder: Path
+    machine: Machine
+    pretrained: Initial | None  # of `[init] from`; None once the run has checkpoints
 
 
 def train(
@@ -80,192 +88,198 @@ def train(
     listener: Listener | None = None,
     strict: bool = False,
 ) -> Outcome:
-    """Train into `folder`. With `resume` go on from its newest valid checkpoint, with equal bits.
+    """Train into `folder`. With `resume` continue from its newest valid checkpoint, bit for bit.
 
-    `strict` stops before training where a check of the data found anything. Under torchrun all processes call
-    this, and train one model together.
+    `strict` stops before training if the check of the data finds anything. Under torchrun all processes call
+    this and train one model together.
     """
-    given, resume = config, resume or restarts() > 0
-    config = open_run(given, folder, resume)
-    if config.task.name == "translate":
-        # what the scores need is better missed now than at the first validation
-        make_bleu(bleu_tokenization(config.train.bleu_tokenize, config.task.target))
-    initial = (
-        read_model(Path(config.init.model), config.model.head)
-        if config.init.model and not begun(folder)
-        else None
-    )
-    if initial is not None:
-        config = with_shape(config, initial.config)
-    device, threads = own_device(config.train.device), own_threads(config.train.threads)
-    machine = choose_machine(device, config.train.precision, threads, config.model.width)
-    config = pinned(config, machine)
-    machine.use()
-    with gathered(machine.device), crew_in(folder):
-        if crew().is_voice:
-            open_run(given, folder, resume)  # again: another run may have been here meanwhile
-            for place in (folder, folder / "checkpoints"):
-                remove_partials(place)
-        heard = listener if listener is not None and crew().is_voice else Silent()
-        return train_in(config, folder, resume, heard, strict, initial, machine)
+    resume = resume or restarts() > 0
+    with locked(folder, config, resume):
+        run = open_or_resume(config, folder, resume)
+        run.machine.use()
+        with connect(run.machine.device) as dist:
+            if listener is None or not dist.is_rank0:
+                listener = NullListener()
+            if not hasattr(listener, "log"):  # its name in version 1 was `say`
+                vars(listener)["log"] = listener.say  # type: ignore[attr-defined]
+            return train_run(run, dist, resume, listener, strict)
+
+
+def train_run(run: Run, dist: SingleProcess, resume: bool, listener: Listener, strict: bool) -> Outcome:
+    """The outline of every run; all ranks execute it."""
+    config, folder, machine, log = run.config, run.folder, run.machine, listener.log
+    data = dist.rank0_first(lambda: prepare_data(config, folder, log, strict, run.pretrained))
+    model = build_model(config, data, machine, run.pretrained, log)
+    trainer = make_trainer(config, folder, data, machine, dist, model)
+    if resume and (checkpoint := latest_checkpoint(folder, log)) is not None:
+        trainer.restore(checkpoint)
+        log(f"resuming after step {trainer.progress.step}")
+    # only now: a run whose data cannot be read, or has changed, is left as it is
+    dist.on_rank0(lambda: write_run_files(trainer))
+    metrics = (Metrics if dist.is_rank0 else NullMetrics)(folder, listener)
+    metrics.rewind(trainer.progress.step)
+    log(f"{parameters(model):,} parameters; {machine_summary(machine, dist)}")
+    with stop_on_signal(trainer):
+        finished = run_updates(trainer, metrics)
+    records: list[Record] = []
+    if finished:
+        trainer.model = dist.unsharded(trainer.model)
+        records = dist.on_rank0(lambda: write_model_folder(trainer, metrics))
+    progress, used = trainer.progress, machine_summary(machine, dist)
+    task, recipe = config.task.name, config.recipe
+    return Outcome(folder, finished, progress.step, records, task, progress.seconds, used, recipe)
+
+
+# --- open
 
 
 @contextmanager
-def crew_in(folder: Path) -> Iterator[None]:
-    """The voice holds the folder for all processes of this run."""
-    if crew().is_voice:
-        with friendly_os_errors(folder):  # a place that cannot be written is better known before the work
-            make_folders(folder)
-    with folder_lock(folder) if crew().is_voice else nullcontext():
+def locked(folder: Path, config: Config | None, resume: bool) -> Iterator[None]:
+    """Create the folder and lock it, on rank 0 for all processes of the run."""
+    check_folder(folder, config, resume)
+    if not is_rank0():
+        yield
+        return
+    with friendly_os_errors(folder):  # fail now if the folder cannot be written
+        make_folders(folder)
+    with folder_lock(folder):
+        for place in (folder, folder / "checkpoints"):
+            remove_partials(place)
         yield
 
 
-def train_in(
-    config: Config,
-    folder: Path,
-    resume: bool,
-    listener: Listener,
-    strict: bool,
-    initial: Initial | None,
-    machine: Machine,
-) -> Outcome:
-    materials = crew().voice_first(lambda: prepare(config, folder, listener.say, strict, initial))
-    trainer = make_trainer(config, folder, materials, machine, initial, listener)
-    if resume and (checkpoint := newest(folder, listener)) is not None:
-        trainer.restore(checkpoint)
-        listener.say(f"resuming after step {trainer.progress.step}")
-    # only now: a run whose data cannot be read, or has changed, is not touched
-    config = trainer.config
-    crew().once(lambda: write_beginning(config, folder, materials))
-    metrics = (Metrics if crew().is_voice else Unheard)(folder, listener)
-    metrics.rewind(trainer.progress.step)
-    used = f"{machine.device}, {machine.precision}, {machine.threads} threads"
-    used += f", {crew().size} processes" if crew().size > 1 else ""
-    listener.say(f"{parameters(trainer.model):,} parameters; {used}")
-    with stopping(trainer):
-        finished = trainer.run(metrics)
-    records: list[Record] = []
-    if finished:
-        trainer.model = crew().readable(trainer.model)
-        records = crew().once(lambda: finish(trainer, metrics))
-    at = trainer.progress
-    return Outcome(
-        folder, finished, at.step, records, config.task.name, at.seconds, used, promised=config.recipe
-    )
-
-
-def write_beginning(config: Config, folder: Path, materials: Materials) -> None:
-    """What a run is: its config, data and tokenizers."""
-    remove_checksums(folder)
-    write_text(folder / "run.toml", to_toml(config))
-    write_json(folder / "data.json", materials.record)
-    write_identity(
-        folder,
-        config,
-        materials.source,
-        materials.target,
-        materials.split_above,
-        materials.labels,
-        materials.may_refuse,
-    )
-    write_checksums(folder)
-
-
-def open_run(config: Config | None, folder: Path, resume: bool) -> Config:
-    """The config to go by; refuse to write over another run."""
-    stored = folder / "run.toml"
-    if not stored.is_file():
-        if config is None:
-            raise UsageError(f"{folder} holds no run to resume; give its TOML file to begin one")
-        if folder.is_file() or (
-            folder.is_dir() and any(not path.name.startswith(".") for path in folder.iterdir())
-        ):
-            raise UsageError(f"{folder} is not empty and holds no run; choose another folder with --out")
-        return config
-    if not resume:
-        raise UsageError(
-            f"{folder} already holds a run; go on with --resume, or choose another folder with --out"
-        )
-    with verified(folder, weights=False):
-        before = load_config(stored)
+def check_folder(folder: Path, config: Config | None, resume: bool) -> None:
+    """Refuse to write over another run or into a folder of something else."""
+    if (folder / "run.toml").is_file():
+        if not resume:
+            raise UsageError(
+                f"{folder} already holds a run; continue it with --resume, or choose another one with --out"
+            )
+        return
     if config is None:
-        return before
-    train = config.train.model_copy(update=decided(config, before))
-    own = config.model_copy(update={"train": train, "version": before.version})
-    if own.init.model is not None and own.init.model == before.init.model:
-        own = with_shape(own, before.model)  # the folder's, as when the run began
-    if field := differing_field(own, before, ignore=LIMITS):
+        raise UsageError(f"{folder} holds no run to resume; give its TOML file to begin one")
+    if folder.is_file() or (
+        folder.is_dir() and any(not path.name.startswith(".") for path in folder.iterdir())
+    ):
+        raise UsageError(f"{folder} is not empty and holds no run; choose another folder with --out")
+
+
+def open_or_resume(config: Config | None, folder: Path, resume: bool) -> Run:
+    """The config of the run with everything decided: resumed fields, the pretrained shape, the machine."""
+    check_folder(folder, config, resume)  # again, now that the folder is locked
+    stored = None
+    if (folder / "run.toml").is_file():
+        with verified(folder, weights=False):
+            stored = load_config(folder / "run.toml")
+    if stored is not None:
+        config = stored if config is None else resumed_config(config, stored, folder)
+    if config is None:
+        raise ValueError("check_folder refuses a folder without a run and without a config")
+    if config.task.name == "translate":  # fail now if sacreBLEU's tokenizer is missing
+        from regard.metrics.bleu import bleu_tokenization, make_bleu
+
+        make_bleu(bleu_tokenization(config.train.bleu_tokenize, config.task.target))
+    pretrained = None
+    if config.init.model is not None and not checkpoint_steps(folder):  # with a checkpoint it is not needed
+        pretrained = read_model(Path(config.init.model), config.model.head)
+        config = with_shape(config, pretrained.config)
+    device, threads = local_device(config.train.device), local_threads(config.train.threads)
+    machine = choose_machine(device, config.train.precision, threads, config.model.width)
+    return Run(with_machine(config, machine), folder, machine, pretrained)
+
+
+def resumed_config(config: Config, stored: Config, folder: Path) -> Config:
+    """A given config for a stored run; only limits may differ."""
+    train = config.train.model_copy(update=kept_fields(config, stored))
+    config = config.model_copy(update={"train": train})
+    if same_model(config.init.model, stored.init.model):
+        init = config.init.model_copy(update={"model": stored.init.model})
+        config = with_shape(config.model_copy(update={"init": init}), stored.model)
+    config = config.model_copy(update={"version": stored.version})  # a run keeps the version that began it
+    field = differing_field(config, stored, ignore=LIMITS)
+    if config.init.model != stored.init.model:
+        field = "init.from"  # its shape differs too
+    if field is not None:
         raise UsageError(
             f"{field} is not what {folder} began with; only limits ({', '.join(LIMITS)}) may change "
             "when resuming"
         )
-    return own
+    return config
 
 
-def newest(folder: Path, listener: Listener) -> Checkpoint | None:
-    """The last whole checkpoint. A run that has some but no whole one does not silently begin anew."""
-    found = load_latest(folder, listener.say)
-    if found is None and checkpoint_steps(folder):
-        raise RegardError(
-            f"{folder / 'checkpoints'}: none of {len(checkpoint_steps(folder))} checkpoints is whole; put one back from "
-            "a copy, or delete them all to begin again from the first step"
-        )
-    return found
+def same_model(given: str | None, stored: str | None) -> bool:
+    """Whether `init.from` names the stored folder. A relative path stays relative once the folder is gone."""
+    if given is None or stored is None:
+        return False
+    names = Path(given).parts
+    return given == stored or (not Path(stored).exists() and Path(stored).parts[-len(names) :] == names)
 
 
-def begun(folder: Path) -> bool:
-    """Whether a run has a checkpoint to go on from: then it needs nothing of the model it began with."""
-    return bool(checkpoint_steps(folder))
-
-
-def decided(config: Config, before: Config) -> dict[str, object]:
+def kept_fields(config: Config, stored: Config) -> dict[str, object]:
     """What followed from the machine, and from the first limit of steps, stays as it was."""
     kept: dict[str, object] = {}
-    for name, undecided in (("device", "auto"), ("precision", "auto"), ("threads", 0)):
-        if getattr(config.train, name) == undecided:
-            kept[name] = getattr(before.train, name)
-    if config.train.device == "cuda" and before.train.device.startswith("cuda:"):  # one of several processes
-        kept["device"] = before.train.device
-    if config.train.steps != before.train.steps:
-        kept["warmup"] = before.train.warmup
+    for name, automatic in (("device", "auto"), ("precision", "auto"), ("threads", 0)):
+        if getattr(config.train, name) == automatic:
+            kept[name] = getattr(stored.train, name)
+    if config.train.device == "cuda" and stored.train.device.startswith("cuda:"):  # one of several processes
+        kept["device"] = stored.train.device
+    if config.train.steps != stored.train.steps:
+        kept["warmup"] = stored.train.warmup
     return kept
 
 
-def pinned(config: Config, machine: Machine) -> Config:
-    """The config with what the machine decided, so that resuming obeys it."""
-    found = {"device": str(machine.device), "precision": machine.precision, "threads": machine.threads}
-    return config.model_copy(update={"train": config.train.model_copy(update=found)})
+def with_machine(config: Config, machine: Machine) -> Config:
+    """The config with the machine's decisions, so that a resume uses the same."""
+    update = {"device": str(machine.device), "precision": machine.precision, "threads": machine.threads}
+    return config.model_copy(update={"train": config.train.model_copy(update=update)})
+
+
+def machine_summary(machine: Machine, dist: SingleProcess) -> str:
+    processes = f", {dist.world_size} processes" if dist.world_size > 1 else ""
+    return f"{machine.device}, {machine.precision}, {machine.threads} threads{processes}"
+
+
+# --- model and trainer
+
+
+def build_model(
+    config: Config,
+    data: TrainingData,
+    machine: Machine,
+    pretrained: Initial | None = None,
+    log: Log = lambda text: None,
+) -> Model:
+    """Initial weights by the run's seed, or those of the pretrained model where they fit."""
+    torch.manual_seed(config.train.seed)
+    target = data.target
+    outputs = data.labels or (None if target is None or data.source.shares_vocabulary(target) else target)
+    model = build(config.model, len(data.source), None if outputs is None else len(outputs))
+    if machine.precision == "float64":
+        model = model.double()
+    if pretrained is not None:
+        log(load_initial(model, pretrained.weights, config.init))
+    return model
 
 
 def make_trainer(
     config: Config,
     folder: Path,
-    materials: Materials,
+    data: TrainingData,
     machine: Machine,
-    initial: Initial | None = None,
-    listener: Listener | None = None,
+    dist: SingleProcess | None = None,
+    model: Model | None = None,
 ) -> Trainer:
-    torch.manual_seed(config.train.seed)
-    target = materials.target
-    said = materials.labels or (
-        None if target is None or materials.source.shares_vocabulary(target) else target
-    )
-    model = build(config.model, len(materials.source), None if said is None else len(said))
-    if machine.precision == "float64":
-        model = model.double()
-    if initial is not None:
-        (listener or Silent()).say(load_initial(model, initial.weights, config.init))
-    train = config.train
+    model, dist, train = model or build_model(config, data, machine), dist or SingleProcess(), config.train
     stream = Stream(
-        materials.training,
-        materials.objective,
+        data.training,
+        data.objective,
         train.tokens_per_batch,
         train.seed,
-        rank=crew().rank,
-        ranks=crew().size,
+        rank=dist.rank,
+        world_size=dist.world_size,
     )
-    config = config.model_copy(update={"train": counted(train, stream.batches_per_epoch)})
-    return Trainer(config, folder, model, stream, materials, machine)
+    config = config.model_copy(update={"train": epochs_as_steps(train, stream.batches_per_epoch)})
+    return Trainer(config, folder, model, stream, data, machine, dist)
 
 
 def open_trainer(config: Config, folder: Path) -> Trainer:
@@ -273,130 +287,92 @@ def open_trainer(config: Config, folder: Path) -> Trainer:
     train = config.train
     machine = choose_machine(train.device, train.precision, train.threads, config.model.width)
     machine.use()
-    config = pinned(config, machine)
-    return make_trainer(config, folder, prepare(config, folder, Silent().say), machine)
+    config = with_machine(config, machine)
+    return make_trainer(config, folder, prepare_data(config, folder, lambda text: None), machine)
+
+
+def write_run_files(trainer: Trainer) -> None:
+    """Config, data record and tokenizers."""
+    folder, config, data = trainer.folder, trainer.config, trainer.data
+    remove_checksums(folder)
+    write_text(folder / "run.toml", to_toml(config))
+    write_json(folder / "data.json", data.record)
+    write_identity(folder, config, data.source, data.target, data.split_above, data.labels, data.may_refuse)
+    write_checksums(folder)
+
+
+# --- the loop
 
 
 @contextmanager
-def stopping(trainer: Trainer) -> Iterator[None]:
-    """Ctrl-C or a polite kill: finish the update and save. A second one leaves at once."""
+def stop_on_signal(trainer: Trainer) -> Iterator[None]:
+    """SIGINT and SIGTERM: finish the update and save. A second signal ends at once."""
 
-    def ask(number: int, frame: FrameType | None) -> None:
-        if trainer.stop_asked:
+    def request_stop(number: int, frame: FrameType | None) -> None:
+        if trainer.stop_requested:
             raise KeyboardInterrupt
-        trainer.stop_asked = True
+        trainer.stop_requested = True
 
-    names = [signal.SIGINT, signal.SIGTERM]
     try:
-        before = [(name, signal.signal(name, ask)) for name in names]
+        before = [(each, signal.signal(each, request_stop)) for each in (signal.SIGINT, signal.SIGTERM)]
     except ValueError:  # not in the main thread: the caller handles signals
         before = []
     try:
         yield
     finally:
-        for name, handler in before:
-            signal.signal(name, handler)
+        for each, handler in before:
+            signal.signal(each, handler)
 
 
-def finish(trainer: Trainer, metrics: Metrics) -> list[Record]:
-    """Choose the model, write it to the folder's root, score it, write card, curves and report."""
-    config, folder, materials = trainer.config, trainer.folder, trainer.materials
-    chosen = choose(trainer, metrics)
-    remove_checksums(folder)
-    write_weights(folder, config.model, unique_weights(trainer.model))
-    write_checksums(folder)
-    records = []
-    for kind, held in (("final-valid", materials.valid), ("test", materials.test)):
-        if held is not None:
-            release_memory()
-            found = held.final(trainer.model.eval(), trainer.machine.device, folder / FILES[kind])
-            record = {"kind": kind, "step": trainer.progress.step, **found, "sentences": len(held)}
-            metrics.add(record)
-            records.append(record)
-    facts = {
-        "data": names(config.data.train, config.task),
-        "steps": trainer.progress.step,
-        "chosen": chosen,
-        "command": evaluate_command(config, folder.resolve().name),
-    }
-    scores = card_scores(config.task.name, records)
-    write_card(folder, config, parameters(trainer.model), facts, scores, materials.record)
-    metrics.add(run_record(trainer, chosen))
-    finish_report(folder, metrics.listener.say)
-    return records
+def run_updates(trainer: Trainer, metrics: Metrics) -> bool:
+    """Train until a limit is reached (True) or a stop is requested (False).
+
+    After any error the progress so far is saved if possible.
+    """
+    try:
+        return loop(trainer, metrics)
+    except Exception as error:
+        saved = trainer.dist.can_save_after(error) and trainer.save_if_possible()
+        if not saved or not isinstance(error, RegardError | OSError):
+            raise
+        raise RegardError(f"{error}; the run is saved up to step {trainer.progress.step}") from error
 
 
-def choose(trainer: Trainer, metrics: Metrics) -> str:
-    """Load the best checkpoint, or the average of the newest if it is better on the validation data."""
-    at, model, folder = trainer.progress, trainer.model, trainer.folder
-    averaged = whole(trainer.averaged_folders(), metrics) if trainer.config.train.average > 1 else []
-    best = at.best_step
-    if averaged:
-        load_weights_into(model, average_weights(averaged), folder)
-        name = f"average of the checkpoints {', '.join(path.name for path in averaged)}"
-        if trainer.materials.valid is None:
-            return name
-        worse = at.worse
+def loop(trainer: Trainer, metrics: Metrics) -> bool:
+    """update -> log -> validate -> save"""
+    window, log_every = Window(), trainer.config.train.log_every
+    for step in trainer:
+        if step.non_finite is None:
+            record_spike(trainer, step.loss / step.tokens, step.gradient_norm, metrics)
+        elif handle_non_finite(trainer, step.non_finite, metrics):  # rolled back
+            window = Window()
+            continue
+        window.loss, window.tokens = window.loss + step.loss, window.tokens + step.tokens
+        if step.number % log_every == 0:
+            metrics.add(trainer.train_record(window, step.gradient_norm))
+            window = Window()
+        if trainer.is_scheduled(step.number):
+            with window.paused():
+                validate_and_save(trainer, metrics)
+    if trainer.stopped:
+        if trainer.saved_step != trainer.progress.step:
+            trainer.save()
+        return False
+    if not trainer.is_scheduled(trainer.progress.step):
+        validate_and_save(trainer, metrics)
+    return True
+
+
+def validate_and_save(trainer: Trainer, metrics: Metrics) -> None:
+    """Validate if it is due, then save: a checkpoint includes the validation of its step."""
+    train, step = trainer.config.train, trainer.progress.step
+    unstable, is_last = trainer.progress.non_finite_in_a_row > 0, trainer.limit_reached()
+    if unstable and not is_last:  # the weights have not changed, and may be the cause
+        return
+    is_due = step % (train.validate_every or train.checkpoint_every) == 0 or is_last
+    if is_due and trainer.data.valid is not None and not unstable:
         record = trainer.validate()
-        trainer.judge(record)
-        metrics.add({**record, "kind": "average"})
-        if at.worse <= worse:
-            return name
-    if best is None:
-        if averaged:
-            raise ValueError("an average without validation is chosen above")
-        return f"last checkpoint, step {at.step}"
-    if not whole([checkpoint_folder(folder, best)], metrics):
-        last = newest(folder, metrics.listener)
-        if last is None:
-            raise RegardError(f"{folder}: its checkpoints are gone; begin a new run")
-        load_weights_into(model, last.model, folder)
-        return f"last checkpoint, step {last.state['step']}, because the best one is damaged"
-    load_weights_into(model, load_checkpoint(checkpoint_folder(folder, best)).model, folder)
-    return f"best checkpoint by {trainer.config.train.metric} on the validation data, step {best}"
-
-
-def whole(folders: list[Path], metrics: Metrics) -> list[Path]:
-    """Those checkpoints that are as they were written; others are named aloud and passed over."""
-    found = [path for path in folders if is_complete(path)]
-    for path in folders:
-        if path not in found:
-            metrics.listener.say(f"{path}: damaged, and passed over")
-    return found
-
-
-def run_record(trainer: Trainer, chosen: str) -> Record:
-    """What the whole run was and cost; times are seconds, all resumptions included."""
-    at, machine, materials = trainer.progress, trainer.machine, trainer.materials
-    tokenizers = (materials.source,) if materials.target is None else (materials.source, materials.target)
-    return {
-        "kind": "run",
-        "step": at.step,
-        "epochs": trainer.stream.epochs_done,
-        "tokens": at.tokens,
-        "chosen": chosen,
-        "parameters": parameters(trainer.model),
-        "vocabulary": [len(tokenizer) for tokenizer in tokenizers],
-        "device": str(machine.device),
-        "precision": machine.precision,
-        "threads": machine.threads,
-        "seconds": at.seconds,
-        "updating": at.updating,
-        "waiting": at.waiting,
-        "validating": at.validating,
-        "saving": at.saving,
-        "flops": at.flops,
-        "peak": measured_peak(machine),
-    }
-
-
-def card_scores(task: TaskName, records: list[Record]) -> dict[str, str]:
-    """The numbers of the final records that a reader of the card looks for."""
-    found = {}
-    for record in records:
-        for measure in main_scores(task):
-            if measure.value_in(record) is not None:
-                signature = record.get(f"{measure.key}_signature")
-                name = f"{record['kind']}: {measure.name}" + (f" ({signature})" if signature else "")
-                found[name] = measure.format({**record, f"{measure.key}_interval": None})
-    return found
+        trainer.update_best(record)
+        metrics.add(record)
+    metrics.sync()  # before the checkpoint: a run resumed after a power cut has all its records
+    trainer.save()

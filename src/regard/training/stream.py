@@ -1,4 +1,4 @@
-"""The endless stream of training batches, with a place in it that three numbers name."""
+"""The endless stream of training batches; three numbers (epoch, pool, batch) are a position in it."""
 
 from __future__ import annotations
 
@@ -16,11 +16,20 @@ from regard.errors import RegardError
 from regard.sample import IGNORED, Sample
 
 
+@dataclass(frozen=True)
+class Position:
+    """Names one batch; with the run's seed and data its content follows."""
+
+    epoch: int
+    pool: int
+    batch: int
+
+
 @dataclass
 class Stream:
-    """Batch `place` of pool `pool` of epoch `epoch` is a pure function of (seed, epoch, pool, place).
+    """Batch `batch` of pool `pool` of epoch `epoch` is a pure function of (seed, epoch, pool, batch).
 
-    Of several processes each has every `ranks`-th of its samples, so that all have long and short ones.
+    Each of several ranks takes every `world_size`-th sample of a batch, so that all have long and short ones.
     """
 
     dataset: Dataset
@@ -29,9 +38,9 @@ class Stream:
     seed: int
     epoch: int = 0
     pool: int = 0
-    place: int = 0
+    batch: int = 0
     rank: int = 0
-    ranks: int = 1
+    world_size: int = 1
 
     def __post_init__(self) -> None:
         self.open_epoch()
@@ -40,65 +49,71 @@ class Stream:
     def open_epoch(self) -> None:
         self.pools = epoch_pools(self.dataset, self.seed, self.epoch)
         counts = [int(sizes(blocks).sum()) for blocks in self.pools]
-        self.before: list[int] = [0, *np.cumsum(counts).tolist()]  # pairs before each pool, and in all
+        self.before: list[int] = [0, *np.cumsum(counts).tolist()]  # rows before each pool, and in all
 
     def open_pool(self) -> None:
-        see_that_files_are_whole(self.dataset, self.pools[self.pool])
+        check_file_sizes(self.dataset, self.pools[self.pool])
         rows, stream = self.dataset.load(self.pools[self.pool]), self.pool + 1
         self.rows = self.objective.layout(rows, generator(self.seed, self.epoch, stream, LAYOUT))
         order = generator(self.seed, self.epoch, stream)
         self.batches = plan(self.rows.lengths, self.tokens_per_batch, order)
 
     def next(self) -> Batch:
-        if self.place >= len(self.batches):
-            self.pool, self.place = self.pool + 1, 0
+        if self.batch >= len(self.batches):
+            self.pool, self.batch = self.pool + 1, 0
             if self.pool >= len(self.pools):
                 self.epoch, self.pool = self.epoch + 1, 0
                 self.open_epoch()
             self.open_pool()
-        samples = self.samples(self.batches[self.place].tolist())
-        self.place += 1
+        samples = self.samples(self.batches[self.batch].tolist())
+        self.batch += 1
         return collate(samples)
 
-    def samples(self, numbers: Sequence[int]) -> list[Sample]:
-        """The own ones of a batch's. Where dice are thrown, they are for all: each has its own throws."""
-        dice = generator(self.seed, self.epoch, self.pool + 1, MASKS, self.place)
-        if self.ranks == 1:
-            return [self.rows.sample(number, dice) for number in numbers]
-        before, share = str(dice.bit_generator.state), slice(self.rank, None, self.ranks)
-        own = [self.rows.sample(number, dice) for number in numbers[share] or numbers[:1]]
-        if str(dice.bit_generator.state) != before:
-            dice = generator(self.seed, self.epoch, self.pool + 1, MASKS, self.place)
-            every = [self.rows.sample(number, dice) for number in numbers]
-            own = every[share] or every[:1]
-        return own if numbers[share] else [unasked(own[0])]
+    @property
+    def last_position(self) -> Position:
+        """Of the batch that `next` returned."""
+        return Position(self.epoch, self.pool, self.batch - 1)
 
-    def whole(self, epoch: int, pool: int, place: int) -> Batch:
-        """A batch with the samples of all processes."""
-        return replace(self, epoch=epoch, pool=pool, place=place, rank=0, ranks=1).next()
+    def samples(self, numbers: Sequence[int]) -> list[Sample]:
+        """This rank's samples of a batch. An objective that draws random numbers draws for all ranks' rows,
+        so that a sample does not depend on the world size."""
+        rng = generator(self.seed, self.epoch, self.pool + 1, MASKS, self.batch)
+        if self.world_size == 1:
+            return [self.rows.sample(number, rng) for number in numbers]
+        before, share = str(rng.bit_generator.state), slice(self.rank, None, self.world_size)
+        samples = [self.rows.sample(number, rng) for number in numbers[share] or numbers[:1]]
+        if str(rng.bit_generator.state) != before:
+            rng = generator(self.seed, self.epoch, self.pool + 1, MASKS, self.batch)
+            every = [self.rows.sample(number, rng) for number in numbers]
+            samples = every[share] or every[:1]
+        return samples if numbers[share] else [without_labels(samples[0])]
+
+    def full_batch(self, at: Position) -> Batch:
+        """A batch with the samples of all ranks."""
+        return replace(self, epoch=at.epoch, pool=at.pool, batch=at.batch, rank=0, world_size=1).next()
 
     @property
     def batches_per_epoch(self) -> float:
-        """As many as the pairs of this pool have, for all."""
+        """Estimated from this pool."""
         before, after = self.before[self.pool : self.pool + 2]
         return len(self.batches) * self.before[-1] / (after - before)
 
     @property
     def epochs_done(self) -> float:
         before, after = self.before[self.pool : self.pool + 2]
-        done = before + (after - before) * self.place / len(self.batches)
+        done = before + (after - before) * self.batch / len(self.batches)
         return float(self.epoch + done / self.before[-1])
 
 
-def unasked(sample: Sample) -> Sample:
-    """For a process without a share, so that it takes part with a gradient of zero."""
+def without_labels(sample: Sample) -> Sample:
+    """For a rank without a share of a small batch: it takes part with a gradient of zero."""
     return replace(sample, labels=[IGNORED] * len(sample.labels))
 
 
-def see_that_files_are_whole(dataset: Dataset, blocks: Numbers) -> None:
-    """Reading behind the end of a mapped file ends a process without a word.
+def check_file_sizes(dataset: Dataset, blocks: Numbers) -> None:
+    """Reading behind the end of a mapped file would end the process with SIGBUS.
 
-    One that was deleted is whole as long as it is mapped, and the run goes on.
+    A deleted file is complete as long as it is mapped, and the run continues.
     """
     for part, number in {(part, number) for part, number, _, _ in blocks.tolist()}:
         shard = dataset.parts[part].shards[number]
@@ -108,6 +123,6 @@ def see_that_files_are_whole(dataset: Dataset, blocks: Numbers) -> None:
             file = Path(array.filename)
             if file.exists() and file.stat().st_size < array.offset + array.nbytes:
                 raise RegardError(
-                    f"{file}: shorter than when the run began; delete its folder, and go on with --resume, "
-                    "which makes it again from the corpora"
+                    f"{file}: shorter than when the run began; delete its folder, and continue with "
+                    "--resume, which prepares it again from the corpora"
                 )

@@ -1,4 +1,4 @@
-"""What every evaluation is."""
+"""What every evaluation has in common."""
 
 from __future__ import annotations
 
@@ -9,39 +9,44 @@ from typing import Any, Protocol
 
 import torch
 
-from regard.generation import score
+from regard.generation.score import TOKENS_PER_BATCH, score
 from regard.models import Model
 from regard.sample import IGNORED, Sample
 from regard.storage import write_text
-from regard.training.parallel import crew
+from regard.training.distributed import SingleProcess
 from regard.training.progress import Record
 
-FILES = {"final-valid": "valid.jsonl", "test": "test.jsonl"}  # of the texts, by the record's kind
-TOKENS_PER_BATCH = 1024  # logits of so many tokens over the whole vocabulary are held at once
+FILES = {"final-valid": "valid.jsonl", "test": "test.jsonl"}  # outputs, by the kind of the record
+SINGLE_PROCESS = SingleProcess()
 
 
 class Evaluation(Protocol):
-    """The held-out texts of one split, and how a model is judged by them."""
+    """The held-out examples of one split, and how a model is scored on them."""
 
     def __len__(self) -> int:
         """Texts, questions or pairs."""
         ...
 
-    def validate(self, model: Model, device: torch.device, count: int, pick: int) -> Record:
-        """While training: the loss, the task's scores, and one of the texts (number `pick`) to look at.
+    def validate(
+        self, model: Model, device: torch.device, count: int, pick: int, dist: SingleProcess = SINGLE_PROCESS
+    ) -> Record:
+        """During training: loss and scores, and one example (number `pick`) with the model's output.
 
-        Where answers are written word by word, scores are those of the first `count` texts.
+        Where outputs are generated, only the first `count` examples are scored. The ranks of `dist` divide
+        the examples among them, and all get the same record.
         """
         ...
 
     def final(self, model: Model, device: torch.device, path: Path) -> Record:
-        """Of the chosen model, on all texts; writes each with the model's answer to `path`."""
+        """Scores of the final model on all examples; writes each with the model's output to `path`."""
         ...
 
 
-def log_probabilities(model: Model, samples: Sequence[Sample], device: torch.device) -> list[list[float]]:
-    """Of each label; several processes divide the samples among them."""
-    return crew().divided(samples, lambda own: score(model, own, TOKENS_PER_BATCH, device))
+def log_probabilities(
+    model: Model, samples: Sequence[Sample], device: torch.device, dist: SingleProcess = SINGLE_PROCESS
+) -> list[list[float]]:
+    """Of each label of each sample."""
+    return dist.map_sharded(samples, lambda part: score(model, part, TOKENS_PER_BATCH, device))
 
 
 def mean_loss(log_p: Iterable[Sequence[float]]) -> float:
@@ -52,16 +57,15 @@ def mean_loss(log_p: Iterable[Sequence[float]]) -> float:
     return total / max(1, count)
 
 
-def asked(sample: Sample) -> list[int]:
-    """The places of a sample at which something is asked."""
-    return [place for place, label in enumerate(sample.labels) if label != IGNORED]
+def labelled_positions(sample: Sample) -> list[int]:
+    return [position for position, label in enumerate(sample.labels) if label != IGNORED]
 
 
-def shown(source: str, reference: str, output: str) -> Record:
-    """One text as the terminal shows it while training."""
+def example_record(source: str, reference: str, output: str) -> Record:
+    """One example as the terminal shows it during training."""
     return {"sample": {"source": source, "reference": reference, "output": output}}
 
 
 def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
-    """One JSON object a line, in the order of the corpus: all that the report shows of single texts."""
+    """One JSON object a line, in the order of the corpus: what the report shows of single examples."""
     write_text(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))

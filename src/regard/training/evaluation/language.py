@@ -1,4 +1,4 @@
-"""Running text: how well a model tells what comes next, and what was hidden."""
+"""Running text: causal language models (perplexity), masked tokens (BERT) and corrupted spans (T5)."""
 
 from __future__ import annotations
 
@@ -9,30 +9,33 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 import torch
+from torch import Tensor
 
 from regard.config import Decode
 from regard.data.objectives import CausalLM, MaskedLM, SpanCorruption
 from regard.data.readers import RawRow
-from regard.generation import answers, decode
+from regard.generation import decode
+from regard.generation.score import TOKENS_PER_BATCH, map_logits
 from regard.inputs.text import Tokenizer, special_tokens
 from regard.metrics.language import perplexity_scores
 from regard.models import EncoderOnly, Model
 from regard.sample import Example, Sample
+from regard.training.distributed import SingleProcess
 from regard.training.evaluation.base import (
-    TOKENS_PER_BATCH,
-    asked,
+    SINGLE_PROCESS,
+    example_record,
+    labelled_positions,
     log_probabilities,
     mean_loss,
-    shown,
     write_rows,
 )
 from regard.training.progress import Record
 
-Asked = TypeVar("Asked", MaskedLM, SpanCorruption)
+Masking = TypeVar("Masking", MaskedLM, SpanCorruption)
 
-BEGINNING, GOES_ON = 32, 100  # pieces of a held-out text that are shown, and that the model adds
-EXAMPLES = 20  # texts that a model goes on with in the end
-DRAWN = Decode(beam=1, sample=True, temperature=0.8, max_length=GOES_ON)
+PROMPT_TOKENS, NEW_TOKENS = 32, 100  # of a continuation that is shown
+CONTINUATIONS = 20  # written at the end of a run
+SAMPLING = Decode(beam=1, sample=True, temperature=0.8, max_length=NEW_TOKENS)
 
 
 def as_rows(examples: Sequence[Example]) -> list[RawRow]:
@@ -40,8 +43,8 @@ def as_rows(examples: Sequence[Example]) -> list[RawRow]:
 
 
 @dataclass(frozen=True)
-class ContinuationEvaluation:
-    """Loss over all of the text in windows one after another; perplexity and bits per byte from it."""
+class CausalLMEvaluation:
+    """Loss over all of the text in consecutive windows; perplexity and bits per byte follow from it."""
 
     objective: CausalLM
     examples: Sequence[Example]
@@ -54,60 +57,68 @@ class ContinuationEvaluation:
     def samples(self) -> list[Sample]:
         return self.objective.eval_samples(as_rows(self.examples))
 
-    def validate(self, model: Model, device: torch.device, count: int, pick: int) -> Record:
-        record = self.scores(model, device)
+    def validate(
+        self, model: Model, device: torch.device, count: int, pick: int, dist: SingleProcess = SINGLE_PROCESS
+    ) -> Record:
+        record = self.scores(model, device, dist)
         if not count:
             return record
-        beginning = self.beginnings(pick + 1)[pick % max(1, len(self.beginnings(pick + 1)))]
-        (output,) = self.go_on(model, [beginning], device)
-        return record | shown(self.objective.tokenizer.decode(beginning), "", output)
+        prompts = self.prompts(pick + 1)
+        prompt = prompts[pick % max(1, len(prompts))]
+        (output,) = self.continuations(model, [prompt], device)
+        return record | example_record(self.objective.tokenizer.decode(prompt), "", output)
 
-    def scores(self, model: Model, device: torch.device) -> Record:
-        log_p = log_probabilities(model, self.samples, device)
-        total, pieces = sum(sum(row) for row in log_p), sum(len(row) for row in log_p)
+    def scores(self, model: Model, device: torch.device, dist: SingleProcess = SINGLE_PROCESS) -> Record:
+        log_p = log_probabilities(model, self.samples, device, dist)
+        total, tokens = sum(sum(row) for row in log_p), sum(len(row) for row in log_p)
         size = sum(len(example.source.encode()) for example in self.examples)
-        return {"loss": -total / max(1, pieces), **perplexity_scores(total, pieces, size)}
+        return {"loss": -total / max(1, tokens), **perplexity_scores(total, tokens, size)}
 
-    def beginnings(self, count: int) -> list[list[int]]:
-        """Of the first texts, evenly spread."""
-        size = min(BEGINNING, max(1, self.objective.window // 2))
+    def prompts(self, count: int) -> list[list[int]]:
+        """The first tokens of `count` texts, evenly spread."""
+        size = min(PROMPT_TOKENS, max(1, self.objective.window // 2))
         every = max(1, len(self.samples) // count)
         chosen = self.samples[::every][:count]
         return [first_text(sample)[:size] for sample in chosen]
 
-    def go_on(self, model: Model, beginnings: Sequence[Sequence[int]], device: torch.device) -> list[str]:
+    def continuations(
+        self, model: Model, prompts: Sequence[Sequence[int]], device: torch.device
+    ) -> list[str]:
         if isinstance(model, EncoderOnly):
-            raise ValueError("an encoder alone writes nothing")
+            raise ValueError("an encoder-only model generates no text")
         tokenizer = self.objective.tokenizer
-        prompts = [Sample(source=ids) for ids in beginnings]
-        found = decode(model, prompts, DRAWN, special_tokens(tokenizer), device)
-        return [goes_on(tokenizer, ids, own[0].tokens) for ids, own in zip(beginnings, found)]
+        samples = [Sample(source=ids) for ids in prompts]
+        results = decode(model, samples, SAMPLING, special_tokens(tokenizer), device)
+        return [
+            continuation_text(tokenizer, ids, hypotheses[0].tokens)
+            for ids, hypotheses in zip(prompts, results)
+        ]
 
     def final(self, model: Model, device: torch.device, path: Path) -> Record:
-        beginnings = self.beginnings(EXAMPLES)
-        outputs = self.go_on(model, beginnings, device)
+        prompts = self.prompts(CONTINUATIONS)
+        outputs = self.continuations(model, prompts, device)
         decode_text = self.objective.tokenizer.decode
-        write_rows(path, ({"source": decode_text(b), "output": out} for b, out in zip(beginnings, outputs)))
+        write_rows(path, ({"source": decode_text(ids), "output": out} for ids, out in zip(prompts, outputs)))
         return self.scores(model, device)
 
 
 def first_text(sample: Sample) -> list[int]:
-    """The first of the texts in a window."""
-    own = [piece for piece, document in zip(sample.target, sample.documents) if not document]
-    return own or list(sample.target)
+    """Tokens of the first document in a window."""
+    tokens = [token for token, document in zip(sample.target, sample.documents) if not document]
+    return tokens or list(sample.target)
 
 
-def goes_on(tokenizer: Tokenizer, prompt: Sequence[int], tokens: Sequence[int]) -> str:
+def continuation_text(tokenizer: Tokenizer, prompt: Sequence[int], tokens: Sequence[int]) -> str:
     """The text that tokens add to a prompt, with the space between them if there is one."""
-    before, whole = tokenizer.decode(prompt), tokenizer.decode([*prompt, *tokens])
-    return whole[len(before) :] if whole.startswith(before) else tokenizer.decode(tokens)
+    before, full = tokenizer.decode(prompt), tokenizer.decode([*prompt, *tokens])
+    return full[len(before) :] if full.startswith(before) else tokenizer.decode(tokens)
 
 
 @dataclass(frozen=True)
-class HiddenEvaluation(Generic[Asked]):
-    """Texts of which the same pieces are hidden at every validation."""
+class MaskedEvaluation(Generic[Masking]):
+    """Texts with the same masked tokens at every validation."""
 
-    objective: Asked
+    objective: Masking
     examples: Sequence[Example]
 
     def __len__(self) -> int:
@@ -118,83 +129,95 @@ class HiddenEvaluation(Generic[Asked]):
         return self.objective.eval_samples(as_rows(self.examples))
 
 
-class HiddenWordsEvaluation(HiddenEvaluation[MaskedLM]):
-    """The share of hidden pieces that are guessed."""
+class MaskedLMEvaluation(MaskedEvaluation[MaskedLM]):
+    """Loss and accuracy at the masked positions."""
 
-    def validate(self, model: Model, device: torch.device, count: int, pick: int) -> Record:
-        loss, guesses = self.guess(model, device)
+    def validate(
+        self, model: Model, device: torch.device, count: int, pick: int, dist: SingleProcess = SINGLE_PROCESS
+    ) -> Record:
+        loss, outputs = self.predict(model, device, dist)
         number = pick % len(self.samples)
-        return self.scores(loss, guesses) | shown(*(str(each) for each in self.told(number, guesses[number])))
+        example = self.texts(number, outputs[number])
+        return self.scores(loss, outputs) | example_record(*(str(each) for each in example))
 
-    def guess(self, model: Model, device: torch.device) -> tuple[float, list[list[int]]]:
-        """The loss, and the guess at each hidden place of each sample."""
-        total, count = 0.0, 0
-        guesses = []
-        for sample, logits in zip(self.samples, answers(model, self.samples, TOKENS_PER_BATCH, device)):
-            own = logits[asked(sample)]  # [M,V]
-            gold = torch.tensor([sample.labels[place] for place in asked(sample)])
-            total += float(torch.nn.functional.cross_entropy(own, gold, reduction="sum"))
-            count += len(gold)
-            guesses.append(own.argmax(dim=1).tolist())
-        return total / max(1, count), guesses
+    def predict(
+        self, model: Model, device: torch.device, dist: SingleProcess = SINGLE_PROCESS
+    ) -> tuple[float, list[list[int]]]:
+        """Mean loss, and the most probable token at each masked position of each sample."""
 
-    def scores(self, loss: float, guesses: Sequence[Sequence[int]]) -> Record:
+        def predict(samples: Sequence[Sample]) -> list[tuple[float, list[int]]]:
+            def masked_only(number: int, logits: Tensor) -> tuple[float, list[int]]:
+                positions = labelled_positions(samples[number])
+                masked = logits[positions]  # [M,V]: the rest of [S,V] is not kept
+                gold = torch.tensor([samples[number].labels[position] for position in positions])
+                loss = torch.nn.functional.cross_entropy(masked, gold, reduction="sum")
+                return float(loss), masked.argmax(dim=1).tolist()
+
+            return map_logits(model, samples, masked_only, TOKENS_PER_BATCH, device)
+
+        results = dist.map_sharded(self.samples, predict)
+        total, count = sum(loss for loss, _ in results), sum(len(tokens) for _, tokens in results)
+        return total / max(1, count), [tokens for _, tokens in results]
+
+    def scores(self, loss: float, outputs: Sequence[Sequence[int]]) -> Record:
         pairs = [
-            (sample.labels[place], guess)
-            for sample, own in zip(self.samples, guesses)
-            for place, guess in zip(asked(sample), own)
+            (sample.labels[position], token)
+            for sample, tokens in zip(self.samples, outputs)
+            for position, token in zip(labelled_positions(sample), tokens)
         ]
-        return {"loss": loss, "accuracy": sum(gold == guess for gold, guess in pairs) / max(1, len(pairs))}
+        return {"loss": loss, "accuracy": sum(gold == token for gold, token in pairs) / max(1, len(pairs))}
 
-    def told(self, number: int, guesses: Sequence[int]) -> tuple[str, list[str], list[str]]:
-        """A text with its hidden pieces shown as the mask, the pieces, and the guesses."""
+    def texts(self, number: int, output: Sequence[int]) -> tuple[str, list[str], list[str]]:
+        """A text with its masked tokens shown as the mask, these tokens, and the predicted ones."""
         sample, tokenizer = self.samples[number], self.objective.tokenizer
-        places = asked(sample)
-        read = list(sample.source)
-        for place in places:
-            read[place] = tokenizer.mask or 0
-        text = "".join(tokenizer.tokens(read[1:-1])).strip()
-        return text, tokenizer.tokens([sample.labels[p] for p in places]), tokenizer.tokens(guesses)
+        positions = labelled_positions(sample)
+        source = list(sample.source)
+        for position in positions:
+            source[position] = tokenizer.mask or 0
+        text = "".join(tokenizer.tokens(source[1:-1])).strip()
+        return text, tokenizer.tokens([sample.labels[p] for p in positions]), tokenizer.tokens(output)
 
     def final(self, model: Model, device: torch.device, path: Path) -> Record:
-        loss, guesses = self.guess(model, device)
-        told = [self.told(number, own) for number, own in enumerate(guesses)]
-        names = ("source", "reference", "output")
-        write_rows(path, (dict(zip(names, each)) for each in told))
-        return self.scores(loss, guesses)
+        loss, outputs = self.predict(model, device)
+        texts = [self.texts(number, tokens) for number, tokens in enumerate(outputs)]
+        write_rows(path, (dict(zip(("source", "reference", "output"), each)) for each in texts))
+        return self.scores(loss, outputs)
 
 
-class HiddenSpansEvaluation(HiddenEvaluation[SpanCorruption]):
-    """The loss of what was cut out, and the share of texts of which every span is told."""
+class SpanCorruptionEvaluation(MaskedEvaluation[SpanCorruption]):
+    """Loss of the removed spans, and the share of texts of which every span is generated correctly."""
 
-    def validate(self, model: Model, device: torch.device, count: int, pick: int) -> Record:
-        record: Record = {"loss": mean_loss(log_probabilities(model, self.samples, device))}
+    def validate(
+        self, model: Model, device: torch.device, count: int, pick: int, dist: SingleProcess = SINGLE_PROCESS
+    ) -> Record:
+        record: Record = {"loss": mean_loss(log_probabilities(model, self.samples, device, dist))}
         if not count:
             return record
-        rows = self.told(model, self.samples[:count], device)
-        return record | {"accuracy": right(rows)} | shown(*(str(v) for v in rows[pick % len(rows)].values()))
+        rows = dist.map_sharded(self.samples[:count], lambda part: self.generate(model, part, device))
+        example = rows[pick % len(rows)]
+        return record | {"accuracy": accuracy(rows)} | example_record(*(str(v) for v in example.values()))
 
-    def told(self, model: Model, samples: Sequence[Sample], device: torch.device) -> list[Record]:
+    def generate(self, model: Model, samples: Sequence[Sample], device: torch.device) -> list[Record]:
         if isinstance(model, EncoderOnly):
-            raise ValueError("an encoder alone writes nothing")
+            raise ValueError("an encoder-only model generates no text")
         tokenizer = self.objective.tokenizer
         sources = [Sample(source=sample.source) for sample in samples]
-        found = decode(model, sources, Decode(beam=1), special_tokens(tokenizer), device)
+        results = decode(model, sources, Decode(beam=1), special_tokens(tokenizer), device)
         return [
             {
                 "source": "".join(tokenizer.tokens(sample.source[:-1])).strip(),
                 "reference": tokenizer.tokens(sample.labels[:-1]),
-                "output": tokenizer.tokens(own[0].tokens),
+                "output": tokenizer.tokens(hypotheses[0].tokens),
             }
-            for sample, own in zip(samples, found)
+            for sample, hypotheses in zip(samples, results)
         ]
 
     def final(self, model: Model, device: torch.device, path: Path) -> Record:
-        rows = self.told(model, self.samples, device)
+        rows = self.generate(model, self.samples, device)
         write_rows(path, rows)
         loss = mean_loss(log_probabilities(model, self.samples, device))
-        return {"loss": loss, "accuracy": right(rows)}
+        return {"loss": loss, "accuracy": accuracy(rows)}
 
 
-def right(rows: Sequence[Record]) -> float:
+def accuracy(rows: Sequence[Record]) -> float:
     return sum(bool(row["reference"] == row["output"]) for row in rows) / max(1, len(rows))

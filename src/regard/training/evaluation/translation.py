@@ -1,4 +1,4 @@
-"""Translations: loss per token, and scores of decoded text by sacreBLEU."""
+"""Translation: loss per token, and sacreBLEU's scores of decoded text."""
 
 from __future__ import annotations
 
@@ -19,8 +19,14 @@ from regard.inputs.text import special_tokens
 from regard.metrics.bleu import bleu_tokenization, bootstrap_intervals, text_scores
 from regard.models import EncoderOnly, Model
 from regard.sample import Example, Sample
-from regard.training.evaluation.base import log_probabilities, mean_loss, shown, write_rows
-from regard.training.parallel import crew
+from regard.training.distributed import SingleProcess
+from regard.training.evaluation.base import (
+    SINGLE_PROCESS,
+    example_record,
+    log_probabilities,
+    mean_loss,
+    write_rows,
+)
 from regard.training.progress import Record
 
 GREEDY = Decode(beam=1)
@@ -42,99 +48,101 @@ class TranslationEvaluation:
         return [self.objective.sample(left, right) for left, right in zip(sources, targets)]
 
     @property
-    def words(self) -> str:
-        """sacreBLEU's tokenisation."""
+    def references(self) -> list[str]:
+        return [example.target for example in self.examples]
+
+    @property
+    def bleu_tokenize(self) -> str:
+        """sacreBLEU's --tokenize."""
         return bleu_tokenization(self.config.train.bleu_tokenize, self.config.task.target)
 
-    def validate(self, model: Model, device: torch.device, count: int, pick: int) -> Record:
-        """Loss on all pairs; BLEU and chrF of greedy translations of the first of them."""
-        record: Record = {"loss": mean_loss(log_probabilities(model, self.samples, device))}
-        examples = self.examples[:count]
-        if not examples:
+    def validate(
+        self, model: Model, device: torch.device, count: int, pick: int, dist: SingleProcess = SINGLE_PROCESS
+    ) -> Record:
+        """Loss on all pairs; BLEU and chrF of greedy translations of the first `count`."""
+        record: Record = {"loss": mean_loss(log_probabilities(model, self.samples, device, dist))}
+        references = self.references[:count]
+        if not references:
             return record
-        texts = crew().divided(
-            self.samples[:count],
-            lambda own: [
-                self.objective.target.decode(each.tokens) for each in self.best(model, own, GREEDY, device)
-            ],
-        )
-        references = [example.target for example in examples]
-        scores = text_scores(texts, references, self.words)
-        exact = sum(text == reference for text, reference in zip(texts, references)) / len(texts)
-        record |= {"bleu": scores.bleu, "chrf": scores.chrf, "exact": exact}
+
+        def translate(samples: Sequence[Sample]) -> list[str]:
+            best = self.best(model, samples, GREEDY, device)
+            return [self.objective.target.decode(hypothesis.tokens) for hypothesis in best]
+
+        texts = dist.map_sharded(self.samples[:count], translate)
+        scores = text_scores(texts, references, self.bleu_tokenize)
+        record |= {"bleu": scores.bleu, "chrf": scores.chrf, "exact": exact_share(texts, references)}
         number = pick % len(texts)
-        one = shown(examples[number].source, references[number], texts[number])
-        return record | {"signature": scores.bleu_signature} | one
+        example = example_record(self.examples[number].source, references[number], texts[number])
+        return record | {"signature": scores.bleu_signature} | example
 
     def final(self, model: Model, device: torch.device, path: Path) -> Record:
-        """Decoded as `[decode]` says."""
+        """Decoded with the settings of `[decode]`."""
         best = self.best(model, self.samples, self.config.decode, device)
         texts = [self.objective.target.decode(hypothesis.tokens) for hypothesis in best]
         self.write(path, model, best, texts)
-        references = [example.target for example in self.examples]
-        scores = text_scores(texts, references, self.words)
-        around = bootstrap_intervals(texts, references, self.words)
-        parts = self.by_prefix(texts)
+        scores = text_scores(texts, self.references, self.bleu_tokenize)
+        confidence = bootstrap_intervals(texts, self.references, self.bleu_tokenize)
+        by_prefix = self.scores_by_prefix(texts)
         return {
-            **({"by_prefix": parts} if parts else {}),
+            **({"by_prefix": by_prefix} if by_prefix else {}),
             "loss": mean_loss(log_probabilities(model, self.samples, device)),
             "bleu": scores.bleu,
             "chrf": scores.chrf,
-            "exact": sum(text == reference for text, reference in zip(texts, references)) / len(texts),
+            "exact": exact_share(texts, self.references),
             "bleu_signature": scores.bleu_signature,
             "chrf_signature": scores.chrf_signature,
-            "bleu_interval": around["bleu"],
-            "chrf_interval": around["chrf"],
+            "bleu_interval": confidence["bleu"],
+            "chrf_interval": confidence["chrf"],
         }
 
     @property
     def prefixes(self) -> list[str]:
-        """What a model of several tasks is told, the longest first."""
-        listed = self.config.data.train if isinstance(self.config.data.train, list) else []
-        own = {part.prefix for part in listed if isinstance(part, Weighted) and part.prefix}
-        return sorted(own, key=lambda prefix: (-len(prefix), prefix))
+        """The prefixes of a text-to-text mix of tasks, the longest first."""
+        corpora = self.config.data.train if isinstance(self.config.data.train, list) else []
+        prefixes = {part.prefix for part in corpora if isinstance(part, Weighted) and part.prefix}
+        return sorted(prefixes, key=lambda prefix: (-len(prefix), prefix))
 
-    def by_prefix(self, texts: Sequence[str]) -> dict[str, Record]:
-        """The scores of each task by itself, where there are several."""
+    def scores_by_prefix(self, texts: Sequence[str]) -> dict[str, Record]:
+        """The scores of each task of a mix; {} if there is only one task."""
         groups: dict[str, list[int]] = {}
         for number, example in enumerate(self.examples):
             prefix = next((each for each in self.prefixes if example.source.startswith(each)), "")
             groups.setdefault(prefix, []).append(number)
         if list(groups) == [""]:
             return {}
-        found = {}
+        scores = {}
         for prefix, numbers in groups.items():
-            own = [(texts[number], self.examples[number].target) for number in numbers]
-            outputs, references = [pair[0] for pair in own], [pair[1] for pair in own]
-            exact = sum(one == two for one, two in own) / len(own)
-            bleu = text_scores(outputs, references, self.words).bleu
-            found[prefix] = {"sentences": len(own), "bleu": bleu, "exact": exact}
-        return found
+            outputs = [texts[number] for number in numbers]
+            references = [self.examples[number].target for number in numbers]
+            bleu = text_scores(outputs, references, self.bleu_tokenize).bleu
+            exact = exact_share(outputs, references)
+            scores[prefix] = {"sentences": len(numbers), "bleu": bleu, "exact": exact}
+        return scores
 
     def best(
         self, model: Model, samples: Sequence[Sample], options: Decode, device: torch.device
     ) -> list[Hypothesis]:
         """The best hypothesis of each sample."""
         if isinstance(model, EncoderOnly):
-            raise ValueError("an encoder alone writes nothing")
+            raise ValueError("an encoder-only model generates no text")
         sources = [Sample(source=sample.source) for sample in samples]
-        found = decode(model, sources, options, special_tokens(self.objective.target), device)
-        if not all(found):  # a model that diverged gives no probabilities, and so says nothing
+        results = decode(model, sources, options, special_tokens(self.objective.target), device)
+        if not all(results):  # the probabilities of a diverged model are NaN, and no hypothesis is left
             raise RegardError(
-                "the model gives no probabilities any more, so that nothing can be decoded; begin a run "
+                "the model's probabilities are not finite, so that nothing can be decoded; begin a run "
                 "with a lower train.lr or a longer train.warmup"
             )
-        return [hypotheses[0] for hypotheses in found]
+        return [hypotheses[0] for hypotheses in results]
 
     def write(self, path: Path, model: Model, best: Sequence[Hypothesis], texts: Sequence[str]) -> None:
+        from regard.interpret import align
+
         chrf = CHRF()
         pairs = [(s.source[:-1], hypothesis.tokens) for s, hypothesis in zip(self.samples, best)]
-        blind = model.alignment is None  # it never looks back
-        aligned = (
-            [[] for _ in pairs]
-            if blind
-            else align([model], pairs, self.objective.source, self.objective.target)
-        )
+        alignments: list[list[tuple[int, int]]] = [[] for _ in pairs]  # a model without attention has none
+        if model.alignment is not None:
+            alignments = align([model], pairs, self.objective.source, self.objective.target)
         rows = (
             {
                 "source": example.source,
@@ -143,8 +151,12 @@ class TranslationEvaluation:
                 "chrf": round(chrf.sentence_score(text, [example.target]).score, 4),
                 "log_probability": hypothesis.log_probability,
                 "score": hypothesis.score,
-                "alignment": own,
+                "alignment": alignment,
             }
-            for example, hypothesis, text, own in zip(self.examples, best, texts, aligned)
+            for example, hypothesis, text, alignment in zip(self.examples, best, texts, alignments)
         )
         write_rows(path, rows)
+
+
+def exact_share(texts: Sequence[str], references: Sequence[str]) -> float:
+    return sum(text == reference for text, reference in zip(texts, references)) / len(texts)

@@ -1,0 +1,352 @@
+"""torch.distributed behind one object: the only file that imports it.
+
+`connect` gives `SingleProcess`, or `Distributed` in a process that torchrun started; both have the same
+methods, and the object is passed to whatever needs it. Rank 0 alone prepares data, writes files and logs;
+all ranks see the same folders. Imports that only several processes need stay inside functions: they take a
+second.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from copy import deepcopy
+from datetime import timedelta
+from typing import Any, Literal, TypeVar
+
+import torch
+import torch.distributed
+from torch import Tensor, nn
+
+from regard.batch import Batch
+from regard.device import available_cores
+from regard.errors import RegardError
+from regard.models.transformer import Block
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+Module = TypeVar("Module", bound=nn.Module)
+Parallel = Literal["auto", "ddp", "fsdp"]
+LossFunction = Callable[[Batch], Tensor]
+TIMEOUT = timedelta(days=7)  # of ranks that wait while rank 0 prepares a large corpus
+
+
+class PeerError(RegardError):
+    """Another process of the run failed and reports the reason itself."""
+
+
+class CollectiveError(RegardError):
+    """An error that every rank raises at the same step, so that they can still save together."""
+
+
+class SingleProcess:
+    """One process: rank 0 of 1."""
+
+    rank, world_size = 0, 1
+
+    @property
+    def is_rank0(self) -> bool:
+        return self.rank == 0
+
+    def wrap(
+        self, model: nn.Module, loss: LossFunction, parallel: Parallel, device: torch.device
+    ) -> LossFunction:
+        """Move the model to `device`; return the loss whose backward averages gradients over all ranks.
+
+        Call it before creating the optimizer: parameters may become shards.
+        """
+        model.to(device)
+        return loss
+
+    def gradient_sync(self, enabled: bool) -> AbstractContextManager[object]:
+        """Context of one backward pass; of accumulated batches only the last synchronises gradients."""
+        return nullcontext()
+
+    def all_reduce(self, *numbers: float) -> Sequence[float]:
+        """Sums over all ranks."""
+        return numbers
+
+    def any(self, flag: bool) -> bool:
+        return self.all_reduce(float(flag))[0] > 0
+
+    def full_tensors(self, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """Gather full tensors on the CPU of rank 0; empty on the other ranks. All ranks must call it."""
+        full = {}
+        for name, tensor in tensors.items():  # the same order on all ranks: each is a collective operation
+            gathered = full_tensor(tensor)
+            if self.is_rank0:
+                full[name] = gathered.cpu()
+        return full
+
+    def unsharded(self, model: Module) -> Module:
+        """The model with full weights in this process, for evaluation. All ranks must call it."""
+        return model
+
+    def on_rank0(self, work: Callable[[], Result]) -> Result:
+        """Run `work` on rank 0 while the others wait; all get its result, which must be plain JSON."""
+        return work()
+
+    def rank0_first(self, work: Callable[[], Result]) -> Result:
+        """Run `work` on all ranks, first on rank 0: the others find the files it wrote."""
+        return work()
+
+    def map_sharded(
+        self, items: Sequence[Item], work: Callable[[Sequence[Item]], list[Result]]
+    ) -> list[Result]:
+        """`work(items)` with the items divided among the ranks; results must be plain JSON."""
+        return work(items)
+
+    def can_save_after(self, error: Exception) -> bool:
+        """Whether a checkpoint can still be gathered after this error."""
+        return True
+
+
+class Distributed(SingleProcess):
+    """One of several processes that torchrun started."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.rank, self.world_size = torch.distributed.get_rank(), torch.distributed.get_world_size()
+        self.objects = torch.distributed.new_group(backend="gloo", timeout=TIMEOUT)
+        self.module: Any = None
+        self.skeleton: nn.Module | None = None  # fsdp: the model without memory for its weights
+
+    def wrap(
+        self, model: nn.Module, loss: LossFunction, parallel: Parallel, device: torch.device
+    ) -> LossFunction:
+        if parallel == "fsdp":
+            # the model stays on the CPU: each block goes to the device when it is sharded, one at a time
+            self.skeleton = without_weights(model)
+            self.module = shard(LossModule(model, loss), device)
+        else:
+            from torch.nn.parallel import DistributedDataParallel
+
+            model.to(device)
+            self.module = DistributedDataParallel(
+                LossModule(model, loss), forward_sync_buffers=False, gradient_as_bucket_view=True
+            )
+        wrapped: LossFunction = self.module
+        return wrapped
+
+    @contextmanager
+    def gradient_sync(self, enabled: bool) -> Iterator[None]:
+        if self.skeleton is not None:
+            self.module.set_requires_gradient_sync(enabled)
+        with self.module.no_sync() if self.skeleton is None and not enabled else nullcontext():
+            yield
+
+    def all_reduce(self, *numbers: float) -> Sequence[float]:
+        total = torch.tensor(numbers, dtype=torch.float64, device=self.device)
+        torch.distributed.all_reduce(total)
+        sums: list[float] = total.tolist()
+        return sums
+
+    def unsharded(self, model: Module) -> Module:
+        """With FSDP a temporary copy, on the device if it fits there, else on the CPU."""
+        if self.skeleton is None:
+            return model
+        copy: Any = deepcopy(self.skeleton)
+        fill(copy, {name: full_tensor(shard).detach().cpu() for name, shard in model.named_parameters()})
+        try:
+            copy.to(self.device)
+        except torch.OutOfMemoryError:
+            copy.cpu()
+        return copy  # type: ignore[no-any-return]
+
+    def on_rank0(self, work: Callable[[], Result]) -> Result:
+        results: list[Result] = []
+        if not self.is_rank0:
+            received = self.broadcast_object(None)
+            if not received:
+                raise PeerError("rank 0 of this run failed")
+            result: Result = received[0]
+            return result
+        try:
+            results.append(work())
+        finally:
+            self.broadcast_object(results)  # after a failure too: the others must not wait for ever
+        return results[0]
+
+    def rank0_first(self, work: Callable[[], Result]) -> Result:
+        results: list[Result] = []
+        self.on_rank0(lambda: results.append(work()))
+        return results[0] if results else work()
+
+    def map_sharded(
+        self, items: Sequence[Item], work: Callable[[Sequence[Item]], list[Result]]
+    ) -> list[Result]:
+        part = items[self.rank :: self.world_size]
+        results: list[Any] = [None] * len(items)
+        for rank, values in enumerate(self.all_gather_object(work(part) if part else [])):
+            results[rank :: self.world_size] = values
+        return results
+
+    def can_save_after(self, error: Exception) -> bool:
+        return isinstance(error, CollectiveError)
+
+    def broadcast_object(self, value: object) -> Any:
+        """The value of rank 0, as JSON: torch's function of this name would use pickle."""
+        content = to_bytes(value)
+        length = torch.tensor([len(content)])
+        torch.distributed.broadcast(length, 0, group=self.objects)
+        content = content if self.is_rank0 else torch.empty(int(length), dtype=torch.uint8)
+        torch.distributed.broadcast(content, 0, group=self.objects)
+        return from_bytes(content)
+
+    def all_gather_object(self, value: object) -> list[Any]:
+        """The values of all ranks, as JSON."""
+        content = to_bytes(value)
+        lengths = [torch.zeros(1, dtype=torch.int64) for _ in range(self.world_size)]
+        torch.distributed.all_gather(lengths, torch.tensor([len(content)]), group=self.objects)
+        longest = max(int(length) for length in lengths)
+        buffers = [torch.empty(longest, dtype=torch.uint8) for _ in range(self.world_size)]
+        padded = nn.functional.pad(content, (0, longest - len(content)))
+        torch.distributed.all_gather(buffers, padded, group=self.objects)
+        return [from_bytes(each[: int(length)]) for each, length in zip(buffers, lengths)]
+
+
+# --- modules and tensors
+
+
+class LossModule(nn.Module):
+    """The loss as one module from batch to number, which torch can distribute."""
+
+    def __init__(self, model: nn.Module, loss: LossFunction) -> None:
+        super().__init__()
+        self.model = model
+        self.loss = loss
+
+    def forward(self, batch: Batch) -> Tensor:
+        return self.loss(batch)
+
+
+def shard(module: LossModule, device: torch.device) -> nn.Module:
+    """FSDP2: each rank holds a shard of weights, gradients and optimizer state; blocks are gathered on use.
+
+    Of a decoder block only the feed-forward is a unit: the cross-attention's keys and values are computed
+    outside of the block's forward.
+    """
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    # it warns about blocks whose output is changed in place afterwards, which happens nowhere here
+    warnings.filterwarnings("ignore", "FSDP2-wrapped module", UserWarning)
+    mesh = init_device_mesh(device.type, (torch.distributed.get_world_size(),))
+    for part in list(module.modules()):
+        if isinstance(part, Block):
+            fully_shard(part if part.cross is None else part.feed_forward, mesh=mesh)
+    fully_shard(module, mesh=mesh)
+    return module
+
+
+def without_weights(model: Module) -> Module:
+    """A copy with parameters on the meta device; shared parameters stay shared, buffers are copied."""
+    memo: dict[int, Any] = {
+        id(parameter): nn.Parameter(torch.empty_like(parameter, device="meta"), parameter.requires_grad)
+        for parameter in model.parameters()
+    }
+    return deepcopy(model, memo)
+
+
+def fill(skeleton: nn.Module, weights: Mapping[str, Tensor]) -> None:
+    """Give the parameters of `without_weights` their values."""
+    filled: dict[int, nn.Parameter] = {}
+    for name, parameter in list(skeleton.named_parameters()):
+        filled[id(parameter)] = nn.Parameter(weights[name], parameter.requires_grad)
+    for module in skeleton.modules():
+        for name, parameter in list(module.named_parameters(recurse=False)):
+            setattr(module, name, filled[id(parameter)])
+
+
+def full_tensor(tensor: Tensor) -> Tensor:
+    """The full value of a sharded tensor; all ranks must call it."""
+    gather: Callable[[], Tensor] | None = getattr(tensor, "full_tensor", None)
+    return tensor if gather is None else gather()
+
+
+def shard_like(tensor: Tensor, parameter: Tensor) -> Tensor:
+    """The shard of a full tensor that belongs to a parameter of this rank."""
+    if not hasattr(parameter, "device_mesh") or parameter.shape != tensor.shape:
+        return tensor
+    from torch.distributed.tensor import distribute_tensor
+
+    sharded: Any = parameter
+    full = tensor.to(parameter.device, parameter.dtype)
+    return distribute_tensor(full, sharded.device_mesh, sharded.placements, src_data_rank=None)
+
+
+def to_bytes(value: object) -> Tensor:
+    return torch.frombuffer(bytearray(json.dumps(value).encode()), dtype=torch.uint8)
+
+
+def from_bytes(content: Tensor) -> Any:
+    return json.loads(content.numpy().tobytes())
+
+
+# --- processes
+
+
+@contextmanager
+def connect(device: torch.device) -> Iterator[SingleProcess]:
+    """Join the other processes of this run, if torchrun started several; waits for all of them."""
+    if world_size() == 1:
+        yield SingleProcess()
+        return
+    is_owner = not torch.distributed.is_initialized()
+    if is_owner:
+        if device.type == "cuda":
+            torch.cuda.set_device(device)
+        init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo")
+    try:
+        yield Distributed(device)
+    except RuntimeError as error:
+        if isinstance(error, torch.distributed.DistError) or "gloo" in str(error).lower():
+            raise PeerError(
+                "another process of this run ended; continue from the last checkpoint with --resume, or let "
+                "torchrun do that with --max-restarts"
+            ) from error
+        raise
+    if is_owner:  # after a failure the process ends anyway, and the others may not respond
+        torch.distributed.destroy_process_group()
+
+
+def init_process_group(backend: str) -> None:
+    """By torchrun's environment; the prefix hides keys that processes of an earlier attempt left."""
+    from torch.distributed.distributed_c10d import PrefixStore
+    from torch.distributed.rendezvous import rendezvous
+
+    store, rank, size = next(rendezvous("env://"))
+    prefixed = PrefixStore(f"attempt-{restarts()}", store)
+    torch.distributed.init_process_group(backend, store=prefixed, rank=rank, world_size=size)
+
+
+def world_size() -> int:
+    """Processes that torchrun started for this run, on all machines."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def is_rank0() -> bool:
+    return int(os.environ.get("RANK", "0")) == 0 or world_size() == 1
+
+
+def restarts() -> int:
+    """How often torchrun restarted the processes after one had died; then the run resumes."""
+    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
+
+
+def local_device(name: str) -> str:
+    """Each process of a machine has its own GPU."""
+    if world_size() == 1 or not (name.startswith("cuda") or (name == "auto" and torch.cuda.is_available())):
+        return name
+    return f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
+
+
+def local_threads(threads: int) -> int:
+    """By default each process gets an equal share of the cores."""
+    if threads or world_size() == 1:
+        return threads
+    local_size = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    return max(1, len(available_cores()) // local_size)

@@ -1,0 +1,153 @@
+"""The end of a run: choose the best checkpoint, write the model folder, score it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from regard.config.schema import TaskName
+from regard.device import release_memory
+from regard.errors import RegardError
+from regard.models import parameters
+from regard.storage import (
+    Checkpoint,
+    average_weights,
+    checkpoint_folder,
+    checkpoint_steps,
+    is_complete,
+    load_checkpoint,
+    load_latest,
+    load_weights_into,
+    remove_checksums,
+    unique_weights,
+    write_card,
+    write_checksums,
+    write_weights,
+)
+from regard.training.distributed import SingleProcess
+from regard.training.evaluation import FILES
+from regard.training.flops import measured_peak
+from regard.training.prepare import Log, names
+from regard.training.progress import Metrics, Record
+from regard.training.trainer import Trainer
+
+
+def latest_checkpoint(folder: Path, log: Log) -> Checkpoint | None:
+    """The newest intact checkpoint. A run with only damaged ones does not silently begin anew."""
+    checkpoint = load_latest(folder, log)
+    if checkpoint is None and checkpoint_steps(folder):
+        count = len(checkpoint_steps(folder))
+        raise RegardError(
+            f"{folder / 'checkpoints'}: none of {count} checkpoints is intact; restore one from a copy, or "
+            "delete them all to begin again from the first step"
+        )
+    return checkpoint
+
+
+def write_model_folder(trainer: Trainer, metrics: Metrics) -> list[Record]:
+    """Choose the model, write it to the folder's root, score it, write card, curves and report."""
+    from regard.training.report import evaluate_command, finish_report
+
+    config, folder, data = trainer.config, trainer.folder, trainer.data
+    chosen = choose_best(trainer, metrics)
+    remove_checksums(folder)
+    write_weights(folder, config.model, unique_weights(trainer.model))
+    write_checksums(folder)
+    records = []
+    for kind, evaluation in (("final-valid", data.valid), ("test", data.test)):
+        if evaluation is not None:
+            release_memory()
+            device = next(trainer.model.parameters()).device
+            scores = evaluation.final(trainer.model.eval(), device, folder / FILES[kind])
+            record = {"kind": kind, "step": trainer.progress.step, **scores, "sentences": len(evaluation)}
+            metrics.add(record)
+            records.append(record)
+    facts = {
+        "data": names(config.data.train, config.task),
+        "steps": trainer.progress.step,
+        "chosen": chosen,
+        "command": evaluate_command(config, folder.resolve().name),
+    }
+    scores = card_scores(config.task.name, records)
+    write_card(folder, config, parameters(trainer.model), facts, scores, data.record)
+    metrics.add(run_record(trainer, chosen))
+    finish_report(folder, metrics.listener.log)
+    return records
+
+
+def choose_best(trainer: Trainer, metrics: Metrics) -> str:
+    """Load the best checkpoint, or the average of the newest if it validates better; in words."""
+    progress, model, folder, train = trainer.progress, trainer.model, trainer.folder, trainer.config.train
+    newest = [checkpoint_folder(folder, step) for step in trainer.scheduled_steps()[-train.average :]]
+    averaged = intact(newest, metrics) if train.average > 1 else []
+    best = progress.best_step
+    if averaged:
+        load_weights_into(model, average_weights(averaged), folder)
+        name = f"average of the checkpoints {', '.join(path.name for path in averaged)}"
+        if trainer.data.valid is None:
+            return name
+        before = progress.validations_since_best
+        record = trainer.validate(SingleProcess())
+        trainer.update_best(record)
+        metrics.add({**record, "kind": "average"})
+        if progress.validations_since_best <= before:
+            return name
+    if best is None:
+        if averaged:
+            raise ValueError("an average without validation is chosen above")
+        return f"last checkpoint, step {progress.step}"
+    if not intact([checkpoint_folder(folder, best)], metrics):
+        last = latest_checkpoint(folder, metrics.listener.log)
+        if last is None:
+            raise RegardError(f"{folder}: its checkpoints are gone; begin a new run")
+        load_weights_into(model, last.model, folder)
+        return f"last checkpoint, step {last.state['step']}, because the best one is damaged"
+    load_weights_into(model, load_checkpoint(checkpoint_folder(folder, best)).model, folder)
+    return f"best checkpoint by {train.metric} on the validation data, step {best}"
+
+
+def intact(folders: list[Path], metrics: Metrics) -> list[Path]:
+    """The checkpoints whose checksums are right; logs the others."""
+    whole = [path for path in folders if is_complete(path)]
+    for path in folders:
+        if path not in whole:
+            metrics.listener.log(f"{path}: damaged, and skipped")
+    return whole
+
+
+def run_record(trainer: Trainer, chosen: str) -> Record:
+    """What the whole run was and cost; times are seconds, all resumptions included."""
+    progress, machine, data = trainer.progress, trainer.machine, trainer.data
+    tokenizers = (data.source,) if data.target is None else (data.source, data.target)
+    return {
+        "kind": "run",
+        "step": progress.step,
+        "epochs": trainer.stream.epochs_done,
+        "tokens": progress.tokens,
+        "chosen": chosen,
+        "parameters": parameters(trainer.model),
+        "vocabulary": [len(tokenizer) for tokenizer in tokenizers],
+        "device": str(machine.device),
+        "precision": machine.precision,
+        "threads": machine.threads,
+        "seconds": progress.seconds,
+        "updating": progress.update_seconds,
+        "waiting": progress.data_seconds,
+        "validating": progress.validation_seconds,
+        "saving": progress.save_seconds,
+        "flops": progress.flops,
+        "peak": measured_peak(machine),
+    }
+
+
+def card_scores(task: TaskName, records: list[Record]) -> dict[str, str]:
+    """The scores of the final records, for the model card."""
+    from regard.training.report import main_scores
+
+    scores = {}
+    for record in records:
+        for measure in main_scores(task):
+            if measure.value_in(record) is not None:
+                signature = record.get(f"{measure.key}_signature")
+                name = f"{record['kind']}: {measure.name}" + (f" ({signature})" if signature else "")
+                scores[name] = measure.format({**record, f"{measure.key}_interval": None})
+    return scores
