@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from dataclasses import asdict, is_dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ import pytest
 import torch
 
 import regard
-from regard.compat import current_weight_names
+from regard.compat import PYTHON_NAMES, OldNameWarning, current_weight_names
 from regard.config import load_config
 from regard.storage import checkpoint_folder, load_checkpoint
 from regard.training import train
@@ -79,3 +81,13 @@ def test_a_run_of_version_1_resumes_with_the_same_weights(name: str, tmp_path: P
         # not bits: another processor may add in another order; equal bits on one machine are qa/compat's
         assert float(tensor.sum()) == pytest.approx(total, abs=1e-4)
         assert float(tensor.pow(2).sum()) == pytest.approx(squares, abs=1e-4)
+
+
+@pytest.mark.parametrize("old", PYTHON_NAMES)
+def test_old_python_names_warn(old: str) -> None:
+    (home, _, name), (new_home, _, new) = old.rpartition("."), PYTHON_NAMES[old].rpartition(".")
+    with pytest.warns(OldNameWarning, match=re.escape(PYTHON_NAMES[old])):
+        value = getattr(import_module(home), name)
+    assert value is getattr(import_module(new_home), new)
+    with pytest.raises(AttributeError, match="nonsense"):
+        _ = import_module(home).nonsense

@@ -287,7 +287,7 @@ WRONG = {
     "empty": ({"source": "  "}, "empty"),
     "no source": ({}, "source: field required"),
     "too long": ({"source": "a" * 20_001}, "20000 characters at most"),
-    "too many words": ({"source": "cat " * 4000}, "pieces"),
+    "too many words": ({"source": "cat " * 4000}, "tokens"),
     "no such model": ({"source": "a", "model": "transfomer"}, 'did you mean "transformer"'),
     "no such field": ({"source": "a", "beams": 3}, "beams: there is no such field"),
     "wide beam": (
@@ -302,7 +302,7 @@ WRONG = {
     "a piece that is none": ({"source": "a", "prefix": [10**9]}, "prefix"),
     "a beginning below 0": ({"source": "a", "prefix": [-1]}, "prefix"),
     "target and prefix": ({"source": "a", "target": "b", "prefix": [5]}, "not both"),
-    "a target for BERT": ({"source": "a", "model": "classify", "prefix": [5]}, "writes nothing"),
+    "a target for BERT": ({"source": "a", "model": "classify", "prefix": [5]}, "generates no text"),
     "context for a translator": ({"source": "a", "context": CONTEXT}, "context"),
     "another kind": ({"source": 5}, "source"),
 }

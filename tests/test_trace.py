@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import struct
+from graphlib import TopologicalSorter
 from io import StringIO
 from itertools import pairwise
 from pathlib import Path
@@ -19,6 +21,7 @@ from rich.console import Console
 from safetensors.torch import save_file
 
 from conftest import Command, Refused
+from regard import interpret
 from regard.batch import collate
 from regard.cli.steps import show
 from regard.errors import RegardError, UsageError
@@ -26,6 +29,7 @@ from regard.interpret import Trace, align, pharaoh
 from regard.interpret import readings as read
 from regard.interpret.activations import visible
 from regard.interpret.names import TABLE, attentions, lookup
+from regard.interpret.page import make_page
 from regard.interpret.record import record
 from regard.sample import Sample
 from regard.tasks import Translator, decode_options, load
@@ -623,3 +627,23 @@ def test_explain(regard: Command, refused: Refused, tiny_model: Path, tmp_path: 
     ):
         assert words in refused(*options, *wrong)
     assert "empty" in refused("explain", "-m", tiny_model, " ")
+
+
+# The package
+
+
+def test_a_page_needs_the_web_files(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="not installed"):
+        make_page(short("rnn"), web=tmp_path / "web")
+
+
+def test_the_modules_of_interpret_have_no_import_cycle() -> None:
+    folder = Path(interpret.__file__).parent
+    imports: dict[str, set[str]] = {
+        path.stem: set() for path in folder.glob("*.py") if path.stem != "__init__"
+    }
+    for name, modules in imports.items():
+        for node in ast.walk(ast.parse((folder / f"{name}.py").read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and str(node.module).startswith("regard.interpret."):
+                modules.add(str(node.module).split(".")[2])
+    assert list(TopologicalSorter(imports).static_order())  # CycleError names a cycle

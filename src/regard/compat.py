@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Collection, Mapping
+from importlib import import_module
 from typing import Any, TypeVar
 
 from regard.errors import UsageError
@@ -55,9 +56,30 @@ WEIGHT_NAMES: dict[str, str] = {
 # old key of metrics.jsonl -> key of today
 METRIC_KEYS: dict[str, str] = {}
 
+# old Python name -> name of today
+PYTHON_NAMES: dict[str, str] = {
+    "regard.export.Exported": "regard.export.run.ExportResult",
+    "regard.interpret.Change": "regard.interpret.interventions.TensorEdit",
+    "regard.interpret.Changed": "regard.interpret.interventions.IntervenedModel",
+    "regard.interpret.Comparison": "regard.interpret.predictions.TraceComparison",
+    "regard.interpret.Intervening": "regard.interpret.interventions.InterventionTap",
+    "regard.interpret.Pieces": "regard.interpret.activations.TracedTokens",
+    "regard.interpret.TokenChange": "regard.interpret.interventions.TokenReplacement",
+}
+
 
 class OldNameWarning(FutureWarning):
-    """A file of the user has a field under an old name."""
+    """A file of the user has a field under an old name, or a program uses an old Python name."""
+
+
+def old_python_name(module: str, name: str) -> Any:
+    """For the `__getattr__` of a module: the object under its name of today, with a warning."""
+    current = PYTHON_NAMES.get(f"{module}.{name}")
+    if current is None:
+        raise AttributeError(f"module {module!r} has no attribute {name!r}")
+    warnings.warn(f"{module}.{name} is now {current}", OldNameWarning, stacklevel=3)
+    home, _, attribute = current.rpartition(".")
+    return getattr(import_module(home), attribute)
 
 
 def file_version(content: Mapping[str, Any], where: str) -> int:

@@ -1,5 +1,8 @@
 """Traces: one recorded run of a model, with readings, interventions, figures and a page."""
 
+from typing import Any
+
+from regard.compat import old_python_name
 from regard.generation.alignment import Links, align, cross_weights, links, pharaoh, word_weights
 from regard.interpret.activations import Node, TracedTokens
 from regard.interpret.interventions import parse
@@ -24,3 +27,7 @@ __all__ = [
     "pharaoh",
     "word_weights",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    return old_python_name(__name__, name)

@@ -136,7 +136,6 @@ class TranslationEvaluation:
         return [hypotheses[0] for hypotheses in results]
 
     def write(self, path: Path, model: Model, best: Sequence[Hypothesis], texts: Sequence[str]) -> None:
-        from regard.interpret import align
 
         chrf = CHRF()
         pairs = [(s.source[:-1], hypothesis.tokens) for s, hypothesis in zip(self.samples, best)]
