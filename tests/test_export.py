@@ -23,7 +23,7 @@ from regard.batch import collate
 from regard.config import Config, resolve
 from regard.errors import RegardError
 from regard.export import export_model, run, to_ctranslate2
-from regard.export.check import TOLERANCES, Agreement
+from regard.export.check import TOLERANCES, Agreement, prompt
 from regard.export.run import PROMPT_LENGTH
 from regard.export.sample import ENOUGH, sample_for
 from regard.export.to_onnx import positions_of
@@ -253,6 +253,23 @@ def test_onnx_runtime_gives_regards_output(
 def test_positions_from_a_mask() -> None:
     mask = torch.tensor([[1, 1, 1], [0, 1, 1], [1, 0, 0], [0, 0, 0]])
     assert positions_of(mask).tolist() == [[0, 1, 2], [-1, 0, 1], [0, -1, -1], [-1, -1, -1]]
+
+
+def test_prompts_begin_as_the_tokenizer_begins_them(
+    tmp_path: Path, tokenizer: Tokenizer, few: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Programs and checks put a start token before every prompt, where `generate` has none (GPT-2)."""
+    assert prompt(tokenizer, [5, 6]) == [tokenizer.start, 5, 6]
+    monkeypatch.setattr(type(tokenizer), "adds_start", False)
+    assert prompt(tokenizer, [5, 6]) == [5, 6]
+    assert prompt(tokenizer, [5]) == [tokenizer.start, 5], "one token alone has nothing to be scored by"
+    model = folder_of(tmp_path / "model", small_config("generate", "gpt", max_length=60), tokenizer)
+    export_model(model, "ctranslate2", tmp_path / "out")
+    text = "the small"
+    read = len(tokenizer.encode(text))
+    expected = package.load(model).generate(text, beam=1, max_length=20)
+    limit = {"max_length=60": f"max_length={read + 19}"}
+    assert program_of(tmp_path / "out", text, limit) == text + expected
 
 
 # --- errors

@@ -200,8 +200,8 @@ def choice_texts(run: Activations, other: Activations, numbers: list[int]) -> li
     """The texts of choices: labels, tokens of the source, or tokens of the vocabulary."""
     head, labels = run.meta.get("head"), run.meta.get("labels") or []
     if head == "span":
-        shown = run.tokens["source"].shown
-        return [shown[number] if number < len(shown) else f"position {number}" for number in numbers]
+        source = run.tokens["source"].shown
+        return [source[number] if number < len(source) else f"position {number}" for number in numbers]
     if head in ("sentence", "tokens"):
         return [str(labels[number]) if number < len(labels) else f"label {number}" for number in numbers]
     vocabulary = {**other.vocabulary, **run.vocabulary}
