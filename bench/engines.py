@@ -20,8 +20,8 @@ from transformers import MarianMTModel
 
 from race import Runner, race, report
 from regard.device import choose_machine
+from regard.export.check import token_names as names
 from regard.export.to_ctranslate2 import write
-from regard.export.vocabulary import names
 from regard.generation import decode, make_engine
 from regard.sample import Sample
 from regard.storage import Folder, open_folder

@@ -15,9 +15,9 @@ from regard.data.files import find, lines
 from regard.device import choose_machine
 from regard.export import export_model
 from regard.export.check import BEAM, GREEDY, Reference
-from regard.export.sample import Text
-from regard.export.to_ctranslate2 import Engine as CTranslate2
-from regard.export.to_onnx import Engine as OnnxRuntime
+from regard.export.sample import EncodedText
+from regard.export.to_ctranslate2 import CTranslate2Model
+from regard.export.to_onnx import OnnxModel
 from regard.metrics.bleu import text_scores
 from regard.storage import Folder, open_folder
 
@@ -28,7 +28,7 @@ Search = Callable[[], list[list[int]]]
 
 def searches(folder: Folder, reference: Reference, places: dict[str, Path]) -> dict[str, tuple[int, Search]]:
     """What each engine says, by name, with its number of beams."""
-    fast, onnx = CTranslate2(places["ctranslate2"], folder), OnnxRuntime(places["onnx"], folder)
+    fast, onnx = CTranslate2Model(places["ctranslate2"], folder), OnnxModel(places["onnx"], folder)
     sources = [text.source for text in reference.texts]
     return {
         "CTranslate2 greedy": (GREEDY, lambda: fast.search(sources, GREEDY, reference.limit)),
@@ -47,17 +47,17 @@ def main() -> None:
     choose_machine("cpu", precision="float32").use()
     sources, references = (list(lines(find(name))) for name in (options.source, options.target))
     folder = open_folder(options.model)
-    reference = Reference(folder, [Text(folder.source.encode(line), []) for line in sources])
+    reference = Reference(folder, [EncodedText(folder.source.encode(line), []) for line in sources])
     with tempfile.TemporaryDirectory() as scratch:
         places = {form: Path(scratch) / form for form in ("ctranslate2", "onnx")}
         for form, place in places.items():
             begun = time.monotonic()
-            told = export_model(options.model, form, place).figures.told
+            told = export_model(options.model, form, place).agreement.summary
             print(f"{form}: written and checked in {time.monotonic() - begun:.0f} s; {told}", flush=True)
-        ours = {beam: reference.spoken(reference.search(beam)) for beam in (GREEDY, BEAM)}
+        ours = {beam: reference.detokenize(reference.search(beam)) for beam in (GREEDY, BEAM)}
         bleu = {beam: text_scores(said, references, options.tokenize).bleu for beam, said in ours.items()}
         for name, (beam, search) in searches(folder, reference, places).items():
-            said = reference.spoken(search())
+            said = reference.detokenize(search())
             equal = sum(one == other for one, other in zip(ours[beam], said)) / len(said)
             gap = text_scores(said, references, options.tokenize).bleu - bleu[beam]
             verdict = "ok" if equal >= EQUAL and abs(gap) <= BLEU else "MISSED"

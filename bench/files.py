@@ -24,8 +24,8 @@ import torch
 from race import Runner, race, report
 from regard.data.files import lines
 from regard.device import choose_machine
+from regard.export.run import write_tokenizers
 from regard.export.to_ctranslate2 import write
-from regard.export.vocabulary import write_tokenizers
 from regard.storage import open_folder
 from regard.tasks import Translator, load_as
 

@@ -42,8 +42,8 @@ def main() -> None:
 
 
 def write_twin(model: Path, place: Path) -> None:
+    from regard.export.check import token_names as names
     from regard.export.to_ctranslate2 import write
-    from regard.export.vocabulary import names
     from regard.storage import open_folder
 
     folder = open_folder(model)

@@ -27,7 +27,7 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 
-from regard.interpret.page import WEB
+from regard.resources import WEB
 from regard.tasks import load
 from screenshots import chromium
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from regard.errors import UsageError
-from regard.export.vocabulary import names
+from regard.export.check import token_names as names
 from regard.models import EncoderDecoder
 from regard.storage import Folder, open_folder
 from regard.storage.builtin import find_model

@@ -1,4 +1,4 @@
-"""Models for CTranslate2 and ONNX Runtime: those engines say what we say, or nothing is written."""
+"""CTranslate2 and ONNX Runtime give Regard's output, or nothing is written."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from regard.batch import collate
 from regard.config import Config, resolve
 from regard.errors import RegardError
 from regard.export import export_model, run, to_ctranslate2
-from regard.export.check import BARS, Figures
-from regard.export.graphs import positions_of
-from regard.export.readme import MOST
+from regard.export.check import TOLERANCES, Agreement, prompt
+from regard.export.run import PROMPT_LENGTH
 from regard.export.sample import ENOUGH, sample_for
+from regard.export.to_onnx import positions_of
 from regard.inputs.text import Tokenizer, train_tokenizer
 from regard.models import build
 from regard.sample import Sample
@@ -74,10 +74,10 @@ def folder_of(
 
 def program_of(place: Path, text: str, changes: Mapping[str, str] = {}) -> str:
     """What the program in README.md prints for a text, in a process of its own."""
-    found = re.search(r"```python\n(.*?)```", (place / "README.md").read_text(), re.DOTALL)
-    assert found
-    assert found[1].count("\n") <= 20
-    code = found[1].replace("A sentence.", text)
+    program = re.search(r"```python\n(.*?)```", (place / "README.md").read_text(), re.DOTALL)
+    assert program
+    assert program[1].count("\n") <= 20
+    code = program[1].replace("A sentence.", text)
     for old, new in changes.items():
         assert old in code
         code = code.replace(old, new)
@@ -118,14 +118,14 @@ SHAPES = {
 
 
 @pytest.mark.parametrize("name", sampled(SHAPES, "paper", "untied, free heads", "t5", "llama"))
-def test_ctranslate2_says_what_we_say(name: str, tmp_path: Path, tokenizer: Tokenizer, few: None) -> None:
+def test_ctranslate2_gives_regards_text(name: str, tmp_path: Path, tokenizer: Tokenizer, few: None) -> None:
     task, family, shape = SHAPES[name]
     config = small_config(task, family, **{"max_length": 32, **shape})
     model = folder_of(tmp_path / "model", config, tokenizer)
     done = export_model(model, "ctranslate2", tmp_path / "out")
-    # these models know nothing: over 70 pieces one beam 4 of 40 ends in a tie that the last bits decide
-    assert done.figures.equal["greedy"] == 1.0 and done.figures.equal["beam 4"] >= 39 / 40
-    assert done.figures.largest < 1e-4
+    # untrained models: over 70 tokens one beam 4 of 40 ends in a tie that rounding decides
+    assert done.agreement.equal["greedy"] == 1.0 and done.agreement.equal["beam 4"] >= 39 / 40
+    assert done.agreement.largest < 1e-4
     files = {path.name for path in (tmp_path / "out").iterdir()}
     vocabulary = "shared_vocabulary.json" if task == "translate" else "vocabulary.json"
     assert files == {"model.bin", "config.json", vocabulary, "tokenizer.json", "README.md"}
@@ -136,10 +136,10 @@ def test_ctranslate2_says_what_we_say(name: str, tmp_path: Path, tokenizer: Toke
 def test_a_trained_translator_in_ctranslate2(toy: Toy, tmp_path: Path, regard: Command) -> None:
     result = regard("export", "-m", toy.model, "-f", "ctranslate2", "-o", tmp_path / "out", "--json")
     assert result.code == 0, result.err
-    told = json.loads(result.out)
-    assert told["equal"] == {"greedy": 1.0, "beam 4": 1.0}
-    assert told["texts"] == ENOUGH
-    assert told["sample"].startswith("the run's validation texts")
+    summary = json.loads(result.out)
+    assert summary["equal"] == {"greedy": 1.0, "beam 4": 1.0}
+    assert summary["texts"] == ENOUGH
+    assert summary["sample"].startswith("the run's validation texts")
     translator = package.load(toy.model)
     for text in toy_sentences(2, seed=5):
         assert program_of(tmp_path / "out", text) == translator.translate(text, beam=4, early_stopping=True)
@@ -154,7 +154,7 @@ def test_two_vocabularies(tmp_path: Path, tokenizer: Tokenizer, few: None) -> No
     }
     model = folder_of(tmp_path / "model", resolve(tree), tokenizer, other)
     done = export_model(model, "ctranslate2", tmp_path / "out")
-    assert done.figures.equal == {"greedy": 1.0, "beam 4": 1.0}
+    assert done.agreement.equal == {"greedy": 1.0, "beam 4": 1.0}
     spelt = json.loads((tmp_path / "out" / "target_vocabulary.json").read_text())
     pipeline = tokenizers.Tokenizer.from_str(other.to_json())
     assert spelt == [pipeline.id_to_token(number) for number in range(len(other))]
@@ -168,13 +168,13 @@ def test_rounded_weights(toy: Toy, tmp_path: Path, few: None) -> None:
     """int8 is another set of numbers, smaller on disk, and leaves our own weights alone."""
     whole = export_model(toy.model, "ctranslate2", tmp_path / "whole")
     small = export_model(toy.model, "ctranslate2", tmp_path / "small", precision="int8")
-    assert whole.figures.mean < 1e-5 < small.figures.mean < BARS["int8"].mean
+    assert whole.agreement.mean < 1e-5 < small.agreement.mean < TOLERANCES["int8"].mean
     assert (tmp_path / "small/model.bin").stat().st_size < 0.7 * (tmp_path / "whole/model.bin").stat().st_size
     folder = open_folder(toy.model)
     before = {name: tensor.clone() for name, tensor in folder.model.state_dict().items()}
     (tmp_path / "again").mkdir()
     to_ctranslate2.write(folder, tmp_path / "again", "int8")
-    assert all(torch.equal(before[name], own) for name, own in folder.model.state_dict().items())
+    assert all(torch.equal(before[name], tensor) for name, tensor in folder.model.state_dict().items())
 
 
 # --- ONNX
@@ -183,8 +183,8 @@ def test_rounded_weights(toy: Toy, tmp_path: Path, few: None) -> None:
 @pytest.mark.slow
 def test_a_trained_translator_in_onnx(toy: Toy, tmp_path: Path) -> None:
     done = export_model(toy.model, "onnx", tmp_path / "out")
-    assert done.figures.equal == {"greedy": 1.0}
-    assert done.figures.largest < 1e-4
+    assert done.agreement.equal == {"greedy": 1.0}
+    assert done.agreement.largest < 1e-4
     text = toy_sentences(1, seed=6)[0]
     assert program_of(tmp_path / "out", text) == package.load(toy.model).translate(text, beam=1)
 
@@ -193,10 +193,10 @@ def test_a_language_model_in_onnx(tmp_path: Path, tokenizer: Tokenizer, few: Non
     config = small_config("generate", "llama", max_length=120, kv_heads=1, activation="swish")
     model = folder_of(tmp_path / "model", config, tokenizer)
     done = export_model(model, "onnx", tmp_path / "out")
-    assert done.figures.equal == {"greedy": 1.0}
+    assert done.agreement.equal == {"greedy": 1.0}
     text = "the small"
     read = len(tokenizer.encode(text)) + 1
-    expected = package.load(model).generate(text, beam=1, max_length=MOST + 1 - read)
+    expected = package.load(model).generate(text, beam=1, max_length=PROMPT_LENGTH + 1 - read)
     assert program_of(tmp_path / "out", text) == text + expected
 
 
@@ -208,7 +208,7 @@ def test_a_tagger_in_onnx(tmp_path: Path, tokenizer: Tokenizer, few: None) -> No
         tmp_path / "model", small_config("tag", "bert", max_length=32), tokenizer, labels=labels
     )
     done = export_model(model, "onnx", tmp_path / "out")
-    assert done.figures.equal == {"answers": 1.0}
+    assert done.agreement.equal == {"answers": 1.0}
     session = onnxruntime.InferenceSession(tmp_path / "out" / "model.onnx")
     ids = np.array([[2, 9, 8, 7, 1]])
     ones = np.ones_like(ids)
@@ -238,15 +238,15 @@ def test_a_tagger_in_onnx(tmp_path: Path, tokenizer: Tokenizer, few: None) -> No
         ("classify", "bert", {"pool": "mean"}),
     ],
 )
-def test_onnx_runtime_says_what_we_say(
+def test_onnx_runtime_gives_regards_output(
     task: str, family: str, shape: dict[str, object], tmp_path: Path, tokenizer: Tokenizer, few: None
 ) -> None:
     model = folder_of(
         tmp_path / "model", small_config(task, family, **{"max_length": 32, **shape}), tokenizer
     )
     done = export_model(model, "onnx", tmp_path / "out")
-    assert set(done.figures.equal.values()) == {1.0}
-    assert done.figures.largest < 1e-4
+    assert set(done.agreement.equal.values()) == {1.0}
+    assert done.agreement.largest < 1e-4
     assert program_of(tmp_path / "out", "the dog")
 
 
@@ -255,13 +255,30 @@ def test_positions_from_a_mask() -> None:
     assert positions_of(mask).tolist() == [[0, 1, 2], [-1, 0, 1], [0, -1, -1], [-1, -1, -1]]
 
 
-# --- what is refused
+def test_prompts_begin_as_the_tokenizer_begins_them(
+    tmp_path: Path, tokenizer: Tokenizer, few: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Programs and checks put a start token before every prompt, where `generate` has none (GPT-2)."""
+    assert prompt(tokenizer, [5, 6]) == [tokenizer.start, 5, 6]
+    monkeypatch.setattr(type(tokenizer), "adds_start", False)
+    assert prompt(tokenizer, [5, 6]) == [5, 6]
+    assert prompt(tokenizer, [5]) == [tokenizer.start, 5], "one token alone has nothing to be scored by"
+    model = folder_of(tmp_path / "model", small_config("generate", "gpt", max_length=60), tokenizer)
+    export_model(model, "ctranslate2", tmp_path / "out")
+    text = "the small"
+    read = len(tokenizer.encode(text))
+    expected = package.load(model).generate(text, beam=1, max_length=20)
+    limit = {"max_length=60": f"max_length={read + 19}"}
+    assert program_of(tmp_path / "out", text, limit) == text + expected
 
 
-def test_a_wrong_weight_is_found(
+# --- errors
+
+
+def test_a_wrong_weight_is_refused(
     toy: Toy, tmp_path: Path, few: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The check can fail: with the sine and cosine of positions exchanged nothing stays."""
+    """The check can fail: here sine and cosine of the positions are exchanged."""
     right = to_ctranslate2.set_embedding
 
     def exchanged(spec: Any, *rest: Any) -> None:
@@ -277,23 +294,23 @@ def test_a_wrong_weight_is_found(
 @pytest.mark.parametrize(
     ("figures", "words"),
     [
-        (Figures(200, {"greedy": 1.0, "beam 4": 0.99}, 1e-6, 1e-7), "beam 4"),
-        (Figures(200, {"greedy": 1.0}, 2e-3, 1e-7), "0.002"),
-        (Figures(200, {"greedy": 1.0}, float("nan"), float("nan")), "nan"),
+        (Agreement(200, {"greedy": 1.0, "beam 4": 0.99}, 1e-6, 1e-7), "beam 4"),
+        (Agreement(200, {"greedy": 1.0}, 2e-3, 1e-7), "0.002"),
+        (Agreement(200, {"greedy": 1.0}, float("nan"), float("nan")), "nan"),
     ],
 )
-def test_what_an_export_must_reach(figures: Figures, words: str) -> None:
-    Figures(200, {"greedy": 0.995, "beam 4": 1.0}, 1e-3, 1e-4).demand(BARS["float32"], "X")
+def test_tolerances(figures: Agreement, words: str) -> None:
+    Agreement(200, {"greedy": 0.995, "beam 4": 1.0}, 1e-3, 1e-4).require(TOLERANCES["float32"], "X")
     with pytest.raises(RegardError, match=words):
-        figures.demand(BARS["float32"], "X")
+        figures.require(TOLERANCES["float32"], "X")
 
 
 def test_no_family_that_an_engine_cannot_hold(tmp_path: Path, tokenizer: Tokenizer, refused: Refused) -> None:
     for family, task, form in (("rnn", "translate", "onnx"), ("bert", "fill", "ctranslate2")):
         model = folder_of(tmp_path / family, small_config(task, family), tokenizer)
-        said = refused("export", "-m", model, "-f", form, "-o", tmp_path / "out")
-        assert said == (
-            f"{model}: a {family} model cannot be exported to {form}, which holds "
+        message = refused("export", "-m", model, "-f", form, "-o", tmp_path / "out")
+        assert message == (
+            f"{model}: a {family} model cannot be exported to {form}, which supports "
             f"{', '.join(run.FAMILIES[form])}"
         )
         assert not (tmp_path / "out").exists()
@@ -302,36 +319,36 @@ def test_no_family_that_an_engine_cannot_hold(tmp_path: Path, tokenizer: Tokeniz
 def test_wrong_use(toy: Toy, tmp_path: Path, refused: Refused, monkeypatch: pytest.MonkeyPatch) -> None:
     out = tmp_path / "out"
     out.mkdir()
-    given = ("export", "-m", toy.model, "-o")
-    assert refused(*given, out, "-f", "onnx") == f"{out} already exists; choose another folder with --out"
+    command = ("export", "-m", toy.model, "-o")
+    assert refused(*command, out, "-f", "onnx") == f"{out} already exists; choose another folder with --out"
     out.rmdir()
-    assert "written in float32" in refused(*given, out, "-f", "onnx", "--precision", "int8")
-    assert "no such file" in refused(*given, out, "-f", "ctranslate2", "--sample", tmp_path / "none.txt")
+    assert "written in float32" in refused(*command, out, "-f", "onnx", "--precision", "int8")
+    assert "no such file" in refused(*command, out, "-f", "ctranslate2", "--sample", tmp_path / "none.txt")
     (tmp_path / "empty.txt").write_text("\n")
-    said = refused(*given, out, "-f", "ctranslate2", "--sample", tmp_path / "empty.txt")
-    assert said == f"{tmp_path / 'empty.txt'} holds no text"
+    message = refused(*command, out, "-f", "ctranslate2", "--sample", tmp_path / "empty.txt")
+    assert message == f"{tmp_path / 'empty.txt'} holds no text"
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
     monkeypatch.delitem(sys.modules, "regard.export.to_ctranslate2")
-    said = refused(*given, out, "-f", "ctranslate2")
-    assert said == 'exporting to ctranslate2 needs the package ctranslate2; pip install "regard[export]"'
+    message = refused(*command, out, "-f", "ctranslate2")
+    assert message == 'exporting to ctranslate2 needs the package ctranslate2; pip install "regard[export]"'
     assert not out.exists()
 
 
-# --- what it is checked with
+# --- the texts of the check
 
 
 def test_the_texts_of_a_check(toy: Toy, tmp_path: Path, tokenizer: Tokenizer) -> None:
-    own = sample_for(open_folder(toy.model), None)
-    assert own.origin == "the run's validation texts and pieces drawn by chance"
-    assert len(own.texts) == ENOUGH
-    assert sum(bool(text.target) for text in own.texts) == 40  # those of the corpus have a translation
+    default = sample_for(open_folder(toy.model), None)
+    assert default.origin == "the run's validation texts and random tokens"
+    assert len(default.texts) == ENOUGH
+    assert sum(bool(text.target) for text in default.texts) == 40  # those of the corpus have a translation
     (tmp_path / "lines.txt").write_text("ba de\n\nfi\n" * 150)
-    given = sample_for(open_folder(toy.model), tmp_path / "lines.txt")
-    assert given.origin == "lines.txt", "a path would tell of the machine"
-    assert len(given.texts) == ENOUGH
+    sample = sample_for(open_folder(toy.model), tmp_path / "lines.txt")
+    assert sample.origin == "lines.txt", "a path would reveal the machine"
+    assert len(sample.texts) == ENOUGH
     folder = open_folder(folder_of(tmp_path / "model", small_config("generate", "gpt"), tokenizer))
     chance = sample_for(folder, None)
-    assert chance.origin == "pieces drawn by chance"
-    never = {*tokenizer.suppressed, tokenizer.end}
-    assert never.isdisjoint(piece for text in chance.texts for piece in text.source)
+    assert chance.origin == "random tokens"
+    special = {*tokenizer.suppressed, tokenizer.end}
+    assert special.isdisjoint(token for text in chance.texts for token in text.source)
     assert max(len(text.source) for text in chance.texts) <= folder.config.max_length - 3

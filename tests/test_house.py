@@ -19,7 +19,7 @@ FLOORS = {
     name: floor
     for floor, names in enumerate(
         [
-            ["errors", "sample", "__init__"],
+            ["errors", "sample", "resources", "__init__"],
             ["compat"],
             ["config"],
             ["device", "mapped", "batch", "metrics"],

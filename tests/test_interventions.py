@@ -1,4 +1,4 @@
-"""Changes to a run: what each does, computed by hand, and what is said where one does not fit the model."""
+"""Interventions: the effect of each, computed by hand, and the errors of those that do not fit the model."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ CHANGES: dict[str, dict[str, Any]] = {
 
 
 def run(kind: str, *changes: dict[str, Any], **options: Any) -> Trace:
-    own = SHORT if KINDS[kind][1] in ("translate", "generate") else {}
-    found = traced(kind, **{**own, **options}, interventions=list(changes))
-    assert isinstance(found, Trace)
-    return found
+    defaults = SHORT if KINDS[kind][1] in ("translate", "generate") else {}
+    trace = traced(kind, **{**defaults, **options}, interventions=list(changes))
+    assert isinstance(trace, Trace)
+    return trace
 
 
 @pytest.mark.parametrize("name", CHANGES)
@@ -50,7 +50,7 @@ def test_a_change_changes_the_output_and_not_the_model(name: str) -> None:
     assert all(map(torch.equal, weights, opened_task("transformer").folder.model.parameters()))
 
 
-def test_a_head_that_says_nothing() -> None:
+def test_zero_head() -> None:
     after = run("post-norm", CHANGES["zero_head"], target="the cat")
     assert not after["decoder.1.cross.mixed"][2].any()
     assert after["decoder.1.cross.mixed"][[0, 1, 3]].abs().sum(dim=(1, 2)).all()
@@ -60,7 +60,7 @@ def test_a_head_that_says_nothing() -> None:
             assert torch.equal(before[name], after[name]), "what comes before it stays"
 
 
-def test_equal_looks_at_all_that_is_visible() -> None:
+def test_uniform_attention_over_visible_keys() -> None:
     after = run("transformer", CHANGES["uniform"], target="the cat")
     for place in after.attentions:
         mask = after[f"{place}.mask"].float()
@@ -71,21 +71,21 @@ def test_equal_looks_at_all_that_is_visible() -> None:
 def test_scores_without_scale_by_numpy() -> None:
     after = run("gpt", CHANGES["drop_scale"], target=" cat")
     q, k = (after[f"decoder.0.self.{name}"].double().numpy() for name in ("query", "key"))
-    found = after["decoder.0.self.scores"].numpy()
-    np.testing.assert_allclose(found, q @ k.transpose(0, 2, 1), atol=1e-5)
+    scores = after["decoder.0.self.scores"].numpy()
+    np.testing.assert_allclose(scores, q @ k.transpose(0, 2, 1), atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["fill", "post-norm", "t5", "llama"])
 def test_without_positions_order_is_lost(kind: str) -> None:
-    """Of a text of equal pieces all places become alike; with positions they do not."""
-    own = {"text": "cat cat <mask> cat" if kind == "fill" else "cat cat cat cat"}
+    """Equal tokens get equal states at all positions; with positions they do not."""
+    text = {"text": "cat cat <mask> cat" if kind == "fill" else "cat cat cat cat"}
     target = {} if kind == "fill" else {"target": "cat cat"}
     side = "decoder" if kind == "llama" else "encoder"
     change = {"type": "drop_positions"} | ({} if kind != "post-norm" else {"side": "encoder"})
-    plain, after = run(kind, **own, **target), run(kind, change, **own, **target)
-    pieces = after.tokens["source" if side == "encoder" else "target"]
-    same = [place for place, text in enumerate(pieces.shown) if text == "cat"]
-    if kind == "llama":  # a causal look is a different mix at each place, but scores do not see the place
+    plain, after = run(kind, **text, **target), run(kind, change, **text, **target)
+    tokens = after.tokens["source" if side == "encoder" else "target"]
+    same = [position for position, each in enumerate(tokens.shown) if each == "cat"]
+    if kind == "llama":  # causal attention differs by position, but the scores do not
         same = same[:2]
         scores = after["decoder.0.self.scores"]
         torch.testing.assert_close(scores[:, same[0]], scores[:, same[1]])
@@ -104,7 +104,7 @@ def test_the_future_unmasked() -> None:
     assert bool((after["decoder.0.self.weights"] > 0).all())
 
 
-def test_another_word_is_read() -> None:
+def test_replace_token() -> None:
     changed = run("classify", {"type": "replace_token", "position": 1, "text": "<mask>"})
     plain = run("classify")
     assert changed.tokens["source"].texts[1] == "<mask>"
@@ -127,12 +127,12 @@ def test_attention_of_recurrent_models() -> None:
 def test_the_one_head_of_bahdanau_is_the_same_for_all_hypotheses() -> None:
     """`head = 0` changed the first hypothesis of the beam alone: its scores have no dimension of heads."""
     whole, head = (
-        run("bahdanau", {"type": "uniform", **own}, decode={"beam": 4, "max_length": 6})
-        for own in ({}, {"where": "decoder.cross", "head": 0})
+        run("bahdanau", {"type": "uniform", **fields}, decode={"beam": 4, "max_length": 6})
+        for fields in ({}, {"where": "decoder.cross", "head": 0})
     )
     assert head.tokens["output"].ids == whole.tokens["output"].ids
-    given = [{"type": "uniform", "where": "decoder.cross", "head": 0}]
-    (change,) = parse(given, opened_task("bahdanau").folder.model)
+    interventions = [{"type": "uniform", "where": "decoder.cross", "head": 0}]
+    (change,) = parse(interventions, opened_task("bahdanau").folder.model)
     assert not change.edit(torch.ones(2, 4, 3)).any()
 
 
@@ -148,7 +148,7 @@ def test_a_prompt_that_became_longer_is_no_output() -> None:
 
 
 @pytest.mark.parametrize("kind", ["transformer", "t5", "bahdanau", "gpt", "llama"])
-def test_what_is_decoded_is_what_the_changed_run_says(kind: str) -> None:
+def test_decoding_uses_the_intervention(kind: str) -> None:
     """Greedy search with a change picks the best of each step of the recorded run with that change."""
     where = {"bahdanau": "decoder.cross"}.get(kind, "decoder.1.self")
     change = {"type": "uniform", "where": where}
@@ -168,34 +168,34 @@ def test_a_trained_model_without_its_attention(tiny_model: Path) -> None:
     before = task.trace("ba de fi")
     changes = [{"type": "zero_head", "where": "decoder.0.cross", "head": head} for head in (0, 1)]
     after = task.trace("ba de fi", interventions=changes)
-    found = compare(before, after)
-    assert found.changed
+    comparison = compare(before, after)
+    assert comparison.changed
     assert before.output == "If Ed Ab"
-    first = found.choices[0]
+    first = comparison.choices[0]
     assert first.before > 0.9
     assert first.after < 0.5
-    assert f'"{first.text}"' in found.sentence
-    assert '"If Ed Ab" -> "' in found.sentence
-    step = found.step
+    assert f'"{first.text}"' in comparison.sentence
+    assert '"If Ed Ab" -> "' in comparison.sentence
+    step = comparison.step
     p, q = (trace["logits"][step].double().softmax(dim=0).numpy() for trace in (before, after))
-    assert found.divergence == pytest.approx(float((p * np.log(p / q)).sum()), rel=1e-4)
+    assert comparison.divergence == pytest.approx(float((p * np.log(p / q)).sum()), rel=1e-4)
     same = compare(before, task.trace("ba de fi"))
     assert same.divergence == 0
     assert not same.changed
     assert "did not change" in same.sentence
-    assert found.as_json()["sentence"] == found.sentence
+    assert comparison.as_json()["sentence"] == comparison.sentence
 
 
 @pytest.mark.parametrize("kind", ["classify", "tag", "answer", "fill", "gpt", "rnn"])
 def test_runs_of_every_task_compare(kind: str) -> None:
     change = {"type": "replace_token", "position": 2, "text": "<unk>"}
     before, after = run(kind), run(kind, change)
-    found = compare(before, after)
-    assert "\n" not in found.sentence
-    assert sum(each.before for each in found.choices) <= 1 + 1e-5
-    assert found.divergence == max(found.divergences)
+    comparison = compare(before, after)
+    assert "\n" not in comparison.sentence
+    assert sum(each.before for each in comparison.choices) <= 1 + 1e-5
+    assert comparison.divergence == max(comparison.divergences)
     if kind == "classify":
-        assert {each.text for each in found.choices} == {"good", "bad", "odd"}
+        assert {each.text for each in comparison.choices} == {"good", "bad", "odd"}
 
 
 def test_divergence_by_numpy() -> None:
@@ -209,13 +209,13 @@ def test_what_cannot_be_compared() -> None:
     whole, part = run("transformer"), run("transformer", only=("encoder.out",))
     with pytest.raises(UsageError, match="needs the logits"):
         compare(whole, part)
-    with pytest.raises(UsageError, match="different words"):
+    with pytest.raises(UsageError, match="different vocabularies"):
         compare(run("classify"), run("tag"))
     with pytest.raises(UsageError, match="step = 99"):
         compare(whole, whole, step=99)
 
 
-# What does not fit
+# Invalid interventions
 
 
 @pytest.mark.parametrize(
@@ -232,13 +232,13 @@ def test_what_cannot_be_compared() -> None:
         ("transformer", {"type": "zero_head", "where": "decoder.1.cross"}, "head = None"),
         ("transformer", {"type": "zero_head", "where": ["x"], "head": 1}, "there is no attention"),
         ("transformer", {"type": "zero_heads"}, 'did you mean "zero_head"'),
-        ("transformer", {"type": ["a"]}, "is no type"),
+        ("transformer", {"type": ["a"]}, "is not a type"),
         ("transformer", {"type": "drop_scale", "factor": 2}, 'takes where, not "factor"'),
-        ("transformer", {}, "is no type"),
+        ("transformer", {}, "is not a type"),
         ("transformer", "drop_scale", "write an object"),
-        ("transformer", {"type": "replace_token", "position": 999, "text": "x"}, "pieces, from 0 on"),
-        ("transformer", {"type": "replace_token", "position": "1", "text": "x"}, "write the number"),
-        ("transformer", {"type": "replace_token", "position": 1}, "write what is read instead"),
+        ("transformer", {"type": "replace_token", "position": 999, "text": "x"}, "tokens, from 0 on"),
+        ("transformer", {"type": "replace_token", "position": "1", "text": "x"}, "write the position"),
+        ("transformer", {"type": "replace_token", "position": 1}, "write the replacement"),
         (
             "transformer",
             {"type": "replace_token", "side": "left", "position": 1, "text": "x"},
@@ -246,21 +246,25 @@ def test_what_cannot_be_compared() -> None:
         ),
         ("transformer", {"type": "drop_positions", "side": "left"}, "encoder and decoder"),
         ("gpt", {"type": "zero_head", "where": "decoder.0.cross", "head": 0}, "the decoder has 2 layers"),
-        ("classify", {"type": "unmask_future"}, "nothing hides the future"),
+        ("classify", {"type": "unmask_future"}, "no causal mask"),
         (
             "classify",
             {"type": "replace_token", "side": "target", "position": 0, "text": "x"},
-            "writes nothing",
+            "generates no text",
         ),
         ("t5", {"type": "drop_scale"}, "not scaled"),
         ("rnn", {"type": "uniform"}, "no attention"),
         ("rnn", {"type": "drop_positions"}, "no positions"),
-        ("rnn", {"type": "unmask_future"}, "nothing hides the future"),
+        ("rnn", {"type": "unmask_future"}, "no causal mask"),
         ("bahdanau", {"type": "drop_scale"}, "not scaled"),
-        ("bahdanau", {"type": "zero_head", "where": "decoder.0.cross", "head": 0}, "decoder.cross alone"),
+        (
+            "bahdanau",
+            {"type": "zero_head", "where": "decoder.0.cross", "head": 0},
+            "the only one is decoder.cross",
+        ),
     ],
 )
-def test_a_change_that_does_not_fit_is_told_in_a_sentence(kind: str, change: Any, words: str) -> None:
+def test_invalid_interventions(kind: str, change: Any, words: str) -> None:
     with pytest.raises(UsageError) as caught:
         run(kind, change)
     assert words in str(caught.value)

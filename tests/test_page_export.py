@@ -23,8 +23,8 @@ from browser import TEXT, Window, a_browser, a_site, a_window  # noqa: F401 - fi
 from regard.errors import UsageError
 from regard.interpret import Trace
 from regard.interpret import page as page_module
-from regard.interpret.bundle import bundle
-from regard.interpret.page import make_page
+from regard.interpret import trace as trace_module
+from regard.interpret.page import bundle, make_page
 from regard.interpret.readings import entropy, mean_distance, value_weighted, word_attention
 from regard.server import make_app
 from sampled import sampled
@@ -229,7 +229,7 @@ def test_a_page_that_would_be_too_large(monkeypatch: pytest.MonkeyPatch) -> None
     with pytest.raises(UsageError, match=r"at most; trace a shorter text.* or write \.safetensors"):
         trace.page()
     monkeypatch.undo()
-    monkeypatch.setattr(page_module, "LARGEST_CELL", 1000)
+    monkeypatch.setattr(trace_module, "LARGEST_CELL", 1000)
     assert trace._repr_html_().startswith('<iframe sandbox=""')  # a figure in place of the page
     with pytest.raises(UsageError, match=r"written as \.html"):
         trace.page().save("x.svg")
@@ -335,7 +335,7 @@ def test_readings_of_the_heads(window: Window) -> None:
     trace = task.trace("the small cat sees an unbelievably old house")
     weights = trace["encoder.1.self.weights"]
     page.get_by_label("Whole words").check()
-    page.wait_for_selector(":text('Pieces are merged to words')")
+    page.wait_for_selector(":text('Tokens are merged into words')")
     groups = trace.tokens["source"].groups
     assert np.abs(window.weights() - word_attention(weights[0], groups, groups).numpy()).max() < 1e-6
     page.get_by_label("Hide begin and end signs").check()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from browser import TEXT, Window, a_browser, a_site, a_window  # noqa: F401 - fixtures
-from regard.interpret import Comparison, compare
+from regard.interpret import TraceComparison, compare
 from sampled import sampled
 
 CHANGES: dict[str, dict[str, Any]] = {
@@ -31,7 +31,7 @@ def values(window: Window, attribute: str, inside: str = "main") -> Any:
     return np.array(window.page.eval_on_selector_all(f"{inside} [{attribute}]", read))
 
 
-def shown(found: Comparison) -> str:
+def shown(found: TraceComparison) -> str:
     """A comparison's sentence as the page has it."""
     return found.sentence.replace(" -> ", " → ")
 

@@ -114,7 +114,7 @@ def test_where_a_step_looked_is_recorded():
 
 def test_a_model_that_never_looks_back_has_no_alignment():
     """It had one: every word came from the first, since the best of many zeros is the first."""
-    with pytest.raises(UsageError, match="never looks back"):
+    with pytest.raises(UsageError, match="no cross-attention"):
         opened_task("rnn").translate_lines(["the cat"], alignment=True)
 
 

@@ -19,8 +19,8 @@ import torch
 from fastapi.testclient import TestClient
 from safetensors.torch import load as read_tensors
 
-from regard.cli.explore import named
-from regard.interpret import Pieces, compare
+from regard.cli.explore import unique_names
+from regard.interpret import TracedTokens, compare
 from regard.interpret.interventions import KINDS as CHANGES
 from regard.server import make_app
 from regard.server.app import WEB
@@ -199,8 +199,8 @@ def test_runs_that_cannot_be_compared_tell_why(client: TestClient) -> None:
 
 
 def test_pieces_and_words_of_two_runs_are_paired() -> None:
-    def pieces(*ids: int) -> Pieces:
-        return Pieces(ids, tuple(map(str, ids)), tuple(range(len(ids))))
+    def pieces(*ids: int) -> TracedTokens:
+        return TracedTokens(ids, tuple(map(str, ids)), tuple(range(len(ids))))
 
     assert pairs(pieces(1, 2, 3), pieces(1, 2, 3)) == [(0, 0), (1, 1), (2, 2)]
     assert pairs(pieces(1, 2, 3), pieces(9, 1, 2, 3)) == [(0, 1), (1, 2), (2, 3)]
@@ -287,7 +287,7 @@ WRONG = {
     "empty": ({"source": "  "}, "empty"),
     "no source": ({}, "source: field required"),
     "too long": ({"source": "a" * 20_001}, "20000 characters at most"),
-    "too many words": ({"source": "cat " * 4000}, "pieces"),
+    "too many words": ({"source": "cat " * 4000}, "tokens"),
     "no such model": ({"source": "a", "model": "transfomer"}, 'did you mean "transformer"'),
     "no such field": ({"source": "a", "beams": 3}, "beams: there is no such field"),
     "wide beam": (
@@ -302,7 +302,7 @@ WRONG = {
     "a piece that is none": ({"source": "a", "prefix": [10**9]}, "prefix"),
     "a beginning below 0": ({"source": "a", "prefix": [-1]}, "prefix"),
     "target and prefix": ({"source": "a", "target": "b", "prefix": [5]}, "not both"),
-    "a target for BERT": ({"source": "a", "model": "classify", "prefix": [5]}, "writes nothing"),
+    "a target for BERT": ({"source": "a", "model": "classify", "prefix": [5]}, "generates no text"),
     "context for a translator": ({"source": "a", "context": CONTEXT}, "context"),
     "another kind": ({"source": 5}, "source"),
 }
@@ -427,7 +427,7 @@ def test_an_answer_waits_for_no_acknowledgement() -> None:
 
 def test_models_of_one_name_are_told_apart_without_their_whole_paths(tmp_path: Any) -> None:
     paths = [tmp_path / "a" / "demo", tmp_path / "b" / "demo", tmp_path / "rnn"]
-    assert named(paths) == {"a/demo": paths[0], "b/demo": paths[1], "rnn": paths[2]}
+    assert unique_names(paths) == {"a/demo": paths[0], "b/demo": paths[1], "rnn": paths[2]}
 
 
 def test_the_command_serves_the_page(tiny_model: Any) -> None:

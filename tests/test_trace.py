@@ -1,10 +1,12 @@
-"""One trace for all families: the names, the numbers, the readings, the file, the figures, the command."""
+"""Traces of all families: names, values, readings, files, figures, the command."""
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import struct
+from graphlib import TopologicalSorter
 from io import StringIO
 from itertools import pairwise
 from pathlib import Path
@@ -19,14 +21,15 @@ from rich.console import Console
 from safetensors.torch import save_file
 
 from conftest import Command, Refused
+from regard import interpret
 from regard.batch import collate
 from regard.cli.steps import show
 from regard.errors import RegardError, UsageError
 from regard.interpret import Trace, align, pharaoh
 from regard.interpret import readings as read
-from regard.interpret.names import TABLE, described
-from regard.interpret.parts import attentions
-from regard.interpret.pieces import visible
+from regard.interpret.activations import visible
+from regard.interpret.names import TABLE, attentions, lookup
+from regard.interpret.page import make_page
 from regard.interpret.record import record
 from regard.sample import Sample
 from regard.tasks import Translator, decode_options, load
@@ -54,10 +57,10 @@ def test_every_family_traces_and_every_name_is_documented() -> None:
     for kind in KINDS:
         trace = short(kind)
         for name in trace.names():
-            told = described(name)
-            assert told is not None, name
-            seen.add(told.pattern)
-            assert trace[name].dim() == told.rank
+            row = lookup(name)
+            assert row is not None, name
+            seen.add(row.pattern)
+            assert trace[name].dim() == row.rank
     assert seen == {name.pattern for name in TABLE}, "a name that no family has, or that the table lacks"
     rows = re.findall(
         r"^\| `([^`]+)` \| `([^`]+)` \| (.+) \|$", DOCS.read_text(encoding="utf-8"), re.MULTILINE
@@ -91,7 +94,7 @@ def test_traced_and_untraced_logits_are_equal(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_numbers_of_an_attention_by_numpy(kind: str) -> None:
+def test_attention_by_numpy(kind: str) -> None:
     trace = short(kind)
     for place in trace.attentions:
         weights, scores = (trace[f"{place}.{name}"].double().numpy() for name in ("weights", "scores"))
@@ -139,42 +142,42 @@ def test_the_stream_adds_up(kind: str) -> None:
 @pytest.mark.parametrize("kind", ["rnn", "bahdanau", "rnn gru"])
 def test_the_gates_of_a_cell_by_their_equations(kind: str) -> None:
     trace = short(kind)
-    for own in ("decoder.0", "encoder.1.backward" if "gru" in kind else "encoder.1.forward"):
-        hidden = trace[f"{own}.hidden"]
+    for cell in ("decoder.0", "encoder.1.backward" if "gru" in kind else "encoder.1.forward"):
+        hidden = trace[f"{cell}.hidden"]
         if "gru" in kind:
-            z, new = trace[f"{own}.update"], trace[f"{own}.candidate"]
-            order = -1 if own.startswith("encoder") else 1  # the last word is read first
+            z, new = trace[f"{cell}.update"], trace[f"{cell}.candidate"]
+            order = -1 if cell.startswith("encoder") else 1  # the last word is read first
             for one, two in list(zip(range(len(hidden)), range(1, len(hidden))))[::order]:
                 last, now = (two, one) if order < 0 else (one, two)
                 expected = (1 - z[now]) * new[now] + z[now] * hidden[last]
                 torch.testing.assert_close(hidden[now], expected)
             continue
-        memory = trace[f"{own}.memory"]
-        written = trace[f"{own}.input"] * trace[f"{own}.candidate"]
-        torch.testing.assert_close(memory[1:], (trace[f"{own}.forget"][1:] * memory[:-1]) + written[1:])
-        torch.testing.assert_close(hidden, trace[f"{own}.output"] * memory.tanh())
+        memory = trace[f"{cell}.memory"]
+        written = trace[f"{cell}.input"] * trace[f"{cell}.candidate"]
+        torch.testing.assert_close(memory[1:], (trace[f"{cell}.forget"][1:] * memory[:-1]) + written[1:])
+        torch.testing.assert_close(hidden, trace[f"{cell}.output"] * memory.tanh())
 
 
-# What was said, and the search
+# The output, and the search
 
 
-def test_a_trace_says_what_the_model_says(tiny_model: Path) -> None:
+def test_trace_output_equals_translate(tiny_model: Path) -> None:
     task = load(tiny_model, "cpu", 1)
     for text in ("ba de fi", "ga"):
         trace = task.trace(text)
         assert trace.output == task.translate(text)
         forced = task.trace(text, trace.output)
         torch.testing.assert_close(forced["logits"], trace["logits"])
-        found = task.translate_lines([text], alignment=True)[0].candidates[0]
-        assert sum(trace.log_probabilities()) == pytest.approx(found.log_probability, abs=1e-3)
-        assert trace.alignment() == found.alignment
+        best = task.translate_lines([text], alignment=True)[0].candidates[0]
+        assert sum(trace.log_probabilities()) == pytest.approx(best.log_probability, abs=1e-3)
+        assert trace.alignment() == best.alignment
         pair = (trace.tokens["source"].ids[:-1], trace.tokens["output"].ids[:-1])
         links = align([task.folder.model], [pair], task.folder.source, task.folder.target)[0]
         assert pharaoh(trace.alignment()) == pharaoh(links)
         assert trace.meta["interventions"] == [] and trace.beam
 
 
-def test_a_trace_says_what_every_task_says() -> None:
+def test_trace_output_equals_every_task() -> None:
     from regard.tasks.words import find_words
 
     fill, spans = KINDS["fill"][3]["text"], KINDS["t5 gated"][3]["text"]
@@ -209,10 +212,10 @@ def test_the_tree_of_a_search(tiny_model: Path) -> None:
     assert [node.token for node in best] == list(trace.tokens["output"].ids)
     assert best[-1].fate == "finished"
     options = decode_options(task.folder.decode, {"beam": beam})
-    found = task.translate_lines(["ba de fi"], options, nbest=beam)[0].candidates
-    ended = sorted((node.score for node in nodes if node.fate == "finished"), reverse=True)
-    told = sorted((each.log_probability for each in found), reverse=True)
-    assert all(any(abs(score - own) < 1e-3 for score in ended) for own in told)
+    hypotheses = task.translate_lines(["ba de fi"], options, nbest=beam)[0].candidates
+    finished = [node.score for node in nodes if node.fate == "finished"]
+    for each in hypotheses:
+        assert any(abs(score - each.log_probability) < 1e-3 for score in finished)
 
 
 def test_tokens_and_words() -> None:
@@ -241,17 +244,17 @@ def random_weights(seed: int, heads: int, rows: int, columns: int) -> torch.Tens
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 99), st.integers(1, 4), st.lists(st.integers(1, 3), min_size=1, max_size=5))
-def test_words_of_pieces_keep_their_rows(seed: int, heads: int, sizes: list[int]) -> None:
+def test_merged_words_sum_to_one(seed: int, heads: int, sizes: list[int]) -> None:
     ends = np.cumsum([0, *sizes]).tolist()
     groups = [list(range(a, b)) for a, b in pairwise(ends)]
     weights = random_weights(seed, heads, ends[-1], ends[-1])
-    found = read.word_attention(weights, groups, groups).numpy()
-    np.testing.assert_allclose(found.sum(-1), 1, atol=1e-5)
+    merged = read.word_attention(weights, groups, groups).numpy()
+    np.testing.assert_allclose(merged.sum(-1), 1, atol=1e-5)
     plain = weights.numpy()
     for i, queries in enumerate(groups):
         for j, keys in enumerate(groups):
             expected = plain[:, queries][:, :, keys].sum(-1).mean(-1)
-            np.testing.assert_allclose(found[:, i, j], expected, atol=1e-5)
+            np.testing.assert_allclose(merged[:, i, j], expected, atol=1e-5)
 
 
 def test_rollout_by_numpy() -> None:
@@ -260,25 +263,26 @@ def test_rollout_by_numpy() -> None:
     for weights in layers:
         expected = (0.5 * weights.mean(0).numpy() + 0.5 * np.eye(5)) @ expected
     np.testing.assert_allclose(read.rollout(layers).numpy(), expected, atol=1e-6)
-    own, across = [random_weights(n, 2, 4, 4) for n in (7, 8)], [random_weights(n, 2, 4, 5) for n in (9, 10)]
-    source, target = read.rollout_across(read.rollout(layers), own, across)
-    # the same as one large rollout in which source and target are places side by side
+    decoder = [random_weights(n, 2, 4, 4) for n in (7, 8)]
+    cross = [random_weights(n, 2, 4, 5) for n in (9, 10)]
+    source, target = read.rollout_across(read.rollout(layers), decoder, cross)
+    # equal to one large rollout over the positions of source and target side by side
     both = np.concatenate([np.zeros((4, 5)), np.eye(4)], axis=1)
     memory = np.concatenate([expected, np.zeros((5, 4))], axis=1)
-    for looks, crosses in zip(own, across):
-        both = 0.5 * both + 0.5 * looks.mean(0).numpy() @ both
-        both = 0.5 * both + 0.5 * crosses.mean(0).numpy() @ memory
+    for a, c in zip(decoder, cross):
+        both = 0.5 * both + 0.5 * a.mean(0).numpy() @ both
+        both = 0.5 * both + 0.5 * c.mean(0).numpy() @ memory
     np.testing.assert_allclose(torch.cat([source, target], dim=1).numpy(), both, atol=1e-6)
     np.testing.assert_allclose(both.sum(1), 1, atol=1e-6)
     for kind in ("transformer", "gpt", "fill"):
-        found = short(kind).rollout()
-        assert bool((found.sum(-1) <= 1 + 1e-5).all())
-        assert kind == "transformer" or torch.allclose(found.sum(-1), torch.ones(len(found)), atol=1e-5)
+        rows = short(kind).rollout().sum(-1)
+        assert bool((rows <= 1 + 1e-5).all())
+        assert kind == "transformer" or torch.allclose(rows, torch.ones(len(rows)), atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["post-norm", "llama", "fill", "t5"])
-def test_what_values_give(kind: str) -> None:
-    """||a_ij v_j W_O|| computed vector by vector, also where an engine hides the weights."""
+def test_value_norms_by_hand(kind: str) -> None:
+    """||a_ij v_j W_O|| computed vector by vector, also where a packed layer has no plain weight."""
     trace, model = short(kind), opened_task(kind).folder.model
     for place, attention in attentions(model).items():
         value = trace[f"{place}.value"].repeat_interleave(attention.heads // attention.kv_heads, dim=0)
@@ -288,10 +292,10 @@ def test_what_values_give(kind: str) -> None:
             for head in range(attention.heads):
                 alone = zero.repeat(value.shape[1], 1).view(-1, attention.heads, attention.channels)
                 alone[:, head] = value[head]
-                given = attention.output(alone.flatten(1)) - bias  # [S,D]
-                found = trace.weights(place, head, weighted=True)
-                expected = (trace.weights(place, head)[..., None] * given).norm(dim=-1)
-                torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+                contribution = attention.output(alone.flatten(1)) - bias  # [S,D]
+                weighted = trace.weights(place, head, weighted=True)
+                expected = (trace.weights(place, head)[..., None] * contribution).norm(dim=-1)
+                torch.testing.assert_close(weighted, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_entropy_and_distance_by_numpy() -> None:
@@ -318,28 +322,28 @@ def test_the_last_layer_of_the_lens_is_the_output(kind: str) -> None:
 def test_occlusion_is_the_change_of_log_p(tiny_model: Path) -> None:
     task = load(tiny_model, "cpu", 1)
     text, output = "ba de", task.translate("ba de")
-    found = task.occlusion(text, output)
-    assert [word for word, _ in found] == ["ba", "de"]
-    assert all(change > 1 for _, change in found), "each word decides one of the output"
-    unknown = task.folder.source.encode("ba de")
-    hidden = [task.folder.source.suppressed[-1], unknown[1], task.folder.source.end]
-    said = [*task.folder.target.encode(output), task.folder.target.end]
+    changes = task.occlusion(text, output)
+    assert [word for word, _ in changes] == ["ba", "de"]
+    assert all(change > 1 for _, change in changes), "each source word determines an output word"
+    plain = task.folder.source.encode("ba de")
+    hidden = [task.folder.source.suppressed[-1], plain[1], task.folder.source.end]
+    ids = [*task.folder.target.encode(output), task.folder.target.end]
+    read = [task.folder.target.start, *ids[:-1]]
     with torch.no_grad():
         runs = [
-            task.folder.model(collate([Sample(source=ids, target=[task.folder.target.start, *said[:-1]])]))[0]
-            for ids in ([*unknown, task.folder.source.end], hidden)
+            task.folder.model(collate([Sample(source=source, target=read)]))[0]
+            for source in ([*plain, task.folder.source.end], hidden)
         ]
-    log_p = [float(x.log_softmax(-1).gather(1, torch.tensor(said)[:, None]).sum()) for x in runs]
-    assert found[0][1] == pytest.approx(log_p[0] - log_p[1], abs=1e-3)
+    log_p = [float(x.log_softmax(-1).gather(1, torch.tensor(ids)[:, None]).sum()) for x in runs]
+    assert changes[0][1] == pytest.approx(log_p[0] - log_p[1], abs=1e-3)
 
 
 @pytest.mark.parametrize("kind", ["gpt", "t5 gated", "fill", "classify", "tag", "answer", "bahdanau"])
-def test_every_task_tells_what_words_do(kind: str) -> None:
-    own = {name: value for name, value in KINDS[kind][3].items() if name in ("text", "context")}
-    found = opened_task(kind).occlusion(own.pop("text", TEXT), **own)
-    words = [word for word, _ in found]
-    assert words[:1] == ["the"]
-    assert all(np.isfinite(change) for _, change in found)
+def test_occlusion_of_every_task(kind: str) -> None:
+    inputs = {name: value for name, value in KINDS[kind][3].items() if name in ("text", "context")}
+    changes = opened_task(kind).occlusion(inputs.pop("text", TEXT), **inputs)
+    assert changes[0][0] == "the"
+    assert all(np.isfinite(change) for _, change in changes)
 
 
 # The file
@@ -361,8 +365,8 @@ def rewritten(raw: bytes, change: dict[str, object]) -> bytes:
     """The file with parts of its JSON replaced."""
     size = struct.unpack("<Q", raw[:8])[0]
     head = json.loads(raw[8 : 8 + size])
-    told = json.loads(head["__metadata__"]["regard.trace"])
-    head["__metadata__"]["regard.trace"] = json.dumps({**told, **change})
+    content = json.loads(head["__metadata__"]["regard.trace"])
+    head["__metadata__"]["regard.trace"] = json.dumps({**content, **change})
     new = json.dumps(head).encode()
     return struct.pack("<Q", len(new)) + new + raw[8 + size :]
 
@@ -428,7 +432,7 @@ def test_other_files(tmp_path: Path) -> None:
 # Only some of it
 
 
-def test_only_what_is_wanted_is_kept() -> None:
+def test_only_selects_tensors() -> None:
     trace = short("transformer", only=("decoder.*.cross.weights", "logits"))
     assert trace.names() == ["decoder.0.cross.weights", "decoder.1.cross.weights", "logits"]
     whole = short("transformer")
@@ -529,9 +533,9 @@ def test_a_figure_shows_the_numbers(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_drawn(kind: str, view: str, options: dict[str, object], words: str) -> None:
-    asked = {name: options[name] for name in ("decode", "only") if name in options}
-    options = {name: own for name, own in options.items() if name not in asked}
-    trace = short(kind, **asked)
+    trace_options = {name: options[name] for name in ("decode", "only") if name in options}
+    options = {name: value for name, value in options.items() if name not in trace_options}
+    trace = short(kind, **trace_options)
     with pytest.raises(UsageError) as caught:
         trace.figure(view, **options)
     assert words in str(caught.value)
@@ -555,7 +559,7 @@ def test_a_part_of_a_run_has_no_rollout(only: list[str]) -> None:
     assert "look/rollout" not in trace.page().html
 
 
-# What cannot be traced
+# Invalid input
 
 
 @pytest.mark.parametrize("kind", ["transformer", "gpt", "fill", "classify", "tag", "answer"])
@@ -568,7 +572,7 @@ def test_an_empty_text(kind: str, text: str) -> None:
 def test_other_bad_input() -> None:
     with pytest.raises(UsageError, match="the model reads 159"):
         short("transformer", text="cat " * 200)
-    with pytest.raises(UsageError, match="writes nothing"):
+    with pytest.raises(UsageError, match="generates no text"):
         short("classify", target="x")
     with pytest.raises(UsageError, match="context"):
         short("answer", context=None)
@@ -598,7 +602,7 @@ def test_explain(regard: Command, refused: Refused, tiny_model: Path, tmp_path: 
     options = ("explain", "-m", tiny_model, "ba de fi")
     shown = regard(*options)
     assert shown.code == 0
-    for part in ("source: 4 pieces", "decoder.0.cross, head 0", "the weights sum to 1.0000", "If Ed Ab"):
+    for part in ("source: 4 tokens", "decoder.0.cross, head 0", "the weights sum to 1.0000", "If Ed Ab"):
         assert part in shown.out
     for ending in ("svg", "png", "html", "json", "safetensors"):
         out = tmp_path / f"run.{ending}"
@@ -623,3 +627,23 @@ def test_explain(regard: Command, refused: Refused, tiny_model: Path, tmp_path: 
     ):
         assert words in refused(*options, *wrong)
     assert "empty" in refused("explain", "-m", tiny_model, " ")
+
+
+# The package
+
+
+def test_a_page_needs_the_web_files(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="not installed"):
+        make_page(short("rnn"), web=tmp_path / "web")
+
+
+def test_the_modules_of_interpret_have_no_import_cycle() -> None:
+    folder = Path(interpret.__file__).parent
+    imports: dict[str, set[str]] = {
+        path.stem: set() for path in folder.glob("*.py") if path.stem != "__init__"
+    }
+    for name, modules in imports.items():
+        for node in ast.walk(ast.parse((folder / f"{name}.py").read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and str(node.module).startswith("regard.interpret."):
+                modules.add(str(node.module).split(".")[2])
+    assert list(TopologicalSorter(imports).static_order())  # CycleError names a cycle

@@ -188,9 +188,9 @@ def readers() -> list[Reader]:
 
 def a_trace() -> bytes:
     """A small one, made by hand."""
-    from regard.interpret.pieces import Pieces
+    from regard.interpret import TracedTokens
 
-    own = Pieces((5, 6), ("a", "b"), (0, 1))
+    own = TracedTokens((5, 6), ("a", "b"), (0, 1))
     tensors = {"encoder.embedding.sum": torch.zeros(2, 4)}
     return Trace(tensors, {"source": own}, "b", {"family": "gpt", "task": "generate"}, (), {}).to_bytes()
 

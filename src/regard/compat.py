@@ -79,6 +79,13 @@ MODULES = {
 PYTHON_NAMES = {
     **{f"regard.data.{name}": f"regard.sample.{name}" for name in ("Example", "Sample", "IGNORED")},
     **{f"regard.data.{name}": f"regard.batch.{name}" for name in ("Batch", "Tokens", "collate")},
+    "regard.export.Exported": "regard.export.run.ExportResult",
+    "regard.interpret.Change": "regard.interpret.interventions.TensorEdit",
+    "regard.interpret.Changed": "regard.interpret.interventions.IntervenedModel",
+    "regard.interpret.Comparison": "regard.interpret.predictions.TraceComparison",
+    "regard.interpret.Intervening": "regard.interpret.interventions.InterventionTap",
+    "regard.interpret.Pieces": "regard.interpret.activations.TracedTokens",
+    "regard.interpret.TokenChange": "regard.interpret.interventions.TokenReplacement",
     "regard.generation.Wish": "regard.generation.Request",
     "regard.models.Writing": "regard.models.GenerativeModel",
     "regard.models.outline": "regard.models.build_meta",

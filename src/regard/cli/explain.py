@@ -18,31 +18,29 @@ if TYPE_CHECKING:
 
 Model = Annotated[
     Path | None,
-    typer.Option("--model", "-m", help="A model folder or name; else a translator of the package."),
+    typer.Option("--model", "-m", help="A model folder or name; default: a built-in translator."),
 ]
 Output = Annotated[
     Path | None,
     typer.Option(
-        "--output", "-o", help="A page (.html), a figure (.svg .png .json .html) or all (.safetensors)."
+        "--output", "-o", help="A page (.html), a figure (.svg .png .json .html) or the trace (.safetensors)."
     ),
 ]
 View = Annotated[
     str | None,
     typer.Option(
-        help="attention, heads, alignment, entropy, lens, positions or beam: what -o draws; "
-        "page: all of the explorer in one .html. Usual: page for .html, else heads."
+        help="The figure of -o: attention, heads, alignment, entropy, lens, positions or beam; "
+        "page: the whole explorer in one .html. Default: page for .html, else heads."
     ),
 ]
 Layer = Annotated[int | None, typer.Option(min=0, help="A layer, from 0.")]
-Head = Annotated[int | None, typer.Option(min=0, help="A head, from 0; else their mean.")]
+Head = Annotated[int | None, typer.Option(min=0, help="A head, from 0; default: the mean of all heads.")]
 Where = Annotated[str | None, typer.Option(help="An attention: decoder.3.cross, or its kind: self, cross.")]
-Step = Annotated[int | None, typer.Option(min=0, help="The piece whose look is shown step by step, from 0.")]
-Words = Annotated[bool, typer.Option("--words", help="Merge sub-words to words in the view attention.")]
-Target = Annotated[str | None, typer.Option(help="What the model is made to say; else it decodes.")]
-Context = Annotated[str | None, typer.Option(help="The text that a question is asked about.")]
-ZeroHead = Annotated[
-    list[str] | None, typer.Option(help="Switch a head off: decoder.3.cross:5; may come several times.")
-]
+Step = Annotated[int | None, typer.Option(min=0, help="The query token whose attention is shown, from 0.")]
+Words = Annotated[bool, typer.Option("--words", help="Merge sub-words into words in the view attention.")]
+Target = Annotated[str | None, typer.Option(help="The output to trace; default: what the model decodes.")]
+Context = Annotated[str | None, typer.Option(help="The text that contains the answer to a question.")]
+ZeroHead = Annotated[list[str] | None, typer.Option(help="Ablate a head: decoder.3.cross:5; repeatable.")]
 Change = Annotated[
     list[str] | None, typer.Option(help='Any intervention as JSON: {"type": "drop_positions"}.')
 ]
@@ -66,13 +64,13 @@ def explain(
     device: Device = "auto",
     threads: Threads = 0,
 ) -> None:
-    """Show what a model does inside on one text: in the terminal, as a figure, or all numbers.
+    """Trace a model on one text: in the terminal, as a figure, a page or a file with all tensors.
 
-    Without -o: the pieces, one head's scores step by step (product, scale, mask,
-    softmax), and the most probable words at each step.
+    Without -o: the tokens, the scores of one head step by step (product, scale, mask,
+    softmax), and the most probable tokens at each step.
     Layers, heads and steps are counted from 0.
 
-    With a change ([bold]--zero-head[/], [bold]--change[/]) the run is compared with the unchanged one.
+    With an intervention ([bold]--zero-head[/], [bold]--change[/]) the run is compared with the plain one.
     Types: zero_head, uniform, drop_scale, drop_positions, unmask_future, replace_token
 
     [bold]Examples[/]
@@ -89,32 +87,32 @@ def explain(
     from regard.interpret import compare
     from regard.tasks import load
 
-    output, view = checked(output, view)
-    changes = [*map(switched_off, zero_head or []), *map(parsed, change or [])]
+    output, view = check_output(output, view)
+    interventions = [*map(parse_zero_head, zero_head or []), *map(parse_change, change or [])]
     text = "\n".join(read_stdin()) if text == "-" else text
     task = load(model or builtin_translator(text, None), device, thread_count(threads), "float32")
-    given = {"target": target, "context": context, "decode": parse_options(option, None, 1)}
-    plain = task.trace(text, **given)
-    trace = task.trace(text, **given, interventions=changes) if changes else plain
+    arguments = {"target": target, "context": context, "decode": parse_options(option, None, 1)}
+    plain = task.trace(text, **arguments)
+    trace = task.trace(text, **arguments, interventions=interventions) if interventions else plain
     if output is None:
         from regard.cli.steps import show
 
         show(trace, tables(), where, layer, head, step)
-        if changes:
+        if interventions:
             tables().print(compare(plain, trace).sentence, markup=False)
         return
     save(trace, output, view, layer, head, where, words)
-    if changes:
+    if interventions:
         say(compare(plain, trace).sentence)
     say(f"wrote {output}")
 
 
-def checked(output: Path | None, view: str | None) -> tuple[Path | None, str]:
-    """What cannot be written is said before the work."""
+def check_output(output: Path | None, view: str | None) -> tuple[Path | None, str]:
+    """Refuse an output that cannot be written before the model is loaded."""
     output = writable(output)
-    endings = (".svg", ".png", ".html", ".json", ".safetensors")
-    if output is not None and output.suffix.lower() not in endings:
-        raise UsageError(f"{output}: the name must end with one of {', '.join(endings)}")
+    suffixes = (".svg", ".png", ".html", ".json", ".safetensors")
+    if output is not None and output.suffix.lower() not in suffixes:
+        raise UsageError(f"{output}: the name must end with one of {', '.join(suffixes)}")
     page = output is not None and output.suffix.lower() == ".html"
     if view == "page" and not page:
         raise UsageError("--view page: the page is written with -o and a name that ends with .html")
@@ -138,15 +136,15 @@ def save(
         trace.figure(view, layer, head, where, words).save(output)
 
 
-def switched_off(given: str) -> dict[str, Any]:
-    where, colon, head = given.rpartition(":")
+def parse_zero_head(argument: str) -> dict[str, Any]:
+    where, colon, head = argument.rpartition(":")
     if not colon or not head.isdecimal():
-        raise UsageError(f"--zero-head {given}: write an attention and a head, such as decoder.3.cross:5")
+        raise UsageError(f"--zero-head {argument}: write an attention and a head, such as decoder.3.cross:5")
     return {"type": "zero_head", "where": where, "head": int(head)}
 
 
-def parsed(given: str) -> Any:
+def parse_change(argument: str) -> Any:
     try:
-        return json.loads(given)
+        return json.loads(argument)
     except (ValueError, RecursionError):
-        raise UsageError(f'--change {given}: not JSON; write it as {{"type": "drop_scale"}}') from None
+        raise UsageError(f'--change {argument}: not JSON; write it as {{"type": "drop_scale"}}') from None

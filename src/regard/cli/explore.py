@@ -12,24 +12,24 @@ from regard.cli.builtin import builtin_models
 from regard.cli.terminal import Device, Threads, say, thread_count
 from regard.errors import UsageError
 
-Shown = Annotated[
+Models = Annotated[
     list[Path] | None,
-    typer.Option("--model", "-m", help="A model folder or name, or several; else those of the package."),
+    typer.Option("--model", "-m", help="A model folder or name; repeatable; default: the built-in models."),
 ]
-Port = Annotated[int, typer.Option(min=0, max=65535, help="Of 127.0.0.1; 0 takes a free one.")]
+Port = Annotated[int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1; 0 selects a free one.")]
 
 
 def explore(
-    model: Shown = None,
-    text: Annotated[str | None, typer.Argument(help="The text to begin with.")] = None,
+    model: Models = None,
+    text: Annotated[str | None, typer.Argument(help="The text to show first.")] = None,
     port: Port = 0,
-    no_browser: Annotated[bool, typer.Option("--no-browser", help="Only print the address.")] = False,
+    no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the address only.")] = False,
     device: Device = "auto",
     threads: Threads = 0,
 ) -> None:
-    """Open a page that shows every step of a model on your own text.
+    """Open a web page that shows every step of a model on your text.
 
-    The page is served by this machine to this machine; nothing leaves it.
+    The server listens on this machine only; no data leaves it.
 
     [bold]Examples[/]
 
@@ -41,23 +41,23 @@ def explore(
     from regard.tasks import load
     from regard.tasks.traceable import Traceable
 
-    opened = {
+    tasks = {
         name: load(path, device, thread_count(threads), "float32")
-        for name, path in named(model or builtin_models()).items()
+        for name, path in unique_names(model or builtin_models()).items()
     }
-    for name, task in opened.items():
+    for name, task in tasks.items():
         if not isinstance(task, Traceable):
-            raise UsageError(f"{name}: it only gives vectors (regard embed); the page shows tasks")
-    serve(opened, port, text, not no_browser, say)
+            raise UsageError(f"{name}: the page does not show embedding models (see regard embed)")
+    serve(tasks, port, text, not no_browser, say)
 
 
-def named(paths: list[Path]) -> dict[str, Path]:
-    """The last part of a path as the name, or as many parts as tell it from the others."""
-    given = {path.resolve(): path for path in paths}
-    tails = {whole: ["/".join(whole.parts[-n:]) for n in range(1, len(whole.parts))] for whole in given}
-    count = Counter(tail for own in tails.values() for tail in own)
+def unique_names(paths: list[Path]) -> dict[str, Path]:
+    """The last part of each path, or as many parts as distinguish it from the others."""
+    resolved = {path.resolve(): path for path in paths}
+    tails = {path: ["/".join(path.parts[-n:]) for n in range(1, len(path.parts))] for path in resolved}
+    count = Counter(tail for each in tails.values() for tail in each)
     names = [
-        next((tail for tail in tails[whole] if count[tail] == 1), f"{whole.name}-{number}")
-        for number, whole in enumerate(given, start=1)
+        next((tail for tail in tails[path] if count[tail] == 1), f"{path.name}-{number}")
+        for number, path in enumerate(resolved, start=1)
     ]
-    return dict(zip(names, given.values()))
+    return dict(zip(names, resolved.values()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -15,14 +16,14 @@ def calibrate(
     model: OneModel,
     sample: Annotated[
         Path | None,
-        typer.Option(help="A text a line to measure with; else what the run validates with."),
+        typer.Option(help="File with one text per line; default: the validation texts of the run."),
     ] = None,
     threads: Threads = 0,
 ) -> None:
-    """Measure on texts how far a model's numbers reach, so that it decodes in bytes (int8).
+    """Calibrate activation ranges on sample text to enable int8 inference.
 
-    Writes calibration.json into the folder. From then on `regard translate`, `generate` and `serve` use int8
-    on a CPU, unless --precision float32 says otherwise: about the same text in less time.
+    Writes calibration.json into the folder. Then `regard translate`, `generate` and `serve` use int8 on a
+    CPU by default (--precision float32 turns it off): nearly the same text in less time.
 
     [bold]Examples[/]
 
@@ -34,32 +35,32 @@ def calibrate(
 
     choose_machine("cpu", precision="float32", threads=threads).use()
     count, origin = calibrate(model, sample)
-    say(f"measured {model} on {count} texts ({origin})")
+    say(f"calibrated {model} on {count} texts ({origin})")
 
 
 def export(
     model: OneModel,
-    form: Annotated[Literal["ctranslate2", "onnx"], typer.Option("--format", "-f", help="For which engine.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write; it must not exist yet.")],
+    form: Annotated[Literal["ctranslate2", "onnx"], typer.Option("--format", "-f", help="The engine.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The new folder.")],
     precision: Annotated[
-        Literal["float32", "float16", "int8"], typer.Option(help="Of the weights (ctranslate2).")
+        Literal["float32", "float16", "int8"], typer.Option(help="Precision of the weights (ctranslate2).")
     ] = "float32",
     sample: Annotated[
         Path | None,
-        typer.Option(help="A text a line to check with; else what the run validates with."),
+        typer.Option(help="File with one text per line; default: the validation texts of the run."),
     ] = None,
     as_json: AsJson = False,
     threads: Threads = 0,
 ) -> None:
-    """Write a model for CTranslate2 or ONNX Runtime, and check that it gives the same text there.
+    """Export a model to CTranslate2 or ONNX Runtime, and check that it gives the same text there.
 
-    The folder appears only if at least 99.5 % of the texts of a sample are equal and all numbers agree; its
-    README.md has a few lines of Python that use it. float16 and int8 round the weights: the same model is
-    checked in float32 first, then how much rounding changes is told.
+    The folder is written only if at least 99.5 % of the texts of a sample are equal and all numbers agree.
+    Its README.md has a short Python program. float16 and int8 round the weights: the model is checked in
+    float32 first, then the effect of rounding is reported.
 
     [bold]--json[/] gives an object
 
-      path, format, precision, sample (where the texts come from), texts,
+      path, format, precision, sample (origin of the texts), texts,
       equal (share of equal texts, by search), largest, mean (difference of numbers)
 
     [bold]Examples[/]
@@ -72,8 +73,8 @@ def export(
     from regard.export import export_model
 
     choose_machine("cpu", precision="float32", threads=threads).use()
-    found = export_model(model, form, out, precision, sample, say)
+    result = export_model(model, form, out, precision, sample, say)
     if as_json:
-        head = {"path": str(out), "format": form, "precision": precision, "sample": found.origin}
-        print_line(json.dumps(head | found.figures.as_json(), ensure_ascii=False))
-    say(f"wrote {out}: {found.figures.told}")
+        head = {"path": str(out), "format": form, "precision": precision, "sample": result.origin}
+        print_line(json.dumps(head | asdict(result.agreement), ensure_ascii=False))
+    say(f"wrote {out}: {result.agreement.summary}")

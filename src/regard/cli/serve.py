@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from regard.cli.builtin import builtin_models
-from regard.cli.explore import named
+from regard.cli.explore import unique_names
 from regard.cli.terminal import Device, Precision, Threads, print_line, say, thread_count
 from regard.errors import UsageError
 
@@ -96,7 +96,7 @@ def serve(
     known = Keys(keys) if keys is not None else None
     opened = {
         name: load(path, device, thread_count(threads), precision)
-        for name, path in named(folders or builtin_models()).items()
+        for name, path in unique_names(folders or builtin_models()).items()
     }
     bounds = Bounds(body=largest_body, request_seconds=timeout, drain_seconds=drain)
     service = Service(opened, bounds, Limits(queue_tokens=queue_tokens), known, Log(texts=log_text))

@@ -1,4 +1,4 @@
-"""A traced run in the terminal: the pieces, one look step by step, and the words that came."""
+"""A trace in the terminal: the tokens, one attention step by step, and the predictions."""
 
 from __future__ import annotations
 
@@ -14,78 +14,81 @@ if TYPE_CHECKING:
 
     from regard.interpret import Trace
 
-MOST_ROWS = 40
+MAX_ROWS = 40
 NUMBERS = 4  # of a vector
-STRONGEST = 3  # words at each step
+CHOICES = 3  # at each step
 
 
 def show(
     trace: Trace, console: Console, where: str | None, layer: int | None, head: int | None, step: int | None
 ) -> None:
-    asked = any(given is not None for given in (where, layer, head, step))
-    look = list(look_told(trace, where, layer, head or 0, step)) if trace.attentions or asked else []
-    for part in [*pieces_told(trace), *look, *output_told(trace)]:  # all is known before the first is printed
+    selected = any(option is not None for option in (where, layer, head, step))
+    if trace.attentions or selected:
+        attention = list(attention_table(trace, where, layer, head or 0, step))
+    else:
+        attention = []
+    for part in [*token_tables(trace), *attention, *prediction_table(trace)]:  # errors before any output
         console.print(part)
 
 
-def pieces_told(trace: Trace) -> Iterator[Table | Text]:
-    for side, pieces in trace.tokens.items():
+def token_tables(trace: Trace) -> Iterator[Table | Text]:
+    for side, tokens in trace.tokens.items():
         if side == "output":
             continue
-        yield Text(f"{side}: {len(pieces)} pieces", style="bold")
-        table = Table("place", "piece", "id", "word")
-        for place, (text, number, word) in enumerate(zip(pieces.shown, pieces.ids, pieces.words)):
-            if place < MOST_ROWS:
-                table.add_row(str(place), Text(text), str(number), str(word) if word >= 0 else "")
+        yield Text(f"{side}: {len(tokens)} tokens", style="bold")
+        table = Table("position", "token", "id", "word")
+        rows = list(zip(tokens.shown, tokens.ids, tokens.words))
+        for position, (text, number, word) in enumerate(rows[:MAX_ROWS]):
+            table.add_row(str(position), Text(text), str(number), str(word) if word >= 0 else "")
         yield table
-        if len(pieces) > MOST_ROWS:
-            yield Text(f"... and {len(pieces) - MOST_ROWS} more")
+        if len(tokens) > MAX_ROWS:
+            yield Text(f"... and {len(tokens) - MAX_ROWS} more")
 
 
-def look_told(
+def attention_table(
     trace: Trace, where: str | None, layer: int | None, head: int, step: int | None
 ) -> Iterator[Table | Text]:
     """softmax(q . k / sqrt(C)) of one query, key by key."""
     from regard.errors import UsageError
-    from regard.interpret.figures import place_of
+    from regard.interpret.figures import find_attention
 
-    place = place_of(trace, where, layer)
-    weights = trace.weights(place, head)  # [T,S]
-    queries, keys = trace.sides(place)
+    name = find_attention(trace, where, layer)
+    weights = trace.weights(name, head)  # [T,S]
+    queries, keys = trace.sides(name)
     step = len(queries) // 2 if step is None else step
     if step >= len(queries):
-        raise UsageError(f"step = {step}: there are {len(queries)} pieces, from 0 on")
-    products = raw_products(trace, place, head, step)
-    columns = ["key", *(["q . k"] if products is not None else []), "score", "seen", "weight"]
-    yield Text(f"{place}, head {head}: where {queries.shown[step]} (place {step}) looks", style="bold")
+        raise UsageError(f"step = {step}: there are {len(queries)} tokens, from 0 on")
+    products = raw_products(trace, name, head, step)
+    columns = ["key", *(["q . k"] if products is not None else []), "score", "visible", "weight"]
+    yield Text(f"{name}, head {head}: query {queries.shown[step]} (position {step})", style="bold")
     table = Table(*columns)
-    scores = trace[f"{place}.scores"][head, step].tolist()
-    seen = trace[f"{place}.mask"][step].tolist() if f"{place}.mask" in trace else [True] * len(scores)
-    shares = weights[step].tolist()
-    order = sorted(range(len(keys)), key=lambda key: -shares[key])[:MOST_ROWS]
-    for key in sorted(order):
+    scores = trace[f"{name}.scores"][head, step].tolist()
+    mask = trace[f"{name}.mask"][step].tolist() if f"{name}.mask" in trace else [True] * len(scores)
+    row_weights = weights[step].tolist()
+    largest = sorted(range(len(keys)), key=lambda key: -row_weights[key])[:MAX_ROWS]
+    for key in sorted(largest):
         row = [f"{products[key]:.3f}"] if products is not None else []
-        row += [f"{scores[key]:.3f}", "yes" if seen[key] else "hidden", f"{shares[key]:.4f}"]
-        table.add_row(Text(keys.shown[key]), *row, style=None if seen[key] else "dim")
+        row += [f"{scores[key]:.3f}", "yes" if mask[key] else "masked", f"{row_weights[key]:.4f}"]
+        table.add_row(Text(keys.shown[key]), *row, style=None if mask[key] else "dim")
     yield table
-    yield Text(f"the weights sum to {sum(shares):.4f}{scale_told(trace, place)}")
-    if f"{place}.mixed" in trace:
-        mixed = trace[f"{place}.mixed"][head, step]
-        yield Text(f"sum of the values by the weights: {numbers(mixed)}, length {float(mixed.norm()):.3f}")
+    yield Text(f"the weights sum to {sum(row_weights):.4f}{score_equation(trace, name)}")
+    if f"{name}.mixed" in trace:
+        mixed = trace[f"{name}.mixed"][head, step]
+        yield Text(f"weighted sum of the values: {format_vector(mixed)}, norm {float(mixed.norm()):.3f}")
 
 
-def raw_products(trace: Trace, place: str, head: int, step: int) -> list[float] | None:
-    """q . k before anything is done to it; Bahdanau's scores are no products."""
-    query, key = trace[f"{place}.query"], trace[f"{place}.key"]
+def raw_products(trace: Trace, name: str, head: int, step: int) -> list[float] | None:
+    """q . k before scale and bias; Bahdanau's scores are not products."""
+    query, key = trace[f"{name}.query"], trace[f"{name}.key"]
     if query.dim() != 3:
         return None
-    group = head * len(key) // len(query)  # heads may share keys
-    found: list[float] = (key[group] @ query[head, step]).tolist()
-    return found
+    kv_head = head * len(key) // len(query)  # heads may share keys
+    products: list[float] = (key[kv_head] @ query[head, step]).tolist()
+    return products
 
 
-def scale_told(trace: Trace, place: str) -> str:
-    query = trace[f"{place}.query"]
+def score_equation(trace: Trace, name: str) -> str:
+    query = trace[f"{name}.query"]
     if query.dim() != 3:
         return ""
     if trace.meta.get("family") == "t5":
@@ -93,24 +96,24 @@ def scale_told(trace: Trace, place: str) -> str:
     return f"; score = q . k / sqrt({query.shape[-1]})"
 
 
-def output_told(trace: Trace) -> Iterator[Table | Text]:
+def prediction_table(trace: Trace) -> Iterator[Table | Text]:
     """The most probable choices at each step."""
-    from regard.interpret.comparison import behind, choices, texts
-    from regard.interpret.pieces import visible
+    from regard.interpret.activations import visible
+    from regard.interpret.predictions import choice_logits, choice_texts, text_before
 
-    logits = choices(trace)
+    logits = choice_logits(trace)
     yield Text("the most probable choices", style="bold")
-    table = Table("step", "after", *(f"{n + 1}." for n in range(STRONGEST)))
+    table = Table("step", "after", *(f"{n + 1}." for n in range(CHOICES)))
     first = max(0, int(trace.meta.get("prompt", 0)) - 1)
-    for step in range(first, min(len(logits), first + MOST_ROWS)):
-        best = logits[step].softmax(dim=-1).topk(min(STRONGEST, logits.shape[-1]))
-        named = texts(trace, trace, best.indices.tolist())
-        cells = [Text(f"{name} {p:.3f}") for name, p in zip(named, best.values.tolist())]
-        table.add_row(str(step), Text(behind(trace, step)), *cells)
+    for step in range(first, min(len(logits), first + MAX_ROWS)):
+        best = logits[step].softmax(dim=-1).topk(min(CHOICES, logits.shape[-1]))
+        texts = choice_texts(trace, trace, best.indices.tolist())
+        cells = [Text(f"{text} {p:.3f}") for text, p in zip(texts, best.values.tolist())]
+        table.add_row(str(step), Text(text_before(trace, step)), *cells)
     yield table
     yield Text.assemble(("output: ", "bold"), visible(trace.output))
 
 
-def numbers(vector: Tensor) -> str:
-    some = ", ".join(f"{value:.3f}" for value in vector[:NUMBERS].tolist())
-    return f"[{some}{', ...' if len(vector) > NUMBERS else ''}]"
+def format_vector(vector: Tensor) -> str:
+    values = ", ".join(f"{value:.3f}" for value in vector[:NUMBERS].tolist())
+    return f"[{values}{', ...' if len(vector) > NUMBERS else ''}]"

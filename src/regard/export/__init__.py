@@ -1,6 +1,9 @@
-"""Models for other engines: CTranslate2 and ONNX, each checked against our own text before it is kept."""
+"""Models for other engines, CTranslate2 and ONNX Runtime, each checked against Regard's output."""
 
+from regard.compat import old_names
 from regard.export.calibration import calibrate
-from regard.export.run import Exported, export_model
+from regard.export.run import ExportResult, export_model
 
-__all__ = ["Exported", "calibrate", "export_model"]
+__all__ = ["ExportResult", "calibrate", "export_model"]
+
+__getattr__ = old_names(__name__)

@@ -10,7 +10,7 @@ import torch
 
 from regard.batch import Batch, collate
 from regard.errors import UsageError
-from regard.export.sample import Text, known_texts
+from regard.export.sample import EncodedText, real_texts
 from regard.generation import decode
 from regard.generation.packing import activation_ranges
 from regard.models import EncoderDecoder, LanguageModel
@@ -28,7 +28,7 @@ def calibrate(path: Path, sample: Path | None) -> tuple[int, str]:
     if not isinstance(folder.model, EncoderDecoder | LanguageModel):
         family = folder.config.family
         raise UsageError(f"{path}: only models that write text can use int8; this is of the family {family}")
-    samples = known_texts(folder, sample)
+    samples = real_texts(folder, sample)
     if samples is None:
         raise UsageError(
             f"{path}: its validation texts are not available, and ranges are not measured on random input; "
@@ -39,7 +39,7 @@ def calibrate(path: Path, sample: Path | None) -> tuple[int, str]:
     return len(samples.texts), samples.origin
 
 
-def batches(folder: Folder, texts: Sequence[Text]) -> Iterator[Batch]:
+def batches(folder: Folder, texts: Sequence[EncodedText]) -> Iterator[Batch]:
     """Batches as in training: what the model reads, and what it is to write."""
     for first in range(0, len(texts), BATCH_SIZE):
         group = texts[first : first + BATCH_SIZE]
@@ -49,11 +49,11 @@ def batches(folder: Folder, texts: Sequence[Text]) -> Iterator[Batch]:
             yield collate([to_sample(folder, text) for text in with_targets(folder, group)], 1)
 
 
-def to_sample(folder: Folder, text: Text) -> Sample:
+def to_sample(folder: Folder, text: EncodedText) -> Sample:
     return Sample(source=[*text.source, folder.source.end], target=[folder.special.start, *text.target])
 
 
-def with_targets(folder: Folder, texts: Sequence[Text]) -> list[Text]:
+def with_targets(folder: Folder, texts: Sequence[EncodedText]) -> list[EncodedText]:
     """The texts; without references, the model's greedy output is the target."""
     if all(text.target for text in texts) or not isinstance(folder.model, EncoderDecoder):
         return list(texts)

@@ -1,8 +1,9 @@
-"""Write a model for another engine, and keep it only if that engine says what we say."""
+"""Write a model for another engine, and keep it only if that engine gives Regard's output."""
 
 from __future__ import annotations
 
 import shutil
+import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,26 +13,28 @@ from types import ModuleType
 from typing import Any
 
 from regard.errors import UsageError
-from regard.export.check import BARS, LOGITS, Figures
-from regard.export.readme import TITLES, readme
-from regard.export.sample import Texts, sample_for
-from regard.export.vocabulary import names, write_tokenizers
+from regard.export.check import LOGITS, TOLERANCES, Agreement, token_names
+from regard.export.sample import SampleTexts, sample_for
+from regard.models import EncoderOnly
+from regard.resources import EXPORT_TEMPLATES
 from regard.storage import Folder, friendly_os_errors, open_folder, write_json, write_text
+from regard.storage.folder import FRAMES
 
 MODULES = {"ctranslate2": "regard.export.to_ctranslate2", "onnx": "regard.export.to_onnx"}
-# what each can hold, known here without its library
-FAMILIES = {
+TITLES = {"ctranslate2": "CTranslate2", "onnx": "ONNX Runtime"}
+FAMILIES = {  # supported, listed here so that the engine need not be installed
     "ctranslate2": ("transformer", "t5", "gpt", "llama"),
     "onnx": ("transformer", "t5", "gpt", "llama", "bert"),
 }
-Say = Callable[[str], None]
+PROMPT_LENGTH = 60  # tokens of a prompt and its continuation, in README.md
+Log = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Exported:
+class ExportResult:
     path: Path
-    origin: str  # of the texts it was checked with
-    figures: Figures
+    origin: str  # of the texts of the check
+    agreement: Agreement
 
 
 def export_model(
@@ -40,51 +43,50 @@ def export_model(
     out: Path,
     precision: str = "float32",
     sample: Path | None = None,
-    say: Say = lambda text: None,
-) -> Exported:
+    say: Log = lambda text: None,
+) -> ExportResult:
     """Write the folder `out` with the model for CTranslate2 ("ctranslate2") or ONNX Runtime ("onnx").
 
-    It appears only after the check: the same text for at least 99.5 % of a sample, and numbers that differ by
-    rounding alone. What is rounded on purpose (float16, int8) is checked in float32 first.
+    It appears only after the check: equal text for at least 99.5 % of a sample, and numbers that differ by
+    rounding only. float16 and int8 are checked in float32 first.
     """
     if out.exists():
         raise UsageError(f"{out} already exists; choose another folder with --out")
     if form == "onnx" and precision != "float32":
         raise UsageError(f"--precision {precision}: ONNX files are written in float32; leave it out")
-    engine = library(form)
+    engine = import_engine(form)
     folder = open_folder(model)
     if folder.config.family not in FAMILIES[form]:
         raise UsageError(
-            f"{model}: a {folder.config.family} model cannot be exported to {form}, which holds "
+            f"{model}: a {folder.config.family} model cannot be exported to {form}, which supports "
             f"{', '.join(FAMILIES[form])}"
         )
     texts = sample_for(folder, sample)
-    with aside(out) as place:
+    with partial_folder(out) as place:
         for each in dict.fromkeys(("float32", precision)):
-            figures = write_and_check(engine, form, folder, place, each, texts, say)
+            agreement = write_and_check(engine, form, folder, place, each, texts, say)
         write_tokenizers(place, folder)
         if form == "onnx":  # CTranslate2 writes its own
-            write_json(place / "config.json", described(folder))
-        told = readme(folder, form, precision, texts.origin, figures, names(folder.target))
-        write_text(place / "README.md", told)
-    return Exported(out, texts.origin, figures)
+            write_json(place / "config.json", config_json(folder))
+        write_text(place / "README.md", readme(folder, form, precision, texts.origin, agreement))
+    return ExportResult(out, texts.origin, agreement)
 
 
 def write_and_check(
-    engine: ModuleType, form: str, folder: Folder, place: Path, precision: str, texts: Texts, say: Say
-) -> Figures:
+    engine: ModuleType, form: str, folder: Folder, place: Path, precision: str, texts: SampleTexts, say: Log
+) -> Agreement:
     shutil.rmtree(place)
     place.mkdir()
     say(f"writing the model for {TITLES[form]} in {precision}")
     engine.write(folder, place, precision)
     say(f"checking it with {len(texts.texts)} texts: {texts.origin}")
-    figures: Figures = engine.check(place, folder, texts.texts)
-    figures.demand(LOGITS if form == "onnx" else BARS[precision], TITLES[form])
-    return figures
+    agreement: Agreement = engine.check(place, folder, texts.texts)
+    agreement.require(LOGITS if form == "onnx" else TOLERANCES[precision], TITLES[form])
+    return agreement
 
 
-def library(form: str) -> ModuleType:
-    """Our module for an engine; what it needs is asked for by name where it is not installed."""
+def import_engine(form: str) -> ModuleType:
+    """The module for an engine; a UsageError names a package that is not installed."""
     try:
         return import_module(MODULES[form])
     except ModuleNotFoundError as error:
@@ -96,8 +98,8 @@ def library(form: str) -> ModuleType:
 
 
 @contextmanager
-def aside(out: Path) -> Iterator[Path]:
-    """A folder that becomes `out` if all goes well, and else is no more."""
+def partial_folder(out: Path) -> Iterator[Path]:
+    """A folder that is renamed to `out` on success and removed on failure."""
     place = out.with_name(f".{out.name}.partial")
     with friendly_os_errors(out):
         shutil.rmtree(place, ignore_errors=True)
@@ -109,17 +111,65 @@ def aside(out: Path) -> Iterator[Path]:
             shutil.rmtree(place, ignore_errors=True)
 
 
-def described(folder: Folder) -> dict[str, Any]:
-    """What a program must know of a model beside its numbers."""
-    own = folder.special
+def write_tokenizers(place: Path, folder: Folder) -> None:
+    write_text(place / "tokenizer.json", folder.source.to_json(FRAMES.get(folder.config.family, "end")))
+    if folder.target is not folder.source:
+        write_text(place / "target_tokenizer.json", folder.target.to_json())
+
+
+def config_json(folder: Folder) -> dict[str, Any]:
+    special = folder.special
     return {
         "task": folder.task.name,
         "family": folder.config.family,
         "head": folder.config.head,
         "labels": list(folder.labels),
         "max_length": folder.config.max_length,
-        "decoder_start_token_id": own.start,
-        "eos_token_id": own.end,
+        "decoder_start_token_id": special.start,
+        "eos_token_id": special.end,
         "pad_token_id": folder.target.pad,
-        "suppress_tokens": list(own.suppressed),
+        "suppress_tokens": list(special.suppressed),
     }
+
+
+# README.md: the check, and a program that uses the export
+
+
+def readme(folder: Folder, form: str, precision: str, origin: str, agreement: Agreement) -> str:
+    templates = tomllib.loads(EXPORT_TEMPLATES.read_text(encoding="utf-8"))
+    text: str = templates["readme"].format(
+        title=folder.path.resolve().name,
+        family=folder.config.family,
+        task=folder.task.name,
+        engine=TITLES[form],
+        precision=precision,
+        origin=origin,
+        agreement=agreement.summary,
+        program=program(folder, templates["programs"][form], templates["show"]),
+        notes=templates["notes"][form],
+    )
+    return text
+
+
+def program(folder: Folder, programs: dict[str, str], show: dict[str, str]) -> str:
+    special, names, head = folder.special, token_names(folder.target), folder.config.head or "words"
+    limit = None if isinstance(folder.model, EncoderOnly) else folder.model.longest_target
+    starts = folder.source.adds_start
+    text = programs[type(folder.model).__name__].format(
+        start=special.start,
+        end=special.end,
+        prompt_start=f"{special.start}, " if starts else "",
+        start_name=f"{names[special.start]!r}, " if starts else "",
+        suppressed=list(special.suppressed),
+        suppressed_names=[[names[number]] for number in special.suppressed],
+        target="tokenizer.json" if folder.target is folder.source else "target_tokenizer.json",
+        source_end=folder.source.end,
+        # learned positions are limited
+        most=min(PROMPT_LENGTH, limit or PROMPT_LENGTH),
+        longest="ids.size + 50" if limit is None else f"min(ids.size + 50, {limit})",
+        limits="" if limit is None else f" max_decoding_length={limit}, max_input_length={limit},",
+        labels=list(folder.labels),
+        pair=', "The text with the answer."' if head == "span" else "",
+        show=show["multi_label" if folder.task.multi_label else head],
+    )
+    return text if folder.labels else text.replace("labels = []\n", "")

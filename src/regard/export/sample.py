@@ -1,4 +1,4 @@
-"""What an export is checked with: texts that the model knows how to read, as pieces."""
+"""Texts for checks and calibration, as token ids."""
 
 from __future__ import annotations
 
@@ -18,60 +18,60 @@ from regard.storage import Folder
 from regard.storage.folder import run_of
 
 ENOUGH = 200  # texts
-LONGEST_TEXT = 2000  # characters of a document
-LONGEST_MADE_UP = 24  # pieces
-ADDED = "pieces drawn by chance"
-Pieces = list[int]
+MAX_CHARACTERS = 2000  # of a document
+MAX_RANDOM = 24  # tokens
+RANDOM = "random tokens"
+Ids = list[int]
 
 
 @dataclass(frozen=True)
-class Text:
-    """A text to read, and the one that should come of it where that is known; without specials."""
+class EncodedText:
+    """A text, and its reference output if there is one; without special tokens."""
 
-    source: Pieces
-    target: Pieces
-    context: Pieces | None = None  # what a question is asked about
+    source: Ids
+    target: Ids
+    context: Ids | None = None  # of a question
 
 
 @dataclass(frozen=True)
-class Texts:
-    texts: list[Text]
-    origin: str  # where they come from, to a person
+class SampleTexts:
+    texts: list[EncodedText]
+    origin: str  # for people
 
 
-def sample_for(folder: Folder, given: Path | None) -> Texts:
-    """The file that a person gave, else what the run validates with, else the phrasebook, else chance.
+def sample_for(folder: Folder, path: Path | None) -> SampleTexts:
+    """The texts of a file, else the run's validation texts, else the phrasebook, else random tokens.
 
-    Too few texts are made up to `ENOUGH` with pieces drawn by chance.
+    Random texts fill the sample up to `ENOUGH`.
     """
-    known = known_texts(folder, given)
-    if known is None:
-        return Texts(made_up(folder, ENOUGH), ADDED)
-    more = made_up(folder, ENOUGH - len(known.texts))
-    return Texts(known.texts + more, f"{known.origin} and {ADDED}" if more else known.origin)
+    sample = real_texts(folder, path)
+    if sample is None:
+        return SampleTexts(random_texts(folder, ENOUGH), RANDOM)
+    more = random_texts(folder, ENOUGH - len(sample.texts))
+    return SampleTexts(sample.texts + more, f"{sample.origin} and {RANDOM}" if more else sample.origin)
 
 
-def known_texts(folder: Folder, given: Path | None) -> Texts | None:
-    """Real texts for the model; None where there are none."""
+def real_texts(folder: Folder, path: Path | None) -> SampleTexts | None:
+    """As `sample_for`, without random texts; None if there are no others."""
     origins: list[tuple[str, Callable[[], Iterable[RawRow]]]] = [
         ("the run's validation texts", lambda: validation(folder)),
         ("the phrasebook", lambda: phrasebook(folder)),
     ]
-    if given is not None:
-        # its name alone: a model may be passed on, and a path tells of the machine
-        origins = [(given.name, lambda: ((number, line, "") for number, line in enumerate(lines(given), 1)))]
+    if path is not None:
+        # its name only: a model may be passed on, and a path reveals the machine
+        origins = [(path.name, lambda: ((number, line, "") for number, line in enumerate(lines(path), 1)))]
     for origin, read in origins:
         try:
             rows = islice((row for row in read() if row[1].strip()), ENOUGH)
-            found = [text_of(folder, row) for row in rows]
+            texts = [encode(folder, row) for row in rows]
         except RegardError:
-            if given is not None:
+            if path is not None:
                 raise
             continue
-        if found:
-            return Texts(found, origin)
-    if given is not None:
-        raise UsageError(f"{given} holds no text")
+        if texts:
+            return SampleTexts(texts, origin)
+    if path is not None:
+        raise UsageError(f"{path} holds no text")
     return None
 
 
@@ -87,26 +87,26 @@ def validation(folder: Folder) -> Iterable[RawRow]:
 
 
 def phrasebook(folder: Folder) -> Iterable[RawRow]:
-    """Of languages that it does not have, reading it is an error."""
-    return (
-        read_rows("phrasebook", folder.task, "valid", DataReport()) if folder.task.name == "translate" else ()
-    )
+    """A RegardError if it lacks the languages."""
+    if folder.task.name != "translate":
+        return ()
+    return read_rows("phrasebook", folder.task, "valid", DataReport())
 
 
-def text_of(folder: Folder, row: RawRow) -> Text:
+def encode(folder: Folder, row: RawRow) -> EncodedText:
     _, source, target = row
-    room = folder.config.max_length - 3  # beside the specials of a question and its context
-    question, newline, context = source[:LONGEST_TEXT].partition("\n")
+    limit = folder.config.max_length - 3  # special tokens of a question and its context
+    question, newline, context = source[:MAX_CHARACTERS].partition("\n")
     if folder.task.name == "answer" and newline:
-        asked = folder.source.encode(question)[: room // 2]
-        return Text(asked, [], folder.source.encode(context)[: room - len(asked)])
-    read = folder.source.encode(source[:LONGEST_TEXT].strip())[:room]
-    return Text(read, folder.target.encode(target)[:room] if folder.task.name == "translate" else [])
+        ids = folder.source.encode(question)[: limit // 2]
+        return EncodedText(ids, [], folder.source.encode(context)[: limit - len(ids)])
+    ids = folder.source.encode(source[:MAX_CHARACTERS].strip())[:limit]
+    return EncodedText(ids, folder.target.encode(target)[:limit] if folder.task.name == "translate" else [])
 
 
-def made_up(folder: Folder, count: int) -> list[Text]:
-    dice, tokenizer = random.Random(0), folder.source
-    never = {*tokenizer.suppressed, *tokenizer.sentinels, tokenizer.end}
-    pieces = [number for number in range(len(tokenizer)) if number not in never]
-    longest = min(LONGEST_MADE_UP, folder.config.max_length - 3)
-    return [Text(dice.choices(pieces, k=dice.randint(1, max(1, longest))), []) for _ in range(count)]
+def random_texts(folder: Folder, count: int) -> list[EncodedText]:
+    rng, tokenizer = random.Random(0), folder.source
+    special = {*tokenizer.suppressed, *tokenizer.sentinels, tokenizer.end}
+    ids = [number for number in range(len(tokenizer)) if number not in special]
+    longest = min(MAX_RANDOM, folder.config.max_length - 3)
+    return [EncodedText(rng.choices(ids, k=rng.randint(1, max(1, longest))), []) for _ in range(count)]

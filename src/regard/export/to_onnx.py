@@ -1,60 +1,203 @@
-"""Our models as ONNX files, and ONNX Runtime on them."""
+"""ONNX: Regard's models as graphs, and ONNX Runtime on them.
+
+A graph takes ids and masks and gives logits; batch size and lengths are free. It is traced from Regard's own
+modules on their plain path, which a tap selects. Modules with data-dependent branches are replaced.
+"""
 
 from __future__ import annotations
 
+import copy
 import logging
 import random
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import onnxruntime
-import onnxscript  # noqa: F401  (torch writes ONNX through it)
+import onnxscript  # noqa: F401  (torch.onnx.export needs it)
 import torch
+from torch import Tensor, nn
 
-from regard.batch import collate
-from regard.export.check import CPU, GREEDY, Figures, Reference, share
-from regard.export.graphs import Graph, graphs_of
-from regard.export.sample import Pieces, Text
+from regard.batch import Batch, Tokens, collate
+from regard.export.check import CPU, GREEDY, Agreement, Reference, equal_share
+from regard.export.sample import EncodedText, Ids
 from regard.generation import answers
-from regard.models import EncoderOnly, LanguageModel
+from regard.models import EncoderDecoder, EncoderOnly, LanguageModel
+from regard.models import Model as AnyModel
+from regard.models.attention import visible
+from regard.models.layers import Linear
+from regard.models.positions import Learned, Sinusoidal, sinusoid
 from regard.sample import Sample
 from regard.storage import Folder
 
-LARGE = 1 << 28  # numbers: a file of ONNX's own format ends at 2 GiB, the weights then stand beside it
-ROWS, BATCHES = 8, 4  # of random batches
-AT_ONCE = 32
+EXTERNAL_DATA = 1 << 28  # parameters; an ONNX file is limited to 2 GiB, larger weights are stored beside it
+RANDOM_ROWS, RANDOM_BATCHES = 8, 4
+BATCH_SIZE = 32
+Axes = dict[int, str]
+ROWS: Axes = {0: "batch", 1: "length"}
+SOURCE: Axes = {0: "batch", 1: "source_length"}
 Array = npt.NDArray[Any]
+M = TypeVar("M", bound=nn.Module)
+
+
+# Modules for the graphs
+
+
+class PlainTap:
+    """A tap that only selects the plain path."""
+
+    def __call__(self, name: str, tensor: Tensor) -> Tensor:
+        return tensor
+
+    def within(self, name: str) -> PlainTap:
+        return self
+
+
+PLAIN = PlainTap()
+
+
+class ComputedSinusoidal(nn.Module):
+    """`Sinusoidal` without a table, for any position."""
+
+    def __init__(self, positions: Sinusoidal) -> None:
+        super().__init__()
+        self.width, self.halves = positions.width, positions.halves
+
+    def forward(self, positions: Tensor) -> Tensor:
+        return sinusoid(positions.clamp(min=0), self.width, halves=self.halves)
+
+
+class UncheckedLearned(nn.Module):
+    """`Learned` without its range check, which ONNX has too."""
+
+    def __init__(self, table: Tensor) -> None:
+        super().__init__()
+        self.table = nn.Parameter(table.detach())
+
+    def forward(self, positions: Tensor) -> Tensor:
+        return self.table[positions.clamp(min=0)]
+
+
+def traceable(model: AnyModel) -> AnyModel:
+    """A copy without data-dependent branches."""
+    copied = copy.deepcopy(model).eval()
+    for parent in list(copied.modules()):
+        for name, child in list(parent.named_children()):
+            if isinstance(child, Sinusoidal):
+                setattr(parent, name, ComputedSinusoidal(child))
+            elif isinstance(child, Learned):
+                setattr(parent, name, UncheckedLearned(child.table))
+            elif isinstance(child, Linear):
+                sizes = child.in_features, child.out_features, child.bias is not None
+                linear = nn.Linear(*sizes, device="meta")
+                linear.weight, linear.bias = child.weight, child.bias
+                setattr(parent, name, linear)
+    return copied
+
+
+def positions_of(mask: Tensor) -> Tensor:
+    """0, 1, 2... where the mask is 1, on whichever side the padding is; -1 where it is 0."""
+    return (mask.cumsum(dim=1) - 1).masked_fill(mask == 0, -1)
+
+
+class ModelGraph(nn.Module, Generic[M]):
+    def __init__(self, model: M) -> None:
+        super().__init__()
+        self.model = model
+
+
+class EncoderGraph(ModelGraph[EncoderDecoder]):
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """[B,S] -> [B,S,D]."""
+        return self.model.encode(Tokens(input_ids, positions_of(attention_mask)), PLAIN)
+
+
+class DecoderGraph(ModelGraph[EncoderDecoder]):
+    def forward(
+        self, input_ids: Tensor, encoder_hidden_states: Tensor, encoder_attention_mask: Tensor
+    ) -> Tensor:
+        """All tokens so far [B,T], the encoder's states [B,S,D] -> logits [B,T,V]."""
+        model = self.model
+        positions = torch.arange(input_ids.shape[1], device=input_ids.device).expand(input_ids.shape)
+        across = visible(positions, positions_of(encoder_attention_mask), causal=False)  # [B,1,T,S]
+        memory = model.cross_keys_values(encoder_hidden_states)
+        logits: Tensor = model.output(model.decode(Tokens(input_ids, positions), memory, across, PLAIN))
+        return logits
+
+
+class LanguageModelGraph(ModelGraph[LanguageModel]):
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """[B,T] -> [B,T,V]."""
+        return self.model.forward(Batch(target=Tokens(input_ids, positions_of(attention_mask))), PLAIN)
+
+
+class EncoderOnlyGraph(ModelGraph[EncoderOnly]):
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor) -> Tensor:
+        """[B,S] -> [B,S,V], [B,S,labels], [B,1,labels] or [B,S,2]."""
+        source = Tokens(input_ids, positions_of(attention_mask), segments=token_type_ids)
+        return self.model.forward(Batch(source=source), PLAIN)
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A module with its inputs by name: an example of each, and its dynamic axes."""
+
+    name: str  # of the file
+    module: nn.Module
+    inputs: dict[str, tuple[Tensor, Axes]]
+    output: str = "logits"
+
+
+def graphs_of(model: AnyModel) -> list[Graph]:
+    model = traceable(model)
+    # different sizes, none of them 1, which torch would take for fixed
+    ids, target = torch.zeros((3, 7), dtype=torch.int64), torch.zeros((3, 5), dtype=torch.int64)
+    mask = torch.ones_like(ids)
+    inputs = {"input_ids": (ids, ROWS), "attention_mask": (mask, ROWS)}
+    if isinstance(model, EncoderDecoder):
+        states = torch.zeros((*ids.shape, model.source.tokens.embedding_dim))
+        decoder_inputs = {
+            "input_ids": (target, ROWS),
+            "encoder_hidden_states": (states, SOURCE),
+            "encoder_attention_mask": (mask, SOURCE),
+        }
+        return [
+            Graph("encoder", EncoderGraph(model), inputs, "encoder_hidden_states"),
+            Graph("decoder", DecoderGraph(model), decoder_inputs),
+        ]
+    if isinstance(model, LanguageModel):
+        return [Graph("model", LanguageModelGraph(model), inputs)]
+    if isinstance(model, EncoderOnly):
+        segments = torch.zeros_like(ids)  # a new tensor: one that is passed twice becomes one input
+        return [Graph("model", EncoderOnlyGraph(model), inputs | {"token_type_ids": (segments, ROWS)})]
+    raise ValueError(f"no graph for {type(model).__name__}")
 
 
 def write(folder: Folder, place: Path, precision: str) -> None:
     """Write encoder.onnx and decoder.onnx, or model.onnx."""
     for graph in graphs_of(folder.model):
-        write_graph(graph, place / f"{graph.name}.onnx", folder.parameters > LARGE)
-
-
-def write_graph(graph: Graph, path: Path, beside: bool) -> None:
-    with torch.no_grad(), quiet():
-        torch.onnx.export(
-            graph.module,
-            tuple(example for example, _ in graph.inputs.values()),
-            path,
-            dynamo=True,
-            verbose=False,
-            external_data=beside,
-            input_names=list(graph.inputs),
-            output_names=[graph.output],
-            dynamic_shapes=tuple(axes for _, axes in graph.inputs.values()),
-        )
+        with torch.no_grad(), quiet():
+            torch.onnx.export(
+                graph.module,
+                tuple(example for example, _ in graph.inputs.values()),
+                place / f"{graph.name}.onnx",
+                dynamo=True,
+                verbose=False,
+                external_data=folder.parameters > EXTERNAL_DATA,
+                input_names=list(graph.inputs),
+                output_names=[graph.output],
+                dynamic_shapes=tuple(axes for _, axes in graph.inputs.values()),
+            )
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """The exporter tells of packages that it could use and of its own old calls: nothing for our users."""
+    """Silence the exporter's notes on optional packages and deprecated calls."""
     logger = logging.getLogger("torch.onnx")
     before = logger.level
     logger.setLevel(logging.ERROR)
@@ -65,146 +208,145 @@ def quiet() -> Iterator[None]:
         logger.setLevel(before)
 
 
-class Engine:
+# The check
+
+
+class OnnxModel:
     """ONNX Runtime on an exported folder."""
 
     def __init__(self, place: Path, folder: Folder) -> None:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = torch.get_num_threads()
-        self.files = {
+        self.sessions = {
             path.stem: onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
             for path in sorted(place.glob("*.onnx"))
         }
-        own = folder.special
-        self.start, self.end, self.never = own.start, own.end, list(own.suppressed)
+        self.special = folder.special
 
-    def run(self, name: str, **inputs: Array) -> Array:
-        found: Array = self.files[name].run(None, inputs)[0]
-        return found
+    def run(self, name: str, **inputs: Array | Tensor) -> Array:
+        arrays = {key: np.asarray(each) for key, each in inputs.items()}
+        output: Array = self.sessions[name].run(None, arrays)[0]
+        return output
 
     def logits(self, samples: Sequence[Sample]) -> Array:
         """What `model.forward` gives for the samples as one batch."""
         batch = collate(samples)
         source, target = batch.source, batch.target
-        if "encoder" in self.files and source is not None and target is not None:
-            mask = as_mask(source.positions)
-            states = self.run("encoder", input_ids=source.ids.numpy(), attention_mask=mask)
-            return self.after(target.ids.numpy(), states, mask)
         if source is None:
             assert target is not None
-            return self.run("model", input_ids=target.ids.numpy(), attention_mask=as_mask(target.positions))
-        kinds = torch.zeros_like(source.ids) if source.segments is None else source.segments
-        mask = as_mask(source.positions)
-        return self.run(
-            "model", input_ids=source.ids.numpy(), attention_mask=mask, token_type_ids=kinds.numpy()
-        )
+            return self.run("model", input_ids=target.ids, attention_mask=mask_of(target))
+        if "encoder" in self.sessions and target is not None:
+            return self.decode(target.ids, *self.encode(source))
+        segments = torch.zeros_like(source.ids) if source.segments is None else source.segments
+        inputs = {"input_ids": source.ids, "token_type_ids": segments}
+        return self.run("model", **inputs, attention_mask=mask_of(source))
 
-    def after(self, said: Array, states: Array, mask: Array) -> Array:
-        return self.run("decoder", input_ids=said, encoder_hidden_states=states, encoder_attention_mask=mask)
+    def encode(self, source: Tokens) -> tuple[Array, Array]:
+        """The encoder's states, and the mask."""
+        mask = mask_of(source)
+        return self.run("encoder", input_ids=source.ids, attention_mask=mask), mask
 
-    def greedy(self, prompts: Sequence[Pieces], limit: int) -> list[Pieces]:
-        """The most probable piece again and again, after a source or after a prompt; without the end."""
+    def decode(self, ids: Array | Tensor, states: Array, mask: Array) -> Array:
+        return self.run("decoder", input_ids=ids, encoder_hidden_states=states, encoder_attention_mask=mask)
+
+    def greedy(self, prompts: Sequence[Ids], limit: int) -> list[Ids]:
+        """Greedy search after a source or a prompt; without the end token."""
         order = sorted(range(len(prompts)), key=lambda number: len(prompts[number]))
-        found: dict[int, Pieces] = {}
-        for first in range(0, len(order), AT_ONCE):
-            numbers = order[first : first + AT_ONCE]
-            rows = [prompts[number] for number in numbers]
-            write = self.translated if "encoder" in self.files else self.gone_on
-            found |= zip(numbers, write(rows, limit))
-        return [found[number] for number in range(len(prompts))]
+        search = self.greedy_target if "encoder" in self.sessions else self.greedy_continuation
+        outputs: dict[int, Ids] = {}
+        for first in range(0, len(order), BATCH_SIZE):
+            numbers = order[first : first + BATCH_SIZE]
+            outputs |= zip(numbers, search([prompts[number] for number in numbers], limit))
+        return [outputs[number] for number in range(len(prompts))]
 
-    def translated(self, rows: Sequence[Pieces], limit: int) -> list[Pieces]:
+    def greedy_target(self, rows: Sequence[Ids], limit: int) -> list[Ids]:
         source = collate([Sample(source=row) for row in rows]).source
         assert source is not None
-        mask = as_mask(source.positions)
-        states = self.run("encoder", input_ids=source.ids.numpy(), attention_mask=mask)
-        said = np.full((len(rows), 1), self.start)
-        while said.shape[1] <= limit and not (said[:, 1:] == self.end).any(axis=1).all():
-            said = np.concatenate([said, self.best(self.after(said, states, mask)[:, -1])[:, None]], axis=1)
-        return [until(row, self.end) for row in said[:, 1:].tolist()]
+        states, mask = self.encode(source)
+        ids = np.full((len(rows), 1), self.special.start)
+        while ids.shape[1] <= limit and not (ids[:, 1:] == self.special.end).any(axis=1).all():
+            ids = np.concatenate([ids, self.best(self.decode(ids, states, mask)[:, -1])[:, None]], axis=1)
+        return [self.until_end(row) for row in ids[:, 1:].tolist()]
 
-    def gone_on(self, rows: Sequence[Pieces], limit: int) -> list[Pieces]:
-        said = [list(row) for row in rows]
-        open_rows = list(range(len(rows)))
+    def greedy_continuation(self, rows: Sequence[Ids], limit: int) -> list[Ids]:
+        texts, active = [list(row) for row in rows], list(range(len(rows)))
         for _ in range(limit):
-            logits = self.logits([Sample(target=said[number]) for number in open_rows])
-            last = np.stack([logits[place, len(said[number]) - 1] for place, number in enumerate(open_rows)])
-            for number, piece in zip(open_rows, self.best(last).tolist()):
-                said[number].append(piece)
-            open_rows = [number for number in open_rows if said[number][-1] != self.end]
-            if not open_rows:
+            logits = self.logits([Sample(target=texts[number]) for number in active])
+            last = np.stack([logits[row, len(texts[number]) - 1] for row, number in enumerate(active)])
+            for number, token in zip(active, self.best(last).tolist()):
+                texts[number].append(token)
+            active = [number for number in active if texts[number][-1] != self.special.end]
+            if not active:
                 break
-        return [until(own[len(row) :], self.end) for own, row in zip(said, rows)]
+        return [self.until_end(text[len(row) :]) for text, row in zip(texts, rows)]
 
     def best(self, logits: Array) -> Array:
         """[B,V] -> [B]."""
         logits = logits.copy()
-        logits[:, self.never] = -np.inf
-        found: Array = logits.argmax(axis=1)
-        return found
+        logits[:, list(self.special.suppressed)] = -np.inf
+        tokens: Array = logits.argmax(axis=1)
+        return tokens
+
+    def until_end(self, row: Ids) -> Ids:
+        return row[: row.index(self.special.end)] if self.special.end in row else row
 
 
-def as_mask(positions: torch.Tensor) -> Array:
-    found: Array = (positions >= 0).long().numpy()
-    return found
+def mask_of(tokens: Tokens) -> Array:
+    mask: Array = (tokens.positions >= 0).long().numpy()
+    return mask
 
 
-def until(row: Pieces, end: int) -> Pieces:
-    return row[: row.index(end)] if end in row else row
-
-
-def check(place: Path, folder: Folder, texts: Sequence[Text]) -> Figures:
-    """Logits of random batches of mixed lengths, and what is said of the texts."""
-    engine = Engine(place, folder)
-    batches = [random_batch(folder, seed) for seed in range(BATCHES)]
-    gaps = np.concatenate([differences(engine, folder, batch) for batch in batches])
+def check(place: Path, folder: Folder, texts: Sequence[EncodedText]) -> Agreement:
+    """Compare the logits of random batches of mixed lengths, and the output for the texts."""
+    engine = OnnxModel(place, folder)
+    batches = [random_batch(folder, seed) for seed in range(RANDOM_BATCHES)]
+    differences = np.concatenate([logit_differences(engine, folder, batch) for batch in batches])
     if isinstance(folder.model, EncoderOnly):
         equal = {"answers": equal_answers(engine, folder, folder.model, texts)}
     else:
         reference = Reference(folder, texts)
-        said = engine.greedy(reference.prompts, reference.limit)
-        equal = {"greedy": share(reference.spoken(reference.search(GREEDY)), reference.spoken(said))}
-    return Figures(len(texts), equal, float(gaps.max()), float(gaps.mean()))
+        rows = reference.search(GREEDY), engine.greedy(reference.prompts, reference.limit)
+        equal = {"greedy": equal_share(*map(reference.detokenize, rows))}
+    return Agreement(len(texts), equal, float(differences.max()), float(differences.mean()))
 
 
-def equal_answers(engine: Engine, folder: Folder, model: EncoderOnly, texts: Sequence[Text]) -> float:
-    """The share of texts with the same labels at every place, or the same first and last word."""
-    samples = [understood(folder, text) for text in texts]
+def equal_answers(
+    engine: OnnxModel, folder: Folder, model: EncoderOnly, texts: Sequence[EncodedText]
+) -> float:
+    """The share of texts with the same labels at every position, or the same first and last token."""
+    samples = [encoder_sample(folder, text) for text in texts]
     axis = 0 if folder.config.head == "span" else 1
-    ours = [logits.argmax(dim=axis).tolist() for logits in answers(model, samples, 2048, CPU)]
-    theirs = [engine.logits([sample])[0].argmax(axis=axis).tolist() for sample in samples]
-    return share(ours, theirs)
+    expected = [logits.argmax(dim=axis).tolist() for logits in answers(model, samples, 2048, CPU)]
+    actual = [engine.logits([sample])[0].argmax(axis=axis).tolist() for sample in samples]
+    return equal_share(expected, actual)
 
 
-def understood(folder: Folder, text: Text) -> Sample:
+def encoder_sample(folder: Folder, text: EncodedText) -> Sample:
     """[start] text [end], or [start] question [end] context [end]."""
-    start, end = folder.source.start, folder.source.end
-    first = [start, *text.source, end]
-    second = [] if text.context is None else [*text.context, end]
+    first = [folder.source.start, *text.source, folder.source.end]
+    second = [] if text.context is None else [*text.context, folder.source.end]
     return Sample(source=[*first, *second], segments=[0] * len(first) + [1] * len(second))
 
 
 def random_batch(folder: Folder, seed: int) -> list[Sample]:
     """Rows of mixed lengths, so that some are padded."""
-    dice, longest = random.Random(seed), min(40, folder.config.max_length - 1)
+    rng, longest = random.Random(seed), min(40, folder.config.max_length - 1)
 
-    def row(size: int) -> Pieces:
-        return [dice.randrange(size) for _ in range(dice.randint(1, longest))]
+    def row(size: int) -> Ids:
+        return [rng.randrange(size) for _ in range(rng.randint(1, longest))]
 
     if isinstance(folder.model, LanguageModel):
-        return [Sample(target=row(len(folder.target))) for _ in range(ROWS)]
-    sources = [row(len(folder.source)) for _ in range(ROWS)]
+        return [Sample(target=row(len(folder.target))) for _ in range(RANDOM_ROWS)]
+    sources = [row(len(folder.source)) for _ in range(RANDOM_ROWS)]
     if isinstance(folder.model, EncoderOnly):
-        kinds = [[dice.randrange(2) for _ in ids] for ids in sources]
-        return [Sample(source=ids, segments=own) for ids, own in zip(sources, kinds)]
+        return [Sample(source=ids, segments=[rng.randrange(2) for _ in ids]) for ids in sources]
     return [Sample(source=ids, target=row(len(folder.target))) for ids in sources]
 
 
-def differences(engine: Engine, folder: Folder, samples: Sequence[Sample]) -> Array:
-    """|ours - theirs| / (1 + |ours|) of all logits that are not of padding."""
+def logit_differences(engine: OnnxModel, folder: Folder, samples: Sequence[Sample]) -> Array:
+    """|x - y| / (1 + |x|) of all logits outside the padding."""
     with torch.no_grad():
-        ours = folder.model(collate(samples)).numpy()
-    theirs = engine.logits(samples)
+        expected = folder.model(collate(samples)).numpy()
     lengths = [len(sample.target) or len(sample.source) for sample in samples]
-    gaps = np.abs(ours - theirs) / (1 + np.abs(ours))  # [B,T,V]
-    return np.concatenate([gaps[number, :length].ravel() for number, length in enumerate(lengths)])
+    differences = np.abs(expected - engine.logits(samples)) / (1 + np.abs(expected))  # [B,T,V]
+    return np.concatenate([differences[row, :length].ravel() for row, length in enumerate(lengths)])

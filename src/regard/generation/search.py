@@ -48,7 +48,7 @@ class Candidates:
 class Observer(Protocol):
     """Called at each step before the beams are reordered; see `BeamSearch.choose` for the arguments."""
 
-    def __call__(self, found: Candidates, closing: Tensor, chosen: Tensor, kept: Tensor) -> None: ...
+    def __call__(self, candidates: Candidates, closing: Tensor, chosen: Tensor, kept: Tensor) -> None: ...
 
 
 class BeamSearch(Generic[S]):

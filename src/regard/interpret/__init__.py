@@ -1,25 +1,22 @@
-"""One run recorded: every tensor by name, and what can be read off it."""
+"""Traces: one recorded run of a model, with readings, interventions, figures and a page."""
 
-from regard.interpret.alignment import Links, align, cross_weights, links, pharaoh, word_weights
-from regard.interpret.beam import BeamTree, Node
-from regard.interpret.comparison import Comparison, compare
-from regard.interpret.interventions import Change, Changed, Intervening, TokenChange, parse
-from regard.interpret.pieces import Pieces
-from regard.interpret.recorder import Recorder
+from regard.compat import old_names
+from regard.generation.alignment import Links, align, cross_weights, links, pharaoh, word_weights
+from regard.interpret.activations import Node, TracedTokens
+from regard.interpret.interventions import parse
+from regard.interpret.predictions import TraceComparison, compare
+from regard.interpret.record import BeamTree
 from regard.interpret.trace import Trace
+from regard.models.recorder import Recorder
 
 __all__ = [
     "BeamTree",
-    "Change",
-    "Changed",
-    "Comparison",
-    "Intervening",
     "Links",
     "Node",
-    "Pieces",
     "Recorder",
-    "TokenChange",
     "Trace",
+    "TraceComparison",
+    "TracedTokens",
     "align",
     "compare",
     "cross_weights",
@@ -28,3 +25,5 @@ __all__ = [
     "pharaoh",
     "word_weights",
 ]
+
+__getattr__ = old_names(__name__)

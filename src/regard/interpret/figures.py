@@ -1,317 +1,352 @@
-"""The views of a trace, drawn without a browser."""
+"""The figures of a trace."""
 
 from __future__ import annotations
 
 import unicodedata
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from regard.errors import UsageError, near_miss
-from regard.interpret.figure import Figure
-from regard.interpret.pieces import visible
+from regard.interpret.activations import Activations, Node, TracedTokens, visible
+from regard.interpret.drawing import Bitmap, Color, Element, Figure, LineMark, Rect, Scene, TextMark
+from regard.interpret.predictions import max_pool
 from regard.interpret.readings import entropy, mean_distance, word_attention
-from regard.interpret.scene import Box, Ink, Label, Part, Picture, Scene
-from regard.interpret.trace import Trace, word_groups
-from regard.interpret.trees import alignment_scene, beam_scene
 
-MOST_BOXES = 64  # along a side; larger matrices become pictures
+MAX_CELLS = 64  # along a side; larger matrices become bitmaps
 THUMBNAIL, THUMBNAIL_CELLS = 64, 32
-LONGEST_LABEL = 20
+LABEL_LENGTH = 20  # characters
 LENS_COLUMNS = 40
-HONEST = "Attention tells where a head looked, not why the model said a word."
+WORD_GAP, ALIGNMENT_HEIGHT = 18, 150  # pixels
+MIN_WEIGHT = 0.05  # smaller alignment weights are not drawn
+STEP_WIDTH, NODE_HEIGHT, MAX_STEPS = 118, 30, 60  # beam search
+CAVEAT = "Attention shows where a head attends, not why the model predicts a token."
 
 
-def draw(
-    trace: Trace, view: str, layer: int | None, head: int | None, where: str | None, words: bool
-) -> Figure:
+@dataclass(frozen=True)
+class FigureOptions:
+    layer: int | None = None
+    head: int | None = None
+    where: str | None = None
+    words: bool = False
+
+    @property
+    def head_name(self) -> str:
+        return "mean of all heads" if self.head is None else f"head {self.head}"
+
+
+def draw(run: Activations, view: str, options: FigureOptions) -> Figure:
     if view not in VIEWS:
         raise UsageError(f'there is no view "{view}": {", ".join(VIEWS)}{near_miss(view, VIEWS)}')
-    return VIEWS[view](trace, layer, head, where, words)
+    return VIEWS[view](run, options)
 
 
-def place_of(trace: Trace, where: str | None, layer: int | None) -> str:
-    """The attention that is meant: `decoder.3.cross`, or a kind such as `cross` with a layer."""
-    known = trace.attentions
-    if not known:
+def find_attention(run: Activations, where: str | None, layer: int | None) -> str:
+    """The attention that `where` and `layer` select: `decoder.3.cross`, or a kind such as `cross`."""
+    names = run.attentions
+    if not names:
         raise UsageError("there is no attention in this trace")
-    if where in known:
+    if where in names:
         return str(where)
-    kind = where or ("cross" if any(name.endswith("cross") for name in known) else "self")
+    kind = where or ("cross" if any(name.endswith("cross") for name in names) else "self")
     side, _, last = kind.rpartition(".")
-    own = [name for name in known if name.endswith(last) and name.startswith(side)]
-    if not own:
-        raise UsageError(f'there is no attention "{where}" in this trace: it has {", ".join(known)}')
-    if layer is None or own == ["decoder.cross"]:
-        return own[max(0, len(own) - 2)]
-    found = [name for name in own if name.split(".")[1] == str(layer)]
-    if not found:
-        stack, count = own[-1].split(".")[0], 1 + max(int(name.split(".")[1]) for name in own)
+    candidates = [name for name in names if name.endswith(last) and name.startswith(side)]
+    if not candidates:
+        raise UsageError(f'there is no attention "{where}" in this trace: it has {", ".join(names)}')
+    if layer is None or candidates == ["decoder.cross"]:
+        return candidates[max(0, len(candidates) - 2)]
+    layers = {int(name.split(".")[1]): name for name in reversed(candidates)}
+    if layer not in layers:
+        stack, count = candidates[-1].split(".")[0], 1 + max(layers)
         raise UsageError(
             f"layer = {layer}: the {stack} has {count} layers with such attention, 0 to {count - 1}"
         )
-    return found[0]
+    return layers[layer]
 
 
-# One attention
+# Matrices
 
 
-def attention(trace: Trace, layer: int | None, head: int | None, where: str | None, words: bool) -> Figure:
-    place = place_of(trace, where, layer)
-    weights = trace.weights(place, head)
-    shares = weights.mean(dim=0) if head is None else weights
-    queries, keys = trace.sides(place)
+def attention(run: Activations, options: FigureOptions) -> Figure:
+    where = find_attention(run, options.where, options.layer)
+    weights = run.weights(where, options.head)
+    weights = weights.mean(dim=0) if options.head is None else weights
+    queries, keys = run.sides(where)
     rows, columns = queries.shown, keys.shown
-    if words:
-        shares = word_attention(shares, queries.groups, keys.groups)
+    if options.words:
+        weights = word_attention(weights, queries.groups, keys.groups)
         rows, columns = queries.group_texts, keys.group_texts
-    which = "mean of all heads" if head is None else f"head {head}"
-    title = f"{place}, {which}"
-    told = f"Each row is a query and sums to 1: how it shares its look among the keys above. {HONEST}"
-    data = {"view": "attention", "where": place, "head": head, "words": words}
-    return matrix_figure(title, told, rows, columns, shares, data)
+    description = f"Each row is a query; its weights over the keys sum to 1. {CAVEAT}"
+    data = {"view": "attention", "where": where, "head": options.head, "words": options.words}
+    return matrix_figure(f"{where}, {options.head_name}", description, rows, columns, weights, data)
 
 
 def matrix_figure(
     title: str,
-    told: str,
+    description: str,
     rows: Sequence[str],
     columns: Sequence[str],
     values: Tensor,
     data: dict[str, Any],
-    written: Sequence[Sequence[str]] | None = None,
+    texts: Sequence[Sequence[str]] | None = None,
 ) -> Figure:
-    """A heat-map with its names; `values` of -1 .. 1, or what is `written` in the cells beside them."""
-    height = 22 if max(len(rows), len(columns)) <= MOST_BOXES else 8
-    width = height if written is None else 74
-    left = 16 + max((length_of(name) for name in rows), default=0)
-    above = 62 + (
-        max((length_of(name) for name in columns), default=0) * (0.8 if written is None else 0) or 8
-    )
-    parts: list[Part] = [Label(12, 24, title, size=15, bold=True)]
-    parts += names(rows, columns, left, above, width, height, upright=written is not None)
-    parts += cells(rows, columns, values, left, above, width, height, written)
-    size = (left + len(columns) * width + 60, above + len(rows) * height + 44)
-    parts.append(Label(12, size[1] - 14, told.split(". ")[0] + ".", size=11, quiet=True))
-    scene = Scene(max(size[0], 30 + 6.2 * len(told.split(". ")[0])), size[1], title, told, parts)
-    shown = {"title": title, "rows": list(rows), "columns": list(columns)}
-    return Figure(scene, {**data, **shown, "values": written or rounded(values)})
-
-
-def names(
-    rows: Sequence[str],
-    columns: Sequence[str],
-    left: float,
-    above: float,
-    width: float,
-    height: float,
-    upright: bool,
-) -> list[Part]:
-    """Beside rows and above columns; of very many, every so many."""
-    few = max(1, -(-len(rows) // MOST_BOXES)), max(1, -(-len(columns) // MOST_BOXES))
-    size = min(12, height)
-    found: list[Part] = [
-        Label(left - 6, above + n * height + height * 0.72, cut(name), "end", size)
-        for n, name in enumerate(rows)
-        if n % few[0] == 0
-    ]
+    """A heat map of -1 .. 1 with labels; `texts` are written into the cells."""
+    height = 22 if max(len(rows), len(columns)) <= MAX_CELLS else 8
+    width = height if texts is None else 74
+    left = 16 + max(map(text_width, rows), default=0.0)
+    label_height = max(map(text_width, columns), default=0.0) * 0.8 if texts is None else 0.0
+    top = 62 + (label_height or 8)
+    parts: list[Element] = [TextMark(12, 24, title, size=15, bold=True)]
+    size, row_gap, column_gap = min(12, height), -(-len(rows) // MAX_CELLS), -(-len(columns) // MAX_CELLS)
+    for n, name in enumerate(rows):
+        if n % row_gap == 0:  # of very many, some
+            parts.append(TextMark(left - 6, top + (n + 0.72) * height, shorten(name), "end", size))
     for n, name in enumerate(columns):
-        if n % few[1] == 0 and upright:
-            found.append(Label(left + (n + 0.5) * width, above - 6, cut(name), "middle", size))
-        elif n % few[1] == 0:
-            found.append(Label(left + (n + 0.6) * width, above - 5, cut(name), "start", size, turn=-50))
-    return found
+        if n % column_gap == 0 and texts is not None:
+            parts.append(TextMark(left + (n + 0.5) * width, top - 6, shorten(name), "middle", size))
+        elif n % column_gap == 0:
+            parts.append(TextMark(left + (n + 0.6) * width, top - 5, shorten(name), size=size, rotation=-50))
+    if max(len(rows), len(columns)) > MAX_CELLS and texts is None:
+        parts.append(Bitmap(left, top, len(columns) * width, len(rows) * height, values))
+    else:
+        parts += cells(rows, columns, values, (left, top, width, height), texts)
+    right, bottom = left + len(columns) * width + 60, top + len(rows) * height + 44
+    caption = description.split(". ")[0].rstrip(".") + "."
+    parts.append(TextMark(12, bottom - 14, caption, size=11, quiet=True))
+    scene = Scene(max(right, 30 + 6.2 * len(caption)), bottom, title, description, parts)
+    labels = {"title": title, "rows": list(rows), "columns": list(columns)}
+    return Figure(scene, {**data, **labels, "values": texts or rounded(values)})
 
 
 def cells(
     rows: Sequence[str],
     columns: Sequence[str],
     values: Tensor,
-    left: float,
-    above: float,
-    width: float,
-    height: float,
-    written: Sequence[Sequence[str]] | None,
-) -> list[Part]:
-    if max(len(rows), len(columns)) > MOST_BOXES and written is None:
-        return [Picture(left, above, len(columns) * width, len(rows) * height, values)]
-    found: list[Part] = []
-    for n, (row, own) in enumerate(zip(rows, values.tolist())):
-        for m, (column, value) in enumerate(zip(columns, own)):
-            x, y = left + m * width, above + n * height
-            text = written[n][m] if written is not None else ""
+    grid: tuple[float, float, float, float],
+    texts: Sequence[Sequence[str]] | None,
+) -> list[Element]:
+    left, top, width, height = grid  # and of a cell
+    parts: list[Element] = []
+    for n, (row, row_values) in enumerate(zip(rows, values.tolist())):
+        for m, (column, value) in enumerate(zip(columns, row_values)):
+            x, y = left + m * width, top + n * height
+            text = texts[n][m] if texts is not None else ""
             title = f"{visible(row)}, {visible(column)}: {text} {value:.4f}"
-            ink: Ink = "ink" if value >= 0 else "other"
-            strength = min(1.0, abs(value)) * (0.45 if text else 0.9) + 0.04  # words must stay readable
-            found.append(Box(x, y, width - 1, height - 1, strength, title, ink))
+            opacity = min(1.0, abs(value)) * (0.45 if text else 0.9) + 0.04  # texts must stay readable
+            color: Color = "blue" if value >= 0 else "orange"
+            parts.append(Rect(x, y, width - 1, height - 1, opacity, title, color))
             if text:
-                found.append(Label(x + width / 2, y + height * 0.7, cut(text, 10), "middle", 11))
-    return found
+                parts.append(TextMark(x + width / 2, y + height * 0.7, shorten(text, 10), "middle", 11))
+    return parts
+
+
+def entropies(run: Activations, options: FigureOptions) -> Figure:
+    names = run.attentions
+    if not names:
+        raise UsageError("there is no attention in this trace")
+    heads = max(len(run.weights(name)) for name in names)
+    table, texts = torch.zeros(len(names), heads), []
+    for row, name in enumerate(names):
+        weights = run.weights(name)
+        bits, distance = entropy(weights), mean_distance(weights)
+        table[row, : len(bits)] = bits / max(1.0, torch.tensor(weights.shape[-1]).log2().item())
+        written = [f"{b:.2f} / {d:.1f}" for b, d in zip(bits.tolist(), distance.tolist())]
+        texts.append(written + [""] * (heads - len(written)))
+    description = (
+        "Entropy in bits (0: one key) and mean distance in tokens of each head. "
+        "Dark: nearly uniform attention."
+    )
+    columns = [f"head {number}" for number in range(heads)]
+    data = {"view": "entropy"}
+    return matrix_figure("Entropy / distance", description, names, columns, table, data, texts)
+
+
+def lens(run: Activations, options: FigureOptions) -> Figure:
+    if "lens.ids" not in run:
+        raise UsageError(
+            "there is no logit lens in this trace: the model predicts no tokens of the vocabulary, or the "
+            'text is long and the lens was not requested (only=("lens.*",))'
+        )
+    ids, p = run["lens.ids"][:, :LENS_COLUMNS, 0], run["lens.probabilities"][:, :LENS_COLUMNS, 0]
+    p = p.flip(0)  # the last layer on top
+    rows = [*(f"layer {number}" for number in reversed(range(len(ids) - 1))), "embedding"]
+    columns = run.tokens["target" if "target" in run.tokens else "source"].shown[:LENS_COLUMNS]
+    texts = [[visible(run.word(number)) for number in row] for row in ids.flip(0).tolist()]
+    description = (
+        "The most probable token if the output layer read the residual stream at this depth. "
+        "Only the last layer is trained for this."
+    )
+    data = {"view": "lens", "probabilities": rounded(p)}
+    return matrix_figure("Logit lens", description, rows, columns, p, data, texts)
+
+
+def positions(run: Activations, options: FigureOptions) -> Figure:
+    encodes = "source" in run.tokens
+    side = "decoder" if not encodes or (options.where == "decoder" and "target" in run.tokens) else "encoder"
+    tokens = run.tokens["target" if side == "decoder" else "source"].shown
+    added, bias, cosine = (
+        f"{side}.{name}" for name in ("embedding.positions", "positions.bias", "positions.cosine")
+    )
+    columns: Sequence[str] = ()
+    if added in run:
+        values, description = run[added], "The position embedding of each token: one column per channel."
+    elif bias in run:
+        head = options.head or 0
+        if not 0 <= head < len(run[bias]):
+            raise UsageError(f"head = {head}: there are {len(run[bias])}, from 0 on")
+        values, columns = run[bias][head], tokens
+        description = f"T5's bias of head {head}: added to the scores for a distance."
+    elif cosine in run:
+        values = run[cosine]
+        description = "Cosine of the angle by which each pair of channels is rotated at each position."
+    else:
+        raise UsageError("this model has no positions: it is recurrent, or they are not in the trace")
+    columns = columns or [str(n) for n in range(values.shape[1])]
+    scaled = values / values.abs().max().clamp(min=1e-9)
+    title, data = f"Positions of the {side}", {"view": "positions"}
+    return matrix_figure(title, description, tokens, columns, scaled, data)
 
 
 # All heads
 
 
-def heads(trace: Trace, layer: int | None, head: int | None, where: str | None, words: bool) -> Figure:
-    chosen = [
+def heads(run: Activations, options: FigureOptions) -> Figure:
+    layer, head, where = options.layer, options.head, options.where
+    names = [
         name
-        for name in trace.attentions
+        for name in run.attentions
         if (layer is None or name.split(".")[1] == str(layer)) and (where is None or where in name)
     ]
-    if not chosen:
-        chosen = [place_of(trace, where, layer)]  # or it says what is wrong
-    most = max(len(trace.weights(name)) for name in chosen)
+    if not names:
+        names = [find_attention(run, where, layer)]  # or its error
+    most = max(len(run.weights(name)) for name in names)
     if head is not None and not 0 <= head < most:
-        trace.weights(chosen[0], head)  # says so
-    left, above, step = 130, 64, THUMBNAIL + 10
-    shown = range(most) if head is None else [head]
-    parts: list[Part] = [Label(12, 24, "All heads", size=15, bold=True)]
-    parts += [
-        Label(left + n * step + THUMBNAIL / 2, above - 8, f"head {own}", "middle", 11)
-        for n, own in enumerate(shown)
-    ]
+        run.weights(names[0], head)  # raises
+    left, top, step = 130, 64, THUMBNAIL + 10
+    numbers = range(most) if head is None else [head]
+    parts: list[Element] = [TextMark(12, 24, "All heads", size=15, bold=True)]
+    for n, number in enumerate(numbers):
+        parts.append(TextMark(left + n * step + THUMBNAIL / 2, top - 8, f"head {number}", "middle", 11))
     data = []
-    for row, name in enumerate(chosen):
-        y = above + row * step
-        parts.append(Label(left - 10, y + THUMBNAIL / 2 + 4, name, "end", 11))
-        weights = trace.weights(name)
-        bits, far = entropy(weights), mean_distance(weights)
-        for column, own in enumerate(number for number in shown if number < len(weights)):
-            told = f"{name}, head {own}: entropy {bits[own]:.2f} bits, mean distance {far[own]:.1f} pieces"
-            x = left + column * step
-            parts.append(Box(x - 1, y - 1, THUMBNAIL + 2, THUMBNAIL + 2, 0.07, told, "grey"))
-            parts.append(Picture(x, y, THUMBNAIL, THUMBNAIL, pooled(weights[own]), told))
-            data.append(
-                {"where": name, "head": own, "entropy": float(bits[own]), "distance": float(far[own])}
-            )
-    size = left + len(shown) * step + 12, above + len(chosen) * step + 12
-    told = f"One small picture for each head: queries downwards, keys across, dark where it looks. {HONEST}"
-    return Figure(
-        Scene(max(size[0], 260), size[1], "All heads", told, parts), {"view": "heads", "heads": data}
-    )
+    for row, name in enumerate(names):
+        y = top + row * step
+        parts.append(TextMark(left - 10, y + THUMBNAIL / 2 + 4, name, "end", 11))
+        weights = run.weights(name)
+        bits, distance = entropy(weights), mean_distance(weights)
+        for n, number in enumerate(number for number in numbers if number < len(weights)):
+            b, d = float(bits[number]), float(distance[number])
+            title = f"{name}, head {number}: entropy {b:.2f} bits, mean distance {d:.1f} tokens"
+            small = max_pool(weights[number], THUMBNAIL_CELLS)
+            x = left + n * step
+            parts.append(Rect(x - 1, y - 1, THUMBNAIL + 2, THUMBNAIL + 2, 0.07, title, "grey"))
+            parts.append(Bitmap(x, y, THUMBNAIL, THUMBNAIL, small / small.max().clamp(min=1e-9), title))
+            data.append({"where": name, "head": number, "entropy": b, "distance": d})
+    width, height = max(left + len(numbers) * step + 12, 260), top + len(names) * step + 12
+    description = f"One picture per head: queries downwards, keys across, dark for large weights. {CAVEAT}"
+    scene = Scene(width, height, "All heads", description, parts)
+    return Figure(scene, {"view": "heads", "heads": data})
 
 
-def pooled(weights: Tensor) -> Tensor:
-    """The largest of each field, so that at most 32 x 32 are left; strongest 1."""
-    rows, columns = (min(THUMBNAIL_CELLS, size) for size in weights.shape)
-    found = F.adaptive_max_pool2d(weights[None, None], (rows, columns))[0, 0]
-    return found / found.max().clamp(min=1e-9)
+# Alignment and search
 
 
-def entropies(trace: Trace, layer: int | None, head: int | None, where: str | None, words: bool) -> Figure:
-    chosen = trace.attentions
-    if not chosen:
-        raise UsageError("there is no attention in this trace")
-    most = max(len(trace.weights(name)) for name in chosen)
-    table, written = torch.zeros(len(chosen), most), []
-    for row, name in enumerate(chosen):
-        weights = trace.weights(name)
-        bits, far = entropy(weights), mean_distance(weights)
-        table[row, : len(bits)] = bits / max(1.0, torch.tensor(weights.shape[-1]).log2().item())
-        own = [f"{b:.2f} / {d:.1f}" for b, d in zip(bits.tolist(), far.tolist())]
-        written.append(own + [""] * (most - len(own)))
-    told = (
-        "Entropy in bits (0: one key alone) and mean distance in pieces of each head. "
-        "Dark heads look at many keys alike."
-    )
-    columns = [f"head {number}" for number in range(most)]
-    return matrix_figure("Entropy / distance", told, chosen, columns, table, {"view": "entropy"}, written)
+def alignment(run: Activations, options: FigureOptions) -> Figure:
+    weights = run.alignment_weights(options.layer, options.head)
+    target, source = word_texts(run.tokens["output"]), word_texts(run.tokens["source"])
+    title = f"Word alignment ({run.cross(options.layer)}, {options.head_name})"
+    links = [list(pair) for pair in run.alignment(options.layer, options.head)]
+    matrix = {"rows": target, "columns": source, "values": rounded(weights)}
+    scene = alignment_scene(source, target, weights, title)
+    return Figure(scene, {"view": "alignment", **matrix, "links": links})
 
 
-# The stream, the positions, the search
+def alignment_scene(source: Sequence[str], target: Sequence[str], weights: Tensor, title: str) -> Scene:
+    """The source above, the target below, lines between two words as strong as the weight."""
+    above, below = word_centers(source), word_centers(target)
+    width = max([*(x + w / 2 for x, w in (*above, *below)), 340]) + 16
+    parts: list[Element] = [TextMark(12, 24, title, size=15, bold=True)]
+    top, bottom = 66, 66 + ALIGNMENT_HEIGHT
+    for row, row_weights in enumerate(weights.tolist()):
+        for column, weight in enumerate(row_weights):
+            if weight >= MIN_WEIGHT:
+                text = f"{visible(source[column])} - {visible(target[row])}: {weight:.3f}"
+                ends = above[column][0], top + 6, below[row][0], bottom - 16
+                parts.append(LineMark(*ends, 1 + 4 * weight, min(1.0, 0.1 + weight), title=text))
+    parts += [TextMark(x, top, word, "middle", 14) for (x, _), word in zip(above, source)]
+    parts += [TextMark(x, bottom, word, "middle", 14) for (x, _), word in zip(below, target)]
+    description = "Lines from each target word to the source words attended to when it was predicted."
+    parts.append(TextMark(12, bottom + 34, description, size=11, quiet=True))
+    return Scene(max(width, 520), bottom + 48, title, description, parts)
 
 
-def lens(trace: Trace, layer: int | None, head: int | None, where: str | None, words: bool) -> Figure:
-    if "lens.ids" not in trace:
-        raise UsageError(
-            "there is no logit lens in this trace: the model's stream does not become words, or the text is "
-            'long and it was not asked for (only=("lens.*",))'
-        )
-    ids, p = trace["lens.ids"][:, :LENS_COLUMNS, 0], trace["lens.probabilities"][:, :LENS_COLUMNS, 0]
-    depth = ["embedding", *(f"layer {number}" for number in range(len(ids) - 1))]
-    own = trace.tokens["target" if "target" in trace.tokens else "source"].shown[:LENS_COLUMNS]
-    written = [[visible(trace.word(number)) for number in row] for row in ids.tolist()]
-    told = (
-        "The most probable next word if the model had to speak at this depth. "
-        "Only the last layer was trained to be read so."
-    )
-    order = list(range(len(depth)))[::-1]  # the last layer on top, as words rise through the model
-    return matrix_figure(
-        "Logit lens",
-        told,
-        [depth[n] for n in order],
-        own,
-        p[order],
-        {"view": "lens", "probabilities": rounded(p[order])},
-        [written[n] for n in order],
-    )
+def word_centers(words: Sequence[str]) -> list[tuple[float, float]]:
+    """The centre and the width of each word in a line."""
+    centers, left = [], 16.0
+    for word in words:
+        width = text_width(word) * 1.15 + 4
+        centers.append((left + width / 2, width))
+        left += width + WORD_GAP
+    return centers
 
 
-def positions(trace: Trace, layer: int | None, head: int | None, where: str | None, words: bool) -> Figure:
-    reads = "source" in trace.tokens
-    side = "decoder" if not reads or (where == "decoder" and "target" in trace.tokens) else "encoder"
-    pieces = trace.tokens["target" if side == "decoder" else "source"].shown
-    added, bias, turn = f"{side}.embedding.positions", f"{side}.positions.bias", f"{side}.positions.cosine"
-    if added in trace:
-        values, told = (
-            trace[added],
-            "What is added to each piece's vector for its place: one column a channel.",
-        )
-    elif bias in trace:
-        own = head or 0
-        if not 0 <= own < len(trace[bias]):
-            raise UsageError(f"head = {own}: there are {len(trace[bias])}, from 0 on")
-        values, told = trace[bias][own], f"T5's bias of head {own}: added to the scores for a distance."
-    elif turn in trace:
-        values, told = trace[turn], "Cosine of the angle by which each pair of channels turns at each place."
-    else:
-        raise UsageError("this model has no positions: it reads word after word")
-    columns = pieces if added not in trace and bias in trace else [str(n) for n in range(values.shape[1])]
-    scaled = values / values.abs().max().clamp(min=1e-9)
-    return matrix_figure(f"Positions of the {side}", told, pieces, columns, scaled, {"view": "positions"})
+def word_texts(tokens: TracedTokens) -> list[str]:
+    texts = dict(zip(tokens.groups, tokens.group_texts))
+    return [texts[group] for group in tokens.word_groups]
 
 
-def alignment(trace: Trace, layer: int | None, head: int | None, where: str | None, words: bool) -> Figure:
-    weights = trace.alignment_weights(layer, head)
-    source, output = trace.tokens["source"], trace.tokens["output"]
-    rows, columns = word_texts(output), word_texts(source)
-    place = f"{trace.cross(layer)}, {'mean of all heads' if head is None else f'head {head}'}"
-    scene = alignment_scene(columns, rows, weights, f"Word alignment ({place})", length_of)
-    links = [list(pair) for pair in trace.alignment(layer, head)]
-    data = {"view": "alignment", "rows": rows, "columns": columns, "values": rounded(weights), "links": links}
-    return Figure(scene, data)
+def beam(run: Activations, options: FigureOptions) -> Figure:
+    if not run.beam:
+        raise UsageError("no search was recorded: the output was given or sampled, or there is none")
+    return Figure(beam_scene(run.beam), {"view": "beam", "nodes": [node.as_json() for node in run.beam]})
 
 
-def word_texts(pieces: Any) -> list[str]:
-    own = dict(zip(pieces.groups, pieces.group_texts))
-    return [own[tuple(group)] for group in word_groups(pieces)]
-
-
-def beam(trace: Trace, layer: int | None, head: int | None, where: str | None, words: bool) -> Figure:
-    if not trace.beam:
-        raise UsageError("no search was recorded: the output was given, drawn, or not written at all")
-    scene = beam_scene(trace.beam)
-    return Figure(scene, {"view": "beam", "nodes": [node.as_json() for node in trace.beam]})
+def beam_scene(nodes: Sequence[Node]) -> Scene:
+    """Steps from left to right, the best of each step on top; pruned nodes are grey."""
+    nodes = [node for node in nodes if node.step < MAX_STEPS]
+    corners: dict[int, tuple[float, float]] = {}
+    ranks: dict[int, int] = {}
+    for node in sorted(nodes, key=lambda node: (node.step, -node.score)):
+        rank = ranks[node.step] = ranks.get(node.step, -1) + 1
+        corners[node.number] = 16 + node.step * STEP_WIDTH, 52 + rank * NODE_HEIGHT
+    parts: list[Element] = [TextMark(12, 24, "Beam search", size=15, bold=True)]
+    for node in nodes:
+        if node.parent in corners:
+            (x, y), (px, py) = corners[node.number], corners[node.parent]
+            style: tuple[float, float, Color] = (2.5, 0.9, "blue") if node.best else (1, 0.35, "grey")
+            parts.append(LineMark(px + STEP_WIDTH - 26, py + 11, x, y + 11, *style))
+    colors: dict[str, Color] = {"kept": "blue", "finished": "orange", "pruned": "grey"}
+    for node in nodes:
+        x, y = corners[node.number]
+        text, pruned = visible(node.text), node.fate == "pruned"
+        title = f"{text}: log p {node.log_p:.3f}, sum {node.score:.3f}, {node.fate}"
+        opacity = 0.45 if node.best else 0.16
+        parts.append(Rect(x, y, STEP_WIDTH - 26, 22, opacity, title, colors[node.fate]))
+        parts.append(TextMark(x + 5, y + 15, shorten(text, 8), bold=node.best, quiet=pruned))
+        parts.append(TextMark(x + STEP_WIDTH - 30, y + 15, f"{node.score:.1f}", "end", 9, quiet=True))
+    width = 30 + (max(ranks) + 1) * STEP_WIDTH
+    height = 70 + (max(ranks.values()) + 1) * NODE_HEIGHT
+    description = "One column per step, with the sum of log p: blue is kept, orange finished, grey pruned."
+    parts.append(TextMark(12, height - 8, description, size=11, quiet=True))
+    return Scene(max(width, 620), height + 6, "Beam search", description, parts)
 
 
 def rounded(values: Tensor) -> list[list[float]]:
     return [[round(value, 6) for value in row] for row in values.tolist()]
 
 
-def cut(text: str, most: int = LONGEST_LABEL) -> str:
+def shorten(text: str, most: int = LABEL_LENGTH) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}\u2026"
 
 
-def length_of(text: str) -> float:
-    """About how wide a label is, in pixels."""
-    return sum(12.5 if unicodedata.east_asian_width(sign) in "WF" else 7.8 for sign in cut(text))
+def text_width(text: str) -> float:
+    """The approximate width of a label in pixels."""
+    return sum(12.5 if unicodedata.east_asian_width(sign) in "WF" else 7.8 for sign in shorten(text))
 
 
-Drawing = Callable[[Trace, int | None, int | None, str | None, bool], Figure]
-VIEWS: dict[str, Drawing] = {
+VIEWS: dict[str, Callable[[Activations, FigureOptions], Figure]] = {
     "attention": attention,
     "heads": heads,
     "alignment": alignment,

@@ -1,7 +1,7 @@
-"""Changes to a run, to see what they do: a head switched off, the scale or the positions dropped ...
+"""Interventions change a run: ablate a head, drop the scale or the positions, replace a token ...
 
-An intervention is a plain dictionary, such as {"type": "zero_head", "where": "decoder.3.cross", "head": 5}:
-from Python, the command line, a web page or a file. What is wrong with one is said in a sentence.
+An intervention is a plain dictionary, such as {"type": "zero_head", "where": "decoder.3.cross", "head": 5},
+from Python, the command line, HTTP or a file. One that is invalid or does not fit the model is a UsageError.
 """
 
 from __future__ import annotations
@@ -9,253 +9,236 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 from regard.batch import Batch
 from regard.errors import UsageError, near_miss
-from regard.interpret.parts import Look, causal_side, has_positions, looks, stacks
+from regard.interpret.activations import head_count
+from regard.interpret.names import AttentionShape, attention_shapes, causal_side, has_positions, stacks
 from regard.models import Model, State, Tap
 
-Plain = Mapping[str, Any]
-Edit = Callable[[Tensor], Tensor]
+Fields = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Change:
-    """What happens to the tensors of these names (patterns with `*`), in every run and at every step."""
+class TensorEdit:
+    """Replace the tensors of these names (patterns with `*`), in every run and at every step."""
 
     names: tuple[str, ...]
-    edit: Edit
+    edit: Callable[[Tensor], Tensor]
 
-    def of(self, name: str) -> bool:
+    def matches(self, name: str) -> bool:
         return any(fnmatchcase(name, pattern) for pattern in self.names)
 
 
 @dataclass(frozen=True)
-class TokenChange:
-    """Another piece, or several, in the place of one."""
+class TokenReplacement:
+    """Replace one token by the tokens of a text."""
 
     side: str  # source or target
     position: int
     text: str
 
 
-Changes = list[Change | TokenChange]
+Edits = list[TensorEdit | TokenReplacement]
 
 
 @dataclass(frozen=True)
-class Intervening:
-    """A tap that replaces tensors, before the next tap sees them."""
+class InterventionTap:
+    """A tap that edits tensors before the next tap sees them."""
 
-    changes: Sequence[Change]
+    edits: Sequence[TensorEdit]
     then: Tap | None = None
     path: str = ""
 
     def __call__(self, name: str, tensor: Tensor) -> Tensor:
         full = f"{self.path}{name}".partition("@")[0]
-        for change in self.changes:
-            if change.of(full):
-                tensor = change.edit(tensor)
+        for edit in self.edits:
+            if edit.matches(full):
+                tensor = edit.edit(tensor)
         return tensor if self.then is None else self.then(name, tensor)
 
-    def within(self, name: str) -> Intervening:
+    def within(self, name: str) -> InterventionTap:
         then = None if self.then is None else self.then.within(name)
-        return Intervening(self.changes, then, f"{self.path}{name}.")
+        return InterventionTap(self.edits, then, f"{self.path}{name}.")
 
 
 @dataclass(frozen=True)
-class Changed:
-    """A model that decodes with changes, through the door of every search."""
+class IntervenedModel:
+    """A model for the search whose steps run with a tap."""
 
     model: Any  # with `start` and `step` that take a tap
     tap: Tap
 
     @property
     def longest_target(self) -> int | None:
-        limit: int | None = self.model.longest_target
-        return limit
+        return cast("int | None", self.model.longest_target)
 
     @property
     def reads_prompts(self) -> bool:
         return bool(getattr(self.model, "reads_prompts", False))
 
     def start(self, batch: Batch, beams: int = 1) -> State:
-        state: State = self.model.start(batch, beams, self.tap)
-        return state
+        return cast(State, self.model.start(batch, beams, self.tap))
 
     def step(self, state: State, tokens: Tensor) -> tuple[Tensor, State]:
-        found: tuple[Tensor, State] = self.model.step(state, tokens, self.tap)
-        return found
+        return cast("tuple[Tensor, State]", self.model.step(state, tokens, self.tap))
 
 
-def parse(given: Sequence[Plain], model: Model) -> Changes:
-    """The changes that dictionaries ask for; they must fit the model."""
-    if isinstance(given, Mapping | str) or not isinstance(given, Sequence):
+def parse(interventions: Sequence[Fields], model: Model) -> Edits:
+    """Validate interventions against the model."""
+    if isinstance(interventions, Mapping | str) or not isinstance(interventions, Sequence):
         raise UsageError('interventions: write a list of objects, each with a "type"')
     return [
-        change
-        for number, each in enumerate(given)
-        for change in _parse(each, f"interventions[{number}]", model)
+        edit
+        for number, fields in enumerate(interventions)
+        for edit in _parse(fields, f"interventions[{number}]", model)
     ]
 
 
-def _parse(given: Any, place: str, model: Model) -> Changes:
-    if not isinstance(given, Mapping):
-        raise UsageError(f'{place}: write an object with a "type", such as {{"type": "drop_scale"}}')
-    kind = given.get("type")
+def _parse(fields: Any, at: str, model: Model) -> Edits:
+    if not isinstance(fields, Mapping):
+        raise UsageError(f'{at}: write an object with a "type", such as {{"type": "drop_scale"}}')
+    kind = fields.get("type")
     if not isinstance(kind, str) or kind not in KINDS:
         near = near_miss(str(kind), KINDS)
-        raise UsageError(f'{place}: "{kind}" is no type of intervention: {", ".join(KINDS)}{near}')
+        raise UsageError(f'{at}: "{kind}" is not a type of intervention: {", ".join(KINDS)}{near}')
     make, allowed = KINDS[kind]
-    for name in given:
+    for name in fields:
         if name not in ("type", *allowed):
-            fields = ", ".join(allowed) or "nothing else"
-            raise UsageError(f'{place}: {kind} takes {fields}, not "{name}"')
-    changes: Changes = make(given, place, model)
-    return changes
+            raise UsageError(f'{at}: {kind} takes {", ".join(allowed) or "no other fields"}, not "{name}"')
+    edits: Edits = make(fields, at, model)
+    return edits
 
 
-def _where(given: Plain, place: str, model: Model, needed: bool = True) -> dict[str, Look]:
-    """The attentions that are meant: one by its name, or all."""
-    known, where = looks(model), given.get("where")
-    if not known:
-        raise UsageError(f"{place}: this model has no attention")
-    if where is None and not needed:
-        return known
-    if not isinstance(where, str) or where not in known:
-        raise UsageError(f'{place}: there is no attention "{where}": {_told(model)}')
-    return {where: known[where]}
+def _attentions(fields: Fields, at: str, model: Model, required: bool = True) -> dict[str, AttentionShape]:
+    """The attention that `where` names; all, if it may be left out."""
+    shapes, where = attention_shapes(model), fields.get("where")
+    if not shapes:
+        raise UsageError(f"{at}: this model has no attention")
+    if where is None and not required:
+        return shapes
+    if not isinstance(where, str) or where not in shapes:
+        raise UsageError(f'{at}: there is no attention "{where}": {_layers(model)}')
+    return {where: shapes[where]}
 
 
-def _told(model: Model) -> str:
-    """What exists, in words."""
-    found = []
+def _layers(model: Model) -> str:
+    """The attentions of a model, for messages."""
+    parts = []
     for side, stack in stacks(model).items():
         number = len(stack)
         kinds = "self and cross" if any(block.cross is not None for block in stack) else "self"
         layers = f"{number} layer{'s' if number != 1 else ''}"
-        found.append(f"the {side} has {layers} ({side}.0 to {side}.{number - 1}, {kinds})")
-    return ", ".join(found) or "there is decoder.cross alone"
+        parts.append(f"the {side} has {layers} ({side}.0 to {side}.{number - 1}, {kinds})")
+    return ", ".join(parts) or "the only one is decoder.cross"
 
 
-def _head(given: Plain, place: str, found: Mapping[str, Look], needed: bool = True) -> int | None:
-    head = given.get("head")
-    if head is None and not needed:
+def _head(fields: Fields, at: str, shapes: Mapping[str, AttentionShape], required: bool = True) -> int | None:
+    head = fields.get("head")
+    if head is None and not required:
         return None
-    for name, look in found.items():
-        if not isinstance(head, int) or isinstance(head, bool) or not 0 <= head < look.heads:
-            raise UsageError(f"{place}: head = {head}: {name} has {counted(look.heads)}")
+    for name, shape in shapes.items():
+        if not isinstance(head, int) or isinstance(head, bool) or not 0 <= head < shape.heads:
+            raise UsageError(f"{at}: head = {head}: {name} has {head_count(shape.heads)}")
     return int(head)  # type: ignore[arg-type]
 
 
-def counted(heads: int) -> str:
-    return "one head, 0" if heads == 1 else f"{heads} heads, 0 to {heads - 1}"
+def zero_head(fields: Fields, at: str, model: Model) -> Edits:
+    """Ablate a head: its weighted sum of values is zero."""
+    shapes = _attentions(fields, at, model)
+    head, where = _head(fields, at, shapes), next(iter(shapes))
+    if where == "decoder.cross":  # one head, whose output is the context
+        return [TensorEdit(("decoder.cross.context",), torch.zeros_like)]
+    return [TensorEdit((f"{where}.mixed",), lambda mixed: zeroed(mixed, head))]
 
 
-def zero_head(given: Plain, place: str, model: Model) -> Changes:
-    """A head says nothing: its mix of values is zero."""
-    found = _where(given, place, model)
-    head, where = _head(given, place, found), next(iter(found))
-    assert head is not None
-    if where == "decoder.cross":  # one head, whose mix is the context
-        return [Change(("decoder.cross.context",), torch.zeros_like)]
-    return [Change((f"{where}.mixed",), lambda mixed: replaced(mixed, head, 0.0))]
-
-
-def uniform(given: Plain, place: str, model: Model) -> Changes:
-    """A head, or all of an attention, looks at all visible keys alike: equal scores."""
-    found = _where(given, place, model, needed=False)
-    head = _head(given, place, found, needed=False)
-    if "decoder.cross" in found:  # Bahdanau's one head: its scores are [B,K,S], hypotheses and not heads
+def uniform(fields: Fields, at: str, model: Model) -> Edits:
+    """Equal scores in a head, or in all: it attends to all visible keys equally."""
+    shapes = _attentions(fields, at, model, required=False)
+    head = _head(fields, at, shapes, required=False)
+    if "decoder.cross" in shapes:  # Bahdanau's scores are [B,K,S]: dimension 1 has hypotheses, not heads
         head = None
-    names = tuple(f"{where}.scores" for where in found)
-    return [Change(names, lambda scores: replaced(scores, head, 0.0))]
+    names = tuple(f"{where}.scores" for where in shapes)
+    return [TensorEdit(names, lambda scores: zeroed(scores, head))]
 
 
-def drop_scale(given: Plain, place: str, model: Model) -> Changes:
+def drop_scale(fields: Fields, at: str, model: Model) -> Edits:
     """q . k without / sqrt(C)."""
-    found = _where(given, place, model, needed=False)
-    scales = {look.scale for look in found.values()}
+    shapes = _attentions(fields, at, model, required=False)
+    scales = {shape.scale for shape in shapes.values()}
     if None in scales:
-        raise UsageError(f"{place}: the scores of this model are not scaled, so there is no scale to drop")
+        raise UsageError(f"{at}: the scores of this model are not scaled, so there is no scale to drop")
     scale = next(iter(scales)) or 1.0
-    return [Change(tuple(f"{where}.scores" for where in found), lambda scores: scores / scale)]
+    return [TensorEdit(tuple(f"{where}.scores" for where in shapes), lambda scores: scores / scale)]
 
 
-def drop_positions(given: Plain, place: str, model: Model) -> Changes:
-    """Words without order: nothing is added, turned or biased."""
+def drop_positions(fields: Fields, at: str, model: Model) -> Edits:
+    """No position embeddings, rotations or biases."""
     if not has_positions(model):
-        raise UsageError(f"{place}: this model has no positions: it reads word after word")
-    side = given.get("side")
-    sides = list(stacks(model))
+        raise UsageError(f"{at}: this model has no positions: it is recurrent")
+    side, sides = fields.get("side"), list(stacks(model))
     if side is not None and side not in sides:
-        raise UsageError(f'{place}: side = "{side}": this model has {" and ".join(sides)}')
-    own = sides if side is None else [side]
-    nothing = tuple(
-        f"{each}.{name}"
-        for each in own
-        for name in ("embedding.positions", "positions.bias", "positions.sine")
-    )
+        raise UsageError(f'{at}: side = "{side}": this model has {" and ".join(sides)}')
+    sides = sides if side is None else [side]
+    zeros = ("embedding.positions", "positions.bias", "positions.sine")
     return [
-        Change(nothing, torch.zeros_like),
-        Change(tuple(f"{each}.positions.cosine" for each in own), torch.ones_like),
+        TensorEdit(tuple(f"{each}.{name}" for each in sides for name in zeros), torch.zeros_like),
+        TensorEdit(tuple(f"{each}.positions.cosine" for each in sides), torch.ones_like),
     ]
 
 
-def unmask_future(given: Plain, place: str, model: Model) -> Changes:
-    """Every word sees those after it too. While decoding there are none yet."""
+def unmask_future(fields: Fields, at: str, model: Model) -> Edits:
+    """No causal mask. During decoding there are no later tokens yet."""
     side = causal_side(model)
     if side is None:
-        raise UsageError(f"{place}: nothing hides the future in this model")
-    return [Change((f"{side}.*.self.mask",), lambda mask: mask.any(dim=-2, keepdim=True).expand_as(mask))]
+        raise UsageError(f"{at}: this model has no causal mask")
+    return [TensorEdit((f"{side}.*.self.mask",), lambda mask: mask.any(dim=-2, keepdim=True).expand_as(mask))]
 
 
-def replace_token(given: Plain, place: str, model: Model) -> Changes:
-    """Another piece is read."""
-    side, position, text = given.get("side", "source"), given.get("position"), given.get("text")
+def replace_token(fields: Fields, at: str, model: Model) -> Edits:
+    side, position, text = fields.get("side", "source"), fields.get("position"), fields.get("text")
     if side not in ("source", "target"):
-        raise UsageError(f'{place}: side = "{side}": write source or target')
+        raise UsageError(f'{at}: side = "{side}": write source or target')
     if not isinstance(position, int) or isinstance(position, bool) or position < 0:
-        raise UsageError(f"{place}: position = {position}: write the number of a piece, from 0")
+        raise UsageError(f"{at}: position = {position}: write the position of a token, from 0")
     if not isinstance(text, str) or not text:
-        raise UsageError(f'{place}: text: write what is read instead, such as {{..., "text": "cat"}}')
-    return [TokenChange(side, position, text)]
+        raise UsageError(f'{at}: text: write the replacement, such as {{..., "text": "cat"}}')
+    return [TokenReplacement(side, position, text)]
 
 
-def replaced(x: Tensor, head: int | None, value: float) -> Tensor:
-    """One head's numbers, or all: [B,H,...]."""
+def zeroed(x: Tensor, head: int | None) -> Tensor:
+    """[B,H,...] with zeros in one head, or in all."""
     if head is None:
-        return torch.full_like(x, value)
+        return torch.zeros_like(x)
     x = x.clone()
-    x[:, head] = value
+    x[:, head] = 0.0
     return x
 
 
-def spoken(given: Sequence[Plain]) -> str:
-    """Changes in words: "without head 3 of decoder.1.cross, without positions"."""
-    return ", ".join(_spoken(each) for each in given)
+def describe(interventions: Sequence[Fields]) -> str:
+    """For people: "without head 3 of decoder.1.cross, without positions"."""
+    return ", ".join(map(_describe, interventions))
 
 
-def _spoken(given: Plain) -> str:
-    where, head = given.get("where"), given.get("head")
+def _describe(fields: Fields) -> str:
+    where, head, side = fields.get("where"), fields.get("head"), fields.get("side")
     of = f" of {where}" if where else ""
-    match given.get("type"):
+    match fields.get("type"):
         case "zero_head":
             return f"without head {head}{of}"
         case "uniform":
-            whose = f"head {head}" if head is not None else "every head"
-            return f"with equal scores in {whose}{of}"
+            return f"with equal scores in {'every head' if head is None else f'head {head}'}{of}"
         case "drop_scale":
             return f"without the scale{of}"
         case "drop_positions":
-            return f"without positions{' in the ' + given['side'] if given.get('side') else ''}"
+            return f"without positions{f' in the {side}' if side else ''}"
         case "unmask_future":
             return "with the future unmasked"
-    side, position = given.get("side", "source"), given.get("position")
-    return f'with "{given.get("text")}" as piece {position} of the {side}'
+    return f'with "{fields.get("text")}" as token {fields.get("position")} of the {side or "source"}'
 
 
 KINDS: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {

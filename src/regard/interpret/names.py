@@ -1,22 +1,29 @@
-"""The names of a trace: one table for the reader, for the tests and for files that others wrote.
+"""The names of the tensors in a trace, and the model parts they belong to.
 
-`#` is the number of a layer, from 0. Shapes: S source pieces, T target pieces, D width, H heads, G heads of
-keys and values (H unless they are shared), C channels per head, R turned pairs of them, F feed-forward,
-N layers and the embedding, K best words, E width of one reading direction, P*D a cell's whole state.
+`#` is the number of a layer, from 0. Shapes: S source tokens, T target tokens, D width, H heads, G heads of
+keys and values (H unless they are shared), C channels per head, R rotated pairs of them, F feed-forward,
+N layers and the embedding, K best tokens, E width of one RNN direction, P*D the whole state of a cell.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 
+import torch
+from torch import Tensor, nn
+
 from regard.errors import UsageError
+from regard.models import EncoderDecoder, EncoderOnly, Model, RecurrentEncoderDecoder
+from regard.models.attention import MultiHeadAttention
+from regard.models.positions import Learned, Sinusoidal
+from regard.models.transformer import Stack
 
 
 @dataclass(frozen=True)
-class Name:
+class TensorName:
     pattern: str
     shape: str  # letters with spaces between
     meaning: str
@@ -27,116 +34,193 @@ class Name:
 
 
 ATTENTION = (  # Q queries, L keys
-    ("norm", "Q D", "pre-norm only: the normalised words that the attention reads"),
-    ("query", "H Q C", "q = W_Q x of each head; turned, where positions turn them (Llama)"),
+    ("norm", "Q D", "pre-norm only: the normalised input of the attention"),
+    ("query", "H Q C", "q = W_Q x of each head; rotated, with rotary positions (Llama)"),
     ("key", "G L C", "k = W_K x"),
     ("value", "G L C", "v = W_V x"),
-    ("mask", "Q L", "true where a query may see a key"),
-    ("scores", "H Q L", "q . k / sqrt(C), with T5's bias; not yet masked"),
-    ("weights", "H Q L", "softmax of the scores over the visible keys: rows sum to 1, hidden keys have 0"),
-    ("mixed", "H Q C", "sum of the values by the weights"),
+    ("mask", "Q L", "true where a query may attend to a key"),
+    ("scores", "H Q L", "q . k / sqrt(C), with T5's bias; before the mask"),
+    ("weights", "H Q L", "softmax of the scores over the visible keys: rows sum to 1, masked keys have 0"),
+    ("mixed", "H Q C", "sum of the values, weighted by the weights"),
     ("output", "Q D", "all heads together: concat(mixed) W_O"),
-    ("value_norms", "H L", "length of v_j W_O for each head: how much a key has to give"),
-    ("sum", "Q D", "post-norm only: the words and the output, before the layer norm"),
+    ("value_norms", "H L", "norm of v_j W_O for each head: how much a key contributes at weight 1"),
+    ("sum", "Q D", "post-norm only: input plus output, before the layer norm"),
 )
 FEED_FORWARD = (
-    ("norm", "Q D", "pre-norm only: the normalised words that it reads"),
+    ("norm", "Q D", "pre-norm only: its normalised input"),
     ("hidden", "Q F", "after the activation (and the gate)"),
-    ("output", "Q D", "what is added to the stream"),
-    ("sum", "Q D", "post-norm only: the words and the output, before the layer norm"),
+    ("output", "Q D", "what is added to the residual stream"),
+    ("sum", "Q D", "post-norm only: input plus output, before the layer norm"),
 )
 EMBEDDING = (
-    ("tokens", "Q D", "the vector of each piece, times sqrt(D) in the paper's model"),
-    ("positions", "Q D", "what is added for its place (not T5, not turned positions)"),
-    ("sum", "Q D", "all of them together"),
-    ("out", "Q D", "what the first layer reads; BERT normalises the sum"),
+    ("tokens", "Q D", "the embedding of each token, times sqrt(D) in the paper's model"),
+    ("positions", "Q D", "the position embedding (not T5, not rotary positions)"),
+    ("sum", "Q D", "the sum of the embeddings"),
+    ("out", "Q D", "the input of the first layer; BERT normalises the sum"),
 )
 GATES = (
-    ("input", "LSTM: how much of the candidate enters"),
-    ("forget", "LSTM: how much of the memory stays"),
-    ("output", "LSTM: how much of the memory is shown"),
-    ("reset", "GRU: how much of the old state the candidate sees"),
-    ("update", "GRU: how much of the old state stays"),
-    ("candidate", "what is new at this step"),
+    ("input", "LSTM: input gate, how much of the candidate enters"),
+    ("forget", "LSTM: forget gate, how much of the memory stays"),
+    ("output", "LSTM: output gate, how much of the memory is shown"),
+    ("reset", "GRU: reset gate, how much of the old state the candidate sees"),
+    ("update", "GRU: update gate, how much of the old state stays"),
+    ("candidate", "the candidate state of this step"),
     ("hidden", "the hidden state after this step"),
     ("memory", "LSTM: the memory after this step"),
 )
+BAHDANAU = (
+    ("query", "T D", "the decoder's state before the step"),
+    ("key", "S D", "the projected encoder states"),
+    ("value", "S D", "the encoder states"),
+    ("scores", "1 T S", "how well each source state fits, v . tanh(W s + U h)"),
+    ("weights", "1 T S", "softmax of the scores: rows sum to 1"),
+    ("context", "T D", "sum of the encoder states, weighted by the weights"),
+)
 
 
-def _stack(side: str, own: str) -> Iterator[Name]:
+def _stack(side: str, size: str) -> Iterator[TensorName]:
     for name, shape, meaning in EMBEDDING:
-        yield Name(f"{side}.embedding.{name}", shape.replace("Q", own), meaning)
-    yield Name(f"{side}.positions.bias", f"H {own} {own}", "T5: what is added to the scores for a distance")
-    looks = [("self", own, own)]
+        yield TensorName(f"{side}.embedding.{name}", shape.replace("Q", size), meaning)
+    yield TensorName(f"{side}.positions.bias", f"H {size} {size}", "T5: added to the scores for a distance")
+    kinds = [("self", size, size)]
     if side == "encoder":
-        yield Name("encoder.embedding.segments", "S D", "BERT: what is added for the first or second text")
+        yield TensorName("encoder.embedding.segments", "S D", "BERT: embedding of the first or second text")
     else:
-        looks.append(("cross", "T", "S"))
-        yield Name("decoder.positions.cosine", "T R", "turned positions (Llama): cosine of each pair's angle")
-        yield Name("decoder.positions.sine", "T R", "turned positions (Llama): sine of each pair's angle")
-    for kind, queries, keys in looks:
+        kinds.append(("cross", "T", "S"))
+        for name in ("cosine", "sine"):
+            meaning = f"rotary positions (Llama): {name} of each pair's angle"
+            yield TensorName(f"decoder.positions.{name}", "T R", meaning)
+    for kind, queries, keys in kinds:
         for name, shape, meaning in ATTENTION:
             letters = shape.replace("Q", queries).replace("L", keys)
-            yield Name(f"{side}.#.{kind}.{name}", letters, meaning)
-        yield Name(f"{side}.#.after_{kind}", f"{own} D", f"the residual stream behind {kind}-attention")
+            yield TensorName(f"{side}.#.{kind}.{name}", letters, meaning)
+        yield TensorName(f"{side}.#.after_{kind}", f"{size} D", f"the residual stream after {kind}-attention")
     for name, shape, meaning in FEED_FORWARD:
-        yield Name(f"{side}.#.feed_forward.{name}", shape.replace("Q", own), meaning)
-    yield Name(f"{side}.#.out", f"{own} D", "the residual stream behind the layer")
-    yield Name(f"{side}.out", f"{own} D", "behind the last layer and, with pre-norm, the last norm")
+        yield TensorName(f"{side}.#.feed_forward.{name}", shape.replace("Q", size), meaning)
+    yield TensorName(f"{side}.#.out", f"{size} D", "the residual stream after the layer")
+    yield TensorName(f"{side}.out", f"{size} D", "after the last layer and, with pre-norm, the final norm")
 
 
-def _recurrent() -> Iterator[Name]:
-    yield Name("encoder.embedding", "S D", "RNN: the vector of each piece")
-    for way in ("forward", "backward"):
-        for gate, meaning in GATES:
-            yield Name(f"encoder.#.{way}.{gate}", "S E", f"{meaning}; reading {way}s")
-    yield Name("encoder.#.hidden", "S D", "RNN: the hidden states of a layer, both directions joined")
-    yield Name("decoder.first", "L P", "RNN: the writer's first state, layer by layer")
-    yield Name("decoder.embedding", "T D", "RNN: the vector of each piece")
+def _recurrent() -> Iterator[TensorName]:
+    for side, size in (("encoder", "S"), ("decoder", "T")):
+        yield TensorName(f"{side}.embedding", f"{size} D", "RNN: the embedding of each token")
     for gate, meaning in GATES:
-        yield Name(f"decoder.#.{gate}", "T D", meaning)
-    for name, shape, meaning in (
-        ("query", "T D", "the writer's state before the step"),
-        ("key", "S D", "what the states of the source are compared by"),
-        ("value", "S D", "the reader's states, which are mixed"),
-        ("scores", "1 T S", "how well each source state fits, v . tanh(W s + U h)"),
-        ("weights", "1 T S", "softmax of the scores: rows sum to 1"),
-        ("context", "T D", "sum of the reader's states by the weights"),
-    ):
-        yield Name(f"decoder.cross.{name}", shape, f"Bahdanau: {meaning}")
+        for direction in ("forward", "backward"):
+            yield TensorName(f"encoder.#.{direction}.{gate}", "S E", f"{meaning}; {direction} direction")
+        yield TensorName(f"decoder.#.{gate}", "T D", meaning)
+    yield TensorName("encoder.#.hidden", "S D", "RNN: the hidden states of a layer, both directions joined")
+    yield TensorName("decoder.first", "L P", "RNN: the decoder's initial state, layer by layer")
+    for name, shape, meaning in BAHDANAU:
+        yield TensorName(f"decoder.cross.{name}", shape, f"Bahdanau: {meaning}")
 
 
-def _ends() -> Iterator[Name]:
-    yield Name("head", "O D", "BERT: what the task's head makes of the words, or of the first one")
-    yield Name("logits", "O A", "one number for each word of the vocabulary, label, or end of an answer")
-    yield Name("lens.ids", "N Q K", "logit lens: the best words read off the stream at each depth")
-    yield Name("lens.probabilities", "N Q K", "and their probabilities")
-
-
-TABLE: tuple[Name, ...] = (*_stack("encoder", "S"), *_stack("decoder", "T"), *_recurrent(), *_ends())
-PATTERNS: Mapping[str, Name] = {name.pattern: name for name in TABLE}
+TABLE: tuple[TensorName, ...] = (
+    *_stack("encoder", "S"),
+    *_stack("decoder", "T"),
+    *_recurrent(),
+    TensorName("head", "O D", "BERT: the task head's transform of each token, or of the first one"),
+    TensorName("logits", "O A", "one logit for each token of the vocabulary, label, or end of an answer"),
+    TensorName("lens.ids", "N Q K", "logit lens: the best tokens, from the residual stream at each depth"),
+    TensorName("lens.probabilities", "N Q K", "and their probabilities"),
+)
+PATTERNS: Mapping[str, TensorName] = {name.pattern: name for name in TABLE}
 _NUMBER = re.compile(r"(?<=\.)\d+(?=\.)")
 
 
 @cache
-def described(name: str) -> Name | None:
-    """What the table says of a tensor."""
+def lookup(name: str) -> TensorName | None:
+    """The table's row for a tensor."""
     return PATTERNS.get(_NUMBER.sub("#", name))
 
 
-def check_shapes(shapes: Mapping[str, tuple[int, ...]], known: Mapping[str, int]) -> None:
-    """Each name is one of the table, and a letter means one number in the whole trace.
+def check_shapes(shapes: Mapping[str, tuple[int, ...]], sizes: Mapping[str, int]) -> None:
+    """Every name must be in the table, and a letter must mean one size in the whole trace.
 
-    `known` are the letters that the pieces settle: S and T.
+    `sizes` are the letters whose size the tokens determine: S and T.
     """
-    letters = dict(known)
+    letters = dict(sizes)
     for name, shape in shapes.items():
-        told = described(name)
-        if told is None:
-            raise UsageError(f'"{name}" is no name of a trace')
-        if len(shape) != told.rank:
-            raise UsageError(f"{name} has {len(shape)} dimensions, not {told.rank} ({told.shape})")
-        for letter, size in zip(told.shape.split(), shape):
-            wanted = 1 if letter == "1" else letters.setdefault(letter, size)
-            if size != wanted:
-                raise UsageError(f"{name}: {letter} is {size}, but {wanted} elsewhere in the trace")
+        row = lookup(name)
+        if row is None:
+            raise UsageError(f'"{name}" is not the name of a traced tensor')
+        if len(shape) != row.rank:
+            raise UsageError(f"{name} has {len(shape)} dimensions, not {row.rank} ({row.shape})")
+        for letter, size in zip(row.shape.split(), shape):
+            expected = 1 if letter == "1" else letters.setdefault(letter, size)
+            if size != expected:
+                raise UsageError(f"{name}: {letter} is {size}, but {expected} elsewhere in the trace")
+
+
+# The parts of a model by these names
+
+
+@dataclass(frozen=True)
+class AttentionShape:
+    heads: int
+    channels: int
+    scale: float | None  # factor of the products q . k; None: they are not scaled
+
+
+def stacks(model: Model) -> dict[str, Stack]:
+    """`encoder` and `decoder`, as far as the model has them; an RNN has neither."""
+    if isinstance(model, RecurrentEncoderDecoder):
+        return {}
+    if isinstance(model, EncoderOnly):
+        return {"encoder": model.encoder}
+    if isinstance(model, EncoderDecoder):
+        return {"encoder": model.encoder, "decoder": model.decoder}
+    return {"decoder": model.decoder}
+
+
+def attentions(model: Model) -> dict[str, MultiHeadAttention]:
+    """By name: `encoder.0.self`, `decoder.3.cross`."""
+    modules: dict[str, MultiHeadAttention] = {}
+    for side, stack in stacks(model).items():
+        for number, block in enumerate(stack):
+            modules[f"{side}.{number}.self"] = block.attention
+            if block.cross is not None:
+                modules[f"{side}.{number}.cross"] = block.cross
+    return modules
+
+
+def attention_shapes(model: Model) -> dict[str, AttentionShape]:
+    """All attentions; Bahdanau's is `decoder.cross`, with one head."""
+    if isinstance(model, RecurrentEncoderDecoder):
+        return {} if model.decoder.score is None else {"decoder.cross": AttentionShape(1, 1, None)}
+    return {
+        name: AttentionShape(each.heads, each.channels, each.channels**-0.5 if each.scale is None else None)
+        for name, each in attentions(model).items()
+    }
+
+
+def has_positions(model: Model) -> bool:
+    return any(
+        isinstance(module, Sinusoidal | Learned)
+        or (isinstance(module, Stack) and module.positions is not None)
+        for module in model.modules()
+    )
+
+
+def causal_side(model: Model) -> str | None:
+    """The stack with a causal mask."""
+    return "decoder" if "decoder" in stacks(model) else None
+
+
+def output_weight(attention: MultiHeadAttention) -> Tensor:
+    """W_O as [H*C,D]. A packed layer has no plain weight: then it is W_O applied to the identity."""
+    output: nn.Module = attention.output
+    if isinstance(output, nn.Linear):
+        return output.weight.detach().T
+    width = attention.heads * attention.channels
+    rows: Tensor = output(torch.eye(width))
+    bias: Tensor = output(torch.zeros(1, width))
+    return rows - bias
+
+
+def unembedding(model: Model) -> tuple[str, Callable[[Tensor], Tensor]]:
+    """The side whose residual stream becomes logits, and the map: final norm and output layer."""
+    if isinstance(model, RecurrentEncoderDecoder):
+        raise UsageError("a recurrent model has no residual stream")
+    if not isinstance(model, EncoderOnly):
+        return "decoder", lambda x: model.output(model.decoder.final_norm(x))
+    return "encoder", lambda x: model.output(model.head(model.encoder.final_norm(x)))

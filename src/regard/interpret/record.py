@@ -1,9 +1,9 @@
-"""One run of a model, recorded."""
+"""Record one run of a model: the tensors of the forward pass, and the tree of the beam search."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
 import torch
@@ -11,44 +11,45 @@ from torch import Tensor
 
 from regard.batch import collate
 from regard.errors import UsageError
-from regard.interpret.interventions import Change, Intervening
-from regard.interpret.names import described
-from regard.interpret.parts import attentions, output_weight, reader, stacks
+from regard.generation.search import Candidates
+from regard.interpret.activations import Fate, Node
+from regard.interpret.interventions import InterventionTap, TensorEdit
+from regard.interpret.names import attentions, lookup, output_weight, stacks, unembedding
 from regard.interpret.readings import lens, value_norms
-from regard.interpret.recorder import Recorder
 from regard.models import EncoderOnly, Model
 from regard.models.attention import repeat_kv
 from regard.models.encoder import WordHead
+from regard.models.recorder import Recorder
 from regard.sample import Sample
 
-BEST_WORDS = 5  # of the logit lens
-LARGEST_LENS = 40_000_000_000  # multiplications; for more it must be asked for (only)
+LENS_TOKENS = 5  # best tokens of the logit lens
+MAX_LENS = 40_000_000_000  # multiplications; a larger lens is computed only if `only` names it
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """Which names are kept: all, or those of some patterns such as `decoder.*.cross.weights`."""
+class NameFilter:
+    """The names to record: all, or those that match patterns such as `decoder.*.cross.weights`."""
 
     patterns: Sequence[str] | None = None
     seen: set[str] = field(default_factory=set)
 
     def __call__(self, name: str) -> bool:
-        """Whether a tensor is recorded, for itself or for what is made of it."""
+        """Whether to record a tensor, for itself or to compute others from it."""
         self.seen.add(name)
-        made = [f"{name}_norms"] if name.endswith(".value") else []
+        derived = [f"{name}_norms"] if name.endswith(".value") else []
         if name.endswith(".out"):
-            made += ["lens.ids", "lens.probabilities"]
-        return any(self.kept(each) for each in (name, *made))
+            derived += ["lens.ids", "lens.probabilities"]
+        return any(self.includes(each) for each in (name, *derived))
 
-    def kept(self, name: str) -> bool:
+    def includes(self, name: str) -> bool:
         if self.patterns is None:
-            return described(name) is not None
+            return lookup(name) is not None
         return any(fnmatchcase(name, pattern) for pattern in self.patterns)
 
-    def check(self, found: Sequence[str]) -> None:
-        """A pattern without a tensor is a mistake; the nearest names are told."""
+    def check(self, names: Sequence[str]) -> None:
+        """A pattern that matches no tensor is an error."""
         for pattern in self.patterns or ():
-            if not any(fnmatchcase(name, pattern) for name in found):
+            if not any(fnmatchcase(name, pattern) for name in names):
                 some = sorted(self.seen)[:: max(1, len(self.seen) // 4)][:4]
                 raise UsageError(
                     f'only: no tensor of this run is called "{pattern}"; some are {", ".join(some)}'
@@ -57,61 +58,106 @@ class Wanted:
 
 @torch.no_grad()
 def record(
-    model: Model, sample: Sample, only: Sequence[str] | None = None, changes: Sequence[Change] = ()
+    model: Model, sample: Sample, only: Sequence[str] | None = None, edits: Sequence[TensorEdit] = ()
 ) -> tuple[dict[str, Tensor], Tensor]:
-    """The tensors of one sample, without a row dimension, on the CPU, in the order of the run; its logits."""
-    if isinstance(only, str):
-        only = (only,)
-    wanted = Wanted(only)
-    recorder = Recorder(wanted)
+    """The tensors of one sample, without batch dimension, on the CPU, in the order of the run; its logits."""
+    names = NameFilter((only,) if isinstance(only, str) else only)
+    recorder = Recorder(names)
     device = next(model.parameters()).device
-    tap = Intervening(changes, recorder) if changes else recorder
+    tap = InterventionTap(edits, recorder) if edits else recorder
     logits: Tensor = model(collate([sample]).to(device), tap)
-    tensors = {name: alone(name, tensor) for name, tensor in recorder.tensors.items()}
-    found: dict[str, Tensor] = {}
-    for name, tensor in tensors.items():
-        if wanted.kept(name):
-            found[name] = tensor
-        if name.endswith(".value") and wanted.kept(f"{name}_norms"):
-            add_norms(found, model, name.removesuffix(".value"), tensor)
-    add_lens(found, model, tensors, wanted)
-    wanted.check(list(found))
-    return found, logits[0].float().cpu()
+    recorded = {name: first_row(name, tensor) for name, tensor in recorder.tensors.items()}
+    tensors: dict[str, Tensor] = {}
+    for name, tensor in recorded.items():
+        if names.includes(name):
+            tensors[name] = tensor
+        if name.endswith(".value") and names.includes(f"{name}_norms"):
+            add_value_norms(tensors, model, name.removesuffix(".value"), tensor)
+    add_lens(tensors, model, recorded, names)
+    names.check(list(tensors))
+    return tensors, logits[0].float().cpu()
 
 
-def alone(name: str, tensor: Tensor) -> Tensor:
-    """The only row, and of a mask, which all heads share, the only head; numbers as float32."""
+def first_row(name: str, tensor: Tensor) -> Tensor:
+    """Drop the batch dimension, and the head dimension of what all heads share; numbers as float32."""
     tensor = tensor[0].cpu()
     if name.endswith((".mask", ".positions.cosine", ".positions.sine")):
         tensor = tensor[0]  # [1,T,S], [1,T,R]
     return tensor.clone() if tensor.dtype == torch.bool else tensor.float().contiguous()
 
 
-def add_norms(found: dict[str, Tensor], model: Model, where: str, value: Tensor) -> None:
+def add_value_norms(tensors: dict[str, Tensor], model: Model, where: str, value: Tensor) -> None:
     attention = attentions(model).get(where)
-    if attention is None:  # Bahdanau's contexts go through no W_O
+    if attention is None:  # Bahdanau's attention has no W_O
         return
-    every = repeat_kv(value[None], value.new_zeros((1, attention.heads)))[0]  # [H,S,C]
-    found[f"{where}.value_norms"] = value_norms(every, output_weight(attention).cpu())
+    repeated = repeat_kv(value[None], value.new_zeros((1, attention.heads)))[0]  # [H,S,C]
+    tensors[f"{where}.value_norms"] = value_norms(repeated, output_weight(attention).cpu())
 
 
-def add_lens(found: dict[str, Tensor], model: Model, tensors: dict[str, Tensor], wanted: Wanted) -> None:
-    """The stream at each depth as words; only of models whose stream becomes words.
+def add_lens(
+    tensors: dict[str, Tensor], model: Model, recorded: dict[str, Tensor], names: NameFilter
+) -> None:
+    """The logit lens, for models whose residual stream becomes tokens of the vocabulary.
 
-    Of a long text it is as much work as all else together: then only if it is asked for.
+    For a long text it costs as much as the rest of the trace: then only if `only` names it.
     """
-    if not stacks(model) or not (wanted.kept("lens.ids") or wanted.kept("lens.probabilities")):
-        return
-    side, read = reader(model)
-    like = next(model.parameters())
-    work = sum(tensor.numel() for name, tensor in tensors.items() if name.endswith(".out"))
-    if wanted.patterns is None and work * tensors["logits"].shape[-1] > LARGEST_LENS:
+    if not stacks(model) or not (names.includes("lens.ids") or names.includes("lens.probabilities")):
         return
     if isinstance(model, EncoderOnly) and not isinstance(model.head, WordHead):
         return
-    depth = len(stacks(model)[side])
-    names = [f"{side}.embedding.out", *(f"{side}.{layer}.out" for layer in range(depth))]
-    ids, probabilities = lens([tensors[name].to(like) for name in names], read, BEST_WORDS)
+    work = sum(tensor.numel() for name, tensor in recorded.items() if name.endswith(".out"))
+    if names.patterns is None and work * recorded["logits"].shape[-1] > MAX_LENS:
+        return
+    side, unembed = unembedding(model)
+    depths = [f"{side}.embedding.out", *(f"{side}.{layer}.out" for layer in range(len(stacks(model)[side])))]
+    like = next(model.parameters())
+    ids, probabilities = lens([recorded[name].to(like) for name in depths], unembed, LENS_TOKENS)
     for name, tensor in (("lens.ids", ids), ("lens.probabilities", probabilities)):
-        if wanted.kept(name):
-            found[name] = tensor.cpu().contiguous()
+        if names.includes(name):
+            tensors[name] = tensor.cpu().contiguous()
+
+
+class BeamTree:
+    """Observes the beam search of one source: every candidate, and whether it was kept."""
+
+    def __init__(self, text_of: Callable[[int], str]) -> None:
+        self.text_of = text_of
+        self.nodes: list[Node] = []
+        self.beams: list[int] = []  # the node of each running beam; empty before the first step
+        self.step = 0
+
+    def __call__(self, candidates: Candidates, closing: Tensor, chosen: Tensor, kept: Tensor) -> None:
+        """One step; see `BeamSearch.choose`."""
+        beam_of = {
+            int(column): beam
+            for beam, (column, score) in enumerate(zip(kept[0].tolist(), chosen[0].tolist()))
+            if score > float("-inf")
+        }
+        after: dict[int, int] = {}
+        columns = (candidates.total, candidates.log_p, candidates.token, candidates.beam, closing)
+        rows = zip(*(each[0].tolist() for each in columns))
+        for column, (score, log_p, token, beam, ends) in enumerate(rows):
+            if score == float("-inf"):
+                continue
+            fate: Fate = "finished" if ends else "kept" if column in beam_of else "pruned"
+            parent = self.beams[beam] if self.beams else -1
+            number = len(self.nodes)
+            node = Node(number, self.step, parent, token, self.text_of(token), log_p, score, fate)
+            self.nodes.append(node)
+            if column in beam_of:
+                after[beam_of[column]] = number
+        self.beams = [after.get(beam, -1) for beam in range(len(kept[0]))]
+        self.step += 1
+
+    def with_path(self, output: Sequence[int]) -> tuple[Node, ...]:
+        """The nodes; `best` marks those on the path to the output tokens, end token included."""
+        path: set[int] = set()
+        parent = -1
+        for step, token in enumerate(output):
+            key = (step, parent, token)
+            node = next((n for n in self.nodes if (n.step, n.parent, n.token) == key), None)
+            if node is None:
+                break
+            parent = node.number
+            path.add(parent)
+        return tuple(replace(node, best=node.number in path) for node in self.nodes)

@@ -16,8 +16,8 @@ from starlette.exceptions import HTTPException
 
 from regard import __version__
 from regard.errors import RegardError, UsageError, near_miss
-from regard.interpret import Pieces
-from regard.interpret.telling import told
+from regard.interpret import TracedTokens
+from regard.interpret.predictions import page_json
 from regard.server.export import add_export
 from regard.server.guard import Access, Guard
 from regard.server.lessons import add_lessons
@@ -86,7 +86,7 @@ def add_models(app: FastAPI, models: Mapping[str, Any]) -> None:
 
 def pieces_of(models: Mapping[str, Any], body: TokenizeBody) -> dict[str, Any]:
     tokenizer = find(models, body.model)[1].folder.source
-    pieces = Pieces.of(tokenizer, tokenizer.encode(body.text))
+    pieces = TracedTokens.of(tokenizer, tokenizer.encode(body.text))
     return {**pieces.as_json(), "shown": list(pieces.shown)}
 
 
@@ -119,11 +119,11 @@ def add_traces(app: FastAPI, models: Mapping[str, Any], traces: Traces) -> None:
                 )
                 found = replace(found, meta={**found.meta, "model": name})  # no path of this machine
                 traces.add(number, found)
-        return {"model": name, **told(number, found)}
+        return {"model": name, **page_json(number, found)}
 
     @app.get("/api/v1/trace/{number}")
     def again(number: str) -> dict[str, Any]:
-        return told(number, traces.require(number))
+        return page_json(number, traces.require(number))
 
     @app.get("/api/v1/trace/{number}/tensors")
     def tensors(number: str, request: Request) -> Response:

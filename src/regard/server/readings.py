@@ -14,7 +14,7 @@ from torch import Tensor
 
 from regard.errors import UsageError, near_miss
 from regard.interpret import Trace
-from regard.interpret.looks import head_numbers, look
+from regard.interpret.activations import attention_matrix
 from regard.server.requests import checked
 from regard.server.traces import Traces
 
@@ -33,15 +33,15 @@ Answer = tuple[dict[str, Tensor], dict[str, Any]]  # tensors by name, and the re
 
 
 def one_look(trace: Trace, query: ReadingQuery) -> Answer:
-    found = look(trace, query.kind, query.where, query.head, query.words)
-    return {"values": found.values}, found.about()
+    found = attention_matrix(trace, query.kind, query.where, query.head, query.words)
+    return {"values": found.values}, found.as_json()
 
 
 KINDS: dict[str, Callable[[Trace, ReadingQuery], Answer]] = {
     "weights": one_look,
     "value_norm": one_look,
     "rollout": one_look,
-    "heads": lambda trace, _: (head_numbers(trace), {}),
+    "heads": lambda trace, _: (trace.head_statistics(), {}),
 }
 
 

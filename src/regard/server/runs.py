@@ -6,16 +6,16 @@ from difflib import SequenceMatcher
 from typing import Any
 
 from regard.errors import UsageError
-from regard.interpret import Pieces, Trace, compare, parse
+from regard.interpret import Trace, TracedTokens, compare, parse
+from regard.interpret.activations import visible
 from regard.interpret.interventions import KINDS
-from regard.interpret.parts import looks, stacks
-from regard.interpret.pieces import visible
+from regard.interpret.names import attention_shapes, stacks
 from regard.models import EncoderOnly, Model
 
 
 def offered(model: Model) -> dict[str, Any]:
     """The interventions that this model has something for: kinds, attentions with their heads, sides."""
-    heads = {name: look.heads for name, look in looks(model).items()}
+    heads = {name: shape.heads for name, shape in attention_shapes(model).items()}
     return {
         "types": [kind for kind in KINDS if possible(example(kind, heads), model)],
         "heads": heads,
@@ -97,7 +97,7 @@ def words(before: str, after: str) -> list[dict[str, Any]]:
     return found
 
 
-def pairs(before: Pieces, after: Pieces) -> list[tuple[int, int]]:
+def pairs(before: TracedTokens, after: TracedTokens) -> list[tuple[int, int]]:
     """Places that stand for each other: equal pieces, and as many others between them."""
     found: list[tuple[int, int]] = []
     for kind, a, b, c, d in SequenceMatcher(None, before.ids, after.ids, autojunk=False).get_opcodes():

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from regard.errors import UsageError
 from regard.interpret import Trace
-from regard.interpret.telling import pooled
+from regard.interpret.predictions import max_pool
 from regard.server.requests import TensorQuery
 
 SHARES = (".weights", ".probabilities", ".mask")  # what lies between 0 and 1
@@ -39,7 +39,7 @@ def part(trace: Trace, name: str, query: TensorQuery) -> Tensor:
     if query.column is not None:
         tensor = one_of(name, tensor, "column", query.column, -1)
     if query.pool is not None:
-        tensor = pooled(tensor, query.pool)
+        tensor = max_pool(tensor, query.pool)
     return in_bytes(name, tensor) if query.dtype == "U8" else tensor
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from regard.generation import Hypothesis
-from regard.interpret import Links
+from regard.generation.alignment import Links
 from regard.tasks.segments import Segment
 
 AlignedHypotheses = list[tuple[Hypothesis, Links | None]]  # of one segment, best first

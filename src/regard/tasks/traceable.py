@@ -1,4 +1,4 @@
-"""The door to `trace` that every task has."""
+"""The methods `trace` and `occlusion` of every task."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Traceable:
-    """A task that can show what its model does inside."""
+    """A task whose model can be traced."""
 
     def trace(
         self,
@@ -23,21 +23,21 @@ class Traceable:
         interventions: Sequence[Mapping[str, Any]] = (),
         only: Sequence[str] | None = None,
     ) -> Trace:
-        """One run with every tensor by its name.
+        """Record one run, every tensor by name.
 
-        Without a target the model decodes first, by the options of `[decode]` in `decode`; then one run over
-        source and output is recorded. `prefix` are ids of pieces that the output begins with. `context` is
-        what a question is asked about. `only` keeps the tensors of some names: ("decoder.*.cross.weights",).
+        Without a target the model decodes first, with the options of `[decode]` in `decode`; then one run
+        over source and output is recorded. `prefix` are token ids that the output starts with. `context` is
+        the text for a question. `only` keeps the tensors of some names: ("decoder.*.cross.weights",).
         `interventions` change the run: see docs/trace.md.
         """
-        from regard.tasks.tracing import trace  # here, because it knows all the tasks that inherit from this
+        from regard.tasks.tracing import trace  # not at the top: it imports the tasks that inherit from this
 
         return trace(self, text, target, context, decode or {}, interventions, only, prefix)
 
     def occlusion(
         self, text: str, target: str | None = None, *, context: str | None = None
     ) -> list[tuple[str, float]]:
-        """Each word of the text, and how much log p of the output falls when it is hidden (or left out)."""
+        """Each word of the text with the drop in log p of the output when the word is hidden or left out."""
         from regard.tasks.tracing import occlusion
 
         return occlusion(self, text, target, context)

@@ -1,4 +1,4 @@
-"""From a text to a trace: what each task reads and says, and one recorded run over both."""
+"""Trace a text with the model of a task: decode, then record one run over source and output."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from regard.generation import Hypothesis, Request, decode
 from regard.generation.search import BeamSearch
 from regard.inputs.text import Tokenizer
 from regard.inputs.text.tokenizer import replace_surrogates
-from regard.interpret import BeamTree, Change, Changed, Intervening, Node, Pieces, TokenChange, Trace
-from regard.interpret import parse as parse_changes
+from regard.interpret import BeamTree, Node, Trace, TracedTokens
+from regard.interpret import parse as parse_interventions
+from regard.interpret.interventions import IntervenedModel, InterventionTap, TensorEdit, TokenReplacement
 from regard.interpret.readings import occlusion as occlude
 from regard.interpret.record import record
 from regard.models import EncoderOnly, LanguageModel, Model
@@ -29,20 +30,20 @@ from regard.tasks.filler import Filler
 from regard.tasks.generator import Generator, detokenize_stream
 from regard.tasks.translator import Translator, decode_options
 
-FILLER_BEAM = 5  # as many as `fill` asks for
-BEST_WORDS = 10  # of each place, whose texts a trace knows
+FILLER_BEAM = 5  # as `fill` searches
+BEST_TOKENS = 10  # of each position, whose texts a trace has
 Ids = list[int]
 
 
 @dataclass(frozen=True)
-class Said:
-    """What a model that writes said, or was made to say."""
+class DecodedOutput:
+    """The output of a generative model, decoded or given."""
 
-    read: Ids  # what the decoder reads
-    output: Ids  # what it says at each place
+    target: Ids  # what the decoder reads
+    output: Ids  # what it predicts at each position
     text: str
     nodes: tuple[Node, ...] = ()
-    facts: Mapping[str, Any] | None = None
+    meta: Mapping[str, Any] | None = None
 
 
 def trace(
@@ -55,108 +56,110 @@ def trace(
     only: Sequence[str] | None,
     prefix: Sequence[int] = (),
 ) -> Trace:
-    asked = task_input(task, text, context)
-    model = asked.folder.model
-    parsed = parse_changes(interventions, model)
-    changes = [each for each in parsed if isinstance(each, Change)]
-    words = [each for each in parsed if isinstance(each, TokenChange)]
-    asked = replace(asked, sample=with_other_source(asked, words))
-    meta = about(asked, target, context, interventions)
-    if asked.read_output is not None:
-        refuse_target("" if prefix else target, [each for each in words if each.side == "target"])
-        tensors, logits = record(model, asked.sample, only, changes)
-        tokens = {"source": Pieces.of(asked.folder.source, list(asked.sample.source))}
-        own = vocabulary(asked.folder.source, tokens, tensors) if meta["head"] in (None, "words") else {}
-        output, chosen = asked.read_output(logits)
-        meta["chosen"] = [list(each) for each in chosen]  # at which place what was said
-        return Trace(tensors, tokens, output, meta, (), own)
-    begun = prefix_of(asked.folder, target, prefix)
-    said = say(task, asked, target, options, changes, [w for w in words if w.side == "target"], begun)
-    tensors, _ = record(model, whole(asked, said), only, changes)
-    tokens = sides(asked, said)
-    own = vocabulary(asked.folder.target, {side: tokens[side] for side in ("target", "output")}, tensors)
-    return Trace(tensors, tokens, said.text, meta | dict(said.facts or {}), said.nodes, own)
+    inputs = task_input(task, text, context)
+    folder, model = inputs.folder, inputs.folder.model
+    parsed = parse_interventions(interventions, model)
+    edits = [each for each in parsed if isinstance(each, TensorEdit)]
+    replacements = [each for each in parsed if isinstance(each, TokenReplacement)]
+    target_replacements = [each for each in replacements if each.side == "target"]
+    inputs = replace(inputs, sample=replace_source(inputs, replacements))
+    meta = describe(inputs, target, context, interventions)
+    source = {"source": TracedTokens.of(folder.source, list(inputs.sample.source))}
+    if inputs.read_output is not None:
+        refuse_target("" if prefix else target, target_replacements)
+        tensors, logits = record(model, inputs.sample, only, edits)
+        texts = vocabulary(folder.source, source, tensors) if meta["head"] in (None, "words") else {}
+        output, chosen = inputs.read_output(logits)
+        meta["chosen"] = [list(each) for each in chosen]  # (position, choice) of the output
+        return Trace(tensors, source, output, meta, (), texts)
+    start = check_prefix(folder, target, prefix)
+    result = decode_output(task, inputs, target, options, edits, target_replacements, start)
+    if isinstance(model, LanguageModel):  # it has one text, the target
+        source, inputs = {}, replace(inputs, sample=replace(inputs.sample, source=()))
+    tensors, _ = record(model, replace(inputs.sample, target=result.target), only, edits)
+    sides = {"target": result.target, "output": result.output}
+    tokens = {side: TracedTokens.of(folder.target, ids) for side, ids in sides.items()}
+    texts = vocabulary(folder.target, tokens, tensors)
+    return Trace(tensors, source | tokens, result.text, meta | dict(result.meta or {}), result.nodes, texts)
 
 
 def occlusion(task: Any, text: str, target: str | None, context: str | None) -> list[tuple[str, float]]:
-    asked = task_input(task, text, context)
-    tokenizer = asked.folder.source
-    ids = list(asked.sample.source)
-    pieces = Pieces.of(tokenizer, ids)
-    words = [places for places in pieces.groups if pieces.words[places[0]] >= 0]
-    hidden = stand_in(tokenizer)
-    if asked.read_output is not None:
+    inputs = task_input(task, text, context)
+    tokenizer = inputs.folder.source
+    ids = list(inputs.sample.source)
+    tokens = TracedTokens.of(tokenizer, ids)
+    words = tokens.word_groups
+    hidden = hidden_token(tokenizer)
+    if inputs.read_output is not None:
         refuse_target(target, ())
         if hidden is None:
-            raise UsageError("this model's tokenizer has no piece that stands for a hidden word")
-        log_p = answered(asked)
+            raise UsageError("the tokenizer of this model has neither a mask token nor an unknown token")
+        log_p = encoder_log_p(inputs)
         words = [places for places in words if tokenizer.mask not in [ids[place] for place in places]]
     else:
-        log_p = spoken(asked, say(task, asked, target, {}, (), ()))
-    found = occlude(log_p, ids, words, [] if hidden is None else [hidden])
-    names = dict(zip(pieces.groups, pieces.group_texts))
-    return [(names[places], change) for places, change in zip(words, found)]
+        log_p = decoder_log_p(inputs, decode_output(task, inputs, target, {}, (), ()))
+    changes = occlude(log_p, ids, words, [] if hidden is None else [hidden])
+    texts = dict(zip(tokens.groups, tokens.group_texts))
+    return [(texts[places], change) for places, change in zip(words, changes)]
 
 
-# What a model says
+# The output of a generative model
 
 
-def refuse_target(target: str | None, changes: Sequence[TokenChange]) -> None:
-    if target is not None or changes:
-        raise UsageError("this model writes nothing, so there is no target")
+def refuse_target(target: str | None, replacements: Sequence[TokenReplacement]) -> None:
+    if target is not None or replacements:
+        raise UsageError("this model generates no text, so it has no target")
 
 
-def say(
+def decode_output(
     task: Any,
-    asked: TaskInput,
+    inputs: TaskInput,
     target: str | None,
     options: Mapping[str, object],
-    changes: Sequence[Change],
-    words: Sequence[TokenChange],
-    begun: Sequence[int] = (),
-) -> Said:
-    """The output: as given, or what the model decodes; as what the decoder reads, and says at each place."""
-    folder, source = asked.folder, list(asked.sample.source)
+    edits: Sequence[TensorEdit],
+    replacements: Sequence[TokenReplacement],
+    prefix: Sequence[int] = (),
+) -> DecodedOutput:
+    """The given target, or what the model decodes."""
+    folder, source = inputs.folder, list(inputs.sample.source)
     tokenizer = folder.target
     prompt = source if isinstance(folder.model, LanguageModel) else [tokenizer.start]
     nodes: tuple[Node, ...] = ()
-    facts: dict[str, Any] = {}
+    meta: dict[str, Any] = {}
     if target is not None:
         target = replace_surrogates(target)
-        cut = tokenizer.encode_inside if prompt is source else tokenizer.encode
-        own, ends = cut(target), True
+        encode = tokenizer.encode_inside if prompt is source else tokenizer.encode
+        ids, finished = encode(target), True
     else:
-        chosen = chosen_options(task, folder, options, len(source))
-        found, nodes = search(task, asked, chosen, changes, begun)
-        own, ends = list(found.tokens), found.finished
-        facts |= {"decode": chosen.model_dump(mode="json"), "finished": ends, "score": found.score}
-    row = other_pieces(tokenizer, [*prompt, *own], words, "target")
-    inside = [word for word in words if word.position < len(prompt)]  # it may have become longer
-    begins = len(other_pieces(tokenizer, prompt, inside, "target"))
-    facts["prompt"] = begins if prompt is source else 0
-    said = [*row[1:], tokenizer.end] if ends else row[1:]
-    read = row if ends else row[:-1]
+        chosen = trace_options(task, folder, options, len(source))
+        best, nodes = search(task, inputs, chosen, edits, prefix)
+        ids, finished = list(best.tokens), best.finished
+        meta |= {"decode": chosen.model_dump(mode="json"), "finished": finished, "score": best.score}
+    row = replace_tokens(tokenizer, [*prompt, *ids], replacements, "target")
+    in_prompt = [each for each in replacements if each.position < len(prompt)]  # may change its length
+    start = len(replace_tokens(tokenizer, prompt, in_prompt, "target"))
+    meta["prompt"] = start if prompt is source else 0
+    output = [*row[1:], tokenizer.end] if finished else row[1:]
+    read = row if finished else row[:-1]
     limit = folder.model.longest_target if not isinstance(folder.model, EncoderOnly) else None
     if limit is not None and len(read) > limit:
-        raise UsageError(
-            f"a target of {len(read)} pieces, its start included, is too long: there are {limit}"
-        )
-    return Said(read, said, text_of(task, asked, row[begins:]), nodes, facts)
+        raise UsageError(f"a target of {len(read)} tokens with its start token is too long: {limit} at most")
+    return DecodedOutput(read, output, output_text(task, inputs, row[start:]), nodes, meta)
 
 
-def prefix_of(folder: Folder, target: str | None, prefix: Sequence[int]) -> list[int]:
-    """The pieces that the output is made to begin with."""
-    size, ending = len(folder.target), folder.target.end
+def check_prefix(folder: Folder, target: str | None, prefix: Sequence[int]) -> list[int]:
+    """The token ids that the output is forced to start with."""
+    size, end = len(folder.target), folder.target.end
     if prefix and target is not None:
         raise UsageError("give a target, which is the whole output, or a prefix, not both")
-    wrong = [piece for piece in prefix if not 0 <= piece < size or piece == ending]
+    wrong = [token for token in prefix if not 0 <= token < size or token == end]
     if wrong:
-        raise UsageError(f"prefix: {wrong[0]} is no piece to go on from; there are 0 to {size - 1}")
+        raise UsageError(f"prefix: {wrong[0]} is no token to continue from; there are 0 to {size - 1}")
     return list(prefix)
 
 
-def chosen_options(task: Any, folder: Folder, options: Mapping[str, object], length: int) -> Decode:
-    """As the task decodes; a language model goes no further than it reads at once."""
+def trace_options(task: Any, folder: Folder, options: Mapping[str, object], length: int) -> Decode:
+    """The options of the task; a language model stops at the length of its context."""
     if isinstance(task, Filler):
         return decode_options(folder.decode, {"beam": FILLER_BEAM, "sample": False, **options})
     if not isinstance(task, Generator):
@@ -170,114 +173,101 @@ def chosen_options(task: Any, folder: Folder, options: Mapping[str, object], len
 
 
 def search(
-    task: Any, asked: TaskInput, options: Decode, changes: Sequence[Change], begun: Sequence[int] = ()
+    task: Any, inputs: TaskInput, options: Decode, edits: Sequence[TensorEdit], prefix: Sequence[int] = ()
 ) -> tuple[Hypothesis, tuple[Node, ...]]:
-    """The best hypothesis, and the tree of the search if there was one (drawing has none)."""
-    folder: Folder = asked.folder
+    """The best hypothesis, and the tree of the beam search; sampling has none."""
+    folder: Folder = inputs.folder
     model: Any = task.engines[0] if isinstance(task, Translator) else folder.model
-    if changes:
-        model = Changed(folder.model, Intervening(changes))
+    if edits:
+        model = IntervenedModel(folder.model, InterventionTap(edits))
     special, device = folder.special, next(folder.model.parameters()).device
     if options.sample:
-        return decode(model, [asked.sample], options, special, device, [begun] if begun else None)[0][0], ()
-    request = Request(asked.sample.source, options, begun)
+        prefixes = [prefix] if prefix else None
+        return decode(model, [inputs.sample], options, special, device, prefixes)[0][0], ()
+    request = Request(inputs.sample.source, options, prefix)
     running: BeamSearch[Any] = BeamSearch(model, special, device, request.key)
     running.observer = tree = BeamTree(lambda token: folder.target.tokens([token])[0])
     best = running.run([request])[0][0]
-    return best, tree.told([*best.tokens, *([special.end] if best.finished else [])])
+    return best, tree.with_path([*best.tokens, *([special.end] if best.finished else [])])
 
 
-def text_of(task: Any, asked: TaskInput, ids: Ids) -> str:
+def output_text(task: Any, inputs: TaskInput, ids: Ids) -> str:
     if isinstance(task, Generator):
-        return "".join(detokenize_stream(task.tokenizer, list(asked.sample.source), ids))
+        return "".join(detokenize_stream(task.tokenizer, list(inputs.sample.source), ids))
     if isinstance(task, Filler):
-        made = Hypothesis(tuple(ids), 0.0, 0.0, tuple(0.0 for _ in ids), True)
-        return task.fillings(task.split_gaps(asked.text, ""), [made], 1).text
-    return asked.folder.target.decode(ids)
+        hypothesis = Hypothesis(tuple(ids), 0.0, 0.0, tuple(0.0 for _ in ids), True)
+        return task.fillings(task.split_gaps(inputs.text, ""), [hypothesis], 1).text
+    return inputs.folder.target.decode(ids)
 
 
-def whole(asked: TaskInput, said: Said) -> Sample:
-    """What runs once: source and target side by side, or of a language model the one text."""
-    source = () if isinstance(asked.folder.model, LanguageModel) else asked.sample.source
-    return replace(asked.sample, source=source, target=said.read)
+# Token replacements
 
 
-def sides(asked: TaskInput, said: Said) -> dict[str, Pieces]:
-    folder = asked.folder
-    source = {"source": Pieces.of(folder.source, list(asked.sample.source))}
-    return (source if not isinstance(folder.model, LanguageModel) else {}) | {
-        "target": Pieces.of(folder.target, said.read),
-        "output": Pieces.of(folder.target, said.output),
-    }
+def replace_source(inputs: TaskInput, replacements: Sequence[TokenReplacement]) -> Sample:
+    ids = replace_tokens(inputs.folder.source, list(inputs.sample.source), replacements, "source")
+    by_position = inputs.read_output is not None and inputs.folder.config.head != "sentence"
+    if by_position and len(ids) != len(inputs.sample.source):
+        raise UsageError("replace_token: this model predicts by position, so one token replaces one token")
+    return replace(inputs.sample, source=ids)
 
 
-# Other words
-
-
-def with_other_source(asked: TaskInput, changes: Sequence[TokenChange]) -> Sample:
-    ids = other_pieces(asked.folder.source, list(asked.sample.source), changes, "source")
-    places = (
-        asked.read_output is not None and asked.folder.config.head != "sentence"
-    )  # answers are places of the text
-    if places and len(ids) != len(asked.sample.source):
-        raise UsageError("replace_token: this model answers by places, so one piece stands for one piece")
-    return replace(asked.sample, source=ids)
-
-
-def other_pieces(tokenizer: Tokenizer, ids: Ids, changes: Sequence[TokenChange], side: str) -> Ids:
-    """From the last change to the first, because several pieces may stand for one."""
-    named = named_specials(tokenizer)
-    for change in sorted((each for each in changes if each.side == side), key=lambda each: -each.position):
-        if change.position >= len(ids):
-            raise UsageError(f"position = {change.position}: the {side} has {len(ids)} pieces, from 0 on")
-        own = [named[change.text]] if change.text in named else tokenizer.encode(change.text)
-        ids = [*ids[: change.position], *own, *ids[change.position + 1 :]]
+def replace_tokens(
+    tokenizer: Tokenizer, ids: Ids, replacements: Sequence[TokenReplacement], side: str
+) -> Ids:
+    """From the last position to the first, because several tokens may replace one."""
+    specials = special_tokens(tokenizer)
+    for each in sorted((r for r in replacements if r.side == side), key=lambda r: -r.position):
+        if each.position >= len(ids):
+            raise UsageError(f"position = {each.position}: the {side} has {len(ids)} tokens, from 0 on")
+        new = [specials[each.text]] if each.text in specials else tokenizer.encode(each.text)
+        ids = [*ids[: each.position], *new, *ids[each.position + 1 :]]
     return ids
 
 
-def named_specials(tokenizer: Tokenizer) -> dict[str, int]:
-    """Pieces that no text holds, by their names: `<mask>`, `<unk>`, `</s>`."""
-    known = [*tokenizer.suppressed, tokenizer.end, *tokenizer.sentinels]
-    return dict(zip(tokenizer.tokens(known), known))
+def special_tokens(tokenizer: Tokenizer) -> dict[str, int]:
+    """Ids by name: `<mask>`, `<unk>`, `</s>`."""
+    ids = [*tokenizer.suppressed, tokenizer.end, *tokenizer.sentinels]
+    return dict(zip(tokenizer.tokens(ids), ids))
 
 
-def stand_in(tokenizer: Tokenizer) -> int | None:
-    """The piece that hides a word: the mask, else the unknown one."""
+def hidden_token(tokenizer: Tokenizer) -> int | None:
+    """The token that hides a word: mask, or unknown."""
     if tokenizer.mask is not None:
         return tokenizer.mask
-    named = named_specials(tokenizer)
-    return named.get("<unk>", named.get("[UNK]"))
+    specials = special_tokens(tokenizer)
+    return specials.get("<unk>", specials.get("[UNK]"))
 
 
 # log p of the output, for occlusion
 
 
-def spoken(asked: TaskInput, said: Said) -> Callable[[Sequence[int]], float]:
-    model: Model = asked.folder.model
-    prompt = len(asked.sample.source) if isinstance(model, LanguageModel) else 1
-    rest, output = said.read[prompt:], said.output[prompt - 1 :]
+def decoder_log_p(inputs: TaskInput, result: DecodedOutput) -> Callable[[Sequence[int]], float]:
+    model: Model = inputs.folder.model
+    prompt = len(inputs.sample.source) if isinstance(model, LanguageModel) else 1
+    rest, output = result.target[prompt:], result.output[prompt - 1 :]
 
     def log_p(ids: Sequence[int]) -> float:
         if isinstance(model, LanguageModel):
             sample = Sample(target=[*ids, *rest])
         else:
-            sample = Sample(source=ids, target=said.read)
+            sample = Sample(source=ids, target=result.target)
         logits = run(model, sample)[-len(output) :]
         return float(logits.log_softmax(dim=1).gather(1, torch.tensor(output)[:, None]).sum())
 
     return log_p
 
 
-def answered(asked: TaskInput) -> Callable[[Sequence[int]], float]:
-    model = asked.folder.model
-    assert asked.read_output is not None
-    chosen = asked.read_output(run(model, asked.sample))[1]
-    ends, many = asked.folder.config.head == "span", asked.folder.task.multi_label
+def encoder_log_p(inputs: TaskInput) -> Callable[[Sequence[int]], float]:
+    model = inputs.folder.model
+    assert inputs.read_output is not None
+    chosen = inputs.read_output(run(model, inputs.sample))[1]
+    dim = 0 if inputs.folder.config.head == "span" else 1
+    multi_label = inputs.folder.task.multi_label
 
     def log_p(ids: Sequence[int]) -> float:
-        logits = run(model, replace(asked.sample, source=ids))
-        own = logits.sigmoid().log() if many else logits.log_softmax(dim=0 if ends else 1)
-        return float(sum(own[place, choice] for place, choice in chosen))
+        logits = run(model, replace(inputs.sample, source=ids))
+        log_probabilities = logits.sigmoid().log() if multi_label else logits.log_softmax(dim=dim)
+        return float(sum(log_probabilities[place, choice] for place, choice in chosen))
 
     return log_p
 
@@ -289,22 +279,23 @@ def run(model: Model, sample: Sample) -> Tensor:
 
 
 def vocabulary(
-    tokenizer: Tokenizer, tokens: Mapping[str, Pieces], tensors: Mapping[str, Tensor]
+    tokenizer: Tokenizer, tokens: Mapping[str, TracedTokens], tensors: Mapping[str, Tensor]
 ) -> dict[int, str]:
-    """The words that a reader of the trace may meet: what was read, and the best at each place."""
-    ids = {piece for own in tokens.values() for piece in own.ids}
+    """Texts of the tokens of the run, and of the best at each position."""
+    ids = {token for side in tokens.values() for token in side.ids}
     if "lens.ids" in tensors:
         ids |= set(tensors["lens.ids"].flatten().tolist())
     if "logits" in tensors:
-        best = tensors["logits"].topk(min(BEST_WORDS, tensors["logits"].shape[-1]), dim=-1).indices
+        best = tensors["logits"].topk(min(BEST_TOKENS, tensors["logits"].shape[-1]), dim=-1).indices
         ids |= set(best.flatten().tolist())
     return dict(zip(sorted(ids), tokenizer.tokens(sorted(ids))))
 
 
-def about(
-    asked: TaskInput, target: str | None, context: str | None, interventions: Sequence[Mapping[str, Any]]
+def describe(
+    inputs: TaskInput, target: str | None, context: str | None, interventions: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    folder = asked.folder
+    """The metadata of a trace."""
+    folder = inputs.folder
     return {
         "model": str(folder.path),
         "task": folder.task.name,
@@ -314,7 +305,7 @@ def about(
         "labels": list(folder.labels),
         "config": folder.config.model_dump(mode="json"),
         "versions": {"regard": __version__, "torch": torch.__version__},
-        "text": asked.text,
+        "text": inputs.text,
         "target": None if target is None else replace_surrogates(target),
         "context": None if context is None else replace_surrogates(context),
         "interventions": [dict(each) for each in interventions],

@@ -31,7 +31,7 @@ from regard.generation import (
     score,
     scorer,
 )
-from regard.interpret import Links, align
+from regard.generation.alignment import Links, align
 from regard.models import EncoderOnly, GenerativeModel
 from regard.sample import Sample
 from regard.storage import Folder

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.interpret import Pieces, Trace
-from regard.interpret.telling import steps as chosen_words
+from regard.interpret import Trace, TracedTokens
+from regard.interpret.predictions import steps as chosen_words
 from regard.server.lessons.step import (
     Choice,
     Given,
@@ -31,7 +31,7 @@ MOST_OPTIONS = 6
 NOTES_WORDS = "10,000"
 
 
-def word_names(pieces: Pieces) -> list[str]:
+def word_names(pieces: TracedTokens) -> list[str]:
     """The texts of whole words, as the rows and columns of an alignment."""
     return [text for places, text in zip(pieces.groups, pieces.group_texts) if pieces.words[places[0]] >= 0]
 

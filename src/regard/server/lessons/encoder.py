@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.interpret import Trace
-from regard.interpret.parts import stacks
+from regard.interpret.names import stacks
 from regard.models.layers import RMSNorm
 from regard.models.transformer import Block, Stack
 from regard.server.lessons.step import (

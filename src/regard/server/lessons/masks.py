@@ -9,9 +9,8 @@ import torch.nn.functional as F
 
 from regard.batch import Batch, Tokens
 from regard.config import parse_model
-from regard.interpret import Intervening, parse
-from regard.interpret.interventions import Change
-from regard.interpret.parts import causal_side
+from regard.interpret.interventions import InterventionTap, TensorEdit, parse
+from regard.interpret.names import causal_side
 from regard.models import build
 from regard.models.attention import masked_softmax, scores, visible
 from regard.server.lessons.step import (
@@ -93,7 +92,7 @@ def lottery(masked: bool, steps: int = TRAINING_STEPS, seed: int = SEED) -> tupl
         torch.manual_seed(seed)
         model = build(parse_model({**settings, "max_length": LENGTH}), VOCABULARY)
     changes = [] if masked else parse([{"type": "unmask_future"}], model)
-    tap = Intervening([each for each in changes if isinstance(each, Change)]) if changes else None
+    tap = InterventionTap([each for each in changes if isinstance(each, TensorEdit)]) if changes else None
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     places = torch.arange(LENGTH).expand(32, -1)
     losses = []

@@ -14,6 +14,7 @@ from regard.config import Config, Decode, Weighted
 from regard.data.objectives import Seq2Seq
 from regard.errors import RegardError
 from regard.generation import Hypothesis, decode
+from regard.generation.alignment import align
 from regard.inputs.text import special_tokens
 from regard.metrics.bleu import bleu_tokenization, bootstrap_intervals, text_scores
 from regard.models import EncoderOnly, Model
@@ -135,7 +136,6 @@ class TranslationEvaluation:
         return [hypotheses[0] for hypotheses in results]
 
     def write(self, path: Path, model: Model, best: Sequence[Hypothesis], texts: Sequence[str]) -> None:
-        from regard.interpret import align
 
         chrf = CHRF()
         pairs = [(s.source[:-1], hypothesis.tokens) for s, hypothesis in zip(self.samples, best)]

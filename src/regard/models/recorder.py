@@ -1,4 +1,4 @@
-"""A tap that records: one run of a model, every wanted tensor by its stable name."""
+"""A tap that records the tensors of one run by name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import Tensor
 class Recorder:
     """Names are the path through the model: `encoder.2.self.scores`, `decoder.3.cross.weights`, `logits`.
 
-    What a recurrence tells step by step (`decoder.0.hidden@4`) is kept as one tensor over all steps.
+    The steps of a recurrence (`decoder.0.hidden@4`) are stacked into one tensor.
     """
 
     wanted: Callable[[str], bool] = lambda name: True
@@ -36,7 +36,8 @@ class Recorder:
     @property
     def tensors(self) -> dict[str, Tensor]:
         """[...,D] of each step become [...,T,D]."""
-        joined = {
-            name: torch.stack([own[step] for step in sorted(own)], dim=-2) for name, own in self.steps.items()
+        stacked = {
+            name: torch.stack([by_step[step] for step in sorted(by_step)], dim=-2)
+            for name, by_step in self.steps.items()
         }
-        return {**self.whole, **joined}
+        return {**self.whole, **stacked}

@@ -1,7 +1,7 @@
-"""Which source word a target word came from, read off the cross-attention.
+"""Word alignment of source and target, read from the cross-attention.
 
-Attention is not made to align: of all layers and heads none has to. The mean over the heads of the layer
-before the last is the usual choice; a model with one layer has only that.
+No head is trained to align. The mean over the heads of the second-to-last layer is the usual choice; a model
+with one layer uses that layer.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from regard.batch import collate
 from regard.data import Seq2Seq
 from regard.errors import UsageError
 from regard.inputs.text import Tokenizer
-from regard.interpret.recorder import Recorder
 from regard.models import Model
+from regard.models.recorder import Recorder
 from regard.models.state import BLOCK
 from regard.sample import Sample
 
 Links = list[tuple[int, int]]  # (source word, target word)
-ALIGNED_AT_ONCE = 64
+BATCH_SIZE = 64  # pairs
 
 
 def align(
@@ -31,34 +31,34 @@ def align(
     target: Tokenizer,
     signs: int = 0,
 ) -> list[Links]:
-    """The word links of each (source ids, target ids); of several models by the mean of their attention.
+    """The word links of each (source ids, target ids); several models are averaged.
 
-    The first `signs` pieces of a source are no word of it: the language to translate into.
+    The first `signs` source tokens belong to no word: they name the target language.
     """
-    looking = [model for model in models if model.alignment is not None]
-    if not looking:
-        raise UsageError("this model never looks back at the source: there is no alignment to read off")
+    attending = [model for model in models if model.alignment is not None]
+    if not attending:
+        raise UsageError("this model has no cross-attention, so there is no alignment")
     objective = Seq2Seq(source, target)
     order = sorted(range(len(pairs)), key=lambda number: len(pairs[number][0]))  # little padding
     aligned: dict[int, Links] = {}
-    for start in range(0, len(order), ALIGNED_AT_ONCE):
-        numbers = order[start : start + ALIGNED_AT_ONCE]
-        # the last piece is said but never read, and learned positions may have no place for it
+    for start in range(0, len(order), BATCH_SIZE):
+        numbers = order[start : start + BATCH_SIZE]
+        # the decoder never reads the last token, and learned positions may have no row for it
         samples = [objective.sample(pairs[number][0], pairs[number][1][:-1]) for number in numbers]
-        weights = [cross_weights(model, samples) for model in looking]
+        weights = [cross_weights(model, samples) for model in attending]
         for number, *tables in zip(numbers, *weights):
-            read, said = pairs[number]
-            from_words = [-1] * signs + source.words(read[signs:], was_read=True)
-            weights_of_words = word_weights(torch.stack(tables).mean(dim=0), from_words, target.words(said))
-            aligned[number] = links(weights_of_words)
+            source_ids, target_ids = pairs[number]
+            source_words = [-1] * signs + source.words(source_ids[signs:], was_read=True)
+            mean = torch.stack(tables).mean(dim=0)
+            aligned[number] = links(word_weights(mean, source_words, target.words(target_ids)))
     return [aligned[number] for number in range(len(pairs))]
 
 
 @torch.no_grad()
 def cross_weights(model: Model, samples: Sequence[Sample]) -> list[Tensor]:
-    """For each sample [target tokens, source tokens], mean over heads, at the step that says the token."""
+    """For each sample [target tokens, source tokens]: mean over heads; row t is the step that predicts t."""
     name = model.alignment
-    assert name is not None  # a model that looks back
+    assert name is not None  # a model with cross-attention
     recorder = Recorder(wanted=name.__eq__)
     device = next(model.parameters()).device
     model(collate(samples, BLOCK).to(device), recorder)
@@ -67,9 +67,9 @@ def cross_weights(model: Model, samples: Sequence[Sample]) -> list[Tensor]:
 
 
 def word_weights(weights: Tensor, source_words: Sequence[int], target_words: Sequence[int]) -> Tensor:
-    """Pieces to words: sum over the keys of a source word, mean over the queries of a target word.
+    """Tokens to words: sum over the keys of a source word, mean over the queries of a target word.
 
-    What stands behind the last piece (the end of the sentence) belongs to no word.
+    Tokens after the last word (the end token) belong to no word.
     """
     keys = _membership(source_words)  # [S,words]
     queries = _membership(target_words)  # [T,words]
@@ -78,20 +78,21 @@ def word_weights(weights: Tensor, source_words: Sequence[int], target_words: Seq
 
 
 def links(weights: Tensor) -> Links:
-    """Each target word with the source word it looks at most: Pharaoh's `source-target` pairs."""
+    """Each target word with the source word of the largest weight. [target words, source words] -> pairs."""
     if 0 in weights.shape:
         return []
     return [(int(source), target) for target, source in enumerate(weights.argmax(dim=1))]
 
 
-def pharaoh(found: Links) -> str:
-    return " ".join(f"{source}-{target}" for source, target in found)
+def pharaoh(pairs: Links) -> str:
+    """The Pharaoh format: `0-0 1-2`."""
+    return " ".join(f"{source}-{target}" for source, target in pairs)
 
 
 def _membership(words: Sequence[int]) -> Tensor:
-    """[pieces, words], 1 where a piece belongs to a word."""
+    """[tokens, words], 1 where a token belongs to a word."""
     table = torch.zeros(len(words), max(words, default=-1) + 1)
-    for piece, word in enumerate(words):
-        if word >= 0:  # a piece of no word, such as a lone space
-            table[piece, word] = 1.0
+    for token, word in enumerate(words):
+        if word >= 0:  # -1: a token of no word, such as a lone space
+            table[token, word] = 1.0
     return table
