@@ -242,7 +242,7 @@ def test_an_outline_needs_no_compiler() -> None:
     program = """
 import sys
 from regard.config import resolve
-from regard.models import outline
+from regard.models import build_meta
 from regard.config.model import CLASSES
 tasks = {"bert": "fill", "gpt": "generate", "llama": "generate"}
 for family in CLASSES:

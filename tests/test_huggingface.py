@@ -270,9 +270,9 @@ def test_any_text_is_only_text(foreign, name, text):
     assert ids == ours.encode(text) == ours.encode_batch(["a", text])[1]
     assert not {ours.start, ours.end, ours.pad, ours.mask, *ours.sentinels} & set(ids)
     assert all(0 <= start <= end <= len(text) for start, end in spans)
-    assert len(ours.words(ids)) == len(ours.pieces(ids)) == len(ids)
+    assert len(ours.words(ids)) == len(ours.tokens(ids)) == len(ids)
     if name == "gpt2":
-        assert ours.decode(ids) == text == b"".join(ours.content[number] for number in ids).decode()
+        assert ours.decode(ids) == text == b"".join(ours.token_bytes[number] for number in ids).decode()
     copy = pickle.loads(pickle.dumps(ours))  # noqa: S301 - our own bytes
     assert copy.encode(text) == ids and copy.fingerprint == ours.fingerprint
 
@@ -913,7 +913,7 @@ def test_several_end_tokens(tmp_path: Path) -> None:
 
     def ends(value: object) -> tuple[int, ...]:
         found = special_of({"eos_token_id": value}, file, LEARNED, True)
-        assert not {found.end, *found.ends} & {*found.forbidden}
+        assert not {found.end, *found.ends} & {*found.suppressed}
         return found.end, *found.ends
 
     assert ends(None) == ends(end) == ends([end]) == (end,)

@@ -150,7 +150,7 @@ def test_what_had_to_be_copied_is_let_go_of(tmp_path, monkeypatch):
     config = small_config("translate", "transformer")
     folder = written(tmp_path / "model", config, small_model(config, tokenizer()), tokenizer())
     tensors, gone = read_safetensors(folder / "model.safetensors"), []
-    monkeypatch.setattr(table, "let_go", gone.append)
+    monkeypatch.setattr(table, "release_pages", gone.append)
     found = table.tensors_from_hf(tensors, MARIAN.table(config.model, Shape()))
     mapped = {name for name, part in found.items() if is_view(part, next(iter(tensors.values())))}
     assert mapped and all(name.endswith(".bias") for name in mapped)

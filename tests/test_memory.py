@@ -78,10 +78,10 @@ def test_a_process_with_little_room():
         torch.set_num_threads(1)
         from regard.config import Decode
         from regard.sample import Sample
-        from regard.generation import Special, decode
+        from regard.generation import SpecialTokens, decode
         from samples import END, START, random_samples, small
 
-        model, special = small(1, vocabulary=20_000), Special(START, END, (0, START, 3))
+        model, special = small(1, vocabulary=20_000), SpecialTokens(START, END, (0, START, 3))
         samples = [Sample(source=s.source) for s in random_samples(128, 2, vocabulary=20_000)]
         few = Decode(beam=4, max_length=3, tokens_per_batch=512)
         expected = decode(model, samples, few, special, torch.device("cpu"))

@@ -208,19 +208,11 @@ def test_extra_specials_stand_at_the_end(trained: dict[str, Tokenizer], kind: st
 
 TRAIN = """
 import hashlib, json, pathlib, sys
-from regard.inputs.text import (
-    KINDS,
-    LEAST_VOCABULARY,
-    SPECIALS,
-    Tokenizer,
-    huggingface_config,
-    learn,
-    load_tokenizer,
-)
+from regard.inputs.text import KINDS, train_tokenizer
 texts = json.loads(sys.stdin.read())
 for kind in KINDS:
     path = pathlib.Path(sys.argv[1]) / (kind + ".json")
-    learn(iter(texts), kind, 500).save(path)
+    train_tokenizer(iter(texts), kind, 500).save(path)
     print(kind, hashlib.sha256(path.read_bytes()).hexdigest())
 """
 

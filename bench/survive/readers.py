@@ -166,7 +166,7 @@ def readers() -> list[Reader]:
         Reader("a.tsv", pairs, rows("translate")),
         Reader("b.jsonl", b'{"source": "a", "target": "b"}\n{"en": "a", "de": "b"}\n', rows("translate")),
         Reader("c.tsv", b"good\ta house\nbad\ta door\n", rows("classify")),
-        Reader("d.jsonl", labels, rows("classify", many=True)),
+        Reader("d.jsonl", labels, rows("classify", multi_label=True)),
         Reader("e.conll", CONLL.encode(), rows("tag")),
         Reader("f.jsonl", tagged, rows("tag")),
         Reader("g.json", squad, rows("answer")),

@@ -137,6 +137,8 @@ def train_run(run: Run, dist: SingleProcess, resume: bool, listener: Listener, s
 def locked(folder: Path, config: Config | None, resume: bool) -> Iterator[None]:
     """Create the folder and lock it, on rank 0 for all processes of the run."""
     check_folder(folder, config, resume)
+    if config is not None:
+        check_metric(config)
     if not is_rank0():
         yield
         return
@@ -164,6 +166,14 @@ def check_folder(folder: Path, config: Config | None, resume: bool) -> None:
         raise UsageError(f"{folder} is not empty and holds no run; choose another folder with --out")
 
 
+def check_metric(config: Config) -> None:
+    """Fail now if sacreBLEU's tokenizer is missing, not at the first validation."""
+    if config.task.name == "translate":
+        from regard.metrics.bleu import bleu_tokenization, make_bleu
+
+        make_bleu(bleu_tokenization(config.train.bleu_tokenize, config.task.target))
+
+
 def open_or_resume(config: Config | None, folder: Path, resume: bool) -> Run:
     """The config of the run with everything decided: resumed fields, the pretrained shape, the machine."""
     check_folder(folder, config, resume)  # again, now that the folder is locked
@@ -175,10 +185,7 @@ def open_or_resume(config: Config | None, folder: Path, resume: bool) -> Run:
         config = stored if config is None else resumed_config(config, stored, folder)
     if config is None:
         raise ValueError("check_folder refuses a folder without a run and without a config")
-    if config.task.name == "translate":  # fail now if sacreBLEU's tokenizer is missing
-        from regard.metrics.bleu import bleu_tokenization, make_bleu
-
-        make_bleu(bleu_tokenization(config.train.bleu_tokenize, config.task.target))
+    check_metric(config)
     pretrained = None
     if config.init.model is not None and not checkpoint_steps(folder):  # with a checkpoint it is not needed
         pretrained = read_model(Path(config.init.model), config.model.head)
