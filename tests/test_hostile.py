@@ -228,9 +228,9 @@ def test_json_is_read_as_python_reads_it(content, ascii_only):
     ("text", "why"),
     [
         ('{"a": 1, "b": 2, "a": 1}', '"a" occurs twice'),
-        ("[NaN]", "no number"),
-        ('{"a": -Infinity}', "no number"),
-        ("[1e999]", "no number"),
+        ("[NaN]", "not a finite number"),
+        ('{"a": -Infinity}', "not a finite number"),
+        ("[1e999]", "not a finite number"),
         ("[" * DEEPEST + "[]" + "]" * DEEPEST, "deeper"),
         ("[" * 100_000, "deeper"),
         (r'["\ud800"]', "surrogates"),

@@ -23,7 +23,7 @@ from samples import END, START, random_samples, small
 SPECIAL = Special(START, END, forbidden=(0, START, 3))
 CPU = torch.device("cpu")
 WIDE = {"width": 256, "heads": 4, "feed_forward": 1024, "layers": 1}
-GPT = small(26, family="gpt", max_length=48)
+GPT = small(26, family="gpt", max_length=48, activation="relu")
 MODELS = {
     "paper": small(21),
     "pre": small(22, norm="pre", width=32),
@@ -33,7 +33,7 @@ MODELS = {
     "rnn": small(25, family="rnn"),
     "bahdanau": small(6, family="bahdanau", cell="gru"),
     "gpt": GPT,
-    "llama": small(27, family="llama", kv_heads=2),
+    "llama": small(27, family="llama", kv_heads=2, activation="relu"),
     "sliding": Sliding(GPT, 20),
     "ensemble": Ensemble([small(28), make_engine(small(29))]),
 }
