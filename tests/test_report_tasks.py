@@ -385,7 +385,7 @@ def test_errors_come_with_the_surest_first(tmp_path: Path) -> None:
 def test_many_labels(tmp_path: Path) -> None:
     rows, scores = classified(many=True)
     rows[0] |= {"reference": ["calm"], "output": [], "probabilities": {"calm": 0.001, "loud": 0.0}}
-    text, page = pages(run_folder(tmp_path, "classify", rows, scores, "many = true"))
+    text, page = pages(run_folder(tmp_path, "classify", rows, scores, "multi_label = true"))
     assert "micro F1" in text and "many labels" in text
     assert not [own for tag, own in page.elements if "style" in own]
     assert re.search(r"^reference +calm\noutput +no label$", text, re.M)
