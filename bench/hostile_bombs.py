@@ -54,7 +54,7 @@ def huge_models(folders: dict[str, Folder]) -> Named:
         {"layers": 1000},
         {"width": 65536, "heads": 1},
         {"max_length": 10**18},
-        {"buckets": 2**60},
+        {"epsilon": -1.0},
     ):
         shape = {**folders["pre"].read("config.json")["model"], **change}
         yield f"pre {json.dumps(change)}", folders["pre"].changed("config.json", model=shape)
@@ -166,7 +166,7 @@ def run_bombs(folders: dict[str, Folder]) -> Named:
         "deep": b"a = " + b"[" * DEEP,
         "dotted": b".".join([b"a"] * 20_000) + b" = 1",
         "long number": b"[model]\nlayers = " + b"9" * DEEP,
-        "million layers": b"[data]\ntrain = 'x'\n[model]\nlayers = 1000000",
+        "million beams": b"[decode]\nbeam = 1000000",
         "no text": b"\xff" * 1000,
     }.items():
         yield f"run.toml {name}", base.with_file("run.toml", content)

@@ -195,7 +195,8 @@ def write_model(
     path: Path, task: str, shape: dict[str, Any], pieces: Callable[[], tokenizers.Tokenizer] | Path | None
 ) -> None:
     """With the library's own tokenizer, with our own (None), or with the files that a path has."""
-    small = {"width": 8, "layers": 1, "heads": 2, "feed_forward": 8, "max_length": 16}
+    small = {"width": 8, "layers": 1, "max_length": 16}
+    small |= {} if shape.get("family") == "bahdanau" else {"heads": 2, "feed_forward": 8}
     config = resolve(
         {"task": {"name": task}, "data": {"train": "corpus.tsv"}, "model": {**small, **shape}}, where="bench"
     )

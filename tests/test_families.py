@@ -248,7 +248,7 @@ tasks = {"bert": "fill", "gpt": "generate", "llama": "generate"}
 for family in CLASSES:
     task = tasks.get(family, "translate")
     config = resolve({"task": {"name": task}, "data": {"train": "phrasebook"}, "model": {"family": family}})
-    model = outline(config.model, 300, 300 if task == "translate" else None)
+    model = build_meta(config.model, 300, 300 if task == "translate" else None)
     assert all(parameter.is_meta for parameter in model.parameters()), family
 print({"torch._dynamo", "sympy"} & {*sys.modules})
 """
