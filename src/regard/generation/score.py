@@ -1,4 +1,4 @@
-"""How probable a model finds given targets, and what it answers about texts as they are."""
+"""log p of given targets, and logits of given sources."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from regard.sample import IGNORED, Sample
 def score(
     model: Callable[[Batch], Tensor], samples: Sequence[Sample], tokens_per_batch: int, device: torch.device
 ) -> list[list[float]]:
-    """log p of each label of each sample, in order; a sample's numbers do not depend on its neighbours."""
-    found: list[list[float]] = [[] for _ in samples]
+    """log p of each label of each sample, in order; independent of the batch."""
+    scores: list[list[float]] = [[] for _ in samples]
     lengths = [max(len(sample.source), len(sample.target)) for sample in samples]
     for numbers in batches_by_length(lengths, tokens_per_batch):
         batch = collate([samples[number] for number in numbers], BLOCK).to(device)
@@ -28,10 +28,10 @@ def score(
         log_p = model(batch).float().log_softmax(dim=-1)  # [B,T,V]
         labels = batch.labels
         log_p = log_p[:, : labels.shape[1]]  # without padding behind all labels
-        own = log_p.gather(2, labels.clamp(min=0).unsqueeze(2)).squeeze(2)  # [B,T]
+        chosen = log_p.gather(2, labels.clamp(min=0).unsqueeze(2)).squeeze(2)  # [B,T]
         for row, number in enumerate(numbers):
-            found[number] = own[row][labels[row] != IGNORED].tolist()
-    return found
+            scores[number] = chosen[row][labels[row] != IGNORED].tolist()
+    return scores
 
 
 @torch.no_grad()

@@ -82,7 +82,9 @@ def use_machine(device: str, threads: int) -> torch.device:
 
 def make(kind: type[Kind], folders: Sequence[Folder], precision: str = "auto") -> Kind:
     for folder in folders:
-        if CLASSES[folder.task.name] is not kind and folder.config.family != "t5":  # whose tasks are all text to text
+        if (
+            CLASSES[folder.task.name] is not kind and folder.config.family != "t5"
+        ):  # whose tasks are all text to text
             raise UsageError(
                 f'{folder.path}: this is a {folder.task.name} model; use "regard {folder.task.name}"'
             )
