@@ -2,7 +2,7 @@
 
 A word may be several tokens, so tokens are appended until the word is complete: p(word) is the product of its
 tokens' probabilities and of the probability that the next token starts a new word, summed over the
-segmentations of the word that were found.
+segmentations of the word that the search meets.
 """
 
 from __future__ import annotations
