@@ -15,7 +15,7 @@ from regard.config import Decode
 from regard.errors import UsageError
 from regard.generation import Hypothesis, Scheduler, SpecialTokens, scheduler
 from regard.generation import Request as Wish
-from regard.server.desk import Desk, Full, Limits, TooLate, estimate
+from regard.server.desk import ServiceScheduler, Full, BatchLimits, TooLate, estimate
 from samples import END, START, random_samples, small
 
 SPECIAL = SpecialTokens(START, END, suppressed=(0, START, 3))
@@ -81,11 +81,11 @@ def alone(wish: Wish) -> list[Hypothesis]:
 
 
 def with_desk(
-    story: Callable[[Desk, Task], Coroutine[Any, Any, None]], limits: Limits = Limits()
-) -> tuple[Desk, Task]:
+    story: Callable[[ServiceScheduler, Task], Coroutine[Any, Any, None]], limits: BatchLimits = BatchLimits()
+) -> tuple[ServiceScheduler, Task]:
     """Tell a story of a desk, within a time."""
     task = Task()
-    desk = Desk(task, limits)
+    desk = ServiceScheduler(task, limits)
     try:
         asyncio.run(asyncio.wait_for(story(desk, task), 60))
     finally:
@@ -109,10 +109,10 @@ def test_fifty_at_once_are_answered_as_one():
     samples = random_samples(50, 8, longest=20)
     wishes = [Wish(sample.source, options[number % 3]) for number, sample in enumerate(samples)]
 
-    async def story(desk: Desk, task: Task) -> None:
+    async def story(desk: ServiceScheduler, task: Task) -> None:
         async def one(number: int) -> list[list[Hypothesis]]:
             await asyncio.sleep(0.001 * (number % 7))
-            return await desk.ask([wishes[number]], client=str(number % 5))
+            return await desk.generate([wishes[number]], client=str(number % 5))
 
         found = await asyncio.gather(*(one(number) for number in range(50)))
         assert [own for (own,) in found] == [alone(wish) for wish in wishes]
@@ -122,13 +122,13 @@ def test_fifty_at_once_are_answered_as_one():
         assert counters["tokens"] == sum(len(own[0].tokens) for (own,) in found)
         assert 0 < counters["steps"] < sum(len(own[0].tokens) for (own,) in found) / 4
         assert max(task.rows) > 8, "they really shared a batch"
-        assert await desk.ask([]) == []
+        assert await desk.generate([]) == []
 
     with_desk(story)
 
 
 def test_a_stream_gives_pieces_and_then_the_whole():
-    async def story(desk: Desk, task: Task) -> None:
+    async def story(desk: ServiceScheduler, task: Task) -> None:
         async def read(wish: Wish) -> tuple[list[list[int]], Hypothesis]:
             pieces = [each async for each in desk.stream(wish)]
             *before, last = pieces
@@ -147,8 +147,8 @@ def test_a_stream_gives_pieces_and_then_the_whole():
 
 
 def test_who_goes_away_costs_nothing_more():
-    async def story(desk: Desk, task: Task) -> None:
-        waiting = asyncio.create_task(desk.ask([Wish([5, END], LONG)] * 3))
+    async def story(desk: ServiceScheduler, task: Task) -> None:
+        waiting = asyncio.create_task(desk.generate([Wish([5, END], LONG)] * 3))
         pieces = desk.stream(Wish([6, END], LONG))
         await anext(pieces)
         await until(lambda: desk.counters()["rows"] == 4)
@@ -164,7 +164,7 @@ def test_who_goes_away_costs_nothing_more():
         counters = desk.counters()
         assert counters["cancelled"] == 2 and counters["requests"] == 0
         task.may_step.clear()  # also one that has not begun
-        queued = [asyncio.create_task(desk.ask([Wish([7, END], LONG)])) for _ in range(100)]
+        queued = [asyncio.create_task(desk.generate([Wish([7, END], LONG)])) for _ in range(100)]
         await until(lambda: desk.counters()["requests"] == 100)
         for each in queued:
             each.cancel()
@@ -172,15 +172,15 @@ def test_who_goes_away_costs_nothing_more():
         assert desk.counters()["queue_tokens"] == 0
         task.may_step.set()
         await until(lambda: desk.counters()["rows"] == 0)
-        assert await desk.ask([Wish([5, END], SHORT)]) == [alone(Wish([5, END], SHORT))]
+        assert await desk.generate([Wish([5, END], SHORT)]) == [alone(Wish([5, END], SHORT))]
 
-    with_desk(story, Limits(queue_tokens=10**6))
+    with_desk(story, BatchLimits(queue_tokens=10**6))
 
 
 def test_time_is_kept():
-    async def story(desk: Desk, task: Task) -> None:
+    async def story(desk: ServiceScheduler, task: Task) -> None:
         with pytest.raises(TooLate, match="no time left"):
-            await desk.ask([Wish([5, END], LONG)], deadline=time.monotonic() + 0.05)
+            await desk.generate([Wish([5, END], LONG)], deadline=time.monotonic() + 0.05)
         await until(lambda: desk.counters()["rows"] == 0)
         with pytest.raises(TooLate):
             await desk.run(lambda: 1, deadline=time.monotonic() - 1)
@@ -188,7 +188,7 @@ def test_time_is_kept():
         with pytest.raises(TooLate):
             async for _ in pieces:
                 pass
-        fine = await desk.ask([Wish([5, END], SHORT)], deadline=time.monotonic() + 30)
+        fine = await desk.generate([Wish([5, END], SHORT)], deadline=time.monotonic() + 30)
         assert fine == [alone(Wish([5, END], SHORT))] and desk.counters()["late"] == 3
 
     with_desk(story)
@@ -197,10 +197,10 @@ def test_time_is_kept():
 def test_time_is_kept_while_a_step_lasts():
     """A step that took many sentences in held back the word of a deadline for a fifth of a second."""
 
-    async def story(desk: Desk, task: Task) -> None:
+    async def story(desk: ServiceScheduler, task: Task) -> None:
         task.may_step.clear()
         with pytest.raises(TooLate, match="no time left"):
-            await desk.ask([Wish([5, END], LONG)], deadline=time.monotonic() + 0.05)
+            await desk.generate([Wish([5, END], LONG)], deadline=time.monotonic() + 0.05)
         assert desk.counters()["late"] == 1 and desk.counters()["cancelled"] == 0
         task.may_step.set()
         await until(lambda: desk.counters()["rows"] == 0)
@@ -211,14 +211,14 @@ def test_time_is_kept_while_a_step_lasts():
 def test_clients_take_turns():
     """One who asks for much does not keep the others waiting."""
 
-    async def story(desk: Desk, task: Task) -> None:
+    async def story(desk: ServiceScheduler, task: Task) -> None:
         task.may_step.clear()
-        holding = asyncio.create_task(desk.ask([Wish([4, END], SHORT)], client="first"))
+        holding = asyncio.create_task(desk.generate([Wish([4, END], SHORT)], client="first"))
         await until(lambda: task.begun == [4])
-        greedy = asyncio.create_task(desk.ask([Wish([5, END], SHORT)] * 30, client="greedy"))
+        greedy = asyncio.create_task(desk.generate([Wish([5, END], SHORT)] * 30, client="greedy"))
         await asyncio.sleep(0.01)
         others = [
-            asyncio.create_task(desk.ask([Wish([6 + number, END], SHORT)], client=f"{number}"))
+            asyncio.create_task(desk.generate([Wish([6 + number, END], SHORT)], client=f"{number}"))
             for number in range(3)
         ]
         calls = asyncio.create_task(desk.run(lambda: task.begun.append(99) or 7, client="caller"))
@@ -230,37 +230,37 @@ def test_clients_take_turns():
         assert {6, 7, 8, 99} <= set(first), first
         assert max(task.rows) <= 4
 
-    with_desk(story, Limits(rows=4))
+    with_desk(story, BatchLimits(rows=4))
 
 
 def test_wide_ones_are_not_passed_for_ever():
-    async def story(desk: Desk, task: Task) -> None:
+    async def story(desk: ServiceScheduler, task: Task) -> None:
         wide = Wish([9, END], Decode(beam=6, min_length=4, max_length=4))
         going = True
 
         async def crowd(number: int) -> None:
             while going:
-                await desk.ask([Wish([5, END], SHORT)], client=f"{number}")
+                await desk.generate([Wish([5, END], SHORT)], client=f"{number}")
 
         many = [asyncio.create_task(crowd(number)) for number in range(8)]
         await until(lambda: len(task.rows) > 5)
-        found = await desk.ask([wide], client="wide")
+        found = await desk.generate([wide], client="wide")
         going = False
         assert found == [alone(wide)]
         await asyncio.gather(*many)
 
-    with_desk(story, Limits(rows=4))
+    with_desk(story, BatchLimits(rows=4))
 
 
 def test_what_does_not_fit_is_refused_at_once():
-    async def story(desk: Desk, task: Task) -> None:
+    async def story(desk: ServiceScheduler, task: Task) -> None:
         task.may_step.clear()
-        first = asyncio.create_task(desk.ask([Wish([5, 6, END], SHORT)]))
+        first = asyncio.create_task(desk.generate([Wish([5, 6, END], SHORT)]))
         await until(lambda: bool(task.begun))
-        large = asyncio.create_task(desk.ask([Wish([5, 6, END], SHORT)] * 40))  # nobody else waits: it may
+        large = asyncio.create_task(desk.generate([Wish([5, 6, END], SHORT)] * 40))  # nobody else waits: it may
         await until(lambda: desk.counters()["queue"] == 40)
         with pytest.raises(Full, match="try again in") as refused:
-            await desk.ask([Wish([5, 6, END], SHORT)])
+            await desk.generate([Wish([5, 6, END], SHORT)])
         assert refused.value.retry_after >= 1
         with pytest.raises(Full):
             desk.stream(Wish([5, 6, END], SHORT))
@@ -271,63 +271,63 @@ def test_what_does_not_fit_is_refused_at_once():
         assert desk.counters()["refused"] == 3
         assert await desk.run(lambda: "there is room again") == "there is room again"
 
-    with_desk(story, Limits(rows=2, queue_tokens=100))
+    with_desk(story, BatchLimits(rows=2, queue_tokens=100))
 
 
 def test_who_was_let_in_is_not_refused_when_prepared():
     """Many found room, were cut into pieces all at once, and most of them were refused only then."""
 
-    async def story(desk: Desk, task: Task) -> None:
+    async def story(desk: ServiceScheduler, task: Task) -> None:
         wishes = [Wish([5, 6, END], SHORT)] * 8
-        with desk.room(80):
-            with pytest.raises(Full), desk.room(80):
+        with desk.reserve(80):
+            with pytest.raises(Full), desk.reserve(80):
                 raise AssertionError("the room of another")
             with pytest.raises(Full):
-                await desk.ask(wishes)
+                await desk.generate(wishes)
             assert desk.counters()["refused"] == 2
-            preparing = asyncio.create_task(desk.ask(wishes, promised=True))
+            preparing = asyncio.create_task(desk.generate(wishes, promised=True))
         assert await preparing == [alone(wishes[0])] * 8
-        assert desk.kept_tokens == 0
-        with pytest.raises(ValueError), desk.room(80):
+        assert desk.reserved_tokens == 0
+        with pytest.raises(ValueError), desk.reserve(80):
             raise ValueError("a text that cannot be cut")
-        assert desk.kept_tokens == 0
+        assert desk.reserved_tokens == 0
         desk.closing = True
         with pytest.raises(Full, match="about to end"):
-            await desk.ask(wishes, promised=True)
+            await desk.generate(wishes, promised=True)
 
-    with_desk(story, Limits(rows=2, queue_tokens=100))
+    with_desk(story, BatchLimits(rows=2, queue_tokens=100))
 
 
 def test_errors_reach_those_who_asked():
-    async def story(desk: Desk, task: Task) -> None:
+    async def story(desk: ServiceScheduler, task: Task) -> None:
         with pytest.raises(ZeroDivisionError):
             await desk.run(lambda: 1 // 0)
         task.error = RuntimeError("broken")
         with pytest.raises(RuntimeError, match="broken"):
-            await desk.ask([Wish([5, END], SHORT)] * 3)
+            await desk.generate([Wish([5, END], SHORT)] * 3)
         with pytest.raises(RuntimeError, match="broken"):
             async for _ in desk.stream(Wish([5, END], SHORT)):
                 pass
         task.error = None
-        assert await desk.ask([Wish([5, END], SHORT)]) == [alone(Wish([5, END], SHORT))]
+        assert await desk.generate([Wish([5, END], SHORT)]) == [alone(Wish([5, END], SHORT))]
         assert desk.counters()["rows"] == 0
 
     with_desk(story)
 
 
 def test_the_end():
-    async def story(desk: Desk, task: Task) -> None:
-        short = asyncio.create_task(desk.ask([Wish([5, END], Decode(beam=1, min_length=30, max_length=30))]))
+    async def story(desk: ServiceScheduler, task: Task) -> None:
+        short = asyncio.create_task(desk.generate([Wish([5, END], Decode(beam=1, min_length=30, max_length=30))]))
         await until(lambda: bool(task.rows))
         await desk.drain(20)
         assert len((await short)[0][0].tokens) == 30, "what was under way is done"
         with pytest.raises(Full, match="about to end"):
-            await desk.ask([Wish([5, END], SHORT)])
+            await desk.generate([Wish([5, END], SHORT)])
 
     with_desk(story)
 
-    async def hurry(desk: Desk, task: Task) -> None:
-        long = asyncio.create_task(desk.ask([Wish([5, END], LONG)]))
+    async def hurry(desk: ServiceScheduler, task: Task) -> None:
+        long = asyncio.create_task(desk.generate([Wish([5, END], LONG)]))
         await until(lambda: bool(task.rows))
         await desk.drain(0.05)
         with pytest.raises(TooLate, match="ended before"):
@@ -336,8 +336,8 @@ def test_the_end():
 
     with_desk(hurry)
 
-    async def closed(desk: Desk, task: Task) -> None:
-        long = asyncio.create_task(desk.ask([Wish([5, END], LONG)]))
+    async def closed(desk: ServiceScheduler, task: Task) -> None:
+        long = asyncio.create_task(desk.generate([Wish([5, END], LONG)]))
         await until(lambda: bool(task.rows))
         desk.close()
         with pytest.raises(Full, match="has ended"):
@@ -348,9 +348,9 @@ def test_the_end():
 
 def test_a_model_that_writes_nothing_can_still_be_called():
     async def story() -> None:
-        desk = Desk(object())
+        desk = ServiceScheduler(object())
         with pytest.raises(UsageError, match="writes nothing"):
-            await desk.ask([Wish([5, END], SHORT)])
+            await desk.generate([Wish([5, END], SHORT)])
         assert await desk.run(lambda: 3) == 3
         desk.close()
 

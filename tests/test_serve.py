@@ -25,7 +25,7 @@ from regard.interpret.interventions import KINDS as CHANGES
 from regard.server import make_app
 from regard.server.app import WEB
 from regard.server.run import listen
-from regard.server.runs import compared, pairs, words
+from regard.server.runs import compare_traces, pairs, words
 from regard.server.traces import Traces
 from traced_models import CONTEXT, KINDS, TEXT, opened_task, traced
 
@@ -188,10 +188,10 @@ def test_runs_that_cannot_be_compared_tell_why(client: TestClient) -> None:
     assert found["sentence"].startswith('One says "')
     both = traced("transformer", **SMALL)
     renamed = replace(both, vocabulary={number: f"{text}x" for number, text in both.vocabulary.items()})
-    assert "different words" in str(compared(both, renamed)["reason"])  # as many words, but others
+    assert "different words" in str(compare_traces(both, renamed)["reason"])  # as many words, but others
     question = opened_task("answer")
     answers = [question.trace(TEXT, context=each) for each in (CONTEXT, f"{CONTEXT} and sleeps")]
-    assert "different lengths" in str(compared(*answers)["reason"])
+    assert "different lengths" in str(compare_traces(*answers)["reason"])
     for query, part in (("before=a", "after"), ("before=a&after=b", "ask for it again"), ("x=1", "before")):
         assert part in error_of(client.get(f"{API}/compare?{query}"))
     far = client.get(f"{API}/compare", params={"before": one["id"], "after": one["id"], "step": 999})

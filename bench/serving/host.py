@@ -22,7 +22,7 @@ from regard.server import service as services
 WAIT = 0.01  # seconds for company
 
 
-class Fixed(services.Desk):
+class Fixed(services.ServiceScheduler):
     """Wait-and-run batching with the same engine and its lanes: as many rows as the continuous one may have,
     or who came within a moment of the first."""
 
@@ -30,7 +30,7 @@ class Fixed(services.Desk):
         super().__init__(task, limits)
         self.thread, self.lanes = (
             ThreadPoolExecutor(1),
-            None if self.pool is None else task.scheduler(1 << 30, 1 << 30),
+            None if self.scheduler is None else task.scheduler(1 << 30, 1 << 30),
         )
         self.asked: asyncio.Queue[tuple[Wish, asyncio.Future[list[Hypothesis]]]] = asyncio.Queue()
         self.serving: asyncio.Task[None] | None = None
@@ -107,7 +107,7 @@ def main() -> None:
 
     kind, *rest = sys.argv[1:]
     if kind in ("fixed", "padded"):
-        services.Desk = Fixed  # type: ignore[misc]
+        services.ServiceScheduler = Fixed  # type: ignore[misc]
     if kind == "padded":
         scheduler.make_search = lambda *given: Padded(*given)
     cli.main(["serve", *rest])

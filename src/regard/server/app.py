@@ -19,7 +19,7 @@ from regard.errors import RegardError, UsageError, near_miss
 from regard.interpret import Pieces
 from regard.interpret.telling import told
 from regard.server.export import add_export
-from regard.server.guard import Access, Guard
+from regard.server.guard import OriginPolicy, OriginPolicyMiddleware
 from regard.server.lessons import add_lessons
 from regard.server.readings import add_readings
 from regard.server.requests import (
@@ -33,7 +33,7 @@ from regard.server.requests import (
     key_of,
     parse,
 )
-from regard.server.runs import compared, offered
+from regard.server.runs import compare_traces, available_interventions
 from regard.server.tensors import to_bytes
 from regard.server.traces import Traces, number_of
 from regard.tasks.traceable import Traceable
@@ -48,11 +48,11 @@ async def raw_body(request: Request) -> bytes:
 Raw = Annotated[bytes, Depends(raw_body)]
 
 
-def make_app(models: Mapping[str, Any], access: Access = Access()) -> FastAPI:
+def make_app(models: Mapping[str, Any], access: OriginPolicy = OriginPolicy()) -> FastAPI:
     """The page and its routes over opened models by name, of which the first is the usual one."""
     models = {name: task for name, task in models.items() if isinstance(task, Traceable)}
     app = FastAPI(title="regard", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
-    app.add_middleware(Guard, access=access)
+    app.add_middleware(OriginPolicyMiddleware, access=access)
     traces = Traces()
     add_errors(app)
     add_models(app, models)
@@ -94,7 +94,7 @@ def add_comparisons(app: FastAPI, traces: Traces) -> None:
     @app.get("/api/v1/compare")
     def side_by_side(request: Request) -> dict[str, Any]:
         query = checked(CompareQuery, dict(request.query_params))
-        return compared(traces.require(query.before), traces.require(query.after), query.step)
+        return compare_traces(traces.require(query.before), traces.require(query.after), query.step)
 
 
 def add_traces(app: FastAPI, models: Mapping[str, Any], traces: Traces) -> None:
@@ -165,7 +165,7 @@ def about(name: str, task: Any) -> dict[str, Any]:
         "parameters": folder.parameters,
         "labels": list(folder.labels),
         "beam": folder.decode.beam,
-        "interventions": offered(folder.model),
+        "interventions": available_interventions(folder.model),
     }
 
 

@@ -19,38 +19,38 @@ from regard.errors import UsageError
 from regard.generation import Handle, Hypothesis, Scheduler
 from regard.generation import Request as Wish
 from regard.generation.scheduler import ENTER_SHARE
-from regard.server.waiting import Full, Limits, PendingRequest, Stream, TooLate, Unit
+from regard.server.waiting import Full, BatchLimits, PendingRequest, ResultStream, TooLate, Unit
 
-__all__ = ["Desk", "Full", "Limits", "Stream", "TooLate", "Wish"]
+__all__ = ["ServiceScheduler", "Full", "BatchLimits", "ResultStream", "TooLate", "Wish"]
 
 T = TypeVar("T")
 CALL_TOKENS = 100  # what a call of unknown size is taken for
 FIRST_SPEED = 500.0  # tokens a second, as long as nothing was measured
-NO_TIME = "there was no time left for this; try again later, or ask for less"
+TIMED_OUT = "there was no time left for this; try again later, or ask for less"
 MEMORY = 30.0  # seconds of work after which old measurements count half
 
 
-class Desk:
+class ServiceScheduler:
     """One for each model. Deadlines are times of `time.monotonic`."""
 
-    def __init__(self, task: Any, limits: Limits = Limits()) -> None:
+    def __init__(self, task: Any, limits: BatchLimits = BatchLimits()) -> None:
         self.task, self.limits = task, limits
         self.continues = getattr(task, "continues", False)  # writes as much as it is asked for
         self.condition = Condition()  # guards what stands here, up to the worker's own
         self.queues: dict[str, deque[Unit]] = {}  # by client; the first one's turn is next
         self.live: set[PendingRequest] = set()
-        self.gone: list[PendingRequest] = []  # those that nobody waits for any more
-        self.queue_tokens = self.kept_tokens = 0  # of those who wait, and of those who are being prepared
+        self.cancelled: list[PendingRequest] = []  # those that nobody waits for any more
+        self.queue_tokens = self.reserved_tokens = 0  # of those who wait, and of those who are being prepared
         self.closing = self.closed = False
         self.counts = dict.fromkeys(("done", "cancelled", "late", "refused", "failed"), 0)
-        self.pool = self.new_pool()
+        self.scheduler = self.new_scheduler()
         self.load = 0  # rows that the pool has or will have
         self.tokens, self.row_steps, self.steps = 0, 0, 0
         self.work, self.seconds = FIRST_SPEED, 1.0  # estimated tokens done, and the time that they took
         self.worker = Thread(target=self.serve, name="desk", daemon=True)
         self.worker.start()
 
-    def new_pool(self) -> Scheduler | None:
+    def new_scheduler(self) -> Scheduler | None:
         """The running batch, of a task that writes."""
         make = getattr(self.task, "scheduler", None)
         pool: Scheduler | None = make(self.limits.tokens, self.limits.rows) if make else None
@@ -58,7 +58,7 @@ class Desk:
 
     # The callers' side
 
-    async def ask(
+    async def generate(
         self,
         requests: Sequence[Wish],
         client: str = "",
@@ -68,25 +68,25 @@ class Desk:
         """The hypotheses of each wish, best first; `promised` if their room was kept until now."""
         if not requests:
             return []
-        return await self.wait(self.submit_wishes(requests, client, deadline, promised=promised))
+        return await self.wait(self.submit_requests(requests, client, deadline, promised=promised))
 
     def stream(
         self, wish: Wish, client: str = "", deadline: float | None = None, promised: bool = False
-    ) -> Stream:
+    ) -> ResultStream:
         """The pieces of one answer as they come. What is wrong with the wish is said at once."""
         request = PendingRequest(client, deadline)
         request.pieces = asyncio.Queue()
-        self.submit_wishes([wish], client, deadline, request, promised)
-        return Stream(request, request.pieces, self.withdraw)
+        self.submit_requests([wish], client, deadline, request, promised)
+        return ResultStream(request, request.pieces, self.withdraw)
 
     @asynccontextmanager
     async def streams(
         self, wishes: Sequence[Wish], client: str = "", deadline: float | None = None
-    ) -> AsyncIterator[list[Stream]]:
+    ) -> AsyncIterator[list[ResultStream]]:
         """Several answers of one request, which finds room for all of them or for none."""
-        opened: list[Stream] = []
+        opened: list[ResultStream] = []
         try:
-            with self.room(sum(estimate(wish, wish.rows, self.continues) for wish in wishes)):
+            with self.reserve(sum(estimate(wish, wish.rows, self.continues) for wish in wishes)):
                 opened += (self.stream(wish, client, deadline, promised=True) for wish in wishes)
             yield opened
         finally:
@@ -112,11 +112,11 @@ class Desk:
             return await asyncio.wait_for(request.future, request.seconds_left(time.monotonic()))
         except TimeoutError:
             self.withdraw(request, "late")
-            raise TooLate(NO_TIME) from None
+            raise TooLate(TIMED_OUT) from None
         finally:
             self.withdraw(request)
 
-    def submit_wishes(
+    def submit_requests(
         self,
         wishes: Sequence[Wish],
         client: str,
@@ -124,12 +124,12 @@ class Desk:
         request: PendingRequest | None = None,
         promised: bool = False,
     ) -> PendingRequest:
-        if self.pool is None:
+        if self.scheduler is None:
             raise UsageError("this model writes nothing: there is nothing to decode")
         request = request or PendingRequest(client, deadline)
         rows = [wish.rows for wish in wishes]
         units = [
-            Unit(request, number, rows[number], estimate(wish, rows[number], self.continues), wish=wish)
+            Unit(request, number, rows[number], estimate(wish, rows[number], self.continues), decode_request=wish)
             for number, wish in enumerate(wishes)
         ]
         self.submit(request, units, promised)
@@ -140,25 +140,25 @@ class Desk:
         tokens = sum(unit.tokens for unit in units)
         request.expect(len(units))
         with self.condition:
-            self.check_room(0 if promised else tokens)
+            self.check_capacity(0 if promised else tokens)
             self.queue_tokens += tokens
             self.queues.setdefault(request.client, deque()).extend(units)
             self.live.add(request)
             self.condition.notify()
 
     @contextmanager
-    def room(self, tokens: int) -> Iterator[None]:
+    def reserve(self, tokens: int) -> Iterator[None]:
         """Room for about so much, kept while a request is prepared; Full at once, before its preparation."""
         with self.condition:
-            self.check_room(tokens)
-            self.kept_tokens += tokens
+            self.check_capacity(tokens)
+            self.reserved_tokens += tokens
         try:
             yield
         finally:
             with self.condition:
-                self.kept_tokens -= tokens
+                self.reserved_tokens -= tokens
 
-    def check_room(self, tokens: int) -> None:
+    def check_capacity(self, tokens: int) -> None:
         """Full if there is no room for so much."""
         if (full := self.full(tokens)) is not None:
             self.counts["refused"] += not self.closing
@@ -168,7 +168,7 @@ class Desk:
         """Why there is no room for so much; None where there is."""
         if self.closing:
             return Full("the service is about to end; try again in a moment", 5.0)
-        before = self.queue_tokens + self.kept_tokens
+        before = self.queue_tokens + self.reserved_tokens
         if not tokens or not before or before + tokens <= self.limits.queue_tokens:
             return None
         seconds = max(1.0, math.ceil(before * self.seconds / self.work))
@@ -179,8 +179,8 @@ class Desk:
         with self.condition:
             if request in self.live:
                 self.counts[reason] += 1
-                self.forget(request)
-                self.gone.append(request)
+                self.remove_pending(request)
+                self.cancelled.append(request)
                 self.condition.notify()
 
     def counters(self) -> dict[str, float]:
@@ -207,8 +207,8 @@ class Desk:
         with self.condition:
             rest = list(self.live)
             for request in rest:
-                self.forget(request)
-            self.gone += rest
+                self.remove_pending(request)
+            self.cancelled += rest
             self.condition.notify()
         for request in rest:
             request.settle(TooLate("the service has ended before this was done; try again"))
@@ -225,46 +225,46 @@ class Desk:
     def serve(self) -> None:
         while True:
             with self.condition:
-                self.condition.wait_for(lambda: self.closed or self.live or self.gone)
+                self.condition.wait_for(lambda: self.closed or self.live or self.cancelled)
                 if self.closed:
                     break
             try:
-                self.turn()
+                self.run_step()
             except Exception as error:  # not to be expected; whoever waits is told, and the desk goes on
-                self.begin_anew(error)
-        self.begin_anew(Full("the service has ended", 5.0))
+                self.reset(error)
+        self.reset(Full("the service has ended", 5.0))
 
-    def turn(self) -> None:
+    def run_step(self) -> None:
         """Between two steps who is gone leaves and who fits enters; then one step."""
         begun = time.monotonic()
-        self.part(begun)
-        if self.pool is not None and not self.load:
-            self.pool.recover()
-        for unit in self.entering():
-            self.enter(unit)
-        if self.pool is not None and self.pool.busy:
-            done = self.pool.step()
-            self.row_steps, self.steps = self.row_steps + self.pool.rows_stepped, self.steps + 1
-            self.hand_out(done)
+        self.remove_cancelled_and_late(begun)
+        if self.scheduler is not None and not self.load:
+            self.scheduler.recover()
+        for unit in self.next_units():
+            self.start_unit(unit)
+        if self.scheduler is not None and self.scheduler.busy:
+            done = self.scheduler.step()
+            self.row_steps, self.steps = self.row_steps + self.scheduler.rows_stepped, self.steps + 1
+            self.deliver(done)
         self.seconds += time.monotonic() - begun
         if self.seconds > MEMORY:
             self.work, self.seconds = self.work / 2, self.seconds / 2
 
-    def part(self, now: float) -> None:
+    def remove_cancelled_and_late(self, now: float) -> None:
         """Those that nobody waits for, and those whose time is over."""
         with self.condition:
-            gone, self.gone = self.gone, []
+            gone, self.cancelled = self.cancelled, []
             late = [each for each in self.live if each.is_late(now)]
         for request in gone:
-            self.leave(request)
+            self.release_rows(request)
         for request in late:
             self.end_late(request)
 
     def end_late(self, request: PendingRequest) -> None:
         self.counts["late"] += 1
-        self.end(request, TooLate(NO_TIME))
+        self.end(request, TooLate(TIMED_OUT))
 
-    def entering(self) -> list[Unit]:
+    def next_units(self) -> list[Unit]:
         """Who begins now: the clients in turn, as many as there are rows for, and at most one call.
 
         A wish that does not fit yet keeps its turn: those behind it wait, else wide ones never began.
@@ -291,7 +291,7 @@ class Desk:
                     may_call, found = may_call and unit.call is None, True
         return taken
 
-    def enter(self, unit: Unit) -> None:
+    def start_unit(self, unit: Unit) -> None:
         request = unit.request
         if request not in self.live:  # one of its units failed, or it was withdrawn just now
             return
@@ -300,25 +300,25 @@ class Desk:
             return
         try:
             if unit.call is not None:
-                if self.pool is not None:
-                    self.pool.collect()  # the model and all cores are the call's
-                self.note(unit, unit.call())
-            elif unit.wish is not None and self.pool is not None:
-                request.handles[self.pool.add(unit.wish)] = unit
+                if self.scheduler is not None:
+                    self.scheduler.collect()  # the model and all cores are the call's
+                self.record_result(unit, unit.call())
+            elif unit.decode_request is not None and self.scheduler is not None:
+                request.handles[self.scheduler.add(unit.decode_request)] = unit
                 self.load += unit.rows
         except Exception as error:
             self.counts["failed"] += 1
             self.end(request, error)
 
-    def hand_out(self, done: Sequence[Handle]) -> None:
+    def deliver(self, done: Sequence[Handle]) -> None:
         """What the step gave: whole answers, and pieces to those who listen."""
-        if self.pool is None:
+        if self.scheduler is None:
             return
         with self.condition:
             listening = [each for each in self.live if each.pieces is not None]
         for request in listening:
             for handle in request.handles:
-                if piece := self.pool.news(handle):
+                if piece := self.scheduler.news(handle):
                     request.put(piece)
         finished = set(done)
         with self.condition:
@@ -335,9 +335,9 @@ class Desk:
                 self.tokens += sum(len(each.tokens) for each in answer[:1])
                 if request.pieces is not None:
                     request.put(answer[0])
-                self.note(unit, answer)
+                self.record_result(unit, answer)
 
-    def note(self, unit: Unit, answer: Any) -> None:
+    def record_result(self, unit: Unit, answer: Any) -> None:
         """One unit's answer; with the last one the request is done."""
         request = unit.request
         self.work += unit.tokens
@@ -352,19 +352,19 @@ class Desk:
         with self.condition:
             if request not in self.live:
                 return
-            self.forget(request)
-        self.leave(request)
+            self.remove_pending(request)
+        self.release_rows(request)
         request.settle(error)
 
-    def leave(self, request: PendingRequest) -> None:
+    def release_rows(self, request: PendingRequest) -> None:
         """Its rows are free, at the latest after the step that is being made."""
         handles, request.handles = request.handles, {}
         for handle, unit in handles.items():
             self.load -= unit.rows
-            if self.pool is not None:
-                self.pool.cancel(handle)
+            if self.scheduler is not None:
+                self.scheduler.cancel(handle)
 
-    def forget(self, request: PendingRequest) -> None:
+    def remove_pending(self, request: PendingRequest) -> None:
         """It waits no more (under the lock)."""
         self.live.discard(request)
         queue = self.queues.get(request.client, ())
@@ -375,15 +375,15 @@ class Desk:
         else:
             self.queues.pop(request.client, None)
 
-    def begin_anew(self, error: Exception) -> None:
+    def reset(self, error: Exception) -> None:
         """Whoever waits is told, and the batch is a new one."""
         with self.condition:
             told: Iterable[PendingRequest] = list(self.live)
-            self.live, self.gone, self.queues, self.queue_tokens = set(), [], {}, 0
-        if self.pool is not None:
+            self.live, self.cancelled, self.queues, self.queue_tokens = set(), [], {}, 0
+        if self.scheduler is not None:
             with suppress(Exception):  # of a step that nobody waits for
-                self.pool.collect()
-        self.pool, self.load = (None if self.closed else self.new_pool()), 0
+                self.scheduler.collect()
+        self.scheduler, self.load = (None if self.closed else self.new_scheduler()), 0
         for request in told:
             request.settle(error)
 

@@ -17,10 +17,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from regard.server.guard import FORM
 from regard.server.keys import Keys, secret_in
-from regard.server.refusals import Refused, refusal
+from regard.server.refusals import APIError, error_response
 from regard.server.service import Service
 
-NOBODY = 499  # the status where nobody was there any more
+CLIENT_CLOSED = 499  # the status where nobody was there any more
 NUMBER = re.compile(r"[A-Za-z0-9._-]{1,64}")
 TRACES = "/api/v1/trace"
 HEALTH = frozenset({"/health", "/health/live", "/health/ready", "/metrics"})
@@ -28,11 +28,11 @@ MOST_READING = 32 << 20  # bytes of all bodies that are being read
 LINGER_SECONDS, LINGER_BYTES = 1.0, 64 << 20  # of a body that is refused and comes nevertheless
 
 
-class Observe:
+class RequestLogMiddleware:
     """The outermost: a number for each request, a line in the log, and no new work once the server ends."""
 
     def __init__(self, app: ASGIApp, service: Service, known: frozenset[str]) -> None:
-        self.app, self.service, self.known = app, service, known
+        self.app, self.service, self.routes = app, service, known
         self.traces = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -40,7 +40,7 @@ class Observe:
             await self.app(scope, receive, send)
             return
         begun, told = time.monotonic(), self.number(scope)
-        status = NOBODY
+        status = CLIENT_CLOSED
 
         async def noted(message: Message) -> None:
             nonlocal status
@@ -57,20 +57,20 @@ class Observe:
         try:
             refused = self.refused(path, tracing)
             if refused is not None:
-                await refusal(path, refused)(scope, receive, noted)
+                await error_response(path, refused)(scope, receive, noted)
             else:
                 await self.app(scope, receive, noted)
         except Exception as error:
             service.log.error(error, request=told["number"], route=path)
-            if status != NOBODY:  # the answer has begun
+            if status != CLIENT_CLOSED:  # the answer has begun
                 raise
-            await refusal(path, Refused(500, "this should not happen; the log shows where it did"))(
+            await error_response(path, APIError(500, "this should not happen; the log shows where it did"))(
                 scope, receive, noted
             )
         finally:
             service.in_flight -= counts
             self.traces -= tracing
-            self.tell(scope, status, time.monotonic() - begun, told)
+            self.record(scope, status, time.monotonic() - begun, told)
 
     def number(self, scope: Scope) -> dict[str, Any]:
         client = scope.get("client") or ("",)
@@ -78,16 +78,16 @@ class Observe:
         scope["regard"] = told
         return told
 
-    def refused(self, path: str, tracing: bool) -> Refused | None:
+    def refused(self, path: str, tracing: bool) -> APIError | None:
         if self.service.draining and path not in HEALTH:
-            return Refused(503, "the server is about to end; ask again", retry_after=5, close=True)
+            return APIError(503, "the server is about to end; ask again", retry_after=5, close=True)
         if tracing and self.traces > self.service.bounds.traces:
-            return Refused(429, "too many runs are waiting; ask again", retry_after=2)
+            return APIError(429, "too many runs are waiting; ask again", retry_after=2)
         return None
 
-    def tell(self, scope: Scope, status: int, seconds: float, told: dict[str, Any]) -> None:
+    def record(self, scope: Scope, status: int, seconds: float, told: dict[str, Any]) -> None:
         path = scope["path"]
-        route = path if path in self.known else "/web" if path.startswith("/web/") else "other"
+        route = path if path in self.routes else "/web" if path.startswith("/web/") else "other"
         if path.startswith(f"{TRACES}/"):
             route = f"{TRACES}/ID"
         method = scope["method"] if scope["method"] in ("GET", "POST", "HEAD", "OPTIONS") else "other"
@@ -101,7 +101,7 @@ def number_of(headers: Headers) -> str:
 
 
 @dataclass(frozen=True)
-class Locks:
+class KeyPolicy:
     """Where a key is needed, and where it may stand."""
 
     keyless: frozenset[str]  # addresses
@@ -118,14 +118,14 @@ class Locks:
         if owner is not None:
             return owner
         if path in self.fields:
-            raise Refused(403, "Invalid API key")
-        raise Refused(401, "this server needs a key: Authorization: Bearer KEY", code="invalid_api_key")
+            raise APIError(403, "Invalid API key")
+        raise APIError(401, "this server needs a key: Authorization: Bearer KEY", code="invalid_api_key")
 
 
-class Door:
+class BodyAndKeyMiddleware:
     """The innermost: reads a body whole, in time and in bounds, and looks at the key."""
 
-    def __init__(self, app: ASGIApp, service: Service, locks: Locks) -> None:
+    def __init__(self, app: ASGIApp, service: Service, locks: KeyPolicy) -> None:
         self.app, self.service, self.locks = app, service, locks
         self.reading = 0  # bytes
 
@@ -145,10 +145,10 @@ class Door:
             if (owner := self.locks.owner(self.service.keys, path, headers, raw)) is not None:
                 scope["regard"] |= {"client": f"key {owner}", "key": owner}
             await self.app(scope, replayed(raw, receive), send)
-        except Gone:
+        except ClientDisconnected:
             self.service.metrics.add("gone")
-        except Refused as error:
-            await refusal(path, error)(scope, receive, holding(send) if error.close else send)
+        except APIError as error:
+            await error_response(path, error)(scope, receive, holding(send) if error.close else send)
             if error.close:
                 await linger(receive)
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
@@ -161,27 +161,27 @@ class Door:
         most, parts, size = self.service.bounds.body, list[bytes](), 0
         length = headers.get("content-length", "0")
         if len(length) > 12 or int(length) > most:
-            raise Refused(413, f"the request is too large: {most} bytes at most", close=True)
+            raise APIError(413, f"the request is too large: {most} bytes at most", close=True)
         try:
             async with asyncio.timeout(self.service.bounds.body_seconds):
                 while True:
                     message = await receive()
                     if message["type"] == "http.disconnect":
-                        raise Gone
+                        raise ClientDisconnected
                     parts.append(message.get("body", b""))
                     size += len(parts[-1])
                     hold(len(parts[-1]))
                     if size > most:
-                        raise Refused(413, f"the request is too large: {most} bytes at most", close=True)
+                        raise APIError(413, f"the request is too large: {most} bytes at most", close=True)
                     if self.reading > max(MOST_READING, most):
-                        raise Refused(503, "too much is being read; try again", retry_after=1, close=True)
+                        raise APIError(503, "too much is being read; try again", retry_after=1, close=True)
                     if not message.get("more_body", False):
                         return b"".join(parts)
         except TimeoutError:
-            raise Refused(408, "the request came too slowly", close=True) from None
+            raise APIError(408, "the request came too slowly", close=True) from None
 
 
-class Gone(Exception):
+class ClientDisconnected(Exception):
     pass
 
 

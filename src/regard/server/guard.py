@@ -15,7 +15,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from regard.server.refusals import Refused, refusal
+from regard.server.refusals import APIError, error_response
 
 HOSTS = frozenset({"127.0.0.1", "localhost", "::1"})
 LARGEST_BODY = 1 << 20  # bytes
@@ -33,7 +33,7 @@ SAFE = {
 
 
 @dataclass(frozen=True)
-class Access:
+class OriginPolicy:
     """From where requests may come, and in which form."""
 
     hosts: frozenset[str] = HOSTS  # names of this server
@@ -72,10 +72,10 @@ class Access:
         return None
 
 
-class Guard:
+class OriginPolicyMiddleware:
     """Refuses what did not come from this machine's own page; an answer in one sentence."""
 
-    def __init__(self, app: ASGIApp, access: Access = Access()) -> None:
+    def __init__(self, app: ASGIApp, access: OriginPolicy = OriginPolicy()) -> None:
         self.app, self.access = app, access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -97,7 +97,7 @@ class Guard:
         refused = self.access.reason(scope["path"], scope["method"], headers)
         if refused is not None:
             status, text = refused
-            await refusal(scope["path"], Refused(status, text, close=status == 413))(scope, receive, safely)
+            await error_response(scope["path"], APIError(status, text, close=status == 413))(scope, receive, safely)
         elif allowed and scope["method"] == "OPTIONS":
             await Response(status_code=204, headers=PREFLIGHT)(scope, receive, safely)
         else:

@@ -22,7 +22,7 @@ MOST_RANKED = 50  # guesses, labels or answers
 
 
 @dataclass(frozen=True)
-class Bounds:
+class ServerLimits:
     """What a server may set for itself."""
 
     body: int = 1 << 20  # bytes
@@ -38,7 +38,7 @@ class Bounds:
     request_seconds: float = 30.0  # for one answer
     drain_seconds: float = 30.0  # for all of them, once the server shall end
 
-    def told(self) -> dict[str, float]:
+    def as_dict(self) -> dict[str, float]:
         fixed = {
             "text_characters": LONGEST_TEXT,
             "texts": MOST_TEXTS,

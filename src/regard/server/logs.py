@@ -50,7 +50,7 @@ class Handler(logging.Handler):
             self.log("server", level=record.levelname.lower(), message=record.getMessage())
 
 
-def take_over(log: Log) -> None:
+def redirect_loggers(log: Log) -> None:
     for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "asyncio"):
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = (

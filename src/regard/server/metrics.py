@@ -32,7 +32,7 @@ class Histogram:
         self.sum += value
 
 
-class Metrics:
+class ServerMetrics:
     def __init__(self) -> None:
         self.values: dict[str, dict[Labels, float]] = defaultdict(lambda: defaultdict(float))
         self.histograms: dict[str, dict[Labels, Histogram]] = defaultdict(lambda: defaultdict(Histogram))

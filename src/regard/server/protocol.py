@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from regard.server.limits import Bounds
-from regard.server.turnstile import Turnstile
+from regard.server.limits import ServerLimits
+from regard.server.turnstile import EarlyRejection
 
 # A line that ends with a newline alone, and one that goes on with the next: two readers of such a head may
 # not agree on it, and then one of them can be led by the nose.
@@ -23,7 +23,7 @@ HELD_SECONDS = 0.2  # that a full server waits for the rest of a request before 
 LEAST_READ = 64 << 10  # bytes in the time that a client may leave an answer unread
 
 
-class Strict(h11.Connection):
+class StrictConnection(h11.Connection):
     """h11's reading without what a request may be misread by."""
 
     def __init__(self, most_parts: int, most_head: int) -> None:
@@ -57,13 +57,13 @@ class Strict(h11.Connection):
             raise h11.RemoteProtocolError("a body has one length")
 
 
-class Impatient(H11Protocol):
-    bounds: ClassVar[Bounds] = Bounds()
-    turnstile: ClassVar[Turnstile | None] = None
+class TimedHTTPProtocol(H11Protocol):
+    bounds: ClassVar[ServerLimits] = ServerLimits()
+    early_rejection: ClassVar[EarlyRejection | None] = None
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
-        self.conn: h11.Connection = Strict(self.bounds.chunks, self.bounds.headers)
+        self.conn: h11.Connection = StrictConnection(self.bounds.chunks, self.bounds.headers)
         self.crowded = False  # one connection more than may be
         self.waiting: asyncio.TimerHandle | None = None  # for the end of a head
         self.unread: asyncio.TimerHandle | None = None  # until a client reads on
@@ -111,9 +111,9 @@ class Impatient(H11Protocol):
 
     def turned_away(self, data: bytes) -> bool:
         """Whether a request was refused here, or is held until its body has come."""
-        if self.turnstile is None or not self.is_free():
+        if self.early_rejection is None or not self.is_free():
             return False
-        answer = self.turnstile.answer(data, self.server_state.default_headers)
+        answer = self.early_rejection.answer(data, self.server_state.default_headers)
         if answer is None:
             return False
         self.stop_waiting()
@@ -186,12 +186,12 @@ class Impatient(H11Protocol):
             self.unread = None
 
     def send_400_response(self, msg: str) -> None:
-        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE) and not self.begun():
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE) and not self.response_started():
             self.answer(400, "the request is no HTTP")
         else:
             self.transport.abort()
 
-    def begun(self) -> bool:
+    def response_started(self) -> bool:
         return self.cycle is not None and self.cycle.response_started and not self.cycle.response_complete
 
     def answer(self, status: int, text: str, more: str = "") -> None:
@@ -207,5 +207,5 @@ class Impatient(H11Protocol):
             self.transport.close()
 
 
-def protocol_for(bounds: Bounds, turnstile: Turnstile | None = None) -> type[Impatient]:
-    return type("Bounded", (Impatient,), {"bounds": bounds, "turnstile": turnstile})
+def protocol_for(bounds: ServerLimits, turnstile: EarlyRejection | None = None) -> type[TimedHTTPProtocol]:
+    return type("Bounded", (TimedHTTPProtocol,), {"bounds": bounds, "turnstile": turnstile})

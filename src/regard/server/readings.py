@@ -29,15 +29,15 @@ class ReadingQuery(BaseModel):
     words: bool = False
 
 
-Answer = tuple[dict[str, Tensor], dict[str, Any]]  # tensors by name, and the rest as JSON
+Reading = tuple[dict[str, Tensor], dict[str, Any]]  # tensors by name, and the rest as JSON
 
 
-def one_look(trace: Trace, query: ReadingQuery) -> Answer:
+def one_look(trace: Trace, query: ReadingQuery) -> Reading:
     found = look(trace, query.kind, query.where, query.head, query.words)
     return {"values": found.values}, found.about()
 
 
-KINDS: dict[str, Callable[[Trace, ReadingQuery], Answer]] = {
+KINDS: dict[str, Callable[[Trace, ReadingQuery], Reading]] = {
     "weights": one_look,
     "value_norm": one_look,
     "rollout": one_look,

@@ -12,7 +12,7 @@ OPENAI = "/v1/"  # its errors are objects
 KINDS = {401: "authentication_error", 403: "permission_error", 404: "not_found_error"}
 
 
-class Refused(RegardError):
+class APIError(RegardError):
     """A request that gets another status than 200; `param` is the field at fault, `code` OpenAI's word."""
 
     def __init__(
@@ -29,12 +29,12 @@ class Refused(RegardError):
         self.retry_after = retry_after
 
 
-def slowdown(text: str, seconds: float | None) -> Refused:
+def rate_limit_error(text: str, seconds: float | None) -> APIError:
     """For who finds no room."""
-    return Refused(429, f"Slowdown: {text}", code="rate_limit_exceeded", retry_after=seconds)
+    return APIError(429, f"Slowdown: {text}", code="rate_limit_exceeded", retry_after=seconds)
 
 
-def refusal(path: str, error: Refused) -> JSONResponse:
+def error_response(path: str, error: APIError) -> JSONResponse:
     """The answer at an address."""
     content: Mapping[str, object] = {"error": str(error)}
     if path.startswith(OPENAI):

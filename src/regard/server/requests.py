@@ -16,16 +16,16 @@ Text = Annotated[str, Field(max_length=LONGEST_TEXT)]
 Kind = TypeVar("Kind", bound=BaseModel)
 
 
-class Body(BaseModel):
+class RequestBody(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
 
-class TokenizeBody(Body):
+class TokenizeBody(RequestBody):
     model: str = ""
     text: Text
 
 
-class TraceBody(Body):
+class TraceBody(RequestBody):
     model: str = ""
     source: Text
     target: Text | None = None

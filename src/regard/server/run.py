@@ -23,12 +23,12 @@ from regard.device import freeze_gc
 from regard.errors import UsageError
 from regard.server.api.add import ROUTES, add_api
 from regard.server.app import make_app
-from regard.server.door import Door, Locks, Observe
-from regard.server.guard import HOSTS, Access
-from regard.server.logs import take_over
+from regard.server.door import BodyAndKeyMiddleware, KeyPolicy, RequestLogMiddleware
+from regard.server.guard import HOSTS, OriginPolicy
+from regard.server.logs import redirect_loggers
 from regard.server.protocol import protocol_for
 from regard.server.service import Service
-from regard.server.turnstile import Turnstile
+from regard.server.turnstile import EarlyRejection
 from regard.tasks import Translator
 
 HOST = "127.0.0.1"
@@ -55,7 +55,7 @@ def serve(
 
 
 @dataclass(frozen=True)
-class Place:
+class ListenAddress:
     """Where a server listens, and whom it answers."""
 
     address: str = HOST
@@ -68,7 +68,7 @@ class Place:
 HANDOVER = 0.0005  # seconds after which a thread that computes lets the one that answers in; usually 0.005
 
 
-def serve_api(service: Service, place: Place, say: Callable[[str], None]) -> None:
+def serve_api(service: Service, place: ListenAddress, say: Callable[[str], None]) -> None:
     """Answer programs and the page until told to end; then finish what has begun."""
     check_open(service, place)
     listening = listen(place.port, place.address)
@@ -85,7 +85,7 @@ def serve_api(service: Service, place: Place, say: Callable[[str], None]) -> Non
         server.run([listening])
 
 
-def check_open(service: Service, place: Place) -> None:
+def check_open(service: Service, place: ListenAddress) -> None:
     if place.address not in HOSTS and service.keys is None and not place.open:
         raise UsageError(
             f"{place.address} is seen by other machines: give keys with --keys, or --insecure-no-key if "
@@ -93,11 +93,11 @@ def check_open(service: Service, place: Place) -> None:
         )
 
 
-def server_of(service: Service, place: Place) -> Draining:
-    take_over(service.log)
+def server_of(service: Service, place: ListenAddress) -> DrainingServer:
+    redirect_loggers(service.log)
     bounds = service.bounds
     paths = frozenset(route.path for route in ROUTES if route.reads is not None and route.models)
-    turnstile = Turnstile(service, access_to(place), LOCKS, paths)
+    turnstile = EarlyRejection(service, access_to(place), KEY_POLICY, paths)
     config = uvicorn.Config(
         app_of(service, place),
         http=protocol_for(bounds, turnstile),
@@ -111,18 +111,18 @@ def server_of(service: Service, place: Place) -> Draining:
         timeout_keep_alive=max(1, round(bounds.idle_seconds)),
         timeout_graceful_shutdown=2,
     )
-    return Draining(config, service)
+    return DrainingServer(config, service)
 
 
-LOCKS = Locks(
+KEY_POLICY = KeyPolicy(
     keyless=frozenset(route.path for route in ROUTES if route.open),
     fields=frozenset(route.path for route in ROUTES if route.group == "LibreTranslate"),
 )
 
 
-def access_to(place: Place) -> Access:
+def access_to(place: ListenAddress) -> OriginPolicy:
     here = {place.address.lower()} - set(ANYWHERE)
-    return Access(
+    return OriginPolicy(
         hosts=HOSTS | here | {name.lower() for name in place.hosts},
         origins=frozenset(origin.lower().rstrip("/") for origin in place.origins),
         forms=frozenset(route.path for route in ROUTES if route.form),
@@ -131,50 +131,50 @@ def access_to(place: Place) -> Access:
     )
 
 
-def app_of(service: Service, place: Place = Place()) -> FastAPI:
+def app_of(service: Service, place: ListenAddress = ListenAddress()) -> FastAPI:
     """The explorer's app with all routes, and what stands around them."""
     app = make_app(service.models, access_to(place))
     add_api(app, service)
     known = frozenset(str(getattr(route, "path", "")) for route in app.routes)
-    app.user_middleware.insert(0, Middleware(Observe, service=service, known=known))
-    app.user_middleware.append(Middleware(Door, service=service, locks=LOCKS))
+    app.user_middleware.insert(0, Middleware(RequestLogMiddleware, service=service, known=known))
+    app.user_middleware.append(Middleware(BodyAndKeyMiddleware, service=service, locks=KEY_POLICY))
     return app
 
 
-class Draining(uvicorn.Server):
+class DrainingServer(uvicorn.Server):
     """Ends in peace: no new work, what has begun is finished, and the door stays open until then."""
 
     def __init__(self, config: uvicorn.Config, service: Service) -> None:
         super().__init__(config)
-        self.service, self.begun = service, 0.0
+        self.service, self.drain_started = service, 0.0
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        asyncio.get_running_loop().set_default_executor(readers(TEXT_THREADS))
+        asyncio.get_running_loop().set_default_executor(text_threads(TEXT_THREADS))
         await super().startup(sockets)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if self.service.draining:  # told twice: at once
             super().handle_exit(sig, frame)
             return
-        self.service.draining, self.begun = True, time.monotonic()
+        self.service.draining, self.drain_started = True, time.monotonic()
         self.service.log("draining", in_flight=self.service.in_flight)
 
     async def on_tick(self, counter: int) -> bool:
         if self.service.draining:
-            passed = time.monotonic() - self.begun
+            passed = time.monotonic() - self.drain_started
             done = not self.service.in_flight and passed >= NOTICED
             self.should_exit |= done or passed > self.service.bounds.drain_seconds
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        for desk in self.service.desks.values():
+        for desk in self.service.schedulers.values():
             await desk.drain(0)  # who still waits is told
         await super().shutdown(sockets)
         self.service.close()
         self.service.log("ended")
 
 
-def readers(count: int) -> ThreadPoolExecutor:
+def text_threads(count: int) -> ThreadPoolExecutor:
     """Threads that cut texts and put them together, all there from the start: a server that begins them as
     it needs them would seem to leak."""
     threads, all_there = ThreadPoolExecutor(count, "text"), Barrier(count + 1)

@@ -13,7 +13,7 @@ from regard.interpret.pieces import visible
 from regard.models import EncoderOnly, Model
 
 
-def offered(model: Model) -> dict[str, Any]:
+def available_interventions(model: Model) -> dict[str, Any]:
     """The interventions that this model has something for: kinds, attentions with their heads, sides."""
     heads = {name: look.heads for name, look in looks(model).items()}
     return {
@@ -41,15 +41,15 @@ def possible(given: dict[str, Any], model: Model) -> bool:
     return True
 
 
-def compared(before: Trace, after: Trace, step: int | None = None) -> dict[str, Any]:
+def compare_traces(before: Trace, after: Trace, step: int | None = None) -> dict[str, Any]:
     """How the second run differs. Runs that choose among different words share no distributions: then
     `reason` tells why, and what is left are the words that they said."""
-    reason = apart(before, after)
+    reason = incomparable_reason(before, after)
     found = None if reason else compare(before, after, step)
     return {
         "comparison": None if found is None else found.as_json(),
         "reason": reason,
-        "sentence": told_apart(before, after) if found is None else found.sentence,
+        "sentence": output_sentence(before, after) if found is None else found.sentence,
         "words": words(before.output, after.output),
         "pairs": {
             side: pairs(before.tokens[side], after.tokens[side])
@@ -59,7 +59,7 @@ def compared(before: Trace, after: Trace, step: int | None = None) -> dict[str, 
     }
 
 
-def apart(before: Trace, after: Trace) -> str | None:
+def incomparable_reason(before: Trace, after: Trace) -> str | None:
     """Why the next-word distributions of two runs cannot be compared."""
     different = (
         "The two models choose among different words, so that their probabilities have no common scale."
@@ -77,7 +77,7 @@ def apart(before: Trace, after: Trace) -> str | None:
     return None if all(before.vocabulary[each] == after.vocabulary[each] for each in shared) else different
 
 
-def told_apart(before: Trace, after: Trace) -> str:
+def output_sentence(before: Trace, after: Trace) -> str:
     if before.output == after.output:
         return f'Both say "{visible(before.output)}".'
     return f'One says "{visible(before.output)}", the other "{visible(after.output)}".'

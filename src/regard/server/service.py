@@ -11,12 +11,12 @@ from typing import Any, TypeVar
 from regard.errors import near_miss
 from regard.generation import Request
 from regard.inputs.language import Detector
-from regard.server.desk import CALL_TOKENS, Desk, Full, Limits, TooLate
+from regard.server.desk import CALL_TOKENS, ServiceScheduler, Full, BatchLimits, TooLate
 from regard.server.keys import Keys
-from regard.server.limits import Bounds
+from regard.server.limits import ServerLimits
 from regard.server.logs import Log
-from regard.server.metrics import Metrics
-from regard.server.refusals import Refused
+from regard.server.metrics import ServerMetrics
+from regard.server.refusals import APIError
 from regard.tasks import Answerer, Classifier, Embedder, Filler, Generator, Tagger, Translator
 
 T = TypeVar("T")
@@ -45,19 +45,19 @@ class Call:
 @dataclass
 class Service:
     models: Mapping[str, Any]
-    bounds: Bounds = field(default_factory=Bounds)
-    limits: Limits = field(default_factory=Limits)
+    bounds: ServerLimits = field(default_factory=ServerLimits)
+    limits: BatchLimits = field(default_factory=BatchLimits)
     keys: Keys | None = None
     log: Log = field(default_factory=Log)
-    metrics: Metrics = field(default_factory=Metrics)
+    metrics: ServerMetrics = field(default_factory=ServerMetrics)
     draining: bool = False
     in_flight: int = 0
 
     def __post_init__(self) -> None:
-        self.desks = {name: Desk(task, self.limits) for name, task in self.models.items()}
+        self.schedulers = {name: ServiceScheduler(task, self.limits) for name, task in self.models.items()}
         self.detector = Detector()
         self.pairs = pairs_of(self.models)
-        self.proved = 0.0
+        self.probed_at = 0.0
 
     def find(self, name: str, *kinds: type[Any]) -> tuple[str, Any]:
         """The model of a name, or the first that can do what is asked where none is named."""
@@ -65,32 +65,32 @@ class Service:
             for own, task in self.models.items():
                 if isinstance(task, kinds):
                     return own, task
-            raise Refused(404, "no model of this server can do this", "model", "model_not_found")
+            raise APIError(404, "no model of this server can do this", "model", "model_not_found")
         if name not in self.models:
             known = near_miss(name, self.models) or f"; there are {', '.join(self.models)}"
-            raise Refused(404, f'model: there is no "{name}"{known}', "model", "model_not_found")
+            raise APIError(404, f'model: there is no "{name}"{known}', "model", "model_not_found")
         task = self.models[name]
         if not isinstance(task, kinds):
-            raise Refused(400, f'model: "{name}" cannot do this; ask it at {ROUTES[type(task)]}', "model")
+            raise APIError(400, f'model: "{name}" cannot do this; ask it at {ROUTES[type(task)]}', "model")
         return name, task
 
     async def run(self, name: str, work: Callable[[], T], call: Call, tokens: int = 1) -> T:
         """Other work of a model than decoding; `tokens` is about how many pieces it reads."""
-        return await self.desks[name].run(work, call.client, call.deadline, max(1, tokens))
+        return await self.schedulers[name].run(work, call.client, call.deadline, max(1, tokens))
 
     def full(self) -> Full | None:
         """Why no model has room for anything, whatever is asked: it need not be read. None if one has."""
         full: Full | None = None
-        for desk in self.desks.values():
+        for desk in self.schedulers.values():
             full = desk.full(CALL_TOKENS)
             if full is None:
                 return None
         return full
 
-    def check_room(self) -> None:
+    def check_capacity(self) -> None:
         """Full, counted at every desk, if no model has room for anything."""
         if (full := self.full()) is not None:
-            for desk in self.desks.values():
+            for desk in self.schedulers.values():
                 desk.counts["refused"] += 1
             raise full
 
@@ -110,7 +110,7 @@ class Service:
             key=key,
         )
 
-    def told(self, text: str) -> str:
+    def without_paths(self, text: str) -> str:
         """A sentence without the places of the models on this machine."""
         for name, task in self.models.items():
             path = str(task.path if isinstance(task, Embedder) else task.folder.path)
@@ -120,45 +120,45 @@ class Service:
     async def ready(self) -> None:
         """Nothing, if every model answers just now; else Refused."""
         if self.draining:
-            raise Refused(503, "the server is about to end", retry_after=5)
-        if time.monotonic() - self.proved < READY_AGAIN:
+            raise APIError(503, "the server is about to end", retry_after=5)
+        if time.monotonic() - self.probed_at < READY_AGAIN:
             return
         call = Call("readiness", time.monotonic() + READY_SECONDS)
         try:
             for name, task in self.models.items():
-                await asyncio.wait_for(self.prove(name, task, call), READY_SECONDS)
+                await asyncio.wait_for(self.probe(name, task, call), READY_SECONDS)
         except (TooLate, TimeoutError):
-            raise Refused(503, "a model did not answer in time", retry_after=5) from None
+            raise APIError(503, "a model did not answer in time", retry_after=5) from None
         except Full:
             return  # it works, and has enough of it
-        self.proved = time.monotonic()
+        self.probed_at = time.monotonic()
 
-    async def prove(self, name: str, task: Any, call: Call) -> None:
+    async def probe(self, name: str, task: Any, call: Call) -> None:
         """One real answer of a model."""
         if isinstance(task, Translator | Generator):
             tokenizer = task.folder.source
             ids: Sequence[int] = tokenizer.encode("1")[:4]
             ids = task.source_ids(ids) if isinstance(task, Translator) else task.with_start(ids)
             options = task.folder.decode.model_copy(update={"beam": 1, "max_length": 1, "sample": False})
-            await self.desks[name].ask([Request(ids, options)], call.client, call.deadline)
+            await self.schedulers[name].generate([Request(ids, options)], call.client, call.deadline)
         else:
-            await self.run(name, lambda: simplest(task), call)
+            await self.run(name, lambda: probe_task(task), call)
 
-    def numbers(self) -> str:
+    def metrics_text(self) -> str:
         self.metrics.set("in_flight", self.in_flight)
         self.metrics.set("draining", self.draining)
         self.metrics.set("tasks", len(asyncio.all_tasks()))
-        for name, desk in self.desks.items():
+        for name, desk in self.schedulers.items():
             for what, value in desk.counters().items():
                 self.metrics.set("desk", value, model=name, what=what)
         return self.metrics.text()
 
     def close(self) -> None:
-        for desk in self.desks.values():
+        for desk in self.schedulers.values():
             desk.close()
 
 
-def simplest(task: Any) -> None:
+def probe_task(task: Any) -> None:
     match task:
         case Embedder():
             task.embed("1")

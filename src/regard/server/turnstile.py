@@ -15,9 +15,9 @@ from http import HTTPStatus
 
 from starlette.datastructures import Headers
 
-from regard.server.door import Locks, number_of
-from regard.server.guard import SAFE, Access
-from regard.server.refusals import Refused, refusal, slowdown
+from regard.server.door import KeyPolicy, number_of
+from regard.server.guard import SAFE, OriginPolicy
+from regard.server.refusals import APIError, error_response, rate_limit_error
 from regard.server.service import Service
 from regard.server.waiting import Full
 
@@ -31,10 +31,10 @@ LARGEST_HELD = 16 << 10  # bytes of a body that is waited for; others are counte
 Pairs = list[tuple[bytes, bytes]]
 
 
-class Turnstile:
+class EarlyRejection:
     """Looks at requests for a model before anything else does."""
 
-    def __init__(self, service: Service, access: Access, locks: Locks, paths: frozenset[str]) -> None:
+    def __init__(self, service: Service, access: OriginPolicy, locks: KeyPolicy, paths: frozenset[str]) -> None:
         self.service, self.access, self.locks, self.paths = service, access, locks, paths
 
     def answer(self, data: bytes, more: Iterable[tuple[bytes, bytes]] = ()) -> bytes | None:
@@ -56,8 +56,8 @@ class Turnstile:
             return None
         try:
             owner = self.locks.owner(self.service.keys, path, headers, data[head.end() :])
-            self.service.check_room()
-        except Refused:  # no key: said elsewhere
+            self.service.check_capacity()
+        except APIError:  # no key: said elsewhere
             return None
         except Full as full:
             self.service.metrics.add("refused")
@@ -91,7 +91,7 @@ def length_in(pairs: Pairs) -> int | None:
 @lru_cache(256)
 def written(path: str, text: str, seconds: float) -> tuple[int, bytes, bytes]:
     """A refusal for want of room: its status, the head but for what each has of its own, and the body."""
-    answer = refusal(path, slowdown(text, seconds))
+    answer = error_response(path, rate_limit_error(text, seconds))
     answer.headers.update(SAFE)
     status = HTTPStatus(answer.status_code)
     lines = [b"%b: %b\r\n" % pair for pair in answer.raw_headers]

@@ -13,7 +13,7 @@ from regard.generation import Request as Wish
 
 
 @dataclass(frozen=True)
-class Limits:
+class BatchLimits:
     rows: int = 128  # of the running batch: sources times beams
     tokens: int = 16_384  # of the running batch: padded source pieces times rows
     queue_tokens: int = 20_000  # of those who wait: pieces to read, and rows times pieces to write
@@ -39,7 +39,7 @@ class Unit:
     number: int
     rows: int
     tokens: int  # an estimate of the work
-    wish: Wish | None = None
+    decode_request: Wish | None = None
     call: Callable[[], Any] | None = None
 
 
@@ -90,7 +90,7 @@ class PendingRequest:
         self.put(None)
 
 
-class Stream:
+class ResultStream:
     """The pieces of one answer as they come, the last of them the `Hypothesis`; to be closed when left."""
 
     def __init__(
@@ -99,7 +99,7 @@ class Stream:
         self.request, self.pieces, self.withdraw = request, pieces, withdraw
         self.over = False
 
-    def __aiter__(self) -> Stream:
+    def __aiter__(self) -> ResultStream:
         return self
 
     async def __anext__(self) -> list[int] | Hypothesis:

@@ -22,8 +22,8 @@ from regard.server.limits import (
     MOST_TEXTS,
     MOST_TOKENS,
 )
-from regard.server.refusals import Refused
-from regard.server.requests import Body, Text
+from regard.server.refusals import APIError
+from regard.server.requests import RequestBody, Text
 from regard.server.service import Service
 from regard.tasks import Generator
 
@@ -33,12 +33,12 @@ Ids = Annotated[list[Id], Field(min_length=1, max_length=LONGEST_PROMPT)]
 Stop = Annotated[str, Field(min_length=1, max_length=LONGEST_STOP)]
 
 
-class StreamOptions(Body):
+class StreamOptions(RequestBody):
     include_usage: bool = False
     include_obfuscation: bool = False
 
 
-class CompletionBody(Body):
+class CompletionBody(RequestBody):
     model: str = Field(max_length=1000)
     prompt: (
         Text
@@ -68,32 +68,32 @@ class CompletionBody(Body):
         return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
 
 
-class Logprobs(Body):
+class CompletionLogprobs(RequestBody):
     tokens: list[str]
     token_logprobs: list[float | None]
     top_logprobs: list[dict[str, float] | None]
     text_offset: list[int]
 
 
-class Choice(Body):
+class CompletionChoice(RequestBody):
     index: int
     text: str
     finish_reason: Literal["stop", "length"] | None
-    logprobs: Logprobs | None
+    logprobs: CompletionLogprobs | None
 
 
-class Usage(Body):
+class Usage(RequestBody):
     prompt_tokens: int
     completion_tokens: int
     total_tokens: int
 
 
-class Completion(Body):
+class Completion(RequestBody):
     id: str
     object: Literal["text_completion"]
     created: int
     model: str
-    choices: list[Choice]
+    choices: list[CompletionChoice]
     usage: Usage | None = None
 
 
@@ -111,7 +111,7 @@ class Prompt:
 
 
 @dataclass(frozen=True)
-class Said:
+class GeneratedText:
     """What was written after a prompt."""
 
     prompt: Prompt
@@ -132,18 +132,18 @@ def check(body: CompletionBody) -> None:
     }
     for name, value in unsupported.items():
         if value:
-            raise Refused(400, f"{name} is not supported", name, "unsupported_parameter")
+            raise APIError(400, f"{name} is not supported", name, "unsupported_parameter")
     n, best_of = body.n or 1, body.best_of
     if best_of is not None and best_of < n:
-        raise Refused(400, f"best_of = {best_of} is less than n = {n}", "best_of")
+        raise APIError(400, f"best_of = {best_of} is less than n = {n}", "best_of")
     if body.stream and best_of is not None and best_of > n:
-        raise Refused(
+        raise APIError(
             400, "which of several is the best is known in the end: no best_of with stream", "best_of"
         )
     if body.stream_options is not None and not body.stream:
-        raise Refused(400, "stream_options are for stream", "stream_options")
+        raise APIError(400, "stream_options are for stream", "stream_options")
     if len(prompts_of(body)) * max(n, best_of or 1) > MOST_ROWS:
-        raise Refused(400, f"prompts times choices are {MOST_ROWS} at most", "n")
+        raise APIError(400, f"prompts times choices are {MOST_ROWS} at most", "n")
 
 
 def prompts_of(body: CompletionBody) -> list[str | list[int]]:
@@ -163,7 +163,7 @@ def read(generator: Generator, prompt: str | list[int]) -> Prompt:
         whole = generator.with_start(ids)
         return Prompt(prompt, whole, given=len(whole) == len(ids))
     if wrong := next((each for each in prompt if each >= len(tokenizer)), None):
-        raise Refused(400, f"prompt: the model has {len(tokenizer)} pieces, and {wrong} is none", "prompt")
+        raise APIError(400, f"prompt: the model has {len(tokenizer)} pieces, and {wrong} is none", "prompt")
     whole = prompt if prompt[0] == tokenizer.start else generator.with_start(prompt)
     return Prompt(tokenizer.decode(prompt), whole, given=len(whole) == len(prompt))
 
@@ -175,7 +175,7 @@ def most_tokens(body: CompletionBody) -> int:
 def check_room(generator: Generator, prompt: Prompt, body: CompletionBody) -> None:
     limit, wanted = generator.model.longest_target, most_tokens(body)
     if limit is not None and len(prompt.ids) + wanted - 1 > limit:
-        raise Refused(
+        raise APIError(
             400,
             f"the model reads {limit} tokens at once; the prompt has {len(prompt.ids)} with its start, and "
             f"{wanted} more were asked for",
@@ -194,7 +194,7 @@ def options_of(base: Decode, body: CompletionBody, seed: int) -> Decode:
     return base.model_copy(update={**own, "sample": True, "temperature": temperature, "top_p": top_p})
 
 
-def wishes_of(generator: Generator, prompts: Sequence[Prompt], body: CompletionBody) -> list[Request]:
+def decode_requests(generator: Generator, prompts: Sequence[Prompt], body: CompletionBody) -> list[Request]:
     """The draws of each prompt."""
     seed = secrets.randbelow(2**31) if body.seed is None else body.seed
     draws = max(body.n or 1, body.best_of or 1)
@@ -205,7 +205,7 @@ def wishes_of(generator: Generator, prompts: Sequence[Prompt], body: CompletionB
     ]
 
 
-def framed(body: CompletionBody) -> dict[str, Any]:
+def completion_frame(body: CompletionBody) -> dict[str, Any]:
     return {
         "id": f"cmpl-{secrets.token_hex(12)}",
         "object": "text_completion",

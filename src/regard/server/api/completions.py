@@ -15,22 +15,22 @@ from regard.generation import Hypothesis
 from regard.server.api.asked import (
     CompletionBody,
     Prompt,
-    Said,
+    GeneratedText,
     check,
     check_room,
-    framed,
+    completion_frame,
     most_tokens,
     prompts_of,
     read,
     usage,
-    wishes_of,
+    decode_requests,
 )
-from regard.server.api.probabilities import Place, as_logprobs, places_of, prompt_begins, unknown_first
-from regard.server.api.spelling import Speller
-from regard.server.api.streaming import line, streamed, together
+from regard.server.api.probabilities import TokenLogprob, as_logprobs, token_logprobs, prompt_begins, without_first_logprob
+from regard.server.api.spelling import Detokenizer
+from regard.server.api.streaming import line, stream_completion, together
 from regard.server.api.translating import translate
-from regard.server.desk import Stream
-from regard.server.refusals import Refused
+from regard.server.desk import ResultStream
+from regard.server.refusals import APIError
 from regard.server.service import ROUTES, Call, Service
 from regard.tasks import Filler, Generator, Translator
 from regard.tasks.load import CLASSES
@@ -40,17 +40,17 @@ async def completions(service: Service, body: CompletionBody, call: Call) -> Any
     check(body)
     name, task = service.find(body.model, *CLASSES.values())
     if isinstance(task, Translator):
-        return await translated(service, name, task, body, call)
+        return await complete_by_translating(service, name, task, body, call)
     if not isinstance(task, Generator):
         where = "/api/v1/fill" if isinstance(task, Filler) else ROUTES[type(task)]
-        raise Refused(400, f'model: "{name}" writes no text; ask it at {where}', "model")
+        raise APIError(400, f'model: "{name}" writes no text; ask it at {where}', "model")
     prompts = await asyncio.to_thread(lambda: [read(task, each) for each in prompts_of(body)])
     for prompt in prompts:
         check_room(task, prompt, body)
     if body.stream:
-        return await streamed(service, name, task, prompts, body, call)
+        return await stream_completion(service, name, task, prompts, body, call)
     said = await write(service, name, task, prompts, body, call)
-    frame = framed(body)
+    frame = completion_frame(body)
     places = await probabilities(service, name, task, said, body, call)
     frame["choices"] = await asyncio.to_thread(
         lambda: [choice(task, *each, body, own) for each, own in zip(enumerate(said), places)]
@@ -61,53 +61,53 @@ async def completions(service: Service, body: CompletionBody, call: Call) -> Any
 
 async def write(
     service: Service, name: str, generator: Generator, prompts: list[Prompt], body: CompletionBody, call: Call
-) -> list[Said]:
+) -> list[GeneratedText]:
     """The choices, those of the first prompt first."""
     draws, n = max(body.n or 1, body.best_of or 1), body.n or 1
     every = [prompt for prompt in prompts for _ in range(draws)]
     if most_tokens(body) == 0:
-        return [Said(prompt, (), "", 0.0, False) for prompt in prompts for _ in range(n)]
-    desk, wishes = service.desks[name], wishes_of(generator, prompts, body)
+        return [GeneratedText(prompt, (), "", 0.0, False) for prompt in prompts for _ in range(n)]
+    desk, wishes = service.schedulers[name], decode_requests(generator, prompts, body)
     if body.stops:
         async with desk.streams(wishes, call.client, call.deadline) as streams:
-            speak = (until(each, generator, prompt, body.stops) for each, prompt in zip(streams, every))
+            speak = (generate_until_stop(each, generator, prompt, body.stops) for each, prompt in zip(streams, every))
             said = list(await together(speak))
         if draws > n:
-            said = await judged(service, name, generator, said, call)
+            said = await with_scores(service, name, generator, said, call)
     else:
-        found = await desk.ask(wishes, call.client, call.deadline)
+        found = await desk.generate(wishes, call.client, call.deadline)
         said = await asyncio.to_thread(
-            lambda: [spoken(generator, prompt, own[0]) for prompt, own in zip(every, found)]
+            lambda: [detokenized(generator, prompt, own[0]) for prompt, own in zip(every, found)]
         )
     rows = [said[at : at + draws] for at in range(0, len(said), draws)]
     return [each for row in rows for each in best(row, n)]
 
 
-def best(draws: list[Said], count: int) -> list[Said]:
+def best(draws: list[GeneratedText], count: int) -> list[GeneratedText]:
     """The most probable per piece, if there are more than wanted."""
     return sorted(draws, key=lambda each: -each.score)[:count] if len(draws) > count else draws
 
 
-def spoken(generator: Generator, prompt: Prompt, found: Hypothesis) -> Said:
-    speller = Speller(generator.tokenizer, prompt.ids)
+def detokenized(generator: Generator, prompt: Prompt, found: Hypothesis) -> GeneratedText:
+    speller = Detokenizer(generator.tokenizer, prompt.ids)
     text = speller.add(found.tokens) + speller.end()
-    return Said(prompt, found.tokens, text, found.score, found.finished, tuple(speller.begins))
+    return GeneratedText(prompt, found.tokens, text, found.score, found.finished, tuple(speller.begins))
 
 
-async def judged(
-    service: Service, name: str, generator: Generator, said: list[Said], call: Call
-) -> list[Said]:
+async def with_scores(
+    service: Service, name: str, generator: Generator, said: list[GeneratedText], call: Call
+) -> list[GeneratedText]:
     """Draws with the log-probability per piece: the search has told none of those that a stop ended."""
     rows = [[*each.prompt.ids, *each.ids] for each in said]
-    found = await service.run(name, lambda: places_of(generator, rows, 0), call, sum(map(len, rows)))
+    found = await service.run(name, lambda: token_logprobs(generator, rows, 0), call, sum(map(len, rows)))
     own = [places[len(each.prompt.ids) :][: len(each.begins)] for each, places in zip(said, found)]
     means = [fmean(place.log_p or 0.0 for place in places) if places else -math.inf for places in own]
     return [replace(each, score=score) for each, score in zip(said, means)]
 
 
-async def until(pieces: Stream, generator: Generator, prompt: Prompt, stops: Sequence[str]) -> Said:
+async def generate_until_stop(pieces: ResultStream, generator: Generator, prompt: Prompt, stops: Sequence[str]) -> GeneratedText:
     """What is written before a stop comes; then the work ends."""
-    speller, ids, text = Speller(generator.tokenizer, prompt.ids, stops), list[int](), ""
+    speller, ids, text = Detokenizer(generator.tokenizer, prompt.ids, stops), list[int](), ""
     score, ended = 0.0, False
     try:
         async for each in pieces:
@@ -122,22 +122,22 @@ async def until(pieces: Stream, generator: Generator, prompt: Prompt, stops: Seq
         await pieces.aclose()
     text += speller.end()
     begins = [begin for begin in speller.begins if not speller.stopped or begin < len(text)]
-    return Said(prompt, tuple(ids), text, score, ended or speller.stopped, tuple(begins))
+    return GeneratedText(prompt, tuple(ids), text, score, ended or speller.stopped, tuple(begins))
 
 
 async def probabilities(
-    service: Service, name: str, generator: Generator, said: list[Said], body: CompletionBody, call: Call
-) -> list[list[Place]]:
+    service: Service, name: str, generator: Generator, said: list[GeneratedText], body: CompletionBody, call: Call
+) -> list[list[TokenLogprob]]:
     """The places of prompt and text of each choice, from one reading of them all."""
     count = body.logprobs
     if count is None:
         return [[] for _ in said]
     rows = [[*each.prompt.ids, *each.ids] for each in said]
-    return await service.run(name, lambda: places_of(generator, rows, count), call, sum(map(len, rows)))
+    return await service.run(name, lambda: token_logprobs(generator, rows, count), call, sum(map(len, rows)))
 
 
 def choice(
-    generator: Generator, index: int, said: Said, body: CompletionBody, places: list[Place]
+    generator: Generator, index: int, said: GeneratedText, body: CompletionBody, places: list[TokenLogprob]
 ) -> dict[str, Any]:
     text = said.prompt.text + said.text if body.echo else said.text
     told: dict[str, Any] = {"index": index, "text": text, "logprobs": None}
@@ -148,27 +148,27 @@ def choice(
         own = places[size : size + len(begins)]  # what stands behind a stop is not told
         if body.echo:
             begins = (*prompt_begins(tokenizer, said.prompt), *begins)
-            own = [*unknown_first(places[size - shown : size]), *own]
+            own = [*without_first_logprob(places[size - shown : size]), *own]
         told["logprobs"] = as_logprobs(tokenizer, own, begins, bare=bool(body.echo) and text[:1] != " ")
     return told
 
 
-async def translated(
+async def complete_by_translating(
     service: Service, name: str, translator: Translator, body: CompletionBody, call: Call
 ) -> Any:
     """A model that translates: the prompt is a source, the text its translation."""
     if body.echo:
-        raise Refused(400, "echo: this model translates; /api/v1/score tells how probable a text is", "echo")
+        raise APIError(400, "echo: this model translates; /api/v1/score tells how probable a text is", "echo")
     if body.logprobs is not None:
-        raise Refused(400, "logprobs: this model translates; ask /api/v1/score", "logprobs")
+        raise APIError(400, "logprobs: this model translates; ask /api/v1/score", "logprobs")
     prompts = [each for each in prompts_of(body) if isinstance(each, str)]
     if not prompts:
-        raise Refused(400, "prompt: this model translates, give it a text", "prompt")
+        raise APIError(400, "prompt: this model translates, give it a text", "prompt")
     for field in ("temperature", "seed", "best_of"):
         if getattr(body, field):
-            raise Refused(400, f"{field} is not supported by a model that translates", field)
+            raise APIError(400, f"{field} is not supported by a model that translates", field)
     if body.top_p not in (None, 1.0):
-        raise Refused(400, "top_p is not supported by a model that translates", "top_p")
+        raise APIError(400, "top_p is not supported by a model that translates", "top_p")
     n = body.n or 1
     found = await translate(service, name, translator, prompts, call, n)
     choices: list[dict[str, Any]] = []
@@ -185,8 +185,8 @@ async def translated(
     )
     total = {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
     if not body.stream:
-        return {**framed(body), "choices": choices, "usage": total}
-    frame = framed(body)
+        return {**completion_frame(body), "choices": choices, "usage": total}
+    frame = completion_frame(body)
     events = [line({**frame, "choices": [each]}) for each in choices]
     if body.stream_options is not None and body.stream_options.include_usage:
         events.append(line({**frame, "usage": total}))

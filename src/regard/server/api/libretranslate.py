@@ -8,12 +8,12 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field
 
 from regard.server.api.languages import name_of
-from regard.server.api.markup import Part, parts_of
+from regard.server.api.markup import MarkupPart, parts_of
 from regard.server.api.routes import Route
 from regard.server.api.translating import check_size, translate
 from regard.server.limits import MOST_CHOICES, MOST_TEXTS
-from regard.server.refusals import Refused
-from regard.server.requests import LONGEST_TEXT, Body, Text
+from regard.server.refusals import APIError
+from regard.server.requests import LONGEST_TEXT, RequestBody, Text
 from regard.server.service import Call, Service
 
 LEAST = 1.0  # per cent; a language that is less probable is not told
@@ -22,12 +22,12 @@ Code = Annotated[str, Field(max_length=64)]
 Texts = Annotated[list[Text], Field(max_length=MOST_TEXTS)]
 
 
-class Asked(Body):
+class LibreTranslateRequest(RequestBody):
     missing: ClassVar[str] = "Invalid request: missing {} parameter"
     api_key: str = ""
 
 
-class TranslateBody(Asked):
+class TranslateBody(LibreTranslateRequest):
     q: Text | Texts
     source: Code
     target: Code
@@ -35,32 +35,32 @@ class TranslateBody(Asked):
     alternatives: int = Field(0, ge=0, le=MOST_CHOICES)
 
 
-class DetectBody(Asked):
+class DetectBody(LibreTranslateRequest):
     q: Text
 
 
-class Detected(Body):
+class Detected(RequestBody):
     confidence: float = Field(ge=0, le=100)
     language: str
 
 
-class Translated(Body):
+class Translated(RequestBody):
     translatedText: str | list[str]
     detectedLanguage: Detected | list[Detected] | None = None
     alternatives: list[str] | list[list[str]] | None = None
 
 
-class Language(Body):
+class LanguageItem(RequestBody):
     code: str
     name: str
     targets: list[str]
 
 
-class Health(Body):
+class Health(RequestBody):
     status: str
 
 
-class Settings(Body):
+class FrontendSettings(RequestBody):
     charLimit: int
     frontendTimeout: int
     apiKeys: bool
@@ -73,7 +73,7 @@ class Settings(Body):
 
 async def translate_route(service: Service, body: TranslateBody, call: Call) -> dict[str, Any]:
     if body.format not in ("text", "html"):
-        raise Refused(400, f"{body.format} format is not supported", "format")
+        raise APIError(400, f"{body.format} format is not supported", "format")
     texts = [body.q] if isinstance(body.q, str) else list(body.q)
     check_size(texts)
     sources = await find_sources(service, texts, body)
@@ -101,14 +101,14 @@ async def find_sources(service: Service, texts: list[str], body: TranslateBody) 
     known = dict.fromkeys(code for pair in service.pairs for code in pair)
     for code in (body.source, body.target):
         if code not in known and not (code == "auto" and code == body.source):
-            raise Refused(400, f"{code} is not supported", "source" if code == body.source else "target")
+            raise APIError(400, f"{code} is not supported", "source" if code == body.source else "target")
     if body.source != "auto":
         if body.source != body.target and (body.source, body.target) not in service.pairs:
-            raise Refused(400, f"{body.target} is not supported from {body.source}", "target")
+            raise APIError(400, f"{body.target} is not supported from {body.source}", "target")
         return [(body.source, 0.0)] * len(texts)
     among = [source for source, target in service.pairs if target == body.target]
     if not among:
-        raise Refused(400, f"{body.target} is not supported", "target")
+        raise APIError(400, f"{body.target} is not supported", "target")
     return await asyncio.to_thread(lambda: [service.detector.choose(text, among) for text in texts])
 
 
@@ -129,13 +129,13 @@ async def candidates(
             for parts in documents]  # fmt: skip
 
 
-def documents_of(parts: list[Part], found: list[list[str]], most: int) -> list[str]:
+def documents_of(parts: list[MarkupPart], found: list[list[str]], most: int) -> list[str]:
     """Documents of which the k-th has the k-th candidate of each text, or its last."""
     count = min(most, max(map(len, found), default=1))
     return [document_of(parts, [own[min(k, len(own) - 1)] for own in found]) for k in range(count)]
 
 
-def document_of(parts: list[Part], texts: list[str]) -> str:
+def document_of(parts: list[MarkupPart], texts: list[str]) -> str:
     rest = iter(texts)
     return "".join(part.written(None if part.text is None else next(rest)) for part in parts)
 
@@ -181,11 +181,11 @@ async def settings(service: Service, _: None, __: Call) -> dict[str, Any]:
 
 
 async def no_suggestions(service: Service, _: None, __: Call) -> None:
-    raise Refused(403, "Suggestions are disabled on this server.")
+    raise APIError(403, "Suggestions are disabled on this server.")
 
 
 async def no_files(service: Service, _: None, __: Call) -> None:
-    raise Refused(403, "Files are not translated by this server; regard translate does that.")
+    raise APIError(403, "Files are not translated by this server; regard translate does that.")
 
 
 GROUP = "LibreTranslate"
@@ -193,12 +193,12 @@ ROUTES = [
     Route("POST", "/translate", GROUP, "Translate a text or a list of texts.", translate_route,
           TranslateBody, Translated, form=True),
     Route("GET", "/languages", GROUP, "The languages, and into which each is translated.", languages,
-          gives=list[Language]),
+          gives=list[LanguageItem]),
     Route("POST", "/detect", GROUP, "Which language a text is in, best first.", detect, DetectBody,
           list[Detected], form=True, models=False),
     Route("GET", "/health", GROUP, "Whether the server runs.", health, gives=Health, open=True),
     Route("GET", "/frontend/settings", GROUP, "What a page of LibreTranslate asks first.", settings,
-          gives=Settings),
+          gives=FrontendSettings),
     Route("POST", "/suggest", GROUP, "Always refused.", no_suggestions, form=True, refuses=(403,)),
     Route("POST", "/translate_file", GROUP, "Always refused.", no_files, form=True, refuses=(403,)),
 ]  # fmt: skip

@@ -16,7 +16,7 @@ _SPACE = re.compile(r"\s+")
 
 
 @dataclass(frozen=True)
-class Part:
+class MarkupPart:
     raw: str
     text: str | None = None  # what to translate; None of markup
 
@@ -29,7 +29,7 @@ class Part:
         return f"{before}{html.escape(translation, quote=False)}{after}"
 
 
-class Reader(HTMLParser):
+class MarkupReader(HTMLParser):
     """Notes where each event begins; between two beginnings stands what the first one is."""
 
     def __init__(self, raw: str) -> None:
@@ -81,9 +81,9 @@ class Reader(HTMLParser):
         self.note(False)
 
 
-def parts_of(raw: str) -> list[Part]:
+def parts_of(raw: str) -> list[MarkupPart]:
     """A document as parts that are all of it; texts that stand side by side are one."""
-    begins = Reader(raw).begins or [(0, False)]
+    begins = MarkupReader(raw).begins or [(0, False)]
     merged = [(0, begins[0][1])]
     for place, text in begins[1:]:
         if not (text and merged[-1][1]) and place > merged[-1][0]:
@@ -94,7 +94,7 @@ def parts_of(raw: str) -> list[Part]:
     return [part_of(raw[place:end], text) for (place, text), end in zip(merged, ends)]
 
 
-def part_of(raw: str, text: bool) -> Part:
+def part_of(raw: str, text: bool) -> MarkupPart:
     """White space inside of a text means one space in HTML."""
     inside = _SPACE.sub(" ", html.unescape(raw)).strip() if text else ""
-    return Part(raw, inside or None)
+    return MarkupPart(raw, inside or None)

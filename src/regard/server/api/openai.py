@@ -12,13 +12,13 @@ from regard.server.api.completions import completions
 from regard.server.api.routes import Route
 from regard.server.api.translating import about, check_size
 from regard.server.limits import MOST_TEXTS
-from regard.server.refusals import Refused
-from regard.server.requests import Body, Text
+from regard.server.refusals import APIError
+from regard.server.requests import RequestBody, Text
 from regard.server.service import Call, Service
 from regard.tasks import Embedder
 
 
-class EmbeddingBody(Body):
+class EmbeddingBody(RequestBody):
     model: str = Field(max_length=1000)
     input: Text | Annotated[list[Text], Field(min_length=1, max_length=MOST_TEXTS)]
     encoding_format: Literal["float", "base64"] = "float"
@@ -26,40 +26,40 @@ class EmbeddingBody(Body):
     user: str | None = Field(None, max_length=1000)
 
 
-class Vector(Body):
+class EmbeddingItem(RequestBody):
     object: Literal["embedding"]
     index: int
     embedding: list[float] | str
 
 
-class Read(Body):
+class EmbeddingUsage(RequestBody):
     prompt_tokens: int
     total_tokens: int
 
 
-class Embeddings(Body):
+class EmbeddingResponse(RequestBody):
     object: Literal["list"]
-    data: list[Vector]
+    data: list[EmbeddingItem]
     model: str
-    usage: Read
+    usage: EmbeddingUsage
 
 
-class Listed(Body):
+class ModelItem(RequestBody):
     id: str
     object: Literal["model"]
     created: int
     owned_by: str
 
 
-class Models(Body):
+class ModelList(RequestBody):
     object: Literal["list"]
-    data: list[Listed]
+    data: list[ModelItem]
 
 
 async def embeddings(service: Service, body: EmbeddingBody, call: Call) -> dict[str, Any]:
     name, embedder = service.find(body.model, Embedder)
     if body.dimensions not in (None, embedder.width):
-        raise Refused(400, f"dimensions: the vectors of this model have {embedder.width}", "dimensions")
+        raise APIError(400, f"dimensions: the vectors of this model have {embedder.width}", "dimensions")
     texts = [body.input] if isinstance(body.input, str) else list(body.input)
     check_size(texts)
     found = await service.run(name, lambda: embedder.embed(texts), call, about(texts))
@@ -84,7 +84,7 @@ GROUP = "OpenAI"
 ROUTES = [
     Route("POST", "/v1/completions", GROUP, "What follows a prompt.", completions, CompletionBody, Completion,
           refuses=(404,)),
-    Route("POST", "/v1/embeddings", GROUP, "The vectors of texts.", embeddings, EmbeddingBody, Embeddings,
+    Route("POST", "/v1/embeddings", GROUP, "The vectors of texts.", embeddings, EmbeddingBody, EmbeddingResponse,
           refuses=(404,)),
-    Route("GET", "/v1/models", GROUP, "The models that were opened.", models, gives=Models),
+    Route("GET", "/v1/models", GROUP, "The models that were opened.", models, gives=ModelList),
 ]  # fmt: skip

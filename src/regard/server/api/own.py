@@ -11,8 +11,8 @@ from starlette.responses import PlainTextResponse
 from regard.server.api.routes import Route
 from regard.server.api.translating import about, check_size
 from regard.server.limits import MOST_RANKED, MOST_TEXTS
-from regard.server.refusals import Refused
-from regard.server.requests import Body, Text
+from regard.server.refusals import APIError
+from regard.server.requests import RequestBody, Text
 from regard.server.service import Call, Service
 from regard.tasks import Answerer, Classifier, Filler, Generator, Tagger, Translator
 
@@ -21,83 +21,83 @@ Texts = Text | Annotated[list[Text], Field(min_length=1, max_length=MOST_TEXTS)]
 Count = Annotated[int, Field(ge=1, le=MOST_RANKED)]
 
 
-class Asked(Body):
+class NativeRequest(RequestBody):
     model: Name = Field("", description="the first that can do this, unless told")
 
 
-class ScoreBody(Asked):
+class ScoreBody(NativeRequest):
     source: Texts | None = Field(None, description="what was translated; not for language models")
     target: Texts
 
 
-class FillBody(Asked):
+class FillBody(NativeRequest):
     text: Texts
     top_k: Count = 5
 
 
-class ClassifyBody(Asked):
+class ClassifyBody(NativeRequest):
     text: Texts
     top_k: Count | None = Field(None, description="labels told; those the model chooses, unless told")
 
 
-class TagBody(Asked):
+class TagBody(NativeRequest):
     text: Texts
 
 
-class AnswerBody(Asked):
+class AnswerBody(NativeRequest):
     question: Text
     context: Text
     top_k: Count = 1
     no_answer: float | None = Field(None, ge=-1e6, le=1e6)
 
 
-class Score(Body):
+class ScoreItem(RequestBody):
     log_probability: float | None
     pieces: list[str]
     log_probabilities: list[float | None]
 
 
-class Scores(Body):
+class ScoreResponse(RequestBody):
     model: str
-    results: list[Score]
+    results: list[ScoreItem]
 
 
-class Guess(Body):
+class GuessItem(RequestBody):
     piece: str
     probability: float
 
 
-class Filled(Body):
+class FillCandidate(RequestBody):
     text: str
     probability: float
 
 
-class Filling(Body):
-    candidates: list[Filled]
-    gaps: list[list[Guess]]
+class FillItem(RequestBody):
+    candidates: list[FillCandidate]
+    gaps: list[list[GuessItem]]
 
 
-class Fillings(Body):
+class FillResponse(RequestBody):
     model: str
-    results: list[Filling]
+    results: list[FillItem]
 
 
-class Label(Body):
+class LabelItem(RequestBody):
     name: str
     probability: float
 
 
-class Classification(Body):
-    labels: list[Label]
+class ClassificationItem(RequestBody):
+    labels: list[LabelItem]
     cut: bool
 
 
-class Classifications(Body):
+class ClassifyResponse(RequestBody):
     model: str
-    results: list[Classification]
+    results: list[ClassificationItem]
 
 
-class Entity(Body):
+class EntityItem(RequestBody):
     type: str
     start: int
     end: int
@@ -105,16 +105,16 @@ class Entity(Body):
     score: float
 
 
-class Tagging(Body):
-    entities: list[Entity]
+class TaggingItem(RequestBody):
+    entities: list[EntityItem]
 
 
-class Taggings(Body):
+class TagResponse(RequestBody):
     model: str
-    results: list[Tagging]
+    results: list[TaggingItem]
 
 
-class Answer(Body):
+class AnswerItem(RequestBody):
     text: str
     start: int
     end: int
@@ -122,16 +122,16 @@ class Answer(Body):
     probability: float
 
 
-class Answers(Body):
+class AnswerResponse(RequestBody):
     model: str
-    results: list[Answer]
+    results: list[AnswerItem]
 
 
-class State(Body):
+class HealthStatus(RequestBody):
     status: str
 
 
-def listed(texts: str | list[str]) -> list[str]:
+def text_list(texts: str | list[str]) -> list[str]:
     found = [texts] if isinstance(texts, str) else list(texts)
     check_size(found)
     return found
@@ -140,19 +140,19 @@ def listed(texts: str | list[str]) -> list[str]:
 async def score(service: Service, body: ScoreBody, call: Call) -> dict[str, Any]:
     """log p of each piece of a text, and of its end."""
     name, task = service.find(body.model, Translator, Generator)
-    targets = listed(body.target)
+    targets = text_list(body.target)
     if isinstance(task, Generator):
         if body.source is not None:
-            raise Refused(400, "source: a language model has none; give the text as target", "source")
+            raise APIError(400, "source: a language model has none; give the text as target", "source")
         found = await service.run(
             name, lambda: [each.pieces for each in task.score(targets)], call, about(targets)
         )
     else:
         if body.source is None:
-            raise Refused(400, "source: field required, for this model translates", "source")
-        sources = listed(body.source)
+            raise APIError(400, "source: field required, for this model translates", "source")
+        sources = text_list(body.source)
         if len(sources) != len(targets):
-            raise Refused(
+            raise APIError(
                 400, f"{len(sources)} sources and {len(targets)} targets: they come in pairs", "target"
             )
         check_readable(task, sources, targets)
@@ -178,12 +178,12 @@ def check_readable(task: Translator, sources: list[str], targets: list[str]) -> 
         most = max(map(len, tokenizer.encode_batch(texts)))
         if most > task.longest:
             told = f"{field}: a text has {most} pieces, and the model reads {task.longest}"
-            raise Refused(400, told, field)
+            raise APIError(400, told, field)
 
 
 async def fill(service: Service, body: FillBody, call: Call) -> dict[str, Any]:
     name, task = service.find(body.model, Filler)
-    texts = listed(body.text)
+    texts = text_list(body.text)
     found = await service.run(name, lambda: task.fill(texts, body.top_k), call, about(texts))
     results = [
         {
@@ -197,7 +197,7 @@ async def fill(service: Service, body: FillBody, call: Call) -> dict[str, Any]:
 
 async def classify(service: Service, body: ClassifyBody, call: Call) -> dict[str, Any]:
     name, task = service.find(body.model, Classifier)
-    texts = listed(body.text)
+    texts = text_list(body.text)
     found = await service.run(name, lambda: task.classify(texts, body.top_k), call, about(texts))
     results = [
         {
@@ -211,7 +211,7 @@ async def classify(service: Service, body: ClassifyBody, call: Call) -> dict[str
 
 async def tag(service: Service, body: TagBody, call: Call) -> dict[str, Any]:
     name, task = service.find(body.model, Tagger)
-    texts = listed(body.text)
+    texts = text_list(body.text)
     found = await service.run(name, lambda: task.tag(texts), call, about(texts))
     results = [{"entities": [vars(own) for own in each.entities]} for each in found]
     return {"model": name, "results": results}
@@ -228,7 +228,7 @@ async def answer(service: Service, body: AnswerBody, call: Call) -> dict[str, An
 
 async def limits(service: Service, _: None, __: Call) -> dict[str, Any]:
     own = {f"desk_{name}": value for name, value in vars(service.limits).items()}
-    return service.bounds.told() | own
+    return service.bounds.as_dict() | own
 
 
 async def live(service: Service, _: None, __: Call) -> dict[str, str]:
@@ -241,23 +241,23 @@ async def ready(service: Service, _: None, __: Call) -> dict[str, str]:
 
 
 async def metrics(service: Service, _: None, __: Call) -> PlainTextResponse:
-    return PlainTextResponse(service.numbers(), media_type="text/plain; version=0.0.4")
+    return PlainTextResponse(service.metrics_text(), media_type="text/plain; version=0.0.4")
 
 
 GROUP = "Regard"
 ROUTES = [
     Route("POST", "/api/v1/score", GROUP, "How probable given texts are, piece by piece.", score, ScoreBody,
-          Scores, refuses=(404,)),
-    Route("POST", "/api/v1/fill", GROUP, "Fill gaps, written <mask>.", fill, FillBody, Fillings,
+          ScoreResponse, refuses=(404,)),
+    Route("POST", "/api/v1/fill", GROUP, "Fill gaps, written <mask>.", fill, FillBody, FillResponse,
           refuses=(404,)),
-    Route("POST", "/api/v1/classify", GROUP, "The labels of texts.", classify, ClassifyBody, Classifications,
+    Route("POST", "/api/v1/classify", GROUP, "The labels of texts.", classify, ClassifyBody, ClassifyResponse,
           refuses=(404,)),
-    Route("POST", "/api/v1/tag", GROUP, "The entities in texts.", tag, TagBody, Taggings, refuses=(404,)),
+    Route("POST", "/api/v1/tag", GROUP, "The entities in texts.", tag, TagBody, TagResponse, refuses=(404,)),
     Route("POST", "/api/v1/answer", GROUP, "The part of a context that answers a question.", answer,
-          AnswerBody, Answers, refuses=(404,)),
+          AnswerBody, AnswerResponse, refuses=(404,)),
     Route("GET", "/api/v1/limits", GROUP, "How much may be asked.", limits, gives=dict[str, float | None]),
-    Route("GET", "/health/live", GROUP, "Whether the server runs.", live, gives=State, open=True),
-    Route("GET", "/health/ready", GROUP, "Whether every model answers just now.", ready, gives=State,
+    Route("GET", "/health/live", GROUP, "Whether the server runs.", live, gives=HealthStatus, open=True),
+    Route("GET", "/health/ready", GROUP, "Whether every model answers just now.", ready, gives=HealthStatus,
           refuses=(503,)),
     Route("GET", "/metrics", GROUP, "Numbers for Prometheus.", metrics, media="text/plain"),
 ]  # fmt: skip

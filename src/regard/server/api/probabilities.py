@@ -15,14 +15,14 @@ from regard.models import State
 from regard.models.state import BLOCK
 from regard.sample import Sample
 from regard.server.api.asked import Prompt
-from regard.server.api.spelling import Speller
+from regard.server.api.spelling import Detokenizer
 from regard.tasks import Generator
 
 MOST_NUMBERS = 1 << 26  # of one run: rows times pieces times vocabulary
 
 
 @dataclass(frozen=True)
-class Place:
+class TokenLogprob:
     """One piece with its log p, and the best ones there; of the first piece of a text nothing is known."""
 
     piece: int
@@ -31,9 +31,9 @@ class Place:
 
 
 @torch.no_grad()
-def places_of(generator: Generator, rows: Sequence[Sequence[int]], count: int) -> list[list[Place]]:
+def token_logprobs(generator: Generator, rows: Sequence[Sequence[int]], count: int) -> list[list[TokenLogprob]]:
     """For each row of ids the places of its pieces; the first is read and not asked for."""
-    found: list[list[Place]] = [[Place(row[0], None)] for row in rows]
+    found: list[list[TokenLogprob]] = [[TokenLogprob(row[0], None)] for row in rows]
     lengths = [len(row) - 1 for row in rows]
     for numbers in batches_by_length(lengths, max(1, MOST_NUMBERS // len(generator.tokenizer))):
         numbers = [number for number in numbers if lengths[number]]
@@ -48,11 +48,11 @@ def places_of(generator: Generator, rows: Sequence[Sequence[int]], count: int) -
             said = log_p.gather(1, own[:, None])[:, 0].tolist()
             values, ids = log_p.topk(min(max(count, 1), log_p.shape[1]), dim=1)
             for piece, value, best, which in zip(own.tolist(), said, values.tolist(), ids.tolist()):
-                found[number].append(Place(piece, value, tuple(zip(which, best))[:count]))
+                found[number].append(TokenLogprob(piece, value, tuple(zip(which, best))[:count]))
     return found
 
 
-class Following:
+class IncrementalLogprobs:
     """The places of pieces as they come: the text is read once more beside the search, step by step."""
 
     def __init__(self, generator: Generator, prompt: Sequence[int], count: int) -> None:
@@ -61,8 +61,8 @@ class Following:
         self.last = torch.empty(0)  # what is fed next: [1,1]
 
     @torch.no_grad()
-    def add(self, pieces: Sequence[int]) -> list[Place]:
-        model, found = self.generator.model, list[Place]()
+    def add(self, pieces: Sequence[int]) -> list[TokenLogprob]:
+        model, found = self.generator.model, list[TokenLogprob]()
         if self.state is None:
             samples = [Sample(source=list(self.prompt))]
             self.state = model.start(collate(samples, BLOCK).to(self.generator.device))
@@ -71,25 +71,25 @@ class Following:
             logits, self.state = model.step(self.state, self.last)
             log_p = logits[0, -1].float().log_softmax(dim=-1)  # [V]
             best, which = log_p.topk(min(self.count, len(log_p)))
-            found.append(Place(piece, float(log_p[piece]), tuple(zip(which.tolist(), best.tolist()))))
+            found.append(TokenLogprob(piece, float(log_p[piece]), tuple(zip(which.tolist(), best.tolist()))))
             self.last = torch.full_like(self.last, piece)
         return found
 
 
 def prompt_begins(tokenizer: Tokenizer, prompt: Prompt) -> list[int]:
     """At which character of a prompt each of its pieces begins."""
-    speller = Speller(tokenizer, prompt.ids[: len(prompt.ids) - len(prompt.shown)])
+    speller = Detokenizer(tokenizer, prompt.ids[: len(prompt.ids) - len(prompt.shown)])
     speller.add(prompt.shown)
     return speller.begins
 
 
-def unknown_first(places: Sequence[Place]) -> list[Place]:
+def without_first_logprob(places: Sequence[TokenLogprob]) -> list[TokenLogprob]:
     """Before the first piece of a text nothing was read."""
     return [replace(place, log_p=None, best=()) for place in places[:1]] + list(places[1:])
 
 
 def as_logprobs(
-    tokenizer: Tokenizer, places: Sequence[Place], begins: Sequence[int], bare: bool
+    tokenizer: Tokenizer, places: Sequence[TokenLogprob], begins: Sequence[int], bare: bool
 ) -> dict[str, Sequence[object]]:
     """OpenAI's lists. `bare`: a text begins here without a space, which its first piece may have."""
     pieces = tokenizer.tokens([place.piece for place in places])

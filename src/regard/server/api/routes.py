@@ -17,12 +17,12 @@ from starlette.types import Message, Receive, Scope, Send
 
 from regard.errors import RegardError, UsageError
 from regard.server.desk import Full, TooLate
-from regard.server.refusals import Refused, refusal, slowdown
+from regard.server.refusals import APIError, error_response, rate_limit_error
 from regard.server.requests import no_number, sentence, whole
 from regard.server.service import Call, Service
 
 Kind = TypeVar("Kind", bound=BaseModel)
-Answer = Callable[[Service, Any, Call], Awaitable[Any]]
+Handler = Callable[[Service, Any, Call], Awaitable[Any]]
 FORM = "application/x-www-form-urlencoded"
 MOST_FIELDS = 1000
 
@@ -33,7 +33,7 @@ class Route:
     path: str
     group: str
     summary: str
-    answer: Answer
+    answer: Handler
     reads: type[BaseModel] | None = None
     gives: Any = None  # what a 200 holds, as pydantic knows it; None: see `media`
     form: bool = False  # may be sent as a form too
@@ -64,7 +64,7 @@ class Endpoint:
             return
         except Exception as error:
             refused = self.refused(error, call)
-            await refusal(self.route.path, refused)(scope, receive, send)
+            await error_response(self.route.path, refused)(scope, receive, send)
             return
         response = answer if isinstance(answer, Response) else as_json(answer)
         await response(scope, receive, send)
@@ -73,7 +73,7 @@ class Endpoint:
         if self.route.reads is None:
             return None
         if self.route.models:  # looked at before (turnstile.py), but not for every form of a request
-            self.service.check_room()
+            self.service.check_capacity()
         raw = await request.body()
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         content = read_form(raw) if kind == FORM and self.route.form else read_json(raw)
@@ -95,21 +95,21 @@ class Endpoint:
                 task.cancel()
             await asyncio.gather(working, watching, return_exceptions=True)
 
-    def refused(self, error: Exception, call: Call) -> Refused:
+    def refused(self, error: Exception, call: Call) -> APIError:
         match error:
-            case Refused():
+            case APIError():
                 return error
             case Full(retry_after=seconds):
                 self.service.metrics.add("refused")
-                return slowdown(str(error), seconds)
+                return rate_limit_error(str(error), seconds)
             case TooLate():
-                return Refused(503, str(error), code="timeout", retry_after=5)
+                return APIError(503, str(error), code="timeout", retry_after=5)
             case UsageError() | RegardError():
-                return Refused(400, self.service.told(str(error)))
+                return APIError(400, self.service.without_paths(str(error)))
             case MemoryError():
-                return Refused(503, "not enough memory for this; try a shorter text", retry_after=5)
+                return APIError(503, "not enough memory for this; try a shorter text", retry_after=5)
         self.service.log.error(error, request=call.number, route=self.route.path)
-        return Refused(500, f"this should not happen; the server's log tells where, at request {call.number}")
+        return APIError(500, f"this should not happen; the server's log tells where, at request {call.number}")
 
 
 def without_key(content: Any) -> Any:
@@ -149,7 +149,7 @@ def read_json(raw: bytes) -> Any:
     try:
         return whole(json.loads(raw.decode("utf-8"), parse_constant=no_number))
     except (ValueError, RecursionError):
-        raise Refused(400, "the request is not JSON in UTF-8") from None
+        raise APIError(400, "the request is not JSON in UTF-8") from None
 
 
 def read_form(raw: bytes) -> dict[str, Any]:
@@ -159,7 +159,7 @@ def read_form(raw: bytes) -> dict[str, Any]:
             raw.decode("utf-8"), keep_blank_values=True, errors="strict", max_num_fields=MOST_FIELDS
         )
     except ValueError:
-        raise Refused(400, "the request is not a form in UTF-8") from None
+        raise APIError(400, "the request is not a form in UTF-8") from None
     content: dict[str, Any] = {name: own[0] if len(own) == 1 else own for name, own in fields.items()}
     number = content.get("alternatives")
     if isinstance(number, str) and number.isdecimal() and len(number) < 10:
@@ -174,7 +174,7 @@ def validate(kind: type[Kind], content: object) -> Kind:
         first = error.errors()[0]
         field = str(first["loc"][0]) if first["loc"] else None
         if first["type"] == "missing" and getattr(kind, "missing", None):
-            raise Refused(400, str(kind.missing).format(field), field) from None  # type: ignore[attr-defined]
-        raise Refused(400, f"{field or 'the request'}: {sentence(first)}", field) from None
+            raise APIError(400, str(kind.missing).format(field), field) from None  # type: ignore[attr-defined]
+        raise APIError(400, f"{field or 'the request'}: {sentence(first)}", field) from None
     except RecursionError:
-        raise Refused(400, "the request is nested too deeply") from None
+        raise APIError(400, "the request is nested too deeply") from None

@@ -8,7 +8,7 @@ from regard.inputs.text import Tokenizer
 from regard.tasks.generator import REPLACEMENT_CHARACTER, added_text
 
 
-class Speller:
+class Detokenizer:
     """The text that pieces add to a prompt. `stopped` once one of the stops came, which is not told."""
 
     def __init__(self, tokenizer: Tokenizer, prompt: Sequence[int], stops: Sequence[str] = ()) -> None:
@@ -17,7 +17,7 @@ class Speller:
         self.begin = self.done = len(self.ids)
         self.first = 0  # ids[first:done] are what the rest is spelt after
         self.fixed, self.rest = "", ""  # text of ids[begin:done], and of what came since
-        self.told = 0  # characters
+        self.emitted = 0  # characters
         self.begins: list[int] = []  # of each piece, in the text
         self.stopped = False
 
@@ -37,20 +37,20 @@ class Speller:
             if not self.rest.endswith(REPLACEMENT_CHARACTER):
                 self.fixed, self.rest = self.fixed + self.rest, ""
                 self.first, self.done = self.done, len(self.ids)
-            self.look()
-        return self.tell(0 if self.stopped else self.held())
+            self.find_stop()
+        return self.emit(0 if self.stopped else self.held_back())
 
     def end(self) -> str:
         """What is left to tell when no more comes."""
-        self.look()
-        return self.tell(0)
+        self.find_stop()
+        return self.emit(0)
 
-    def look(self) -> None:
+    def find_stop(self) -> None:
         places = [place for stop in self.stops if (place := self.text.find(stop)) >= 0]
         if places:
             self.fixed, self.rest, self.stopped = self.text[: min(places)], "", True
 
-    def held(self) -> int:
+    def held_back(self) -> int:
         """Characters at the end that may be the beginning of a stop, or half of a character."""
         half = len(self.text) - len(self.text.rstrip(REPLACEMENT_CHARACTER))
         begun = [
@@ -61,9 +61,9 @@ class Speller:
         ]  # fmt: skip
         return max([half, *begun])
 
-    def tell(self, held: int) -> str:
-        until = max(self.told, len(self.text) - held)
-        new, self.told = self.text[self.told : until], until
+    def emit(self, held: int) -> str:
+        until = max(self.emitted, len(self.text) - held)
+        new, self.emitted = self.text[self.emitted : until], until
         return new
 
 

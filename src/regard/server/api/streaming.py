@@ -13,30 +13,30 @@ from starlette.responses import StreamingResponse
 
 from regard.errors import RegardError
 from regard.generation import Hypothesis, Request
-from regard.server.api.asked import CompletionBody, Prompt, framed, most_tokens, usage, wishes_of
+from regard.server.api.asked import CompletionBody, Prompt, completion_frame, most_tokens, usage, decode_requests
 from regard.server.api.probabilities import (
-    Following,
-    Place,
+    IncrementalLogprobs,
+    TokenLogprob,
     as_logprobs,
-    places_of,
+    token_logprobs,
     prompt_begins,
-    unknown_first,
+    without_first_logprob,
 )
-from regard.server.api.spelling import Speller
-from regard.server.desk import Stream
-from regard.server.refusals import Refused, refusal
+from regard.server.api.spelling import Detokenizer
+from regard.server.desk import ResultStream
+from regard.server.refusals import APIError, error_response
 from regard.server.service import Call, Service
 from regard.tasks import Generator
 
 T = TypeVar("T")
 
 
-async def streamed(
+async def stream_completion(
     service: Service, name: str, generator: Generator, prompts: list[Prompt], body: CompletionBody, call: Call
 ) -> StreamingResponse:
     """Server-sent events. What is refused is so before the first of them."""
     begun = time.monotonic()
-    events = spell(service, name, generator, prompts, body, call)
+    events = stream_events(service, name, generator, prompts, body, call)
     first = await anext(events)
     service.metrics.observe("first", time.monotonic() - begun, model=name)
 
@@ -46,7 +46,7 @@ async def streamed(
             async for event in events:
                 yield line(event)
         except RegardError as error:
-            told = refusal("/v1/", Refused(503, service.told(str(error)), code="timeout"))
+            told = error_response("/v1/", APIError(503, service.without_paths(str(error)), code="timeout"))
             yield f"data: {bytes(told.body).decode()}\n\n"
         finally:
             await events.aclose()
@@ -60,7 +60,7 @@ def line(event: dict[str, Any]) -> str:
 
 
 @dataclass(frozen=True)
-class Part:
+class StreamPart:
     """What an event tells of one choice."""
 
     index: int
@@ -70,15 +70,15 @@ class Part:
     written: int = 0  # pieces, told in the end
 
 
-async def spell(
+async def stream_events(
     service: Service, name: str, generator: Generator, prompts: list[Prompt], body: CompletionBody, call: Call
 ) -> AsyncGenerator[dict[str, Any]]:
     """The events of all choices as they come, each a completion with a part of one choice's text."""
-    frame, n = framed(body), body.n or 1
+    frame, n = completion_frame(body), body.n or 1
     every = [prompt for prompt in prompts for _ in range(n)]
-    found: asyncio.Queue[Part] = asyncio.Queue()
-    speak = Speaking(service, name, generator, body, call, found.put_nowait)
-    running = asyncio.ensure_future(speak.all(every, wishes_of(generator, prompts, body)))
+    found: asyncio.Queue[StreamPart] = asyncio.Queue()
+    speak = ChoiceStreamer(service, name, generator, body, call, found.put_nowait)
+    running = asyncio.ensure_future(speak.all(every, decode_requests(generator, prompts, body)))
     written, left = 0, len(every)
     try:
         while left:
@@ -100,7 +100,7 @@ async def spell(
 
 
 @dataclass(frozen=True)
-class Speaking:
+class ChoiceStreamer:
     """One choice from its first piece to its end."""
 
     service: Service
@@ -108,22 +108,22 @@ class Speaking:
     generator: Generator
     body: CompletionBody
     call: Call
-    tell: Callable[[Part], None]
+    tell: Callable[[StreamPart], None]
 
     async def all(self, prompts: list[Prompt], wishes: list[Request]) -> None:
-        desk = self.service.desks[self.name]
+        desk = self.service.schedulers[self.name]
         wanted = wishes if most_tokens(self.body) else []
         async with desk.streams(wanted, self.call.client, self.call.deadline) as streams:
             pairs = zip(prompts, [*streams, *[None] * (len(prompts) - len(streams))])
             await together(self.one(index, *pair) for index, pair in enumerate(pairs))
 
-    async def one(self, index: int, prompt: Prompt, pieces: Stream | None) -> None:
+    async def one(self, index: int, prompt: Prompt, pieces: ResultStream | None) -> None:
         body, count, ended = self.body, 0, False
-        speller, places = Speller(self.generator.tokenizer, prompt.ids, body.stops), Told(self, prompt)
+        speller, places = Detokenizer(self.generator.tokenizer, prompt.ids, body.stops), ChoiceLogprobs(self, prompt)
         if body.echo or pieces is None:
             text = prompt.text if body.echo else ""
             own = await places.of_prompt() if body.echo else places.empty()
-            self.tell(Part(index, text, own, "length" if pieces is None else None))
+            self.tell(StreamPart(index, text, own, "length" if pieces is None else None))
         if pieces is None:
             return
         try:
@@ -134,42 +134,42 @@ class Speaking:
                 count += len(each)
                 await places.read(each)
                 if text := speller.add(each):
-                    self.tell(Part(index, text, places.news(speller)))
+                    self.tell(StreamPart(index, text, places.news(speller)))
                 if speller.stopped:
                     break
         finally:
             await pieces.aclose()
         reason = "stop" if ended or speller.stopped else "length"
         text = speller.end()
-        self.tell(Part(index, text, places.news(speller), reason, count))
+        self.tell(StreamPart(index, text, places.news(speller), reason, count))
 
 
-class Told:
+class ChoiceLogprobs:
     """The probabilities of one choice's pieces, told with the text they are in; None unless asked for."""
 
-    def __init__(self, speaking: Speaking, prompt: Prompt) -> None:
-        self.speaking, self.prompt = speaking, prompt
+    def __init__(self, speaking: ChoiceStreamer, prompt: Prompt) -> None:
+        self.streamer, self.prompt = speaking, prompt
         self.count = speaking.body.logprobs
-        self.following = Following(speaking.generator, prompt.ids, self.count or 0)
-        self.places: list[Place] = []
-        self.told = 0
+        self.following = IncrementalLogprobs(speaking.generator, prompt.ids, self.count or 0)
+        self.places: list[TokenLogprob] = []
+        self.emitted = 0
 
     async def run(self, work: Callable[[], T], tokens: int) -> T:
-        return await self.speaking.service.run(self.speaking.name, work, self.speaking.call, tokens)
+        return await self.streamer.service.run(self.streamer.name, work, self.streamer.call, tokens)
 
     def empty(self) -> dict[str, Any] | None:
         return None if self.count is None else self.listed([], [])
 
-    def listed(self, places: list[Place], begins: list[int], bare: bool = False) -> dict[str, Any]:
-        return as_logprobs(self.speaking.generator.tokenizer, places, begins, bare)
+    def listed(self, places: list[TokenLogprob], begins: list[int], bare: bool = False) -> dict[str, Any]:
+        return as_logprobs(self.streamer.generator.tokenizer, places, begins, bare)
 
     async def of_prompt(self) -> dict[str, Any] | None:
         """The prompt's own, of which the first has none."""
         if self.count is None:
             return None
-        generator, ids, count = self.speaking.generator, self.prompt.ids, self.count
-        (places,) = await self.run(lambda: places_of(generator, [ids], count), len(ids))
-        own = unknown_first(places[len(ids) - len(self.prompt.shown) :])
+        generator, ids, count = self.streamer.generator, self.prompt.ids, self.count
+        (places,) = await self.run(lambda: token_logprobs(generator, [ids], count), len(ids))
+        own = without_first_logprob(places[len(ids) - len(self.prompt.shown) :])
         begins = prompt_begins(generator.tokenizer, self.prompt)
         return self.listed(own, begins, bare=self.prompt.text[:1] != " ")
 
@@ -177,14 +177,14 @@ class Told:
         if self.count is not None:
             self.places += await self.run(lambda: self.following.add(pieces), len(pieces))
 
-    def news(self, speller: Speller) -> dict[str, Any] | None:
+    def news(self, speller: Detokenizer) -> dict[str, Any] | None:
         """Of the pieces whose text is being told; what stands behind a stop never is."""
         if self.count is None:
             return None
-        first, until = self.told, len(speller.begins)
+        first, until = self.emitted, len(speller.begins)
         while speller.stopped and until > first and speller.begins[until - 1] >= len(speller.text):
             until -= 1
-        self.told = max(first, until)
+        self.emitted = max(first, until)
         begins = [len(self.prompt.text) + begin for begin in speller.begins[first:until]]
         return self.listed(self.places[first:until], begins)
 

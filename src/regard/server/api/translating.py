@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 from regard.generation import Hypothesis
 from regard.server.limits import MOST_CHARACTERS
-from regard.server.refusals import Refused
+from regard.server.refusals import APIError
 from regard.server.service import Call, Service
 from regard.tasks import Translator
 from regard.tasks.lines import Line, LineSplitter, SegmentInput, segment_inputs
 
 
 @dataclass(frozen=True)
-class Cut:
+class SplitTexts:
     """The lines of some texts, and their parts that have something to translate."""
 
     lines: list[Line]
@@ -38,15 +38,15 @@ async def translate(
             name, lambda: translator.translate_lines(flat, options, nbest), call, about(flat)
         )
         return joined([[c.text for c in each.candidates] for each in found], [len(own) for own in lines])
-    desk = service.desks[name]
-    with desk.room((1 + options.beam) * about(texts)):
-        cut = await asyncio.to_thread(cut_texts, translator, texts)
+    desk = service.schedulers[name]
+    with desk.reserve((1 + options.beam) * about(texts)):
+        cut = await asyncio.to_thread(split_texts, translator, texts)
         wishes = translator.requests(cut.work, options)
-    hypotheses = await desk.ask(wishes, call.client, call.deadline, promised=True)
+    hypotheses = await desk.generate(wishes, call.client, call.deadline, promised=True)
     service.metrics.add("tokens", sum(len(job.source) for job in cut.work), kind="read", model=name)
     written = sum(len(own[0].tokens) for own in hypotheses)
     service.metrics.add("tokens", written, kind="written", model=name)
-    return await asyncio.to_thread(put_together, translator, cut, hypotheses, nbest)
+    return await asyncio.to_thread(join_translations, translator, cut, hypotheses, nbest)
 
 
 def about(texts: Sequence[str]) -> int:
@@ -57,21 +57,21 @@ def about(texts: Sequence[str]) -> int:
 def check_size(texts: Sequence[str]) -> None:
     size = sum(map(len, texts))
     if size > MOST_CHARACTERS:
-        raise Refused(400, f"Invalid request: request ({size}) exceeds text limit ({MOST_CHARACTERS})", "q")
+        raise APIError(400, f"Invalid request: request ({size}) exceeds text limit ({MOST_CHARACTERS})", "q")
 
 
-def cut_texts(translator: Translator, texts: Sequence[str]) -> Cut:
+def split_texts(translator: Translator, texts: Sequence[str]) -> SplitTexts:
     lines = [text.split("\n") for text in texts]
     flat = [line for own in lines for line in own]
     splitter = LineSplitter(
         translator.folder.source, translator.split_above, translator.longest, "cut", translator.source_prefix
     )
     cut = splitter.split(flat, ["auto"] * len(flat))
-    return Cut(cut, [len(own) for own in lines], segment_inputs(cut))
+    return SplitTexts(cut, [len(own) for own in lines], segment_inputs(cut))
 
 
-def put_together(
-    translator: Translator, cut: Cut, found: Sequence[Sequence[Hypothesis]], nbest: int
+def join_translations(
+    translator: Translator, cut: SplitTexts, found: Sequence[Sequence[Hypothesis]], nbest: int
 ) -> list[list[str]]:
     lines = translator.translations(cut.lines, cut.work, found, nbest)
     return joined([[each.text for each in line.candidates] for line in lines], cut.counts)

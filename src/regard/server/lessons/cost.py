@@ -16,7 +16,7 @@ from regard.server.lessons.step import (
     Ledger,
     Lesson,
     Number,
-    Step,
+    LessonStep,
     all_visible,
     formula,
     lines,
@@ -62,11 +62,11 @@ def paper(caption: str, costs: list[Cost]) -> dict[str, object]:
     return table(caption, ["layer", "operations", "sequential steps", "longest path"], rows, 0)
 
 
-def operations(given: Given) -> Step:
+def operations(given: Given) -> LessonStep:
     ledger = Ledger()
     n, d = given.words, given.width
     costs = ledger(layer_costs, n, d)
-    return Step(
+    return LessonStep(
         "Operations",
         [
             f"A text of n = {n} words, vectors of d = {d} numbers (you can choose both above). In "
@@ -81,12 +81,12 @@ def operations(given: Given) -> Step:
     )
 
 
-def cheapest(given: Given) -> Step:
+def cheapest(given: Given) -> LessonStep:
     ledger = Ledger()
     n, d = given.words, given.width
     costs = ledger(layer_costs, n, d)[:3]
     best = min(range(3), key=lambda place: costs[place].operations)
-    return Step(
+    return LessonStep(
         "Which is cheapest?",
         [
             f"Self-attention needs n² · d operations, a recurrent layer n · d². With n = {n} and d = {d}:",
@@ -104,12 +104,12 @@ def crossing(d: int) -> int:
     return d
 
 
-def long_texts(given: Given) -> Step:
+def long_texts(given: Given) -> LessonStep:
     ledger = Ledger()
     d = given.width
     places = [max(1, round(d * factor)) for factor in (0.125, 0.25, 0.5, 1, 2, 4)]
     costs = [ledger(layer_costs, n, d) for n in places]
-    return Step(
+    return LessonStep(
         "When texts grow",
         [
             "Double the text, and attention costs four times as much, a recurrent layer only twice. With d "
@@ -133,11 +133,11 @@ def long_texts(given: Given) -> Step:
     )
 
 
-def sequential(given: Given) -> Step:
+def sequential(given: Given) -> LessonStep:
     ledger = Ledger()
     n, d = given.words, given.width
     costs = ledger(layer_costs, n, d)
-    return Step(
+    return LessonStep(
         "What must wait",
         [
             "A recurrent layer needs the state of the word before. Attention needs only the layer below, so "
@@ -169,7 +169,7 @@ def seconds(n: int, d: int) -> dict[str, float]:
     )
 
 
-def clock(given: Given) -> Step:
+def clock(given: Given) -> LessonStep:
     ledger = Ledger()
     d = max(8, min(given.width, MEASURED_WIDTH) // 8 * 8)
     found = [ledger(seconds, n, d) for n in MEASURED]
@@ -179,7 +179,7 @@ def clock(given: Given) -> Step:
     last = found[-1]
     slowest = names.index(max(last, key=last.__getitem__))
     growth = {name: last[name] / found[0][name] for name in names}
-    return Step(
+    return LessonStep(
         "With a clock",
         [
             "Operations are not seconds: a machine does many at once, if they need not wait for each other. "
@@ -205,7 +205,7 @@ def clock(given: Given) -> Step:
     )
 
 
-def cost(given: Given) -> list[Step]:
+def cost(given: Given) -> list[LessonStep]:
     return [each(given) for each in (operations, cheapest, long_texts, sequential, clock)]
 
 

@@ -16,7 +16,7 @@ from regard.server.lessons.step import (
     Ledger,
     Lesson,
     Number,
-    Step,
+    LessonStep,
     Unfit,
     bars,
     distinct,
@@ -53,12 +53,12 @@ def crossings(trace: Trace) -> int:
     return sum(name.endswith("cross") for name in trace.attentions)
 
 
-def shapes(given: Given) -> Step:
+def shapes(given: Given) -> LessonStep:
     ledger = Ledger()
     trace, where = crossing(given, ledger)
     weights = ledger(trace.weights, where, 0)
     target, source = trace.tokens["target"], trace.tokens["source"]
-    return Step(
+    return LessonStep(
         "Queries from below, keys and values from the encoder",
         [
             [
@@ -85,7 +85,7 @@ def shapes(given: Given) -> Step:
     )
 
 
-def aligned(given: Given) -> Step:
+def aligned(given: Given) -> LessonStep:
     ledger = Ledger()
     trace, _ = crossing(given, ledger)
     shares = ledger(trace.alignment_weights)
@@ -93,7 +93,7 @@ def aligned(given: Given) -> Step:
     place = max(range(len(said)), key=lambda each: len(said[each]))
     order = shares[place].argsort(descending=True)[:MOST_OPTIONS].tolist()
     options = sorted(order)
-    return Step(
+    return LessonStep(
         "Where it looks while it says a word",
         [
             [
@@ -130,13 +130,13 @@ def apart(one: Tensor, other: Tensor) -> float:
     return float((one - other).abs().max())
 
 
-def once(given: Given) -> Step:
+def once(given: Given) -> LessonStep:
     ledger = Ledger()
     trace, _ = crossing(given, ledger)
     first = word_names(trace.tokens["output"])[0]
     other = given.trace(ledger, target=first)
     difference = ledger(apart, cross_key(trace), cross_key(other))
-    return Step(
+    return LessonStep(
         "Computed once",
         [
             [
@@ -155,7 +155,7 @@ def once(given: Given) -> Step:
     )
 
 
-def later_words(given: Given) -> Step:
+def later_words(given: Given) -> LessonStep:
     ledger = Ledger()
     trace, _ = crossing(given, ledger)
     own = given.trace(ledger, target=trace.output)
@@ -163,7 +163,7 @@ def later_words(given: Given) -> Step:
     change = {"type": "replace_token", "side": "target", "position": last, "text": "a"}
     other = given.trace(ledger, target=trace.output, interventions=[change])
     difference = ledger(apart, own["logits"][:last], other["logits"][:last])
-    return Step(
+    return LessonStep(
         "Later words change nothing before them",
         [
             [
@@ -183,7 +183,7 @@ def later_words(given: Given) -> Step:
     )
 
 
-def writing(given: Given) -> list[Step]:
+def writing(given: Given) -> list[LessonStep]:
     return [each(given) for each in (shapes, aligned, once, later_words)]
 
 
@@ -208,13 +208,13 @@ def answers(given: Given, ledger: Ledger) -> tuple[Trace, list[dict[str, Any]], 
     return trace, ledger(chosen_words, trace), place_of(given, trace)
 
 
-def logits(given: Given) -> Step:
+def logits(given: Given) -> LessonStep:
     ledger = Ledger()
     trace, rows, place = answers(given, ledger)
     rest, many = trace["logits"].shape
     width = given.task.folder.config.width
     options = sorted({rest, width, many, 10_000})
-    return Step(
+    return LessonStep(
         "A number for every word",
         [
             [
@@ -249,14 +249,14 @@ def logits(given: Given) -> Step:
     )
 
 
-def ratio(given: Given) -> Step:
+def ratio(given: Given) -> LessonStep:
     ledger = Ledger()
     trace, rows, place = answers(given, ledger)
     one, two = rows[place]["best"][:2]
     high, low = (float(trace["logits"][place, each["id"]]) for each in (one, two))
     many = bool(trace.meta.get("many"))
     times = math.exp(high - low) if not many else one["p"] / two["p"]
-    return Step(
+    return LessonStep(
         "From logits to probabilities",
         [
             [
@@ -285,12 +285,12 @@ def ratio(given: Given) -> Step:
     )
 
 
-def sum_of(given: Given) -> Step:
+def sum_of(given: Given) -> LessonStep:
     ledger = Ledger()
     trace, rows, place = answers(given, ledger)
     shares = torch.softmax(trace["logits"][place], dim=-1)
     best = sum(each["p"] for each in rows[place]["best"][:5])
-    return Step(
+    return LessonStep(
         "All of them together",
         [f"The five best answers at this place have {best:.3f} of the probability together."],
         Number(f"How much have all {len(shares):,} together?", float(shares.double().sum()), 0.01, 4),
@@ -307,7 +307,7 @@ def sum_of(given: Given) -> Step:
     )
 
 
-def every_step(given: Given) -> Step:
+def every_step(given: Given) -> LessonStep:
     ledger = Ledger()
     trace, rows, first = answers(given, ledger)
     shown = rows[first:]
@@ -316,7 +316,7 @@ def every_step(given: Given) -> Step:
     options = sorted({least, *range(0, len(shown), max(1, len(shown) // MOST_OPTIONS))})
     names = [f"{place + 1}: {shown[place]['shown']}" for place in options]
     writes = "output" in trace.tokens
-    return Step(
+    return LessonStep(
         "A word at every time step",
         [
             [
@@ -353,7 +353,7 @@ def every_step(given: Given) -> Step:
     )
 
 
-def softmax(given: Given) -> list[Step]:
+def softmax(given: Given) -> list[LessonStep]:
     return [each(given) for each in (logits, ratio, sum_of, every_step)]
 
 

@@ -16,7 +16,7 @@ from regard.server.lessons.step import (
     Ledger,
     Lesson,
     Number,
-    Step,
+    LessonStep,
     Unfit,
     bars,
     formula,
@@ -56,7 +56,7 @@ def silent(hidden: Tensor) -> float:
     return 100 * float((hidden <= 0).float().mean())
 
 
-def widen(given: Given) -> Step:
+def widen(given: Given) -> LessonStep:
     ledger = Ledger()
     side, stack = stack_of(given)
     trace = given.trace(ledger)
@@ -64,7 +64,7 @@ def widen(given: Given) -> Step:
     width, wide = trace[f"{side}.0.out"].shape[-1], hidden[0].shape[-1]
     shares = [ledger(silent, each) for each in hidden]
     kind = given.task.folder.config.activation
-    return Step(
+    return LessonStep(
         "Feed-forward: widen, bend, narrow",
         [
             [
@@ -104,7 +104,7 @@ def widen(given: Given) -> Step:
     )
 
 
-def same_everywhere(given: Given) -> Step:
+def same_everywhere(given: Given) -> LessonStep:
     ledger = Ledger()
     side, stack = stack_of(given)
     trace = given.trace(ledger)
@@ -114,7 +114,7 @@ def same_everywhere(given: Given) -> Step:
         together = ledger(block.feed_forward, x[None])[0]
         alone = torch.cat([ledger(block.feed_forward, row[None, None])[0] for row in x])
     apart = float((together - alone).abs().max())
-    return Step(
+    return LessonStep(
         "The same network at every place",
         [
             "Attention mixes words. The feed-forward network does not: it has one set of weights and uses it "
@@ -150,13 +150,13 @@ def shares_of(trace: Trace, side: str, layers: int) -> list[list[float]]:
     return rows
 
 
-def residual(given: Given) -> Step:
+def residual(given: Given) -> LessonStep:
     ledger = Ledger()
     side, stack = stack_of(given)
     trace = given.trace(ledger)
     rows = ledger(shares_of, trace, side, len(stack))
     mean = sum(sum(row) for row in rows) / (2 * len(rows))
-    return Step(
+    return LessonStep(
         "Residual: added, not replaced",
         [
             "Around every sub-layer there is a short cut: what comes out is added to what went in. So a "
@@ -196,7 +196,7 @@ def without_gain(x: Tensor, norm: nn.Module) -> Tensor:
     return F.layer_norm(x, x.shape[-1:], eps=epsilon)
 
 
-def normed(given: Given) -> Step:
+def normed(given: Given) -> LessonStep:
     ledger = Ledger()
     side, stack = stack_of(given)
     trace = given.trace(ledger)
@@ -218,7 +218,7 @@ def normed(given: Given) -> Step:
     answer = float(
         bare.square().mean(dim=-1).sqrt().mean() if mean_square else bare.std(dim=-1, correction=0).mean()
     )
-    return Step(
+    return LessonStep(
         "Layer norm: every word the same size",
         [
             "Sums of many layers would grow and grow. Layer norm takes one word's numbers, "
@@ -260,14 +260,14 @@ def depths(trace: Trace, side: str, layers: int) -> list[float]:
     return [1.0, *(float(F.cosine_similarity(first, each, dim=-1).mean()) for each in rest)]
 
 
-def stacked(given: Given) -> Step:
+def stacked(given: Given) -> LessonStep:
     ledger = Ledger()
     side, stack = stack_of(given)
     trace = given.trace(ledger)
     layers = len(stack)
     found = ledger(depths, trace, side, layers)
     width = trace[f"{side}.embedding.out"].shape[-1]
-    return Step(
+    return LessonStep(
         "One layer above the other",
         [
             f"The paper stacks six such layers; this {side} has {layers}. Words are embedded only below the "
@@ -289,7 +289,7 @@ def stacked(given: Given) -> Step:
     )
 
 
-def layer(given: Given) -> list[Step]:
+def layer(given: Given) -> list[LessonStep]:
     return [each(given) for each in (widen, same_everywhere, residual, normed, stacked)]
 
 

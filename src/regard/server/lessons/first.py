@@ -14,7 +14,7 @@ from regard.server.lessons.step import (
     Ledger,
     Lesson,
     Number,
-    Step,
+    LessonStep,
     all_visible,
     formula,
     lines,
@@ -82,10 +82,10 @@ def solve(wanted: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
     return torch.linalg.solve(x, queries), torch.linalg.solve(x, torch.eye(d_k))
 
 
-def given_weights() -> Step:
+def given_weights() -> LessonStep:
     ledger = Ledger()
     z = ledger(mix, GIVEN_WEIGHTS, EMBEDDINGS)
-    return Step(
+    return LessonStep(
         "A new vector is a mixture",
         [
             "Attention gives every word a new vector: a mixture of the vectors of all words. For “Python "
@@ -111,12 +111,12 @@ def vectors(caption: str, x: Tensor, digits: int = 2) -> dict[str, object]:
     return table(caption, columns, [[word, *row.tolist()] for word, row in zip(WORDS, x)], digits)
 
 
-def own_weights() -> Step:
+def own_weights() -> LessonStep:
     ledger = Ledger()
     scores = EMBEDDINGS @ EMBEDDINGS.T
     shares = ledger(weights, EMBEDDINGS, EMBEDDINGS, VISIBLE, scale=1.0)
     z = ledger(self_attention_rows, EMBEDDINGS)
-    return Step(
+    return LessonStep(
         "Weights from the words themselves",
         [
             "Where do weights come from? The simplest way has no parameters: the score of two words is the "
@@ -140,13 +140,13 @@ def own_weights() -> Step:
     )
 
 
-def two_forms() -> Step:
+def two_forms() -> LessonStep:
     ledger = Ledger()
     rows = ledger(self_attention_rows, EMBEDDINGS)
     columns = ledger(self_attention_columns, EMBEDDINGS.T)
     shares = ledger(weights, EMBEDDINGS, EMBEDDINGS, VISIBLE, scale=1.0).T
     apart = float((rows - columns.T).abs().max())
-    return Step(
+    return LessonStep(
         "Words in rows or words in columns",
         [
             "Some books write one word in each row of X, others one word in each column. The notes use both. "
@@ -168,11 +168,11 @@ def two_forms() -> Step:
     )
 
 
-def cycle() -> Step:
+def cycle() -> LessonStep:
     ledger = Ledger()
     given = ledger(cycle_products, GIVEN_WEIGHTS)
     own = ledger(cycle_products, ledger(weights, EMBEDDINGS, EMBEDDINGS, VISIBLE, scale=1.0))
-    return Step(
+    return LessonStep(
         "Can the given weights come from the words alone?",
         [
             "Without parameters, word i scores word j exactly as j scores i. Now go around the triangle of "
@@ -199,13 +199,13 @@ def cycle() -> Step:
 
 
 @cache  # always the same, and the longest to compute
-def search() -> Step:
+def search() -> LessonStep:
     ledger = Ledger()
     alone, errors_alone = ledger(fit_vectors, GIVEN_WEIGHTS)
     learned, errors_learned = ledger(fit_projections, GIVEN_WEIGHTS, EMBEDDINGS)
     off, exact = errors_alone[-1], errors_learned[-1]
     shown = range(0, FITTING_STEPS, 15)
-    return Step(
+    return LessonStep(
         "Let the machine search",
         [
             f"Perhaps you do not trust the proof. So we let gradient descent search, {FITTING_STEPS} steps "
@@ -243,11 +243,11 @@ def search() -> Step:
     )
 
 
-def exactly() -> Step:
+def exactly() -> LessonStep:
     ledger = Ledger()
     w_q, w_k = ledger(solve, GIVEN_WEIGHTS, EMBEDDINGS)
     shares = ledger(weights, EMBEDDINGS @ w_q, EMBEDDINGS @ w_k, VISIBLE)
-    return Step(
+    return LessonStep(
         "Learned queries and keys reach them",
         [
             "It can even be solved without a search. We want the score of word i for word j to be log aᵢⱼ. "
@@ -268,7 +268,7 @@ def exactly() -> Step:
     )
 
 
-def mixing(_: Given) -> list[Step]:
+def mixing(_: Given) -> list[LessonStep]:
     return [given_weights(), own_weights(), two_forms(), cycle(), search(), exactly()]
 
 

@@ -12,7 +12,7 @@ from regard.server.lessons.step import (
     Ledger,
     Lesson,
     Number,
-    Step,
+    LessonStep,
     all_visible,
     compared,
     formula,
@@ -64,12 +64,12 @@ def first_numbers(caption: str, rows: dict[str, Tensor], count: int = 4) -> dict
     return table(caption, columns, [[name, *row[:count].tolist(), "…"] for name, row in rows.items()], 3)
 
 
-def embed() -> Step:
+def embed() -> LessonStep:
     ledger = Ledger()
     found, attention = ledger(walk), ledger(machine)
     ledger.note(attention.queries_keys_values)
     size = attention.query.weight.numel() // HEADS
-    return Step(
+    return LessonStep(
         "1. Embed, 2. make q, k and v",
         [
             f"Two words, “Thinking” and “Machines”, as in the paper's base model: vectors of {WIDTH} "
@@ -96,12 +96,12 @@ def embed() -> Step:
     )
 
 
-def divide() -> Step:
+def divide() -> LessonStep:
     ledger = Ledger()
     found = ledger(walk)
     ledger.note(scores)
     one, two = found["products"][0, 0].tolist()
-    return Step(
+    return LessonStep(
         "3. Score, 4. divide by 8",
         [
             "“Thinking” asks both words: its query times the key of each. In head 0 the products are "
@@ -126,13 +126,13 @@ def divide() -> Step:
     )
 
 
-def soften() -> Step:
+def soften() -> LessonStep:
     ledger = Ledger()
     found = ledger(walk)
     ledger.note(masked_softmax)
     one, two = found["divided"][0, 0].tolist()
     share = float(found["shares"][0, 0, 0])
-    return Step(
+    return LessonStep(
         "5. Softmax",
         [
             f"The divided scores of “Thinking” are {told(one)} for itself and {told(two)} for “Machines”. "
@@ -147,12 +147,12 @@ def soften() -> Step:
     )
 
 
-def weigh() -> Step:
+def weigh() -> LessonStep:
     ledger = Ledger()
     found = ledger(walk)
     shares, v, z = found["shares"][0, 0], found["v"][0], found["mixed"][0, 0]
     sums = " + ".join(f"{told(float(a))} · ({told(float(own[0]))})" for a, own in zip(shares, v))
-    return Step(
+    return LessonStep(
         "6. Weigh the values and add",
         [
             f"The values are multiplied by the weights, {float(shares[0]):.2f} and {float(shares[1]):.2f}, "
@@ -166,7 +166,7 @@ def weigh() -> Step:
     )
 
 
-def eight() -> Step:
+def eight() -> LessonStep:
     ledger = Ledger()
     found = ledger(walk)
     attention = machine()
@@ -176,7 +176,7 @@ def eight() -> Step:
         by_hand = ledger(attention.output, joined)
     apart = float((by_hand - found["output"]).abs().max())
     rows = [[f"head {head}", *found["shares"][head, 0].tolist()] for head in range(HEADS)]
-    return Step(
+    return LessonStep(
         "Eight heads, and W_O",
         [
             "All of this happens in eight heads at once, each with its own W_Q, W_K and W_V. So each may "
@@ -204,7 +204,7 @@ def multiplications(words: int, heads: int, channels: int) -> int:
     return 4 * words * WIDTH * inner + 2 * words**2 * inner
 
 
-def speed() -> Step:
+def speed() -> LessonStep:
     ledger = Ledger()
     x, mask = embeddings(SPEED_WORDS), all_visible(SPEED_WORDS, SPEED_WORDS)[None, None]
     one, many = machine(1, WIDTH), machine()
@@ -220,7 +220,7 @@ def speed() -> Step:
     work = [ledger(multiplications, SPEED_WORDS, *size) for size in ((1, WIDTH), (HEADS, CHANNELS))]
     ratio = times["8 heads of 64"] / times["1 head of 512"]
     answer = compared(times["8 heads of 64"], times["1 head of 512"])
-    return Step(
+    return LessonStep(
         "Do eight heads speed it up?",
         [
             "The notes say why there are eight heads. We put it to the test: one head of 512 numbers against "
@@ -251,7 +251,7 @@ def speed() -> Step:
     )
 
 
-def thinking(_: Given) -> list[Step]:
+def thinking(_: Given) -> list[LessonStep]:
     return [embed(), divide(), soften(), weigh(), eight(), speed()]
 
 

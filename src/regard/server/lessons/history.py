@@ -15,7 +15,7 @@ from regard.server.lessons.step import (
     Ledger,
     Lesson,
     Number,
-    Step,
+    LessonStep,
     Unfit,
     distinct,
     formula,
@@ -93,7 +93,7 @@ def carried(trace: Trace) -> int:
     return trace["decoder.first"].numel()
 
 
-def bottleneck(found: dict[str, Any]) -> Step:
+def bottleneck(found: dict[str, Any]) -> LessonStep:
     ledger = Ledger()
     short, long = sentences()[0][0], sentences()[-1][0]
     sizes = {
@@ -105,7 +105,7 @@ def bottleneck(found: dict[str, Any]) -> Step:
     rows = [[FAMILIES[name], *pair] for name, pair in sizes.items()]
     pieces = [len(next(iter(found.values())).folder.source.encode(each.english)) for each in (short, long)]
     recurrent = family == "rnn"
-    return Step(
+    return LessonStep(
         "One state for a whole sentence",
         [
             "Before attention, one recurrent network read the sentence word by word, and another wrote the "
@@ -131,7 +131,7 @@ def bottleneck(found: dict[str, Any]) -> Step:
     )
 
 
-def longer(found: dict[str, Any]) -> Step:
+def longer(found: dict[str, Any]) -> LessonStep:
     ledger = Ledger()
     scores = {FAMILIES[family]: ledger(right, task) for family, task in found.items()}
     names = list(scores)
@@ -142,7 +142,7 @@ def longer(found: dict[str, Any]) -> Step:
     example = sentences()[-1][:SHOWN]
     said = {FAMILIES[family]: translated(task, example) for family, task in found.items()}
     middle = [f"{low}–{high}" for low, high in LENGTHS]
-    return Step(
+    return LessonStep(
         "Longer and longer sentences",
         [
             f"Now sentences of the phrasebook that none of the models has seen, {EACH} of each length. We "
@@ -176,7 +176,7 @@ def longer(found: dict[str, Any]) -> Step:
     )
 
 
-def looking_back(task: Any) -> Step:
+def looking_back(task: Any) -> LessonStep:
     ledger = Ledger()
     phrase = sentences()[1][0]
     trace = ledger(task.trace, phrase.english, phrase.german)
@@ -185,7 +185,7 @@ def looking_back(task: Any) -> Step:
     place = max(range(len(said)), key=lambda each: len(said[each]))
     best = int(shares[place].argmax())
     width = trace["decoder.cross.value"].shape[-1]
-    return Step(
+    return LessonStep(
         "Bahdanau: look back at every step",
         [
             "Bahdanau's writer looks at all states of the reader before each word. The reader goes through "
@@ -204,7 +204,7 @@ def looking_back(task: Any) -> Step:
     )
 
 
-def history(given: Given) -> list[Step]:
+def history(given: Given) -> list[LessonStep]:
     found = runners(given)
     steps = [bottleneck(found), longer(found)]
     return [*steps, looking_back(found["bahdanau"])] if "bahdanau" in found else steps

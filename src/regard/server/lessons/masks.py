@@ -20,7 +20,7 @@ from regard.server.lessons.step import (
     Ledger,
     Lesson,
     Number,
-    Step,
+    LessonStep,
     formula,
     lines,
     matrix,
@@ -37,11 +37,11 @@ VOCABULARY = 8  # of random words
 LENGTH = 8
 
 
-def triangle() -> Step:
+def triangle() -> LessonStep:
     ledger = Ledger()
     places = torch.arange(len(WORDS))[None]
     mask = ledger(visible, places, places, causal=True)[0, 0]
-    return Step(
+    return LessonStep(
         "Who may see whom",
         [
             "A decoder learns to say the next word at every place at once. If the place of “sees” could look "
@@ -56,7 +56,7 @@ def triangle() -> Step:
     )
 
 
-def infinity() -> Step:
+def infinity() -> LessonStep:
     ledger = Ledger()
     generator = seeded(SEED)
     q, k = (torch.randn(len(WORDS), 4, generator=generator) for _ in range(2))
@@ -65,7 +65,7 @@ def infinity() -> Step:
     places = torch.arange(len(WORDS))[None]
     mask = ledger(visible, places, places, causal=True)[0, 0]
     shares = ledger(masked_softmax, products, mask)
-    return Step(
+    return LessonStep(
         "Minus infinity before the softmax",
         [
             "What must not be seen gets the score −∞ before the softmax, because e to the power of −∞ is 0. "
@@ -109,12 +109,12 @@ def lottery(masked: bool, steps: int = TRAINING_STEPS, seed: int = SEED) -> tupl
     return tuple(losses)
 
 
-def cheating() -> Step:
+def cheating() -> LessonStep:
     ledger = Ledger()
     honest, cheat = (ledger(lottery, masked) for masked in (True, False))
     shown = list(range(0, TRAINING_STEPS, 10))
     chance = float(torch.tensor(float(VOCABULARY)).log())
-    return Step(
+    return LessonStep(
         "What happens without a mask",
         [
             f"We train two small language models on texts of random words, {VOCABULARY} words to choose "
@@ -141,7 +141,7 @@ def cheating() -> Step:
     )
 
 
-def unmasked(given: Given) -> Step:
+def unmasked(given: Given) -> LessonStep:
     ledger = Ledger()
     trace = given.trace(ledger)
     target = {} if trace.meta["task"] == "generate" else {"target": trace.output}
@@ -150,7 +150,7 @@ def unmasked(given: Given) -> Step:
     own = given.trace(ledger, **target)
     other = given.trace(ledger, interventions=[{"type": "unmask_future"}], **target)
     before, after = (sum(each.log_probabilities()) for each in (own, other))
-    return Step(
+    return LessonStep(
         "In a model that learned with a mask",
         [
             [
@@ -188,7 +188,7 @@ def unmasked(given: Given) -> Step:
     )
 
 
-def masks(given: Given) -> list[Step]:
+def masks(given: Given) -> list[LessonStep]:
     steps = [triangle(), infinity(), cheating()]
     return [*steps, unmasked(given)] if causal_side(given.task.folder.model) else steps
 

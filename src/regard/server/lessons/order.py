@@ -14,7 +14,7 @@ from regard.server.lessons.step import (
     Ledger,
     Lesson,
     Number,
-    Step,
+    LessonStep,
     formula,
     lines,
     matrix,
@@ -42,13 +42,13 @@ def apart(one: Tensor, other: Tensor) -> float:
     return float((one - other).abs().max())
 
 
-def blind() -> Step:
+def blind() -> LessonStep:
     ledger = Ledger()
     x, order = words(), list(OTHER)
     straight = ledger(self_attention_rows, x)
     turned = ledger(self_attention_rows, x[order])
     difference = ledger(apart, straight[order], turned)
-    return Step(
+    return LessonStep(
         "A dog bites a man",
         [
             "“dog bites man” and “man bites dog” are the same words in another order. We give each word a "
@@ -73,10 +73,10 @@ def blind() -> Step:
     )
 
 
-def waves() -> Step:
+def waves() -> LessonStep:
     ledger = Ledger()
     table_of = ledger(sinusoid, torch.arange(PLACES), WIDTH)
-    return Step(
+    return LessonStep(
         "Waves that tell the place",
         [
             "So the place is written into the vector: waves are added to it, fast ones in the first numbers "
@@ -107,14 +107,14 @@ def waves() -> Step:
     )
 
 
-def seeing() -> Step:
+def seeing() -> LessonStep:
     ledger = Ledger()
     x, order = words(), list(OTHER)
     places = ledger(sinusoid, torch.arange(3), WIDTH)
     straight = ledger(self_attention_rows, x + places)
     turned = ledger(self_attention_rows, x[order] + places)
     difference = ledger(apart, straight[order], turned)
-    return Step(
+    return LessonStep(
         "The same sentences with waves",
         ["Now we add the waves of places 0, 1 and 2 to the words, in both orders, and mix again."],
         Choice(
@@ -143,11 +143,11 @@ def likeness(places: Tensor, width: int) -> Tensor:
     return found @ found.T
 
 
-def distance() -> Step:
+def distance() -> LessonStep:
     ledger = Ledger()
     products = ledger(likeness, torch.arange(PLACES), WIDTH)
     one, two = float(products[3, 7]), float(products[20, 24])
-    return Step(
+    return LessonStep(
         "Distance can be read off",
         [
             "The product of the waves of two places says how alike these places are. For places 3 and 7, "
@@ -169,12 +169,12 @@ def distance() -> Step:
     )
 
 
-def dropped(given: Given) -> Step:
+def dropped(given: Given) -> LessonStep:
     ledger = Ledger()
     trace = given.trace(ledger)
     other = given.trace(ledger, interventions=[{"type": "drop_positions"}])
     same = trace.output == other.output
-    return Step(
+    return LessonStep(
         "Take the order away from a model",
         [
             [
@@ -199,7 +199,7 @@ def dropped(given: Given) -> Step:
     )
 
 
-def positions(given: Given) -> list[Step]:
+def positions(given: Given) -> list[LessonStep]:
     steps = [blind(), waves(), seeing(), distance()]
     try:
         return [*steps, dropped(given)]

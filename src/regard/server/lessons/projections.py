@@ -16,7 +16,7 @@ from regard.server.lessons.step import (
     Ledger,
     Lesson,
     Number,
-    Step,
+    LessonStep,
     all_visible,
     bars,
     formula,
@@ -63,11 +63,11 @@ def head_of(trace: Trace, where: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     return q, k, v, trace[f"{where}.mask"]
 
 
-def one_projection() -> Step:
+def one_projection() -> LessonStep:
     ledger = Ledger()
     x, w, _ = toy()
     products = ledger(scores, x @ w, x @ w)
-    return Step(
+    return LessonStep(
         "One projection",
         [
             "Suppose that every word had only one projection, y = x W, and that words were compared by it. "
@@ -82,12 +82,12 @@ def one_projection() -> Step:
     )
 
 
-def two_projections() -> Step:
+def two_projections() -> LessonStep:
     ledger = Ledger()
     x, w_q, w_k = toy()
     products = ledger(scores, x @ w_q, x @ w_k)
     same = ledger(scores, x @ w_q, x @ w_q)
-    return Step(
+    return LessonStep(
         "A query and a key",
         [
             "Now a word asks with one vector, its query q, and is found by another, its key k. An adjective "
@@ -107,7 +107,7 @@ def two_projections() -> Step:
     )
 
 
-def in_the_model(given: Given) -> Step:
+def in_the_model(given: Given) -> LessonStep:
     ledger = Ledger()
     trace = given.trace(ledger)
     where = own_attentions(trace)[0]
@@ -115,7 +115,7 @@ def in_the_model(given: Given) -> Step:
     products = ledger(scores, q, k)
     found = ledger(one_sided, products)
     names = trace.sides(where)[0].shown[:SHOWN]
-    return Step(
+    return LessonStep(
         "In a model that has learned",
         [
             [
@@ -138,7 +138,7 @@ def in_the_model(given: Given) -> Step:
     )
 
 
-def looking_at_oneself(given: Given) -> Step:
+def looking_at_oneself(given: Given) -> LessonStep:
     ledger = Ledger()
     trace = given.trace(ledger)
     parts = [head_of(trace, where) for where in own_attentions(trace)]
@@ -146,7 +146,7 @@ def looking_at_oneself(given: Given) -> Step:
     alike = [ledger(on_themselves, ledger(weights, k, k, mask)) for _, k, _, mask in parts]
     own, single = sum(real) / len(real), sum(alike) / len(alike)
     names = [f"layer {place}" for place in range(len(parts))]
-    return Step(
+    return LessonStep(
         "What one projection would do to it",
         [
             "We take away the queries: every word now asks with its own key, k instead of q. All else stays.",
@@ -172,7 +172,7 @@ def looking_at_oneself(given: Given) -> Step:
     )
 
 
-def value(given: Given) -> Step:
+def value(given: Given) -> LessonStep:
     ledger = Ledger()
     trace = given.trace(ledger)
     where = own_attentions(trace)
@@ -180,7 +180,7 @@ def value(given: Given) -> Step:
     found = [ledger(likeness, k, v) for _, k, v, _ in parts]
     mean = sum(found) / len(found)
     chance = ledger(likeness, *torch.randn(2, 2000, parts[0][1].shape[-1], generator=seeded(SEED)))
-    return Step(
+    return LessonStep(
         "And the value",
         [
             "The key says by what a word is found. The value says what it then gives. A library finds a book "
@@ -198,13 +198,13 @@ def value(given: Given) -> Step:
     )
 
 
-def columns() -> Step:
+def columns() -> LessonStep:
     ledger = Ledger()
     x, w_q, w_k = toy()
     q, k, v = x @ w_q, x @ w_k, x
     rows = ledger(attend, q[None, None], k[None, None], v[None, None], all_visible(3, 3)[None, None])[0, 0]
     turned = ledger(attention_columns, q.T, k.T, v.T)
-    return Step(
+    return LessonStep(
         "The whole formula, in both forms",
         [
             "With words in columns the same is written A = softmax(Kᵀ Q / √d) and H = V A. There a query has "
@@ -230,7 +230,7 @@ def columns() -> Step:
     )
 
 
-def queries(given: Given) -> list[Step]:
+def queries(given: Given) -> list[LessonStep]:
     steps = [one_projection(), two_projections()]
     if own_attentions(given.trace(Ledger())):
         steps += [in_the_model(given), looking_at_oneself(given), value(given)]

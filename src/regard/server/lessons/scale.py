@@ -14,7 +14,7 @@ from regard.server.lessons.step import (
     Ledger,
     Lesson,
     Number,
-    Step,
+    LessonStep,
     all_visible,
     compared,
     formula,
@@ -58,10 +58,10 @@ def spread(products: Tensor) -> float:
     return float(products.std())
 
 
-def sizes() -> Step:
+def sizes() -> LessonStep:
     ledger = Ledger()
     found = {d_k: ledger(spread, ledger(random_scores, d_k, 1.0)) for d_k in SIZES}
-    return Step(
+    return LessonStep(
         "How large a product becomes",
         [
             "Take a query and a key of random numbers with mean 0 and standard deviation 1. Their product is "
@@ -84,7 +84,7 @@ def sizes() -> Step:
     )
 
 
-def gradients() -> Step:
+def gradients() -> LessonStep:
     ledger = Ledger()
     rows = []
     for d_k in SIZES:
@@ -93,7 +93,7 @@ def gradients() -> Step:
         largest = [float(masked_softmax(each, visible).amax(dim=-1).mean()) for each in (plain, scaled)]
         rows.append([d_k, ledger(softmax_gradient, plain), ledger(softmax_gradient, scaled), *largest])
     ratio = rows[-1][1] / rows[-1][2]
-    return Step(
+    return LessonStep(
         "Large scores starve the softmax",
         [
             "A model learns by gradients: change a score a little and see how the weights change. When one "
@@ -140,7 +140,7 @@ def gradients() -> Step:
     )
 
 
-def timing() -> Step:
+def timing() -> LessonStep:
     ledger = Ledger()
     generator = seeded(SEED)
     q, k = (torch.randn(512, 64, generator=generator) for _ in range(2))
@@ -155,7 +155,7 @@ def timing() -> Step:
         "It does not save time, for it is one multiplication more for each number.",
         "It costs time, if anything: one multiplication more for each number.",
     ][answer]
-    return Step(
+    return LessonStep(
         "Does it save time?",
         [
             "The notes give another reason. We put it to the test: all scores of 512 queries and 512 keys "
@@ -182,13 +182,13 @@ def sharpness(trace: Trace) -> float:
     return float(torch.stack(rows).mean())
 
 
-def dropped(given: Given) -> Step:
+def dropped(given: Given) -> LessonStep:
     ledger = Ledger()
     trace = given.trace(ledger)
     other = given.trace(ledger, interventions=[{"type": "drop_scale"}])
     before, after = ledger(sharpness, trace), ledger(sharpness, other)
     same = trace.output == other.output
-    return Step(
+    return LessonStep(
         "Take it away from a model that learned with it",
         [
             [
@@ -211,7 +211,7 @@ def dropped(given: Given) -> Step:
     )
 
 
-def scale(given: Given) -> list[Step]:
+def scale(given: Given) -> list[LessonStep]:
     steps = [sizes(), gradients(), timing()]
     try:
         return [*steps, dropped(given)]

@@ -15,7 +15,7 @@ from regard.server.lessons.step import (
     Ledger,
     Lesson,
     Number,
-    Step,
+    LessonStep,
     Unfit,
     bars,
     distinct,
@@ -76,14 +76,14 @@ def look(given: Given, ledger: Ledger) -> Looks:
     return Looks(words, found[:, :, she], she)
 
 
-def on_average(given: Given) -> Step:
+def on_average(given: Given) -> LessonStep:
     ledger = Ledger()
     looks = look(given, ledger)
     mean = looks.rows.mean(dim=(0, 1))
     best = mean.argsort(descending=True).tolist()
     options = sorted({looks.named(word) for word in NAMED} | set(best[:3]))
     layers, heads = looks.rows.shape[:2]
-    return Step(
+    return LessonStep(
         "On average",
         [
             [
@@ -128,7 +128,7 @@ def remark(looks: Looks, best: int) -> str:
     return f"That is not what a person would say. {mixed}"
 
 
-def counted(given: Given) -> Step:
+def counted(given: Given) -> LessonStep:
     ledger = Ledger()
     looks = look(given, ledger)
     layers, heads, words = looks.rows.shape
@@ -136,7 +136,7 @@ def counted(given: Given) -> Step:
     best = looks.rows.argmax(dim=-1)  # [layers, H]
     count = int((best == sarah).sum())
     names = [f"layer {layer}" for layer in range(layers)]
-    return Step(
+    return LessonStep(
         "Head by head",
         [
             f"There are {layers * heads} heads. If each looked at one of the {words} words by chance, about "
@@ -167,14 +167,14 @@ def counted(given: Given) -> Step:
     )
 
 
-def strongest(given: Given) -> Step:
+def strongest(given: Given) -> LessonStep:
     ledger = Ledger()
     looks = look(given, ledger)
     heads = looks.rows.shape[1]
     sarah = looks.named("Sarah")
     most, place = looks.rows[:, :, sarah].flatten().max(dim=0)
     layer, head = divmod(int(place), heads)
-    return Step(
+    return LessonStep(
         "The head that looks at Sarah most",
         [f"One head gives Sarah the most: head {head} of layer {layer}."],
         Number("How much of “She” comes from Sarah in this head, from 0 to 1?", float(most), 0.15),
@@ -196,7 +196,7 @@ def strongest(given: Given) -> Step:
     )
 
 
-def she(given: Given) -> list[Step]:
+def she(given: Given) -> list[LessonStep]:
     return [on_average(given), counted(given), strongest(given)]
 
 

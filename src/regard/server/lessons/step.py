@@ -80,7 +80,7 @@ class Number:
 
 
 @dataclass(frozen=True)
-class Step:
+class LessonStep:
     """A few sentences, a question, and what is shown after an answer."""
 
     title: str
@@ -162,7 +162,7 @@ class Lesson:
     name: str
     title: str
     about: str
-    make: Callable[[Given], list[Step]]
+    make: Callable[[Given], list[LessonStep]]
     uses: Sequence[str] = ()  # of "text", "model", "sizes"
 
 
