@@ -18,9 +18,9 @@ from torch import nn
 
 from regard.models import EncoderOnly
 from regard.models.layers import Linear
-from regard.server.logs import Log
 from regard.server.run import DrainingServer, ListenAddress, listen, server_of
 from regard.server.service import Service
+from regard.server.telemetry import Log
 from regard.storage.body import Body
 from regard.tasks import Embedder
 from traced_models import opened_task

@@ -10,7 +10,7 @@ import pytest
 
 from conftest import toy_sentences
 from regard.server.keys import Keys, add_key
-from regard.server.limits import ServerLimits
+from regard.server.requests import ServerLimits
 from regard.server.run import ListenAddress
 from regard.tasks import Translator, load
 from served import models, served
@@ -115,7 +115,9 @@ def test_scores_are_the_same_in_company(tiny_model: Path) -> None:
 def test_foreign_pages(toy_translator: Translator, tmp_path: Path) -> None:
     """B21"""
     key = add_key(tmp_path / "keys.json", "bar")
-    with served(ListenAddress(port=0), models={"toy": toy_translator}, keys=Keys(tmp_path / "keys.json")) as own:
+    with served(
+        ListenAddress(port=0), models={"toy": toy_translator}, keys=Keys(tmp_path / "keys.json")
+    ) as own:
         check(asyncio.run(attack.strangers(Server(own.port), 1, key)))
 
 

@@ -21,13 +21,13 @@ from libretranslatepy import LibreTranslateAPI
 
 from conftest import Command, Refused
 from regard.errors import UsageError
-from regard.server import app, door, run
-from regard.server.api.add import ROUTES
-from regard.server.desk import ServiceScheduler
+from regard.server import app, middleware, run
+from regard.server.api.register import ROUTES
 from regard.server.keys import Keys, add_key, read_keys, revoke_key, secret_in
-from regard.server.limits import ServerLimits
+from regard.server.requests import ServerLimits
 from regard.server.run import ListenAddress, app_of, check_open
 from regard.server.service import Service
+from regard.server.service_scheduler import ServiceScheduler
 from regard.tasks import Translator
 from served import Served, models, receive_all, served
 from traced_models import TEXT
@@ -176,7 +176,7 @@ def test_who_reads_on_is_not_cut(server: Served) -> None:
 
 def test_bodies_that_come_are_counted_while_they_come(monkeypatch: pytest.MonkeyPatch) -> None:
     """They were counted when they had come, so that hundreds of halves filled the memory together."""
-    monkeypatch.setattr(door, "MOST_READING", 1 << 17)
+    monkeypatch.setattr(middleware, "MOST_READING", 1 << 17)
     with served(bounds=replace(QUICK, body_seconds=10)) as own:
         half = post("/translate", b"x" * 60_000, "Content-Length: 65536")
         held = [socket.create_connection(("127.0.0.1", own.port)) for _ in range(3)]

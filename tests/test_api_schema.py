@@ -15,8 +15,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from regard.server.api.add import ROUTES, EXPLORER_ROUTES
-from regard.server.api.describe import describe
+from regard.server.api.register import EXPLORER_ROUTES, ROUTES, describe
 from served import Served, served
 
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]

@@ -15,7 +15,7 @@ from regard.config import Decode
 from regard.errors import UsageError
 from regard.generation import Hypothesis, Scheduler, SpecialTokens, scheduler
 from regard.generation import Request as Wish
-from regard.server.desk import ServiceScheduler, Full, BatchLimits, TooLate, estimate
+from regard.server.service_scheduler import BatchLimits, Full, ServiceScheduler, TooLate, estimate
 from samples import END, START, random_samples, small
 
 SPECIAL = SpecialTokens(START, END, suppressed=(0, START, 3))
@@ -257,7 +257,9 @@ def test_what_does_not_fit_is_refused_at_once():
         task.may_step.clear()
         first = asyncio.create_task(desk.generate([Wish([5, 6, END], SHORT)]))
         await until(lambda: bool(task.begun))
-        large = asyncio.create_task(desk.generate([Wish([5, 6, END], SHORT)] * 40))  # nobody else waits: it may
+        large = asyncio.create_task(
+            desk.generate([Wish([5, 6, END], SHORT)] * 40)
+        )  # nobody else waits: it may
         await until(lambda: desk.counters()["queue"] == 40)
         with pytest.raises(Full, match="try again in") as refused:
             await desk.generate([Wish([5, 6, END], SHORT)])
@@ -317,7 +319,9 @@ def test_errors_reach_those_who_asked():
 
 def test_the_end():
     async def story(desk: ServiceScheduler, task: Task) -> None:
-        short = asyncio.create_task(desk.generate([Wish([5, END], Decode(beam=1, min_length=30, max_length=30))]))
+        short = asyncio.create_task(
+            desk.generate([Wish([5, END], Decode(beam=1, min_length=30, max_length=30))])
+        )
         await until(lambda: bool(task.rows))
         await desk.drain(20)
         assert len((await short)[0][0].tokens) == 30, "what was under way is done"

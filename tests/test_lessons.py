@@ -14,13 +14,12 @@ import torch
 from fastapi.testclient import TestClient
 
 from regard.server import make_app
-from regard.server.lessons import LESSONS, first, history, masks, scale
+from regard.server.lessons import LESSONS, first, history, masks, scale, told
 from regard.server.lessons import cost as costs
 from regard.server.lessons import order as waves
 from regard.server.lessons.encoder import without_gain
 from regard.server.lessons.heads import machine, walk
 from regard.server.lessons.projections import one_sided
-from regard.server.lessons.routes import told
 from regard.server.lessons.step import Given, name_of
 from traced_models import KINDS, TEXT, opened_task
 

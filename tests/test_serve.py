@@ -24,8 +24,8 @@ from regard.interpret import Pieces, compare
 from regard.interpret.interventions import KINDS as CHANGES
 from regard.server import make_app
 from regard.server.app import WEB
+from regard.server.compare import compare_traces, pairs, words
 from regard.server.run import listen
-from regard.server.runs import compare_traces, pairs, words
 from regard.server.traces import Traces
 from traced_models import CONTEXT, KINDS, TEXT, opened_task, traced
 
@@ -287,7 +287,7 @@ WRONG = {
     "empty": ({"source": "  "}, "empty"),
     "no source": ({}, "source: field required"),
     "too long": ({"source": "a" * 20_001}, "20000 characters at most"),
-    "too many words": ({"source": "cat " * 4000}, "pieces"),
+    "too many words": ({"source": "cat " * 4000}, "tokens"),
     "no such model": ({"source": "a", "model": "transfomer"}, 'did you mean "transformer"'),
     "no such field": ({"source": "a", "beams": 3}, "beams: there is no such field"),
     "wide beam": (

@@ -12,12 +12,11 @@ from typing import Any
 
 import pytest
 
-from regard.server.api.add import ROUTES
+from regard.server.api.register import ROUTES
 from regard.server.keys import Keys, add_key
-from regard.server.limits import ServerLimits
-from regard.server.protocol import HELD_SECONDS
+from regard.server.protocol import HELD_SECONDS, LARGEST_HELD, EarlyRejection
+from regard.server.requests import ServerLimits
 from regard.server.run import KEY_POLICY, ListenAddress, access_to
-from regard.server.turnstile import LARGEST_HELD, EarlyRejection
 from served import Served, served
 from traced_models import TEXT
 

@@ -81,12 +81,12 @@ def serve(
       regard serve keys add keys.json anna
       regard serve runs/demo runs/gpt --listen 0.0.0.0 --host mt.example.org --keys keys.json
     """
-    from regard.server.desk import BatchLimits
     from regard.server.keys import Keys
-    from regard.server.limits import ServerLimits
-    from regard.server.logs import Log
+    from regard.server.requests import ServerLimits
     from regard.server.run import ListenAddress, serve_api
     from regard.server.service import Service
+    from regard.server.service_scheduler import BatchLimits
+    from regard.server.telemetry import Log
     from regard.tasks import load
 
     place = ListenAddress(listen, port, tuple(host), tuple(cors_origin), insecure_no_key)

@@ -18,10 +18,9 @@ from regard import __version__
 from regard.errors import RegardError, UsageError, near_miss
 from regard.interpret import Pieces
 from regard.interpret.telling import told
-from regard.server.export import add_export
-from regard.server.guard import OriginPolicy, OriginPolicyMiddleware
+from regard.server.compare import available_interventions, compare_traces
 from regard.server.lessons import add_lessons
-from regard.server.readings import add_readings
+from regard.server.origin_policy import OriginPolicy, OriginPolicyMiddleware
 from regard.server.requests import (
     LONGEST_TEXT,
     CompareQuery,
@@ -33,9 +32,7 @@ from regard.server.requests import (
     key_of,
     parse,
 )
-from regard.server.runs import compare_traces, available_interventions
-from regard.server.tensors import to_bytes
-from regard.server.traces import Traces, number_of
+from regard.server.traces import Traces, add_export, add_readings, number_of, tensor_bytes
 from regard.tasks.traceable import Traceable
 
 WEB = Path(__file__).parent / "web"
@@ -130,7 +127,7 @@ def add_traces(app: FastAPI, models: Mapping[str, Any], traces: Traces) -> None:
         asked = request.query_params
         given: dict[str, Any] = {field: asked[field] for field in asked} | {"name": asked.getlist("name")}
         query = checked(TensorQuery, given)
-        content = to_bytes(traces.require(number), query)
+        content = tensor_bytes(traces.require(number), query)
         return Response(content, media_type="application/octet-stream")
 
     add_readings(app, traces)

@@ -21,14 +21,13 @@ from starlette.middleware import Middleware
 
 from regard.device import freeze_gc
 from regard.errors import UsageError
-from regard.server.api.add import ROUTES, add_api
+from regard.server.api.register import ROUTES, add_api
 from regard.server.app import make_app
-from regard.server.door import BodyAndKeyMiddleware, KeyPolicy, RequestLogMiddleware
-from regard.server.guard import HOSTS, OriginPolicy
-from regard.server.logs import redirect_loggers
-from regard.server.protocol import protocol_for
+from regard.server.middleware import BodyAndKeyMiddleware, KeyPolicy, RequestLogMiddleware
+from regard.server.origin_policy import HOSTS, OriginPolicy
+from regard.server.protocol import EarlyRejection, protocol_for
 from regard.server.service import Service
-from regard.server.turnstile import EarlyRejection
+from regard.server.telemetry import redirect_loggers
 from regard.tasks import Translator
 
 HOST = "127.0.0.1"

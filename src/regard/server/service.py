@@ -11,16 +11,15 @@ from typing import Any, TypeVar
 from regard.errors import near_miss
 from regard.generation import Request
 from regard.inputs.language import Detector
-from regard.server.desk import CALL_TOKENS, ServiceScheduler, Full, BatchLimits, TooLate
+from regard.server.errors import APIError
 from regard.server.keys import Keys
-from regard.server.limits import ServerLimits
-from regard.server.logs import Log
-from regard.server.metrics import ServerMetrics
-from regard.server.refusals import APIError
+from regard.server.requests import ServerLimits
+from regard.server.service_scheduler import CALL_TOKENS, BatchLimits, Full, ServiceScheduler, TooLate
+from regard.server.telemetry import Log, ServerMetrics
 from regard.tasks import Answerer, Classifier, Embedder, Filler, Generator, Tagger, Translator
 
 T = TypeVar("T")
-ROUTES = {  # where a model of each task is asked
+TASK_ROUTES = {  # where a model of each task is asked
     Translator: "/translate",
     Generator: "/v1/completions",
     Embedder: "/v1/embeddings",
@@ -71,7 +70,9 @@ class Service:
             raise APIError(404, f'model: there is no "{name}"{known}', "model", "model_not_found")
         task = self.models[name]
         if not isinstance(task, kinds):
-            raise APIError(400, f'model: "{name}" cannot do this; ask it at {ROUTES[type(task)]}', "model")
+            raise APIError(
+                400, f'model: "{name}" cannot do this; ask it at {TASK_ROUTES[type(task)]}', "model"
+            )
         return name, task
 
     async def run(self, name: str, work: Callable[[], T], call: Call, tokens: int = 1) -> T:

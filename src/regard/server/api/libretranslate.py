@@ -7,13 +7,11 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from regard.server.api.languages import name_of
 from regard.server.api.markup import MarkupPart, parts_of
 from regard.server.api.routes import Route
-from regard.server.api.translating import check_size, translate
-from regard.server.limits import MOST_CHOICES, MOST_TEXTS
-from regard.server.refusals import APIError
-from regard.server.requests import LONGEST_TEXT, RequestBody, Text
+from regard.server.api.translate import check_size, translate
+from regard.server.errors import APIError
+from regard.server.requests import LONGEST_TEXT, MOST_CHOICES, MOST_TEXTS, RequestBody, Text
 from regard.server.service import Call, Service
 
 LEAST = 1.0  # per cent; a language that is less probable is not told
@@ -202,3 +200,22 @@ ROUTES = [
     Route("POST", "/suggest", GROUP, "Always refused.", no_suggestions, form=True, refuses=(403,)),
     Route("POST", "/translate_file", GROUP, "Always refused.", no_files, form=True, refuses=(403,)),
 ]  # fmt: skip
+
+
+TABLE = """
+af Afrikaans, ar Arabic, az Azerbaijani, bg Bulgarian, bn Bengali, bs Bosnian, ca Catalan, cs Czech,
+cy Welsh, da Danish, de German, el Greek, en English, eo Esperanto, es Spanish, et Estonian,
+eu Basque, fa Persian, fi Finnish, fr French, ga Irish, gl Galician, he Hebrew, hi Hindi,
+hr Croatian, hu Hungarian, hy Armenian, id Indonesian, is Icelandic, it Italian, ja Japanese,
+ka Georgian, kk Kazakh, ko Korean, la Latin, lb Luxembourgish, lt Lithuanian, lv Latvian,
+mk Macedonian, mn Mongolian, ms Malay, mt Maltese, nb Norwegian Bokmål, nl Dutch,
+nn Norwegian Nynorsk, no Norwegian, pl Polish, pt Portuguese, ro Romanian, ru Russian, sk Slovak,
+sl Slovenian, sq Albanian, sr Serbian, sv Swedish, sw Swahili, ta Tamil, te Telugu, th Thai,
+tl Tagalog, tr Turkish, uk Ukrainian, ur Urdu, uz Uzbek, vi Vietnamese, xh Xhosa, zh Chinese,
+zu Zulu
+"""
+NAMES = dict(entry.strip().split(" ", 1) for entry in TABLE.split(","))
+
+
+def name_of(code: str) -> str:
+    return NAMES.get(code, code)

@@ -2,20 +2,49 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from statistics import fmean
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
+from starlette.responses import StreamingResponse
 
-from regard.server.api.asked import Completion, CompletionBody
-from regard.server.api.completions import completions
+from regard.generation import Hypothesis
+from regard.server.api.completion_schema import (
+    Completion,
+    CompletionBody,
+    GeneratedText,
+    Prompt,
+    check,
+    check_room,
+    completion_frame,
+    decode_requests,
+    most_tokens,
+    prompts_of,
+    read,
+    usage,
+)
+from regard.server.api.detokenizer import Detokenizer
+from regard.server.api.probabilities import (
+    TokenLogprob,
+    as_logprobs,
+    prompt_begins,
+    token_logprobs,
+    without_first_logprob,
+)
 from regard.server.api.routes import Route
-from regard.server.api.translating import about, check_size
-from regard.server.limits import MOST_TEXTS
-from regard.server.refusals import APIError
-from regard.server.requests import RequestBody, Text
-from regard.server.service import Call, Service
-from regard.tasks import Embedder
+from regard.server.api.streaming import line, stream_completion, together
+from regard.server.api.translate import about, check_size, translate
+from regard.server.errors import APIError
+from regard.server.requests import MOST_TEXTS, RequestBody, Text
+from regard.server.service import TASK_ROUTES, Call, Service
+from regard.server.service_scheduler import ResultStream
+from regard.tasks import Embedder, Filler, Generator, Translator
+from regard.tasks.load import CLASSES
 
 
 class EmbeddingBody(RequestBody):
@@ -80,11 +109,190 @@ async def models(service: Service, _: None, __: Call) -> dict[str, Any]:
     return {"object": "list", "data": data}
 
 
+async def completions(service: Service, body: CompletionBody, call: Call) -> Any:
+    check(body)
+    name, task = service.find(body.model, *CLASSES.values())
+    if isinstance(task, Translator):
+        return await complete_by_translating(service, name, task, body, call)
+    if not isinstance(task, Generator):
+        where = "/api/v1/fill" if isinstance(task, Filler) else TASK_ROUTES[type(task)]
+        raise APIError(400, f'model: "{name}" writes no text; ask it at {where}', "model")
+    prompts = await asyncio.to_thread(lambda: [read(task, each) for each in prompts_of(body)])
+    for prompt in prompts:
+        check_room(task, prompt, body)
+    if body.stream:
+        return await stream_completion(service, name, task, prompts, body, call)
+    said = await write(service, name, task, prompts, body, call)
+    frame = completion_frame(body)
+    places = await probabilities(service, name, task, said, body, call)
+    frame["choices"] = await asyncio.to_thread(
+        lambda: [choice(task, *each, body, own) for each, own in zip(enumerate(said), places)]
+    )
+    frame["usage"] = usage(service, name, prompts, sum(len(each.ids) for each in said))
+    return frame
+
+
+async def write(
+    service: Service, name: str, generator: Generator, prompts: list[Prompt], body: CompletionBody, call: Call
+) -> list[GeneratedText]:
+    """The choices, those of the first prompt first."""
+    draws, n = max(body.n or 1, body.best_of or 1), body.n or 1
+    every = [prompt for prompt in prompts for _ in range(draws)]
+    if most_tokens(body) == 0:
+        return [GeneratedText(prompt, (), "", 0.0, False) for prompt in prompts for _ in range(n)]
+    desk, wishes = service.schedulers[name], decode_requests(generator, prompts, body)
+    if body.stops:
+        async with desk.streams(wishes, call.client, call.deadline) as streams:
+            speak = (
+                generate_until_stop(each, generator, prompt, body.stops)
+                for each, prompt in zip(streams, every)
+            )
+            said = list(await together(speak))
+        if draws > n:
+            said = await with_scores(service, name, generator, said, call)
+    else:
+        found = await desk.generate(wishes, call.client, call.deadline)
+        said = await asyncio.to_thread(
+            lambda: [detokenized(generator, prompt, own[0]) for prompt, own in zip(every, found)]
+        )
+    rows = [said[at : at + draws] for at in range(0, len(said), draws)]
+    return [each for row in rows for each in best(row, n)]
+
+
+def best(draws: list[GeneratedText], count: int) -> list[GeneratedText]:
+    """The most probable per piece, if there are more than wanted."""
+    return sorted(draws, key=lambda each: -each.score)[:count] if len(draws) > count else draws
+
+
+def detokenized(generator: Generator, prompt: Prompt, found: Hypothesis) -> GeneratedText:
+    speller = Detokenizer(generator.tokenizer, prompt.ids)
+    text = speller.add(found.tokens) + speller.end()
+    return GeneratedText(prompt, found.tokens, text, found.score, found.finished, tuple(speller.begins))
+
+
+async def with_scores(
+    service: Service, name: str, generator: Generator, said: list[GeneratedText], call: Call
+) -> list[GeneratedText]:
+    """Draws with the log-probability per piece: the search has told none of those that a stop ended."""
+    rows = [[*each.prompt.ids, *each.ids] for each in said]
+    found = await service.run(name, lambda: token_logprobs(generator, rows, 0), call, sum(map(len, rows)))
+    own = [places[len(each.prompt.ids) :][: len(each.begins)] for each, places in zip(said, found)]
+    means = [fmean(place.log_p or 0.0 for place in places) if places else -math.inf for places in own]
+    return [replace(each, score=score) for each, score in zip(said, means)]
+
+
+async def generate_until_stop(
+    pieces: ResultStream, generator: Generator, prompt: Prompt, stops: Sequence[str]
+) -> GeneratedText:
+    """What is written before a stop comes; then the work ends."""
+    speller, ids, text = Detokenizer(generator.tokenizer, prompt.ids, stops), list[int](), ""
+    score, ended = 0.0, False
+    try:
+        async for each in pieces:
+            if isinstance(each, Hypothesis):
+                score, ended = each.score, each.finished
+                break
+            ids += each
+            text += speller.add(each)
+            if speller.stopped:
+                break
+    finally:
+        await pieces.aclose()
+    text += speller.end()
+    begins = [begin for begin in speller.begins if not speller.stopped or begin < len(text)]
+    return GeneratedText(prompt, tuple(ids), text, score, ended or speller.stopped, tuple(begins))
+
+
+async def probabilities(
+    service: Service,
+    name: str,
+    generator: Generator,
+    said: list[GeneratedText],
+    body: CompletionBody,
+    call: Call,
+) -> list[list[TokenLogprob]]:
+    """The places of prompt and text of each choice, from one reading of them all."""
+    count = body.logprobs
+    if count is None:
+        return [[] for _ in said]
+    rows = [[*each.prompt.ids, *each.ids] for each in said]
+    return await service.run(name, lambda: token_logprobs(generator, rows, count), call, sum(map(len, rows)))
+
+
+def choice(
+    generator: Generator, index: int, said: GeneratedText, body: CompletionBody, places: list[TokenLogprob]
+) -> dict[str, Any]:
+    text = said.prompt.text + said.text if body.echo else said.text
+    told: dict[str, Any] = {"index": index, "text": text, "logprobs": None}
+    told["finish_reason"] = "stop" if said.ended else "length"
+    if body.logprobs is not None:
+        tokenizer, size, shown = generator.tokenizer, len(said.prompt.ids), len(said.prompt.shown)
+        begins = tuple(len(said.prompt.text) + begin for begin in said.begins)
+        own = places[size : size + len(begins)]  # what stands behind a stop is not told
+        if body.echo:
+            begins = (*prompt_begins(tokenizer, said.prompt), *begins)
+            own = [*without_first_logprob(places[size - shown : size]), *own]
+        told["logprobs"] = as_logprobs(tokenizer, own, begins, bare=bool(body.echo) and text[:1] != " ")
+    return told
+
+
+async def complete_by_translating(
+    service: Service, name: str, translator: Translator, body: CompletionBody, call: Call
+) -> Any:
+    """A model that translates: the prompt is a source, the text its translation."""
+    if body.echo:
+        raise APIError(400, "echo: this model translates; /api/v1/score tells how probable a text is", "echo")
+    if body.logprobs is not None:
+        raise APIError(400, "logprobs: this model translates; ask /api/v1/score", "logprobs")
+    prompts = [each for each in prompts_of(body) if isinstance(each, str)]
+    if not prompts:
+        raise APIError(400, "prompt: this model translates, give it a text", "prompt")
+    for field in ("temperature", "seed", "best_of"):
+        if getattr(body, field):
+            raise APIError(400, f"{field} is not supported by a model that translates", field)
+    if body.top_p not in (None, 1.0):
+        raise APIError(400, "top_p is not supported by a model that translates", "top_p")
+    n = body.n or 1
+    found = await translate(service, name, translator, prompts, call, n)
+    choices: list[dict[str, Any]] = []
+    for own in found:
+        for text in [*own, *[own[-1]] * n][:n]:
+            cut, reason = shortened(translator, text, body)
+            choices.append({"index": len(choices), "text": cut, "finish_reason": reason, "logprobs": None})
+    read, written = (
+        sum(len(each) for each in tokenizer.encode_batch(texts))
+        for tokenizer, texts in (
+            (translator.folder.source, prompts),
+            (translator.folder.target, [each["text"] for each in choices]),
+        )
+    )
+    total = {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
+    if not body.stream:
+        return {**completion_frame(body), "choices": choices, "usage": total}
+    frame = completion_frame(body)
+    events = [line({**frame, "choices": [each]}) for each in choices]
+    if body.stream_options is not None and body.stream_options.include_usage:
+        events.append(line({**frame, "usage": total}))
+    return StreamingResponse(iter([*events, "data: [DONE]\n\n"]), media_type="text/event-stream")
+
+
+def shortened(translator: Translator, text: str, body: CompletionBody) -> tuple[str, str]:
+    """A translation up to a stop, or to as many pieces as were asked for; without a number all of it."""
+    places = [text.find(stop) for stop in body.stops if stop in text]
+    text = text[: min(places)] if places else text
+    if body.max_tokens is None or "max_tokens" not in body.model_fields_set:
+        return text, "stop"
+    pieces = translator.folder.target.encode(text)
+    if len(pieces) <= body.max_tokens:
+        return text, "stop"
+    return translator.folder.target.decode(pieces[: body.max_tokens]), "length"
+
+
 GROUP = "OpenAI"
 ROUTES = [
     Route("POST", "/v1/completions", GROUP, "What follows a prompt.", completions, CompletionBody, Completion,
           refuses=(404,)),
-    Route("POST", "/v1/embeddings", GROUP, "The vectors of texts.", embeddings, EmbeddingBody, EmbeddingResponse,
-          refuses=(404,)),
+    Route("POST", "/v1/embeddings", GROUP, "The vectors of texts.", embeddings, EmbeddingBody,
+          EmbeddingResponse, refuses=(404,)),
     Route("GET", "/v1/models", GROUP, "The models that were opened.", models, gives=ModelList),
 ]  # fmt: skip

@@ -14,8 +14,8 @@ from regard.inputs.text import Tokenizer
 from regard.models import State
 from regard.models.state import BLOCK
 from regard.sample import Sample
-from regard.server.api.asked import Prompt
-from regard.server.api.spelling import Detokenizer
+from regard.server.api.completion_schema import Prompt
+from regard.server.api.detokenizer import Detokenizer
 from regard.tasks import Generator
 
 MOST_NUMBERS = 1 << 26  # of one run: rows times pieces times vocabulary
@@ -31,7 +31,9 @@ class TokenLogprob:
 
 
 @torch.no_grad()
-def token_logprobs(generator: Generator, rows: Sequence[Sequence[int]], count: int) -> list[list[TokenLogprob]]:
+def token_logprobs(
+    generator: Generator, rows: Sequence[Sequence[int]], count: int
+) -> list[list[TokenLogprob]]:
     """For each row of ids the places of its pieces; the first is read and not asked for."""
     found: list[list[TokenLogprob]] = [[TokenLogprob(row[0], None)] for row in rows]
     lengths = [len(row) - 1 for row in rows]

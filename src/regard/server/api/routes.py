@@ -16,10 +16,10 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Message, Receive, Scope, Send
 
 from regard.errors import RegardError, UsageError
-from regard.server.desk import Full, TooLate
-from regard.server.refusals import APIError, error_response, rate_limit_error
+from regard.server.errors import APIError, error_response, rate_limit_error
 from regard.server.requests import no_number, sentence, whole
 from regard.server.service import Call, Service
+from regard.server.service_scheduler import Full, TooLate
 
 Kind = TypeVar("Kind", bound=BaseModel)
 Handler = Callable[[Service, Any, Call], Awaitable[Any]]
@@ -109,7 +109,9 @@ class Endpoint:
             case MemoryError():
                 return APIError(503, "not enough memory for this; try a shorter text", retry_after=5)
         self.service.log.error(error, request=call.number, route=self.route.path)
-        return APIError(500, f"this should not happen; the server's log tells where, at request {call.number}")
+        return APIError(
+            500, f"this should not happen; the server's log tells where, at request {call.number}"
+        )
 
 
 def without_key(content: Any) -> Any:

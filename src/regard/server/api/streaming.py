@@ -13,19 +13,26 @@ from starlette.responses import StreamingResponse
 
 from regard.errors import RegardError
 from regard.generation import Hypothesis, Request
-from regard.server.api.asked import CompletionBody, Prompt, completion_frame, most_tokens, usage, decode_requests
+from regard.server.api.completion_schema import (
+    CompletionBody,
+    Prompt,
+    completion_frame,
+    decode_requests,
+    most_tokens,
+    usage,
+)
+from regard.server.api.detokenizer import Detokenizer
 from regard.server.api.probabilities import (
     IncrementalLogprobs,
     TokenLogprob,
     as_logprobs,
-    token_logprobs,
     prompt_begins,
+    token_logprobs,
     without_first_logprob,
 )
-from regard.server.api.spelling import Detokenizer
-from regard.server.desk import ResultStream
-from regard.server.refusals import APIError, error_response
+from regard.server.errors import APIError, error_response
 from regard.server.service import Call, Service
+from regard.server.service_scheduler import ResultStream
 from regard.tasks import Generator
 
 T = TypeVar("T")
@@ -119,7 +126,10 @@ class ChoiceStreamer:
 
     async def one(self, index: int, prompt: Prompt, pieces: ResultStream | None) -> None:
         body, count, ended = self.body, 0, False
-        speller, places = Detokenizer(self.generator.tokenizer, prompt.ids, body.stops), ChoiceLogprobs(self, prompt)
+        speller, places = (
+            Detokenizer(self.generator.tokenizer, prompt.ids, body.stops),
+            ChoiceLogprobs(self, prompt),
+        )
         if body.echo or pieces is None:
             text = prompt.text if body.echo else ""
             own = await places.of_prompt() if body.echo else places.empty()

@@ -19,9 +19,9 @@ from regard.errors import UsageError
 from regard.generation import Handle, Hypothesis, Scheduler
 from regard.generation import Request as Wish
 from regard.generation.scheduler import ENTER_SHARE
-from regard.server.waiting import Full, BatchLimits, PendingRequest, ResultStream, TooLate, Unit
+from regard.server.queue import BatchLimits, Full, PendingRequest, ResultStream, TooLate, Unit
 
-__all__ = ["ServiceScheduler", "Full", "BatchLimits", "ResultStream", "TooLate", "Wish"]
+__all__ = ["BatchLimits", "Full", "ResultStream", "ServiceScheduler", "TooLate", "Wish"]
 
 T = TypeVar("T")
 CALL_TOKENS = 100  # what a call of unknown size is taken for
@@ -129,7 +129,13 @@ class ServiceScheduler:
         request = request or PendingRequest(client, deadline)
         rows = [wish.rows for wish in wishes]
         units = [
-            Unit(request, number, rows[number], estimate(wish, rows[number], self.continues), decode_request=wish)
+            Unit(
+                request,
+                number,
+                rows[number],
+                estimate(wish, rows[number], self.continues),
+                decode_request=wish,
+            )
             for number, wish in enumerate(wishes)
         ]
         self.submit(request, units, promised)

@@ -9,10 +9,9 @@ from pydantic import Field
 from starlette.responses import PlainTextResponse
 
 from regard.server.api.routes import Route
-from regard.server.api.translating import about, check_size
-from regard.server.limits import MOST_RANKED, MOST_TEXTS
-from regard.server.refusals import APIError
-from regard.server.requests import RequestBody, Text
+from regard.server.api.translate import about, check_size
+from regard.server.errors import APIError
+from regard.server.requests import MOST_RANKED, MOST_TEXTS, RequestBody, Text
 from regard.server.service import Call, Service
 from regard.tasks import Answerer, Classifier, Filler, Generator, Tagger, Translator
 

@@ -15,7 +15,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from regard.server.refusals import APIError, error_response
+from regard.server.errors import APIError, error_response
 
 HOSTS = frozenset({"127.0.0.1", "localhost", "::1"})
 LARGEST_BODY = 1 << 20  # bytes
@@ -97,7 +97,9 @@ class OriginPolicyMiddleware:
         refused = self.access.reason(scope["path"], scope["method"], headers)
         if refused is not None:
             status, text = refused
-            await error_response(scope["path"], APIError(status, text, close=status == 413))(scope, receive, safely)
+            await error_response(scope["path"], APIError(status, text, close=status == 413))(
+                scope, receive, safely
+            )
         elif allowed and scope["method"] == "OPTIONS":
             await Response(status_code=204, headers=PREFLIGHT)(scope, receive, safely)
         else:

@@ -12,7 +12,8 @@ from pydantic import Field
 
 from regard.config import Decode
 from regard.generation import Request
-from regard.server.limits import (
+from regard.server.errors import APIError
+from regard.server.requests import (
     LONGEST_PROMPT,
     LONGEST_STOP,
     MOST_CHOICES,
@@ -21,9 +22,9 @@ from regard.server.limits import (
     MOST_STOPS,
     MOST_TEXTS,
     MOST_TOKENS,
+    RequestBody,
+    Text,
 )
-from regard.server.refusals import APIError
-from regard.server.requests import RequestBody, Text
 from regard.server.service import Service
 from regard.tasks import Generator
 

@@ -15,9 +15,9 @@ from urllib.parse import parse_qs
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from regard.server.guard import FORM
+from regard.server.errors import APIError, error_response
 from regard.server.keys import Keys, secret_in
-from regard.server.refusals import APIError, error_response
+from regard.server.origin_policy import FORM
 from regard.server.service import Service
 
 CLIENT_CLOSED = 499  # the status where nobody was there any more

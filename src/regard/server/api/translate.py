@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from regard.generation import Hypothesis
-from regard.server.limits import MOST_CHARACTERS
-from regard.server.refusals import APIError
+from regard.server.errors import APIError
+from regard.server.requests import MOST_CHARACTERS
 from regard.server.service import Call, Service
 from regard.tasks import Translator
 from regard.tasks.lines import Line, LineSplitter, SegmentInput, segment_inputs
