@@ -13,8 +13,7 @@ import torch
 
 from regard.config import Decode
 from regard.errors import UsageError
-from regard.generation import Hypothesis, Scheduler, SpecialTokens, scheduler
-from regard.generation import Request as Wish
+from regard.generation import Hypothesis, Request, Scheduler, SpecialTokens, scheduler
 from regard.server.service_scheduler import BatchLimits, Full, ServiceScheduler, TooLate, estimate
 from samples import END, START, random_samples, small
 
@@ -57,11 +56,11 @@ class Task:
 
 def test_a_translation_is_reckoned_by_its_source() -> None:
     """A folder that allows 255 pieces had a server refuse 32 clients with a sentence each."""
-    wish = Wish([5] * 20, Decode(beam=4, max_length=255))
+    wish = Request([5] * 20, Decode(beam=4, max_length=255))
     assert estimate(wish, 4, continues=False) == 20 + 4 * 20
     assert estimate(wish, 4, continues=True) == 20 + 4 * 255
-    assert estimate(Wish([5], Decode(beam=1, min_length=9, max_length=9)), 1, continues=False) == 1 + 9
-    assert estimate(Wish([5] * 20, Decode(beam=1, max_length=3)), 1, continues=False) == 20 + 3
+    assert estimate(Request([5], Decode(beam=1, min_length=9, max_length=9)), 1, continues=False) == 1 + 9
+    assert estimate(Request([5] * 20, Decode(beam=1, max_length=3)), 1, continues=False) == 20 + 3
 
 
 @pytest.fixture(autouse=True, params=[1, 2])
@@ -72,7 +71,7 @@ def _in_both(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.setattr(Task, "workers", 2)
 
 
-def alone(wish: Wish) -> list[Hypothesis]:
+def alone(wish: Request) -> list[Hypothesis]:
     pool = Task().scheduler(4096)
     handle = pool.add(wish)
     while pool.busy:
@@ -107,7 +106,7 @@ def test_fifty_at_once_are_answered_as_one():
         Decode(beam=2, sample=True, max_length=8),
     ]
     samples = random_samples(50, 8, longest=20)
-    wishes = [Wish(sample.source, options[number % 3]) for number, sample in enumerate(samples)]
+    wishes = [Request(sample.source, options[number % 3]) for number, sample in enumerate(samples)]
 
     async def story(desk: ServiceScheduler, task: Task) -> None:
         async def one(number: int) -> list[list[Hypothesis]]:
@@ -129,14 +128,14 @@ def test_fifty_at_once_are_answered_as_one():
 
 def test_a_stream_gives_pieces_and_then_the_whole():
     async def story(desk: ServiceScheduler, task: Task) -> None:
-        async def read(wish: Wish) -> tuple[list[list[int]], Hypothesis]:
+        async def read(wish: Request) -> tuple[list[list[int]], Hypothesis]:
             pieces = [each async for each in desk.stream(wish)]
             *before, last = pieces
             assert isinstance(last, Hypothesis)
             return before, last
 
-        greedy = Wish([5, 6, 7, END], Decode(beam=1, min_length=6, max_length=9))
-        searched = Wish([5, 6, 7, END], Decode(beam=3, min_length=6, max_length=9))
+        greedy = Request([5, 6, 7, END], Decode(beam=1, min_length=6, max_length=9))
+        searched = Request([5, 6, 7, END], Decode(beam=3, min_length=6, max_length=9))
         (one, whole), (other, best) = await asyncio.gather(read(greedy), read(searched))
         assert [piece for part in one for piece in part] == list(whole.tokens)
         assert len(one) == len(whole.tokens), "each piece at its own step"
@@ -148,8 +147,8 @@ def test_a_stream_gives_pieces_and_then_the_whole():
 
 def test_who_goes_away_costs_nothing_more():
     async def story(desk: ServiceScheduler, task: Task) -> None:
-        waiting = asyncio.create_task(desk.generate([Wish([5, END], LONG)] * 3))
-        pieces = desk.stream(Wish([6, END], LONG))
+        waiting = asyncio.create_task(desk.generate([Request([5, END], LONG)] * 3))
+        pieces = desk.stream(Request([6, END], LONG))
         await anext(pieces)
         await until(lambda: desk.counters()["rows"] == 4)
         waiting.cancel()
@@ -164,7 +163,7 @@ def test_who_goes_away_costs_nothing_more():
         counters = desk.counters()
         assert counters["cancelled"] == 2 and counters["requests"] == 0
         task.may_step.clear()  # also one that has not begun
-        queued = [asyncio.create_task(desk.generate([Wish([7, END], LONG)])) for _ in range(100)]
+        queued = [asyncio.create_task(desk.generate([Request([7, END], LONG)])) for _ in range(100)]
         await until(lambda: desk.counters()["requests"] == 100)
         for each in queued:
             each.cancel()
@@ -172,7 +171,7 @@ def test_who_goes_away_costs_nothing_more():
         assert desk.counters()["queue_tokens"] == 0
         task.may_step.set()
         await until(lambda: desk.counters()["rows"] == 0)
-        assert await desk.generate([Wish([5, END], SHORT)]) == [alone(Wish([5, END], SHORT))]
+        assert await desk.generate([Request([5, END], SHORT)]) == [alone(Request([5, END], SHORT))]
 
     with_desk(story, BatchLimits(queue_tokens=10**6))
 
@@ -180,16 +179,16 @@ def test_who_goes_away_costs_nothing_more():
 def test_time_is_kept():
     async def story(desk: ServiceScheduler, task: Task) -> None:
         with pytest.raises(TooLate, match="no time left"):
-            await desk.generate([Wish([5, END], LONG)], deadline=time.monotonic() + 0.05)
+            await desk.generate([Request([5, END], LONG)], deadline=time.monotonic() + 0.05)
         await until(lambda: desk.counters()["rows"] == 0)
         with pytest.raises(TooLate):
             await desk.run(lambda: 1, deadline=time.monotonic() - 1)
-        pieces = desk.stream(Wish([5, END], LONG), deadline=time.monotonic() + 0.1)
+        pieces = desk.stream(Request([5, END], LONG), deadline=time.monotonic() + 0.1)
         with pytest.raises(TooLate):
             async for _ in pieces:
                 pass
-        fine = await desk.generate([Wish([5, END], SHORT)], deadline=time.monotonic() + 30)
-        assert fine == [alone(Wish([5, END], SHORT))] and desk.counters()["late"] == 3
+        fine = await desk.generate([Request([5, END], SHORT)], deadline=time.monotonic() + 30)
+        assert fine == [alone(Request([5, END], SHORT))] and desk.counters()["late"] == 3
 
     with_desk(story)
 
@@ -200,7 +199,7 @@ def test_time_is_kept_while_a_step_lasts():
     async def story(desk: ServiceScheduler, task: Task) -> None:
         task.may_step.clear()
         with pytest.raises(TooLate, match="no time left"):
-            await desk.generate([Wish([5, END], LONG)], deadline=time.monotonic() + 0.05)
+            await desk.generate([Request([5, END], LONG)], deadline=time.monotonic() + 0.05)
         assert desk.counters()["late"] == 1 and desk.counters()["cancelled"] == 0
         task.may_step.set()
         await until(lambda: desk.counters()["rows"] == 0)
@@ -213,12 +212,12 @@ def test_clients_take_turns():
 
     async def story(desk: ServiceScheduler, task: Task) -> None:
         task.may_step.clear()
-        holding = asyncio.create_task(desk.generate([Wish([4, END], SHORT)], client="first"))
+        holding = asyncio.create_task(desk.generate([Request([4, END], SHORT)], client="first"))
         await until(lambda: task.begun == [4])
-        greedy = asyncio.create_task(desk.generate([Wish([5, END], SHORT)] * 30, client="greedy"))
+        greedy = asyncio.create_task(desk.generate([Request([5, END], SHORT)] * 30, client="greedy"))
         await asyncio.sleep(0.01)
         others = [
-            asyncio.create_task(desk.generate([Wish([6 + number, END], SHORT)], client=f"{number}"))
+            asyncio.create_task(desk.generate([Request([6 + number, END], SHORT)], client=f"{number}"))
             for number in range(3)
         ]
         calls = asyncio.create_task(desk.run(lambda: task.begun.append(99) or 7, client="caller"))
@@ -235,12 +234,12 @@ def test_clients_take_turns():
 
 def test_wide_ones_are_not_passed_for_ever():
     async def story(desk: ServiceScheduler, task: Task) -> None:
-        wide = Wish([9, END], Decode(beam=6, min_length=4, max_length=4))
+        wide = Request([9, END], Decode(beam=6, min_length=4, max_length=4))
         going = True
 
         async def crowd(number: int) -> None:
             while going:
-                await desk.generate([Wish([5, END], SHORT)], client=f"{number}")
+                await desk.generate([Request([5, END], SHORT)], client=f"{number}")
 
         many = [asyncio.create_task(crowd(number)) for number in range(8)]
         await until(lambda: len(task.rows) > 5)
@@ -255,17 +254,17 @@ def test_wide_ones_are_not_passed_for_ever():
 def test_what_does_not_fit_is_refused_at_once():
     async def story(desk: ServiceScheduler, task: Task) -> None:
         task.may_step.clear()
-        first = asyncio.create_task(desk.generate([Wish([5, 6, END], SHORT)]))
+        first = asyncio.create_task(desk.generate([Request([5, 6, END], SHORT)]))
         await until(lambda: bool(task.begun))
         large = asyncio.create_task(
-            desk.generate([Wish([5, 6, END], SHORT)] * 40)
+            desk.generate([Request([5, 6, END], SHORT)] * 40)
         )  # nobody else waits: it may
         await until(lambda: desk.counters()["queue"] == 40)
         with pytest.raises(Full, match="try again in") as refused:
-            await desk.generate([Wish([5, 6, END], SHORT)])
+            await desk.generate([Request([5, 6, END], SHORT)])
         assert refused.value.retry_after >= 1
         with pytest.raises(Full):
-            desk.stream(Wish([5, 6, END], SHORT))
+            desk.stream(Request([5, 6, END], SHORT))
         with pytest.raises(Full):
             await desk.run(lambda: 1)
         task.may_step.set()
@@ -280,7 +279,7 @@ def test_who_was_let_in_is_not_refused_when_prepared():
     """Many found room, were cut into pieces all at once, and most of them were refused only then."""
 
     async def story(desk: ServiceScheduler, task: Task) -> None:
-        wishes = [Wish([5, 6, END], SHORT)] * 8
+        wishes = [Request([5, 6, END], SHORT)] * 8
         with desk.reserve(80):
             with pytest.raises(Full), desk.reserve(80):
                 raise AssertionError("the room of another")
@@ -306,12 +305,12 @@ def test_errors_reach_those_who_asked():
             await desk.run(lambda: 1 // 0)
         task.error = RuntimeError("broken")
         with pytest.raises(RuntimeError, match="broken"):
-            await desk.generate([Wish([5, END], SHORT)] * 3)
+            await desk.generate([Request([5, END], SHORT)] * 3)
         with pytest.raises(RuntimeError, match="broken"):
-            async for _ in desk.stream(Wish([5, END], SHORT)):
+            async for _ in desk.stream(Request([5, END], SHORT)):
                 pass
         task.error = None
-        assert await desk.generate([Wish([5, END], SHORT)]) == [alone(Wish([5, END], SHORT))]
+        assert await desk.generate([Request([5, END], SHORT)]) == [alone(Request([5, END], SHORT))]
         assert desk.counters()["rows"] == 0
 
     with_desk(story)
@@ -320,18 +319,18 @@ def test_errors_reach_those_who_asked():
 def test_the_end():
     async def story(desk: ServiceScheduler, task: Task) -> None:
         short = asyncio.create_task(
-            desk.generate([Wish([5, END], Decode(beam=1, min_length=30, max_length=30))])
+            desk.generate([Request([5, END], Decode(beam=1, min_length=30, max_length=30))])
         )
         await until(lambda: bool(task.rows))
         await desk.drain(20)
         assert len((await short)[0][0].tokens) == 30, "what was under way is done"
         with pytest.raises(Full, match="about to end"):
-            await desk.generate([Wish([5, END], SHORT)])
+            await desk.generate([Request([5, END], SHORT)])
 
     with_desk(story)
 
     async def hurry(desk: ServiceScheduler, task: Task) -> None:
-        long = asyncio.create_task(desk.generate([Wish([5, END], LONG)]))
+        long = asyncio.create_task(desk.generate([Request([5, END], LONG)]))
         await until(lambda: bool(task.rows))
         await desk.drain(0.05)
         with pytest.raises(TooLate, match="ended before"):
@@ -341,7 +340,7 @@ def test_the_end():
     with_desk(hurry)
 
     async def closed(desk: ServiceScheduler, task: Task) -> None:
-        long = asyncio.create_task(desk.generate([Wish([5, END], LONG)]))
+        long = asyncio.create_task(desk.generate([Request([5, END], LONG)]))
         await until(lambda: bool(task.rows))
         desk.close()
         with pytest.raises(Full, match="has ended"):
@@ -354,7 +353,7 @@ def test_a_model_that_writes_nothing_can_still_be_called():
     async def story() -> None:
         desk = ServiceScheduler(object())
         with pytest.raises(UsageError, match="writes nothing"):
-            await desk.generate([Wish([5, END], SHORT)])
+            await desk.generate([Request([5, END], SHORT)])
         assert await desk.run(lambda: 3) == 3
         desk.close()
 

@@ -17,8 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.generation import Hypothesis, generate, packing, requests
-from regard.generation import Request as Wish
+from regard.generation import Hypothesis, Request, generate, packing, requests
 from regard.generation import engine as stepping
 from regard.models import layers
 from regard.tasks import Translator, load
@@ -50,16 +49,16 @@ class Found:
         return {"compared": self.compared, "texts": self.texts, "scores": self.scores}
 
 
-def wishes_of(task: Translator, texts: Sequence[str], **changes: Any) -> list[Wish]:
+def wishes_of(task: Translator, texts: Sequence[str], **changes: Any) -> list[Request]:
     options = task.folder.decode.model_copy(update=changes)
-    return [Wish(task.source_ids(task.folder.source.encode(text)), options) for text in texts]
+    return [Request(task.source_ids(task.folder.source.encode(text)), options) for text in texts]
 
 
-def lone(task: Translator, wishes: Sequence[Wish]) -> list[Hypothesis]:
+def lone(task: Translator, wishes: Sequence[Request]) -> list[Hypothesis]:
     return [generate(task.model_for, [wish], task.special, task.device, 1 << 20)[0][0] for wish in wishes]
 
 
-def in_company(task: Translator, wishes: Sequence[Wish], dice: random.Random) -> list[Hypothesis]:
+def in_company(task: Translator, wishes: Sequence[Request], dice: random.Random) -> list[Hypothesis]:
     """All of them, shuffled, in batches of every size, beside strange neighbours; some enter later."""
     found: list[Hypothesis | None] = [None] * len(wishes)
     order, at = dice.sample(range(len(wishes)), len(wishes)), 0
@@ -67,7 +66,7 @@ def in_company(task: Translator, wishes: Sequence[Wish], dice: random.Random) ->
         size = dice.choice(SIZES)
         numbers, at = order[at : at + size], at + size
         options = wishes[numbers[0]].options.model_copy(update={"max_length": 20})
-        strange = [Wish(task.source_ids(task.folder.source.encode(text)), options) for text in HOSTILE]
+        strange = [Request(task.source_ids(task.folder.source.encode(text)), options) for text in HOSTILE]
         pool = task.scheduler(1 << 20)
         handles = {pool.add(wishes[number]): number for number in numbers[: max(1, size // 2)]}
         pool.add(dice.choice(strange))
@@ -86,7 +85,7 @@ def found_now(handles: dict[Any, int], done: Sequence[Any], found: list[Hypothes
             found[handles[handle]] = handle.result()[0]
 
 
-def compared(task: Translator, wishes: Sequence[Wish], seed: int) -> Found:
+def compared(task: Translator, wishes: Sequence[Request], seed: int) -> Found:
     found, begun = Found(alone=lone(task, wishes)), time.process_time()
     together = in_company(task, wishes, random.Random(seed))
     found.seconds = time.process_time() - begun

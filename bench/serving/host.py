@@ -13,8 +13,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from regard.generation import Hypothesis, scheduler
-from regard.generation import Request as Wish
+from regard.generation import Hypothesis, Request, scheduler
 from regard.generation.requests import ActiveRequest
 from regard.generation.search import BeamSearch
 from regard.server import service as services
@@ -32,12 +31,12 @@ class Fixed(services.ServiceScheduler):
             ThreadPoolExecutor(1),
             None if self.scheduler is None else task.scheduler(1 << 30, 1 << 30),
         )
-        self.asked: asyncio.Queue[tuple[Wish, asyncio.Future[list[Hypothesis]]]] = asyncio.Queue()
+        self.asked: asyncio.Queue[tuple[Request, asyncio.Future[list[Hypothesis]]]] = asyncio.Queue()
         self.serving: asyncio.Task[None] | None = None
 
     async def ask(
         self,
-        requests: Sequence[Wish],
+        requests: Sequence[Request],
         client: str = "",
         deadline: float | None = None,
         promised: bool = False,
@@ -50,7 +49,7 @@ class Fixed(services.ServiceScheduler):
             self.asked.put_nowait((wish, future))
         return list(await asyncio.gather(*futures))
 
-    async def company(self) -> list[tuple[Wish, asyncio.Future[list[Hypothesis]]]]:
+    async def company(self) -> list[tuple[Request, asyncio.Future[list[Hypothesis]]]]:
         """The next batch: full, or what there is after a moment."""
         first = await self.asked.get()
         taken, most = [first], max(1, self.limits.rows // first[0].rows)
@@ -71,7 +70,7 @@ class Fixed(services.ServiceScheduler):
         while True:
             taken = await self.company()
 
-            def work(wishes: list[Wish] = [wish for wish, _ in taken]) -> list[list[Hypothesis]]:  # noqa: B006
+            def work(wishes: list[Request] = [wish for wish, _ in taken]) -> list[list[Hypothesis]]:  # noqa: B006
                 handles = [lanes.add(wish) for wish in wishes]
                 while lanes.busy:
                     lanes.step()

@@ -104,9 +104,9 @@ def add_traces(app: FastAPI, models: Mapping[str, Any], traces: Traces) -> None:
         check_target(task.folder, body.target)
         number = number_of(key_of(body.model_copy(update={"model": name})))
         with running:  # two browsers take turns: each run has all cores
-            found = traces.get(number)
-            if found is None:
-                found = task.trace(
+            result = traces.get(number)
+            if result is None:
+                result = task.trace(
                     body.source,
                     body.target,
                     prefix=body.prefix,
@@ -114,9 +114,9 @@ def add_traces(app: FastAPI, models: Mapping[str, Any], traces: Traces) -> None:
                     decode=check_decode(body.decode, task.folder.config.max_length),
                     interventions=body.interventions,
                 )
-                found = replace(found, meta={**found.meta, "model": name})  # no path of this machine
-                traces.add(number, found)
-        return {"model": name, **told(number, found)}
+                result = replace(result, meta={**result.meta, "model": name})  # no path of this machine
+                traces.add(number, result)
+        return {"model": name, **told(number, result)}
 
     @app.get("/api/v1/trace/{number}")
     def again(number: str) -> dict[str, Any]:
@@ -124,8 +124,10 @@ def add_traces(app: FastAPI, models: Mapping[str, Any], traces: Traces) -> None:
 
     @app.get("/api/v1/trace/{number}/tensors")
     def tensors(number: str, request: Request) -> Response:
-        asked = request.query_params
-        given: dict[str, Any] = {field: asked[field] for field in asked} | {"name": asked.getlist("name")}
+        parameters = request.query_params
+        given: dict[str, Any] = {field: parameters[field] for field in parameters} | {
+            "name": parameters.getlist("name")
+        }
         query = checked(TensorQuery, given)
         content = tensor_bytes(traces.require(number), query)
         return Response(content, media_type="application/octet-stream")
@@ -144,8 +146,8 @@ def check_target(folder: Any, target: str | None) -> None:
 def find(models: Mapping[str, Any], name: str) -> tuple[str, Any]:
     name = name or next(iter(models), "")
     if name not in models:
-        known = near_miss(name, models) or f"; there are {', '.join(models) or 'none to look into'}"
-        raise UsageError(f'model: there is no "{name}"{known}')
+        hint = near_miss(name, models) or f"; there are {', '.join(models) or 'none to look into'}"
+        raise UsageError(f'model: there is no "{name}"{hint}')
     return name, models[name]
 
 

@@ -45,11 +45,11 @@ def compare_traces(before: Trace, after: Trace, step: int | None = None) -> dict
     """How the second run differs. Runs that choose among different words share no distributions: then
     `reason` tells why, and what is left are the words that they said."""
     reason = incomparable_reason(before, after)
-    found = None if reason else compare(before, after, step)
+    comparison = None if reason else compare(before, after, step)
     return {
-        "comparison": None if found is None else found.as_json(),
+        "comparison": None if comparison is None else comparison.as_json(),
         "reason": reason,
-        "sentence": output_sentence(before, after) if found is None else found.sentence,
+        "sentence": output_sentence(before, after) if comparison is None else comparison.sentence,
         "words": words(before.output, after.output),
         "pairs": {
             side: pairs(before.tokens[side], after.tokens[side])
@@ -86,21 +86,21 @@ def output_sentence(before: Trace, after: Trace) -> str:
 def words(before: str, after: str) -> list[dict[str, Any]]:
     """Two outputs as stretches of words: [{"kind": "same" | "gone" | "new", "shown": text}]."""
     one, two = before.split(), after.split()
-    found: list[dict[str, Any]] = []
+    result: list[dict[str, Any]] = []
     for kind, a, b, c, d in SequenceMatcher(None, one, two, autojunk=False).get_opcodes():
         if kind == "equal":
-            found.append({"kind": "same", "shown": visible(" ".join(one[a:b]))})
+            result.append({"kind": "same", "shown": visible(" ".join(one[a:b]))})
             continue
-        for name, own in (("gone", one[a:b]), ("new", two[c:d])):
-            if own:
-                found.append({"kind": name, "shown": visible(" ".join(own))})
-    return found
+        for name, part in (("gone", one[a:b]), ("new", two[c:d])):
+            if part:
+                result.append({"kind": name, "shown": visible(" ".join(part))})
+    return result
 
 
 def pairs(before: Pieces, after: Pieces) -> list[tuple[int, int]]:
     """Places that stand for each other: equal pieces, and as many others between them."""
-    found: list[tuple[int, int]] = []
+    result: list[tuple[int, int]] = []
     for kind, a, b, c, d in SequenceMatcher(None, before.ids, after.ids, autojunk=False).get_opcodes():
         if kind == "equal" or b - a == d - c:
-            found.extend(zip(range(a, b), range(c, d)))
-    return found
+            result.extend(zip(range(a, b), range(c, d)))
+    return result

@@ -73,8 +73,8 @@ def add_key(path: Path, name: str) -> str:
 def revoke_key(path: Path, name: str) -> None:
     keys = read_keys(path)
     if all(key.name != name for key in keys):
-        known = ", ".join(key.name for key in keys) or "none"
-        raise UsageError(f'{path} has no key "{name}"; it has {known}')
+        names = ", ".join(key.name for key in keys) or "none"
+        raise UsageError(f'{path} has no key "{name}"; it has {names}')
     write_keys(path, [key for key in keys if key.name != name])
 
 
@@ -88,10 +88,10 @@ class Keys:
 
     def look(self) -> tuple[int, int, int] | None:
         try:
-            found = self.path.stat()
+            status = self.path.stat()
         except OSError:
             return None
-        return found.st_mtime_ns, found.st_size, found.st_ino
+        return status.st_mtime_ns, status.st_size, status.st_ino
 
     def owner(self, secret: str | None) -> str | None:
         """The name of a key; None of one that opens nothing. All are looked at, whichever fits."""
@@ -101,11 +101,11 @@ class Keys:
                 self.keys = read_keys(self.path)
             except UsageError:  # a file that cannot be read lets nobody in
                 self.keys = []
-        found = None
+        owner = None
         for key in self.keys:
             if key.fits(secret or ""):
-                found = key.name
-        return found
+                owner = key.name
+        return owner
 
 
 def secret_in(header: str | None) -> str | None:

@@ -31,22 +31,22 @@ LINGER_SECONDS, LINGER_BYTES = 1.0, 64 << 20  # of a body that is refused and co
 class RequestLogMiddleware:
     """The outermost: a number for each request, a line in the log, and no new work once the server ends."""
 
-    def __init__(self, app: ASGIApp, service: Service, known: frozenset[str]) -> None:
-        self.app, self.service, self.routes = app, service, known
+    def __init__(self, app: ASGIApp, service: Service, routes: frozenset[str]) -> None:
+        self.app, self.service, self.routes = app, service, routes
         self.traces = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        begun, told = time.monotonic(), self.number(scope)
+        start, context = time.monotonic(), self.request_context(scope)
         status = CLIENT_CLOSED
 
         async def noted(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                MutableHeaders(scope=message)["X-Request-ID"] = told["number"]
+                MutableHeaders(scope=message)["X-Request-ID"] = context["number"]
             await send(message)
 
         service, path = self.service, scope["path"]
@@ -61,7 +61,7 @@ class RequestLogMiddleware:
             else:
                 await self.app(scope, receive, noted)
         except Exception as error:
-            service.log.error(error, request=told["number"], route=path)
+            service.log.error(error, request=context["number"], route=path)
             if status != CLIENT_CLOSED:  # the answer has begun
                 raise
             await error_response(path, APIError(500, "this should not happen; the log shows where it did"))(
@@ -70,13 +70,13 @@ class RequestLogMiddleware:
         finally:
             service.in_flight -= counts
             self.traces -= tracing
-            self.record(scope, status, time.monotonic() - begun, told)
+            self.record(scope, status, time.monotonic() - start, context)
 
-    def number(self, scope: Scope) -> dict[str, Any]:
+    def request_context(self, scope: Scope) -> dict[str, Any]:
         client = scope.get("client") or ("",)
-        told: dict[str, Any] = {"number": number_of(Headers(scope=scope)), "client": str(client[0])}
-        scope["regard"] = told
-        return told
+        context: dict[str, Any] = {"number": request_id(Headers(scope=scope)), "client": str(client[0])}
+        scope["regard"] = context
+        return context
 
     def refused(self, path: str, tracing: bool) -> APIError | None:
         if self.service.draining and path not in HEALTH:
@@ -85,16 +85,16 @@ class RequestLogMiddleware:
             return APIError(429, "too many runs are waiting; ask again", retry_after=2)
         return None
 
-    def record(self, scope: Scope, status: int, seconds: float, told: dict[str, Any]) -> None:
+    def record(self, scope: Scope, status: int, seconds: float, context: dict[str, Any]) -> None:
         path = scope["path"]
         route = path if path in self.routes else "/web" if path.startswith("/web/") else "other"
         if path.startswith(f"{TRACES}/"):
             route = f"{TRACES}/ID"
         method = scope["method"] if scope["method"] in ("GET", "POST", "HEAD", "OPTIONS") else "other"
-        self.service.note(route, method, status, seconds, told["number"], told.get("key"))
+        self.service.note(route, method, status, seconds, context["number"], context.get("key"))
 
 
-def number_of(headers: Headers) -> str:
+def request_id(headers: Headers) -> str:
     """The number that a request brings, or one of our own."""
     given = headers.get("x-request-id", "")
     return given if NUMBER.fullmatch(given) else secrets.token_hex(8)
@@ -193,8 +193,8 @@ def key_in(raw: bytes, headers: Headers) -> str | None:
         content = json.loads(raw)
     except (ValueError, RecursionError):
         return None
-    found = content.get("api_key") if isinstance(content, dict) else None
-    return found if isinstance(found, str) else None
+    key = content.get("api_key") if isinstance(content, dict) else None
+    return key if isinstance(key, str) else None
 
 
 def replayed(raw: bytes, receive: Receive) -> Receive:

@@ -46,11 +46,11 @@ class OriginPolicy:
         """Why a request is refused, with the status to answer; None for one that may pass."""
         host = headers.get("host", "")
         if name_in(f"//{host}") not in self.hosts:
-            known = " or ".join(sorted(self.hosts - HOSTS)) or "127.0.0.1 or localhost"
-            return 403, f"this server answers only as {known}"
+            names = " or ".join(sorted(self.hosts - HOSTS)) or "127.0.0.1 or localhost"
+            return 403, f"this server answers only as {names}"
         origin = headers.get("origin")
-        own = (f"http://{host}".lower(), f"https://{host}".lower(), *self.origins)
-        if origin is not None and origin.lower() not in own:
+        allowed = (f"http://{host}".lower(), f"https://{host}".lower(), *self.origins)
+        if origin is not None and origin.lower() not in allowed:
             return 403, "this server answers only its own page"
         followed = method == "GET" and headers.get("sec-fetch-mode", "navigate") == "navigate"  # a link
         if origin is None and headers.get("sec-fetch-site") == "cross-site" and not followed:
@@ -88,10 +88,12 @@ class OriginPolicyMiddleware:
 
         async def safely(message: Message) -> None:
             if message["type"] == "http.response.start":
-                told = MutableHeaders(scope=message)
-                told.update(SAFE)
+                response_headers = MutableHeaders(scope=message)
+                response_headers.update(SAFE)
                 if allowed:  # never with credentials: a key is sent by the page's own code
-                    told.update({"Access-Control-Allow-Origin": headers["origin"], "Vary": "Origin"})
+                    response_headers.update(
+                        {"Access-Control-Allow-Origin": headers["origin"], "Vary": "Origin"}
+                    )
             await send(message)
 
         refused = self.access.reason(scope["path"], scope["method"], headers)

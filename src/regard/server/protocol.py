@@ -18,7 +18,7 @@ from starlette.datastructures import Headers
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from regard.server.errors import APIError, error_response, rate_limit_error
-from regard.server.middleware import KeyPolicy, number_of
+from regard.server.middleware import KeyPolicy, request_id
 from regard.server.origin_policy import SAFE, OriginPolicy
 from regard.server.queue import Full
 from regard.server.requests import ServerLimits
@@ -82,9 +82,9 @@ class TimedHTTPProtocol(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        own = transport.get_extra_info("socket")
-        if own is not None:  # else the system keeps megabytes for each client that does not read
-            own.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.bounds.unread)
+        connection = transport.get_extra_info("socket")
+        if connection is not None:  # else the system keeps megabytes for each client that does not read
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.bounds.unread)
         # told when its request is read: a connection that is closed on unread bytes would lose its answer
         self.crowded = len(self.connections) > self.bounds.connections
         self.wait()
@@ -183,9 +183,9 @@ class TimedHTTPProtocol(H11Protocol):
 
     def cut(self) -> None:
         """The end, for a client that does not read; what the system still holds for it is thrown away."""
-        own = self.transport.get_extra_info("socket")
-        if own is not None:
-            own.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        connection = self.transport.get_extra_info("socket")
+        if connection is not None:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.transport.abort()
 
     def resume_writing(self) -> None:
@@ -216,8 +216,10 @@ class TimedHTTPProtocol(H11Protocol):
             self.transport.close()
 
 
-def protocol_for(bounds: ServerLimits, turnstile: EarlyRejection | None = None) -> type[TimedHTTPProtocol]:
-    return type("Bounded", (TimedHTTPProtocol,), {"bounds": bounds, "turnstile": turnstile})
+def protocol_for(
+    bounds: ServerLimits, early_rejection: EarlyRejection | None = None
+) -> type[TimedHTTPProtocol]:
+    return type("Bounded", (TimedHTTPProtocol,), {"bounds": bounds, "early_rejection": early_rejection})
 
 
 # Stricter than HTTP: what this takes for a head no reader takes for another one.
@@ -243,7 +245,7 @@ class EarlyRejection:
         for what is to go the usual way."""
         if self.service.draining or self.service.full() is None:
             return None
-        begun, head = time.monotonic(), HEAD.match(data, 0, self.service.bounds.headers)
+        start, head = time.monotonic(), HEAD.match(data, 0, self.service.bounds.headers)
         if head is None or (path := head[1].decode()) not in self.paths:
             return None
         pairs = pairs_of(head[2])
@@ -265,27 +267,29 @@ class EarlyRejection:
             status, first, body = written(path, str(full), full.retry_after)
         else:  # somebody has just left
             return None
-        number = number_of(headers)
-        self.service.note(path, "POST", status, time.monotonic() - begun, number, owner)
+        number = request_id(headers)
+        self.service.note(path, "POST", status, time.monotonic() - start, number, owner)
         rest = b"".join(b"%b: %b\r\n" % pair for pair in more)
         return b"%bx-request-id: %b\r\n%b\r\n%b" % (first, number.encode(), rest, body)
 
 
 def pairs_of(lines: bytes) -> Pairs:
     """Header lines, as the app is given them."""
-    found = []
+    pairs = []
     for line in lines.split(b"\r\n")[:-1]:
         name, _, value = line.partition(b": ")
-        found.append((name.lower(), value.rstrip(b" ")))
-    return found
+        pairs.append((name.lower(), value.rstrip(b" ")))
+    return pairs
 
 
 def length_in(pairs: Pairs) -> int | None:
     """The bytes of a body, where the head is a plain one."""
-    own = dict(pairs)
-    length = own.get(b"content-length", b"")
-    plain = len(own) == len(pairs) and OTHERS.isdisjoint(own) and length.isdigit() and len(length) <= 12
-    stays = own.get(b"connection", b"keep-alive").lower() == b"keep-alive"
+    headers = dict(pairs)
+    length = headers.get(b"content-length", b"")
+    plain = (
+        len(headers) == len(pairs) and OTHERS.isdisjoint(headers) and length.isdigit() and len(length) <= 12
+    )
+    stays = headers.get(b"connection", b"keep-alive").lower() == b"keep-alive"
     return int(length) if plain and stays else None
 
 

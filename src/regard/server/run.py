@@ -96,10 +96,10 @@ def server_of(service: Service, place: ListenAddress) -> DrainingServer:
     redirect_loggers(service.log)
     bounds = service.bounds
     paths = frozenset(route.path for route in ROUTES if route.reads is not None and route.models)
-    turnstile = EarlyRejection(service, access_to(place), KEY_POLICY, paths)
+    early_rejection = EarlyRejection(service, access_to(place), KEY_POLICY, paths)
     config = uvicorn.Config(
         app_of(service, place),
-        http=protocol_for(bounds, turnstile),
+        http=protocol_for(bounds, early_rejection),
         ws="none",
         lifespan="off",
         log_config=None,
@@ -134,8 +134,8 @@ def app_of(service: Service, place: ListenAddress = ListenAddress()) -> FastAPI:
     """The explorer's app with all routes, and what stands around them."""
     app = make_app(service.models, access_to(place))
     add_api(app, service)
-    known = frozenset(str(getattr(route, "path", "")) for route in app.routes)
-    app.user_middleware.insert(0, Middleware(RequestLogMiddleware, service=service, known=known))
+    routes = frozenset(str(getattr(route, "path", "")) for route in app.routes)
+    app.user_middleware.insert(0, Middleware(RequestLogMiddleware, service=service, routes=routes))
     app.user_middleware.append(Middleware(BodyAndKeyMiddleware, service=service, locks=KEY_POLICY))
     return app
 
@@ -166,8 +166,8 @@ class DrainingServer(uvicorn.Server):
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        for desk in self.service.schedulers.values():
-            await desk.drain(0)  # who still waits is told
+        for scheduler in self.service.schedulers.values():
+            await scheduler.drain(0)  # who still waits is told
         await super().shutdown(sockets)
         self.service.close()
         self.service.log("ended")

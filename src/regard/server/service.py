@@ -61,13 +61,13 @@ class Service:
     def find(self, name: str, *kinds: type[Any]) -> tuple[str, Any]:
         """The model of a name, or the first that can do what is asked where none is named."""
         if not name:
-            for own, task in self.models.items():
+            for candidate, task in self.models.items():
                 if isinstance(task, kinds):
-                    return own, task
+                    return candidate, task
             raise APIError(404, "no model of this server can do this", "model", "model_not_found")
         if name not in self.models:
-            known = near_miss(name, self.models) or f"; there are {', '.join(self.models)}"
-            raise APIError(404, f'model: there is no "{name}"{known}', "model", "model_not_found")
+            hint = near_miss(name, self.models) or f"; there are {', '.join(self.models)}"
+            raise APIError(404, f'model: there is no "{name}"{hint}', "model", "model_not_found")
         task = self.models[name]
         if not isinstance(task, kinds):
             raise APIError(
@@ -82,8 +82,8 @@ class Service:
     def full(self) -> Full | None:
         """Why no model has room for anything, whatever is asked: it need not be read. None if one has."""
         full: Full | None = None
-        for desk in self.schedulers.values():
-            full = desk.full(CALL_TOKENS)
+        for scheduler in self.schedulers.values():
+            full = scheduler.full(CALL_TOKENS)
             if full is None:
                 return None
         return full
@@ -91,8 +91,8 @@ class Service:
     def check_capacity(self) -> None:
         """Full, counted at every desk, if no model has room for anything."""
         if (full := self.full()) is not None:
-            for desk in self.schedulers.values():
-                desk.counts["refused"] += 1
+            for scheduler in self.schedulers.values():
+                scheduler.counts["refused"] += 1
             raise full
 
     def note(
@@ -149,14 +149,14 @@ class Service:
         self.metrics.set("in_flight", self.in_flight)
         self.metrics.set("draining", self.draining)
         self.metrics.set("tasks", len(asyncio.all_tasks()))
-        for name, desk in self.schedulers.items():
-            for what, value in desk.counters().items():
+        for name, scheduler in self.schedulers.items():
+            for what, value in scheduler.counters().items():
                 self.metrics.set("desk", value, model=name, what=what)
         return self.metrics.text()
 
     def close(self) -> None:
-        for desk in self.schedulers.values():
-            desk.close()
+        for scheduler in self.schedulers.values():
+            scheduler.close()
 
 
 def probe_task(task: Any) -> None:
@@ -175,12 +175,12 @@ def probe_task(task: Any) -> None:
 
 def pairs_of(models: Mapping[str, Any]) -> dict[tuple[str, str], tuple[str, Translator]]:
     """From which language into which a model translates; the first of two that do the same."""
-    found: dict[tuple[str, str], tuple[str, Translator]] = {}
+    pairs: dict[tuple[str, str], tuple[str, Translator]] = {}
     for name, task in models.items():
         if not isinstance(task, Translator):
             continue
         source, languages = task.folder.task.source, task.folder.source.languages
         for target in languages or (task.folder.task.target,):
             chosen = task.into(target) if languages else task
-            found.setdefault((source, target), (name, chosen))
-    return found
+            pairs.setdefault((source, target), (name, chosen))
+    return pairs

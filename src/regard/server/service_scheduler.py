@@ -1,7 +1,7 @@
-"""Where requests meet a model: many ask at once, one worker thread owns the model and its running batch.
+"""Runs the requests of many clients on one model: one worker thread owns the model and its running batch.
 
-Requests enter the batch between two steps and leave it when they are done, too late, or nobody waits for them
-any more. What cannot begin yet stands in one queue for each client; the clients take turns.
+Requests join the batch between two decoding steps. They leave it when they finish, time out or are cancelled.
+Requests that do not fit wait in one queue per client; the queues are served round-robin.
 """
 
 from __future__ import annotations
@@ -16,78 +16,77 @@ from threading import Condition, Thread
 from typing import Any, TypeVar
 
 from regard.errors import UsageError
-from regard.generation import Handle, Hypothesis, Scheduler
-from regard.generation import Request as Wish
+from regard.generation import Handle, Hypothesis, Request, Scheduler
 from regard.generation.scheduler import ENTER_SHARE
-from regard.server.queue import BatchLimits, Full, PendingRequest, ResultStream, TooLate, Unit
+from regard.server.queue import BatchLimits, Full, PendingRequest, ResultStream, TooLate, Unit, estimate
 
-__all__ = ["BatchLimits", "Full", "ResultStream", "ServiceScheduler", "TooLate", "Wish"]
+__all__ = ["BatchLimits", "Full", "Request", "ResultStream", "ServiceScheduler", "TooLate"]
 
 T = TypeVar("T")
-CALL_TOKENS = 100  # what a call of unknown size is taken for
-FIRST_SPEED = 500.0  # tokens a second, as long as nothing was measured
-TIMED_OUT = "there was no time left for this; try again later, or ask for less"
-MEMORY = 30.0  # seconds of work after which old measurements count half
+CALL_TOKENS = 100  # estimate for a call of unknown size
+FIRST_SPEED = 500.0  # tokens per second, until measured
+TIMED_OUT = "request timed out; try again later, or send a smaller request"
+MEMORY = 30.0  # seconds of work after which older measurements are halved
 
 
 class ServiceScheduler:
-    """One for each model. Deadlines are times of `time.monotonic`."""
+    """One per model. Deadlines are values of `time.monotonic`."""
 
     def __init__(self, task: Any, limits: BatchLimits = BatchLimits()) -> None:
         self.task, self.limits = task, limits
-        self.continues = getattr(task, "continues", False)  # writes as much as it is asked for
-        self.condition = Condition()  # guards what stands here, up to the worker's own
-        self.queues: dict[str, deque[Unit]] = {}  # by client; the first one's turn is next
+        self.continues = getattr(task, "continues", False)  # generates up to max_length
+        self.condition = Condition()  # guards all fields down to `counts`
+        self.queues: dict[str, deque[Unit]] = {}  # by client; the first is served next
         self.live: set[PendingRequest] = set()
-        self.cancelled: list[PendingRequest] = []  # those that nobody waits for any more
-        self.queue_tokens = self.reserved_tokens = 0  # of those who wait, and of those who are being prepared
+        self.cancelled: list[PendingRequest] = []  # withdrawn; their rows are not freed yet
+        self.queue_tokens = self.reserved_tokens = 0  # waiting, and being prepared
         self.closing = self.closed = False
         self.counts = dict.fromkeys(("done", "cancelled", "late", "refused", "failed"), 0)
         self.scheduler = self.new_scheduler()
-        self.load = 0  # rows that the pool has or will have
+        self.load = 0  # rows in the batch, or about to join it
         self.tokens, self.row_steps, self.steps = 0, 0, 0
-        self.work, self.seconds = FIRST_SPEED, 1.0  # estimated tokens done, and the time that they took
-        self.worker = Thread(target=self.serve, name="desk", daemon=True)
+        self.work, self.seconds = FIRST_SPEED, 1.0  # estimated tokens done, and their time
+        self.worker = Thread(target=self.serve, name="scheduler", daemon=True)
         self.worker.start()
 
     def new_scheduler(self) -> Scheduler | None:
-        """The running batch, of a task that writes."""
+        """The running batch; None for a task that does not generate."""
         make = getattr(self.task, "scheduler", None)
-        pool: Scheduler | None = make(self.limits.tokens, self.limits.rows) if make else None
-        return pool
+        scheduler: Scheduler | None = make(self.limits.tokens, self.limits.rows) if make else None
+        return scheduler
 
-    # The callers' side
+    # Called by clients
 
     async def generate(
         self,
-        requests: Sequence[Wish],
+        requests: Sequence[Request],
         client: str = "",
         deadline: float | None = None,
         promised: bool = False,
     ) -> list[list[Hypothesis]]:
-        """The hypotheses of each wish, best first; `promised` if their room was kept until now."""
+        """The hypotheses of each request, best first; `promised` if their tokens are reserved already."""
         if not requests:
             return []
         return await self.wait(self.submit_requests(requests, client, deadline, promised=promised))
 
     def stream(
-        self, wish: Wish, client: str = "", deadline: float | None = None, promised: bool = False
+        self, decode_request: Request, client: str = "", deadline: float | None = None, promised: bool = False
     ) -> ResultStream:
-        """The pieces of one answer as they come. What is wrong with the wish is said at once."""
+        """The tokens of one result as they are generated. An invalid request raises here."""
         request = PendingRequest(client, deadline)
-        request.pieces = asyncio.Queue()
-        self.submit_requests([wish], client, deadline, request, promised)
-        return ResultStream(request, request.pieces, self.withdraw)
+        request.tokens_queue = asyncio.Queue()
+        self.submit_requests([decode_request], client, deadline, request, promised)
+        return ResultStream(request, request.tokens_queue, self.withdraw)
 
     @asynccontextmanager
     async def streams(
-        self, wishes: Sequence[Wish], client: str = "", deadline: float | None = None
+        self, decode_requests: Sequence[Request], client: str = "", deadline: float | None = None
     ) -> AsyncIterator[list[ResultStream]]:
-        """Several answers of one request, which finds room for all of them or for none."""
+        """Several results of one request: all of them are admitted, or none."""
         opened: list[ResultStream] = []
         try:
-            with self.reserve(sum(estimate(wish, wish.rows, self.continues) for wish in wishes)):
-                opened += (self.stream(wish, client, deadline, promised=True) for wish in wishes)
+            with self.reserve(sum(estimate(each, each.rows, self.continues) for each in decode_requests)):
+                opened += (self.stream(each, client, deadline, promised=True) for each in decode_requests)
             yield opened
         finally:
             for each in opened:
@@ -100,14 +99,14 @@ class ServiceScheduler:
         deadline: float | None = None,
         tokens: int = CALL_TOKENS,
     ) -> T:
-        """Other work with the model, between two steps; `tokens` is about how much."""
+        """Call `call` in the worker thread between two steps; `tokens` estimates its work."""
         request = PendingRequest(client, deadline)
         self.submit(request, [Unit(request, 0, 0, tokens, call=call)])
-        found: list[T] = await self.wait(request)
-        return found[0]
+        results: list[T] = await self.wait(request)
+        return results[0]
 
     async def wait(self, request: PendingRequest) -> list[Any]:
-        """The answers, or TooLate at the deadline itself: a step that takes many in may last a while."""
+        """The results. Raises TooLate at the deadline even while a long step is running."""
         try:
             return await asyncio.wait_for(request.future, request.seconds_left(time.monotonic()))
         except TimeoutError:
@@ -118,31 +117,31 @@ class ServiceScheduler:
 
     def submit_requests(
         self,
-        wishes: Sequence[Wish],
+        decode_requests: Sequence[Request],
         client: str,
         deadline: float | None,
         request: PendingRequest | None = None,
         promised: bool = False,
     ) -> PendingRequest:
         if self.scheduler is None:
-            raise UsageError("this model writes nothing: there is nothing to decode")
+            raise UsageError("this model does not generate text: there is nothing to decode")
         request = request or PendingRequest(client, deadline)
-        rows = [wish.rows for wish in wishes]
+        rows = [each.rows for each in decode_requests]
         units = [
             Unit(
                 request,
                 number,
                 rows[number],
-                estimate(wish, rows[number], self.continues),
-                decode_request=wish,
+                estimate(each, rows[number], self.continues),
+                decode_request=each,
             )
-            for number, wish in enumerate(wishes)
+            for number, each in enumerate(decode_requests)
         ]
         self.submit(request, units, promised)
         return request
 
     def submit(self, request: PendingRequest, units: Sequence[Unit], promised: bool = False) -> None:
-        """Let a request wait for its turn, if there is room."""
+        """Queue the units of a request; Full if they do not fit."""
         tokens = sum(unit.tokens for unit in units)
         request.expect(len(units))
         with self.condition:
@@ -154,7 +153,7 @@ class ServiceScheduler:
 
     @contextmanager
     def reserve(self, tokens: int) -> Iterator[None]:
-        """Room for about so much, kept while a request is prepared; Full at once, before its preparation."""
+        """Reserve queue capacity while a request is being tokenized; raises Full before that work."""
         with self.condition:
             self.check_capacity(tokens)
             self.reserved_tokens += tokens
@@ -165,23 +164,23 @@ class ServiceScheduler:
                 self.reserved_tokens -= tokens
 
     def check_capacity(self, tokens: int) -> None:
-        """Full if there is no room for so much."""
+        """Raise Full if `tokens` more do not fit into the queue."""
         if (full := self.full(tokens)) is not None:
             self.counts["refused"] += not self.closing
             raise full
 
     def full(self, tokens: int) -> Full | None:
-        """Why there is no room for so much; None where there is."""
+        """The error for `tokens` more; None if they fit."""
         if self.closing:
-            return Full("the service is about to end; try again in a moment", 5.0)
+            return Full("the server is shutting down; try again in a moment", 5.0)
         before = self.queue_tokens + self.reserved_tokens
         if not tokens or not before or before + tokens <= self.limits.queue_tokens:
             return None
         seconds = max(1.0, math.ceil(before * self.seconds / self.work))
-        return Full(f"too much is waiting already; try again in {seconds:.0f} s", seconds)
+        return Full(f"the queue is full; try again in {seconds:.0f} s", seconds)
 
     def withdraw(self, request: PendingRequest, reason: str = "cancelled") -> None:
-        """Nobody waits for this request; nothing happens if it is over."""
+        """Cancel a request; no effect if it is finished."""
         with self.condition:
             if request in self.live:
                 self.counts[reason] += 1
@@ -204,7 +203,7 @@ class ServiceScheduler:
             }
 
     async def drain(self, seconds: float) -> None:
-        """Refuse what is new and wait for what is there, for so long; then the rest is told."""
+        """Reject new requests and wait for the running ones; those left after `seconds` fail."""
         end = time.monotonic() + seconds
         with self.condition:
             self.closing = True
@@ -217,16 +216,16 @@ class ServiceScheduler:
             self.cancelled += rest
             self.condition.notify()
         for request in rest:
-            request.settle(TooLate("the service has ended before this was done; try again"))
+            request.settle(TooLate("the server shut down before this was done; try again"))
 
     def close(self) -> None:
-        """End the worker after its step; who still waits is told."""
+        """End the worker after its current step; pending requests fail."""
         with self.condition:
             self.closing = self.closed = True
             self.condition.notify()
         self.worker.join(timeout=5)
 
-    # The worker's side
+    # Called by the worker thread
 
     def serve(self) -> None:
         while True:
@@ -236,14 +235,14 @@ class ServiceScheduler:
                     break
             try:
                 self.run_step()
-            except Exception as error:  # not to be expected; whoever waits is told, and the desk goes on
+            except Exception as error:  # unexpected: pending requests fail, the worker goes on
                 self.reset(error)
-        self.reset(Full("the service has ended", 5.0))
+        self.reset(Full("the server has shut down", 5.0))
 
     def run_step(self) -> None:
-        """Between two steps who is gone leaves and who fits enters; then one step."""
-        begun = time.monotonic()
-        self.remove_cancelled_and_late(begun)
+        """Remove cancelled and late requests, admit those that fit, then run one decoding step."""
+        start = time.monotonic()
+        self.remove_cancelled_and_late(start)
         if self.scheduler is not None and not self.load:
             self.scheduler.recover()
         for unit in self.next_units():
@@ -252,12 +251,11 @@ class ServiceScheduler:
             done = self.scheduler.step()
             self.row_steps, self.steps = self.row_steps + self.scheduler.rows_stepped, self.steps + 1
             self.deliver(done)
-        self.seconds += time.monotonic() - begun
+        self.seconds += time.monotonic() - start
         if self.seconds > MEMORY:
             self.work, self.seconds = self.work / 2, self.seconds / 2
 
     def remove_cancelled_and_late(self, now: float) -> None:
-        """Those that nobody waits for, and those whose time is over."""
         with self.condition:
             gone, self.cancelled = self.cancelled, []
             late = [each for each in self.live if each.is_late(now)]
@@ -271,35 +269,35 @@ class ServiceScheduler:
         self.end(request, TooLate(TIMED_OUT))
 
     def next_units(self) -> list[Unit]:
-        """Who begins now: the clients in turn, as many as there are rows for, and at most one call.
+        """Units to start now: round-robin over clients, as many as there are rows for, and at most one call.
 
-        A wish that does not fit yet keeps its turn: those behind it wait, else wide ones never began.
+        A decode request that does not fit keeps its turn and blocks those behind it, so that wide ones start.
         """
-        room = self.limits.rows + self.limits.rows // ENTER_SHARE - self.load  # a few wait in the pool
+        room = self.limits.rows + self.limits.rows // ENTER_SHARE - self.load  # a few wait in the scheduler
         taken: list[Unit] = []
-        may_call = may_wish = True
+        may_call = may_decode = True
         with self.condition:
-            found = True
-            while found:
-                found = False
+            progress = True
+            while progress:
+                progress = False
                 for client, queue in list(self.queues.items()):
                     unit = queue[0]
                     if unit.call is None:
-                        may_wish = may_wish and (unit.rows <= room or not (self.load or taken))
-                    if not (may_wish if unit.call is None else may_call):
+                        may_decode = may_decode and (unit.rows <= room or not (self.load or taken))
+                    if not (may_decode if unit.call is None else may_call):
                         continue
                     taken.append(queue.popleft())
                     del self.queues[client]
                     if queue:
-                        self.queues[client] = queue  # behind the others
+                        self.queues[client] = queue  # to the end of the round
                     self.queue_tokens -= unit.tokens
                     room -= unit.rows
-                    may_call, found = may_call and unit.call is None, True
+                    may_call, progress = may_call and unit.call is None, True
         return taken
 
     def start_unit(self, unit: Unit) -> None:
         request = unit.request
-        if request not in self.live:  # one of its units failed, or it was withdrawn just now
+        if request not in self.live:  # another unit failed, or it was cancelled
             return
         if request.is_late(time.monotonic()):
             self.end_late(request)
@@ -307,7 +305,7 @@ class ServiceScheduler:
         try:
             if unit.call is not None:
                 if self.scheduler is not None:
-                    self.scheduler.collect()  # the model and all cores are the call's
+                    self.scheduler.collect()  # the call gets the model and all cores
                 self.record_result(unit, unit.call())
             elif unit.decode_request is not None and self.scheduler is not None:
                 request.handles[self.scheduler.add(unit.decode_request)] = unit
@@ -317,15 +315,15 @@ class ServiceScheduler:
             self.end(request, error)
 
     def deliver(self, done: Sequence[Handle]) -> None:
-        """What the step gave: whole answers, and pieces to those who listen."""
+        """Pass on the results of a step: finished hypotheses, and new tokens to streams."""
         if self.scheduler is None:
             return
         with self.condition:
-            listening = [each for each in self.live if each.pieces is not None]
-        for request in listening:
+            streaming = [each for each in self.live if each.tokens_queue is not None]
+        for request in streaming:
             for handle in request.handles:
-                if piece := self.scheduler.news(handle):
-                    request.put(piece)
+                if new_tokens := self.scheduler.news(handle):
+                    request.put(new_tokens)
         finished = set(done)
         with self.condition:
             live = list(self.live)
@@ -337,24 +335,24 @@ class ServiceScheduler:
                     self.counts["failed"] += 1
                     self.end(request, handle.error)
                     break
-                answer = handle.result()
-                self.tokens += sum(len(each.tokens) for each in answer[:1])
-                if request.pieces is not None:
-                    request.put(answer[0])
-                self.record_result(unit, answer)
+                result = handle.result()
+                self.tokens += sum(len(each.tokens) for each in result[:1])
+                if request.tokens_queue is not None:
+                    request.put(result[0])
+                self.record_result(unit, result)
 
-    def record_result(self, unit: Unit, answer: Any) -> None:
-        """One unit's answer; with the last one the request is done."""
+    def record_result(self, unit: Unit, result: Any) -> None:
+        """Store the result of a unit; the last one finishes the request."""
         request = unit.request
         self.work += unit.tokens
-        request.answers[unit.number] = answer
+        request.results[unit.number] = result
         request.left -= 1
         if not request.left:
             self.counts["done"] += 1
             self.end(request, None)
 
     def end(self, request: PendingRequest, error: Exception | None) -> None:
-        """A request is over, and all that belongs to it leaves."""
+        """Finish a request, with its results or with `error`."""
         with self.condition:
             if request not in self.live:
                 return
@@ -363,7 +361,7 @@ class ServiceScheduler:
         request.settle(error)
 
     def release_rows(self, request: PendingRequest) -> None:
-        """Its rows are free, at the latest after the step that is being made."""
+        """Free the rows of a request, after the current step at the latest."""
         handles, request.handles = request.handles, {}
         for handle, unit in handles.items():
             self.load -= unit.rows
@@ -371,7 +369,7 @@ class ServiceScheduler:
                 self.scheduler.cancel(handle)
 
     def remove_pending(self, request: PendingRequest) -> None:
-        """It waits no more (under the lock)."""
+        """Remove a request and its queued units. Caller holds `condition`."""
         self.live.discard(request)
         queue = self.queues.get(request.client, ())
         self.queue_tokens -= sum(unit.tokens for unit in queue if unit.request is request)
@@ -382,24 +380,13 @@ class ServiceScheduler:
             self.queues.pop(request.client, None)
 
     def reset(self, error: Exception) -> None:
-        """Whoever waits is told, and the batch is a new one."""
+        """Fail all pending requests with `error` and start with an empty batch."""
         with self.condition:
-            told: Iterable[PendingRequest] = list(self.live)
+            pending: Iterable[PendingRequest] = list(self.live)
             self.live, self.cancelled, self.queues, self.queue_tokens = set(), [], {}, 0
         if self.scheduler is not None:
-            with suppress(Exception):  # of a step that nobody waits for
+            with suppress(Exception):  # its requests have failed already
                 self.scheduler.collect()
         self.scheduler, self.load = (None if self.closed else self.new_scheduler()), 0
-        for request in told:
+        for request in pending:
             request.settle(error)
-
-
-def estimate(wish: Wish, rows: int, continues: bool) -> int:
-    """About how many pieces a wish makes the model read and write.
-
-    A text that continues one is as long as it may be. A translation is about as long as its source, whatever
-    the bound: one burst of clients was once refused for 255 pieces that none of them needed.
-    """
-    read, least, most = len(wish.ids), wish.options.min_length, wish.options.max_length
-    written = most if continues and most else min(read, most or read)
-    return read + rows * max(least, written)

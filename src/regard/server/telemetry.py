@@ -35,8 +35,8 @@ class Log:
         """Where something went wrong; what its message says may be a person's text."""
         frames = traceback.extract_tb(error.__traceback__)
         where = [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames]
-        told = {"message": str(error)} if self.texts else {}
-        self("error", kind=type(error).__name__, where=where, **told, **fields)
+        message = {"message": str(error)} if self.texts else {}
+        self("error", kind=type(error).__name__, where=where, **message, **fields)
 
 
 class Handler(logging.Handler):
@@ -108,8 +108,8 @@ class ServerMetrics:
         return "".join(f"{line}\n" for line in self.lines())
 
     def lines(self) -> Iterator[str]:
-        for name, (full, kind, told) in NAMES.items():
-            yield f"# HELP {full} {told}"
+        for name, (full, kind, help_text) in NAMES.items():
+            yield f"# HELP {full} {help_text}"
             yield f"# TYPE {full} {kind}"
             for labels, value in self.values[name].items():
                 yield f"{full}{written(dict(labels))} {number(value)}"

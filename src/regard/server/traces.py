@@ -41,10 +41,10 @@ class Traces:
             return self.kept.get(number)
 
     def require(self, number: str) -> Trace:
-        found = self.get(number)
-        if found is None:
+        trace = self.get(number)
+        if trace is None:
             raise UsageError("this trace is not kept any more; ask for it again")
-        return found
+        return trace
 
     def add(self, number: str, trace: Trace) -> None:
         with self.lock:
@@ -67,17 +67,17 @@ SHARES = (".weights", ".probabilities", ".mask")  # what lies between 0 and 1
 
 def tensor_bytes(trace: Trace, query: TensorQuery) -> bytes:
     """A safetensors file of the named tensors; a pattern such as `*.weights` names several."""
-    found = {name: part(trace, name, query) for name in chosen(trace, query.name)}
-    return save({name: tensor.contiguous().clone() for name, tensor in found.items()})
+    tensors = {name: part(trace, name, query) for name in chosen(trace, query.name)}
+    return save({name: tensor.contiguous().clone() for name, tensor in tensors.items()})
 
 
 def chosen(trace: Trace, patterns: list[str]) -> list[str]:
     names: dict[str, None] = {}
     for pattern in patterns:
-        own = trace.names(pattern) if "*" in pattern else []
-        if not own:
+        matches = trace.names(pattern) if "*" in pattern else []
+        if not matches:
             _ = trace[pattern]  # an error that names the nearest
-        names |= dict.fromkeys(own or [pattern])
+        names |= dict.fromkeys(matches or [pattern])
     return list(names)
 
 
@@ -132,8 +132,8 @@ Reading = tuple[dict[str, Tensor], dict[str, Any]]  # tensors by name, and the r
 
 
 def one_look(trace: Trace, query: ReadingQuery) -> Reading:
-    found = look(trace, query.kind, query.where, query.head, query.words)
-    return {"values": found.values}, found.about()
+    view = look(trace, query.kind, query.where, query.head, query.words)
+    return {"values": view.values}, view.about()
 
 
 READINGS: dict[str, Callable[[Trace, ReadingQuery], Reading]] = {

@@ -112,7 +112,7 @@ class Prompt:
 
 
 @dataclass(frozen=True)
-class GeneratedText:
+class CompletionText:
     """What was written after a prompt."""
 
     prompt: Prompt
@@ -188,11 +188,11 @@ def check_room(generator: Generator, prompt: Prompt, body: CompletionBody) -> No
 def options_of(base: Decode, body: CompletionBody, seed: int) -> Decode:
     """The folder's options with what was asked; without a temperature 1, which draws."""
     temperature = 1.0 if body.temperature is None else body.temperature
-    own: dict[str, Any] = {"beam": 1, "max_length": max(1, most_tokens(body)), "seed": seed % 2**31}
+    overrides: dict[str, Any] = {"beam": 1, "max_length": max(1, most_tokens(body)), "seed": seed % 2**31}
     if temperature < COLD:
-        return base.model_copy(update={**own, "sample": False})
+        return base.model_copy(update={**overrides, "sample": False})
     top_p = max(1e-6, 1.0 if body.top_p is None else body.top_p)
-    return base.model_copy(update={**own, "sample": True, "temperature": temperature, "top_p": top_p})
+    return base.model_copy(update={**overrides, "sample": True, "temperature": temperature, "top_p": top_p})
 
 
 def decode_requests(generator: Generator, prompts: Sequence[Prompt], body: CompletionBody) -> list[Request]:
@@ -217,7 +217,11 @@ def completion_frame(body: CompletionBody) -> dict[str, Any]:
 
 
 def usage(service: Service, name: str, prompts: Sequence[Prompt], written: int) -> dict[str, int]:
-    own = sum(len(prompt.shown) for prompt in prompts)
-    service.metrics.add("tokens", own, kind="read", model=name)
+    prompt_tokens = sum(len(prompt.shown) for prompt in prompts)
+    service.metrics.add("tokens", prompt_tokens, kind="read", model=name)
     service.metrics.add("tokens", written, kind="written", model=name)
-    return {"prompt_tokens": own, "completion_tokens": written, "total_tokens": own + written}
+    return {
+        "prompt_tokens": prompt_tokens,
+        "completion_tokens": written,
+        "total_tokens": prompt_tokens + written,
+    }

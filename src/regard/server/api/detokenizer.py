@@ -53,13 +53,13 @@ class Detokenizer:
     def held_back(self) -> int:
         """Characters at the end that may be the beginning of a stop, or half of a character."""
         half = len(self.text) - len(self.text.rstrip(REPLACEMENT_CHARACTER))
-        begun = [
+        partial_stops = [
             size
             for stop in self.stops
             for size in range(1, len(stop))
             if self.text.endswith(stop[:size])
         ]  # fmt: skip
-        return max([half, *begun])
+        return max([half, *partial_stops])
 
     def emit(self, held: int) -> str:
         until = max(self.emitted, len(self.text) - held)

@@ -75,19 +75,19 @@ async def translate_route(service: Service, body: TranslateBody, call: Call) -> 
     texts = [body.q] if isinstance(body.q, str) else list(body.q)
     check_size(texts)
     sources = await find_sources(service, texts, body)
-    found: list[list[str]] = [[] for _ in texts]
+    translations: list[list[str]] = [[] for _ in texts]
     for source in dict.fromkeys(code for code, _ in sources):
         numbers = [number for number, (code, _) in enumerate(sources) if code == source]
-        own = [texts[number] for number in numbers]
-        answers = await candidates(service, own, source, body, call)
+        same_source = [texts[number] for number in numbers]
+        answers = await candidates(service, same_source, source, body, call)
         for number, answer in zip(numbers, answers):
-            found[number] = answer
-    told: dict[str, Any] = {"translatedText": [own[0] for own in found]}
+            translations[number] = answer
+    response: dict[str, Any] = {"translatedText": [options[0] for options in translations]}
     if body.source == "auto":
-        told["detectedLanguage"] = [{"confidence": share, "language": code} for code, share in sources]
+        response["detectedLanguage"] = [{"confidence": share, "language": code} for code, share in sources]
     if body.alternatives:
-        told["alternatives"] = [others(own, body.alternatives) for own in found]
-    return {name: value[0] for name, value in told.items()} if isinstance(body.q, str) else told
+        response["alternatives"] = [others(options, body.alternatives) for options in translations]
+    return {name: value[0] for name, value in response.items()} if isinstance(body.q, str) else response
 
 
 def others(candidates: list[str], most: int) -> list[str]:
@@ -96,9 +96,9 @@ def others(candidates: list[str], most: int) -> list[str]:
 
 async def find_sources(service: Service, texts: list[str], body: TranslateBody) -> list[tuple[str, float]]:
     """The language of each text, and how sure it is."""
-    known = dict.fromkeys(code for pair in service.pairs for code in pair)
+    codes = dict.fromkeys(code for pair in service.pairs for code in pair)
     for code in (body.source, body.target):
-        if code not in known and not (code == "auto" and code == body.source):
+        if code not in codes and not (code == "auto" and code == body.source):
             raise APIError(400, f"{code} is not supported", "source" if code == body.source else "target")
     if body.source != "auto":
         if body.source != body.target and (body.source, body.target) not in service.pairs:
@@ -121,16 +121,19 @@ async def candidates(
         return await translate(service, name, translator, texts, call, nbest)
     documents = await asyncio.to_thread(lambda: [parts_of(text) for text in texts])
     inside = [part.text for parts in documents for part in parts if part.text is not None]
-    found = await translate(service, name, translator, inside, call, nbest) if inside else []
-    answers = iter(found)
+    translations = await translate(service, name, translator, inside, call, nbest) if inside else []
+    answers = iter(translations)
     return [documents_of(parts, [next(answers) for part in parts if part.text is not None], nbest)
             for parts in documents]  # fmt: skip
 
 
-def documents_of(parts: list[MarkupPart], found: list[list[str]], most: int) -> list[str]:
+def documents_of(parts: list[MarkupPart], translations: list[list[str]], most: int) -> list[str]:
     """Documents of which the k-th has the k-th candidate of each text, or its last."""
-    count = min(most, max(map(len, found), default=1))
-    return [document_of(parts, [own[min(k, len(own) - 1)] for own in found]) for k in range(count)]
+    count = min(most, max(map(len, translations), default=1))
+    return [
+        document_of(parts, [alternatives[min(k, len(alternatives) - 1)] for alternatives in translations])
+        for k in range(count)
+    ]
 
 
 def document_of(parts: list[MarkupPart], texts: list[str]) -> str:
@@ -151,10 +154,10 @@ async def languages(service: Service, _: None, __: Call) -> list[dict[str, Any]]
 
 
 async def detect(service: Service, body: DetectBody, _: Call) -> list[dict[str, Any]]:
-    known = list(dict.fromkeys(source for source, _ in service.pairs))
+    sources = list(dict.fromkeys(source for source, _ in service.pairs))
     ranked = await asyncio.to_thread(service.detector.rank, body.q)
-    told = [(code, share) for code, share in ranked if share >= LEAST] or [(code, 0.0) for code in known]
-    return [{"confidence": share, "language": code} for code, share in told]
+    likely = [(code, share) for code, share in ranked if share >= LEAST] or [(code, 0.0) for code in sources]
+    return [{"confidence": share, "language": code} for code, share in likely]
 
 
 async def health(service: Service, _: None, __: Call) -> dict[str, str]:

@@ -131,9 +131,9 @@ class HealthStatus(RequestBody):
 
 
 def text_list(texts: str | list[str]) -> list[str]:
-    found = [texts] if isinstance(texts, str) else list(texts)
-    check_size(found)
-    return found
+    result = [texts] if isinstance(texts, str) else list(texts)
+    check_size(result)
+    return result
 
 
 async def score(service: Service, body: ScoreBody, call: Call) -> dict[str, Any]:
@@ -143,7 +143,7 @@ async def score(service: Service, body: ScoreBody, call: Call) -> dict[str, Any]
     if isinstance(task, Generator):
         if body.source is not None:
             raise APIError(400, "source: a language model has none; give the text as target", "source")
-        found = await service.run(
+        scores = await service.run(
             name, lambda: [each.pieces for each in task.score(targets)], call, about(targets)
         )
     else:
@@ -155,15 +155,15 @@ async def score(service: Service, body: ScoreBody, call: Call) -> dict[str, Any]
                 400, f"{len(sources)} sources and {len(targets)} targets: they come in pairs", "target"
             )
         check_readable(task, sources, targets)
-        found = await service.run(name, lambda: task.score(sources, targets), call, about(targets))
+        scores = await service.run(name, lambda: task.score(sources, targets), call, about(targets))
     tokenizer = task.folder.target
     ids = [[*tokenizer.encode(target), tokenizer.end] for target in targets]
     service.metrics.add("tokens", sum(map(len, ids)), kind="read", model=name)
-    pieces = [tokenizer.tokens(own) if len(own) == len(log_p) else [""] * len(log_p)
-              for own, log_p in zip(ids, found)]  # fmt: skip
+    pieces = [tokenizer.tokens(tokens) if len(tokens) == len(log_p) else [""] * len(log_p)
+              for tokens, log_p in zip(ids, scores)]  # fmt: skip
     results = [
-        {"log_probability": math.fsum(log_p), "pieces": own, "log_probabilities": log_p}
-        for own, log_p in zip(pieces, found)
+        {"log_probability": math.fsum(log_p), "pieces": tokens, "log_probabilities": log_p}
+        for tokens, log_p in zip(pieces, scores)
     ]
     return {"model": name, "results": results}
 
@@ -176,20 +176,20 @@ def check_readable(task: Translator, sources: list[str], targets: list[str]) -> 
     ):
         most = max(map(len, tokenizer.encode_batch(texts)))
         if most > task.longest:
-            told = f"{field}: a text has {most} pieces, and the model reads {task.longest}"
-            raise APIError(400, told, field)
+            message = f"{field}: a text has {most} pieces, and the model reads {task.longest}"
+            raise APIError(400, message, field)
 
 
 async def fill(service: Service, body: FillBody, call: Call) -> dict[str, Any]:
     name, task = service.find(body.model, Filler)
     texts = text_list(body.text)
-    found = await service.run(name, lambda: task.fill(texts, body.top_k), call, about(texts))
+    fillings = await service.run(name, lambda: task.fill(texts, body.top_k), call, about(texts))
     results = [
         {
             "candidates": [{"text": c.text, "probability": c.probability} for c in each.candidates],
-            "gaps": [[guess._asdict() for guess in own] for own in each.guesses],
+            "gaps": [[guess._asdict() for guess in guesses] for guesses in each.guesses],
         }
-        for each in found
+        for each in fillings
     ]
     return {"model": name, "results": results}
 
@@ -197,13 +197,13 @@ async def fill(service: Service, body: FillBody, call: Call) -> dict[str, Any]:
 async def classify(service: Service, body: ClassifyBody, call: Call) -> dict[str, Any]:
     name, task = service.find(body.model, Classifier)
     texts = text_list(body.text)
-    found = await service.run(name, lambda: task.classify(texts, body.top_k), call, about(texts))
+    classifications = await service.run(name, lambda: task.classify(texts, body.top_k), call, about(texts))
     results = [
         {
-            "labels": [{"name": own.name, "probability": own.probability} for own in each.labels],
+            "labels": [{"name": label.name, "probability": label.probability} for label in each.labels],
             "cut": each.cut,
         }
-        for each in found
+        for each in classifications
     ]
     return {"model": name, "results": results}
 
@@ -211,8 +211,8 @@ async def classify(service: Service, body: ClassifyBody, call: Call) -> dict[str
 async def tag(service: Service, body: TagBody, call: Call) -> dict[str, Any]:
     name, task = service.find(body.model, Tagger)
     texts = text_list(body.text)
-    found = await service.run(name, lambda: task.tag(texts), call, about(texts))
-    results = [{"entities": [vars(own) for own in each.entities]} for each in found]
+    taggings = await service.run(name, lambda: task.tag(texts), call, about(texts))
+    results = [{"entities": [vars(entity) for entity in each.entities]} for each in taggings]
     return {"model": name, "results": results}
 
 
@@ -221,13 +221,15 @@ async def answer(service: Service, body: AnswerBody, call: Call) -> dict[str, An
     check_size([body.question, body.context])
     pairs = [(body.question, body.context)]
     size = about([body.question, body.context])
-    found = await service.run(name, lambda: task.answer_pairs(pairs, body.top_k, body.no_answer), call, size)
-    return {"model": name, "results": [vars(own) for own in found[0].answers]}
+    answers = await service.run(
+        name, lambda: task.answer_pairs(pairs, body.top_k, body.no_answer), call, size
+    )
+    return {"model": name, "results": [vars(item) for item in answers[0].answers]}
 
 
 async def limits(service: Service, _: None, __: Call) -> dict[str, Any]:
-    own = {f"desk_{name}": value for name, value in vars(service.limits).items()}
-    return service.bounds.as_dict() | own
+    batch_limits = {f"desk_{name}": value for name, value in vars(service.limits).items()}
+    return service.bounds.as_dict() | batch_limits
 
 
 async def live(service: Service, _: None, __: Call) -> dict[str, str]:

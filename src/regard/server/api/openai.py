@@ -17,7 +17,7 @@ from regard.generation import Hypothesis
 from regard.server.api.completion_schema import (
     Completion,
     CompletionBody,
-    GeneratedText,
+    CompletionText,
     Prompt,
     check,
     check_room,
@@ -91,10 +91,10 @@ async def embeddings(service: Service, body: EmbeddingBody, call: Call) -> dict[
         raise APIError(400, f"dimensions: the vectors of this model have {embedder.width}", "dimensions")
     texts = [body.input] if isinstance(body.input, str) else list(body.input)
     check_size(texts)
-    found = await service.run(name, lambda: embedder.embed(texts), call, about(texts))
+    embedded = await service.run(name, lambda: embedder.embed(texts), call, about(texts))
     count = sum(len(embedder.tokenizer.encode(text)) for text in texts)
     service.metrics.add("tokens", count, kind="read", model=name)
-    vectors = [each.vector.astype("<f4") for each in found]
+    vectors = [each.vector.astype("<f4") for each in embedded]
     coded = [
         base64.b64encode(vector.tobytes()).decode() if body.encoding_format == "base64" else vector.tolist()
         for vector in vectors
@@ -122,68 +122,74 @@ async def completions(service: Service, body: CompletionBody, call: Call) -> Any
         check_room(task, prompt, body)
     if body.stream:
         return await stream_completion(service, name, task, prompts, body, call)
-    said = await write(service, name, task, prompts, body, call)
+    generated = await write(service, name, task, prompts, body, call)
     frame = completion_frame(body)
-    places = await probabilities(service, name, task, said, body, call)
+    places = await probabilities(service, name, task, generated, body, call)
     frame["choices"] = await asyncio.to_thread(
-        lambda: [choice(task, *each, body, own) for each, own in zip(enumerate(said), places)]
+        lambda: [choice(task, *each, body, logprobs) for each, logprobs in zip(enumerate(generated), places)]
     )
-    frame["usage"] = usage(service, name, prompts, sum(len(each.ids) for each in said))
+    frame["usage"] = usage(service, name, prompts, sum(len(each.ids) for each in generated))
     return frame
 
 
 async def write(
     service: Service, name: str, generator: Generator, prompts: list[Prompt], body: CompletionBody, call: Call
-) -> list[GeneratedText]:
+) -> list[CompletionText]:
     """The choices, those of the first prompt first."""
     draws, n = max(body.n or 1, body.best_of or 1), body.n or 1
     every = [prompt for prompt in prompts for _ in range(draws)]
     if most_tokens(body) == 0:
-        return [GeneratedText(prompt, (), "", 0.0, False) for prompt in prompts for _ in range(n)]
-    desk, wishes = service.schedulers[name], decode_requests(generator, prompts, body)
+        return [CompletionText(prompt, (), "", 0.0, False) for prompt in prompts for _ in range(n)]
+    scheduler, requests = service.schedulers[name], decode_requests(generator, prompts, body)
     if body.stops:
-        async with desk.streams(wishes, call.client, call.deadline) as streams:
+        async with scheduler.streams(requests, call.client, call.deadline) as streams:
             speak = (
                 generate_until_stop(each, generator, prompt, body.stops)
                 for each, prompt in zip(streams, every)
             )
-            said = list(await together(speak))
+            generated = list(await together(speak))
         if draws > n:
-            said = await with_scores(service, name, generator, said, call)
+            generated = await with_scores(service, name, generator, generated, call)
     else:
-        found = await desk.generate(wishes, call.client, call.deadline)
-        said = await asyncio.to_thread(
-            lambda: [detokenized(generator, prompt, own[0]) for prompt, own in zip(every, found)]
+        hypotheses = await scheduler.generate(requests, call.client, call.deadline)
+        generated = await asyncio.to_thread(
+            lambda: [detokenized(generator, prompt, nbest[0]) for prompt, nbest in zip(every, hypotheses)]
         )
-    rows = [said[at : at + draws] for at in range(0, len(said), draws)]
+    rows = [generated[at : at + draws] for at in range(0, len(generated), draws)]
     return [each for row in rows for each in best(row, n)]
 
 
-def best(draws: list[GeneratedText], count: int) -> list[GeneratedText]:
+def best(draws: list[CompletionText], count: int) -> list[CompletionText]:
     """The most probable per piece, if there are more than wanted."""
     return sorted(draws, key=lambda each: -each.score)[:count] if len(draws) > count else draws
 
 
-def detokenized(generator: Generator, prompt: Prompt, found: Hypothesis) -> GeneratedText:
+def detokenized(generator: Generator, prompt: Prompt, hypothesis: Hypothesis) -> CompletionText:
     speller = Detokenizer(generator.tokenizer, prompt.ids)
-    text = speller.add(found.tokens) + speller.end()
-    return GeneratedText(prompt, found.tokens, text, found.score, found.finished, tuple(speller.begins))
+    text = speller.add(hypothesis.tokens) + speller.end()
+    return CompletionText(
+        prompt, hypothesis.tokens, text, hypothesis.score, hypothesis.finished, tuple(speller.begins)
+    )
 
 
 async def with_scores(
-    service: Service, name: str, generator: Generator, said: list[GeneratedText], call: Call
-) -> list[GeneratedText]:
+    service: Service, name: str, generator: Generator, generated: list[CompletionText], call: Call
+) -> list[CompletionText]:
     """Draws with the log-probability per piece: the search has told none of those that a stop ended."""
-    rows = [[*each.prompt.ids, *each.ids] for each in said]
-    found = await service.run(name, lambda: token_logprobs(generator, rows, 0), call, sum(map(len, rows)))
-    own = [places[len(each.prompt.ids) :][: len(each.begins)] for each, places in zip(said, found)]
-    means = [fmean(place.log_p or 0.0 for place in places) if places else -math.inf for places in own]
-    return [replace(each, score=score) for each, score in zip(said, means)]
+    rows = [[*each.prompt.ids, *each.ids] for each in generated]
+    logprobs = await service.run(name, lambda: token_logprobs(generator, rows, 0), call, sum(map(len, rows)))
+    new_logprobs = [
+        places[len(each.prompt.ids) :][: len(each.begins)] for each, places in zip(generated, logprobs)
+    ]
+    means = [
+        fmean(place.log_p or 0.0 for place in places) if places else -math.inf for places in new_logprobs
+    ]
+    return [replace(each, score=score) for each, score in zip(generated, means)]
 
 
 async def generate_until_stop(
     pieces: ResultStream, generator: Generator, prompt: Prompt, stops: Sequence[str]
-) -> GeneratedText:
+) -> CompletionText:
     """What is written before a stop comes; then the work ends."""
     speller, ids, text = Detokenizer(generator.tokenizer, prompt.ids, stops), list[int](), ""
     score, ended = 0.0, False
@@ -200,40 +206,46 @@ async def generate_until_stop(
         await pieces.aclose()
     text += speller.end()
     begins = [begin for begin in speller.begins if not speller.stopped or begin < len(text)]
-    return GeneratedText(prompt, tuple(ids), text, score, ended or speller.stopped, tuple(begins))
+    return CompletionText(prompt, tuple(ids), text, score, ended or speller.stopped, tuple(begins))
 
 
 async def probabilities(
     service: Service,
     name: str,
     generator: Generator,
-    said: list[GeneratedText],
+    generated: list[CompletionText],
     body: CompletionBody,
     call: Call,
 ) -> list[list[TokenLogprob]]:
     """The places of prompt and text of each choice, from one reading of them all."""
     count = body.logprobs
     if count is None:
-        return [[] for _ in said]
-    rows = [[*each.prompt.ids, *each.ids] for each in said]
+        return [[] for _ in generated]
+    rows = [[*each.prompt.ids, *each.ids] for each in generated]
     return await service.run(name, lambda: token_logprobs(generator, rows, count), call, sum(map(len, rows)))
 
 
 def choice(
-    generator: Generator, index: int, said: GeneratedText, body: CompletionBody, places: list[TokenLogprob]
+    generator: Generator,
+    index: int,
+    generated: CompletionText,
+    body: CompletionBody,
+    places: list[TokenLogprob],
 ) -> dict[str, Any]:
-    text = said.prompt.text + said.text if body.echo else said.text
-    told: dict[str, Any] = {"index": index, "text": text, "logprobs": None}
-    told["finish_reason"] = "stop" if said.ended else "length"
+    text = generated.prompt.text + generated.text if body.echo else generated.text
+    result: dict[str, Any] = {"index": index, "text": text, "logprobs": None}
+    result["finish_reason"] = "stop" if generated.ended else "length"
     if body.logprobs is not None:
-        tokenizer, size, shown = generator.tokenizer, len(said.prompt.ids), len(said.prompt.shown)
-        begins = tuple(len(said.prompt.text) + begin for begin in said.begins)
-        own = places[size : size + len(begins)]  # what stands behind a stop is not told
+        tokenizer, size, shown = generator.tokenizer, len(generated.prompt.ids), len(generated.prompt.shown)
+        begins = tuple(len(generated.prompt.text) + begin for begin in generated.begins)
+        logprobs = places[size : size + len(begins)]  # what stands behind a stop is not told
         if body.echo:
-            begins = (*prompt_begins(tokenizer, said.prompt), *begins)
-            own = [*without_first_logprob(places[size - shown : size]), *own]
-        told["logprobs"] = as_logprobs(tokenizer, own, begins, bare=bool(body.echo) and text[:1] != " ")
-    return told
+            begins = (*prompt_begins(tokenizer, generated.prompt), *begins)
+            logprobs = [*without_first_logprob(places[size - shown : size]), *logprobs]
+        result["logprobs"] = as_logprobs(
+            tokenizer, logprobs, begins, bare=bool(body.echo) and text[:1] != " "
+        )
+    return result
 
 
 async def complete_by_translating(
@@ -253,10 +265,10 @@ async def complete_by_translating(
     if body.top_p not in (None, 1.0):
         raise APIError(400, "top_p is not supported by a model that translates", "top_p")
     n = body.n or 1
-    found = await translate(service, name, translator, prompts, call, n)
+    translations = await translate(service, name, translator, prompts, call, n)
     choices: list[dict[str, Any]] = []
-    for own in found:
-        for text in [*own, *[own[-1]] * n][:n]:
+    for candidates in translations:
+        for text in [*candidates, *[candidates[-1]] * n][:n]:
             cut, reason = shortened(translator, text, body)
             choices.append({"index": len(choices), "text": cut, "finish_reason": reason, "logprobs": None})
     read, written = (

@@ -35,7 +35,7 @@ def token_logprobs(
     generator: Generator, rows: Sequence[Sequence[int]], count: int
 ) -> list[list[TokenLogprob]]:
     """For each row of ids the places of its pieces; the first is read and not asked for."""
-    found: list[list[TokenLogprob]] = [[TokenLogprob(row[0], None)] for row in rows]
+    result: list[list[TokenLogprob]] = [[TokenLogprob(row[0], None)] for row in rows]
     lengths = [len(row) - 1 for row in rows]
     for numbers in batches_by_length(lengths, max(1, MOST_NUMBERS // len(generator.tokenizer))):
         numbers = [number for number in numbers if lengths[number]]
@@ -46,12 +46,14 @@ def token_logprobs(
         logits = generator.model(batch)
         for at, number in enumerate(numbers):
             log_p = logits[at, : lengths[number]].float().log_softmax(dim=-1)  # [T,V]
-            own = torch.tensor(rows[number][1:], device=log_p.device)
-            said = log_p.gather(1, own[:, None])[:, 0].tolist()
+            targets = torch.tensor(rows[number][1:], device=log_p.device)
+            target_log_p = log_p.gather(1, targets[:, None])[:, 0].tolist()
             values, ids = log_p.topk(min(max(count, 1), log_p.shape[1]), dim=1)
-            for piece, value, best, which in zip(own.tolist(), said, values.tolist(), ids.tolist()):
-                found[number].append(TokenLogprob(piece, value, tuple(zip(which, best))[:count]))
-    return found
+            for piece, value, best, which in zip(
+                targets.tolist(), target_log_p, values.tolist(), ids.tolist()
+            ):
+                result[number].append(TokenLogprob(piece, value, tuple(zip(which, best))[:count]))
+    return result
 
 
 class IncrementalLogprobs:
@@ -64,7 +66,7 @@ class IncrementalLogprobs:
 
     @torch.no_grad()
     def add(self, pieces: Sequence[int]) -> list[TokenLogprob]:
-        model, found = self.generator.model, list[TokenLogprob]()
+        model, result = self.generator.model, list[TokenLogprob]()
         if self.state is None:
             samples = [Sample(source=list(self.prompt))]
             self.state = model.start(collate(samples, BLOCK).to(self.generator.device))
@@ -73,9 +75,9 @@ class IncrementalLogprobs:
             logits, self.state = model.step(self.state, self.last)
             log_p = logits[0, -1].float().log_softmax(dim=-1)  # [V]
             best, which = log_p.topk(min(self.count, len(log_p)))
-            found.append(TokenLogprob(piece, float(log_p[piece]), tuple(zip(which.tolist(), best.tolist()))))
+            result.append(TokenLogprob(piece, float(log_p[piece]), tuple(zip(which.tolist(), best.tolist()))))
             self.last = torch.full_like(self.last, piece)
-        return found
+        return result
 
 
 def prompt_begins(tokenizer: Tokenizer, prompt: Prompt) -> list[int]:
@@ -103,10 +105,10 @@ def as_logprobs(
             best.append(None)
             continue
         names = tokenizer.tokens([piece for piece, _ in place.best])
-        own = {name: place.log_p}
+        top = {name: place.log_p}
         for other, (_, value) in zip(names, place.best):
-            own[other] = max(value, own.get(other, value))
-        best.append(own)
+            top[other] = max(value, top.get(other, value))
+        best.append(top)
     return {
         "tokens": pieces,
         "token_logprobs": [place.log_p for place in places],

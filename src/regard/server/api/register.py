@@ -66,8 +66,8 @@ def add_error_handlers(app: FastAPI, service: Service) -> None:
 
     @app.exception_handler(RegardError)
     async def refused(request: Request, error: RegardError) -> JSONResponse:
-        found = error if isinstance(error, APIError) else APIError(400, service.without_paths(str(error)))
-        return error_response(request.url.path, found)
+        api_error = error if isinstance(error, APIError) else APIError(400, service.without_paths(str(error)))
+        return error_response(request.url.path, api_error)
 
     @app.exception_handler(Exception)
     async def surprised(request: Request, error: Exception) -> JSONResponse:
@@ -152,24 +152,24 @@ def answers(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
         content = {route.media: {"schema": schema_of(route.gives, schemas)}}
         if route.path == "/v1/completions":
             content["text/event-stream"] = {"schema": {"type": "string"}}
-    told: dict[str, Any] = {"200": {"description": "The answer.", "content": content}}
+    responses: dict[str, Any] = {"200": {"description": "The answer.", "content": content}}
     if route.reads is None and 403 in route.refuses:
-        told = {}
+        responses = {}
     for status in sorted({*USUAL, *route.refuses}):
         reference = {"$ref": PLACE.format(model=error)}
-        told[str(status)] = {
+        responses[str(status)] = {
             "description": STATUSES[status],
             "content": {"application/json": {"schema": reference}},
         }
-    return told
+    return responses
 
 
 def schema_of(kind: Any, schemas: dict[str, Any]) -> dict[str, Any]:
     """A type as a schema, whose named parts go among the others under their names."""
-    found = TypeAdapter(kind).json_schema(ref_template=PLACE, schema_generator=GenerateJsonSchema)
-    schemas.update(found.pop("$defs", {}))
+    schema = TypeAdapter(kind).json_schema(ref_template=PLACE, schema_generator=GenerateJsonSchema)
+    schemas.update(schema.pop("$defs", {}))
     name = getattr(kind, "__name__", "")
-    if isinstance(kind, type) and found.get("type") == "object" and name not in ("dict", ""):
-        schemas[name] = found
+    if isinstance(kind, type) and schema.get("type") == "object" and name not in ("dict", ""):
+        schemas[name] = schema
         return {"$ref": PLACE.format(model=name)}
-    return dict(found)
+    return dict(schema)

@@ -53,9 +53,9 @@ class Endpoint:
         self.route, self.service = route, service
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        told = scope.get("regard", {})
+        context = scope.get("regard", {})
         deadline = time.monotonic() + self.service.bounds.request_seconds
-        call = Call(told.get("client", ""), deadline, told.get("number", ""))
+        call = Call(context.get("client", ""), deadline, context.get("number", ""))
         try:
             body = await self.read(Request(scope, receive))
             answer = await self.while_there(self.route.answer(self.service, body, call), receive)
@@ -162,7 +162,9 @@ def read_form(raw: bytes) -> dict[str, Any]:
         )
     except ValueError:
         raise APIError(400, "the request is not a form in UTF-8") from None
-    content: dict[str, Any] = {name: own[0] if len(own) == 1 else own for name, own in fields.items()}
+    content: dict[str, Any] = {
+        name: values[0] if len(values) == 1 else values for name, values in fields.items()
+    }
     number = content.get("alternatives")
     if isinstance(number, str) and number.isdecimal() and len(number) < 10:
         content["alternatives"] = int(number)

@@ -42,10 +42,10 @@ async def stream_completion(
     service: Service, name: str, generator: Generator, prompts: list[Prompt], body: CompletionBody, call: Call
 ) -> StreamingResponse:
     """Server-sent events. What is refused is so before the first of them."""
-    begun = time.monotonic()
+    start = time.monotonic()
     events = stream_events(service, name, generator, prompts, body, call)
     first = await anext(events)
-    service.metrics.observe("first", time.monotonic() - begun, model=name)
+    service.metrics.observe("first", time.monotonic() - start, model=name)
 
     async def lines() -> AsyncIterator[str]:
         try:
@@ -53,8 +53,10 @@ async def stream_completion(
             async for event in events:
                 yield line(event)
         except RegardError as error:
-            told = error_response("/v1/", APIError(503, service.without_paths(str(error)), code="timeout"))
-            yield f"data: {bytes(told.body).decode()}\n\n"
+            response = error_response(
+                "/v1/", APIError(503, service.without_paths(str(error)), code="timeout")
+            )
+            yield f"data: {bytes(response.body).decode()}\n\n"
         finally:
             await events.aclose()
         yield "data: [DONE]\n\n"
@@ -83,21 +85,21 @@ async def stream_events(
     """The events of all choices as they come, each a completion with a part of one choice's text."""
     frame, n = completion_frame(body), body.n or 1
     every = [prompt for prompt in prompts for _ in range(n)]
-    found: asyncio.Queue[StreamPart] = asyncio.Queue()
-    speak = ChoiceStreamer(service, name, generator, body, call, found.put_nowait)
+    queue: asyncio.Queue[StreamPart] = asyncio.Queue()
+    speak = ChoiceStreamer(service, name, generator, body, call, queue.put_nowait)
     running = asyncio.ensure_future(speak.all(every, decode_requests(generator, prompts, body)))
     written, left = 0, len(every)
     try:
         while left:
-            getting = asyncio.ensure_future(found.get())
+            getting = asyncio.ensure_future(queue.get())
             await asyncio.wait([getting, running], return_when=asyncio.FIRST_COMPLETED)
-            if not getting.done() and found.empty():
+            if not getting.done() and queue.empty():
                 getting.cancel()
                 raise running.exception() or RegardError("the work ended too soon")
             part = await getting
             written, left = written + part.written, left - (part.reason is not None)
-            own = {"index": part.index, "text": part.text, "finish_reason": part.reason}
-            yield {**frame, "choices": [{**own, "logprobs": part.logprobs}]}
+            choice = {"index": part.index, "text": part.text, "finish_reason": part.reason}
+            yield {**frame, "choices": [{**choice, "logprobs": part.logprobs}]}
         total = usage(service, name, prompts, written)
         if body.stream_options is not None and body.stream_options.include_usage:
             yield {**frame, "usage": total}
@@ -117,10 +119,10 @@ class ChoiceStreamer:
     call: Call
     tell: Callable[[StreamPart], None]
 
-    async def all(self, prompts: list[Prompt], wishes: list[Request]) -> None:
-        desk = self.service.schedulers[self.name]
-        wanted = wishes if most_tokens(self.body) else []
-        async with desk.streams(wanted, self.call.client, self.call.deadline) as streams:
+    async def all(self, prompts: list[Prompt], requests: list[Request]) -> None:
+        scheduler = self.service.schedulers[self.name]
+        wanted = requests if most_tokens(self.body) else []
+        async with scheduler.streams(wanted, self.call.client, self.call.deadline) as streams:
             pairs = zip(prompts, [*streams, *[None] * (len(prompts) - len(streams))])
             await together(self.one(index, *pair) for index, pair in enumerate(pairs))
 
@@ -132,8 +134,8 @@ class ChoiceStreamer:
         )
         if body.echo or pieces is None:
             text = prompt.text if body.echo else ""
-            own = await places.of_prompt() if body.echo else places.empty()
-            self.tell(StreamPart(index, text, own, "length" if pieces is None else None))
+            logprobs = await places.of_prompt() if body.echo else places.empty()
+            self.tell(StreamPart(index, text, logprobs, "length" if pieces is None else None))
         if pieces is None:
             return
         try:
@@ -179,9 +181,9 @@ class ChoiceLogprobs:
             return None
         generator, ids, count = self.streamer.generator, self.prompt.ids, self.count
         (places,) = await self.run(lambda: token_logprobs(generator, [ids], count), len(ids))
-        own = without_first_logprob(places[len(ids) - len(self.prompt.shown) :])
+        logprobs = without_first_logprob(places[len(ids) - len(self.prompt.shown) :])
         begins = prompt_begins(generator.tokenizer, self.prompt)
-        return self.listed(own, begins, bare=self.prompt.text[:1] != " ")
+        return self.listed(logprobs, begins, bare=self.prompt.text[:1] != " ")
 
     async def read(self, pieces: list[int]) -> None:
         if self.count is not None:

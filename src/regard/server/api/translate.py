@@ -33,18 +33,21 @@ async def translate(
         options = options.model_copy(update={"beam": nbest})
     if options.context:  # each sentence reads the translations of those before: no work for a desk
         lines = [text.split("\n") for text in texts]
-        flat = [line for own in lines for line in own]
-        found = await service.run(
+        flat = [line for text_lines in lines for line in text_lines]
+        translations = await service.run(
             name, lambda: translator.translate_lines(flat, options, nbest), call, about(flat)
         )
-        return joined([[c.text for c in each.candidates] for each in found], [len(own) for own in lines])
-    desk = service.schedulers[name]
-    with desk.reserve((1 + options.beam) * about(texts)):
+        return joined(
+            [[c.text for c in each.candidates] for each in translations],
+            [len(text_lines) for text_lines in lines],
+        )
+    scheduler = service.schedulers[name]
+    with scheduler.reserve((1 + options.beam) * about(texts)):
         cut = await asyncio.to_thread(split_texts, translator, texts)
-        wishes = translator.requests(cut.work, options)
-    hypotheses = await desk.generate(wishes, call.client, call.deadline, promised=True)
+        requests = translator.requests(cut.work, options)
+    hypotheses = await scheduler.generate(requests, call.client, call.deadline, promised=True)
     service.metrics.add("tokens", sum(len(job.source) for job in cut.work), kind="read", model=name)
-    written = sum(len(own[0].tokens) for own in hypotheses)
+    written = sum(len(text_lines[0].tokens) for text_lines in hypotheses)
     service.metrics.add("tokens", written, kind="written", model=name)
     return await asyncio.to_thread(join_translations, translator, cut, hypotheses, nbest)
 
@@ -62,18 +65,18 @@ def check_size(texts: Sequence[str]) -> None:
 
 def split_texts(translator: Translator, texts: Sequence[str]) -> SplitTexts:
     lines = [text.split("\n") for text in texts]
-    flat = [line for own in lines for line in own]
+    flat = [line for text_lines in lines for line in text_lines]
     splitter = LineSplitter(
         translator.folder.source, translator.split_above, translator.longest, "cut", translator.source_prefix
     )
     cut = splitter.split(flat, ["auto"] * len(flat))
-    return SplitTexts(cut, [len(own) for own in lines], segment_inputs(cut))
+    return SplitTexts(cut, [len(text_lines) for text_lines in lines], segment_inputs(cut))
 
 
 def join_translations(
-    translator: Translator, cut: SplitTexts, found: Sequence[Sequence[Hypothesis]], nbest: int
+    translator: Translator, cut: SplitTexts, hypotheses: Sequence[Sequence[Hypothesis]], nbest: int
 ) -> list[list[str]]:
-    lines = translator.translations(cut.lines, cut.work, found, nbest)
+    lines = translator.translations(cut.lines, cut.work, hypotheses, nbest)
     return joined([[each.text for each in line.candidates] for line in lines], cut.counts)
 
 
@@ -81,8 +84,8 @@ def joined(lines: Sequence[Sequence[str]], counts: Sequence[int]) -> list[list[s
     """Texts of lines: the k-th candidate has the k-th of each line, or its last."""
     texts, at = [], 0
     for count in counts:
-        own = lines[at : at + count]
+        text_lines = lines[at : at + count]
         at += count
-        most = max(map(len, own))
-        texts.append(["\n".join(line[min(k, len(line) - 1)] for line in own) for k in range(most)])
+        most = max(map(len, text_lines))
+        texts.append(["\n".join(line[min(k, len(line) - 1)] for line in text_lines) for k in range(most)])
     return texts

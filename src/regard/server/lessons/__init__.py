@@ -24,7 +24,7 @@ from regard.server.lessons import (
     scale,
     she,
 )
-from regard.server.lessons.step import Given, Lesson, Unfit
+from regard.server.lessons.step import Given, Lesson, LessonUnavailable
 from regard.server.requests import checked, whole
 
 __all__ = ["LESSONS", "add_lessons"]
@@ -53,16 +53,16 @@ def about(lesson: Lesson) -> dict[str, Any]:
     return {"name": lesson.name, "title": lesson.title, "about": lesson.about, "uses": list(lesson.uses)}
 
 
-def told(lesson: Lesson, given: Given) -> dict[str, Any]:
+def lesson_json(lesson: Lesson, given: Given) -> dict[str, Any]:
     """A lesson as plain values; what it lacks is told in a sentence instead of its steps."""
     try:
         steps = [step.as_json() for step in lesson.make(given)]
-    except Unfit as reason:
+    except LessonUnavailable as reason:
         return {**about(lesson), "steps": [], "missing": str(reason)}
     text = given.sentence if "text" in lesson.uses else ""
     content = {**about(lesson), "model": given.name, "text": text, "n": given.words, "d": given.width}
-    found: dict[str, Any] = finite({**content, "steps": steps, "missing": ""})
-    return found
+    result: dict[str, Any] = finite({**content, "steps": steps, "missing": ""})
+    return result
 
 
 def finite(content: Any) -> Any:
@@ -94,4 +94,4 @@ def add_lessons(app: FastAPI, models: Mapping[str, Any]) -> None:
         if model not in models:
             raise UsageError(f'model: there is no "{model}"{near_miss(model, models)}')
         with running:  # one after the other, or the clocks would measure each other
-            return told(LESSONS[name], Given(models, model, query.text, query.n, query.d))
+            return lesson_json(LESSONS[name], Given(models, model, query.text, query.n, query.d))

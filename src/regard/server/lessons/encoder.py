@@ -11,19 +11,19 @@ from regard.interpret.parts import stacks
 from regard.models.layers import RMSNorm
 from regard.models.transformer import Block, Stack
 from regard.server.lessons.step import (
-    Choice,
+    ChoiceQuestion,
     Given,
     Ledger,
     Lesson,
     LessonStep,
-    Number,
-    Unfit,
+    LessonUnavailable,
+    NumberQuestion,
     bars,
+    fmt,
     formula,
     lines,
     table,
     token,
-    told,
 )
 
 NO_LAYERS = (
@@ -34,10 +34,10 @@ NO_LAYERS = (
 
 def stack_of(given: Given) -> tuple[str, Stack]:
     """The encoder, or the only stack there is."""
-    found = stacks(given.task.folder.model)
-    if not found:
-        raise Unfit(NO_LAYERS)
-    return next(iter(found.items()))
+    by_side = stacks(given.task.folder.model)
+    if not by_side:
+        raise LessonUnavailable(NO_LAYERS)
+    return next(iter(by_side.items()))
 
 
 def streams(trace: Trace, side: str, layers: int) -> list[Tensor]:
@@ -78,7 +78,7 @@ def widen(given: Given) -> LessonStep:
                 f"{width}.",
             ],
         ],
-        Number(
+        NumberQuestion(
             f"Of the {wide} hidden numbers in the first layer, how many per cent are 0 or less?",
             shares[0],
             12,
@@ -120,12 +120,12 @@ def same_everywhere(given: Given) -> LessonStep:
             "Attention mixes words. The feed-forward network does not: it has one set of weights and uses it "
             "at every place. We feed it the whole sentence at once, and then each word alone.",
         ],
-        Choice(
+        ChoiceQuestion(
             "Does a word come out different when it is alone?",
             ["yes, the neighbours matter", "no, it comes out the same"],
             1 if apart < 1e-4 else 0,
         ),
-        f"The largest difference is {told(apart)}. Position-wise means just this.",
+        f"The largest difference is {fmt(apart)}. Position-wise means just this.",
         ledger.names,
         after=[
             table(
@@ -163,7 +163,7 @@ def residual(given: Given) -> LessonStep:
             "layer only has to say what should change, and the gradient always finds a way through.",
             "We compare lengths: what is added, divided by what it is added to.",
         ],
-        Choice(
+        ChoiceQuestion(
             "How large is what a sub-layer adds, on average?",
             ["less than half", "between half and the same", "longer than the stream itself"],
             0 if mean < 0.5 else 1 if mean <= 1 else 2,
@@ -214,7 +214,7 @@ def normed(given: Given) -> LessonStep:
         for place, name in enumerate(names)
     ]
     mean_square = isinstance(norm, RMSNorm)
-    told = "root of the mean square" if mean_square else "standard deviation"
+    statistic = "root of the mean square" if mean_square else "standard deviation"
     answer = float(
         bare.square().mean(dim=-1).sqrt().mean() if mean_square else bare.std(dim=-1, correction=0).mean()
     )
@@ -237,7 +237,9 @@ def normed(given: Given) -> LessonStep:
                 else "So it does in this model."
             ),
         ],
-        Number(f"What is the {told} of a word's numbers, normalised but before the gain?", answer, 0.05),
+        NumberQuestion(
+            f"What is the {statistic} of a word's numbers, normalised but before the gain?", answer, 0.05
+        ),
         "It is 1 for every word, however large it was before.",
         ledger.names,
         before=[
@@ -265,7 +267,7 @@ def stacked(given: Given) -> LessonStep:
     side, stack = stack_of(given)
     trace = given.trace(ledger)
     layers = len(stack)
-    found = ledger(depths, trace, side, layers)
+    cosines = ledger(depths, trace, side, layers)
     width = trace[f"{side}.embedding.out"].shape[-1]
     return LessonStep(
         "One layer above the other",
@@ -274,7 +276,7 @@ def stacked(given: Given) -> LessonStep:
             "first. Each layer reads what the one below wrote, in the same shape.",
             f"Below the first layer every piece has {width} numbers.",
         ],
-        Number("How many has it above the last?", trace[f"{side}.out"].shape[-1], 0.5, 0),
+        NumberQuestion("How many has it above the last?", trace[f"{side}.out"].shape[-1], 0.5, 0),
         "The same. That is why layers can be stacked. What changes is the meaning: below you see how far "
         "words move away from their embedding.",
         ledger.names,
@@ -283,7 +285,7 @@ def stacked(given: Given) -> LessonStep:
                 "Cosine of a word with its own embedding (mean of all words)",
                 "layers passed",
                 list(range(layers + 1)),
-                {"cosine": found},
+                {"cosine": cosines},
             ),
         ],
     )

@@ -9,19 +9,19 @@ from torch import Tensor
 
 from regard.models.attention import self_attention_columns, self_attention_rows, weights
 from regard.server.lessons.step import (
-    Choice,
+    ChoiceQuestion,
     Given,
     Ledger,
     Lesson,
     LessonStep,
-    Number,
+    NumberQuestion,
     all_visible,
+    fmt,
     formula,
     lines,
     matrix,
     seeded,
     table,
-    told,
 )
 
 WORDS = ("Python", "executes", "quickly")
@@ -66,12 +66,12 @@ def fit(parameters: list[Tensor], shares: object, wanted: Tensor, steps: int) ->
     optimizer = torch.optim.Adam(parameters, lr=0.05)
     errors: list[float] = []
     for _ in range(steps):
-        found = shares()
-        loss = (wanted * (wanted / found).log()).sum()
+        current = shares()
+        loss = (wanted * (wanted / current).log()).sum()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        errors.append(float((found.detach() - wanted).abs().max()))
+        errors.append(float((current.detach() - wanted).abs().max()))
     return shares().detach(), errors
 
 
@@ -93,7 +93,7 @@ def given_weights() -> LessonStep:
             "one new vector, and adds up to 1.",
             "The vectors here have only three numbers, so that you can reckon by hand.",
         ],
-        Number("What is the first number of the new vector of “Python”?", float(z[0, 0]), 0.005),
+        NumberQuestion("What is the first number of the new vector of “Python”?", float(z[0, 0]), 0.005),
         "0.4 · 1 + 0.4 · 0 + 0.2 · 2 = 0.80: the weights of the first row times the first number of each "
         "word.",
         ledger.names,
@@ -111,7 +111,7 @@ def vectors(caption: str, x: Tensor, digits: int = 2) -> dict[str, object]:
     return table(caption, columns, [[word, *row.tolist()] for word, row in zip(WORDS, x)], digits)
 
 
-def own_weights() -> LessonStep:
+def weights_from_words() -> LessonStep:
     ledger = Ledger()
     scores = EMBEDDINGS @ EMBEDDINGS.T
     shares = ledger(weights, EMBEDDINGS, EMBEDDINGS, VISIBLE, scale=1.0)
@@ -123,7 +123,9 @@ def own_weights() -> LessonStep:
             "product of their vectors. Softmax turns a row of scores into weights: e to the power of each, "
             "divided by their sum.",
         ],
-        Choice("To which word does “Python” give the most weight now?", WORDS, int(shares[0].argmax())),
+        ChoiceQuestion(
+            "To which word does “Python” give the most weight now?", WORDS, int(shares[0].argmax())
+        ),
         "Its score with itself is its length squared, 1·1 + 0·0 + 2·2 = 5; the others have 2. "
         f"Softmax makes {float(shares[0, 0]):.2f} of it.",
         ledger.names,
@@ -153,7 +155,7 @@ def two_forms() -> LessonStep:
             "In columns, X is in ℝⁿˣᵐ: n numbers for each of m words. The formulas look different; the "
             "numbers are the same, turned on their side.",
         ],
-        Choice(
+        ChoiceQuestion(
             "In the form with columns, A = softmax(Xᵀ X) and H = X A, what must add up to 1?",
             ["each row of A", "each column of A", "all numbers of A together"],
             1,
@@ -171,7 +173,7 @@ def two_forms() -> LessonStep:
 def cycle() -> LessonStep:
     ledger = Ledger()
     given = ledger(cycle_products, GIVEN_WEIGHTS)
-    own = ledger(cycle_products, ledger(weights, EMBEDDINGS, EMBEDDINGS, VISIBLE, scale=1.0))
+    parameter_free = ledger(cycle_products, ledger(weights, EMBEDDINGS, EMBEDDINGS, VISIBLE, scale=1.0))
     return LessonStep(
         "Can the given weights come from the words alone?",
         [
@@ -181,7 +183,7 @@ def cycle() -> LessonStep:
             "the same too. So both products must be equal.",
             "In the notes' rows the first product is a₁₂ · a₂₃ · a₃₁ = 0.4 · 0.1 · 0.1 = 0.004.",
         ],
-        Number("What is the other one, a₂₁ · a₃₂ · a₁₃?", given[1], 0.0001, 4),
+        NumberQuestion("What is the other one, a₂₁ · a₃₂ · a₁₃?", given[1], 0.0001, 4),
         "0.3 · 0.1 · 0.2 = 0.006, and that is not 0.004. So no vectors at all give these rows by softmax(X "
         "Xᵀ).",
         ledger.names,
@@ -190,7 +192,7 @@ def cycle() -> LessonStep:
             table(
                 "Around the triangle",
                 ["weights", "a₁₂ a₂₃ a₃₁", "a₂₁ a₃₂ a₁₃"],
-                [["given in the notes", *given], ["softmax(X Xᵀ) of the step before", *own]],
+                [["given in the notes", *given], ["softmax(X Xᵀ) of the step before", *parameter_free]],
                 6,
             )
         ],
@@ -212,7 +214,7 @@ def search() -> LessonStep:
             f"each, with the random start of seed {SEED}. First it may choose all nine numbers of X freely. "
             "Then X stays as it was, and it may learn two matrices: queries q = x W_q and keys k = x W_k.",
         ],
-        Choice(
+        ChoiceQuestion(
             "How near does softmax(X Xᵀ) come to the given rows, with the best X?",
             [
                 "It reaches them",
@@ -222,7 +224,7 @@ def search() -> LessonStep:
             1 if 1e-3 < off < 0.2 else 0 if off <= 1e-3 else 2,
         ),
         f"With X alone one weight stays wrong by {off:.3f}. With learned queries and keys the largest error "
-        f"is {told(exact)}.",
+        f"is {fmt(exact)}.",
         ledger.names,
         before=[matrix("The given weights", GIVEN_WEIGHTS, WORDS, WORDS)],
         after=[
@@ -255,7 +257,7 @@ def exactly() -> LessonStep:
             "with k of the one and q of the other.",
             "The first row of scores is then log 0.4, log 0.4, log 0.2.",
         ],
-        Number("What is the first weight, after softmax?", float(shares[0, 0]), 0.005),
+        NumberQuestion("What is the first weight, after softmax?", float(shares[0, 0]), 0.005),
         "Softmax undoes the logarithm: e^(log 0.4) / (0.4 + 0.4 + 0.2) = 0.4. The given rows add up to 1, so "
         "they come back as they were.",
         ledger.names,
@@ -269,7 +271,7 @@ def exactly() -> LessonStep:
 
 
 def mixing(_: Given) -> list[LessonStep]:
-    return [given_weights(), own_weights(), two_forms(), cycle(), search(), exactly()]
+    return [given_weights(), weights_from_words(), two_forms(), cycle(), search(), exactly()]
 
 
 LESSONS = [

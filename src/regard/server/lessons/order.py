@@ -9,19 +9,19 @@ from regard.errors import UsageError
 from regard.models.attention import self_attention_rows
 from regard.models.positions import sinusoid
 from regard.server.lessons.step import (
-    Choice,
+    ChoiceQuestion,
     Given,
     Ledger,
     Lesson,
     LessonStep,
-    Number,
+    NumberQuestion,
+    fmt,
     formula,
     lines,
     matrix,
     seeded,
     table,
     token,
-    told,
 )
 
 WORDS = ("dog", "bites", "man")
@@ -54,12 +54,12 @@ def blind() -> LessonStep:
             "“dog bites man” and “man bites dog” are the same words in another order. We give each word a "
             f"random vector of {WIDTH} numbers (seed {SEED}) and let attention mix them, once in each order.",
         ],
-        Choice(
+        ChoiceQuestion(
             "Is the new vector of “dog” different in the two sentences?",
             ["yes", "no, it is the same"],
             1 if difference < CLOSE else 0,
         ),
-        f"The largest difference is {told(difference)}. A sum does not know in which order its terms came: "
+        f"The largest difference is {fmt(difference)}. A sum does not know in which order its terms came: "
         "attention alone sees a bag of words. So do the dense layers, which look at one word at a time.",
         ledger.names,
         after=[
@@ -83,7 +83,7 @@ def waves() -> LessonStep:
             "and slow ones in the last. Even numbers have the sine, odd ones the cosine.",
             "At place 0 all sines are sin 0 = 0.",
         ],
-        Number("What is number 1 (the first cosine) at place 0?", float(table_of[0, 1]), 0.01),
+        NumberQuestion("What is number 1 (the first cosine) at place 0?", float(table_of[0, 1]), 0.01),
         "cos 0 = 1, whatever the wave.",
         ledger.names,
         before=[
@@ -117,12 +117,12 @@ def seeing() -> LessonStep:
     return LessonStep(
         "The same sentences with waves",
         ["Now we add the waves of places 0, 1 and 2 to the words, in both orders, and mix again."],
-        Choice(
+        ChoiceQuestion(
             "Is the new vector of “dog” different now?",
             ["yes", "no, it is the same"],
             0 if difference > CLOSE else 1,
         ),
-        f"The largest difference is {told(difference)}. “dog” at place 0 and “dog” at place 2 are no longer "
+        f"The largest difference is {fmt(difference)}. “dog” at place 0 and “dog” at place 2 are no longer "
         "the same.",
         ledger.names,
         before=[formula("xᵢ + PE(i)")],
@@ -139,8 +139,8 @@ def seeing() -> LessonStep:
 
 def likeness(places: Tensor, width: int) -> Tensor:
     """PE(p) . PE(q) of all pairs of places: [n,n]."""
-    found = sinusoid(places, width, torch.float64)
-    return found @ found.T
+    encodings = sinusoid(places, width, torch.float64)
+    return encodings @ encodings.T
 
 
 def distance() -> LessonStep:
@@ -151,9 +151,9 @@ def distance() -> LessonStep:
         "Distance can be read off",
         [
             "The product of the waves of two places says how alike these places are. For places 3 and 7, "
-            f"four apart, it is {told(one, 3)}.",
+            f"four apart, it is {fmt(one, 3)}.",
         ],
-        Number("What is it for places 20 and 24?", two, 0.02, 3),
+        NumberQuestion("What is it for places 20 and 24?", two, 0.02, 3),
         "The same. sin a sin b + cos a cos b = cos(a − b): only the distance counts. So “the word before me” "
         "looks alike everywhere in a text, and attention can learn it once.",
         ledger.names,
@@ -186,7 +186,7 @@ def dropped(given: Given) -> LessonStep:
                 " as its answer. We take all positions away, so that it reads a bag of words.",
             ],
         ],
-        Choice(
+        ChoiceQuestion(
             "Does it still say the same?", ["the same, word for word", "something else"], 0 if same else 1
         ),
         "Here it makes no difference."

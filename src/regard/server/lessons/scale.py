@@ -9,14 +9,14 @@ from regard.errors import UsageError
 from regard.interpret import Trace
 from regard.models.attention import masked_softmax, scores
 from regard.server.lessons.step import (
-    Choice,
+    ChoiceQuestion,
     Given,
     Ledger,
     Lesson,
     LessonStep,
-    Number,
+    NumberQuestion,
     all_visible,
-    compared,
+    compare_times,
     formula,
     lines,
     race,
@@ -44,7 +44,9 @@ def softmax_gradient(products: Tensor) -> float:
     """How strongly weights answer to scores: the mean size (Frobenius norm) of da/de, by autograd. [T,S]."""
     products = products.detach().requires_grad_()
     shares = masked_softmax(products, all_visible(*products.shape))
-    rows = [torch.autograd.grad(own.sum(), products, retain_graph=True)[0] for own in shares.unbind(dim=1)]
+    rows = [
+        torch.autograd.grad(share.sum(), products, retain_graph=True)[0] for share in shares.unbind(dim=1)
+    ]
     return float(torch.stack(rows, dim=1).flatten(1).norm(dim=1).mean())  # rows: da_ij/de_i of every query i
 
 
@@ -60,15 +62,15 @@ def spread(products: Tensor) -> float:
 
 def sizes() -> LessonStep:
     ledger = Ledger()
-    found = {d_k: ledger(spread, ledger(random_scores, d_k, 1.0)) for d_k in SIZES}
+    spreads = {d_k: ledger(spread, ledger(random_scores, d_k, 1.0)) for d_k in SIZES}
     return LessonStep(
         "How large a product becomes",
         [
             "Take a query and a key of random numbers with mean 0 and standard deviation 1. Their product is "
             f"a sum of dₖ terms. With dₖ = 4 the standard deviation of {QUERIES * KEYS} such products is "
-            f"{found[4]:.2f}, with dₖ = 16 it is {found[16]:.2f} (seed {SEED}).",
+            f"{spreads[4]:.2f}, with dₖ = 16 it is {spreads[16]:.2f} (seed {SEED}).",
         ],
-        Number("And with dₖ = 64, as in the paper?", found[64], 0.8, 2),
+        NumberQuestion("And with dₖ = 64, as in the paper?", spreads[64], 0.8, 2),
         "Variances add up: a sum of 64 terms of variance 1 has variance 64, so standard deviation √64 = 8. "
         "Dividing by √dₖ brings it back to 1.",
         ledger.names,
@@ -77,7 +79,7 @@ def sizes() -> LessonStep:
             table(
                 "Standard deviation of q · k",
                 ["dₖ", "measured", "√dₖ"],
-                [[d, s, d**0.5] for d, s in found.items()],
+                [[d, s, d**0.5] for d, s in spreads.items()],
                 2,
             )
         ],
@@ -102,7 +104,7 @@ def gradients() -> LessonStep:
             f"We measure the size of that gradient for {QUERIES} queries over {KEYS} keys, with the division "
             "by √dₖ and without.",
         ],
-        Choice(
+        ChoiceQuestion(
             "At dₖ = 1024, how large is the gradient without the division, compared to with it?",
             ["larger", "about the same", "about half of it", "less than a quarter of it"],
             0 if ratio > 1.2 else 1 if ratio > 0.8 else 2 if ratio > 0.25 else 3,
@@ -147,7 +149,7 @@ def timing() -> LessonStep:
     times = race({"divided": lambda: scores(q, k), "not divided": lambda: without_scale(q, k)}, 0.2)
     for each in (race, scores, without_scale):
         ledger.note(each)
-    answer = compared(times["divided"], times["not divided"])
+    answer = compare_times(times["divided"], times["not divided"])
     ratio = times["divided"] / times["not divided"]
     why = [
         "It measured faster at this moment, which one more multiplication cannot cause: other programs "
@@ -162,7 +164,7 @@ def timing() -> LessonStep:
             "with dₖ = 64, with the division and without, on this machine, now. Each is timed many times in "
             "turn, and the shortest time counts.",
         ],
-        Choice("How much time do the scores take with the division?", OPTIONS, answer),
+        ChoiceQuestion("How much time do the scores take with the division?", OPTIONS, answer),
         f"{ratio:.2f} times the time without. {why}",
         ledger.names,
         after=[
@@ -199,7 +201,7 @@ def dropped(given: Given) -> LessonStep:
             ],
             f"With the division the largest weight of a row is {before:.2f} on average.",
         ],
-        Choice(
+        ChoiceQuestion(
             "Does it still say the same?", ["the same, word for word", "something else"], 0 if same else 1
         ),
         f"Without the division the largest weight is {after:.2f} on average: the softmax has become "

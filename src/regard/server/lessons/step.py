@@ -25,7 +25,7 @@ CONTEXT = "The cat sleeps in the house."
 EXAMPLES = {"fill": "The <mask> is old.", "answer": "Where does the cat sleep?", "generate": "The old man"}
 
 
-class Unfit(Exception):
+class LessonUnavailable(Exception):
     """What a lesson needs is not there; the sentence tells what."""
 
 
@@ -58,7 +58,7 @@ def token(text: str) -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class Choice:
+class ChoiceQuestion:
     text: Text
     options: Sequence[str]
     answer: int  # place among the options
@@ -68,7 +68,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Number:
+class NumberQuestion:
     text: Text
     answer: float
     tolerance: float  # an answer fits if it is no further off than this
@@ -85,7 +85,7 @@ class LessonStep:
 
     title: str
     text: Sequence[Text]
-    ask: Choice | Number
+    ask: ChoiceQuestion | NumberQuestion
     why: Text
     functions: Sequence[str]
     before: Sequence[Figure] = ()
@@ -249,7 +249,7 @@ def distinct(words: Sequence[str]) -> list[str]:
     return [f"{word} (word {place + 1})" if word in twice else word for place, word in enumerate(words)]
 
 
-def told(value: float, digits: int = 2) -> str:
+def fmt(value: float, digits: int = 2) -> str:
     """A number in a sentence: with a real minus, and in powers of ten if it is too small for its digits."""
     if value == 0:
         return "0"
@@ -280,7 +280,7 @@ def race(
 NEAR = 0.2  # times that differ by less than a fifth count as the same: other programs disturb as much
 
 
-def compared(first: float, second: float) -> int:
+def compare_times(first: float, second: float) -> int:
     """0: the first is clearly faster; 1: about the same; 2: clearly slower."""
     ratio = first / second
     return 0 if ratio < 1 - NEAR else 2 if ratio > 1 + NEAR else 1
