@@ -220,7 +220,7 @@ def test_a_server_whose_models_cannot_be_looked_into() -> None:
 def test_what_nobody_expected_is_counted_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
     """Such an answer had no number, no guard's headers, and was counted as a client that had gone."""
     with served() as own:
-        monkeypatch.setattr(app, "to_bytes", lambda *_: 1 / 0)
+        monkeypatch.setattr(app, "tensor_bytes", lambda *_: 1 / 0)
         number = httpx.post(f"{own.address}/api/v1/trace", json={"source": "the cat"}, timeout=30).json()[
             "id"
         ]
@@ -370,7 +370,7 @@ def test_a_server_tells_its_address_when_it_is_ready(monkeypatch: pytest.MonkeyP
         left.extend(engine.steps_to_script for task in own for engine in task.engines)
         return SimpleNamespace(run=lambda sockets: None)
 
-    for name, other in (("server_of", look), ("settle_memory", lambda: None)):
+    for name, other in (("server_of", look), ("freeze_gc", lambda: None)):
         monkeypatch.setattr(run, name, other)
     monkeypatch.setattr(run.sys, "setswitchinterval", lambda seconds: None)
     run.serve_api(service, ListenAddress(port=0), told.append)
@@ -449,8 +449,10 @@ def test_the_end_is_calm() -> None:
 
 def test_who_waits_longer_than_the_end_does_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """They had a 500 in plain text from below the app, which no client tries again."""
-    turn = ServiceScheduler.run_step
-    monkeypatch.setattr(ServiceScheduler, "turn", lambda desk: (time.sleep(0.05), turn(desk)))
+    run_step = ServiceScheduler.run_step
+    monkeypatch.setattr(
+        ServiceScheduler, "run_step", lambda scheduler: (time.sleep(0.05), run_step(scheduler))
+    )
     with served(bounds=replace(QUICK, drain_seconds=0.3)) as own:
         found: list[httpx.Response] = []
         body = {"model": "llama", "prompt": "a", "n": 8, "max_tokens": 1000, "temperature": 1}

@@ -178,7 +178,7 @@ def test_who_goes_away_costs_nothing_more():
 
 def test_time_is_kept():
     async def story(desk: ServiceScheduler, task: Task) -> None:
-        with pytest.raises(TooLate, match="no time left"):
+        with pytest.raises(TooLate, match="timed out"):
             await desk.generate([Request([5, END], LONG)], deadline=time.monotonic() + 0.05)
         await until(lambda: desk.counters()["rows"] == 0)
         with pytest.raises(TooLate):
@@ -198,7 +198,7 @@ def test_time_is_kept_while_a_step_lasts():
 
     async def story(desk: ServiceScheduler, task: Task) -> None:
         task.may_step.clear()
-        with pytest.raises(TooLate, match="no time left"):
+        with pytest.raises(TooLate, match="timed out"):
             await desk.generate([Request([5, END], LONG)], deadline=time.monotonic() + 0.05)
         assert desk.counters()["late"] == 1 and desk.counters()["cancelled"] == 0
         task.may_step.set()
@@ -293,7 +293,7 @@ def test_who_was_let_in_is_not_refused_when_prepared():
             raise ValueError("a text that cannot be cut")
         assert desk.reserved_tokens == 0
         desk.closing = True
-        with pytest.raises(Full, match="about to end"):
+        with pytest.raises(Full, match="shutting down"):
             await desk.generate(wishes, promised=True)
 
     with_desk(story, BatchLimits(rows=2, queue_tokens=100))
@@ -324,7 +324,7 @@ def test_the_end():
         await until(lambda: bool(task.rows))
         await desk.drain(20)
         assert len((await short)[0][0].tokens) == 30, "what was under way is done"
-        with pytest.raises(Full, match="about to end"):
+        with pytest.raises(Full, match="shutting down"):
             await desk.generate([Request([5, END], SHORT)])
 
     with_desk(story)
@@ -343,7 +343,7 @@ def test_the_end():
         long = asyncio.create_task(desk.generate([Request([5, END], LONG)]))
         await until(lambda: bool(task.rows))
         desk.close()
-        with pytest.raises(Full, match="has ended"):
+        with pytest.raises(Full, match="has shut down"):
             await long
 
     with_desk(closed)
@@ -352,7 +352,7 @@ def test_the_end():
 def test_a_model_that_writes_nothing_can_still_be_called():
     async def story() -> None:
         desk = ServiceScheduler(object())
-        with pytest.raises(UsageError, match="writes nothing"):
+        with pytest.raises(UsageError, match="does not generate"):
             await desk.generate([Request([5, END], SHORT)])
         assert await desk.run(lambda: 3) == 3
         desk.close()

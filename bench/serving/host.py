@@ -18,23 +18,23 @@ from regard.generation.requests import ActiveRequest
 from regard.generation.search import BeamSearch
 from regard.server import service as services
 
-WAIT = 0.01  # seconds for company
+WAIT = 0.01  # seconds to wait for further requests
 
 
 class Fixed(services.ServiceScheduler):
-    """Wait-and-run batching with the same engine and its lanes: as many rows as the continuous one may have,
-    or who came within a moment of the first."""
+    """Wait-and-run batching with the same engine: a batch has as many rows as the continuous one may have,
+    or the requests that came within WAIT of the first."""
 
     def __init__(self, task: Any, limits: Any) -> None:
         super().__init__(task, limits)
-        self.thread, self.lanes = (
+        self.thread, self.pool = (
             ThreadPoolExecutor(1),
             None if self.scheduler is None else task.scheduler(1 << 30, 1 << 30),
         )
-        self.asked: asyncio.Queue[tuple[Request, asyncio.Future[list[Hypothesis]]]] = asyncio.Queue()
+        self.waiting: asyncio.Queue[tuple[Request, asyncio.Future[list[Hypothesis]]]] = asyncio.Queue()
         self.serving: asyncio.Task[None] | None = None
 
-    async def ask(
+    async def generate(
         self,
         requests: Sequence[Request],
         client: str = "",
@@ -45,40 +45,40 @@ class Fixed(services.ServiceScheduler):
             self.serving = asyncio.ensure_future(self.serve())
         loop = asyncio.get_running_loop()
         futures = [loop.create_future() for _ in requests]
-        for wish, future in zip(requests, futures):
-            self.asked.put_nowait((wish, future))
+        for request, future in zip(requests, futures):
+            self.waiting.put_nowait((request, future))
         return list(await asyncio.gather(*futures))
 
-    async def company(self) -> list[tuple[Request, asyncio.Future[list[Hypothesis]]]]:
+    async def next_batch(self) -> list[tuple[Request, asyncio.Future[list[Hypothesis]]]]:
         """The next batch: full, or what there is after a moment."""
-        first = await self.asked.get()
+        first = await self.waiting.get()
         taken, most = [first], max(1, self.limits.rows // first[0].rows)
         until = asyncio.get_running_loop().time() + WAIT
         while len(taken) < most:
             rest = until - asyncio.get_running_loop().time()
-            if self.asked.empty() and rest <= 0:
+            if self.waiting.empty() and rest <= 0:
                 break
             try:
-                taken.append(await asyncio.wait_for(self.asked.get(), max(rest, 0.001)))
+                taken.append(await asyncio.wait_for(self.waiting.get(), max(rest, 0.001)))
             except TimeoutError:
                 break
         return taken
 
     async def serve(self) -> None:
-        loop, lanes = asyncio.get_running_loop(), self.lanes
-        assert lanes is not None
+        loop, pool = asyncio.get_running_loop(), self.pool
+        assert pool is not None
         while True:
-            taken = await self.company()
+            taken = await self.next_batch()
 
-            def work(wishes: list[Request] = [wish for wish, _ in taken]) -> list[list[Hypothesis]]:  # noqa: B006
-                handles = [lanes.add(wish) for wish in wishes]
-                while lanes.busy:
-                    lanes.step()
+            def work(requests: list[Request] = [request for request, _ in taken]) -> list[list[Hypothesis]]:  # noqa: B006
+                handles = [pool.add(request) for request in requests]
+                while pool.busy:
+                    pool.step()
                 return [handle.result() for handle in handles]
 
-            for (_, future), found in zip(taken, await loop.run_in_executor(self.thread, work)):
+            for (_, future), hypotheses in zip(taken, await loop.run_in_executor(self.thread, work)):
                 if not future.done():
-                    future.set_result(found)
+                    future.set_result(hypotheses)
 
 
 class Padded(BeamSearch[Any]):
@@ -88,9 +88,9 @@ class Padded(BeamSearch[Any]):
         super().__init__(*arguments)
         self.over: set[ActiveRequest] = set()
 
-    def finish(self, source: ActiveRequest, *found: Any) -> None:
+    def finish(self, source: ActiveRequest, *result: Any) -> None:
         if source not in self.over:
-            super().finish(source, *found)
+            super().finish(source, *result)
 
     def reorder(self, groups: list[int], parent: Any = None) -> None:
         super().reorder(list(range(len(self.active))) if groups else [], parent)

@@ -1,4 +1,4 @@
-"""The routes. Each answers JSON or bytes; what goes wrong is {"error": a sentence}."""
+"""The app of the explorer and its routes. They return JSON or bytes; errors are {"error": message}."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ Raw = Annotated[bytes, Depends(raw_body)]
 
 
 def make_app(models: Mapping[str, Any], access: OriginPolicy = OriginPolicy()) -> FastAPI:
-    """The page and its routes over opened models by name, of which the first is the usual one."""
+    """The explorer over loaded models by name; the first is the default."""
     models = {name: task for name, task in models.items() if isinstance(task, Traceable)}
     app = FastAPI(title="regard", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
     app.add_middleware(OriginPolicyMiddleware, access=access)
@@ -69,8 +69,7 @@ def add_page(app: FastAPI) -> None:
 
 
 def add_models(app: FastAPI, models: Mapping[str, Any]) -> None:
-    # What programs ask often is done here or by the threads that cut texts. A route that is no coroutine gets
-    # a thread that comes and goes: these are for runs, which take long, and for files.
+    # Frequent routes are coroutines. FastAPI runs plain functions in threads: used for traces and files.
     @app.get("/api/v1/models")
     async def list_models() -> dict[str, Any]:
         listed = [about(name, task) for name, task in models.items()]
@@ -103,7 +102,7 @@ def add_traces(app: FastAPI, models: Mapping[str, Any], traces: Traces) -> None:
         name, task = find(models, body.model)
         check_target(task.folder, body.target)
         number = number_of(key_of(body.model_copy(update={"model": name})))
-        with running:  # two browsers take turns: each run has all cores
+        with running:  # one trace at a time uses all cores
             result = traces.get(number)
             if result is None:
                 result = task.trace(
@@ -114,7 +113,7 @@ def add_traces(app: FastAPI, models: Mapping[str, Any], traces: Traces) -> None:
                     decode=check_decode(body.decode, task.folder.config.max_length),
                     interventions=body.interventions,
                 )
-                result = replace(result, meta={**result.meta, "model": name})  # no path of this machine
+                result = replace(result, meta={**result.meta, "model": name})  # no local path
                 traces.add(number, result)
         return {"model": name, **told(number, result)}
 
@@ -137,10 +136,10 @@ def add_traces(app: FastAPI, models: Mapping[str, Any], traces: Traces) -> None:
 
 
 def check_target(folder: Any, target: str | None) -> None:
-    """An attention grows with the square of a text; positions that are computed have no end of their own."""
+    """Attention grows with the square of the length, and computed positions have no limit."""
     pieces, most = len(folder.target.encode(target or "")), folder.config.max_length
     if pieces > most:
-        raise UsageError(f"target: {pieces} pieces are too long, there may be {most}")
+        raise UsageError(f"target: {pieces} tokens are too long, at most {most} are allowed")
 
 
 def find(models: Mapping[str, Any], name: str) -> tuple[str, Any]:
@@ -175,7 +174,7 @@ def add_errors(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def unknown(_: Request, error: HTTPException) -> JSONResponse:
-        words = {404: "there is nothing at this address", 405: "this address is asked in another way"}
+        words = {404: "there is nothing at this address", 405: "method not allowed"}
         return JSONResponse({"error": words.get(error.status_code, str(error.detail))}, error.status_code)
 
     @app.exception_handler(MemoryError)
@@ -184,5 +183,5 @@ def add_errors(app: FastAPI) -> None:
 
     @app.exception_handler(Exception)
     async def surprised(_: Request, error: Exception) -> JSONResponse:
-        text = f"{type(error).__name__}: {error}; this should not happen, the terminal shows where it did"
+        text = f"{type(error).__name__}: {error}; internal error, see the terminal"
         return JSONResponse({"error": text}, 500)

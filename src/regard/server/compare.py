@@ -1,4 +1,4 @@
-"""What a model's runs can be changed by, and two runs side by side."""
+"""Interventions that a model supports, and the comparison of two traces."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from regard.models import EncoderOnly, Model
 
 
 def available_interventions(model: Model) -> dict[str, Any]:
-    """The interventions that this model has something for: kinds, attentions with their heads, sides."""
+    """Interventions that the model supports: types, attentions with their heads, sides."""
     heads = {name: look.heads for name, look in looks(model).items()}
     return {
         "types": [kind for kind in KINDS if possible(example(kind, heads), model)],
@@ -25,7 +25,7 @@ def available_interventions(model: Model) -> dict[str, Any]:
 
 
 def example(kind: str, heads: dict[str, int]) -> dict[str, Any]:
-    """The smallest intervention of a kind: whether it fits is the same for the others."""
+    """A minimal intervention of a kind, to test whether a model supports it."""
     needed: dict[str, dict[str, Any]] = {
         "zero_head": {"where": next(iter(heads), ""), "head": 0},
         "replace_token": {"position": 0, "text": "a"},
@@ -42,8 +42,8 @@ def possible(given: dict[str, Any], model: Model) -> bool:
 
 
 def compare_traces(before: Trace, after: Trace, step: int | None = None) -> dict[str, Any]:
-    """How the second run differs. Runs that choose among different words share no distributions: then
-    `reason` tells why, and what is left are the words that they said."""
+    """How the second run differs. If the output distributions are not comparable, `reason` says why and only
+    the output words are compared."""
     reason = incomparable_reason(before, after)
     comparison = None if reason else compare(before, after, step)
     return {
@@ -60,7 +60,7 @@ def compare_traces(before: Trace, after: Trace, step: int | None = None) -> dict
 
 
 def incomparable_reason(before: Trace, after: Trace) -> str | None:
-    """Why the next-word distributions of two runs cannot be compared."""
+    """Why the output distributions of two runs are not comparable; None if they are."""
     different = (
         "The two models choose among different words, so that their probabilities have no common scale."
     )
@@ -84,7 +84,7 @@ def output_sentence(before: Trace, after: Trace) -> str:
 
 
 def words(before: str, after: str) -> list[dict[str, Any]]:
-    """Two outputs as stretches of words: [{"kind": "same" | "gone" | "new", "shown": text}]."""
+    """A word diff of two outputs: [{"kind": "same" | "gone" | "new", "shown": text}]."""
     one, two = before.split(), after.split()
     result: list[dict[str, Any]] = []
     for kind, a, b, c, d in SequenceMatcher(None, one, two, autojunk=False).get_opcodes():
@@ -98,7 +98,7 @@ def words(before: str, after: str) -> list[dict[str, Any]]:
 
 
 def pairs(before: Pieces, after: Pieces) -> list[tuple[int, int]]:
-    """Places that stand for each other: equal pieces, and as many others between them."""
+    """Aligned positions: equal tokens, and runs of equal length between them."""
     result: list[tuple[int, int]] = []
     for kind, a, b, c, d in SequenceMatcher(None, before.ids, after.ids, autojunk=False).get_opcodes():
         if kind == "equal" or b - a == d - c:

@@ -1,4 +1,4 @@
-"""What goes wrong, as an answer: a status, a sentence, and the shape that the asked API has for it."""
+"""Errors as responses: a status, a message, and the JSON shape of the API that was called."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ KINDS = {401: "authentication_error", 403: "permission_error", 404: "not_found_e
 
 
 class APIError(RegardError):
-    """A request that gets another status than 200; `param` is the field at fault, `code` OpenAI's word."""
+    """An error response; `param` is the invalid field, `code` the error code of OpenAI's API."""
 
     def __init__(
         self,
@@ -30,12 +30,12 @@ class APIError(RegardError):
 
 
 def rate_limit_error(text: str, seconds: float | None) -> APIError:
-    """For who finds no room."""
+    """429 for a full queue."""
     return APIError(429, f"Slowdown: {text}", code="rate_limit_exceeded", retry_after=seconds)
 
 
 def error_response(path: str, error: APIError) -> JSONResponse:
-    """The answer at an address."""
+    """The JSON response to a request for `path`."""
     content: Mapping[str, object] = {"error": str(error)}
     if path.startswith(OPENAI):
         kind = KINDS.get(error.status) or (

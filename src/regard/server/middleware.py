@@ -1,4 +1,4 @@
-"""What a server puts around its app: each request is counted, its body bounded, its key looked at."""
+"""ASGI middleware of the server: request log and metrics, bounded bodies, API keys."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from regard.server.keys import Keys, secret_in
 from regard.server.origin_policy import FORM
 from regard.server.service import Service
 
-CLIENT_CLOSED = 499  # the status where nobody was there any more
+CLIENT_CLOSED = 499  # status in the log when the client disconnected before the response
 NUMBER = re.compile(r"[A-Za-z0-9._-]{1,64}")
 TRACES = "/api/v1/trace"
 HEALTH = frozenset({"/health", "/health/live", "/health/ready", "/metrics"})
-MOST_READING = 32 << 20  # bytes of all bodies that are being read
-LINGER_SECONDS, LINGER_BYTES = 1.0, 64 << 20  # of a body that is refused and comes nevertheless
+MOST_READING = 32 << 20  # bytes of all bodies being read
+LINGER_SECONDS, LINGER_BYTES = 1.0, 64 << 20  # a rejected body is drained up to here
 
 
 class RequestLogMiddleware:
-    """The outermost: a number for each request, a line in the log, and no new work once the server ends."""
+    """Outermost: an id per request, one log line per response, 503 while the server drains."""
 
     def __init__(self, app: ASGIApp, service: Service, routes: frozenset[str]) -> None:
         self.app, self.service, self.routes = app, service, routes
@@ -62,9 +62,9 @@ class RequestLogMiddleware:
                 await self.app(scope, receive, noted)
         except Exception as error:
             service.log.error(error, request=context["number"], route=path)
-            if status != CLIENT_CLOSED:  # the answer has begun
+            if status != CLIENT_CLOSED:  # the response has started
                 raise
-            await error_response(path, APIError(500, "this should not happen; the log shows where it did"))(
+            await error_response(path, APIError(500, "internal error; see the server log"))(
                 scope, receive, noted
             )
         finally:
@@ -80,9 +80,9 @@ class RequestLogMiddleware:
 
     def refused(self, path: str, tracing: bool) -> APIError | None:
         if self.service.draining and path not in HEALTH:
-            return APIError(503, "the server is about to end; ask again", retry_after=5, close=True)
+            return APIError(503, "the server is shutting down; try again", retry_after=5, close=True)
         if tracing and self.traces > self.service.bounds.traces:
-            return APIError(429, "too many runs are waiting; ask again", retry_after=2)
+            return APIError(429, "too many traces are waiting; try again", retry_after=2)
         return None
 
     def record(self, scope: Scope, status: int, seconds: float, context: dict[str, Any]) -> None:
@@ -95,20 +95,20 @@ class RequestLogMiddleware:
 
 
 def request_id(headers: Headers) -> str:
-    """The number that a request brings, or one of our own."""
+    """The request id of the client, or a random one."""
     given = headers.get("x-request-id", "")
     return given if NUMBER.fullmatch(given) else secrets.token_hex(8)
 
 
 @dataclass(frozen=True)
 class KeyPolicy:
-    """Where a key is needed, and where it may stand."""
+    """Which paths need an API key, and where it may be sent."""
 
-    keyless: frozenset[str]  # addresses
-    fields: frozenset[str]  # addresses whose body may hold it
+    keyless: frozenset[str]  # paths that need no key
+    fields: frozenset[str]  # paths whose body may hold the key
 
     def owner(self, keys: Keys | None, path: str, headers: Headers, raw: bytes) -> str | None:
-        """The name of a request's key, None where none is needed; Refused for want of one."""
+        """The name of the key of a request, None if no key is needed; APIError if it is missing or wrong."""
         if keys is None or path in self.keyless:
             return None
         secret = secret_in(headers.get("authorization"))
@@ -123,7 +123,7 @@ class KeyPolicy:
 
 
 class BodyAndKeyMiddleware:
-    """The innermost: reads a body whole, in time and in bounds, and looks at the key."""
+    """Innermost: reads the whole body within its time and size limits, then checks the key."""
 
     def __init__(self, app: ASGIApp, service: Service, locks: KeyPolicy) -> None:
         self.app, self.service, self.locks = app, service, locks
@@ -174,11 +174,11 @@ class BodyAndKeyMiddleware:
                     if size > most:
                         raise APIError(413, f"the request is too large: {most} bytes at most", close=True)
                     if self.reading > max(MOST_READING, most):
-                        raise APIError(503, "too much is being read; try again", retry_after=1, close=True)
+                        raise APIError(503, "too many large requests; try again", retry_after=1, close=True)
                     if not message.get("more_body", False):
                         return b"".join(parts)
         except TimeoutError:
-            raise APIError(408, "the request came too slowly", close=True) from None
+            raise APIError(408, "request body timed out", close=True) from None
 
 
 class ClientDisconnected(Exception):
@@ -186,7 +186,7 @@ class ClientDisconnected(Exception):
 
 
 def key_in(raw: bytes, headers: Headers) -> str | None:
-    """The field `api_key` of a request in JSON or a form; what is no such request is told elsewhere."""
+    """The field `api_key` of a JSON or form body; None for a body that does not parse."""
     try:
         if headers.get("content-type", "").lower().startswith(FORM):
             return parse_qs(raw.decode("utf-8"), max_num_fields=1000).get("api_key", [None])[0]
@@ -198,7 +198,7 @@ def key_in(raw: bytes, headers: Headers) -> str | None:
 
 
 def replayed(raw: bytes, receive: Receive) -> Receive:
-    """A body that was read already; then what else comes."""
+    """A `receive` that returns the body already read, then what follows."""
     first = True
 
     async def again() -> Message:
@@ -212,7 +212,7 @@ def replayed(raw: bytes, receive: Receive) -> Receive:
 
 
 def holding(send: Send) -> Send:
-    """An answer whose end is not told yet: the client reads it while it may still send."""
+    """A `send` that leaves the response open, so that a client can read it while it still sends."""
 
     async def hold(message: Message) -> None:
         await send({**message, "more_body": True} if message["type"] == "http.response.body" else message)
@@ -221,7 +221,7 @@ def holding(send: Send) -> Send:
 
 
 async def linger(receive: Receive) -> None:
-    """Read on for a moment: a connection that is closed on a client who sends would lose its answer."""
+    """Drain the body for a moment: closing on a client that still sends would lose the response."""
     size = 0
     try:
         async with asyncio.timeout(LINGER_SECONDS):

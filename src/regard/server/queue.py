@@ -49,9 +49,7 @@ class PendingRequest:
         self.client, self.deadline = client, deadline
         self.loop = asyncio.get_running_loop()
         self.future: asyncio.Future[list[Any]] = self.loop.create_future()
-        self.tokens_queue: asyncio.Queue[list[int] | Hypothesis | None] | None = (
-            None  # of a stream; None ends it
-        )
+        self.tokens_queue: asyncio.Queue[list[int] | Hypothesis | None] | None = None  # None ends the stream
         self.results: list[Any] = []
         self.left = 0  # units without a result
         self.handles: dict[Handle, Unit] = {}  # running units; used by the worker only
@@ -92,7 +90,7 @@ class PendingRequest:
 
 
 class ResultStream:
-    """Tokens of one result as they are generated; the last item is the `Hypothesis`. Call `aclose` when done."""
+    """Tokens of one result as they are generated; the last item is the `Hypothesis`. Close it after use."""
 
     def __init__(
         self, request: PendingRequest, queue: asyncio.Queue[Any], withdraw: Callable[[PendingRequest], None]

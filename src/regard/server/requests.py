@@ -1,4 +1,8 @@
-"""What may be asked, checked field by field, and the sentence for what is wrong."""
+"""Schemas of the explorer's requests, validation with readable messages, and the limits of the server.
+
+Fixed limits are part of the schemas and the OpenAPI document; `ServerLimits` can be set per server. The
+defaults protect a machine with two cores. `GET /api/v1/limits` returns all of them.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +41,7 @@ class TraceBody(RequestBody):
 
 
 class TensorQuery(BaseModel):
-    """Words of a query string, so that numbers come as text."""
+    """Query string parameters: numbers arrive as text, so no strict types."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     name: list[str] = Field(min_length=1, max_length=200)
@@ -49,7 +53,7 @@ class TensorQuery(BaseModel):
 
 
 class CompareQuery(BaseModel):
-    """Two traces by their ids; the step that is told of is the one that changed most, unless given."""
+    """Two trace ids; `step` defaults to the step that changed most."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     before: str
@@ -58,7 +62,7 @@ class CompareQuery(BaseModel):
 
 
 def parse(kind: type[Kind], raw: bytes) -> Kind:
-    """A request's JSON; what is wrong with it is told in a sentence."""
+    """Parse and validate a JSON body; UsageError names the invalid field."""
     try:
         content = whole(json.loads(raw.decode("utf-8"), parse_constant=no_number))
     except (ValueError, RecursionError):
@@ -67,7 +71,7 @@ def parse(kind: type[Kind], raw: bytes) -> Kind:
 
 
 def no_number(name: str) -> float:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def checked(kind: type[Kind], content: object) -> Kind:
@@ -89,7 +93,7 @@ def sentence(error: Any) -> str:
 
 
 def whole(content: Any) -> Any:
-    """Half characters (lone surrogates), which JSON can hold and UTF-8 cannot, become the sign for none."""
+    """Replace lone surrogates, which JSON can hold and UTF-8 cannot."""
     if isinstance(content, str):
         return replace_surrogates(content)
     if isinstance(content, list):
@@ -100,25 +104,25 @@ def whole(content: Any) -> Any:
 
 
 def check_decode(options: dict[str, Any], longest: int) -> dict[str, Any]:
-    """A page is quick or it is no page: wide beams and endless texts belong in a command."""
+    """Reject beams and lengths that are too slow for an interactive page."""
     for name, most in {"beam": LARGEST_BEAM, "max_length": longest, "min_length": longest}.items():
         wanted = options.get(name)
         if isinstance(wanted, int) and wanted > most:
-            raise UsageError(f"decode.{name} = {wanted}: the page searches with {most} at most")
+            raise UsageError(f"decode.{name} = {wanted}: the explorer allows {most} at most")
     return options
 
 
 def key_of(body: BaseModel) -> str:
-    """The same request has the same text, in which order its fields ever came."""
+    """A canonical text of a request, independent of the order of its fields."""
     return json.dumps(body.model_dump(mode="json"), sort_keys=True)
 
 
-MOST_TEXTS = 64  # of one request
-MOST_CHARACTERS = 50_000  # of all texts of one request
-MOST_TOKENS = 1024  # that one completion may have
-LONGEST_PROMPT = 8192  # ids of one prompt
+MOST_TEXTS = 64  # per request
+MOST_CHARACTERS = 50_000  # of all texts of a request
+MOST_TOKENS = 1024  # of one completion
+LONGEST_PROMPT = 8192  # token ids of one prompt
 MOST_CHOICES = 8  # n, best_of, alternatives
-MOST_ROWS = 64  # prompts times choices
+MOST_ROWS = 64  # prompts * choices
 MOST_STOPS, LONGEST_STOP = 4, 200
 MOST_LOGPROBS = 5
 MOST_RANKED = 50  # guesses, labels or answers
@@ -126,20 +130,20 @@ MOST_RANKED = 50  # guesses, labels or answers
 
 @dataclass(frozen=True)
 class ServerLimits:
-    """What a server may set for itself."""
+    """Limits that can be set per server."""
 
     body: int = 1 << 20  # bytes
-    headers: int = 16 << 10  # bytes of all of them
-    chunks: int = 4096  # parts that a body may come in
-    unread: int = 128 << 10  # bytes of answers that the system holds for a client until it reads them
+    headers: int = 16 << 10  # bytes in total
+    chunks: int = 4096  # chunks of one body
+    unread: int = 128 << 10  # send buffer per connection in bytes
     connections: int = 600
-    traces: int = 4  # runs for the explorer that wait or work at once
-    header_seconds: float = 5.0  # from a connection to the end of its headers
-    body_seconds: float = 8.0  # from there to the end of the body
-    write_seconds: float = 5.0  # that a client may leave an answer unread
-    idle_seconds: float = 5.0  # between two requests of a connection
-    request_seconds: float = 30.0  # for one answer
-    drain_seconds: float = 30.0  # for all of them, once the server shall end
+    traces: int = 4  # traces of the explorer, waiting or running
+    header_seconds: float = 5.0  # from connect to the end of the headers
+    body_seconds: float = 8.0  # from the headers to the end of the body
+    write_seconds: float = 5.0  # for a client to read a response
+    idle_seconds: float = 5.0  # keep-alive
+    request_seconds: float = 30.0  # until a request times out
+    drain_seconds: float = 30.0  # for running requests at shutdown
 
     def as_dict(self) -> dict[str, float]:
         fixed = {

@@ -1,4 +1,4 @@
-"""What all routes share: the opened models with their desks, limits, keys, numbers and the log."""
+"""What all routes share: models with their schedulers, limits, keys, metrics and the log."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from regard.server.telemetry import Log, ServerMetrics
 from regard.tasks import Answerer, Classifier, Embedder, Filler, Generator, Tagger, Translator
 
 T = TypeVar("T")
-TASK_ROUTES = {  # where a model of each task is asked
+TASK_ROUTES = {  # the route of each task
     Translator: "/translate",
     Generator: "/v1/completions",
     Embedder: "/v1/embeddings",
@@ -28,13 +28,13 @@ TASK_ROUTES = {  # where a model of each task is asked
     Tagger: "/api/v1/tag",
     Answerer: "/api/v1/answer",
 }
-READY_SECONDS = 5.0  # for the one decode that shows that a model works
-READY_AGAIN = 1.0  # a proof is believed for so long
+READY_SECONDS = 5.0  # timeout of the readiness probe
+READY_AGAIN = 1.0  # seconds for which a probe counts
 
 
 @dataclass(frozen=True)
 class Call:
-    """Who asks, and until when an answer is of use (in `time.monotonic`)."""
+    """The client of a request, and its deadline (in `time.monotonic`)."""
 
     client: str = ""
     deadline: float | None = None
@@ -59,12 +59,12 @@ class Service:
         self.probed_at = 0.0
 
     def find(self, name: str, *kinds: type[Any]) -> tuple[str, Any]:
-        """The model of a name, or the first that can do what is asked where none is named."""
+        """The model called `name`, or the first of one of these kinds if `name` is empty."""
         if not name:
             for candidate, task in self.models.items():
                 if isinstance(task, kinds):
                     return candidate, task
-            raise APIError(404, "no model of this server can do this", "model", "model_not_found")
+            raise APIError(404, "no model of this server supports this request", "model", "model_not_found")
         if name not in self.models:
             hint = near_miss(name, self.models) or f"; there are {', '.join(self.models)}"
             raise APIError(404, f'model: there is no "{name}"{hint}', "model", "model_not_found")
@@ -76,11 +76,11 @@ class Service:
         return name, task
 
     async def run(self, name: str, work: Callable[[], T], call: Call, tokens: int = 1) -> T:
-        """Other work of a model than decoding; `tokens` is about how many pieces it reads."""
+        """Run `work` on a model between decoding steps; `tokens` estimates its size."""
         return await self.schedulers[name].run(work, call.client, call.deadline, max(1, tokens))
 
     def full(self) -> Full | None:
-        """Why no model has room for anything, whatever is asked: it need not be read. None if one has."""
+        """The error of any request while all queues are full; None if one has room."""
         full: Full | None = None
         for scheduler in self.schedulers.values():
             full = scheduler.full(CALL_TOKENS)
@@ -89,7 +89,7 @@ class Service:
         return full
 
     def check_capacity(self) -> None:
-        """Full, counted at every desk, if no model has room for anything."""
+        """Raise Full, counted at every scheduler, if all queues are full."""
         if (full := self.full()) is not None:
             for scheduler in self.schedulers.values():
                 scheduler.counts["refused"] += 1
@@ -98,7 +98,7 @@ class Service:
     def note(
         self, route: str, method: str, status: int, seconds: float, number: str, key: str | None
     ) -> None:
-        """A request that is over: counted, and a line in the log."""
+        """Count a finished request and log it."""
         self.metrics.add("requests", route=route, method=method, status=str(status))
         self.metrics.observe("seconds", seconds, route=route)
         self.log(
@@ -112,16 +112,16 @@ class Service:
         )
 
     def without_paths(self, text: str) -> str:
-        """A sentence without the places of the models on this machine."""
+        """A message with the paths of models replaced by their names."""
         for name, task in self.models.items():
             path = str(task.path if isinstance(task, Embedder) else task.folder.path)
             text = text.replace(path, name) if len(path) > 1 else text
         return text
 
     async def ready(self) -> None:
-        """Nothing, if every model answers just now; else Refused."""
+        """Return if every model responds; else raise APIError."""
         if self.draining:
-            raise APIError(503, "the server is about to end", retry_after=5)
+            raise APIError(503, "the server is shutting down", retry_after=5)
         if time.monotonic() - self.probed_at < READY_AGAIN:
             return
         call = Call("readiness", time.monotonic() + READY_SECONDS)
@@ -129,13 +129,13 @@ class Service:
             for name, task in self.models.items():
                 await asyncio.wait_for(self.probe(name, task, call), READY_SECONDS)
         except (TooLate, TimeoutError):
-            raise APIError(503, "a model did not answer in time", retry_after=5) from None
+            raise APIError(503, "a model did not respond in time", retry_after=5) from None
         except Full:
-            return  # it works, and has enough of it
+            return  # busy, so it works
         self.probed_at = time.monotonic()
 
     async def probe(self, name: str, task: Any, call: Call) -> None:
-        """One real answer of a model."""
+        """One small real request."""
         if isinstance(task, Translator | Generator):
             tokenizer = task.folder.source
             ids: Sequence[int] = tokenizer.encode("1")[:4]
@@ -174,7 +174,7 @@ def probe_task(task: Any) -> None:
 
 
 def pairs_of(models: Mapping[str, Any]) -> dict[tuple[str, str], tuple[str, Translator]]:
-    """From which language into which a model translates; the first of two that do the same."""
+    """The translator of each (source, target) language pair; the first model wins."""
     pairs: dict[tuple[str, str], tuple[str, Translator]] = {}
     for name, task in models.items():
         if not isinstance(task, Translator):

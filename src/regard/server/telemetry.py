@@ -1,4 +1,4 @@
-"""What a server tells while it runs: a JSON object a line, on stderr. No text of a person is in it."""
+"""Log and metrics of the server: JSON lines on stderr without user texts, and Prometheus metrics."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import TextIO
 
-WRITER = json.JSONEncoder(default=str)  # escapes what is no letter
+WRITER = json.JSONEncoder(default=str)  # escapes control characters
 
 
 class Log:
-    """Writes events. `texts` is whether what was asked may be told too."""
+    """Writes events. `texts`: whether user texts may be logged."""
 
     def __init__(self, out: TextIO | None = None, texts: bool = False) -> None:
         self.out, self.texts = out, texts
@@ -28,11 +28,11 @@ class Log:
         try:
             out.write(f"{line}\n")
             out.flush()
-        except (OSError, ValueError):  # nobody reads it any more
+        except (OSError, ValueError):  # the reader is gone
             pass
 
     def error(self, error: BaseException, **fields: object) -> None:
-        """Where something went wrong; what its message says may be a person's text."""
+        """Log an error with its frames; the message may hold user text and needs `texts`."""
         frames = traceback.extract_tb(error.__traceback__)
         where = [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames]
         message = {"message": str(error)} if self.texts else {}
@@ -40,7 +40,7 @@ class Log:
 
 
 class Handler(logging.Handler):
-    """uvicorn's own messages, as ours."""
+    """Messages of uvicorn and asyncio as log events."""
 
     def __init__(self, log: Log) -> None:
         super().__init__(logging.WARNING)
@@ -65,17 +65,17 @@ def redirect_loggers(log: Log) -> None:
 
 
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-NAMES = {  # ours: (Prometheus' name, its type, what it is)
+NAMES = {  # name in the code: (Prometheus name, type, help)
     "requests": ("regard_requests_total", "counter", "Requests answered, by route and status."),
     "in_flight": ("regard_requests_in_flight", "gauge", "Requests being answered."),
-    "seconds": ("gen_ai_server_request_duration_seconds", "histogram", "From request to whole answer."),
-    "first": ("gen_ai_server_time_to_first_token_seconds", "histogram", "Streams: until the first piece."),
-    "tokens": ("gen_ai_server_tokens_total", "counter", "Pieces read and written, by kind."),
-    "refused": ("regard_refused_total", "counter", "Requests refused because too much was waiting."),
-    "gone": ("regard_clients_gone_total", "counter", "Clients that left before their answer."),
-    "desk": ("regard_desk", "gauge", "What each model's desk counts: queue, running rows, steps and so on."),
+    "seconds": ("gen_ai_server_request_duration_seconds", "histogram", "From request to complete response."),
+    "first": ("gen_ai_server_time_to_first_token_seconds", "histogram", "Streams: until the first token."),
+    "tokens": ("gen_ai_server_tokens_total", "counter", "Tokens read and written, by kind."),
+    "refused": ("regard_refused_total", "counter", "Requests rejected because the queue was full."),
+    "gone": ("regard_clients_gone_total", "counter", "Clients that disconnected before their response."),
+    "desk": ("regard_desk", "gauge", "Counters of each model's scheduler: queue, running rows, steps."),
     "tasks": ("regard_tasks", "gauge", "Tasks of the event loop."),
-    "draining": ("regard_draining", "gauge", "1 once the server shall end."),
+    "draining": ("regard_draining", "gauge", "1 while the server shuts down."),
 }
 Labels = tuple[tuple[str, str], ...]
 

@@ -1,4 +1,4 @@
-"""The traces that were asked for last."""
+"""Recent traces of the explorer, and their parts as bytes: tensors, readings, exports."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MOST_BYTES = 1 << 30
 
 
 class Traces:
-    """Kept in memory alone; the one that was not looked at for longest goes first."""
+    """An LRU cache in memory, bounded by count and bytes."""
 
     def __init__(self, most: int = MOST, most_bytes: int = MOST_BYTES) -> None:
         self.most, self.most_bytes = most, most_bytes
@@ -43,13 +43,13 @@ class Traces:
     def require(self, number: str) -> Trace:
         trace = self.get(number)
         if trace is None:
-            raise UsageError("this trace is not kept any more; ask for it again")
+            raise UsageError("this trace is no longer cached; request it again")
         return trace
 
     def add(self, number: str, trace: Trace) -> None:
         with self.lock:
             self.kept[number] = trace
-            # two that are compared and one with changes stay, however large
+            # a comparison needs two, an intervention one more: keep three of any size
             while len(self.kept) > self.most or (len(self.kept) > 3 and self.bytes() > self.most_bytes):
                 self.kept.popitem(last=False)
 
@@ -58,15 +58,15 @@ class Traces:
 
 
 def number_of(key: str) -> str:
-    """The same request has the same number, so that a page that is loaded again costs nothing."""
+    """The id of a trace: equal requests share it, so reloading a page computes nothing."""
     return hashlib.sha256(key.encode("utf-8", "replace")).hexdigest()[:24]
 
 
-SHARES = (".weights", ".probabilities", ".mask")  # what lies between 0 and 1
+SHARES = (".weights", ".probabilities", ".mask")  # values between 0 and 1
 
 
 def tensor_bytes(trace: Trace, query: TensorQuery) -> bytes:
-    """A safetensors file of the named tensors; a pattern such as `*.weights` names several."""
+    """A safetensors file of the named tensors; patterns such as `*.weights` are allowed."""
     tensors = {name: part(trace, name, query) for name in chosen(trace, query.name)}
     return save({name: tensor.contiguous().clone() for name, tensor in tensors.items()})
 
@@ -76,7 +76,7 @@ def chosen(trace: Trace, patterns: list[str]) -> list[str]:
     for pattern in patterns:
         matches = trace.names(pattern) if "*" in pattern else []
         if not matches:
-            _ = trace[pattern]  # an error that names the nearest
+            _ = trace[pattern]  # raises, naming the nearest
         names |= dict.fromkeys(matches or [pattern])
     return list(names)
 
@@ -95,8 +95,7 @@ def part(trace: Trace, name: str, query: TensorQuery) -> Tensor:
 
 
 def one_of(name: str, tensor: Tensor, what: str, number: int, dimension: int) -> Tensor:
-    """A row of a matrix is what one place has, a column what all places have of one number; it stays one
-    of a matrix, so that rows and columns can be asked for together."""
+    """One row or column; keeps its dimension, so that both can be selected together."""
     if tensor.dim() < 2 or number >= tensor.shape[dimension]:
         size = tensor.shape[dimension] if tensor.dim() > 1 else 0
         raise UsageError(f"{what} = {number}: {name} has {size}, from 0 on")
@@ -104,7 +103,7 @@ def one_of(name: str, tensor: Tensor, what: str, number: int, dimension: int) ->
 
 
 def of_head(trace: Trace, name: str, tensor: Tensor, head: int) -> Tensor:
-    """Keys and values may serve a group of heads each; a head's are those of its group."""
+    """The slice of a head; with grouped-query attention, keys and values of its group."""
     queries = f"{name.rpartition('.')[0]}.query"
     heads = len(trace[queries]) if queries in trace and trace[queries].dim() == 3 else len(tensor)
     if head >= heads:
@@ -114,12 +113,12 @@ def of_head(trace: Trace, name: str, tensor: Tensor, head: int) -> Tensor:
 
 def in_bytes(name: str, tensor: Tensor) -> Tensor:
     if not name.endswith(SHARES):
-        raise UsageError(f"{name}: only shares (weights, probabilities, masks) fit into a byte; ask for F32")
+        raise UsageError(f"{name}: only weights, probabilities and masks can be sent as U8; use F32")
     return (tensor.float() * 255).round().clamp(0, 255).to(torch.uint8)
 
 
 class ReadingQuery(BaseModel):
-    """Words of a query string, so that numbers come as text."""
+    """Query string parameters."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     kind: str
@@ -145,7 +144,7 @@ READINGS: dict[str, Callable[[Trace, ReadingQuery], Reading]] = {
 
 
 def reading_bytes(trace: Trace, query: ReadingQuery) -> bytes:
-    """A safetensors file; its metadata has the rest under `regard.reading`."""
+    """A safetensors file; its metadata holds the rest under `regard.reading`."""
     if query.kind not in READINGS:
         raise UsageError(
             f'kind: there is no "{query.kind}" among {", ".join(READINGS)}{near_miss(query.kind, READINGS)}'
@@ -174,7 +173,7 @@ MEDIA_TYPES = {
 
 
 class ExportQuery(BaseModel):
-    """Words of a query string. `view` and what follows choose the figure of svg, png and json."""
+    """Query string parameters. `view` and the following select the figure of svg, png and json."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     format: Literal["html", "svg", "png", "json", "safetensors"]
@@ -190,7 +189,7 @@ def add_export(app: FastAPI, traces: Traces) -> None:
     def export(number: str, request: Request) -> Response:
         query = checked(ExportQuery, dict(request.query_params))
         content = exported(traces.require(number), query)
-        named = f'attachment; filename="regard.{query.format}"'  # saved, never opened as a page of ours
+        named = f'attachment; filename="regard.{query.format}"'  # saved, never rendered from this origin
         return Response(content, media_type=MEDIA_TYPES[query.format], headers={"Content-Disposition": named})
 
 

@@ -1,4 +1,4 @@
-"""What is asked of `/v1/completions` and what it answers: fields, what is refused, prompts and options."""
+"""Request and response of `/v1/completions`: fields, validation, prompts and decoding options."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from regard.server.requests import (
 from regard.server.service import Service
 from regard.tasks import Generator
 
-COLD = 1e-3  # a temperature below this is none: the most probable piece
+COLD = 1e-3  # temperatures below this mean greedy decoding
 Id = Annotated[int, Field(ge=0, lt=2**31)]
 Ids = Annotated[list[Id], Field(min_length=1, max_length=LONGEST_PROMPT)]
 Stop = Annotated[str, Field(min_length=1, max_length=LONGEST_STOP)]
@@ -48,7 +48,7 @@ class CompletionBody(RequestBody):
         | Annotated[list[Ids], Field(min_length=1, max_length=MOST_TEXTS)]
     )
     max_tokens: int | None = Field(16, ge=0, le=MOST_TOKENS)
-    temperature: float | None = Field(None, ge=0, le=2, description="1 unless told")
+    temperature: float | None = Field(None, ge=0, le=2, description="default 1")
     top_p: float | None = Field(1.0, ge=0, le=1)
     n: int | None = Field(1, ge=1, le=MOST_CHOICES)
     best_of: int | None = Field(None, ge=1, le=MOST_CHOICES)
@@ -100,7 +100,7 @@ class Completion(RequestBody):
 
 @dataclass(frozen=True)
 class Prompt:
-    """`ids` begin with a start token that the caller did not write, unless `given`."""
+    """`ids` begin with a start token, which the client did not send unless `given`."""
 
     text: str
     ids: list[int]
@@ -113,18 +113,18 @@ class Prompt:
 
 @dataclass(frozen=True)
 class CompletionText:
-    """What was written after a prompt."""
+    """A generated continuation of a prompt."""
 
     prompt: Prompt
     ids: tuple[int, ...]
     text: str
     score: float
     ended: bool
-    begins: tuple[int, ...] = ()  # of the pieces in the text: at which character
+    begins: tuple[int, ...] = ()  # character offset of each token in the text
 
 
 def check(body: CompletionBody) -> None:
-    """Refuse what is understood and not done, rather than leave it out."""
+    """Reject unsupported fields rather than ignore them."""
     unsupported = {
         "suffix": body.suffix,
         "presence_penalty": body.presence_penalty,
@@ -138,13 +138,11 @@ def check(body: CompletionBody) -> None:
     if best_of is not None and best_of < n:
         raise APIError(400, f"best_of = {best_of} is less than n = {n}", "best_of")
     if body.stream and best_of is not None and best_of > n:
-        raise APIError(
-            400, "which of several is the best is known in the end: no best_of with stream", "best_of"
-        )
+        raise APIError(400, "best_of needs complete texts: it cannot be combined with stream", "best_of")
     if body.stream_options is not None and not body.stream:
-        raise APIError(400, "stream_options are for stream", "stream_options")
+        raise APIError(400, "stream_options needs stream", "stream_options")
     if len(prompts_of(body)) * max(n, best_of or 1) > MOST_ROWS:
-        raise APIError(400, f"prompts times choices are {MOST_ROWS} at most", "n")
+        raise APIError(400, f"prompts * choices must be at most {MOST_ROWS}", "n")
 
 
 def prompts_of(body: CompletionBody) -> list[str | list[int]]:
@@ -157,14 +155,16 @@ def prompts_of(body: CompletionBody) -> list[str | list[int]]:
 
 
 def read(generator: Generator, prompt: str | list[int]) -> Prompt:
-    """A prompt behind the model's start; ids may begin with it already."""
+    """A prompt as token ids, with the start token of the model in front."""
     tokenizer = generator.tokenizer
     if isinstance(prompt, str):
         ids = tokenizer.encode(prompt)
         whole = generator.with_start(ids)
         return Prompt(prompt, whole, given=len(whole) == len(ids))
     if wrong := next((each for each in prompt if each >= len(tokenizer)), None):
-        raise APIError(400, f"prompt: the model has {len(tokenizer)} pieces, and {wrong} is none", "prompt")
+        raise APIError(
+            400, f"prompt: {wrong} is not a token id; the vocabulary has {len(tokenizer)}", "prompt"
+        )
     whole = prompt if prompt[0] == tokenizer.start else generator.with_start(prompt)
     return Prompt(tokenizer.decode(prompt), whole, given=len(whole) == len(prompt))
 
@@ -178,15 +178,15 @@ def check_room(generator: Generator, prompt: Prompt, body: CompletionBody) -> No
     if limit is not None and len(prompt.ids) + wanted - 1 > limit:
         raise APIError(
             400,
-            f"the model reads {limit} tokens at once; the prompt has {len(prompt.ids)} with its start, and "
-            f"{wanted} more were asked for",
+            f"the context of the model is {limit} tokens; the prompt has {len(prompt.ids)} with its start, and "
+            f"max_tokens is {wanted}",
             "prompt" if len(prompt.ids) > limit else "max_tokens",
             "context_length_exceeded",
         )
 
 
 def options_of(base: Decode, body: CompletionBody, seed: int) -> Decode:
-    """The folder's options with what was asked; without a temperature 1, which draws."""
+    """The options of the folder with those of the request; the default temperature is 1."""
     temperature = 1.0 if body.temperature is None else body.temperature
     overrides: dict[str, Any] = {"beam": 1, "max_length": max(1, most_tokens(body)), "seed": seed % 2**31}
     if temperature < COLD:
@@ -196,7 +196,7 @@ def options_of(base: Decode, body: CompletionBody, seed: int) -> Decode:
 
 
 def decode_requests(generator: Generator, prompts: Sequence[Prompt], body: CompletionBody) -> list[Request]:
-    """The draws of each prompt."""
+    """One decode request per prompt and choice."""
     seed = secrets.randbelow(2**31) if body.seed is None else body.seed
     draws = max(body.n or 1, body.best_of or 1)
     return [

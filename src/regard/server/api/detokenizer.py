@@ -1,4 +1,4 @@
-"""Pieces as text while they come: whole characters only, and nothing beyond a stop."""
+"""Incremental detokenization: whole characters only, up to a stop sequence."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from regard.tasks.generator import REPLACEMENT_CHARACTER, added_text
 
 
 class Detokenizer:
-    """The text that pieces add to a prompt. `stopped` once one of the stops came, which is not told."""
+    """The text that tokens add to a prompt. `stopped` after a stop sequence, which is not emitted."""
 
     def __init__(self, tokenizer: Tokenizer, prompt: Sequence[int], stops: Sequence[str] = ()) -> None:
         self.tokenizer, self.stops = tokenizer, stops
         self.ids = list(prompt)
         self.begin = self.done = len(self.ids)
-        self.first = 0  # ids[first:done] are what the rest is spelt after
-        self.fixed, self.rest = "", ""  # text of ids[begin:done], and of what came since
-        self.emitted = 0  # characters
-        self.begins: list[int] = []  # of each piece, in the text
+        self.first = 0  # ids[first:done] are the context in which `rest` is decoded
+        self.fixed, self.rest = "", ""  # text of ids[begin:done], and of ids[done:]
+        self.emitted = 0  # characters returned so far
+        self.begins: list[int] = []  # character offset of each token
         self.stopped = False
 
     @property
@@ -26,7 +26,7 @@ class Detokenizer:
         return self.fixed + self.rest
 
     def add(self, pieces: Sequence[int]) -> str:
-        """What can be told after these."""
+        """Add tokens; returns the text that is final now."""
         for piece in pieces:
             if self.stopped:
                 break
@@ -41,7 +41,7 @@ class Detokenizer:
         return self.emit(0 if self.stopped else self.held_back())
 
     def end(self) -> str:
-        """What is left to tell when no more comes."""
+        """The remaining text, after the last token."""
         self.find_stop()
         return self.emit(0)
 
@@ -51,7 +51,7 @@ class Detokenizer:
             self.fixed, self.rest, self.stopped = self.text[: min(places)], "", True
 
     def held_back(self) -> int:
-        """Characters at the end that may be the beginning of a stop, or half of a character."""
+        """Number of final characters that may begin a stop sequence or be incomplete UTF-8."""
         half = len(self.text) - len(self.text.rstrip(REPLACEMENT_CHARACTER))
         partial_stops = [
             size
@@ -68,6 +68,6 @@ class Detokenizer:
 
 
 def begin_of_new(before: str, after: str) -> int:
-    """Where a piece begins in a text that it adds to: with the sign that it makes whole, or goes on with."""
+    """Offset of a token in the text it extends; a completed character counts as part of it."""
     stands = after.startswith(before) and not after.endswith(REPLACEMENT_CHARACTER)
     return len(before if stands else before.rstrip(REPLACEMENT_CHARACTER))

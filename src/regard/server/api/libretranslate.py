@@ -1,4 +1,4 @@
-"""LibreTranslate's routes: `/translate`, `/languages`, `/detect` and what its clients ask beside."""
+"""LibreTranslate-compatible routes: `/translate`, `/languages`, `/detect` and those that its clients need."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from regard.server.errors import APIError
 from regard.server.requests import LONGEST_TEXT, MOST_CHOICES, MOST_TEXTS, RequestBody, Text
 from regard.server.service import Call, Service
 
-LEAST = 1.0  # per cent; a language that is less probable is not told
+LEAST = 1.0  # per cent; less probable languages are omitted
 
 Code = Annotated[str, Field(max_length=64)]
 Texts = Annotated[list[Text], Field(max_length=MOST_TEXTS)]
@@ -95,7 +95,7 @@ def others(candidates: list[str], most: int) -> list[str]:
 
 
 async def find_sources(service: Service, texts: list[str], body: TranslateBody) -> list[tuple[str, float]]:
-    """The language of each text, and how sure it is."""
+    """The source language of each text, with its confidence."""
     codes = dict.fromkeys(code for pair in service.pairs for code in pair)
     for code in (body.source, body.target):
         if code not in codes and not (code == "auto" and code == body.source):
@@ -128,7 +128,7 @@ async def candidates(
 
 
 def documents_of(parts: list[MarkupPart], translations: list[list[str]], most: int) -> list[str]:
-    """Documents of which the k-th has the k-th candidate of each text, or its last."""
+    """The k-th document has the k-th candidate of each text, or its last."""
     count = min(most, max(map(len, translations), default=1))
     return [
         document_of(parts, [alternatives[min(k, len(alternatives) - 1)] for alternatives in translations])
@@ -186,19 +186,19 @@ async def no_suggestions(service: Service, _: None, __: Call) -> None:
 
 
 async def no_files(service: Service, _: None, __: Call) -> None:
-    raise APIError(403, "Files are not translated by this server; regard translate does that.")
+    raise APIError(403, "File translation is disabled; use the command regard translate.")
 
 
 GROUP = "LibreTranslate"
 ROUTES = [
     Route("POST", "/translate", GROUP, "Translate a text or a list of texts.", translate_route,
           TranslateBody, Translated, form=True),
-    Route("GET", "/languages", GROUP, "The languages, and into which each is translated.", languages,
+    Route("GET", "/languages", GROUP, "List the languages and their targets.", languages,
           gives=list[LanguageItem]),
-    Route("POST", "/detect", GROUP, "Which language a text is in, best first.", detect, DetectBody,
+    Route("POST", "/detect", GROUP, "Detect the language of a text, best first.", detect, DetectBody,
           list[Detected], form=True, models=False),
     Route("GET", "/health", GROUP, "Whether the server runs.", health, gives=Health, open=True),
-    Route("GET", "/frontend/settings", GROUP, "What a page of LibreTranslate asks first.", settings,
+    Route("GET", "/frontend/settings", GROUP, "Settings for the LibreTranslate web page.", settings,
           gives=FrontendSettings),
     Route("POST", "/suggest", GROUP, "Always refused.", no_suggestions, form=True, refuses=(403,)),
     Route("POST", "/translate_file", GROUP, "Always refused.", no_files, form=True, refuses=(403,)),

@@ -1,4 +1,4 @@
-"""HTML as markup that stays and texts that are translated: what is no text comes back byte for byte."""
+"""Splits HTML into markup, kept byte for byte, and texts to translate."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _SPACE = re.compile(r"\s+")
 @dataclass(frozen=True)
 class MarkupPart:
     raw: str
-    text: str | None = None  # what to translate; None of markup
+    text: str | None = None  # to translate; None for markup
 
     def written(self, translation: str | None) -> str:
-        """The part with its translation, in the spacing that it had."""
+        """The part with its translation and its original surrounding space."""
         if self.text is None or translation is None:
             return self.raw
         before = self.raw[: len(self.raw) - len(self.raw.lstrip())]
@@ -30,13 +30,13 @@ class MarkupPart:
 
 
 class MarkupReader(HTMLParser):
-    """Notes where each event begins; between two beginnings stands what the first one is."""
+    """Records the offset of each parser event; an event spans up to the next one."""
 
     def __init__(self, raw: str) -> None:
         super().__init__(convert_charrefs=False)
         self.lines = [0, *accumulate(len(line) + 1 for line in raw.split("\n"))]
-        self.begins: list[tuple[int, bool]] = []  # (place, whether it is a text)
-        self.silent: list[str] = []  # open elements inside of one that is not translated
+        self.begins: list[tuple[int, bool]] = []  # (offset, whether it is text)
+        self.silent: list[str] = []  # open elements within an untranslated one
         self.feed(raw)
         self.close()
 
@@ -82,7 +82,7 @@ class MarkupReader(HTMLParser):
 
 
 def parts_of(raw: str) -> list[MarkupPart]:
-    """A document as parts that are all of it; texts that stand side by side are one."""
+    """The parts of a document in order; adjacent texts are merged."""
     begins = MarkupReader(raw).begins or [(0, False)]
     merged = [(0, begins[0][1])]
     for place, text in begins[1:]:
@@ -95,6 +95,6 @@ def parts_of(raw: str) -> list[MarkupPart]:
 
 
 def part_of(raw: str, text: bool) -> MarkupPart:
-    """White space inside of a text means one space in HTML."""
+    """White space within a text is one space in HTML."""
     inside = _SPACE.sub(" ", html.unescape(raw)).strip() if text else ""
     return MarkupPart(raw, inside or None)

@@ -1,4 +1,4 @@
-"""Our own routes: probabilities of given texts, gaps, labels, entities, answers; limits, health, numbers."""
+"""Native routes: score, fill, classify, tag, answer; limits, health, metrics."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ Count = Annotated[int, Field(ge=1, le=MOST_RANKED)]
 
 
 class NativeRequest(RequestBody):
-    model: Name = Field("", description="the first that can do this, unless told")
+    model: Name = Field("", description="default: the first model of this task")
 
 
 class ScoreBody(NativeRequest):
-    source: Texts | None = Field(None, description="what was translated; not for language models")
+    source: Texts | None = Field(None, description="source texts; only for translation models")
     target: Texts
 
 
@@ -36,7 +36,7 @@ class FillBody(NativeRequest):
 
 class ClassifyBody(NativeRequest):
     text: Texts
-    top_k: Count | None = Field(None, description="labels told; those the model chooses, unless told")
+    top_k: Count | None = Field(None, description="number of labels; default: those the model predicts")
 
 
 class TagBody(NativeRequest):
@@ -137,22 +137,24 @@ def text_list(texts: str | list[str]) -> list[str]:
 
 
 async def score(service: Service, body: ScoreBody, call: Call) -> dict[str, Any]:
-    """log p of each piece of a text, and of its end."""
+    """log p of each token of a text, and of the end token."""
     name, task = service.find(body.model, Translator, Generator)
     targets = text_list(body.target)
     if isinstance(task, Generator):
         if body.source is not None:
-            raise APIError(400, "source: a language model has none; give the text as target", "source")
+            raise APIError(
+                400, "source: not supported by a language model; send the text as target", "source"
+            )
         scores = await service.run(
             name, lambda: [each.pieces for each in task.score(targets)], call, about(targets)
         )
     else:
         if body.source is None:
-            raise APIError(400, "source: field required, for this model translates", "source")
+            raise APIError(400, "source: field required by a translation model", "source")
         sources = text_list(body.source)
         if len(sources) != len(targets):
             raise APIError(
-                400, f"{len(sources)} sources and {len(targets)} targets: they come in pairs", "target"
+                400, f"{len(sources)} sources and {len(targets)} targets: the numbers must be equal", "target"
             )
         check_readable(task, sources, targets)
         scores = await service.run(name, lambda: task.score(sources, targets), call, about(targets))
@@ -169,14 +171,14 @@ async def score(service: Service, body: ScoreBody, call: Call) -> dict[str, Any]
 
 
 def check_readable(task: Translator, sources: list[str], targets: list[str]) -> None:
-    """A model with counted places reads only so many pieces of either side."""
+    """Reject texts longer than the model's positions."""
     for field, texts, tokenizer in (
         ("source", sources, task.folder.source),
         ("target", targets, task.folder.target),
     ):
         most = max(map(len, tokenizer.encode_batch(texts)))
         if most > task.longest:
-            message = f"{field}: a text has {most} pieces, and the model reads {task.longest}"
+            message = f"{field}: a text has {most} tokens; the model reads {task.longest}"
             raise APIError(400, message, field)
 
 
@@ -247,18 +249,18 @@ async def metrics(service: Service, _: None, __: Call) -> PlainTextResponse:
 
 GROUP = "Regard"
 ROUTES = [
-    Route("POST", "/api/v1/score", GROUP, "How probable given texts are, piece by piece.", score, ScoreBody,
+    Route("POST", "/api/v1/score", GROUP, "Log-probability of given texts, by token.", score, ScoreBody,
           ScoreResponse, refuses=(404,)),
-    Route("POST", "/api/v1/fill", GROUP, "Fill gaps, written <mask>.", fill, FillBody, FillResponse,
+    Route("POST", "/api/v1/fill", GROUP, "Fill in <mask> tokens.", fill, FillBody, FillResponse,
           refuses=(404,)),
-    Route("POST", "/api/v1/classify", GROUP, "The labels of texts.", classify, ClassifyBody, ClassifyResponse,
+    Route("POST", "/api/v1/classify", GROUP, "Classify texts.", classify, ClassifyBody, ClassifyResponse,
           refuses=(404,)),
-    Route("POST", "/api/v1/tag", GROUP, "The entities in texts.", tag, TagBody, TagResponse, refuses=(404,)),
-    Route("POST", "/api/v1/answer", GROUP, "The part of a context that answers a question.", answer,
+    Route("POST", "/api/v1/tag", GROUP, "Tag entities in texts.", tag, TagBody, TagResponse, refuses=(404,)),
+    Route("POST", "/api/v1/answer", GROUP, "Extract the answer to a question from a context.", answer,
           AnswerBody, AnswerResponse, refuses=(404,)),
-    Route("GET", "/api/v1/limits", GROUP, "How much may be asked.", limits, gives=dict[str, float | None]),
+    Route("GET", "/api/v1/limits", GROUP, "The limits of the server.", limits, gives=dict[str, float | None]),
     Route("GET", "/health/live", GROUP, "Whether the server runs.", live, gives=HealthStatus, open=True),
-    Route("GET", "/health/ready", GROUP, "Whether every model answers just now.", ready, gives=HealthStatus,
+    Route("GET", "/health/ready", GROUP, "Whether every model responds.", ready, gives=HealthStatus,
           refuses=(503,)),
-    Route("GET", "/metrics", GROUP, "Numbers for Prometheus.", metrics, media="text/plain"),
+    Route("GET", "/metrics", GROUP, "Prometheus metrics.", metrics, media="text/plain"),
 ]  # fmt: skip

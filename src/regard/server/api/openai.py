@@ -1,4 +1,4 @@
-"""OpenAI's routes but completions: `/v1/models`, `/v1/embeddings`."""
+"""OpenAI-compatible routes: `/v1/completions`, `/v1/embeddings`, `/v1/models`."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class ModelList(RequestBody):
 async def embeddings(service: Service, body: EmbeddingBody, call: Call) -> dict[str, Any]:
     name, embedder = service.find(body.model, Embedder)
     if body.dimensions not in (None, embedder.width):
-        raise APIError(400, f"dimensions: the vectors of this model have {embedder.width}", "dimensions")
+        raise APIError(400, f"dimensions: this model has {embedder.width}", "dimensions")
     texts = [body.input] if isinstance(body.input, str) else list(body.input)
     check_size(texts)
     embedded = await service.run(name, lambda: embedder.embed(texts), call, about(texts))
@@ -116,7 +116,7 @@ async def completions(service: Service, body: CompletionBody, call: Call) -> Any
         return await complete_by_translating(service, name, task, body, call)
     if not isinstance(task, Generator):
         where = "/api/v1/fill" if isinstance(task, Filler) else TASK_ROUTES[type(task)]
-        raise APIError(400, f'model: "{name}" writes no text; ask it at {where}', "model")
+        raise APIError(400, f'model: "{name}" does not generate text; use {where}', "model")
     prompts = await asyncio.to_thread(lambda: [read(task, each) for each in prompts_of(body)])
     for prompt in prompts:
         check_room(task, prompt, body)
@@ -135,7 +135,7 @@ async def completions(service: Service, body: CompletionBody, call: Call) -> Any
 async def write(
     service: Service, name: str, generator: Generator, prompts: list[Prompt], body: CompletionBody, call: Call
 ) -> list[CompletionText]:
-    """The choices, those of the first prompt first."""
+    """The choices, ordered by prompt."""
     draws, n = max(body.n or 1, body.best_of or 1), body.n or 1
     every = [prompt for prompt in prompts for _ in range(draws)]
     if most_tokens(body) == 0:
@@ -160,7 +160,7 @@ async def write(
 
 
 def best(draws: list[CompletionText], count: int) -> list[CompletionText]:
-    """The most probable per piece, if there are more than wanted."""
+    """The `count` draws with the highest log-probability per token."""
     return sorted(draws, key=lambda each: -each.score)[:count] if len(draws) > count else draws
 
 
@@ -175,7 +175,7 @@ def detokenized(generator: Generator, prompt: Prompt, hypothesis: Hypothesis) ->
 async def with_scores(
     service: Service, name: str, generator: Generator, generated: list[CompletionText], call: Call
 ) -> list[CompletionText]:
-    """Draws with the log-probability per piece: the search has told none of those that a stop ended."""
+    """Set the log-probability per token of draws that ended at a stop sequence, which have no score yet."""
     rows = [[*each.prompt.ids, *each.ids] for each in generated]
     logprobs = await service.run(name, lambda: token_logprobs(generator, rows, 0), call, sum(map(len, rows)))
     new_logprobs = [
@@ -190,7 +190,7 @@ async def with_scores(
 async def generate_until_stop(
     pieces: ResultStream, generator: Generator, prompt: Prompt, stops: Sequence[str]
 ) -> CompletionText:
-    """What is written before a stop comes; then the work ends."""
+    """Generate until a stop sequence, then cancel the request."""
     speller, ids, text = Detokenizer(generator.tokenizer, prompt.ids, stops), list[int](), ""
     score, ended = 0.0, False
     try:
@@ -217,7 +217,7 @@ async def probabilities(
     body: CompletionBody,
     call: Call,
 ) -> list[list[TokenLogprob]]:
-    """The places of prompt and text of each choice, from one reading of them all."""
+    """Log-probabilities of the tokens of prompt and text of each choice, in one batched pass."""
     count = body.logprobs
     if count is None:
         return [[] for _ in generated]
@@ -238,7 +238,7 @@ def choice(
     if body.logprobs is not None:
         tokenizer, size, shown = generator.tokenizer, len(generated.prompt.ids), len(generated.prompt.shown)
         begins = tuple(len(generated.prompt.text) + begin for begin in generated.begins)
-        logprobs = places[size : size + len(begins)]  # what stands behind a stop is not told
+        logprobs = places[size : size + len(begins)]  # without tokens behind a stop sequence
         if body.echo:
             begins = (*prompt_begins(tokenizer, generated.prompt), *begins)
             logprobs = [*without_first_logprob(places[size - shown : size]), *logprobs]
@@ -251,19 +251,19 @@ def choice(
 async def complete_by_translating(
     service: Service, name: str, translator: Translator, body: CompletionBody, call: Call
 ) -> Any:
-    """A model that translates: the prompt is a source, the text its translation."""
+    """Completions of a translation model: the prompt is the source, the text its translation."""
     if body.echo:
-        raise APIError(400, "echo: this model translates; /api/v1/score tells how probable a text is", "echo")
+        raise APIError(400, "echo: not supported by a translation model; use /api/v1/score", "echo")
     if body.logprobs is not None:
-        raise APIError(400, "logprobs: this model translates; ask /api/v1/score", "logprobs")
+        raise APIError(400, "logprobs: not supported by a translation model; use /api/v1/score", "logprobs")
     prompts = [each for each in prompts_of(body) if isinstance(each, str)]
     if not prompts:
-        raise APIError(400, "prompt: this model translates, give it a text", "prompt")
+        raise APIError(400, "prompt: a translation model needs a text", "prompt")
     for field in ("temperature", "seed", "best_of"):
         if getattr(body, field):
-            raise APIError(400, f"{field} is not supported by a model that translates", field)
+            raise APIError(400, f"{field} is not supported by a translation model", field)
     if body.top_p not in (None, 1.0):
-        raise APIError(400, "top_p is not supported by a model that translates", "top_p")
+        raise APIError(400, "top_p is not supported by a translation model", "top_p")
     n = body.n or 1
     translations = await translate(service, name, translator, prompts, call, n)
     choices: list[dict[str, Any]] = []
@@ -289,7 +289,7 @@ async def complete_by_translating(
 
 
 def shortened(translator: Translator, text: str, body: CompletionBody) -> tuple[str, str]:
-    """A translation up to a stop, or to as many pieces as were asked for; without a number all of it."""
+    """A translation cut at a stop sequence or after max_tokens, with its finish_reason."""
     places = [text.find(stop) for stop in body.stops if stop in text]
     text = text[: min(places)] if places else text
     if body.max_tokens is None or "max_tokens" not in body.model_fields_set:
@@ -302,9 +302,9 @@ def shortened(translator: Translator, text: str, body: CompletionBody) -> tuple[
 
 GROUP = "OpenAI"
 ROUTES = [
-    Route("POST", "/v1/completions", GROUP, "What follows a prompt.", completions, CompletionBody, Completion,
+    Route("POST", "/v1/completions", GROUP, "Complete a prompt.", completions, CompletionBody, Completion,
           refuses=(404,)),
-    Route("POST", "/v1/embeddings", GROUP, "The vectors of texts.", embeddings, EmbeddingBody,
+    Route("POST", "/v1/embeddings", GROUP, "Embed texts.", embeddings, EmbeddingBody,
           EmbeddingResponse, refuses=(404,)),
-    Route("GET", "/v1/models", GROUP, "The models that were opened.", models, gives=ModelList),
+    Route("GET", "/v1/models", GROUP, "List the models.", models, gives=ModelList),
 ]  # fmt: skip

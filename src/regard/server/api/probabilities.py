@@ -1,4 +1,4 @@
-"""log p of each piece of a text under a language model, and the most probable ones at each place."""
+"""log p of each token of a text under a language model, and the most probable tokens at each position."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from regard.server.api.completion_schema import Prompt
 from regard.server.api.detokenizer import Detokenizer
 from regard.tasks import Generator
 
-MOST_NUMBERS = 1 << 26  # of one run: rows times pieces times vocabulary
+MOST_NUMBERS = 1 << 26  # of one batch: rows * tokens * vocabulary
 
 
 @dataclass(frozen=True)
 class TokenLogprob:
-    """One piece with its log p, and the best ones there; of the first piece of a text nothing is known."""
+    """A token with its log p and the best alternatives; the first token of a text has no log p."""
 
     piece: int
     log_p: float | None
@@ -34,7 +34,7 @@ class TokenLogprob:
 def token_logprobs(
     generator: Generator, rows: Sequence[Sequence[int]], count: int
 ) -> list[list[TokenLogprob]]:
-    """For each row of ids the places of its pieces; the first is read and not asked for."""
+    """The log-probabilities of each row of ids; the first token of a row has none."""
     result: list[list[TokenLogprob]] = [[TokenLogprob(row[0], None)] for row in rows]
     lengths = [len(row) - 1 for row in rows]
     for numbers in batches_by_length(lengths, max(1, MOST_NUMBERS // len(generator.tokenizer))):
@@ -57,12 +57,12 @@ def token_logprobs(
 
 
 class IncrementalLogprobs:
-    """The places of pieces as they come: the text is read once more beside the search, step by step."""
+    """Log-probabilities of tokens as they arrive, from a second pass of the model beside the search."""
 
     def __init__(self, generator: Generator, prompt: Sequence[int], count: int) -> None:
         self.generator, self.prompt, self.count = generator, prompt, count
         self.state: State | None = None
-        self.last = torch.empty(0)  # what is fed next: [1,1]
+        self.last = torch.empty(0)  # next input: [1,1]
 
     @torch.no_grad()
     def add(self, pieces: Sequence[int]) -> list[TokenLogprob]:
@@ -81,21 +81,21 @@ class IncrementalLogprobs:
 
 
 def prompt_begins(tokenizer: Tokenizer, prompt: Prompt) -> list[int]:
-    """At which character of a prompt each of its pieces begins."""
+    """The character offset of each token of a prompt."""
     speller = Detokenizer(tokenizer, prompt.ids[: len(prompt.ids) - len(prompt.shown)])
     speller.add(prompt.shown)
     return speller.begins
 
 
 def without_first_logprob(places: Sequence[TokenLogprob]) -> list[TokenLogprob]:
-    """Before the first piece of a text nothing was read."""
+    """The first token of a text has no context, so no log p."""
     return [replace(place, log_p=None, best=()) for place in places[:1]] + list(places[1:])
 
 
 def as_logprobs(
     tokenizer: Tokenizer, places: Sequence[TokenLogprob], begins: Sequence[int], bare: bool
 ) -> dict[str, Sequence[object]]:
-    """OpenAI's lists. `bare`: a text begins here without a space, which its first piece may have."""
+    """OpenAI's logprobs object. `bare`: the text starts without a space that its first token may have."""
     pieces = tokenizer.tokens([place.piece for place in places])
     if bare and pieces:
         pieces[0] = pieces[0].removeprefix(" ")

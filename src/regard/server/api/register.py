@@ -1,4 +1,4 @@
-"""The routes put into an app, with their description and its page."""
+"""Registers all API routes in an app, with their OpenAPI document and its page."""
 
 from __future__ import annotations
 
@@ -23,17 +23,24 @@ from regard.server.requests import TokenizeBody, TraceBody
 from regard.server.service import Call, Service
 
 ROUTES = [*libretranslate.ROUTES, *openai.ROUTES, *native.ROUTES]
-WORDS = {404: "there is nothing at this address", 405: "this address is asked in another way"}
+WORDS = {404: "there is nothing at this address", 405: "method not allowed"}
 
 
 async def elsewhere(service: Service, _: object, __: Call) -> None:
-    raise NotImplementedError("the explorer answers this")
+    raise NotImplementedError("handled by the explorer")
 
 
-EXPLORER_ROUTES = [  # of the explorer, for the description alone
-    Route("GET", "/api/v1/models", "Explorer", "The models with their settings.", elsewhere, gives=dict),
-    Route("POST", "/api/v1/tokenize", "Explorer", "A text in pieces.", elsewhere, TokenizeBody, dict),
-    Route("POST", "/api/v1/trace", "Explorer", "One run with everything inside.", elsewhere, TraceBody, dict),
+EXPLORER_ROUTES = [  # handled by app.py; listed for the OpenAPI document
+    Route(
+        "GET",
+        "/api/v1/models",
+        "Explorer",
+        "List the models with their configuration.",
+        elsewhere,
+        gives=dict,
+    ),
+    Route("POST", "/api/v1/tokenize", "Explorer", "Tokenize a text.", elsewhere, TokenizeBody, dict),
+    Route("POST", "/api/v1/trace", "Explorer", "Run a model and record a trace.", elsewhere, TraceBody, dict),
 ]
 
 
@@ -55,7 +62,7 @@ def add_api(app: FastAPI, service: Service) -> None:
 
 
 def add_error_handlers(app: FastAPI, service: Service) -> None:
-    """What goes wrong outside of our routes, without a path and in the shape of the asked API."""
+    """Errors outside of the API routes, in the JSON shape of the API that was called."""
 
     @app.exception_handler(HTTPException)
     async def unknown(request: Request, error: HTTPException) -> JSONResponse:
@@ -73,25 +80,25 @@ def add_error_handlers(app: FastAPI, service: Service) -> None:
     async def surprised(request: Request, error: Exception) -> JSONResponse:
         number = request.scope.get("regard", {}).get("number", "")
         service.log.error(error, request=number)
-        text = f"this should not happen; the server's log tells where, at request {number}"
+        text = f"internal error; see the server log, request {number}"
         return error_response(request.url.path, APIError(500, text))
 
 
 PLACE = "#/components/schemas/{model}"
 STATUSES = {
-    400: "What was asked for cannot be done; the sentence names the field.",
-    401: "A key is needed.",
-    403: "Not for this page, this name of the server, or at all.",
-    404: "There is no such model.",
-    405: "This address is asked in another way.",
-    408: "The request came too slowly.",
-    411: "The request has no length.",
+    400: "Invalid request; the message names the field.",
+    401: "API key missing or invalid.",
+    403: "Origin or host not allowed, or feature disabled.",
+    404: "No such model.",
+    405: "Method not allowed.",
+    408: "Request timed out.",
+    411: "Content-Length is missing.",
     413: "The request is too large.",
-    415: "The request is of a kind that is not read.",
-    429: "Too much is waiting; Retry-After says for how long.",
+    415: "Unsupported media type.",
+    429: "Queue full; see Retry-After.",
     431: "The headers are too large.",
-    500: "This should not happen.",
-    503: "No answer now; Retry-After says when to try again.",
+    500: "Internal error.",
+    503: "Temporarily unavailable; see Retry-After.",
 }
 USUAL = (400, 401, 403, 405, 408, 411, 413, 415, 429, 503)
 PLAIN = {"type": "object", "required": ["error"], "properties": {"error": {"type": "string"}}}
@@ -114,7 +121,7 @@ OBJECT = {
 
 
 def describe(routes: Sequence[Route], keys: bool) -> dict[str, Any]:
-    """The document; `keys` is whether one is needed."""
+    """The OpenAPI document; `keys`: whether an API key is needed."""
     schemas: dict[str, Any] = {"Error": PLAIN, "OpenAIError": {"anyOf": [OBJECT, PLAIN]}}
     paths: dict[str, Any] = {}
     for route in routes:
@@ -139,7 +146,7 @@ def describe(routes: Sequence[Route], keys: bool) -> dict[str, Any]:
         components["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
     return {
         "openapi": "3.1.0",
-        "info": {"title": "Regard", "version": __version__, "description": "Transformers, served."},
+        "info": {"title": "Regard", "version": __version__, "description": "Transformer models over HTTP."},
         "paths": paths,
         "components": components,
     }
@@ -152,7 +159,7 @@ def answers(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
         content = {route.media: {"schema": schema_of(route.gives, schemas)}}
         if route.path == "/v1/completions":
             content["text/event-stream"] = {"schema": {"type": "string"}}
-    responses: dict[str, Any] = {"200": {"description": "The answer.", "content": content}}
+    responses: dict[str, Any] = {"200": {"description": "Success.", "content": content}}
     if route.reads is None and 403 in route.refuses:
         responses = {}
     for status in sorted({*USUAL, *route.refuses}):
@@ -165,7 +172,7 @@ def answers(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
 
 
 def schema_of(kind: Any, schemas: dict[str, Any]) -> dict[str, Any]:
-    """A type as a schema, whose named parts go among the others under their names."""
+    """The JSON schema of a type; its named parts are added to `schemas`."""
     schema = TypeAdapter(kind).json_schema(ref_template=PLACE, schema_generator=GenerateJsonSchema)
     schemas.update(schema.pop("$defs", {}))
     name = getattr(kind, "__name__", "")

@@ -1,4 +1,4 @@
-"""A route is a row of a table: where, what is read, what is answered. App and description come of it."""
+"""Routes as table rows: path, request and response types. App and OpenAPI document are built from them."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ class Route:
     summary: str
     answer: Handler
     reads: type[BaseModel] | None = None
-    gives: Any = None  # what a 200 holds, as pydantic knows it; None: see `media`
-    form: bool = False  # may be sent as a form too
+    gives: Any = None  # type of the response; None: see `media`
+    form: bool = False  # also accepts a form
     media: str = "application/json"
-    refuses: tuple[int, ...] = ()  # statuses beside those that every route has
+    refuses: tuple[int, ...] = ()  # further error statuses
     open: bool = False  # needs no key
-    models: bool = True  # what it reads is for a model: refused unread while none has room
+    models: bool = True  # needs a model: rejected unread while all queues are full
 
     def endpoint(self, service: Service) -> Endpoint:
         return Endpoint(self, service)
 
 
 class Endpoint:
-    """A route as what an app calls. A client that goes away ends the work for it."""
+    """ASGI endpoint of a route. Cancels the work when the client disconnects."""
 
     def __init__(self, route: Route, service: Service) -> None:
         self.route, self.service = route, service
@@ -72,7 +72,7 @@ class Endpoint:
     async def read(self, request: Request) -> Any:
         if self.route.reads is None:
             return None
-        if self.route.models:  # looked at before (turnstile.py), but not for every form of a request
+        if self.route.models:  # EarlyRejection checks plain requests only
             self.service.check_capacity()
         raw = await request.body()
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -82,7 +82,7 @@ class Endpoint:
         return validate(self.route.reads, content)
 
     async def while_there(self, work: Awaitable[Any], receive: Receive) -> Any:
-        """The answer; ClientGone if nobody waits for it any more. The body has been read."""
+        """The result of `work`; ClientGone if the client disconnects first."""
         working = asyncio.ensure_future(work)
         watching = asyncio.ensure_future(gone(receive))
         try:
@@ -109,13 +109,11 @@ class Endpoint:
             case MemoryError():
                 return APIError(503, "not enough memory for this; try a shorter text", retry_after=5)
         self.service.log.error(error, request=call.number, route=self.route.path)
-        return APIError(
-            500, f"this should not happen; the server's log tells where, at request {call.number}"
-        )
+        return APIError(500, f"internal error; see the server log, request {call.number}")
 
 
 def without_key(content: Any) -> Any:
-    """A request as it may be told."""
+    """A request as it may be logged."""
     return {n: v for n, v in content.items() if n != "api_key"} if isinstance(content, dict) else content
 
 
@@ -133,7 +131,7 @@ async def gone(receive: Receive) -> None:
 def as_json(content: Any) -> JSONResponse:
     try:
         return JSONResponse(content)
-    except ValueError:  # a number without end, which JSON has no word for
+    except ValueError:  # infinity or NaN
         return JSONResponse(finite(content))
 
 
@@ -155,7 +153,7 @@ def read_json(raw: bytes) -> Any:
 
 
 def read_form(raw: bytes) -> dict[str, Any]:
-    """Fields of a form: one value each, or a list where a name comes again. Numbers look like numbers."""
+    """Form fields: a value, or a list for a repeated name. `alternatives` becomes a number."""
     try:
         fields = parse_qs(
             raw.decode("utf-8"), keep_blank_values=True, errors="strict", max_num_fields=MOST_FIELDS

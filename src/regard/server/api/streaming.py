@@ -1,4 +1,4 @@
-"""A completion as it comes: server-sent events, of several choices in turn."""
+"""Streams a completion as server-sent events, with the choices interleaved."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ T = TypeVar("T")
 async def stream_completion(
     service: Service, name: str, generator: Generator, prompts: list[Prompt], body: CompletionBody, call: Call
 ) -> StreamingResponse:
-    """Server-sent events. What is refused is so before the first of them."""
+    """Server-sent events; invalid requests raise before the first one."""
     start = time.monotonic()
     events = stream_events(service, name, generator, prompts, body, call)
     first = await anext(events)
@@ -70,19 +70,19 @@ def line(event: dict[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class StreamPart:
-    """What an event tells of one choice."""
+    """The part of one choice in an event."""
 
     index: int
     text: str
     logprobs: dict[str, Any] | None = None
-    reason: str | None = None  # why it ends here
-    written: int = 0  # pieces, told in the end
+    reason: str | None = None  # finish_reason, in the last part
+    written: int = 0  # tokens, in the last part
 
 
 async def stream_events(
     service: Service, name: str, generator: Generator, prompts: list[Prompt], body: CompletionBody, call: Call
 ) -> AsyncGenerator[dict[str, Any]]:
-    """The events of all choices as they come, each a completion with a part of one choice's text."""
+    """The events of all choices, each with a part of the text of one choice."""
     frame, n = completion_frame(body), body.n or 1
     every = [prompt for prompt in prompts for _ in range(n)]
     queue: asyncio.Queue[StreamPart] = asyncio.Queue()
@@ -95,7 +95,7 @@ async def stream_events(
             await asyncio.wait([getting, running], return_when=asyncio.FIRST_COMPLETED)
             if not getting.done() and queue.empty():
                 getting.cancel()
-                raise running.exception() or RegardError("the work ended too soon")
+                raise running.exception() or RegardError("generation ended unexpectedly")
             part = await getting
             written, left = written + part.written, left - (part.reason is not None)
             choice = {"index": part.index, "text": part.text, "finish_reason": part.reason}
@@ -110,7 +110,7 @@ async def stream_events(
 
 @dataclass(frozen=True)
 class ChoiceStreamer:
-    """One choice from its first piece to its end."""
+    """Runs the choices of a request and emits their parts."""
 
     service: Service
     name: str
@@ -157,7 +157,7 @@ class ChoiceStreamer:
 
 
 class ChoiceLogprobs:
-    """The probabilities of one choice's pieces, told with the text they are in; None unless asked for."""
+    """Log-probabilities of the tokens of one choice, emitted with their text; None if not requested."""
 
     def __init__(self, speaking: ChoiceStreamer, prompt: Prompt) -> None:
         self.streamer, self.prompt = speaking, prompt
@@ -176,7 +176,7 @@ class ChoiceLogprobs:
         return as_logprobs(self.streamer.generator.tokenizer, places, begins, bare)
 
     async def of_prompt(self) -> dict[str, Any] | None:
-        """The prompt's own, of which the first has none."""
+        """Those of the prompt; its first token has none."""
         if self.count is None:
             return None
         generator, ids, count = self.streamer.generator, self.prompt.ids, self.count
@@ -190,7 +190,7 @@ class ChoiceLogprobs:
             self.places += await self.run(lambda: self.following.add(pieces), len(pieces))
 
     def news(self, speller: Detokenizer) -> dict[str, Any] | None:
-        """Of the pieces whose text is being told; what stands behind a stop never is."""
+        """Those of the tokens being emitted, without tokens behind a stop sequence."""
         if self.count is None:
             return None
         first, until = self.emitted, len(speller.begins)
@@ -202,7 +202,7 @@ class ChoiceLogprobs:
 
 
 async def together(work: Any) -> list[Any]:
-    """All of it; what fails ends the rest."""
+    """Await all; the first error cancels the rest."""
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(each) for each in work]
@@ -212,7 +212,7 @@ async def together(work: Any) -> list[Any]:
 
 
 def first_of(error: BaseException) -> BaseException:
-    """What went wrong first in a group of tasks."""
+    """The first error of an exception group."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error

@@ -1,4 +1,4 @@
-"""Texts through a translator's desk: cut as `Translator.translate` cuts, decoded in company, put together."""
+"""Translates texts through a scheduler: split as in `Translator.translate`, decoded in its batch, joined."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from regard.tasks.lines import Line, LineSplitter, SegmentInput, segment_inputs
 
 @dataclass(frozen=True)
 class SplitTexts:
-    """The lines of some texts, and their parts that have something to translate."""
+    """The lines of texts, and their segments to translate."""
 
     lines: list[Line]
-    counts: list[int]  # of lines, of each text
+    counts: list[int]  # lines per text
     work: list[SegmentInput]
 
 
 async def translate(
     service: Service, name: str, translator: Translator, texts: Sequence[str], call: Call, nbest: int = 1
 ) -> list[list[str]]:
-    """The candidates of each text, best first. Lines of a text are translated each by itself."""
+    """The candidates of each text, best first. Each line is translated separately."""
     check_size(texts)
     options = translator.folder.decode
     if nbest > options.beam:
         options = options.model_copy(update={"beam": nbest})
-    if options.context:  # each sentence reads the translations of those before: no work for a desk
+    if options.context:  # sentences depend on earlier translations: not batched
         lines = [text.split("\n") for text in texts]
         flat = [line for text_lines in lines for line in text_lines]
         translations = await service.run(
@@ -53,7 +53,7 @@ async def translate(
 
 
 def about(texts: Sequence[str]) -> int:
-    """About how many pieces some texts have."""
+    """Estimated number of tokens."""
     return sum(map(len, texts)) // 4
 
 
@@ -81,7 +81,7 @@ def join_translations(
 
 
 def joined(lines: Sequence[Sequence[str]], counts: Sequence[int]) -> list[list[str]]:
-    """Texts of lines: the k-th candidate has the k-th of each line, or its last."""
+    """Joined lines: the k-th candidate has the k-th candidate of each line, or its last."""
     texts, at = [], 0
     for count in counts:
         text_lines = lines[at : at + count]
