@@ -178,7 +178,7 @@ def check_room(generator: Generator, prompt: Prompt, body: CompletionBody) -> No
     if limit is not None and len(prompt.ids) + wanted - 1 > limit:
         raise APIError(
             400,
-            f"the context of the model is {limit} tokens; the prompt has {len(prompt.ids)} with its start, and "
+            f"the model reads {limit} tokens; the prompt has {len(prompt.ids)} with its start, and "
             f"max_tokens is {wanted}",
             "prompt" if len(prompt.ids) > limit else "max_tokens",
             "context_length_exceeded",
