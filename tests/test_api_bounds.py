@@ -464,4 +464,4 @@ def test_who_waits_longer_than_the_end_does_is_told(monkeypatch: pytest.MonkeyPa
         own.server.handle_exit(15, None)
         thread.join(30)
         assert found[0].status_code == 503
-        assert "ended before this was done" in found[0].json()["error"]["message"]
+        assert "shut down before this was done" in found[0].json()["error"]["message"]

@@ -1,4 +1,4 @@
-"""Lessons: the walk from a mixture of three words to the whole model, with numbers that are computed live."""
+"""Interactive lessons, from weighted averages to the whole model, with numbers computed live; their routes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ LESSONS: Mapping[str, Lesson] = {
 
 
 class LessonQuery(BaseModel):
-    """Words of a query string, so that numbers come as text."""
+    """Query string parameters."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     model: str = ""
@@ -54,7 +54,7 @@ def about(lesson: Lesson) -> dict[str, Any]:
 
 
 def lesson_json(lesson: Lesson, given: Given) -> dict[str, Any]:
-    """A lesson as plain values; what it lacks is told in a sentence instead of its steps."""
+    """A lesson as JSON; `missing` says why it has no steps."""
     try:
         steps = [step.as_json() for step in lesson.make(given)]
     except LessonUnavailable as reason:
@@ -90,8 +90,8 @@ def add_lessons(app: FastAPI, models: Mapping[str, Any]) -> None:
         query = checked(LessonQuery, whole(dict(request.query_params)))
         model = query.model or next(iter(models), "")
         if not model:
-            raise UsageError("no model here can be looked into; a lesson needs one")
+            raise UsageError("a lesson needs a model that can be traced; none is loaded")
         if model not in models:
             raise UsageError(f'model: there is no "{model}"{near_miss(model, models)}')
-        with running:  # one after the other, or the clocks would measure each other
+        with running:  # one at a time: lessons measure times
             return lesson_json(LESSONS[name], Given(models, model, query.text, query.n, query.d))

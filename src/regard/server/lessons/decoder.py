@@ -225,7 +225,7 @@ def logits(given: Given) -> LessonStep:
                 token(given.sentence),
                 f" to its end. At the top, every place has a vector of "
                 f"{width} numbers. One last matrix turns it into logits: one number for each answer there "
-                f"is. In the notes' example these are {NOTES_WORDS} words.",
+                f"is. With a common vocabulary these are {NOTES_WORDS} words.",
             ],
         ],
         ChoiceQuestion(

@@ -89,7 +89,7 @@ def given_weights() -> LessonStep:
         "A new vector is a mixture",
         [
             "Attention gives every word a new vector: a mixture of the vectors of all words. For “Python "
-            "executes quickly” the notes give the weights. Each row says how much of every word goes into "
+            "executes quickly” the weights are given. Each row says how much of every word goes into "
             "one new vector, and adds up to 1.",
             "The vectors here have only three numbers, so that you can reckon by hand.",
         ],
@@ -151,7 +151,7 @@ def two_forms() -> LessonStep:
     return LessonStep(
         "Words in rows or words in columns",
         [
-            "Some books write one word in each row of X, others one word in each column. The notes use both. "
+            "Some books write one word in each row of X, others one word in each column. Both are common. "
             "In columns, X is in ℝⁿˣᵐ: n numbers for each of m words. The formulas look different; the "
             "numbers are the same, turned on their side.",
         ],
@@ -181,7 +181,7 @@ def cycle() -> LessonStep:
             "three words and multiply the weights: a₁₂ · a₂₃ · a₃₁. Then go the other way: a₂₁ · a₃₂ · a₁₃. "
             "Each path has one weight of every row, so what softmax divides by is the same. The scores are "
             "the same too. So both products must be equal.",
-            "In the notes' rows the first product is a₁₂ · a₂₃ · a₃₁ = 0.4 · 0.1 · 0.1 = 0.004.",
+            "In the given rows the first product is a₁₂ · a₂₃ · a₃₁ = 0.4 · 0.1 · 0.1 = 0.004.",
         ],
         NumberQuestion("What is the other one, a₂₁ · a₃₂ · a₁₃?", given[1], 0.0001, 4),
         "0.3 · 0.1 · 0.2 = 0.006, and that is not 0.004. So no vectors at all give these rows by softmax(X "
@@ -192,11 +192,11 @@ def cycle() -> LessonStep:
             table(
                 "Around the triangle",
                 ["weights", "a₁₂ a₂₃ a₃₁", "a₂₁ a₃₂ a₁₃"],
-                [["given in the notes", *given], ["softmax(X Xᵀ) of the step before", *parameter_free]],
+                [["given", *given], ["softmax(X Xᵀ) of the step before", *parameter_free]],
                 6,
             )
         ],
-        then=["The notes' example is right as a mixture. It only cannot be made without parameters."],
+        then=["The example is a valid mixture. It only cannot be made without parameters."],
     )
 
 

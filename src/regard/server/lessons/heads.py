@@ -223,7 +223,7 @@ def speed() -> LessonStep:
     return LessonStep(
         "Do eight heads speed it up?",
         [
-            "The notes say why there are eight heads. We put it to the test: one head of 512 numbers against "
+            "A common claim says why there are eight heads. We test it: one head of 512 numbers against "
             f"eight heads of 64, on {SPEED_WORDS} words, on this machine, now. The shortest time of each "
             "counts.",
         ],

@@ -191,7 +191,7 @@ def looking_back(task: Any) -> LessonStep:
         "Bahdanau: look back at every step",
         [
             "Bahdanau's writer looks at all states of the reader before each word. The reader goes through "
-            "the sentence in both directions, and the two states of a word are joined: in the notes 128 + "
+            "the sentence in both directions, and the two states of a word are joined: often 128 + "
             f"128 = 256 numbers, here {width // 2} + {width // 2} = {width}.",
             "Every state gets a score e, softmax makes weights of the scores, and the states mixed by these "
             "weights, c, go into a second recurrent network, which writes.",

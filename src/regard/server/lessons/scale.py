@@ -160,7 +160,7 @@ def timing() -> LessonStep:
     return LessonStep(
         "Does it save time?",
         [
-            "The notes give another reason. We put it to the test: all scores of 512 queries and 512 keys "
+            "A common claim gives another reason. We test it: all scores of 512 queries and 512 keys "
             "with dₖ = 64, with the division and without, on this machine, now. Each is timed many times in "
             "turn, and the shortest time counts.",
         ],
@@ -227,7 +227,7 @@ LESSONS = [
     Lesson(
         "scale",
         "Why divide by √dₖ",
-        "Large products starve the softmax of gradient. And a claim of the notes, put to the test.",
+        "Large products starve the softmax of gradient. And a common claim, tested.",
         scale,
         ("model", "text"),
     )

@@ -91,7 +91,7 @@ def on_average(given: Given) -> LessonStep:
         "On average",
         [
             [
-                "In the notes' example a reader knows that ",
+                "In a common example a reader knows that ",
                 token("She"),
                 " is Sarah, not Alex, who is a cat. Does ",
                 token(given.name),
