@@ -7,6 +7,7 @@ defaults protect a machine with two cores. `GET /api/v1/limits` returns all of t
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -63,11 +64,14 @@ class CompareQuery(BaseModel):
 
 def parse(kind: type[Kind], raw: bytes) -> Kind:
     """Parse and validate a JSON body; UsageError names the invalid field."""
+    return checked(kind, read_json(raw))
+
+
+def read_json(raw: bytes) -> Any:
     try:
-        content = whole(json.loads(raw.decode("utf-8"), parse_constant=no_number))
+        return whole(json.loads(raw.decode("utf-8"), parse_constant=no_number))
     except (ValueError, RecursionError):
         raise UsageError("the request is not JSON in UTF-8") from None
-    return checked(kind, content)
 
 
 def no_number(name: str) -> float:
@@ -100,6 +104,17 @@ def whole(content: Any) -> Any:
         return [whole(each) for each in content]
     if isinstance(content, dict):
         return {whole(name): whole(each) for name, each in content.items()}
+    return content
+
+
+def finite(content: Any) -> Any:
+    """Replace infinity and NaN, which JSON does not have, by null."""
+    if isinstance(content, float):
+        return content if math.isfinite(content) else None
+    if isinstance(content, dict):
+        return {name: finite(each) for name, each in content.items()}
+    if isinstance(content, list | tuple):
+        return [finite(each) for each in content]
     return content
 
 

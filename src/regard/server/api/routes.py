@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from regard.errors import RegardError, UsageError
 from regard.server.errors import APIError, error_response, rate_limit_error
-from regard.server.requests import no_number, sentence, whole
+from regard.server.requests import finite, read_json, sentence
 from regard.server.service import Call, Service
 from regard.server.service_scheduler import Full, TooLate
 
@@ -133,23 +132,6 @@ def as_json(content: Any) -> JSONResponse:
         return JSONResponse(content)
     except ValueError:  # infinity or NaN
         return JSONResponse(finite(content))
-
-
-def finite(content: Any) -> Any:
-    if isinstance(content, float):
-        return content if abs(content) < float("inf") else None
-    if isinstance(content, dict):
-        return {name: finite(each) for name, each in content.items()}
-    if isinstance(content, list | tuple):
-        return [finite(each) for each in content]
-    return content
-
-
-def read_json(raw: bytes) -> Any:
-    try:
-        return whole(json.loads(raw.decode("utf-8"), parse_constant=no_number))
-    except (ValueError, RecursionError):
-        raise APIError(400, "the request is not JSON in UTF-8") from None
 
 
 def read_form(raw: bytes) -> dict[str, Any]:

@@ -1,8 +1,7 @@
-"""Interactive lessons, from weighted averages to the whole model, with numbers computed live; their routes."""
+"""Interactive lessons, from weighted averages to the whole model, with numbers computed live."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from threading import Lock
 from typing import Annotated, Any
@@ -25,7 +24,7 @@ from regard.server.lessons import (
     she,
 )
 from regard.server.lessons.step import Given, Lesson, LessonUnavailable
-from regard.server.requests import checked, whole
+from regard.server.requests import checked, finite, whole
 
 __all__ = ["LESSONS", "add_lessons"]
 
@@ -63,17 +62,6 @@ def lesson_json(lesson: Lesson, given: Given) -> dict[str, Any]:
     content = {**about(lesson), "model": given.name, "text": text, "n": given.words, "d": given.width}
     result: dict[str, Any] = finite({**content, "steps": steps, "missing": ""})
     return result
-
-
-def finite(content: Any) -> Any:
-    """JSON has no infinity and no NaN; a figure leaves such a number out."""
-    if isinstance(content, float):
-        return content if math.isfinite(content) else None
-    if isinstance(content, list | tuple):
-        return [finite(each) for each in content]
-    if isinstance(content, dict):
-        return {name: finite(each) for name, each in content.items()}
-    return content
 
 
 def add_lessons(app: FastAPI, models: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""The desk: many ask at once and each gets what it would get alone; in turn, in time, within bounds."""
+"""The service scheduler: concurrent requests get the results they get alone; fair, in time, within limits."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LONG = Decode(beam=1, min_length=2000, max_length=2000)  # nobody waits for the 
 
 
 class Task:
-    """What a desk asks of a task, with a model that can be held up."""
+    """What a scheduler asks of a task, with a model that can be held up."""
 
     longest_target = None
 
@@ -40,7 +40,7 @@ class Task:
     def scheduler(self, tokens: int, rows: int | None = None) -> Scheduler:
         # the bounds are those of all workers together: each gets what one alone would have
         count, rows = self.workers, None if rows is None else self.workers * rows
-        return Scheduler(lambda wish: self, SPECIAL, torch.device("cpu"), count * tokens, rows, count)
+        return Scheduler(lambda request: self, SPECIAL, torch.device("cpu"), count * tokens, rows, count)
 
     def start(self, batch: Any, beams: int = 1) -> Any:
         self.begun += batch.source.ids[:, 0].tolist()
@@ -56,9 +56,9 @@ class Task:
 
 def test_a_translation_is_reckoned_by_its_source() -> None:
     """A folder that allows 255 pieces had a server refuse 32 clients with a sentence each."""
-    wish = Request([5] * 20, Decode(beam=4, max_length=255))
-    assert estimate(wish, 4, continues=False) == 20 + 4 * 20
-    assert estimate(wish, 4, continues=True) == 20 + 4 * 255
+    request = Request([5] * 20, Decode(beam=4, max_length=255))
+    assert estimate(request, 4, continues=False) == 20 + 4 * 20
+    assert estimate(request, 4, continues=True) == 20 + 4 * 255
     assert estimate(Request([5], Decode(beam=1, min_length=9, max_length=9)), 1, continues=False) == 1 + 9
     assert estimate(Request([5] * 20, Decode(beam=1, max_length=3)), 1, continues=False) == 20 + 3
 
@@ -71,27 +71,27 @@ def _in_both(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.setattr(Task, "workers", 2)
 
 
-def alone(wish: Request) -> list[Hypothesis]:
+def alone(request: Request) -> list[Hypothesis]:
     pool = Task().scheduler(4096)
-    handle = pool.add(wish)
+    handle = pool.add(request)
     while pool.busy:
         pool.step()
     return handle.result()
 
 
-def with_desk(
+def with_scheduler(
     story: Callable[[ServiceScheduler, Task], Coroutine[Any, Any, None]], limits: BatchLimits = BatchLimits()
 ) -> tuple[ServiceScheduler, Task]:
-    """Tell a story of a desk, within a time."""
+    """Tell a story of a scheduler, within a time."""
     task = Task()
-    desk = ServiceScheduler(task, limits)
+    service = ServiceScheduler(task, limits)
     try:
-        asyncio.run(asyncio.wait_for(story(desk, task), 60))
+        asyncio.run(asyncio.wait_for(story(service, task), 60))
     finally:
         task.may_step.set()
-        desk.close()
-    assert not desk.worker.is_alive()
-    return desk, task
+        service.close()
+    assert not service.worker.is_alive()
+    return service, task
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -106,30 +106,30 @@ def test_fifty_at_once_are_answered_as_one():
         Decode(beam=2, sample=True, max_length=8),
     ]
     samples = random_samples(50, 8, longest=20)
-    wishes = [Request(sample.source, options[number % 3]) for number, sample in enumerate(samples)]
+    requests = [Request(sample.source, options[number % 3]) for number, sample in enumerate(samples)]
 
-    async def story(desk: ServiceScheduler, task: Task) -> None:
+    async def story(service: ServiceScheduler, task: Task) -> None:
         async def one(number: int) -> list[list[Hypothesis]]:
             await asyncio.sleep(0.001 * (number % 7))
-            return await desk.generate([wishes[number]], client=str(number % 5))
+            return await service.generate([requests[number]], client=str(number % 5))
 
         found = await asyncio.gather(*(one(number) for number in range(50)))
-        assert [own for (own,) in found] == [alone(wish) for wish in wishes]
-        counters = desk.counters()
+        assert [own for (own,) in found] == [alone(request) for request in requests]
+        counters = service.counters()
         assert counters["done"] == 50 and counters["queue"] == counters["rows"] == 0
         assert counters["queue_tokens"] == counters["requests"] == 0
         assert counters["tokens"] == sum(len(own[0].tokens) for (own,) in found)
         assert 0 < counters["steps"] < sum(len(own[0].tokens) for (own,) in found) / 4
         assert max(task.rows) > 8, "they really shared a batch"
-        assert await desk.generate([]) == []
+        assert await service.generate([]) == []
 
-    with_desk(story)
+    with_scheduler(story)
 
 
 def test_a_stream_gives_pieces_and_then_the_whole():
-    async def story(desk: ServiceScheduler, task: Task) -> None:
-        async def read(wish: Request) -> tuple[list[list[int]], Hypothesis]:
-            pieces = [each async for each in desk.stream(wish)]
+    async def story(service: ServiceScheduler, task: Task) -> None:
+        async def read(request: Request) -> tuple[list[list[int]], Hypothesis]:
+            pieces = [each async for each in service.stream(request)]
             *before, last = pieces
             assert isinstance(last, Hypothesis)
             return before, last
@@ -142,86 +142,86 @@ def test_a_stream_gives_pieces_and_then_the_whole():
         assert [list(best.tokens)] == other, "of several beams nothing is certain before the end"
         assert [whole] == alone(greedy) and best == alone(searched)[0]
 
-    with_desk(story)
+    with_scheduler(story)
 
 
 def test_who_goes_away_costs_nothing_more():
-    async def story(desk: ServiceScheduler, task: Task) -> None:
-        waiting = asyncio.create_task(desk.generate([Request([5, END], LONG)] * 3))
-        pieces = desk.stream(Request([6, END], LONG))
+    async def story(service: ServiceScheduler, task: Task) -> None:
+        waiting = asyncio.create_task(service.generate([Request([5, END], LONG)] * 3))
+        pieces = service.stream(Request([6, END], LONG))
         await anext(pieces)
-        await until(lambda: desk.counters()["rows"] == 4)
+        await until(lambda: service.counters()["rows"] == 4)
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
         await pieces.aclose()
         assert [each async for each in pieces] == []
-        await until(lambda: desk.counters()["rows"] == 0)
+        await until(lambda: service.counters()["rows"] == 0)
         steps = len(task.rows)
         await asyncio.sleep(0.05)
         assert len(task.rows) <= steps + 1, "the worker rests"
-        counters = desk.counters()
+        counters = service.counters()
         assert counters["cancelled"] == 2 and counters["requests"] == 0
         task.may_step.clear()  # also one that has not begun
-        queued = [asyncio.create_task(desk.generate([Request([7, END], LONG)])) for _ in range(100)]
-        await until(lambda: desk.counters()["requests"] == 100)
+        queued = [asyncio.create_task(service.generate([Request([7, END], LONG)])) for _ in range(100)]
+        await until(lambda: service.counters()["requests"] == 100)
         for each in queued:
             each.cancel()
         await asyncio.gather(*queued, return_exceptions=True)
-        assert desk.counters()["queue_tokens"] == 0
+        assert service.counters()["queue_tokens"] == 0
         task.may_step.set()
-        await until(lambda: desk.counters()["rows"] == 0)
-        assert await desk.generate([Request([5, END], SHORT)]) == [alone(Request([5, END], SHORT))]
+        await until(lambda: service.counters()["rows"] == 0)
+        assert await service.generate([Request([5, END], SHORT)]) == [alone(Request([5, END], SHORT))]
 
-    with_desk(story, BatchLimits(queue_tokens=10**6))
+    with_scheduler(story, BatchLimits(queue_tokens=10**6))
 
 
 def test_time_is_kept():
-    async def story(desk: ServiceScheduler, task: Task) -> None:
+    async def story(service: ServiceScheduler, task: Task) -> None:
         with pytest.raises(TooLate, match="timed out"):
-            await desk.generate([Request([5, END], LONG)], deadline=time.monotonic() + 0.05)
-        await until(lambda: desk.counters()["rows"] == 0)
+            await service.generate([Request([5, END], LONG)], deadline=time.monotonic() + 0.05)
+        await until(lambda: service.counters()["rows"] == 0)
         with pytest.raises(TooLate):
-            await desk.run(lambda: 1, deadline=time.monotonic() - 1)
-        pieces = desk.stream(Request([5, END], LONG), deadline=time.monotonic() + 0.1)
+            await service.run(lambda: 1, deadline=time.monotonic() - 1)
+        pieces = service.stream(Request([5, END], LONG), deadline=time.monotonic() + 0.1)
         with pytest.raises(TooLate):
             async for _ in pieces:
                 pass
-        fine = await desk.generate([Request([5, END], SHORT)], deadline=time.monotonic() + 30)
-        assert fine == [alone(Request([5, END], SHORT))] and desk.counters()["late"] == 3
+        fine = await service.generate([Request([5, END], SHORT)], deadline=time.monotonic() + 30)
+        assert fine == [alone(Request([5, END], SHORT))] and service.counters()["late"] == 3
 
-    with_desk(story)
+    with_scheduler(story)
 
 
 def test_time_is_kept_while_a_step_lasts():
     """A step that took many sentences in held back the word of a deadline for a fifth of a second."""
 
-    async def story(desk: ServiceScheduler, task: Task) -> None:
+    async def story(service: ServiceScheduler, task: Task) -> None:
         task.may_step.clear()
         with pytest.raises(TooLate, match="timed out"):
-            await desk.generate([Request([5, END], LONG)], deadline=time.monotonic() + 0.05)
-        assert desk.counters()["late"] == 1 and desk.counters()["cancelled"] == 0
+            await service.generate([Request([5, END], LONG)], deadline=time.monotonic() + 0.05)
+        assert service.counters()["late"] == 1 and service.counters()["cancelled"] == 0
         task.may_step.set()
-        await until(lambda: desk.counters()["rows"] == 0)
+        await until(lambda: service.counters()["rows"] == 0)
 
-    with_desk(story)
+    with_scheduler(story)
 
 
 def test_clients_take_turns():
     """One who asks for much does not keep the others waiting."""
 
-    async def story(desk: ServiceScheduler, task: Task) -> None:
+    async def story(service: ServiceScheduler, task: Task) -> None:
         task.may_step.clear()
-        holding = asyncio.create_task(desk.generate([Request([4, END], SHORT)], client="first"))
+        holding = asyncio.create_task(service.generate([Request([4, END], SHORT)], client="first"))
         await until(lambda: task.begun == [4])
-        greedy = asyncio.create_task(desk.generate([Request([5, END], SHORT)] * 30, client="greedy"))
+        greedy = asyncio.create_task(service.generate([Request([5, END], SHORT)] * 30, client="greedy"))
         await asyncio.sleep(0.01)
         others = [
-            asyncio.create_task(desk.generate([Request([6 + number, END], SHORT)], client=f"{number}"))
+            asyncio.create_task(service.generate([Request([6 + number, END], SHORT)], client=f"{number}"))
             for number in range(3)
         ]
-        calls = asyncio.create_task(desk.run(lambda: task.begun.append(99) or 7, client="caller"))
-        await until(lambda: desk.counters()["queue"] == 34)
+        calls = asyncio.create_task(service.run(lambda: task.begun.append(99) or 7, client="caller"))
+        await until(lambda: service.counters()["queue"] == 34)
         task.may_step.set()
         await asyncio.gather(holding, greedy, calls, *others)
         assert calls.result() == 7
@@ -229,132 +229,132 @@ def test_clients_take_turns():
         assert {6, 7, 8, 99} <= set(first), first
         assert max(task.rows) <= 4
 
-    with_desk(story, BatchLimits(rows=4))
+    with_scheduler(story, BatchLimits(rows=4))
 
 
 def test_wide_ones_are_not_passed_for_ever():
-    async def story(desk: ServiceScheduler, task: Task) -> None:
+    async def story(service: ServiceScheduler, task: Task) -> None:
         wide = Request([9, END], Decode(beam=6, min_length=4, max_length=4))
         going = True
 
         async def crowd(number: int) -> None:
             while going:
-                await desk.generate([Request([5, END], SHORT)], client=f"{number}")
+                await service.generate([Request([5, END], SHORT)], client=f"{number}")
 
         many = [asyncio.create_task(crowd(number)) for number in range(8)]
         await until(lambda: len(task.rows) > 5)
-        found = await desk.generate([wide], client="wide")
+        found = await service.generate([wide], client="wide")
         going = False
         assert found == [alone(wide)]
         await asyncio.gather(*many)
 
-    with_desk(story, BatchLimits(rows=4))
+    with_scheduler(story, BatchLimits(rows=4))
 
 
 def test_what_does_not_fit_is_refused_at_once():
-    async def story(desk: ServiceScheduler, task: Task) -> None:
+    async def story(service: ServiceScheduler, task: Task) -> None:
         task.may_step.clear()
-        first = asyncio.create_task(desk.generate([Request([5, 6, END], SHORT)]))
+        first = asyncio.create_task(service.generate([Request([5, 6, END], SHORT)]))
         await until(lambda: bool(task.begun))
         large = asyncio.create_task(
-            desk.generate([Request([5, 6, END], SHORT)] * 40)
+            service.generate([Request([5, 6, END], SHORT)] * 40)
         )  # nobody else waits: it may
-        await until(lambda: desk.counters()["queue"] == 40)
+        await until(lambda: service.counters()["queue"] == 40)
         with pytest.raises(Full, match="try again in") as refused:
-            await desk.generate([Request([5, 6, END], SHORT)])
+            await service.generate([Request([5, 6, END], SHORT)])
         assert refused.value.retry_after >= 1
         with pytest.raises(Full):
-            desk.stream(Request([5, 6, END], SHORT))
+            service.stream(Request([5, 6, END], SHORT))
         with pytest.raises(Full):
-            await desk.run(lambda: 1)
+            await service.run(lambda: 1)
         task.may_step.set()
         await asyncio.gather(first, large)
-        assert desk.counters()["refused"] == 3
-        assert await desk.run(lambda: "there is room again") == "there is room again"
+        assert service.counters()["refused"] == 3
+        assert await service.run(lambda: "there is room again") == "there is room again"
 
-    with_desk(story, BatchLimits(rows=2, queue_tokens=100))
+    with_scheduler(story, BatchLimits(rows=2, queue_tokens=100))
 
 
 def test_who_was_let_in_is_not_refused_when_prepared():
     """Many found room, were cut into pieces all at once, and most of them were refused only then."""
 
-    async def story(desk: ServiceScheduler, task: Task) -> None:
-        wishes = [Request([5, 6, END], SHORT)] * 8
-        with desk.reserve(80):
-            with pytest.raises(Full), desk.reserve(80):
+    async def story(service: ServiceScheduler, task: Task) -> None:
+        requests = [Request([5, 6, END], SHORT)] * 8
+        with service.reserve(80):
+            with pytest.raises(Full), service.reserve(80):
                 raise AssertionError("the room of another")
             with pytest.raises(Full):
-                await desk.generate(wishes)
-            assert desk.counters()["refused"] == 2
-            preparing = asyncio.create_task(desk.generate(wishes, promised=True))
-        assert await preparing == [alone(wishes[0])] * 8
-        assert desk.reserved_tokens == 0
-        with pytest.raises(ValueError), desk.reserve(80):
+                await service.generate(requests)
+            assert service.counters()["refused"] == 2
+            preparing = asyncio.create_task(service.generate(requests, promised=True))
+        assert await preparing == [alone(requests[0])] * 8
+        assert service.reserved_tokens == 0
+        with pytest.raises(ValueError), service.reserve(80):
             raise ValueError("a text that cannot be cut")
-        assert desk.reserved_tokens == 0
-        desk.closing = True
+        assert service.reserved_tokens == 0
+        service.closing = True
         with pytest.raises(Full, match="shutting down"):
-            await desk.generate(wishes, promised=True)
+            await service.generate(requests, promised=True)
 
-    with_desk(story, BatchLimits(rows=2, queue_tokens=100))
+    with_scheduler(story, BatchLimits(rows=2, queue_tokens=100))
 
 
 def test_errors_reach_those_who_asked():
-    async def story(desk: ServiceScheduler, task: Task) -> None:
+    async def story(service: ServiceScheduler, task: Task) -> None:
         with pytest.raises(ZeroDivisionError):
-            await desk.run(lambda: 1 // 0)
+            await service.run(lambda: 1 // 0)
         task.error = RuntimeError("broken")
         with pytest.raises(RuntimeError, match="broken"):
-            await desk.generate([Request([5, END], SHORT)] * 3)
+            await service.generate([Request([5, END], SHORT)] * 3)
         with pytest.raises(RuntimeError, match="broken"):
-            async for _ in desk.stream(Request([5, END], SHORT)):
+            async for _ in service.stream(Request([5, END], SHORT)):
                 pass
         task.error = None
-        assert await desk.generate([Request([5, END], SHORT)]) == [alone(Request([5, END], SHORT))]
-        assert desk.counters()["rows"] == 0
+        assert await service.generate([Request([5, END], SHORT)]) == [alone(Request([5, END], SHORT))]
+        assert service.counters()["rows"] == 0
 
-    with_desk(story)
+    with_scheduler(story)
 
 
 def test_the_end():
-    async def story(desk: ServiceScheduler, task: Task) -> None:
+    async def story(service: ServiceScheduler, task: Task) -> None:
         short = asyncio.create_task(
-            desk.generate([Request([5, END], Decode(beam=1, min_length=30, max_length=30))])
+            service.generate([Request([5, END], Decode(beam=1, min_length=30, max_length=30))])
         )
         await until(lambda: bool(task.rows))
-        await desk.drain(20)
+        await service.drain(20)
         assert len((await short)[0][0].tokens) == 30, "what was under way is done"
         with pytest.raises(Full, match="shutting down"):
-            await desk.generate([Request([5, END], SHORT)])
+            await service.generate([Request([5, END], SHORT)])
 
-    with_desk(story)
+    with_scheduler(story)
 
-    async def hurry(desk: ServiceScheduler, task: Task) -> None:
-        long = asyncio.create_task(desk.generate([Request([5, END], LONG)]))
+    async def hurry(service: ServiceScheduler, task: Task) -> None:
+        long = asyncio.create_task(service.generate([Request([5, END], LONG)]))
         await until(lambda: bool(task.rows))
-        await desk.drain(0.05)
-        with pytest.raises(TooLate, match="ended before"):
+        await service.drain(0.05)
+        with pytest.raises(TooLate, match="shut down before"):
             await long
-        await until(lambda: desk.counters()["rows"] == 0)
+        await until(lambda: service.counters()["rows"] == 0)
 
-    with_desk(hurry)
+    with_scheduler(hurry)
 
-    async def closed(desk: ServiceScheduler, task: Task) -> None:
-        long = asyncio.create_task(desk.generate([Request([5, END], LONG)]))
+    async def closed(service: ServiceScheduler, task: Task) -> None:
+        long = asyncio.create_task(service.generate([Request([5, END], LONG)]))
         await until(lambda: bool(task.rows))
-        desk.close()
+        service.close()
         with pytest.raises(Full, match="has shut down"):
             await long
 
-    with_desk(closed)
+    with_scheduler(closed)
 
 
 def test_a_model_that_writes_nothing_can_still_be_called():
     async def story() -> None:
-        desk = ServiceScheduler(object())
+        service = ServiceScheduler(object())
         with pytest.raises(UsageError, match="does not generate"):
-            await desk.generate([Request([5, END], SHORT)])
-        assert await desk.run(lambda: 3) == 3
-        desk.close()
+            await service.generate([Request([5, END], SHORT)])
+        assert await service.run(lambda: 3) == 3
+        service.close()
 
     asyncio.run(story())
