@@ -21,7 +21,7 @@ Result = TypeVar("Result")
 MOST_CHARACTERS = 400  # of the learner's text
 MOST_PIECES = 64
 EXAMPLE = "The old man has a small dog."
-CONTEXT = "The cat sleeps in the house."
+CONTEXT = "The cat sleeps in the small house."
 EXAMPLES = {"fill": "The <mask> is old.", "answer": "Where does the cat sleep?", "generate": "The old man"}
 
 

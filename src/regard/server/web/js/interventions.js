@@ -76,6 +76,12 @@ export function chips(model, name) {
 
 const drafts = {};
 
+function labelled(name, field, label, control) {
+  control.id = `${name}-${field}`;
+  control.setAttribute("name", field);
+  return make("div", { class: "field" }, make("label", { for: control.id }, label), control);
+}
+
 /** The change that a draft of the form describes. */
 function changeOf(draft) {
   const change = { type: draft.type };
@@ -149,26 +155,20 @@ export function editor(model, plain, name) {
     const values = groups.flatMap(([, entries]) => entries.map(([value]) => value));
     if (!values.includes(`${draft.side}:${draft.position}`)) [draft.side, draft.position] = values[0].split(":");
     const options = (entries) => entries.map(([value, text]) => make("option", { value, selected: value === `${draft.side}:${draft.position}` }, text));
-    return labelled("position", "Piece", make("select", { onchange: (event) => { [draft.side, draft.position] = event.target.value.split(":"); } },
+    return labelled(name, "position", "Piece", make("select", { onchange: (event) => { [draft.side, draft.position] = event.target.value.split(":"); } },
       ...groups.map(([label, entries]) => make("optgroup", { label }, ...options(entries)))));
   }
 
   function written() {
     const input = make("input", { type: "text", dir: "auto", spellcheck: "false", autocomplete: "off", size: "12", oninput: () => { draft.text = input.value; } });
     input.value = draft.text ?? "";
-    return labelled("text", "becomes", input);
+    return labelled(name, "text", "becomes", input);
   }
 
   function pick(field, label, entries) {
     if (!entries.some(([value]) => value === (draft[field] ?? ""))) draft[field] = entries[0][0];
-    return labelled(field, label, make("select", { onchange: (event) => { draft[field] = event.target.value; redraw(field); } },
+    return labelled(name, field, label, make("select", { onchange: (event) => { draft[field] = event.target.value; redraw(field); } },
       ...entries.map(([value, text]) => make("option", { value, selected: value === (draft[field] ?? "") }, text))));
-  }
-
-  function labelled(field, label, control) {
-    control.id = `${name}-${field}`;
-    control.setAttribute("name", field);
-    return make("div", { class: "field" }, make("label", { for: control.id }, label), control);
   }
 }
 
