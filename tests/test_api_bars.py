@@ -14,7 +14,7 @@ from regard.server.requests import ServerLimits
 from regard.server.run import ListenAddress
 from regard.tasks import Translator, load
 from served import models, served
-from serving import attack, bounds, company, leaving
+from serving import attack, batch_invariance, bounds, leaving
 from serving import load as loads
 from serving.client import Link, Result, Server
 
@@ -89,7 +89,7 @@ def test_protocol_fuzzing(server: Server) -> None:
 
 def test_the_same_in_company(server: Server, toy_translator: Translator) -> None:
     """B20, and equal to what the model says without a server."""
-    n, failures, said = asyncio.run(company.served(server, 1, 40, PAIR, TEXTS))
+    n, failures, said = asyncio.run(batch_invariance.served(server, 1, 40, PAIR, TEXTS))
     assert n > 40 and failures == 0
     assert said == toy_translator.translate(TEXTS)
 
@@ -107,7 +107,7 @@ def test_the_same_in_company(server: Server, toy_translator: Translator) -> None
 @pytest.mark.usefixtures("same_threads")
 def test_scores_are_the_same_in_company(tiny_model: Path) -> None:
     """B20, bit by bit; the control, without what makes sums steady, must differ."""
-    n, failures, figure = company.engine(str(tiny_model), 1, 12, TEXTS[:12])
+    n, failures, figure = batch_invariance.engine(str(tiny_model), 1, 12, TEXTS[:12])
     assert n == 72 and failures == 0, figure
     assert figure["control"]["scores"] > 0
 
