@@ -5,9 +5,10 @@
 
 Each line is JSON (the figures of `python bench/load.py`). All ways get the same texts, and the same engine
 computes them: one at a time; wait-and-run, which waits for further requests and runs a batch to its end
-(padded: with all its rows, else those that end leave); and continuous, where requests join and leave between two steps. The
-ways take turns in rounds, so that what else the machine does reaches all of them; beside the time by the
-clock stands that of the processor. The last lines tell how much more continuous batching does, by either.
+(padded: with all its rows, else those that end leave); and continuous, where requests join and leave between
+two steps. The ways take turns in rounds, so that what else the machine does reaches all of them; beside the
+time by the clock stands that of the processor. The last lines tell how much more continuous batching does, by
+either.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """`regard serve` with a choice of how work is put together: `host.py WAY MODEL ... [options]`.
 
 `continuous` is the server's own. `fixed` waits a moment for further requests and then runs all of them to
-their end before it looks again; rows that end leave. In `padded` they stay until the last one has ended, as in a batch
-that is a rectangle of tensors.
+their end before it looks again; rows that end leave. In `padded` they stay until the last one has ended, as
+in a batch that is a rectangle of tensors.
 """
 
 from __future__ import annotations
