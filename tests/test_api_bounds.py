@@ -214,7 +214,7 @@ def test_several_choices_find_room_together(server: Served) -> None:
 def test_a_server_whose_models_cannot_be_looked_into() -> None:
     with served(models={"embed": models()["embed"]}) as own:
         answer = httpx.get(f"{own.address}/api/v1/lessons/cost", timeout=30)
-        assert answer.status_code == 400 and "no model here" in answer.json()["error"]
+        assert answer.status_code == 400 and "that can be traced" in answer.json()["error"]
 
 
 def test_what_nobody_expected_is_counted_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
