@@ -18,7 +18,7 @@ from pathlib import Path
 
 from regard.device import freeze_gc
 from regard.server.keys import add_key
-from serving import attack, bounds, company, leaving, load
+from serving import attack, batch_invariance, bounds, leaving, load
 from serving import models as small
 from serving.client import Result, started
 
@@ -46,7 +46,7 @@ def run(bar: str, model: str, seed: int, part: float, cores: str) -> Iterator[Re
                 "B16": lambda: leaving.slow(server, seed, most(500, 50), 60 if part == 1 else 15),
                 "B18": lambda: attack.soak(server, seed, most(20_000, 500), mixed),
                 "B19": lambda: attack.fuzz(server, seed, most(20_000, 500), most(100, 20), list(mixed)),
-                "B20": lambda: company.invariance(server, seed, most(500, 60), model),
+                "B20": lambda: batch_invariance.invariance(server, seed, most(500, 60), model),
                 "B21": lambda: attack.strangers(server, seed, key),
             }
             yield asyncio.run(work[bar]())
@@ -65,12 +65,12 @@ def main() -> int:
     parser.add_argument("--short", action="store_true", help="a tenth of the work")
     parser.add_argument("--part", type=float, default=1.0, help="so much of the work")
     parser.add_argument("--pin", action="store_true", help="keep the server on the first core")
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     failures = 0
     freeze_gc()  # a client that halts would be taken for a server that does
-    for bar in asked.bars or BARS:
-        part, cores = 0.1 if asked.short else asked.part, "0" if asked.pin else ""
-        for result in run(bar, asked.model, asked.seed, part, cores):
+    for bar in arguments.bars or BARS:
+        part, cores = 0.1 if arguments.short else arguments.part, "0" if arguments.pin else ""
+        for result in run(bar, arguments.model, arguments.seed, part, cores):
             print(result.line(), flush=True)
             failures += result.failures
     return 1 if failures else 0

@@ -56,7 +56,7 @@ def main(arguments: list[str] | None = None) -> None:
         else:
             address = stack.enter_context(started([*given.folders, *given.serve])).address
         freeze_gc()  # a pause for garbage collection in the client would count as the server's
-        print(json.dumps(asyncio.run(load(address)).told()))
+        print(json.dumps(asyncio.run(load(address)).summary()))
 
 
 if __name__ == "__main__":

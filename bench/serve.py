@@ -4,10 +4,11 @@
     python bench/serve.py --model runs/demo --seconds 60 --clients 32 --mix     # texts of all lengths
 
 Each line is JSON (the figures of `python bench/load.py`). All ways get the same texts, and the same engine
-computes them: one at a time; wait-and-run, which waits for company and runs a batch to its end (padded: with
-all its rows, else those that end leave); and continuous, where requests join and leave between two steps. The
-ways take turns in rounds, so that what else the machine does reaches all of them; beside the time by the
-clock stands that of the processor. The last lines tell how much more continuous batching does, by either.
+computes them: one at a time; wait-and-run, which waits for further requests and runs a batch to its end
+(padded: with all its rows, else those that end leave); and continuous, where requests join and leave between
+two steps. The ways take turns in rounds, so that what else the machine does reaches all of them; beside the
+time by the clock stands that of the processor. The last lines tell how much more continuous batching does, by
+either.
 """
 
 from __future__ import annotations
@@ -42,12 +43,12 @@ class Way:
     async def round(self, texts: list[str]) -> None:
         questions = await questions_for(self.server.address, texts)
         before = self.server.processor_seconds()
-        found = await self.drive.run(self.server.address, questions)
+        load = await self.drive.run(self.server.address, questions)
         self.processor += self.server.processor_seconds() - before
-        self.load.answers += found.answers
-        self.load.seconds += found.seconds
+        self.load.answers += load.answers
+        self.load.seconds += load.seconds
 
-    def told(self) -> dict[str, Any]:
+    def summary(self) -> dict[str, Any]:
         good = self.load.of(200)
         return {
             "way": self.name,
@@ -65,9 +66,11 @@ async def warm(server: Server, texts: list[str]) -> None:
 
 
 async def steps(server: Server) -> dict[str, float]:
-    """Steps of the lanes, and how many rows one of them had."""
-    found = {name: value for name, value in (await numbers(server.address)).items() if "regard_desk" in name}
-    counts = {what: sum(v for name, v in found.items() if f'what="{what}"' in name)
+    """Steps of the scheduler, and rows per step."""
+    counters = {
+        name: value for name, value in (await numbers(server.address)).items() if "regard_desk" in name
+    }
+    counts = {what: sum(v for name, v in counters.items() if f'what="{what}"' in name)
               for what in ("steps", "row_steps")}  # fmt: skip
     return {"steps": counts["steps"], "rows_a_step": round(counts["row_steps"] / max(1, counts["steps"]), 1)}
 
@@ -85,27 +88,33 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", default="0", help="of the server's engine; 0 = one for each core")
-    asked = parser.parse_args()
-    texts = mix.texts(asked.seed) if asked.mix else sentences(asked.seed)
-    if asked.file:
-        texts = [each for each in lines(asked.file) if each.strip()]
+    arguments = parser.parse_args()
+    texts = mix.texts(arguments.seed) if arguments.mix else sentences(arguments.seed)
+    if arguments.file:
+        texts = [each for each in lines(arguments.file) if each.strip()]
     with ExitStack() as stack:
         ways = []
-        for name, desk in WAYS.items():
-            server = stack.enter_context(started([asked.model], "--threads", asked.threads, desk=desk))
-            clients, rate = (1, None) if name == "one at a time" else (asked.clients, asked.rate)
-            ways.append(Way(name, server, Drive(clients, rate, asked.seconds / asked.rounds, asked.seed)))
+        for name, kind in WAYS.items():
+            server = stack.enter_context(
+                started([arguments.model], "--threads", arguments.threads, batching=kind)
+            )
+            clients, rate = (1, None) if name == "one at a time" else (arguments.clients, arguments.rate)
+            ways.append(
+                Way(name, server, Drive(clients, rate, arguments.seconds / arguments.rounds, arguments.seed))
+            )
             asyncio.run(warm(server, texts))
-        for _ in range(asked.rounds):
+        for _ in range(arguments.rounds):
             for way in ways:
                 asyncio.run(way.round(texts))
-        found = {way.name: way.told() for way in ways}
-        for told in found.values():
-            print(json.dumps(told), flush=True)
+        summaries = {way.name: way.summary() for way in ways}
+        for summary in summaries.values():
+            print(json.dumps(summary), flush=True)
         print(json.dumps(asyncio.run(steps(ways[-1].server))), flush=True)
     for figure in ("requests_per_second", "requests_per_processor_second"):
-        best = found["continuous"][figure]
-        more = {f"over {name}": round(best / told[figure], 2) for name, told in list(found.items())[:-1]}
+        best = summaries["continuous"][figure]
+        more = {
+            f"over {name}": round(best / summary[figure], 2) for name, summary in list(summaries.items())[:-1]
+        }
         print(json.dumps({"continuous, by": figure, **more}), flush=True)
 
 

@@ -18,9 +18,9 @@ from torch import nn
 
 from regard.models import EncoderOnly
 from regard.models.layers import Linear
-from regard.server.logs import Log
-from regard.server.run import Draining, Place, listen, server_of
+from regard.server.run import DrainingServer, ListenAddress, listen, server_of
 from regard.server.service import Service
+from regard.server.telemetry import Log
 from regard.storage.body import Body
 from regard.tasks import Embedder
 from traced_models import opened_task
@@ -49,7 +49,7 @@ def embedder() -> Embedder:
 class Served:
     port: int
     service: Service
-    server: Draining
+    server: DrainingServer
     log: io.StringIO
 
     @property
@@ -76,7 +76,7 @@ def receive_all(own: socket.socket) -> bytes:
 
 
 @contextmanager
-def served(place: Place = Place(port=0), **options: Any) -> Iterator[Served]:
+def served(place: ListenAddress = ListenAddress(port=0), **options: Any) -> Iterator[Served]:
     log = io.StringIO()
     service = Service(**{"models": models(), "log": Log(log, True), **options})
     server, listening = server_of(service, place), listen(place.port)

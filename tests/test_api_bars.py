@@ -10,17 +10,17 @@ import pytest
 
 from conftest import toy_sentences
 from regard.server.keys import Keys, add_key
-from regard.server.limits import Bounds
-from regard.server.run import Place
+from regard.server.requests import ServerLimits
+from regard.server.run import ListenAddress
 from regard.tasks import Translator, load
 from served import models, served
-from serving import attack, bounds, company, leaving
+from serving import attack, batch_invariance, bounds, leaving
 from serving import load as loads
 from serving.client import Link, Result, Server
 
 PAIR = ("toy", "TOY")
 TEXTS = toy_sentences(40, 9)
-QUICK = Bounds(header_seconds=0.4, body_seconds=0.5, idle_seconds=1, write_seconds=0.5)
+QUICK = ServerLimits(header_seconds=0.4, body_seconds=0.5, idle_seconds=1, write_seconds=0.5)
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +65,7 @@ def test_cancel(server: Server) -> None:
 
 def test_deadline(toy_translator: Translator) -> None:
     """B15: who has no time left is told so, and the work for it ends."""
-    with served(models={"toy": toy_translator}, bounds=Bounds(request_seconds=0.005)) as own:
+    with served(models={"toy": toy_translator}, bounds=ServerLimits(request_seconds=0.005)) as own:
         check(asyncio.run(leaving.deadline(Server(own.port), 1, 2, 0.005, PAIR, TEXTS)))
 
 
@@ -89,7 +89,7 @@ def test_protocol_fuzzing(server: Server) -> None:
 
 def test_the_same_in_company(server: Server, toy_translator: Translator) -> None:
     """B20, and equal to what the model says without a server."""
-    n, failures, said = asyncio.run(company.served(server, 1, 40, PAIR, TEXTS))
+    n, failures, said = asyncio.run(batch_invariance.served(server, 1, 40, PAIR, TEXTS))
     assert n > 40 and failures == 0
     assert said == toy_translator.translate(TEXTS)
 
@@ -107,7 +107,7 @@ def test_the_same_in_company(server: Server, toy_translator: Translator) -> None
 @pytest.mark.usefixtures("same_threads")
 def test_scores_are_the_same_in_company(tiny_model: Path) -> None:
     """B20, bit by bit; the control, without what makes sums steady, must differ."""
-    n, failures, figure = company.engine(str(tiny_model), 1, 12, TEXTS[:12])
+    n, failures, figure = batch_invariance.engine(str(tiny_model), 1, 12, TEXTS[:12])
     assert n == 72 and failures == 0, figure
     assert figure["control"]["scores"] > 0
 
@@ -115,7 +115,9 @@ def test_scores_are_the_same_in_company(tiny_model: Path) -> None:
 def test_foreign_pages(toy_translator: Translator, tmp_path: Path) -> None:
     """B21"""
     key = add_key(tmp_path / "keys.json", "bar")
-    with served(Place(port=0), models={"toy": toy_translator}, keys=Keys(tmp_path / "keys.json")) as own:
+    with served(
+        ListenAddress(port=0), models={"toy": toy_translator}, keys=Keys(tmp_path / "keys.json")
+    ) as own:
         check(asyncio.run(attack.strangers(Server(own.port), 1, key)))
 
 

@@ -21,18 +21,18 @@ from libretranslatepy import LibreTranslateAPI
 
 from conftest import Command, Refused
 from regard.errors import UsageError
-from regard.server import app, door, run
-from regard.server.api.add import ROUTES
-from regard.server.desk import Desk
+from regard.server import app, middleware, run
+from regard.server.api.register import ROUTES
 from regard.server.keys import Keys, add_key, read_keys, revoke_key, secret_in
-from regard.server.limits import Bounds
-from regard.server.run import Place, app_of, check_open
+from regard.server.requests import ServerLimits
+from regard.server.run import ListenAddress, app_of, check_open
 from regard.server.service import Service
+from regard.server.service_scheduler import ServiceScheduler
 from regard.tasks import Translator
 from served import Served, models, receive_all, served
 from traced_models import TEXT
 
-QUICK = Bounds(body=1 << 16, header_seconds=0.5, body_seconds=0.6, write_seconds=0.5, idle_seconds=1)
+QUICK = ServerLimits(body=1 << 16, header_seconds=0.5, body_seconds=0.6, write_seconds=0.5, idle_seconds=1)
 BODY = {"q": TEXT, "source": "en", "target": "de"}
 KIND = {"content-type": "application/json"}
 
@@ -176,7 +176,7 @@ def test_who_reads_on_is_not_cut(server: Served) -> None:
 
 def test_bodies_that_come_are_counted_while_they_come(monkeypatch: pytest.MonkeyPatch) -> None:
     """They were counted when they had come, so that hundreds of halves filled the memory together."""
-    monkeypatch.setattr(door, "MOST_READING", 1 << 17)
+    monkeypatch.setattr(middleware, "MOST_READING", 1 << 17)
     with served(bounds=replace(QUICK, body_seconds=10)) as own:
         half = post("/translate", b"x" * 60_000, "Content-Length: 65536")
         held = [socket.create_connection(("127.0.0.1", own.port)) for _ in range(3)]
@@ -214,13 +214,13 @@ def test_several_choices_find_room_together(server: Served) -> None:
 def test_a_server_whose_models_cannot_be_looked_into() -> None:
     with served(models={"embed": models()["embed"]}) as own:
         answer = httpx.get(f"{own.address}/api/v1/lessons/cost", timeout=30)
-        assert answer.status_code == 400 and "no model here" in answer.json()["error"]
+        assert answer.status_code == 400 and "that can be traced" in answer.json()["error"]
 
 
 def test_what_nobody_expected_is_counted_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
     """Such an answer had no number, no guard's headers, and was counted as a client that had gone."""
     with served() as own:
-        monkeypatch.setattr(app, "to_bytes", lambda *_: 1 / 0)
+        monkeypatch.setattr(app, "tensor_bytes", lambda *_: 1 / 0)
         number = httpx.post(f"{own.address}/api/v1/trace", json={"source": "the cat"}, timeout=30).json()[
             "id"
         ]
@@ -273,13 +273,13 @@ def test_a_full_server_reads_nothing_that_is_for_a_model(server: Served) -> None
     """Ten times as many requests as could be done were each read and understood before they were refused,
     in the time of those who were answered."""
     with served() as own:
-        for desk in own.service.desks.values():
+        for desk in own.service.schedulers.values():
             desk.queue_tokens = desk.limits.queue_tokens
         answer = httpx.post(f"{own.address}/translate", content=b"no JSON", headers=KIND, timeout=10)
         assert answer.status_code == 429 and int(answer.headers["retry-after"]) >= 1
         found = httpx.post(f"{own.address}/detect", json={"q": "This is a text."}, timeout=10)
         assert found.status_code == 200
-        next(iter(own.service.desks.values())).queue_tokens = 0  # now one of them has room
+        next(iter(own.service.schedulers.values())).queue_tokens = 0  # now one of them has room
         answer = httpx.post(f"{own.address}/translate", content=b"no JSON", headers=KIND, timeout=10)
         assert answer.status_code == 400
 
@@ -291,7 +291,7 @@ def test_every_route_is_closed_to_strangers(tmp_path: Path) -> None:
     """The list of routes is the app's own: what is added is looked at too."""
     keys = tmp_path / "keys.json"
     key = add_key(keys, "anna")
-    with served(Place(port=0, origins=("https://friend.example",)), keys=Keys(keys)) as own:
+    with served(ListenAddress(port=0, origins=("https://friend.example",)), keys=Keys(keys)) as own:
         paths = {
             str(getattr(route, "path", "")).replace("{number}", "x") for route in app_of(own.service).routes
         }
@@ -354,9 +354,9 @@ def test_keys_come_and_go_without_a_new_start(tmp_path: Path, regard: Command, r
 def test_beyond_this_machine_a_key_is_needed() -> None:
     service = Service(models())
     with pytest.raises(UsageError, match="insecure-no-key"):
-        check_open(service, Place("0.0.0.0"))
-    check_open(service, Place("0.0.0.0", open=True))
-    check_open(service, Place("::1"))
+        check_open(service, ListenAddress("0.0.0.0"))
+    check_open(service, ListenAddress("0.0.0.0", open=True))
+    check_open(service, ListenAddress("::1"))
     service.close()
 
 
@@ -370,16 +370,16 @@ def test_a_server_tells_its_address_when_it_is_ready(monkeypatch: pytest.MonkeyP
         left.extend(engine.steps_to_script for task in own for engine in task.engines)
         return SimpleNamespace(run=lambda sockets: None)
 
-    for name, other in (("server_of", look), ("settle_memory", lambda: None)):
+    for name, other in (("server_of", look), ("freeze_gc", lambda: None)):
         monkeypatch.setattr(run, name, other)
     monkeypatch.setattr(run.sys, "setswitchinterval", lambda seconds: None)
-    run.serve_api(service, Place(port=0), told.append)
+    run.serve_api(service, ListenAddress(port=0), told.append)
     assert told and left and max(left) < 0
     service.close()
 
 
 def test_other_names_are_answered_if_told() -> None:
-    with served(Place(port=0, hosts=("mt.example.org",))) as own:
+    with served(ListenAddress(port=0, hosts=("mt.example.org",))) as own:
         for name, wanted in (("mt.example.org", 200), ("MT.example.org:80", 200), ("example.org", 403)):
             assert httpx.get(f"{own.address}/languages", headers={"host": name}).status_code == wanted
 
@@ -449,8 +449,10 @@ def test_the_end_is_calm() -> None:
 
 def test_who_waits_longer_than_the_end_does_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """They had a 500 in plain text from below the app, which no client tries again."""
-    turn = Desk.turn
-    monkeypatch.setattr(Desk, "turn", lambda desk: (time.sleep(0.05), turn(desk)))
+    run_step = ServiceScheduler.run_step
+    monkeypatch.setattr(
+        ServiceScheduler, "run_step", lambda scheduler: (time.sleep(0.05), run_step(scheduler))
+    )
     with served(bounds=replace(QUICK, drain_seconds=0.3)) as own:
         found: list[httpx.Response] = []
         body = {"model": "llama", "prompt": "a", "n": 8, "max_tokens": 1000, "temperature": 1}
@@ -462,4 +464,4 @@ def test_who_waits_longer_than_the_end_does_is_told(monkeypatch: pytest.MonkeyPa
         own.server.handle_exit(15, None)
         thread.join(30)
         assert found[0].status_code == 503
-        assert "ended before this was done" in found[0].json()["error"]["message"]
+        assert "shut down before this was done" in found[0].json()["error"]["message"]

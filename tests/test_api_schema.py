@@ -15,12 +15,11 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from regard.server.api.add import ROUTES, SEEN
-from regard.server.api.describe import describe
+from regard.server.api.register import EXPLORER_ROUTES, ROUTES, describe
 from served import Served, served
 
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
-SCHEMA = schemathesis.openapi.from_dict(describe([*ROUTES, *SEEN], keys=False))
+SCHEMA = schemathesis.openapi.from_dict(describe([*ROUTES, *EXPLORER_ROUTES], keys=False))
 OPERATIONS = {found.ok().label: found.ok() for found in SCHEMA.get_all_operations()}
 
 

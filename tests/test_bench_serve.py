@@ -15,7 +15,7 @@ import pytest
 import load
 from regard.errors import RegardError, UsageError
 from regard.server.keys import Keys, add_key
-from regard.server.run import Place, readers
+from regard.server.run import ListenAddress, text_threads
 from served import Served, models, served
 from serving import mix
 from serving.driver import Question, closed, opened, question, questions_for, share, times
@@ -88,7 +88,7 @@ def test_shares_of_times() -> None:
 
 def test_a_server_that_wants_a_key(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     key = add_key(tmp_path / "keys.json", "bench")
-    with served(Place(port=0), keys=Keys(tmp_path / "keys.json")) as own:
+    with served(ListenAddress(port=0), keys=Keys(tmp_path / "keys.json")) as own:
         options = ("--url", own.address, "--seconds", "0.2", "--clients", "1")
         with pytest.raises(RegardError, match="--key"):
             load.main([*options])
@@ -198,7 +198,7 @@ def test_a_mix_of_lengths_comes_again_from_its_seed() -> None:
 
 def test_threads_for_texts_are_there_from_the_start() -> None:
     """They came one by one, when so many asked at once, and a day's count of threads seemed to leak."""
-    with readers(3) as threads:
+    with text_threads(3) as threads:
         begun = threading.active_count()
         assert len(list(threads.map(lambda number: number, range(100)))) == 100
         assert threading.active_count() == begun

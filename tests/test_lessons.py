@@ -14,13 +14,12 @@ import torch
 from fastapi.testclient import TestClient
 
 from regard.server import make_app
-from regard.server.lessons import LESSONS, first, history, masks, scale
+from regard.server.lessons import LESSONS, first, history, lesson_json, masks, scale
 from regard.server.lessons import cost as costs
 from regard.server.lessons import order as waves
 from regard.server.lessons.encoder import without_gain
 from regard.server.lessons.heads import machine, walk
 from regard.server.lessons.projections import one_sided
-from regard.server.lessons.routes import told
 from regard.server.lessons.step import Given, name_of
 from traced_models import KINDS, TEXT, opened_task
 
@@ -51,7 +50,7 @@ def client() -> Iterator[TestClient]:
 @cache
 def lesson(name: str, model: str = "transformer", **more: Any) -> dict[str, Any]:
     models = {kind: opened_task(kind) for kind in SMALL}
-    return told(LESSONS[name], Given(models, model, **more))
+    return lesson_json(LESSONS[name], Given(models, model, **more))
 
 
 def step(name: str, title: str, model: str = "transformer", **more: Any) -> dict[str, Any]:
@@ -346,7 +345,7 @@ def test_the_bottleneck_is_the_same_for_every_length(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(history, "EACH", 2)
     history.sentences.cache_clear()
     models = {f"phrasebook-{family}": opened_task(family) for family in ("rnn", "bahdanau")}
-    own = told(LESSONS["history"], Given(models, "phrasebook-rnn"))
+    own = lesson_json(LESSONS["history"], Given(models, "phrasebook-rnn"))
     history.sentences.cache_clear()
     state, scores, looking = own["steps"]
     assert "phrasebook-transformer" in str(state["text"])

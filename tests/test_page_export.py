@@ -338,7 +338,7 @@ def test_readings_of_the_heads(window: Window) -> None:
     page.wait_for_selector(":text('Tokens are merged into words')")
     groups = trace.tokens["source"].groups
     assert np.abs(window.weights() - word_attention(weights[0], groups, groups).numpy()).max() < 1e-6
-    page.get_by_label("Hide begin and end signs").check()
+    page.get_by_label("Hide <s> and </s>").check()
     page.wait_for_selector(":text('What is hidden keeps its share')")
     words = [n for n, own in enumerate(groups) if trace.tokens["source"].words[own[0]] >= 0]
     assert (
@@ -346,7 +346,7 @@ def test_readings_of_the_heads(window: Window) -> None:
         < 1e-6
     )
     page.get_by_label("Whole words").uncheck()
-    page.get_by_label("Hide begin and end signs").uncheck()
+    page.get_by_label("Hide <s> and </s>").uncheck()
     for order, numbers in (("entropy", entropy), ("distance", mean_distance)):
         page.select_option("#select-order", order)
         page.wait_for_selector(f":text('in the order of their {order}')")

@@ -24,8 +24,8 @@ from regard.interpret import TracedTokens, compare
 from regard.interpret.interventions import KINDS as CHANGES
 from regard.server import make_app
 from regard.server.app import WEB
+from regard.server.compare import compare_traces, pairs, words
 from regard.server.run import listen
-from regard.server.runs import compared, pairs, words
 from regard.server.traces import Traces
 from traced_models import CONTEXT, KINDS, TEXT, opened_task, traced
 
@@ -188,11 +188,11 @@ def test_runs_that_cannot_be_compared_tell_why(client: TestClient) -> None:
     assert found["sentence"].startswith('One says "')
     both = traced("transformer", **SMALL)
     renamed = replace(both, vocabulary={number: f"{text}x" for number, text in both.vocabulary.items()})
-    assert "different words" in str(compared(both, renamed)["reason"])  # as many words, but others
+    assert "different words" in str(compare_traces(both, renamed)["reason"])  # as many words, but others
     question = opened_task("answer")
     answers = [question.trace(TEXT, context=each) for each in (CONTEXT, f"{CONTEXT} and sleeps")]
-    assert "different lengths" in str(compared(*answers)["reason"])
-    for query, part in (("before=a", "after"), ("before=a&after=b", "ask for it again"), ("x=1", "before")):
+    assert "different lengths" in str(compare_traces(*answers)["reason"])
+    for query, part in (("before=a", "after"), ("before=a&after=b", "request it again"), ("x=1", "before")):
         assert part in error_of(client.get(f"{API}/compare?{query}"))
     far = client.get(f"{API}/compare", params={"before": one["id"], "after": one["id"], "step": 999})
     assert "step = 999" in error_of(far)
@@ -292,7 +292,7 @@ WRONG = {
     "no such field": ({"source": "a", "beams": 3}, "beams: there is no such field"),
     "wide beam": (
         {"source": "a", "decode": {"beam": 500}},
-        "decode.beam = 500: the page searches with 16 at most",
+        "decode.beam = 500: the explorer allows 16 at most",
     ),
     "no such option": ({"source": "a", "decode": {"beem": 2}}, "beem"),
     "no such head": (
@@ -332,7 +332,7 @@ def test_strange_texts_are_traced(client: TestClient, text: str) -> None:
         ("", "name"),
         ("name=nonsense", "not in this trace"),
         ("name=../../etc/passwd", "not in this trace"),
-        ("name=logits&dtype=U8", "fit into a byte"),
+        ("name=logits&dtype=U8", "use F32"),
         ("name=logits&dtype=F64", "dtype"),
         ("name=decoder.0.cross.weights&head=4", "4 heads"),
         ("name=decoder.0.cross.weights&head=-1", "head"),
@@ -349,8 +349,8 @@ def test_wrong_tensors(client: TestClient, query: str, part: str) -> None:
 
 
 def test_a_trace_that_is_gone(client: TestClient) -> None:
-    assert "ask for it again" in error_of(client.get(f"{API}/trace/nothing"))
-    assert "ask for it again" in error_of(client.get(f"{API}/trace/nothing/tensors?name=logits"))
+    assert "request it again" in error_of(client.get(f"{API}/trace/nothing"))
+    assert "request it again" in error_of(client.get(f"{API}/trace/nothing/tensors?name=logits"))
 
 
 @pytest.mark.parametrize(

@@ -55,13 +55,13 @@ class Making:
             case "array":
                 most = min(3, schema.get("maxItems", 3))
                 return [self.value(schema.get("items", {})) for _ in range(self.dice.randint(0, most))]
-        own = schema.get("properties", {})
+        properties = schema.get("properties", {})
         needed = schema.get("required", [])
-        chosen = [name for name in own if self.dice.random() < (0.95 if name in needed else 0.3)]
-        found = {name: self.value(own[name], name) for name in chosen}
+        chosen = [name for name in properties if self.dice.random() < (0.95 if name in needed else 0.3)]
+        result = {name: self.value(properties[name], name) for name in chosen}
         if self.dice.random() < 0.05:
-            found[self.dice.choice(WORDS)] = 1
-        return found
+            result[self.dice.choice(WORDS)] = 1
+        return result
 
     def requests(self, count: int) -> Iterator[tuple[str, str, bytes, str]]:
         """(method, path, body, kind)"""
@@ -127,13 +127,13 @@ async def fuzz(server: Server, seed: int, count: int, odd: int, models: Sequence
             examples.append(f"{method} {path} {raw[:200]!r}: {problem}")
     refused = 0
     for raw in framings(dice, odd):
-        own = Link(server.port)
-        answer = await own.send(raw, wait=5)
+        link = Link(server.port)
+        answer = await link.send(raw, wait=5)
         good = answer.status in (400, 408, 413) and answer.headers.get("connection") == "close"
         refused += good
         if not good:
             examples.append(f"{raw[:80]!r}: {answer.status}")
-        own.close()
+        link.close()
     failures += odd - refused
     if server.log is not None:
         failures += sum(
@@ -156,13 +156,13 @@ def wrong(document: Mapping[str, Any], method: str, path: str, answer: Answer) -
     operation = document["paths"][path].get(method.lower())
     if operation is None:
         return "" if answer.status == 405 else f"status {answer.status}"
-    told = operation["responses"].get(str(answer.status))
-    if told is None:
+    response = operation["responses"].get(str(answer.status))
+    if response is None:
         return f"status {answer.status} is not in the description"
     kind = answer.headers.get("content-type", "").partition(";")[0]
-    if kind not in told["content"]:
+    if kind not in response["content"]:
         return f"content type {kind}"
-    if kind == "application/json" and not fits(document, told["content"][kind]["schema"], answer.json()):
+    if kind == "application/json" and not fits(document, response["content"][kind]["schema"], answer.json()):
         return f"shape {answer.body[:200]!r}"
     return ""
 
@@ -186,12 +186,12 @@ def fits(document: Mapping[str, Any], schema: Mapping[str, Any], value: Any) -> 
     if isinstance(value, list):
         return all(fits(document, schema.get("items", {}), each) for each in value)
     if isinstance(value, dict):
-        own, others = schema.get("properties", {}), schema.get("additionalProperties", True)
+        properties, others = schema.get("properties", {}), schema.get("additionalProperties", True)
         if any(name not in value for name in schema.get("required", [])):
             return False
-        if others is False and set(value) - set(own):
+        if others is False and set(value) - set(properties):
             return False
-        return all(fits(document, own.get(name, others if isinstance(others, dict) else {}), each)
+        return all(fits(document, properties.get(name, others if isinstance(others, dict) else {}), each)
                    for name, each in value.items())  # fmt: skip
     return True
 
@@ -218,13 +218,13 @@ async def strangers(server: Server, seed: int, key: str) -> Result:
         ({"Authorization": "Bearer nothing"}, (401, 403)),
         ({"Authorization": "Basic bm9ib2R5Og=="}, (401, 403)),
     ]
-    failures, asked, examples = 0, 0, list[str]()
+    failures, requests, examples = 0, 0, list[str]()
     for path, method in routes:
         for headers, wanted in cases:
             if path in ("/health", "/health/live") and "Host" not in headers and "Origin" not in headers:
                 continue
             answer = await link.ask(method, path, b"{}" if method == "POST" else None, headers)
-            asked += 1
+            requests += 1
             bad = answer.status not in wanted or "access-control-allow-origin" in answer.headers
             failures += bad
             if bad:
@@ -232,14 +232,14 @@ async def strangers(server: Server, seed: int, key: str) -> Result:
         if method == "POST":
             for kind in ("text/plain", "multipart/form-data; boundary=x"):
                 answer = await link.ask(method, path, b"{}", {**bearer, "Content-Type": kind})
-                asked += 1
+                requests += 1
                 failures += answer.status not in (415, 403)
         flight = {"Origin": "https://evil.example", "Access-Control-Request-Method": method}
         answer = await link.ask("OPTIONS", path, None, flight)
-        asked += 1
+        requests += 1
         failures += answer.status != 403
     return Result(
-        "B21 foreign pages", asked, failures, {"routes": len(routes), "examples": examples[:5]}, seed
+        "B21 foreign pages", requests, failures, {"routes": len(routes), "examples": examples[:5]}, seed
     )
 
 
@@ -260,15 +260,15 @@ async def soak(
 
     async def day(number: int, requests: int) -> int:
         dice = random.Random(f"{seed} {number} {requests}")
-        own = Visitor(server, dice, document, models, pair, texts, done)
-        found = sum([await own.ask() for _ in range(requests)])
-        own.link.close()
-        return found
+        visitor = Visitor(server, dice, document, models, pair, texts, done)
+        failures = sum([await visitor.ask() for _ in range(requests)])
+        visitor.link.close()
+        return failures
 
     async def days(requests: int) -> int:
-        found = sum(await asyncio.gather(*(day(number, requests // CLIENTS) for number in range(CLIENTS))))
+        failures = sum(await asyncio.gather(*(day(number, requests // CLIENTS) for number in range(CLIENTS))))
         await asyncio.sleep(1.5)
-        return found
+        return failures
 
     failures = await days(first)
     early, held = server.rss(), await holds(server)
@@ -314,8 +314,12 @@ class Visitor:
         text = self.dice.choice(self.texts)
         if self.models[name] == "translate":
             return Question("/translate", body(text, *self.pair))
-        own = question(name, self.models[name], text, self.dice.randint(1, 8))
-        return Question(own.path, {**own.content, "stream": True}) if "max_tokens" in own.content else own
+        request = question(name, self.models[name], text, self.dice.randint(1, 8))
+        return (
+            Question(request.path, {**request.content, "stream": True})
+            if "max_tokens" in request.content
+            else request
+        )
 
     async def ask(self) -> bool:
         """Whether it went wrong."""
@@ -324,17 +328,17 @@ class Visitor:
             await self.vanish(self.usual())
             return False
         if kind < 0.6:
-            own = self.usual()
-            answer = await self.link.ask("POST", own.path, own.content)
+            request = self.usual()
+            answer = await self.link.ask("POST", request.path, request.content)
         else:
             method, path, raw, media = next(self.odd)
             answer = await self.link.ask(method, path, raw, {"Content-Type": media})
         return answer.status == 0 or (answer.status >= 500 and answer.status != 503)
 
-    async def vanish(self, own: Question) -> None:
-        raw = json.dumps(own.content).encode()
+    async def vanish(self, request: Question) -> None:
+        raw = json.dumps(request.content).encode()
         _, writer = await asyncio.open_connection("127.0.0.1", self.server.port)
-        head = f"POST {own.path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(raw)}\r\n"
+        head = f"POST {request.path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(raw)}\r\n"
         writer.write(f"{head}Content-Type: application/json\r\n\r\n".encode() + raw)
         await writer.drain()
         await asyncio.sleep(self.dice.random() * 0.01)

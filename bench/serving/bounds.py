@@ -89,7 +89,7 @@ async def limits(
 async def pour(server: Server, size: int) -> Answer:
     """A body of many bytes, sent until the server answers."""
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
-    begun, sent = time.perf_counter(), 0
+    start, sent = time.perf_counter(), 0
     head = "POST /translate HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
     writer.write(f"{head}Transfer-Encoding: chunked\r\n\r\n".encode())
     part = b"10000\r\n" + b" " * 65_536 + b"\r\n"
@@ -102,7 +102,7 @@ async def pour(server: Server, size: int) -> Answer:
         head_ = await asyncio.wait_for(reading, 10)
     except (OSError, TimeoutError, asyncio.IncompleteReadError):
         head_ = reading.result() if reading.done() and not reading.exception() else b"HTTP/1.1 000 \r\n"
-    seconds = time.perf_counter() - begun
+    seconds = time.perf_counter() - start
     writer.close()
     return Answer(int(head_.split()[1]), {}, b"", seconds)
 
@@ -112,14 +112,14 @@ async def drain(
 ) -> Result:
     """B17: SIGTERM under load: what was accepted is answered, readiness falls at once, liveness stays."""
     texts = list(texts or sentences(seed))
-    failures, lasting, told = 0, list[float](), list[float]()
+    failures, lasting, notices = 0, list[float](), list[float]()
     for number in range(count):
         with make() as server:
             wrong, seconds, noticed = await one_end(server, random.Random(seed + number), texts, pair)
         failures += wrong
         lasting.append(seconds)
-        told.append(noticed)
-    figure = {"exit_most": round(max(lasting), 2), "ready_503_after": round(max(told), 3)}
+        notices.append(noticed)
+    figure = {"exit_most": round(max(lasting), 2), "ready_503_after": round(max(notices), 3)}
     return Result("B17 drain", count, failures, figure, seed)
 
 
@@ -141,12 +141,12 @@ async def one_end(
     await asyncio.sleep(0.5 + dice.random())
     ready, live = Link(server.port), Link(server.port)
     await ready.ask("GET", "/health/ready")
-    begun = time.monotonic()
+    start = time.monotonic()
     server.process.send_signal(signal.SIGTERM)
     noticed, lives = 60.0, True
-    while time.monotonic() - begun < 0.25:
+    while time.monotonic() - start < 0.25:
         if (await ready.ask("GET", "/health/ready")).status == 503:
-            noticed = min(noticed, time.monotonic() - begun)
+            noticed = min(noticed, time.monotonic() - start)
             break
     lives = (await live.ask("GET", "/health/live")).status == 200
     over.set()
@@ -154,7 +154,7 @@ async def one_end(
     await asyncio.to_thread(server.process.wait, 40)
     # a connection that was not accepted any more is no accepted request: status 0 at once
     lost = sum(each.status not in (200, 503) and each.seconds > 0.05 for each in answers)
-    return lost + (not lives) + (noticed > 0.2), time.monotonic() - begun, noticed
+    return lost + (not lives) + (noticed > 0.2), time.monotonic() - start, noticed
 
 
 def fresh(models: list[str], *options: str) -> Callable[[], Any]:

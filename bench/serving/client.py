@@ -37,7 +37,7 @@ class Result:
 def above(**figures: tuple[float, float]) -> dict[str, float]:
     """The figures that are above their bar, as (figure, bar). They are times and sizes, which a busy machine
     spoils: they are told and make no bar fail."""
-    return {name: round(found, 3) for name, (found, bar) in figures.items() if found > bar}
+    return {name: round(value, 3) for name, (value, bar) in figures.items() if value > bar}
 
 
 @dataclass
@@ -59,8 +59,8 @@ class Server:
     def rss(self) -> float:
         """MiB that the process holds."""
         text = Path(f"/proc/{self.pid}/status").read_text()
-        found = re.search(r"VmRSS:\s+(\d+)", text)
-        return int(found[1]) / 1024 if found else 0.0
+        match = re.search(r"VmRSS:\s+(\d+)", text)
+        return int(match[1]) / 1024 if match else 0.0
 
     def processor_seconds(self) -> float:
         """Time that the process has had of all cores so far."""
@@ -69,16 +69,18 @@ class Server:
 
     def held(self) -> dict[str, int]:
         """Open files and threads."""
-        own = Path(f"/proc/{self.pid}")
-        return {name: len(list((own / name).iterdir())) for name in ("fd", "task")}
+        folder = Path(f"/proc/{self.pid}")
+        return {name: len(list((folder / name).iterdir())) for name in ("fd", "task")}
 
 
 HOST = Path(__file__).parent / "host.py"
 
 
 @contextmanager
-def started(models: list[str], *options: str, desk: str = "continuous", cores: str = "") -> Iterator[Server]:
+def started(
+    models: list[str], *options: str, batching: str = "continuous", cores: str = ""
+) -> Iterator[Server]:
     """A server process with some models, and with a choice of how it puts work together."""
     pinned = ["taskset", "-c", cores] if cores else []
-    with process.started([*models, *options], [*pinned, sys.executable, str(HOST), desk]) as own:
-        yield Server(own.address.port, own.process, own.log)
+    with process.started([*models, *options], [*pinned, sys.executable, str(HOST), batching]) as running:
+        yield Server(running.address.port, running.process, running.log)

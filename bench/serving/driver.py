@@ -48,7 +48,7 @@ class Load:
         """Answers a second."""
         return round(len(self.of(200)) / self.seconds, 2)
 
-    def told(self) -> dict[str, float]:
+    def summary(self) -> dict[str, float]:
         good = self.of(200)
         return {"rate": self.rate, "answers": len(good), **times([each.seconds for each in good])}
 
@@ -70,18 +70,18 @@ class Figures:
     p95: float
     p99: float
 
-    def told(self) -> dict[str, Any]:
+    def summary(self) -> dict[str, Any]:
         return asdict(self)
 
 
 async def closed(address: Address, questions: Sequence[Question], clients: int, seconds: float) -> Load:
     """Each client asks again as soon as it has its answer; one that is refused waits a moment."""
-    load, begun = Load(seconds), time.monotonic()
+    load, start = Load(seconds), time.monotonic()
     rest = cycle(written(address, questions))
 
     async def client() -> None:
         link = Link(address)
-        while time.monotonic() - begun < seconds:
+        while time.monotonic() - start < seconds:
             answer = await link.send(next(rest))
             load.answers.append(answer)
             if answer.status in REFUSED:
@@ -90,7 +90,7 @@ async def closed(address: Address, questions: Sequence[Question], clients: int, 
         link.close()
 
     await asyncio.gather(*(client() for _ in range(clients)))
-    load.seconds = time.monotonic() - begun
+    load.seconds = time.monotonic() - start
     return load
 
 
@@ -107,8 +107,8 @@ async def opened(
         load.answers.append(await link.send(raw, due=due))
         idle.append(link)
 
-    at = begun = time.monotonic()
-    while at - begun < seconds:
+    at = start = time.monotonic()
+    while at - start < seconds:
         at += dice.expovariate(rate)  # P(gap > t) = exp(-rate t)
         # also who is late lets answers in: their connections are free again, and it need not open others
         await asyncio.sleep(max(0.0, at - time.monotonic()))
@@ -116,7 +116,7 @@ async def opened(
         running.add(task)
         task.add_done_callback(running.discard)
     await asyncio.gather(*running)
-    load.seconds = time.monotonic() - begun  # until the last of those who waited had an answer
+    load.seconds = time.monotonic() - start  # until the last of those who waited had an answer
     for link in idle:
         link.close()
     return load
@@ -124,7 +124,7 @@ async def opened(
 
 def written(address: Address, questions: Sequence[Question]) -> list[bytes]:
     """Requests as they are sent, so that no time is lost with them later."""
-    return [address.written("POST", own.path, own.content) for own in questions]
+    return [address.written("POST", question.path, question.content) for question in questions]
 
 
 @dataclass(frozen=True)
@@ -185,9 +185,9 @@ async def numbers(address: Address) -> dict[str, float]:
 
 async def tokens(address: Address) -> dict[str, float]:
     """Pieces that the server has read and written so far."""
-    found = await numbers(address)
-    own = [(name, value) for name, value in found.items() if "tokens_total" in name]
-    return {kind: sum(v for name, v in own if f'kind="{kind}"' in name) for kind in ("read", "written")}
+    metrics = await numbers(address)
+    totals = [(name, value) for name, value in metrics.items() if "tokens_total" in name]
+    return {kind: sum(v for name, v in totals if f'kind="{kind}"' in name) for kind in ("read", "written")}
 
 
 async def questions_for(

@@ -25,24 +25,24 @@ UNREAD = 60  # answers that a client asks for and does not read: more than what 
 
 async def busy(server: Server) -> tuple[dict[str, float], float]:
     """What is in work now, and how many steps all desks have done."""
-    found = await numbers(server.address)
+    metrics = await numbers(server.address)
     left = {
         name: value
-        for name, value in found.items()
+        for name, value in metrics.items()
         if value and ("in_flight" in name or any(f'what="{word}"' in name for word in BUSY))
     }
-    return left, sum(value for name, value in found.items() if 'what="steps"' in name)
+    return left, sum(value for name, value in metrics.items() if 'what="steps"' in name)
 
 
 async def settled(server: Server, seconds: float) -> tuple[dict[str, float], float, float]:
     """What is in work after a moment (nothing, if all is well), the seconds that it took, and the steps."""
-    begun = time.monotonic()
+    start = time.monotonic()
     left, first = await busy(server)
     steps = first
-    while left and time.monotonic() - begun < seconds:
+    while left and time.monotonic() - start < seconds:
         await asyncio.sleep(0.01)
         left, steps = await busy(server)
-    return left, time.monotonic() - begun, steps - first
+    return left, time.monotonic() - start, steps - first
 
 
 class Vanishing:
@@ -66,8 +66,8 @@ class Vanishing:
         await asyncio.sleep(self.dice.choice([0.0, self.dice.random() * 0.5]))
 
     async def while_streaming(self, reader: asyncio.StreamReader, out: asyncio.StreamWriter) -> None:
-        asked = {"model": self.writer, "prompt": "I", "max_tokens": 200, "stream": True}
-        raw = json.dumps(asked).encode()
+        body = {"model": self.writer, "prompt": "I", "max_tokens": 200, "stream": True}
+        raw = json.dumps(body).encode()
         out.write(f"{HEAD.format('/v1/completions')}Content-Length: {len(raw)}\r\n\r\n".encode() + raw)
         for _ in range(self.dice.randint(0, 12)):
             await asyncio.wait_for(reader.readuntil(b"\n\n"), 5)
@@ -84,11 +84,11 @@ async def cancel(
     """B15: clients that vanish at any moment leave nothing behind, and the work for them ends."""
     dice, link = random.Random(seed), Link(server.port)
     texts = list(texts or sentences(seed))
-    own = Vanishing(server, dice, texts, pair, writer)
+    clients = Vanishing(server, dice, texts, pair, writer)
     base = [(await patient(link, body(text, *pair))).seconds for text in texts[:20]]
     lasting, steps, left = list[float](), list[float](), dict[str, float]()
     for _ in range(0, count, AT_ONCE):
-        await asyncio.gather(*(own.one(number) for number in range(AT_ONCE)))
+        await asyncio.gather(*(clients.one(number) for number in range(AT_ONCE)))
         rest, seconds, more = await settled(server, 1.0)
         left |= rest
         lasting.append(seconds)
@@ -139,7 +139,7 @@ async def deadline(
 
 async def dawdle(server: Server, kind: int, seconds: float, tick: float) -> float:
     """One bad client; how long it was borne, or `seconds` if to the end."""
-    begun = time.monotonic()
+    start = time.monotonic()
     head = HEAD.format("/translate").encode()
     first, drip = [
         (b"GET / HTTP/1.1\r\n", b"X: y\r\n"),
@@ -151,7 +151,7 @@ async def dawdle(server: Server, kind: int, seconds: float, tick: float) -> floa
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
         writer.write(first)
         reading = asyncio.ensure_future(read_out(reader))
-        while time.monotonic() - begun < seconds:
+        while time.monotonic() - start < seconds:
             await asyncio.wait([reading], timeout=tick)
             if reading.done() or writer.transport.is_closing():
                 break
@@ -160,7 +160,7 @@ async def dawdle(server: Server, kind: int, seconds: float, tick: float) -> floa
         writer.transport.abort()
     except OSError:
         pass
-    return time.monotonic() - begun
+    return time.monotonic() - start
 
 
 async def read_out(reader: asyncio.StreamReader) -> None:
@@ -170,17 +170,17 @@ async def read_out(reader: asyncio.StreamReader) -> None:
 
 async def never_read(server: Server, seconds: float, tick: float) -> float:
     """A client that asks for much and reads nothing of it; how long it was borne."""
-    begun, loop = time.monotonic(), asyncio.get_running_loop()
-    with socket.socket() as own:
-        own.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        own.setblocking(False)
+    start, loop = time.monotonic(), asyncio.get_running_loop()
+    with socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.setblocking(False)
         watch = select.poll()
-        watch.register(own, select.POLLRDHUP | select.POLLHUP | select.POLLERR)
+        watch.register(client, select.POLLRDHUP | select.POLLHUP | select.POLLERR)
         try:
-            await loop.sock_connect(own, ("127.0.0.1", server.port))
-            asked = b"GET /openapi.json HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" * UNREAD
-            sending = asyncio.ensure_future(loop.sock_sendall(own, asked))
-            while time.monotonic() - begun < seconds and not watch.poll(0):
+            await loop.sock_connect(client, ("127.0.0.1", server.port))
+            requests = b"GET /openapi.json HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" * UNREAD
+            sending = asyncio.ensure_future(loop.sock_sendall(client, requests))
+            while time.monotonic() - start < seconds and not watch.poll(0):
                 await asyncio.wait([sending], timeout=tick) if not sending.done() else await asyncio.sleep(
                     tick
                 )
@@ -188,7 +188,7 @@ async def never_read(server: Server, seconds: float, tick: float) -> float:
             await asyncio.gather(sending, return_exceptions=True)
         except OSError:
             pass
-    return time.monotonic() - begun
+    return time.monotonic() - start
 
 
 async def slow(

@@ -51,8 +51,8 @@ class Address:
 
     def headers(self) -> dict[str, str]:
         usual = self.port == (443 if self.secure else 80)
-        told = {"Host": self.host if usual else f"{self.host}:{self.port}"}
-        return told | ({"Authorization": f"Bearer {self.key}"} if self.key else {})
+        headers = {"Host": self.host if usual else f"{self.host}:{self.port}"}
+        return headers | ({"Authorization": f"Bearer {self.key}"} if self.key else {})
 
     def written(
         self, method: str, path: str, content: Any = None, headers: Mapping[str, str] | None = None
@@ -62,8 +62,8 @@ class Address:
             raw = b""
         else:
             raw = content if isinstance(content, bytes) else json.dumps(content).encode()
-        own = {"Content-Type": "application/json", "Content-Length": str(len(raw))}
-        every = self.headers() | own | dict(headers or {})
+        defaults = {"Content-Type": "application/json", "Content-Length": str(len(raw))}
+        every = self.headers() | defaults | dict(headers or {})
         head = "".join(f"{name}: {value}\r\n" for name, value in every.items())
         return f"{method} {path} HTTP/1.1\r\n{head}\r\n".encode() + raw
 
@@ -195,29 +195,29 @@ class Link:
     async def send(self, raw: bytes, wait: float = 60.0, due: float | None = None) -> Answer:
         """Bytes as they are, and what is answered; status 0 if nothing is. Time counts from when it was due
         (in `time.monotonic`), or from now."""
-        begun = time.monotonic() if due is None else due
+        start = time.monotonic() if due is None else due
         for attempt in range(2):
             fresh = self.wire is None
             try:
-                found = await self.exchange(raw, wait)
-                return Answer(found.status, found.headers, found.body, time.monotonic() - begun)
+                response = await self.exchange(raw, wait)
+                return Answer(response.status, response.headers, response.body, time.monotonic() - start)
             except (OSError, ValueError) as error:  # of time too
                 self.close()
                 if fresh or attempt or isinstance(error, TimeoutError):  # an idle connection may be closed
                     break
-        return Answer(0, {}, b"", time.monotonic() - begun)
+        return Answer(0, {}, b"", time.monotonic() - start)
 
     async def exchange(self, raw: bytes, wait: float) -> Reading:
         if self.wire is None:
-            own = self.address
+            address = self.address
             async with asyncio.timeout(wait):
                 _, self.wire = await asyncio.get_running_loop().create_connection(
-                    Wire, own.host, own.port, ssl=own.secure or None
+                    Wire, address.host, address.port, ssl=address.secure or None
                 )
-        found = await self.wire.ask(raw, wait)
-        if found.ends_it:
+        response = await self.wire.ask(raw, wait)
+        if response.ends_it:
             self.close()
-        return found
+        return response
 
     def close(self) -> None:
         if self.wire is not None:

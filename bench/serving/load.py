@@ -20,28 +20,28 @@ def body(text: str, source: str = "en", target: str = "de") -> dict[str, str]:
     return {"q": text, "source": source, "target": target}
 
 
-def asked(texts: Sequence[str], pair: Pair) -> list[Question]:
+def questions(texts: Sequence[str], pair: Pair) -> list[Question]:
     return [Question("/translate", body(text, *pair)) for text in texts]
 
 
 async def closed(server: Server, texts: Sequence[str], clients: int, seconds: float, pair: Pair) -> Load:
-    return await driver.closed(server.address, asked(texts, pair), clients, seconds)
+    return await driver.closed(server.address, questions(texts, pair), clients, seconds)
 
 
 async def opened(
     server: Server, texts: Sequence[str], rate: float, seconds: float, seed: int, pair: Pair
 ) -> Load:
-    return await driver.opened(server.address, asked(texts, pair), rate, seconds, seed)
+    return await driver.opened(server.address, questions(texts, pair), rate, seconds, seed)
 
 
 async def alive(server: Server, stop: asyncio.Event) -> list[float]:
     """How long liveness takes meanwhile."""
-    link, found = Link(server.port), []
+    link, answers = Link(server.port), []
     while not stop.is_set():
         answer = await link.ask("GET", "/health/live")
-        found.append(answer.seconds if answer.status == 200 else 60.0)
+        answers.append(answer.seconds if answer.status == 200 else 60.0)
         await asyncio.sleep(0.1)
-    return found
+    return answers
 
 
 async def overload(

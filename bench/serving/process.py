@@ -47,11 +47,13 @@ def port_of(process: subprocess.Popen[bytes], log: Path) -> int:
     """The port, once the server listens."""
     until = time.monotonic() + START_SECONDS
     while time.monotonic() < until and process.poll() is None:
-        if found := PLACE.search(log.read_text(errors="replace")):
-            return int(found[1])
+        if match := PLACE.search(log.read_text(errors="replace")):
+            return int(match[1])
         time.sleep(0.05)
-    told = log.read_text(errors="replace").strip().splitlines()
-    raise RegardError(f"the server did not start: {told[-1].removeprefix('error: ') if told else 'no word'}")
+    lines = log.read_text(errors="replace").strip().splitlines()
+    raise RegardError(
+        f"the server did not start: {lines[-1].removeprefix('error: ') if lines else 'no word'}"
+    )
 
 
 def end(process: subprocess.Popen[bytes]) -> None:

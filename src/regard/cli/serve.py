@@ -81,15 +81,15 @@ def serve(
       regard serve keys add keys.json anna
       regard serve runs/demo runs/gpt --listen 0.0.0.0 --host mt.example.org --keys keys.json
     """
-    from regard.server.desk import Limits
     from regard.server.keys import Keys
-    from regard.server.limits import Bounds
-    from regard.server.logs import Log
-    from regard.server.run import Place, serve_api
+    from regard.server.requests import ServerLimits
+    from regard.server.run import ListenAddress, serve_api
     from regard.server.service import Service
+    from regard.server.service_scheduler import BatchLimits
+    from regard.server.telemetry import Log
     from regard.tasks import load
 
-    place = Place(listen, port, tuple(host), tuple(cors_origin), insecure_no_key)
+    place = ListenAddress(listen, port, tuple(host), tuple(cors_origin), insecure_no_key)
     for origin in cors_origin:
         if not origin.startswith(("http://", "https://")):
             raise UsageError(f"--cors-origin {origin}: give it as https://example.org")
@@ -98,8 +98,8 @@ def serve(
         name: load(path, device, thread_count(threads), precision)
         for name, path in unique_names(folders or builtin_models()).items()
     }
-    bounds = Bounds(body=largest_body, request_seconds=timeout, drain_seconds=drain)
-    service = Service(opened, bounds, Limits(queue_tokens=queue_tokens), known, Log(texts=log_text))
+    bounds = ServerLimits(body=largest_body, request_seconds=timeout, drain_seconds=drain)
+    service = Service(opened, bounds, BatchLimits(queue_tokens=queue_tokens), known, Log(texts=log_text))
     serve_api(service, place, say)
 
 

@@ -1,4 +1,4 @@
-"""The explorer: a page that shows a model's run, and the routes it asks."""
+"""HTTP server: the explorer page and the API."""
 
 from regard.server.app import make_app
 from regard.server.run import serve

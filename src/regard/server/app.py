@@ -1,4 +1,4 @@
-"""The routes. Each answers JSON or bytes; what goes wrong is {"error": a sentence}."""
+"""The app of the explorer and its routes. They return JSON or bytes; errors are {"error": message}."""
 
 from __future__ import annotations
 
@@ -18,10 +18,9 @@ from regard import __version__
 from regard.errors import RegardError, UsageError, near_miss
 from regard.interpret import TracedTokens
 from regard.interpret.predictions import page_json
-from regard.server.export import add_export
-from regard.server.guard import Access, Guard
+from regard.server.compare import available_interventions, compare_traces
 from regard.server.lessons import add_lessons
-from regard.server.readings import add_readings
+from regard.server.origin_policy import OriginPolicy, OriginPolicyMiddleware
 from regard.server.requests import (
     LONGEST_TEXT,
     CompareQuery,
@@ -33,9 +32,7 @@ from regard.server.requests import (
     key_of,
     parse,
 )
-from regard.server.runs import compared, offered
-from regard.server.tensors import to_bytes
-from regard.server.traces import Traces, number_of
+from regard.server.traces import Traces, add_export, add_readings, number_of, tensor_bytes
 from regard.tasks.traceable import Traceable
 
 WEB = Path(__file__).parent / "web"
@@ -48,11 +45,11 @@ async def raw_body(request: Request) -> bytes:
 Raw = Annotated[bytes, Depends(raw_body)]
 
 
-def make_app(models: Mapping[str, Any], access: Access = Access()) -> FastAPI:
-    """The page and its routes over opened models by name, of which the first is the usual one."""
+def make_app(models: Mapping[str, Any], access: OriginPolicy = OriginPolicy()) -> FastAPI:
+    """The explorer over loaded models by name; the first is the default."""
     models = {name: task for name, task in models.items() if isinstance(task, Traceable)}
     app = FastAPI(title="regard", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
-    app.add_middleware(Guard, access=access)
+    app.add_middleware(OriginPolicyMiddleware, access=access)
     traces = Traces()
     add_errors(app)
     add_models(app, models)
@@ -72,8 +69,7 @@ def add_page(app: FastAPI) -> None:
 
 
 def add_models(app: FastAPI, models: Mapping[str, Any]) -> None:
-    # What programs ask often is done here or by the threads that cut texts. A route that is no coroutine gets
-    # a thread that comes and goes: these are for runs, which take long, and for files.
+    # Frequent routes are coroutines. FastAPI runs plain functions in threads: used for traces and files.
     @app.get("/api/v1/models")
     async def list_models() -> dict[str, Any]:
         listed = [about(name, task) for name, task in models.items()]
@@ -94,7 +90,7 @@ def add_comparisons(app: FastAPI, traces: Traces) -> None:
     @app.get("/api/v1/compare")
     def side_by_side(request: Request) -> dict[str, Any]:
         query = checked(CompareQuery, dict(request.query_params))
-        return compared(traces.require(query.before), traces.require(query.after), query.step)
+        return compare_traces(traces.require(query.before), traces.require(query.after), query.step)
 
 
 def add_traces(app: FastAPI, models: Mapping[str, Any], traces: Traces) -> None:
@@ -106,10 +102,10 @@ def add_traces(app: FastAPI, models: Mapping[str, Any], traces: Traces) -> None:
         name, task = find(models, body.model)
         check_target(task.folder, body.target)
         number = number_of(key_of(body.model_copy(update={"model": name})))
-        with running:  # two browsers take turns: each run has all cores
-            found = traces.get(number)
-            if found is None:
-                found = task.trace(
+        with running:  # one trace at a time uses all cores
+            result = traces.get(number)
+            if result is None:
+                result = task.trace(
                     body.source,
                     body.target,
                     prefix=body.prefix,
@@ -117,9 +113,9 @@ def add_traces(app: FastAPI, models: Mapping[str, Any], traces: Traces) -> None:
                     decode=check_decode(body.decode, task.folder.config.max_length),
                     interventions=body.interventions,
                 )
-                found = replace(found, meta={**found.meta, "model": name})  # no path of this machine
-                traces.add(number, found)
-        return {"model": name, **page_json(number, found)}
+                result = replace(result, meta={**result.meta, "model": name})  # no local path
+                traces.add(number, result)
+        return {"model": name, **page_json(number, result)}
 
     @app.get("/api/v1/trace/{number}")
     def again(number: str) -> dict[str, Any]:
@@ -127,10 +123,12 @@ def add_traces(app: FastAPI, models: Mapping[str, Any], traces: Traces) -> None:
 
     @app.get("/api/v1/trace/{number}/tensors")
     def tensors(number: str, request: Request) -> Response:
-        asked = request.query_params
-        given: dict[str, Any] = {field: asked[field] for field in asked} | {"name": asked.getlist("name")}
+        parameters = request.query_params
+        given: dict[str, Any] = {field: parameters[field] for field in parameters} | {
+            "name": parameters.getlist("name")
+        }
         query = checked(TensorQuery, given)
-        content = to_bytes(traces.require(number), query)
+        content = tensor_bytes(traces.require(number), query)
         return Response(content, media_type="application/octet-stream")
 
     add_readings(app, traces)
@@ -138,17 +136,17 @@ def add_traces(app: FastAPI, models: Mapping[str, Any], traces: Traces) -> None:
 
 
 def check_target(folder: Any, target: str | None) -> None:
-    """An attention grows with the square of a text; positions that are computed have no end of their own."""
+    """Attention grows with the square of the length, and computed positions have no limit."""
     pieces, most = len(folder.target.encode(target or "")), folder.config.max_length
     if pieces > most:
-        raise UsageError(f"target: {pieces} pieces are too long, there may be {most}")
+        raise UsageError(f"target: {pieces} tokens are too long, at most {most} are allowed")
 
 
 def find(models: Mapping[str, Any], name: str) -> tuple[str, Any]:
     name = name or next(iter(models), "")
     if name not in models:
-        known = near_miss(name, models) or f"; there are {', '.join(models) or 'none to look into'}"
-        raise UsageError(f'model: there is no "{name}"{known}')
+        hint = near_miss(name, models) or f"; there are {', '.join(models) or 'none to look into'}"
+        raise UsageError(f'model: there is no "{name}"{hint}')
     return name, models[name]
 
 
@@ -165,7 +163,7 @@ def about(name: str, task: Any) -> dict[str, Any]:
         "parameters": folder.parameters,
         "labels": list(folder.labels),
         "beam": folder.decode.beam,
-        "interventions": offered(folder.model),
+        "interventions": available_interventions(folder.model),
     }
 
 
@@ -176,7 +174,7 @@ def add_errors(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def unknown(_: Request, error: HTTPException) -> JSONResponse:
-        words = {404: "there is nothing at this address", 405: "this address is asked in another way"}
+        words = {404: "there is nothing at this address", 405: "method not allowed"}
         return JSONResponse({"error": words.get(error.status_code, str(error.detail))}, error.status_code)
 
     @app.exception_handler(MemoryError)
@@ -185,5 +183,5 @@ def add_errors(app: FastAPI) -> None:
 
     @app.exception_handler(Exception)
     async def surprised(_: Request, error: Exception) -> JSONResponse:
-        text = f"{type(error).__name__}: {error}; this should not happen, the terminal shows where it did"
+        text = f"{type(error).__name__}: {error}; internal error, see the terminal"
         return JSONResponse({"error": text}, 500)

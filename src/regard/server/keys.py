@@ -1,7 +1,7 @@
-"""Who may ask: a file of named keys, of which only salted hashes are kept.
+"""API keys: a JSON file of named keys, stored as salted hashes.
 
-A key is 32 random bytes, so that one round of SHA-256 is enough: there is nothing to guess. The file is read
-again when it changes, so that a key can be given or taken without a new start.
+A key is 32 random bytes, so one round of SHA-256 suffices. The file is reloaded when it changes: adding and
+revoking keys needs no restart.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ def read_keys(path: Path) -> list[Key]:
             Key(**{name: str(each[name]) for name in Key.__dataclass_fields__}) for each in content["keys"]
         ]
     except OSError as error:
-        raise UsageError(f'{path}: {error.strerror}; "regard serve keys add {path} NAME" makes it') from None
+        raise UsageError(f'{path}: {error.strerror}; run "regard serve keys add {path} NAME"') from None
     except (ValueError, KeyError, TypeError):
-        raise UsageError(f"{path} is no file of keys; make one with regard serve keys add") from None
+        raise UsageError(f"{path} is not a key file; create one with regard serve keys add") from None
 
 
 def write_keys(path: Path, keys: list[Key]) -> None:
@@ -58,7 +58,7 @@ def write_keys(path: Path, keys: list[Key]) -> None:
 
 
 def add_key(path: Path, name: str) -> str:
-    """A new key, which is told once and kept nowhere."""
+    """Add a key and return its secret, which is not stored."""
     if not NAME.fullmatch(name):
         raise UsageError(f"{name!r}: a key's name has letters, digits and . _ -, 64 at most")
     keys = read_keys(path) if path.exists() else []
@@ -73,8 +73,8 @@ def add_key(path: Path, name: str) -> str:
 def revoke_key(path: Path, name: str) -> None:
     keys = read_keys(path)
     if all(key.name != name for key in keys):
-        known = ", ".join(key.name for key in keys) or "none"
-        raise UsageError(f'{path} has no key "{name}"; it has {known}')
+        names = ", ".join(key.name for key in keys) or "none"
+        raise UsageError(f'{path} has no key "{name}"; it has {names}')
     write_keys(path, [key for key in keys if key.name != name])
 
 
@@ -88,24 +88,24 @@ class Keys:
 
     def look(self) -> tuple[int, int, int] | None:
         try:
-            found = self.path.stat()
+            status = self.path.stat()
         except OSError:
             return None
-        return found.st_mtime_ns, found.st_size, found.st_ino
+        return status.st_mtime_ns, status.st_size, status.st_ino
 
     def owner(self, secret: str | None) -> str | None:
-        """The name of a key; None of one that opens nothing. All are looked at, whichever fits."""
+        """The name of a valid key, else None. Compares all keys, so that timing reveals nothing."""
         if (stamp := self.look()) != self.stamp:
             self.stamp = stamp
             try:
                 self.keys = read_keys(self.path)
-            except UsageError:  # a file that cannot be read lets nobody in
+            except UsageError:  # an unreadable file accepts no key
                 self.keys = []
-        found = None
+        owner = None
         for key in self.keys:
             if key.fits(secret or ""):
-                found = key.name
-        return found
+                owner = key.name
+        return owner
 
 
 def secret_in(header: str | None) -> str | None:

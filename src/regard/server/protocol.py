@@ -1,4 +1,4 @@
-"""HTTP for impatient servers: uvicorn's own reading, with deadlines and with framing that is read one way."""
+"""uvicorn's HTTP/1.1 protocol with timeouts, strict framing, and early rejection while queues are full."""
 
 from __future__ import annotations
 
@@ -7,35 +7,43 @@ import json
 import re
 import socket
 import struct
+import time
+from collections.abc import Iterable
+from functools import lru_cache
+from http import HTTPStatus
 from typing import Any, ClassVar
 
 import h11
+from starlette.datastructures import Headers
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from regard.server.limits import Bounds
-from regard.server.turnstile import Turnstile
+from regard.server.errors import APIError, error_response, rate_limit_error
+from regard.server.middleware import KeyPolicy, request_id
+from regard.server.origin_policy import SAFE, OriginPolicy
+from regard.server.queue import Full
+from regard.server.requests import ServerLimits
+from regard.server.service import Service
 
-# A line that ends with a newline alone, and one that goes on with the next: two readers of such a head may
-# not agree on it, and then one of them can be led by the nose.
+# Bare newlines and folded header lines: proxies and servers parse them differently (request smuggling).
 _ODD = re.compile(rb"(?<!\r)\n|\r\n[ \t]|\x00")
 _END = b"\r\n\r\n"
-HELD_SECONDS = 0.2  # that a full server waits for the rest of a request before it reads it
-LEAST_READ = 64 << 10  # bytes in the time that a client may leave an answer unread
+HELD_SECONDS = 0.2  # a full server waits this long for a body before normal parsing
+LEAST_READ = 64 << 10  # bytes a client must read within write_seconds
 
 
-class Strict(h11.Connection):
-    """h11's reading without what a request may be misread by."""
+class StrictConnection(h11.Connection):
+    """h11.Connection that rejects ambiguous requests."""
 
     def __init__(self, most_parts: int, most_head: int) -> None:
         super().__init__(h11.SERVER, most_head)
         self.parts, self.most_parts, self.most_head = 0, most_parts, most_head
 
     def next_event(self) -> Any:
-        if self.their_state is h11.IDLE:  # also of a request that came behind another
+        if self.their_state is h11.IDLE:  # also for pipelined requests
             head, _ = self.trailing_data
             end = head.find(_END)
             if _ODD.search(head, 0, end + len(_END) if end >= 0 else len(head)):
-                raise h11.RemoteProtocolError("a head that can be read in two ways")
+                raise h11.RemoteProtocolError("ambiguous header")
         event = super().next_event()
         if isinstance(event, h11.Request):
             self.parts = 0
@@ -43,40 +51,40 @@ class Strict(h11.Connection):
         elif isinstance(event, h11.Data):
             self.parts += 1
             if self.parts > self.most_parts:
-                raise h11.RemoteProtocolError("a body in too many parts")
+                raise h11.RemoteProtocolError("too many chunks")
         return event
 
     def check(self, request: h11.Request) -> None:
         names = {name for name, _ in request.headers}
         size = len(request.target) + sum(len(name) + len(value) for name, value in request.headers)
         if request.http_version not in (b"1.0", b"1.1"):
-            raise h11.RemoteProtocolError("this is another HTTP")
+            raise h11.RemoteProtocolError("unsupported HTTP version")
         if size > self.most_head:
             raise h11.RemoteProtocolError("the headers are too large")
         if b"transfer-encoding" in names and (b"content-length" in names or request.http_version == b"1.0"):
-            raise h11.RemoteProtocolError("a body has one length")
+            raise h11.RemoteProtocolError("ambiguous body length")
 
 
-class Impatient(H11Protocol):
-    bounds: ClassVar[Bounds] = Bounds()
-    turnstile: ClassVar[Turnstile | None] = None
+class TimedHTTPProtocol(H11Protocol):
+    bounds: ClassVar[ServerLimits] = ServerLimits()
+    early_rejection: ClassVar[EarlyRejection | None] = None
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
-        self.conn: h11.Connection = Strict(self.bounds.chunks, self.bounds.headers)
-        self.crowded = False  # one connection more than may be
-        self.waiting: asyncio.TimerHandle | None = None  # for the end of a head
-        self.unread: asyncio.TimerHandle | None = None  # until a client reads on
-        self.left = 0  # bytes of the answer that were unread when it was last looked at
-        self.held = b""  # of a request that will be refused once it is whole
+        self.conn: h11.Connection = StrictConnection(self.bounds.chunks, self.bounds.headers)
+        self.crowded = False  # over the limit of connections
+        self.waiting: asyncio.TimerHandle | None = None  # for the end of the headers
+        self.unread: asyncio.TimerHandle | None = None  # until the client reads
+        self.left = 0  # unread bytes of the response at the last check
+        self.held = b""  # bytes of a request that is rejected once it is complete
         self.holding: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        own = transport.get_extra_info("socket")
-        if own is not None:  # else the system keeps megabytes for each client that does not read
-            own.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.bounds.unread)
-        # told when its request is read: a connection that is closed on unread bytes would lose its answer
+        connection = transport.get_extra_info("socket")
+        if connection is not None:  # else the kernel buffers megabytes per slow client
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.bounds.unread)
+        # answered once the request is read: closing on unread bytes would lose the response
         self.crowded = len(self.connections) > self.bounds.connections
         self.wait()
 
@@ -98,11 +106,11 @@ class Impatient(H11Protocol):
             self.pass_on(data)
 
     def pass_on(self, data: bytes) -> None:
-        """The usual way."""
+        """Normal processing by uvicorn."""
         self.let_go()
         try:
             super().data_received(data)
-        except h11.LocalProtocolError:  # an answer had begun when its request turned out to be none
+        except h11.LocalProtocolError:  # the response started before the request proved invalid
             self.transport.abort()
         if self.conn.their_state is not h11.IDLE:
             self.stop_waiting()
@@ -110,10 +118,10 @@ class Impatient(H11Protocol):
             self.wait()
 
     def turned_away(self, data: bytes) -> bool:
-        """Whether a request was refused here, or is held until its body has come."""
-        if self.turnstile is None or not self.is_free():
+        """Whether the request was rejected here, or is held until its body is complete."""
+        if self.early_rejection is None or not self.is_free():
             return False
-        answer = self.turnstile.answer(data, self.server_state.default_headers)
+        answer = self.early_rejection.answer(data, self.server_state.default_headers)
         if answer is None:
             return False
         self.stop_waiting()
@@ -126,14 +134,14 @@ class Impatient(H11Protocol):
         return True
 
     def is_free(self) -> bool:
-        """Whether nothing of a request is here, nor of an answer that its client does not read."""
+        """Whether no request is being parsed and no response is waiting to be read."""
         idle = self.conn.our_state is self.conn.their_state is h11.IDLE and not self.conn.trailing_data[0]
         return idle and not self.flow.write_paused
 
     def hold(self, data: bytes) -> None:
         self._unset_keepalive_if_required()
         self.held = data
-        if self.holding is None:  # a body that is slow to come is waited for as others are
+        if self.holding is None:  # a slow body is then read as usual
             self.holding = self.loop.call_later(HELD_SECONDS, lambda: self.pass_on(self.held))
 
     def let_go(self) -> None:
@@ -152,7 +160,7 @@ class Impatient(H11Protocol):
 
     def too_slow(self) -> None:
         if self.conn.trailing_data[0]:
-            self.answer(408, "the request came too slowly")
+            self.answer(408, "request headers timed out")
         else:
             self.transport.close()
 
@@ -166,17 +174,17 @@ class Impatient(H11Protocol):
         self.unread = self.loop.call_later(self.bounds.write_seconds, self.look_again)
 
     def look_again(self) -> None:
-        """A client that reads on has its time anew, however large the answer is."""
+        """Restart the timer while the client keeps reading, however large the response is."""
         if self.left - self.transport.get_write_buffer_size() >= LEAST_READ:
             self.watch()
         else:
             self.cut()
 
     def cut(self) -> None:
-        """The end, for a client that does not read; what the system still holds for it is thrown away."""
-        own = self.transport.get_extra_info("socket")
-        if own is not None:
-            own.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        """Reset the connection of a client that does not read; buffered bytes are dropped."""
+        connection = self.transport.get_extra_info("socket")
+        if connection is not None:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.transport.abort()
 
     def resume_writing(self) -> None:
@@ -186,16 +194,16 @@ class Impatient(H11Protocol):
             self.unread = None
 
     def send_400_response(self, msg: str) -> None:
-        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE) and not self.begun():
-            self.answer(400, "the request is no HTTP")
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE) and not self.response_started():
+            self.answer(400, "malformed request")
         else:
             self.transport.abort()
 
-    def begun(self) -> bool:
+    def response_started(self) -> bool:
         return self.cycle is not None and self.cycle.response_started and not self.cycle.response_complete
 
     def answer(self, status: int, text: str, more: str = "") -> None:
-        """An answer without an app, and the end of the connection."""
+        """Respond without the app and close the connection."""
         words = {400: "Bad Request", 408: "Request Timeout", 503: "Service Unavailable"}[status]
         body = json.dumps({"error": text}).encode()
         head = (
@@ -207,5 +215,93 @@ class Impatient(H11Protocol):
             self.transport.close()
 
 
-def protocol_for(bounds: Bounds, turnstile: Turnstile | None = None) -> type[Impatient]:
-    return type("Bounded", (Impatient,), {"bounds": bounds, "turnstile": turnstile})
+def protocol_for(
+    bounds: ServerLimits, early_rejection: EarlyRejection | None = None
+) -> type[TimedHTTPProtocol]:
+    return type("Bounded", (TimedHTTPProtocol,), {"bounds": bounds, "early_rejection": early_rejection})
+
+
+# Stricter than HTTP: every parser reads such a head in the same way.
+HEAD = re.compile(rb"POST (/[a-z0-9_/]+) HTTP/1\.1\r\n((?:[A-Za-z0-9-]+: [!-~][ -~]*\r\n)+)\r\n")
+# Requests with these headers take the normal path.
+OTHERS = frozenset(
+    {b"transfer-encoding", b"expect", b"upgrade", b"te", b"trailer", b"origin", b"sec-fetch-site"}
+)
+LARGEST_HELD = 16 << 10  # bytes of a body that is waited for; larger ones take the normal path
+Pairs = list[tuple[bytes, bytes]]
+
+
+class EarlyRejection:
+    """Answers 429 before HTTP parsing while no model has room.
+
+    Under overload most requests are rejected, on the cores that compute for the others: through the whole app
+    a rejection costs more than a short decode. Plain requests are checked here first; all others take the
+    normal path, with the same status, body and headers.
+    """
+
+    def __init__(
+        self, service: Service, access: OriginPolicy, locks: KeyPolicy, paths: frozenset[str]
+    ) -> None:
+        self.service, self.access, self.locks, self.paths = service, access, locks, paths
+
+    def answer(self, data: bytes, more: Iterable[tuple[bytes, bytes]] = ()) -> bytes | None:
+        """The bytes of the rejection; empty while the body is incomplete; None for the normal path."""
+        if self.service.draining or self.service.full() is None:
+            return None
+        start, head = time.monotonic(), HEAD.match(data, 0, self.service.bounds.headers)
+        if head is None or (path := head[1].decode()) not in self.paths:
+            return None
+        pairs = pairs_of(head[2])
+        length = length_in(pairs)
+        if length is None or length > self.service.bounds.body or len(data) > head.end() + length:
+            return None
+        if len(data) < head.end() + length:
+            return b"" if length <= LARGEST_HELD else None
+        headers = Headers(raw=pairs)
+        if self.access.reason(path, "POST", headers) is not None:
+            return None
+        try:
+            owner = self.locks.owner(self.service.keys, path, headers, data[head.end() :])
+            self.service.check_capacity()
+        except APIError:  # no key: the normal path answers that
+            return None
+        except Full as full:
+            self.service.metrics.add("refused")
+            status, first, body = written(path, str(full), full.retry_after)
+        else:  # room was freed just now
+            return None
+        number = request_id(headers)
+        self.service.note(path, "POST", status, time.monotonic() - start, number, owner)
+        rest = b"".join(b"%b: %b\r\n" % pair for pair in more)
+        return b"%bx-request-id: %b\r\n%b\r\n%b" % (first, number.encode(), rest, body)
+
+
+def pairs_of(lines: bytes) -> Pairs:
+    """Header lines as ASGI pairs."""
+    pairs = []
+    for line in lines.split(b"\r\n")[:-1]:
+        name, _, value = line.partition(b": ")
+        pairs.append((name.lower(), value.rstrip(b" ")))
+    return pairs
+
+
+def length_in(pairs: Pairs) -> int | None:
+    """Content-Length of a plain request; None for any other."""
+    headers = dict(pairs)
+    length = headers.get(b"content-length", b"")
+    plain = (
+        len(headers) == len(pairs) and OTHERS.isdisjoint(headers) and length.isdigit() and len(length) <= 12
+    )
+    stays = headers.get(b"connection", b"keep-alive").lower() == b"keep-alive"
+    return int(length) if plain and stays else None
+
+
+@lru_cache(256)
+def written(path: str, text: str, seconds: float) -> tuple[int, bytes, bytes]:
+    """Status, constant part of the head, and body of a 429 response."""
+    answer = error_response(path, rate_limit_error(text, seconds))
+    answer.headers.update(SAFE)
+    status = HTTPStatus(answer.status_code)
+    lines = [b"%b: %b\r\n" % pair for pair in answer.raw_headers]
+    head = f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() + b"".join(lines)
+    return status.value, head, bytes(answer.body)

@@ -1,8 +1,14 @@
-"""What may be asked, checked field by field, and the sentence for what is wrong."""
+"""Schemas of the explorer's requests, validation with readable messages, and the limits of the server.
+
+Fixed limits are part of the schemas and the OpenAPI document; `ServerLimits` can be set per server. The
+defaults protect a machine with two cores. `GET /api/v1/limits` returns all of them.
+"""
 
 from __future__ import annotations
 
 import json
+import math
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -16,16 +22,16 @@ Text = Annotated[str, Field(max_length=LONGEST_TEXT)]
 Kind = TypeVar("Kind", bound=BaseModel)
 
 
-class Body(BaseModel):
+class RequestBody(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
 
-class TokenizeBody(Body):
+class TokenizeBody(RequestBody):
     model: str = ""
     text: Text
 
 
-class TraceBody(Body):
+class TraceBody(RequestBody):
     model: str = ""
     source: Text
     target: Text | None = None
@@ -36,7 +42,7 @@ class TraceBody(Body):
 
 
 class TensorQuery(BaseModel):
-    """Words of a query string, so that numbers come as text."""
+    """Query string parameters: numbers arrive as text, so no strict types."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     name: list[str] = Field(min_length=1, max_length=200)
@@ -48,7 +54,7 @@ class TensorQuery(BaseModel):
 
 
 class CompareQuery(BaseModel):
-    """Two traces by their ids; the step that is told of is the one that changed most, unless given."""
+    """Two trace ids; `step` defaults to the step that changed most."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     before: str
@@ -57,16 +63,19 @@ class CompareQuery(BaseModel):
 
 
 def parse(kind: type[Kind], raw: bytes) -> Kind:
-    """A request's JSON; what is wrong with it is told in a sentence."""
+    """Parse and validate a JSON body; UsageError names the invalid field."""
+    return checked(kind, read_json(raw))
+
+
+def read_json(raw: bytes) -> Any:
     try:
-        content = whole(json.loads(raw.decode("utf-8"), parse_constant=no_number))
+        return whole(json.loads(raw.decode("utf-8"), parse_constant=no_number))
     except (ValueError, RecursionError):
         raise UsageError("the request is not JSON in UTF-8") from None
-    return checked(kind, content)
 
 
 def no_number(name: str) -> float:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def checked(kind: type[Kind], content: object) -> Kind:
@@ -88,7 +97,7 @@ def sentence(error: Any) -> str:
 
 
 def whole(content: Any) -> Any:
-    """Half characters (lone surrogates), which JSON can hold and UTF-8 cannot, become the sign for none."""
+    """Replace lone surrogates, which JSON can hold and UTF-8 cannot."""
     if isinstance(content, str):
         return replace_surrogates(content)
     if isinstance(content, list):
@@ -98,15 +107,72 @@ def whole(content: Any) -> Any:
     return content
 
 
+def finite(content: Any) -> Any:
+    """Replace infinity and NaN, which JSON does not have, by null."""
+    if isinstance(content, float):
+        return content if math.isfinite(content) else None
+    if isinstance(content, dict):
+        return {name: finite(each) for name, each in content.items()}
+    if isinstance(content, list | tuple):
+        return [finite(each) for each in content]
+    return content
+
+
 def check_decode(options: dict[str, Any], longest: int) -> dict[str, Any]:
-    """A page is quick or it is no page: wide beams and endless texts belong in a command."""
+    """Reject beams and lengths that are too slow for an interactive page."""
     for name, most in {"beam": LARGEST_BEAM, "max_length": longest, "min_length": longest}.items():
         wanted = options.get(name)
         if isinstance(wanted, int) and wanted > most:
-            raise UsageError(f"decode.{name} = {wanted}: the page searches with {most} at most")
+            raise UsageError(f"decode.{name} = {wanted}: the explorer allows {most} at most")
     return options
 
 
 def key_of(body: BaseModel) -> str:
-    """The same request has the same text, in which order its fields ever came."""
+    """A canonical text of a request, independent of the order of its fields."""
     return json.dumps(body.model_dump(mode="json"), sort_keys=True)
+
+
+MOST_TEXTS = 64  # per request
+MOST_CHARACTERS = 50_000  # of all texts of a request
+MOST_TOKENS = 1024  # of one completion
+LONGEST_PROMPT = 8192  # token ids of one prompt
+MOST_CHOICES = 8  # n, best_of, alternatives
+MOST_ROWS = 64  # prompts * choices
+MOST_STOPS, LONGEST_STOP = 4, 200
+MOST_LOGPROBS = 5
+MOST_RANKED = 50  # guesses, labels or answers
+
+
+@dataclass(frozen=True)
+class ServerLimits:
+    """Limits that can be set per server."""
+
+    body: int = 1 << 20  # bytes
+    headers: int = 16 << 10  # bytes in total
+    chunks: int = 4096  # chunks of one body
+    unread: int = 128 << 10  # send buffer per connection in bytes
+    connections: int = 600
+    traces: int = 4  # traces of the explorer, waiting or running
+    header_seconds: float = 5.0  # from connect to the end of the headers
+    body_seconds: float = 8.0  # from the headers to the end of the body
+    write_seconds: float = 5.0  # for a client to read a response
+    idle_seconds: float = 5.0  # keep-alive
+    request_seconds: float = 30.0  # until a request times out
+    drain_seconds: float = 30.0  # for running requests at shutdown
+
+    def as_dict(self) -> dict[str, float]:
+        fixed = {
+            "text_characters": LONGEST_TEXT,
+            "texts": MOST_TEXTS,
+            "characters": MOST_CHARACTERS,
+            "max_tokens": MOST_TOKENS,
+            "prompt_ids": LONGEST_PROMPT,
+            "choices": MOST_CHOICES,
+            "rows": MOST_ROWS,
+            "stops": MOST_STOPS,
+            "stop_characters": LONGEST_STOP,
+            "logprobs": MOST_LOGPROBS,
+            "ranked": MOST_RANKED,
+            "beam": LARGEST_BEAM,
+        }
+        return fixed | asdict(self)

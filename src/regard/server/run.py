@@ -1,4 +1,4 @@
-"""The server as a process of this machine."""
+"""Runs the explorer or the API server: socket, uvicorn, graceful shutdown."""
 
 from __future__ import annotations
 
@@ -21,30 +21,29 @@ from starlette.middleware import Middleware
 
 from regard.device import freeze_gc
 from regard.errors import UsageError
-from regard.server.api.add import ROUTES, add_api
+from regard.server.api.register import ROUTES, add_api
 from regard.server.app import make_app
-from regard.server.door import Door, Locks, Observe
-from regard.server.guard import HOSTS, Access
-from regard.server.logs import take_over
-from regard.server.protocol import protocol_for
+from regard.server.middleware import BodyAndKeyMiddleware, KeyPolicy, RequestLogMiddleware
+from regard.server.origin_policy import HOSTS, OriginPolicy
+from regard.server.protocol import EarlyRejection, protocol_for
 from regard.server.service import Service
-from regard.server.turnstile import Turnstile
+from regard.server.telemetry import redirect_loggers
 from regard.tasks import Translator
 
 HOST = "127.0.0.1"
 ANYWHERE = ("0.0.0.0", "::")
 TEXT_THREADS = 4
-NOTICED = 0.3  # seconds in which whoever asks learns that the server will end
+NOTICED = 0.3  # seconds for which a draining server still answers 503
 
 
 def serve(
     models: Mapping[str, Any], port: int, text: str | None, browser: bool, say: Callable[[str], None]
 ) -> None:
-    """Serve the page until interrupted; port 0 takes a free one."""
+    """Serve the explorer until interrupted; port 0 selects a free port."""
     listening = listen(port)
     query = f"?{urlencode({'text': text})}" if text else ""
     address = f"http://{HOST}:{listening.getsockname()[1]}/{query}"
-    say(f"{address}  (Ctrl-C ends it)")
+    say(f"{address}  (Ctrl-C stops it)")
     if browser:
         Timer(0.3, webbrowser.open, [address]).start()
     server = uvicorn.Server(
@@ -55,21 +54,21 @@ def serve(
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a server listens, and whom it answers."""
+class ListenAddress:
+    """Where the server listens, and which clients it accepts."""
 
     address: str = HOST
     port: int = 8000
-    hosts: tuple[str, ...] = ()  # its other names
-    origins: tuple[str, ...] = ()  # other pages that may ask
-    open: bool = False  # to everybody, without a key, beyond this machine
+    hosts: tuple[str, ...] = ()  # further accepted Host headers
+    origins: tuple[str, ...] = ()  # allowed cross-origin pages
+    open: bool = False  # accept other machines without a key
 
 
-HANDOVER = 0.0005  # seconds after which a thread that computes lets the one that answers in; usually 0.005
+HANDOVER = 0.0005  # switch interval in seconds: the event loop preempts computing threads sooner
 
 
-def serve_api(service: Service, place: Place, say: Callable[[str], None]) -> None:
-    """Answer programs and the page until told to end; then finish what has begun."""
+def serve_api(service: Service, place: ListenAddress, say: Callable[[str], None]) -> None:
+    """Serve the API and the explorer until signalled; then finish running requests."""
     check_open(service, place)
     listening = listen(place.port, place.address)
     for task in service.models.values():
@@ -79,28 +78,28 @@ def serve_api(service: Service, place: Place, say: Callable[[str], None]) -> Non
     sys.setswitchinterval(HANDOVER)
     freeze_gc()
     shown = f"[{place.address}]" if ":" in place.address else place.address
-    # only now: who reads the address asks at once
-    say(f"http://{shown}:{listening.getsockname()[1]}/  (Ctrl-C ends it)")
+    # printed last: clients may connect as soon as they read it
+    say(f"http://{shown}:{listening.getsockname()[1]}/  (Ctrl-C stops it)")
     with listening:
         server.run([listening])
 
 
-def check_open(service: Service, place: Place) -> None:
+def check_open(service: Service, place: ListenAddress) -> None:
     if place.address not in HOSTS and service.keys is None and not place.open:
         raise UsageError(
-            f"{place.address} is seen by other machines: give keys with --keys, or --insecure-no-key if "
-            "everybody there may ask"
+            f"{place.address} is reachable from other machines: give keys with --keys, or "
+            "--insecure-no-key to serve everyone"
         )
 
 
-def server_of(service: Service, place: Place) -> Draining:
-    take_over(service.log)
+def server_of(service: Service, place: ListenAddress) -> DrainingServer:
+    redirect_loggers(service.log)
     bounds = service.bounds
     paths = frozenset(route.path for route in ROUTES if route.reads is not None and route.models)
-    turnstile = Turnstile(service, access_to(place), LOCKS, paths)
+    early_rejection = EarlyRejection(service, access_to(place), KEY_POLICY, paths)
     config = uvicorn.Config(
         app_of(service, place),
-        http=protocol_for(bounds, turnstile),
+        http=protocol_for(bounds, early_rejection),
         ws="none",
         lifespan="off",
         log_config=None,
@@ -111,18 +110,18 @@ def server_of(service: Service, place: Place) -> Draining:
         timeout_keep_alive=max(1, round(bounds.idle_seconds)),
         timeout_graceful_shutdown=2,
     )
-    return Draining(config, service)
+    return DrainingServer(config, service)
 
 
-LOCKS = Locks(
+KEY_POLICY = KeyPolicy(
     keyless=frozenset(route.path for route in ROUTES if route.open),
     fields=frozenset(route.path for route in ROUTES if route.group == "LibreTranslate"),
 )
 
 
-def access_to(place: Place) -> Access:
+def access_to(place: ListenAddress) -> OriginPolicy:
     here = {place.address.lower()} - set(ANYWHERE)
-    return Access(
+    return OriginPolicy(
         hosts=HOSTS | here | {name.lower() for name in place.hosts},
         origins=frozenset(origin.lower().rstrip("/") for origin in place.origins),
         forms=frozenset(route.path for route in ROUTES if route.form),
@@ -131,71 +130,69 @@ def access_to(place: Place) -> Access:
     )
 
 
-def app_of(service: Service, place: Place = Place()) -> FastAPI:
-    """The explorer's app with all routes, and what stands around them."""
+def app_of(service: Service, place: ListenAddress = ListenAddress()) -> FastAPI:
+    """The app of the explorer with all API routes and middleware."""
     app = make_app(service.models, access_to(place))
     add_api(app, service)
-    known = frozenset(str(getattr(route, "path", "")) for route in app.routes)
-    app.user_middleware.insert(0, Middleware(Observe, service=service, known=known))
-    app.user_middleware.append(Middleware(Door, service=service, locks=LOCKS))
+    routes = frozenset(str(getattr(route, "path", "")) for route in app.routes)
+    app.user_middleware.insert(0, Middleware(RequestLogMiddleware, service=service, routes=routes))
+    app.user_middleware.append(Middleware(BodyAndKeyMiddleware, service=service, locks=KEY_POLICY))
     return app
 
 
-class Draining(uvicorn.Server):
-    """Ends in peace: no new work, what has begun is finished, and the door stays open until then."""
+class DrainingServer(uvicorn.Server):
+    """Graceful shutdown: rejects new requests with 503 and finishes the running ones."""
 
     def __init__(self, config: uvicorn.Config, service: Service) -> None:
         super().__init__(config)
-        self.service, self.begun = service, 0.0
+        self.service, self.drain_started = service, 0.0
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        asyncio.get_running_loop().set_default_executor(readers(TEXT_THREADS))
+        asyncio.get_running_loop().set_default_executor(text_threads(TEXT_THREADS))
         await super().startup(sockets)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        if self.service.draining:  # told twice: at once
+        if self.service.draining:  # second signal: exit at once
             super().handle_exit(sig, frame)
             return
-        self.service.draining, self.begun = True, time.monotonic()
+        self.service.draining, self.drain_started = True, time.monotonic()
         self.service.log("draining", in_flight=self.service.in_flight)
 
     async def on_tick(self, counter: int) -> bool:
         if self.service.draining:
-            passed = time.monotonic() - self.begun
+            passed = time.monotonic() - self.drain_started
             done = not self.service.in_flight and passed >= NOTICED
             self.should_exit |= done or passed > self.service.bounds.drain_seconds
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        for desk in self.service.desks.values():
-            await desk.drain(0)  # who still waits is told
+        for scheduler in self.service.schedulers.values():
+            await scheduler.drain(0)  # pending requests fail
         await super().shutdown(sockets)
         self.service.close()
         self.service.log("ended")
 
 
-def readers(count: int) -> ThreadPoolExecutor:
-    """Threads that cut texts and put them together, all there from the start: a server that begins them as
-    it needs them would seem to leak."""
+def text_threads(count: int) -> ThreadPoolExecutor:
+    """A thread pool for tokenizing, with all threads started: lazy ones would look like a leak."""
     threads, all_there = ThreadPoolExecutor(count, "text"), Barrier(count + 1)
     for _ in range(count):
-        threads.submit(all_there.wait)  # one that waits takes no other's
+        threads.submit(all_there.wait)  # each waiting thread takes one task
     all_there.wait()
     return threads
 
 
 def listen(port: int, address: str = HOST) -> socket.socket:
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    # The protocol is named, or asyncio would not take this for TCP and let each answer wait for the client's
-    # acknowledgement of its own head: 40 ms.
+    # asyncio sets TCP_NODELAY only on sockets with IPPROTO_TCP; without it responses wait 40 ms for an ACK.
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((address, port))
-        listening.listen(2048)  # who comes before the server runs waits a moment, and is not refused
+        listening.listen(2048)  # early connections wait instead of failing
     except OSError as error:
         listening.close()
         raise UsageError(
-            f"port {port}: {error.strerror}; give another with --port, 0 takes a free one"
+            f"port {port}: {error.strerror}; choose another with --port; 0 selects a free one"
         ) from None
     return listening

@@ -1,4 +1,4 @@
-"""What all routes share: the opened models with their desks, limits, keys, numbers and the log."""
+"""What all routes share: models with their schedulers, limits, keys, metrics and the log."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ from typing import Any, TypeVar
 from regard.errors import near_miss
 from regard.generation import Request
 from regard.inputs.language import Detector
-from regard.server.desk import CALL_TOKENS, Desk, Full, Limits, TooLate
+from regard.server.errors import APIError
 from regard.server.keys import Keys
-from regard.server.limits import Bounds
-from regard.server.logs import Log
-from regard.server.metrics import Metrics
-from regard.server.refusals import Refused
+from regard.server.requests import ServerLimits
+from regard.server.service_scheduler import CALL_TOKENS, BatchLimits, Full, ServiceScheduler, TooLate
+from regard.server.telemetry import Log, ServerMetrics
 from regard.tasks import Answerer, Classifier, Embedder, Filler, Generator, Tagger, Translator
 
 T = TypeVar("T")
-ROUTES = {  # where a model of each task is asked
+TASK_ROUTES = {  # the route of each task
     Translator: "/translate",
     Generator: "/v1/completions",
     Embedder: "/v1/embeddings",
@@ -29,13 +28,13 @@ ROUTES = {  # where a model of each task is asked
     Tagger: "/api/v1/tag",
     Answerer: "/api/v1/answer",
 }
-READY_SECONDS = 5.0  # for the one decode that shows that a model works
-READY_AGAIN = 1.0  # a proof is believed for so long
+READY_SECONDS = 5.0  # timeout of the readiness probe
+READY_AGAIN = 1.0  # seconds for which a probe counts
 
 
 @dataclass(frozen=True)
 class Call:
-    """Who asks, and until when an answer is of use (in `time.monotonic`)."""
+    """The client of a request, and its deadline (in `time.monotonic`)."""
 
     client: str = ""
     deadline: float | None = None
@@ -45,59 +44,61 @@ class Call:
 @dataclass
 class Service:
     models: Mapping[str, Any]
-    bounds: Bounds = field(default_factory=Bounds)
-    limits: Limits = field(default_factory=Limits)
+    bounds: ServerLimits = field(default_factory=ServerLimits)
+    limits: BatchLimits = field(default_factory=BatchLimits)
     keys: Keys | None = None
     log: Log = field(default_factory=Log)
-    metrics: Metrics = field(default_factory=Metrics)
+    metrics: ServerMetrics = field(default_factory=ServerMetrics)
     draining: bool = False
     in_flight: int = 0
 
     def __post_init__(self) -> None:
-        self.desks = {name: Desk(task, self.limits) for name, task in self.models.items()}
+        self.schedulers = {name: ServiceScheduler(task, self.limits) for name, task in self.models.items()}
         self.detector = Detector()
         self.pairs = pairs_of(self.models)
-        self.proved = 0.0
+        self.probed_at = 0.0
 
     def find(self, name: str, *kinds: type[Any]) -> tuple[str, Any]:
-        """The model of a name, or the first that can do what is asked where none is named."""
+        """The model called `name`, or the first of one of these kinds if `name` is empty."""
         if not name:
-            for own, task in self.models.items():
+            for candidate, task in self.models.items():
                 if isinstance(task, kinds):
-                    return own, task
-            raise Refused(404, "no model of this server can do this", "model", "model_not_found")
+                    return candidate, task
+            raise APIError(404, "no model of this server supports this request", "model", "model_not_found")
         if name not in self.models:
-            known = near_miss(name, self.models) or f"; there are {', '.join(self.models)}"
-            raise Refused(404, f'model: there is no "{name}"{known}', "model", "model_not_found")
+            hint = near_miss(name, self.models) or f"; there are {', '.join(self.models)}"
+            raise APIError(404, f'model: there is no "{name}"{hint}', "model", "model_not_found")
         task = self.models[name]
         if not isinstance(task, kinds):
-            raise Refused(400, f'model: "{name}" cannot do this; ask it at {ROUTES[type(task)]}', "model")
+            raise APIError(
+                400, f'model: "{name}" cannot do this; ask it at {TASK_ROUTES[type(task)]}', "model"
+            )
         return name, task
 
     async def run(self, name: str, work: Callable[[], T], call: Call, tokens: int = 1) -> T:
-        """Other work of a model than decoding; `tokens` is about how many pieces it reads."""
-        return await self.desks[name].run(work, call.client, call.deadline, max(1, tokens))
+        """Run `work` on a model between decoding steps; `tokens` estimates its size."""
+        return await self.schedulers[name].run(work, call.client, call.deadline, max(1, tokens))
 
     def full(self) -> Full | None:
-        """Why no model has room for anything, whatever is asked: it need not be read. None if one has."""
+        """The error of any request while all queues are full; None if one has room."""
         full: Full | None = None
-        for desk in self.desks.values():
-            full = desk.full(CALL_TOKENS)
+        for scheduler in self.schedulers.values():
+            full = scheduler.full(CALL_TOKENS)
             if full is None:
                 return None
         return full
 
-    def check_room(self) -> None:
-        """Full, counted at every desk, if no model has room for anything."""
+    def check_capacity(self) -> None:
+        """Raise Full, counted at every scheduler, if all queues are full."""
         if (full := self.full()) is not None:
-            for desk in self.desks.values():
-                desk.counts["refused"] += 1
+            for scheduler in self.schedulers.values():
+                scheduler.counts["refused"] += 1
             raise full
 
     def note(
         self, route: str, method: str, status: int, seconds: float, number: str, key: str | None
     ) -> None:
-        """A request that is over: counted, and a line in the log."""
+        """Count a finished request and log it."""
         self.metrics.add("requests", route=route, method=method, status=str(status))
         self.metrics.observe("seconds", seconds, route=route)
         self.log(
@@ -110,55 +111,55 @@ class Service:
             key=key,
         )
 
-    def told(self, text: str) -> str:
-        """A sentence without the places of the models on this machine."""
+    def without_paths(self, text: str) -> str:
+        """A message with the paths of models replaced by their names."""
         for name, task in self.models.items():
             path = str(task.path if isinstance(task, Embedder) else task.folder.path)
             text = text.replace(path, name) if len(path) > 1 else text
         return text
 
     async def ready(self) -> None:
-        """Nothing, if every model answers just now; else Refused."""
+        """Return if every model responds; else raise APIError."""
         if self.draining:
-            raise Refused(503, "the server is about to end", retry_after=5)
-        if time.monotonic() - self.proved < READY_AGAIN:
+            raise APIError(503, "the server is shutting down", retry_after=5)
+        if time.monotonic() - self.probed_at < READY_AGAIN:
             return
         call = Call("readiness", time.monotonic() + READY_SECONDS)
         try:
             for name, task in self.models.items():
-                await asyncio.wait_for(self.prove(name, task, call), READY_SECONDS)
+                await asyncio.wait_for(self.probe(name, task, call), READY_SECONDS)
         except (TooLate, TimeoutError):
-            raise Refused(503, "a model did not answer in time", retry_after=5) from None
+            raise APIError(503, "a model did not respond in time", retry_after=5) from None
         except Full:
-            return  # it works, and has enough of it
-        self.proved = time.monotonic()
+            return  # busy, so it works
+        self.probed_at = time.monotonic()
 
-    async def prove(self, name: str, task: Any, call: Call) -> None:
-        """One real answer of a model."""
+    async def probe(self, name: str, task: Any, call: Call) -> None:
+        """One small real request."""
         if isinstance(task, Translator | Generator):
             tokenizer = task.folder.source
             ids: Sequence[int] = tokenizer.encode("1")[:4]
             ids = task.source_ids(ids) if isinstance(task, Translator) else task.with_start(ids)
             options = task.folder.decode.model_copy(update={"beam": 1, "max_length": 1, "sample": False})
-            await self.desks[name].ask([Request(ids, options)], call.client, call.deadline)
+            await self.schedulers[name].generate([Request(ids, options)], call.client, call.deadline)
         else:
-            await self.run(name, lambda: simplest(task), call)
+            await self.run(name, lambda: probe_task(task), call)
 
-    def numbers(self) -> str:
+    def metrics_text(self) -> str:
         self.metrics.set("in_flight", self.in_flight)
         self.metrics.set("draining", self.draining)
         self.metrics.set("tasks", len(asyncio.all_tasks()))
-        for name, desk in self.desks.items():
-            for what, value in desk.counters().items():
+        for name, scheduler in self.schedulers.items():
+            for what, value in scheduler.counters().items():
                 self.metrics.set("desk", value, model=name, what=what)
         return self.metrics.text()
 
     def close(self) -> None:
-        for desk in self.desks.values():
-            desk.close()
+        for scheduler in self.schedulers.values():
+            scheduler.close()
 
 
-def simplest(task: Any) -> None:
+def probe_task(task: Any) -> None:
     match task:
         case Embedder():
             task.embed("1")
@@ -173,13 +174,13 @@ def simplest(task: Any) -> None:
 
 
 def pairs_of(models: Mapping[str, Any]) -> dict[tuple[str, str], tuple[str, Translator]]:
-    """From which language into which a model translates; the first of two that do the same."""
-    found: dict[tuple[str, str], tuple[str, Translator]] = {}
+    """The translator of each (source, target) language pair; the first model wins."""
+    pairs: dict[tuple[str, str], tuple[str, Translator]] = {}
     for name, task in models.items():
         if not isinstance(task, Translator):
             continue
         source, languages = task.folder.task.source, task.folder.source.languages
         for target in languages or (task.folder.task.target,):
             chosen = task.into(target) if languages else task
-            found.setdefault((source, target), (name, chosen))
-    return found
+            pairs.setdefault((source, target), (name, chosen))
+    return pairs

@@ -1,1 +1,1 @@
-"""The routes that programs ask: LibreTranslate's, OpenAI's and our own."""
+"""API routes compatible with LibreTranslate and OpenAI, and the native ones."""

@@ -1,33 +1,35 @@
-"""LibreTranslate's routes: `/translate`, `/languages`, `/detect` and what its clients ask beside."""
+"""LibreTranslate-compatible routes: `/translate`, `/languages`, `/detect` and those that its clients need."""
 
 from __future__ import annotations
 
 import asyncio
+import html
+import re
+from dataclasses import dataclass
+from html.parser import HTMLParser
+from itertools import accumulate
 from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from regard.server.api.languages import name_of
-from regard.server.api.markup import Part, parts_of
 from regard.server.api.routes import Route
-from regard.server.api.translating import check_size, translate
-from regard.server.limits import MOST_CHOICES, MOST_TEXTS
-from regard.server.refusals import Refused
-from regard.server.requests import LONGEST_TEXT, Body, Text
+from regard.server.api.translate import check_size, translate
+from regard.server.errors import APIError
+from regard.server.requests import LONGEST_TEXT, MOST_CHOICES, MOST_TEXTS, RequestBody, Text
 from regard.server.service import Call, Service
 
-LEAST = 1.0  # per cent; a language that is less probable is not told
+LEAST = 1.0  # per cent; less probable languages are omitted
 
 Code = Annotated[str, Field(max_length=64)]
 Texts = Annotated[list[Text], Field(max_length=MOST_TEXTS)]
 
 
-class Asked(Body):
+class LibreTranslateRequest(RequestBody):
     missing: ClassVar[str] = "Invalid request: missing {} parameter"
     api_key: str = ""
 
 
-class TranslateBody(Asked):
+class TranslateBody(LibreTranslateRequest):
     q: Text | Texts
     source: Code
     target: Code
@@ -35,32 +37,32 @@ class TranslateBody(Asked):
     alternatives: int = Field(0, ge=0, le=MOST_CHOICES)
 
 
-class DetectBody(Asked):
+class DetectBody(LibreTranslateRequest):
     q: Text
 
 
-class Detected(Body):
+class Detected(RequestBody):
     confidence: float = Field(ge=0, le=100)
     language: str
 
 
-class Translated(Body):
+class Translated(RequestBody):
     translatedText: str | list[str]
     detectedLanguage: Detected | list[Detected] | None = None
     alternatives: list[str] | list[list[str]] | None = None
 
 
-class Language(Body):
+class LanguageItem(RequestBody):
     code: str
     name: str
     targets: list[str]
 
 
-class Health(Body):
+class Health(RequestBody):
     status: str
 
 
-class Settings(Body):
+class FrontendSettings(RequestBody):
     charLimit: int
     frontendTimeout: int
     apiKeys: bool
@@ -73,23 +75,23 @@ class Settings(Body):
 
 async def translate_route(service: Service, body: TranslateBody, call: Call) -> dict[str, Any]:
     if body.format not in ("text", "html"):
-        raise Refused(400, f"{body.format} format is not supported", "format")
+        raise APIError(400, f"{body.format} format is not supported", "format")
     texts = [body.q] if isinstance(body.q, str) else list(body.q)
     check_size(texts)
     sources = await find_sources(service, texts, body)
-    found: list[list[str]] = [[] for _ in texts]
+    translations: list[list[str]] = [[] for _ in texts]
     for source in dict.fromkeys(code for code, _ in sources):
         numbers = [number for number, (code, _) in enumerate(sources) if code == source]
-        own = [texts[number] for number in numbers]
-        answers = await candidates(service, own, source, body, call)
+        same_source = [texts[number] for number in numbers]
+        answers = await candidates(service, same_source, source, body, call)
         for number, answer in zip(numbers, answers):
-            found[number] = answer
-    told: dict[str, Any] = {"translatedText": [own[0] for own in found]}
+            translations[number] = answer
+    response: dict[str, Any] = {"translatedText": [options[0] for options in translations]}
     if body.source == "auto":
-        told["detectedLanguage"] = [{"confidence": share, "language": code} for code, share in sources]
+        response["detectedLanguage"] = [{"confidence": share, "language": code} for code, share in sources]
     if body.alternatives:
-        told["alternatives"] = [others(own, body.alternatives) for own in found]
-    return {name: value[0] for name, value in told.items()} if isinstance(body.q, str) else told
+        response["alternatives"] = [others(options, body.alternatives) for options in translations]
+    return {name: value[0] for name, value in response.items()} if isinstance(body.q, str) else response
 
 
 def others(candidates: list[str], most: int) -> list[str]:
@@ -97,18 +99,18 @@ def others(candidates: list[str], most: int) -> list[str]:
 
 
 async def find_sources(service: Service, texts: list[str], body: TranslateBody) -> list[tuple[str, float]]:
-    """The language of each text, and how sure it is."""
-    known = dict.fromkeys(code for pair in service.pairs for code in pair)
+    """The source language of each text, with its confidence."""
+    codes = dict.fromkeys(code for pair in service.pairs for code in pair)
     for code in (body.source, body.target):
-        if code not in known and not (code == "auto" and code == body.source):
-            raise Refused(400, f"{code} is not supported", "source" if code == body.source else "target")
+        if code not in codes and not (code == "auto" and code == body.source):
+            raise APIError(400, f"{code} is not supported", "source" if code == body.source else "target")
     if body.source != "auto":
         if body.source != body.target and (body.source, body.target) not in service.pairs:
-            raise Refused(400, f"{body.target} is not supported from {body.source}", "target")
+            raise APIError(400, f"{body.target} is not supported from {body.source}", "target")
         return [(body.source, 0.0)] * len(texts)
     among = [source for source, target in service.pairs if target == body.target]
     if not among:
-        raise Refused(400, f"{body.target} is not supported", "target")
+        raise APIError(400, f"{body.target} is not supported", "target")
     return await asyncio.to_thread(lambda: [service.detector.choose(text, among) for text in texts])
 
 
@@ -123,19 +125,22 @@ async def candidates(
         return await translate(service, name, translator, texts, call, nbest)
     documents = await asyncio.to_thread(lambda: [parts_of(text) for text in texts])
     inside = [part.text for parts in documents for part in parts if part.text is not None]
-    found = await translate(service, name, translator, inside, call, nbest) if inside else []
-    answers = iter(found)
+    translations = await translate(service, name, translator, inside, call, nbest) if inside else []
+    answers = iter(translations)
     return [documents_of(parts, [next(answers) for part in parts if part.text is not None], nbest)
             for parts in documents]  # fmt: skip
 
 
-def documents_of(parts: list[Part], found: list[list[str]], most: int) -> list[str]:
-    """Documents of which the k-th has the k-th candidate of each text, or its last."""
-    count = min(most, max(map(len, found), default=1))
-    return [document_of(parts, [own[min(k, len(own) - 1)] for own in found]) for k in range(count)]
+def documents_of(parts: list[MarkupPart], translations: list[list[str]], most: int) -> list[str]:
+    """The k-th document has the k-th candidate of each text, or its last."""
+    count = min(most, max(map(len, translations), default=1))
+    return [
+        document_of(parts, [alternatives[min(k, len(alternatives) - 1)] for alternatives in translations])
+        for k in range(count)
+    ]
 
 
-def document_of(parts: list[Part], texts: list[str]) -> str:
+def document_of(parts: list[MarkupPart], texts: list[str]) -> str:
     rest = iter(texts)
     return "".join(part.written(None if part.text is None else next(rest)) for part in parts)
 
@@ -153,10 +158,10 @@ async def languages(service: Service, _: None, __: Call) -> list[dict[str, Any]]
 
 
 async def detect(service: Service, body: DetectBody, _: Call) -> list[dict[str, Any]]:
-    known = list(dict.fromkeys(source for source, _ in service.pairs))
+    sources = list(dict.fromkeys(source for source, _ in service.pairs))
     ranked = await asyncio.to_thread(service.detector.rank, body.q)
-    told = [(code, share) for code, share in ranked if share >= LEAST] or [(code, 0.0) for code in known]
-    return [{"confidence": share, "language": code} for code, share in told]
+    likely = [(code, share) for code, share in ranked if share >= LEAST] or [(code, 0.0) for code in sources]
+    return [{"confidence": share, "language": code} for code, share in likely]
 
 
 async def health(service: Service, _: None, __: Call) -> dict[str, str]:
@@ -181,24 +186,135 @@ async def settings(service: Service, _: None, __: Call) -> dict[str, Any]:
 
 
 async def no_suggestions(service: Service, _: None, __: Call) -> None:
-    raise Refused(403, "Suggestions are disabled on this server.")
+    raise APIError(403, "Suggestions are disabled on this server.")
 
 
 async def no_files(service: Service, _: None, __: Call) -> None:
-    raise Refused(403, "Files are not translated by this server; regard translate does that.")
+    raise APIError(403, "File translation is disabled; use the command regard translate.")
 
 
 GROUP = "LibreTranslate"
 ROUTES = [
     Route("POST", "/translate", GROUP, "Translate a text or a list of texts.", translate_route,
           TranslateBody, Translated, form=True),
-    Route("GET", "/languages", GROUP, "The languages, and into which each is translated.", languages,
-          gives=list[Language]),
-    Route("POST", "/detect", GROUP, "Which language a text is in, best first.", detect, DetectBody,
+    Route("GET", "/languages", GROUP, "List the languages and their targets.", languages,
+          gives=list[LanguageItem]),
+    Route("POST", "/detect", GROUP, "Detect the language of a text, best first.", detect, DetectBody,
           list[Detected], form=True, models=False),
     Route("GET", "/health", GROUP, "Whether the server runs.", health, gives=Health, open=True),
-    Route("GET", "/frontend/settings", GROUP, "What a page of LibreTranslate asks first.", settings,
-          gives=Settings),
+    Route("GET", "/frontend/settings", GROUP, "Settings for the LibreTranslate web page.", settings,
+          gives=FrontendSettings),
     Route("POST", "/suggest", GROUP, "Always refused.", no_suggestions, form=True, refuses=(403,)),
     Route("POST", "/translate_file", GROUP, "Always refused.", no_files, form=True, refuses=(403,)),
 ]  # fmt: skip
+
+
+TABLE = """
+af Afrikaans, ar Arabic, az Azerbaijani, bg Bulgarian, bn Bengali, bs Bosnian, ca Catalan, cs Czech,
+cy Welsh, da Danish, de German, el Greek, en English, eo Esperanto, es Spanish, et Estonian,
+eu Basque, fa Persian, fi Finnish, fr French, ga Irish, gl Galician, he Hebrew, hi Hindi,
+hr Croatian, hu Hungarian, hy Armenian, id Indonesian, is Icelandic, it Italian, ja Japanese,
+ka Georgian, kk Kazakh, ko Korean, la Latin, lb Luxembourgish, lt Lithuanian, lv Latvian,
+mk Macedonian, mn Mongolian, ms Malay, mt Maltese, nb Norwegian Bokmål, nl Dutch,
+nn Norwegian Nynorsk, no Norwegian, pl Polish, pt Portuguese, ro Romanian, ru Russian, sk Slovak,
+sl Slovenian, sq Albanian, sr Serbian, sv Swedish, sw Swahili, ta Tamil, te Telugu, th Thai,
+tl Tagalog, tr Turkish, uk Ukrainian, ur Urdu, uz Uzbek, vi Vietnamese, xh Xhosa, zh Chinese,
+zu Zulu
+"""
+NAMES = dict(entry.strip().split(" ", 1) for entry in TABLE.split(","))
+
+
+def name_of(code: str) -> str:
+    return NAMES.get(code, code)
+
+
+SILENT = frozenset({"script", "style", "code", "kbd", "samp", "var", "textarea", "template", "noscript"})
+VOID = frozenset(
+    {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
+)
+_SPACE = re.compile(r"\s+")
+
+
+@dataclass(frozen=True)
+class MarkupPart:
+    raw: str
+    text: str | None = None  # to translate; None for markup
+
+    def written(self, translation: str | None) -> str:
+        """The part with its translation and its original surrounding space."""
+        if self.text is None or translation is None:
+            return self.raw
+        before = self.raw[: len(self.raw) - len(self.raw.lstrip())]
+        after = self.raw[len(self.raw.rstrip()) :]
+        return f"{before}{html.escape(translation, quote=False)}{after}"
+
+
+class MarkupReader(HTMLParser):
+    """Records the offset of each parser event; an event spans up to the next one."""
+
+    def __init__(self, raw: str) -> None:
+        super().__init__(convert_charrefs=False)
+        self.lines = [0, *accumulate(len(line) + 1 for line in raw.split("\n"))]
+        self.begins: list[tuple[int, bool]] = []  # (offset, whether it is text)
+        self.silent: list[str] = []  # open elements within an untranslated one
+        self.feed(raw)
+        self.close()
+
+    def note(self, text: bool) -> None:
+        line, column = self.getpos()
+        self.begins.append((self.lines[line - 1] + column, text and not self.silent))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.note(False)
+        kept = tag in SILENT or dict(attrs).get("translate") == "no"
+        if tag not in VOID and (self.silent or kept):
+            self.silent.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.note(False)
+
+    def handle_endtag(self, tag: str) -> None:
+        self.note(False)
+        if tag in self.silent:
+            while self.silent.pop() != tag:
+                pass
+
+    def handle_data(self, data: str) -> None:
+        self.note(True)
+
+    def handle_entityref(self, name: str) -> None:
+        self.note(True)
+
+    def handle_charref(self, name: str) -> None:
+        self.note(True)
+
+    def handle_comment(self, data: str) -> None:
+        self.note(False)
+
+    def handle_decl(self, decl: str) -> None:
+        self.note(False)
+
+    def handle_pi(self, data: str) -> None:
+        self.note(False)
+
+    def unknown_decl(self, data: str) -> None:
+        self.note(False)
+
+
+def parts_of(raw: str) -> list[MarkupPart]:
+    """The parts of a document in order; adjacent texts are merged."""
+    begins = MarkupReader(raw).begins or [(0, False)]
+    merged = [(0, begins[0][1])]
+    for place, text in begins[1:]:
+        if not (text and merged[-1][1]) and place > merged[-1][0]:
+            merged.append((place, text))
+        elif place == merged[-1][0]:
+            merged[-1] = (place, text)
+    ends = [place for place, _ in merged[1:]] + [len(raw)]
+    return [part_of(raw[place:end], text) for (place, text), end in zip(merged, ends)]
+
+
+def part_of(raw: str, text: bool) -> MarkupPart:
+    """White space within a text is one space in HTML."""
+    inside = _SPACE.sub(" ", html.unescape(raw)).strip() if text else ""
+    return MarkupPart(raw, inside or None)

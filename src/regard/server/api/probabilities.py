@@ -1,4 +1,4 @@
-"""log p of each piece of a text under a language model, and the most probable ones at each place."""
+"""log p of each token of a text under a language model, and the most probable tokens at each position."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from regard.inputs.text import Tokenizer
 from regard.models import State
 from regard.models.state import BLOCK
 from regard.sample import Sample
-from regard.server.api.asked import Prompt
-from regard.server.api.spelling import Speller
+from regard.server.api.completion_schema import Prompt
+from regard.server.api.detokenizer import Detokenizer
 from regard.tasks import Generator
 
-MOST_NUMBERS = 1 << 26  # of one run: rows times pieces times vocabulary
+MOST_NUMBERS = 1 << 26  # of one batch: rows * tokens * vocabulary
 
 
 @dataclass(frozen=True)
-class Place:
-    """One piece with its log p, and the best ones there; of the first piece of a text nothing is known."""
+class TokenLogprob:
+    """A token with its log p and the best alternatives; the first token of a text has no log p."""
 
     piece: int
     log_p: float | None
@@ -31,9 +31,11 @@ class Place:
 
 
 @torch.no_grad()
-def places_of(generator: Generator, rows: Sequence[Sequence[int]], count: int) -> list[list[Place]]:
-    """For each row of ids the places of its pieces; the first is read and not asked for."""
-    found: list[list[Place]] = [[Place(row[0], None)] for row in rows]
+def token_logprobs(
+    generator: Generator, rows: Sequence[Sequence[int]], count: int
+) -> list[list[TokenLogprob]]:
+    """The log-probabilities of each row of ids; the first token of a row has none."""
+    result: list[list[TokenLogprob]] = [[TokenLogprob(row[0], None)] for row in rows]
     lengths = [len(row) - 1 for row in rows]
     for numbers in batches_by_length(lengths, max(1, MOST_NUMBERS // len(generator.tokenizer))):
         numbers = [number for number in numbers if lengths[number]]
@@ -44,25 +46,27 @@ def places_of(generator: Generator, rows: Sequence[Sequence[int]], count: int) -
         logits = generator.model(batch)
         for at, number in enumerate(numbers):
             log_p = logits[at, : lengths[number]].float().log_softmax(dim=-1)  # [T,V]
-            own = torch.tensor(rows[number][1:], device=log_p.device)
-            said = log_p.gather(1, own[:, None])[:, 0].tolist()
+            targets = torch.tensor(rows[number][1:], device=log_p.device)
+            target_log_p = log_p.gather(1, targets[:, None])[:, 0].tolist()
             values, ids = log_p.topk(min(max(count, 1), log_p.shape[1]), dim=1)
-            for piece, value, best, which in zip(own.tolist(), said, values.tolist(), ids.tolist()):
-                found[number].append(Place(piece, value, tuple(zip(which, best))[:count]))
-    return found
+            for piece, value, best, which in zip(
+                targets.tolist(), target_log_p, values.tolist(), ids.tolist()
+            ):
+                result[number].append(TokenLogprob(piece, value, tuple(zip(which, best))[:count]))
+    return result
 
 
-class Following:
-    """The places of pieces as they come: the text is read once more beside the search, step by step."""
+class IncrementalLogprobs:
+    """Log-probabilities of tokens as they arrive, from a second pass of the model beside the search."""
 
     def __init__(self, generator: Generator, prompt: Sequence[int], count: int) -> None:
         self.generator, self.prompt, self.count = generator, prompt, count
         self.state: State | None = None
-        self.last = torch.empty(0)  # what is fed next: [1,1]
+        self.last = torch.empty(0)  # next input: [1,1]
 
     @torch.no_grad()
-    def add(self, pieces: Sequence[int]) -> list[Place]:
-        model, found = self.generator.model, list[Place]()
+    def add(self, pieces: Sequence[int]) -> list[TokenLogprob]:
+        model, result = self.generator.model, list[TokenLogprob]()
         if self.state is None:
             samples = [Sample(source=list(self.prompt))]
             self.state = model.start(collate(samples, BLOCK).to(self.generator.device))
@@ -71,27 +75,27 @@ class Following:
             logits, self.state = model.step(self.state, self.last)
             log_p = logits[0, -1].float().log_softmax(dim=-1)  # [V]
             best, which = log_p.topk(min(self.count, len(log_p)))
-            found.append(Place(piece, float(log_p[piece]), tuple(zip(which.tolist(), best.tolist()))))
+            result.append(TokenLogprob(piece, float(log_p[piece]), tuple(zip(which.tolist(), best.tolist()))))
             self.last = torch.full_like(self.last, piece)
-        return found
+        return result
 
 
 def prompt_begins(tokenizer: Tokenizer, prompt: Prompt) -> list[int]:
-    """At which character of a prompt each of its pieces begins."""
-    speller = Speller(tokenizer, prompt.ids[: len(prompt.ids) - len(prompt.shown)])
+    """The character offset of each token of a prompt."""
+    speller = Detokenizer(tokenizer, prompt.ids[: len(prompt.ids) - len(prompt.shown)])
     speller.add(prompt.shown)
     return speller.begins
 
 
-def unknown_first(places: Sequence[Place]) -> list[Place]:
-    """Before the first piece of a text nothing was read."""
+def without_first_logprob(places: Sequence[TokenLogprob]) -> list[TokenLogprob]:
+    """The first token of a text has no context, so no log p."""
     return [replace(place, log_p=None, best=()) for place in places[:1]] + list(places[1:])
 
 
 def as_logprobs(
-    tokenizer: Tokenizer, places: Sequence[Place], begins: Sequence[int], bare: bool
+    tokenizer: Tokenizer, places: Sequence[TokenLogprob], begins: Sequence[int], bare: bool
 ) -> dict[str, Sequence[object]]:
-    """OpenAI's lists. `bare`: a text begins here without a space, which its first piece may have."""
+    """OpenAI's logprobs object. `bare`: the text starts without a space that its first token may have."""
     pieces = tokenizer.tokens([place.piece for place in places])
     if bare and pieces:
         pieces[0] = pieces[0].removeprefix(" ")
@@ -101,10 +105,10 @@ def as_logprobs(
             best.append(None)
             continue
         names = tokenizer.tokens([piece for piece, _ in place.best])
-        own = {name: place.log_p}
+        top = {name: place.log_p}
         for other, (_, value) in zip(names, place.best):
-            own[other] = max(value, own.get(other, value))
-        best.append(own)
+            top[other] = max(value, top.get(other, value))
+        best.append(top)
     return {
         "tokens": pieces,
         "token_logprobs": [place.log_p for place in places],

@@ -1,9 +1,8 @@
-"""A route is a row of a table: where, what is read, what is answered. App and description come of it."""
+"""Routes as table rows: path, request and response types. App and OpenAPI document are built from them."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -16,13 +15,13 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Message, Receive, Scope, Send
 
 from regard.errors import RegardError, UsageError
-from regard.server.desk import Full, TooLate
-from regard.server.refusals import Refused, refusal, slowdown
-from regard.server.requests import no_number, sentence, whole
+from regard.server.errors import APIError, error_response, rate_limit_error
+from regard.server.requests import finite, read_json, sentence
 from regard.server.service import Call, Service
+from regard.server.service_scheduler import Full, TooLate
 
 Kind = TypeVar("Kind", bound=BaseModel)
-Answer = Callable[[Service, Any, Call], Awaitable[Any]]
+Handler = Callable[[Service, Any, Call], Awaitable[Any]]
 FORM = "application/x-www-form-urlencoded"
 MOST_FIELDS = 1000
 
@@ -33,29 +32,29 @@ class Route:
     path: str
     group: str
     summary: str
-    answer: Answer
+    answer: Handler
     reads: type[BaseModel] | None = None
-    gives: Any = None  # what a 200 holds, as pydantic knows it; None: see `media`
-    form: bool = False  # may be sent as a form too
+    gives: Any = None  # type of the response; None: see `media`
+    form: bool = False  # also accepts a form
     media: str = "application/json"
-    refuses: tuple[int, ...] = ()  # statuses beside those that every route has
+    refuses: tuple[int, ...] = ()  # further error statuses
     open: bool = False  # needs no key
-    models: bool = True  # what it reads is for a model: refused unread while none has room
+    models: bool = True  # needs a model: rejected unread while all queues are full
 
     def endpoint(self, service: Service) -> Endpoint:
         return Endpoint(self, service)
 
 
 class Endpoint:
-    """A route as what an app calls. A client that goes away ends the work for it."""
+    """ASGI endpoint of a route. Cancels the work when the client disconnects."""
 
     def __init__(self, route: Route, service: Service) -> None:
         self.route, self.service = route, service
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        told = scope.get("regard", {})
+        context = scope.get("regard", {})
         deadline = time.monotonic() + self.service.bounds.request_seconds
-        call = Call(told.get("client", ""), deadline, told.get("number", ""))
+        call = Call(context.get("client", ""), deadline, context.get("number", ""))
         try:
             body = await self.read(Request(scope, receive))
             answer = await self.while_there(self.route.answer(self.service, body, call), receive)
@@ -64,7 +63,7 @@ class Endpoint:
             return
         except Exception as error:
             refused = self.refused(error, call)
-            await refusal(self.route.path, refused)(scope, receive, send)
+            await error_response(self.route.path, refused)(scope, receive, send)
             return
         response = answer if isinstance(answer, Response) else as_json(answer)
         await response(scope, receive, send)
@@ -72,8 +71,8 @@ class Endpoint:
     async def read(self, request: Request) -> Any:
         if self.route.reads is None:
             return None
-        if self.route.models:  # looked at before (turnstile.py), but not for every form of a request
-            self.service.check_room()
+        if self.route.models:  # EarlyRejection checks plain requests only
+            self.service.check_capacity()
         raw = await request.body()
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         content = read_form(raw) if kind == FORM and self.route.form else read_json(raw)
@@ -82,7 +81,7 @@ class Endpoint:
         return validate(self.route.reads, content)
 
     async def while_there(self, work: Awaitable[Any], receive: Receive) -> Any:
-        """The answer; ClientGone if nobody waits for it any more. The body has been read."""
+        """The result of `work`; ClientGone if the client disconnects first."""
         working = asyncio.ensure_future(work)
         watching = asyncio.ensure_future(gone(receive))
         try:
@@ -95,25 +94,25 @@ class Endpoint:
                 task.cancel()
             await asyncio.gather(working, watching, return_exceptions=True)
 
-    def refused(self, error: Exception, call: Call) -> Refused:
+    def refused(self, error: Exception, call: Call) -> APIError:
         match error:
-            case Refused():
+            case APIError():
                 return error
             case Full(retry_after=seconds):
                 self.service.metrics.add("refused")
-                return slowdown(str(error), seconds)
+                return rate_limit_error(str(error), seconds)
             case TooLate():
-                return Refused(503, str(error), code="timeout", retry_after=5)
+                return APIError(503, str(error), code="timeout", retry_after=5)
             case UsageError() | RegardError():
-                return Refused(400, self.service.told(str(error)))
+                return APIError(400, self.service.without_paths(str(error)))
             case MemoryError():
-                return Refused(503, "not enough memory for this; try a shorter text", retry_after=5)
+                return APIError(503, "not enough memory for this; try a shorter text", retry_after=5)
         self.service.log.error(error, request=call.number, route=self.route.path)
-        return Refused(500, f"this should not happen; the server's log tells where, at request {call.number}")
+        return APIError(500, f"internal error; see the server log, request {call.number}")
 
 
 def without_key(content: Any) -> Any:
-    """A request as it may be told."""
+    """A request as it may be logged."""
     return {n: v for n, v in content.items() if n != "api_key"} if isinstance(content, dict) else content
 
 
@@ -131,36 +130,21 @@ async def gone(receive: Receive) -> None:
 def as_json(content: Any) -> JSONResponse:
     try:
         return JSONResponse(content)
-    except ValueError:  # a number without end, which JSON has no word for
+    except ValueError:  # infinity or NaN
         return JSONResponse(finite(content))
 
 
-def finite(content: Any) -> Any:
-    if isinstance(content, float):
-        return content if abs(content) < float("inf") else None
-    if isinstance(content, dict):
-        return {name: finite(each) for name, each in content.items()}
-    if isinstance(content, list | tuple):
-        return [finite(each) for each in content]
-    return content
-
-
-def read_json(raw: bytes) -> Any:
-    try:
-        return whole(json.loads(raw.decode("utf-8"), parse_constant=no_number))
-    except (ValueError, RecursionError):
-        raise Refused(400, "the request is not JSON in UTF-8") from None
-
-
 def read_form(raw: bytes) -> dict[str, Any]:
-    """Fields of a form: one value each, or a list where a name comes again. Numbers look like numbers."""
+    """Form fields: a value, or a list for a repeated name. `alternatives` becomes a number."""
     try:
         fields = parse_qs(
             raw.decode("utf-8"), keep_blank_values=True, errors="strict", max_num_fields=MOST_FIELDS
         )
     except ValueError:
-        raise Refused(400, "the request is not a form in UTF-8") from None
-    content: dict[str, Any] = {name: own[0] if len(own) == 1 else own for name, own in fields.items()}
+        raise APIError(400, "the request is not a form in UTF-8") from None
+    content: dict[str, Any] = {
+        name: values[0] if len(values) == 1 else values for name, values in fields.items()
+    }
     number = content.get("alternatives")
     if isinstance(number, str) and number.isdecimal() and len(number) < 10:
         content["alternatives"] = int(number)
@@ -174,7 +158,7 @@ def validate(kind: type[Kind], content: object) -> Kind:
         first = error.errors()[0]
         field = str(first["loc"][0]) if first["loc"] else None
         if first["type"] == "missing" and getattr(kind, "missing", None):
-            raise Refused(400, str(kind.missing).format(field), field) from None  # type: ignore[attr-defined]
-        raise Refused(400, f"{field or 'the request'}: {sentence(first)}", field) from None
+            raise APIError(400, str(kind.missing).format(field), field) from None  # type: ignore[attr-defined]
+        raise APIError(400, f"{field or 'the request'}: {sentence(first)}", field) from None
     except RecursionError:
-        raise Refused(400, "the request is nested too deeply") from None
+        raise APIError(400, "the request is nested too deeply") from None

@@ -1,4 +1,4 @@
-"""A completion as it comes: server-sent events, of several choices in turn."""
+"""Streams a completion as server-sent events, with the choices interleaved."""
 
 from __future__ import annotations
 
@@ -13,32 +13,39 @@ from starlette.responses import StreamingResponse
 
 from regard.errors import RegardError
 from regard.generation import Hypothesis, Request
-from regard.server.api.asked import CompletionBody, Prompt, framed, most_tokens, usage, wishes_of
-from regard.server.api.probabilities import (
-    Following,
-    Place,
-    as_logprobs,
-    places_of,
-    prompt_begins,
-    unknown_first,
+from regard.server.api.completion_schema import (
+    CompletionBody,
+    Prompt,
+    completion_frame,
+    decode_requests,
+    most_tokens,
+    usage,
 )
-from regard.server.api.spelling import Speller
-from regard.server.desk import Stream
-from regard.server.refusals import Refused, refusal
+from regard.server.api.detokenizer import Detokenizer
+from regard.server.api.probabilities import (
+    IncrementalLogprobs,
+    TokenLogprob,
+    as_logprobs,
+    prompt_begins,
+    token_logprobs,
+    without_first_logprob,
+)
+from regard.server.errors import APIError, error_response
 from regard.server.service import Call, Service
+from regard.server.service_scheduler import ResultStream
 from regard.tasks import Generator
 
 T = TypeVar("T")
 
 
-async def streamed(
+async def stream_completion(
     service: Service, name: str, generator: Generator, prompts: list[Prompt], body: CompletionBody, call: Call
 ) -> StreamingResponse:
-    """Server-sent events. What is refused is so before the first of them."""
-    begun = time.monotonic()
-    events = spell(service, name, generator, prompts, body, call)
+    """Server-sent events; invalid requests raise before the first one."""
+    start = time.monotonic()
+    events = stream_events(service, name, generator, prompts, body, call)
     first = await anext(events)
-    service.metrics.observe("first", time.monotonic() - begun, model=name)
+    service.metrics.observe("first", time.monotonic() - start, model=name)
 
     async def lines() -> AsyncIterator[str]:
         try:
@@ -46,8 +53,10 @@ async def streamed(
             async for event in events:
                 yield line(event)
         except RegardError as error:
-            told = refusal("/v1/", Refused(503, service.told(str(error)), code="timeout"))
-            yield f"data: {bytes(told.body).decode()}\n\n"
+            response = error_response(
+                "/v1/", APIError(503, service.without_paths(str(error)), code="timeout")
+            )
+            yield f"data: {bytes(response.body).decode()}\n\n"
         finally:
             await events.aclose()
         yield "data: [DONE]\n\n"
@@ -60,37 +69,37 @@ def line(event: dict[str, Any]) -> str:
 
 
 @dataclass(frozen=True)
-class Part:
-    """What an event tells of one choice."""
+class StreamPart:
+    """The part of one choice in an event."""
 
     index: int
     text: str
     logprobs: dict[str, Any] | None = None
-    reason: str | None = None  # why it ends here
-    written: int = 0  # pieces, told in the end
+    reason: str | None = None  # finish_reason, in the last part
+    written: int = 0  # tokens, in the last part
 
 
-async def spell(
+async def stream_events(
     service: Service, name: str, generator: Generator, prompts: list[Prompt], body: CompletionBody, call: Call
 ) -> AsyncGenerator[dict[str, Any]]:
-    """The events of all choices as they come, each a completion with a part of one choice's text."""
-    frame, n = framed(body), body.n or 1
+    """The events of all choices, each with a part of the text of one choice."""
+    frame, n = completion_frame(body), body.n or 1
     every = [prompt for prompt in prompts for _ in range(n)]
-    found: asyncio.Queue[Part] = asyncio.Queue()
-    speak = Speaking(service, name, generator, body, call, found.put_nowait)
-    running = asyncio.ensure_future(speak.all(every, wishes_of(generator, prompts, body)))
+    queue: asyncio.Queue[StreamPart] = asyncio.Queue()
+    speak = ChoiceStreamer(service, name, generator, body, call, queue.put_nowait)
+    running = asyncio.ensure_future(speak.all(every, decode_requests(generator, prompts, body)))
     written, left = 0, len(every)
     try:
         while left:
-            getting = asyncio.ensure_future(found.get())
+            getting = asyncio.ensure_future(queue.get())
             await asyncio.wait([getting, running], return_when=asyncio.FIRST_COMPLETED)
-            if not getting.done() and found.empty():
+            if not getting.done() and queue.empty():
                 getting.cancel()
-                raise running.exception() or RegardError("the work ended too soon")
+                raise running.exception() or RegardError("generation ended unexpectedly")
             part = await getting
             written, left = written + part.written, left - (part.reason is not None)
-            own = {"index": part.index, "text": part.text, "finish_reason": part.reason}
-            yield {**frame, "choices": [{**own, "logprobs": part.logprobs}]}
+            choice = {"index": part.index, "text": part.text, "finish_reason": part.reason}
+            yield {**frame, "choices": [{**choice, "logprobs": part.logprobs}]}
         total = usage(service, name, prompts, written)
         if body.stream_options is not None and body.stream_options.include_usage:
             yield {**frame, "usage": total}
@@ -100,30 +109,33 @@ async def spell(
 
 
 @dataclass(frozen=True)
-class Speaking:
-    """One choice from its first piece to its end."""
+class ChoiceStreamer:
+    """Runs the choices of a request and emits their parts."""
 
     service: Service
     name: str
     generator: Generator
     body: CompletionBody
     call: Call
-    tell: Callable[[Part], None]
+    tell: Callable[[StreamPart], None]
 
-    async def all(self, prompts: list[Prompt], wishes: list[Request]) -> None:
-        desk = self.service.desks[self.name]
-        wanted = wishes if most_tokens(self.body) else []
-        async with desk.streams(wanted, self.call.client, self.call.deadline) as streams:
+    async def all(self, prompts: list[Prompt], requests: list[Request]) -> None:
+        scheduler = self.service.schedulers[self.name]
+        wanted = requests if most_tokens(self.body) else []
+        async with scheduler.streams(wanted, self.call.client, self.call.deadline) as streams:
             pairs = zip(prompts, [*streams, *[None] * (len(prompts) - len(streams))])
             await together(self.one(index, *pair) for index, pair in enumerate(pairs))
 
-    async def one(self, index: int, prompt: Prompt, pieces: Stream | None) -> None:
+    async def one(self, index: int, prompt: Prompt, pieces: ResultStream | None) -> None:
         body, count, ended = self.body, 0, False
-        speller, places = Speller(self.generator.tokenizer, prompt.ids, body.stops), Told(self, prompt)
+        speller, places = (
+            Detokenizer(self.generator.tokenizer, prompt.ids, body.stops),
+            ChoiceLogprobs(self, prompt),
+        )
         if body.echo or pieces is None:
             text = prompt.text if body.echo else ""
-            own = await places.of_prompt() if body.echo else places.empty()
-            self.tell(Part(index, text, own, "length" if pieces is None else None))
+            logprobs = await places.of_prompt() if body.echo else places.empty()
+            self.tell(StreamPart(index, text, logprobs, "length" if pieces is None else None))
         if pieces is None:
             return
         try:
@@ -134,63 +146,63 @@ class Speaking:
                 count += len(each)
                 await places.read(each)
                 if text := speller.add(each):
-                    self.tell(Part(index, text, places.news(speller)))
+                    self.tell(StreamPart(index, text, places.news(speller)))
                 if speller.stopped:
                     break
         finally:
             await pieces.aclose()
         reason = "stop" if ended or speller.stopped else "length"
         text = speller.end()
-        self.tell(Part(index, text, places.news(speller), reason, count))
+        self.tell(StreamPart(index, text, places.news(speller), reason, count))
 
 
-class Told:
-    """The probabilities of one choice's pieces, told with the text they are in; None unless asked for."""
+class ChoiceLogprobs:
+    """Log-probabilities of the tokens of one choice, emitted with their text; None if not requested."""
 
-    def __init__(self, speaking: Speaking, prompt: Prompt) -> None:
-        self.speaking, self.prompt = speaking, prompt
+    def __init__(self, speaking: ChoiceStreamer, prompt: Prompt) -> None:
+        self.streamer, self.prompt = speaking, prompt
         self.count = speaking.body.logprobs
-        self.following = Following(speaking.generator, prompt.ids, self.count or 0)
-        self.places: list[Place] = []
-        self.told = 0
+        self.following = IncrementalLogprobs(speaking.generator, prompt.ids, self.count or 0)
+        self.places: list[TokenLogprob] = []
+        self.emitted = 0
 
     async def run(self, work: Callable[[], T], tokens: int) -> T:
-        return await self.speaking.service.run(self.speaking.name, work, self.speaking.call, tokens)
+        return await self.streamer.service.run(self.streamer.name, work, self.streamer.call, tokens)
 
     def empty(self) -> dict[str, Any] | None:
         return None if self.count is None else self.listed([], [])
 
-    def listed(self, places: list[Place], begins: list[int], bare: bool = False) -> dict[str, Any]:
-        return as_logprobs(self.speaking.generator.tokenizer, places, begins, bare)
+    def listed(self, places: list[TokenLogprob], begins: list[int], bare: bool = False) -> dict[str, Any]:
+        return as_logprobs(self.streamer.generator.tokenizer, places, begins, bare)
 
     async def of_prompt(self) -> dict[str, Any] | None:
-        """The prompt's own, of which the first has none."""
+        """Those of the prompt; its first token has none."""
         if self.count is None:
             return None
-        generator, ids, count = self.speaking.generator, self.prompt.ids, self.count
-        (places,) = await self.run(lambda: places_of(generator, [ids], count), len(ids))
-        own = unknown_first(places[len(ids) - len(self.prompt.shown) :])
+        generator, ids, count = self.streamer.generator, self.prompt.ids, self.count
+        (places,) = await self.run(lambda: token_logprobs(generator, [ids], count), len(ids))
+        logprobs = without_first_logprob(places[len(ids) - len(self.prompt.shown) :])
         begins = prompt_begins(generator.tokenizer, self.prompt)
-        return self.listed(own, begins, bare=self.prompt.text[:1] != " ")
+        return self.listed(logprobs, begins, bare=self.prompt.text[:1] != " ")
 
     async def read(self, pieces: list[int]) -> None:
         if self.count is not None:
             self.places += await self.run(lambda: self.following.add(pieces), len(pieces))
 
-    def news(self, speller: Speller) -> dict[str, Any] | None:
-        """Of the pieces whose text is being told; what stands behind a stop never is."""
+    def news(self, speller: Detokenizer) -> dict[str, Any] | None:
+        """Those of the tokens being emitted, without tokens behind a stop sequence."""
         if self.count is None:
             return None
-        first, until = self.told, len(speller.begins)
+        first, until = self.emitted, len(speller.begins)
         while speller.stopped and until > first and speller.begins[until - 1] >= len(speller.text):
             until -= 1
-        self.told = max(first, until)
+        self.emitted = max(first, until)
         begins = [len(self.prompt.text) + begin for begin in speller.begins[first:until]]
         return self.listed(self.places[first:until], begins)
 
 
 async def together(work: Any) -> list[Any]:
-    """All of it; what fails ends the rest."""
+    """Await all; the first error cancels the rest."""
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(each) for each in work]
@@ -200,7 +212,7 @@ async def together(work: Any) -> list[Any]:
 
 
 def first_of(error: BaseException) -> BaseException:
-    """What went wrong first in a group of tasks."""
+    """The first error of an exception group."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error

@@ -11,12 +11,12 @@ from torch import nn
 from regard.models.attention import MultiHeadAttention
 from regard.models.recurrent import GRU, run_cell
 from regard.server.lessons.step import (
-    Choice,
+    ChoiceQuestion,
     Given,
     Ledger,
     Lesson,
-    Number,
-    Step,
+    LessonStep,
+    NumberQuestion,
     all_visible,
     formula,
     lines,
@@ -62,18 +62,20 @@ def paper(caption: str, costs: list[Cost]) -> dict[str, object]:
     return table(caption, ["layer", "operations", "sequential steps", "longest path"], rows, 0)
 
 
-def operations(given: Given) -> Step:
+def operations(given: Given) -> LessonStep:
     ledger = Ledger()
     n, d = given.words, given.width
     costs = ledger(layer_costs, n, d)
-    return Step(
+    return LessonStep(
         "Operations",
         [
             f"A text of n = {n} words, vectors of d = {d} numbers (you can choose both above). In "
             "self-attention each word is compared with each word, and a comparison multiplies d pairs of "
             "numbers.",
         ],
-        Number("How many multiplications is n² · d?", costs[0].operations, 0.05 * costs[0].operations, 0),
+        NumberQuestion(
+            "How many multiplications is n² · d?", costs[0].operations, 0.05 * costs[0].operations, 0
+        ),
         f"{n} · {n} · {d} = {costs[0].operations:,}.",
         ledger.names,
         before=[formula("self-attention: n² · d      recurrent: n · d²      convolution: k · n · d²")],
@@ -81,17 +83,17 @@ def operations(given: Given) -> Step:
     )
 
 
-def cheapest(given: Given) -> Step:
+def cheapest(given: Given) -> LessonStep:
     ledger = Ledger()
     n, d = given.words, given.width
     costs = ledger(layer_costs, n, d)[:3]
     best = min(range(3), key=lambda place: costs[place].operations)
-    return Step(
+    return LessonStep(
         "Which is cheapest?",
         [
             f"Self-attention needs n² · d operations, a recurrent layer n · d². With n = {n} and d = {d}:",
         ],
-        Choice("Which layer needs the fewest operations?", [each.layer for each in costs], best),
+        ChoiceQuestion("Which layer needs the fewest operations?", [each.layer for each in costs], best),
         f"Compare n with d: {n} is {'less than' if n < d else 'the same as' if n == d else 'more than'} {d}. "
         "Attention is cheaper as long as the text has fewer words than a vector has numbers.",
         ledger.names,
@@ -104,18 +106,18 @@ def crossing(d: int) -> int:
     return d
 
 
-def long_texts(given: Given) -> Step:
+def long_texts(given: Given) -> LessonStep:
     ledger = Ledger()
     d = given.width
     places = [max(1, round(d * factor)) for factor in (0.125, 0.25, 0.5, 1, 2, 4)]
     costs = [ledger(layer_costs, n, d) for n in places]
-    return Step(
+    return LessonStep(
         "When texts grow",
         [
             "Double the text, and attention costs four times as much, a recurrent layer only twice. With d "
             f"= {d}:"
         ],
-        Number("At how many words do both cost the same?", ledger(crossing, d), 0.05 * d, 0),
+        NumberQuestion("At how many words do both cost the same?", ledger(crossing, d), 0.05 * d, 0),
         f"n² · d = n · d² means n = d = {d}. Beyond that attention is the dearer one, and people restrict it "
         "to near words.",
         ledger.names,
@@ -133,18 +135,20 @@ def long_texts(given: Given) -> Step:
     )
 
 
-def sequential(given: Given) -> Step:
+def sequential(given: Given) -> LessonStep:
     ledger = Ledger()
     n, d = given.words, given.width
     costs = ledger(layer_costs, n, d)
-    return Step(
+    return LessonStep(
         "What must wait",
         [
             "A recurrent layer needs the state of the word before. Attention needs only the layer below, so "
             "all words can be computed at once: that is what makes training parallel. The longest path is "
             "how many steps a signal takes from the first word to the last.",
         ],
-        Number(f"How many steps, one after the other, does a recurrent layer need for {n} words?", n, 0.5, 0),
+        NumberQuestion(
+            f"How many steps, one after the other, does a recurrent layer need for {n} words?", n, 0.5, 0
+        ),
         "One for each word. Self-attention needs one step, and every word is one step away from every other.",
         ledger.names,
         after=[paper("The whole table", costs)],
@@ -169,24 +173,24 @@ def seconds(n: int, d: int) -> dict[str, float]:
     )
 
 
-def clock(given: Given) -> Step:
+def clock(given: Given) -> LessonStep:
     ledger = Ledger()
     d = max(8, min(given.width, MEASURED_WIDTH) // 8 * 8)
-    found = [ledger(seconds, n, d) for n in MEASURED]
+    timings = [ledger(seconds, n, d) for n in MEASURED]
     for each in (MultiHeadAttention.forward, run_cell, nn.Conv1d.forward):
         ledger.note(each)
-    names = list(found[0])
-    last = found[-1]
+    names = list(timings[0])
+    last = timings[-1]
     slowest = names.index(max(last, key=last.__getitem__))
-    growth = {name: last[name] / found[0][name] for name in names}
-    return Step(
+    growth = {name: last[name] / timings[0][name] for name in names}
+    return LessonStep(
         "With a clock",
         [
             "Operations are not seconds: a machine does many at once, if they need not wait for each other. "
             f"We time our own layers on this machine, now, for n = {', '.join(map(str, MEASURED))} and d = "
             f"{d}. The recurrent layer is a GRU, written as a loop over the words.",
         ],
-        Choice(f"Which layer takes longest for {MEASURED[-1]} words?", names, slowest),
+        ChoiceQuestion(f"Which layer takes longest for {MEASURED[-1]} words?", names, slowest),
         f"{names[slowest].capitalize()}: {1000 * last[names[slowest]]:.1f} ms. The text grew "
         f"{MEASURED[-1] // MEASURED[0]} times; "
         "the times grew " + ", ".join(f"{growth[name]:.0f} times ({name})" for name in names) + ".",
@@ -196,7 +200,7 @@ def clock(given: Given) -> Step:
                 "Milliseconds",
                 "n",
                 list(MEASURED),
-                {name: [1000 * each[name] for each in found] for name in names},
+                {name: [1000 * each[name] for each in timings] for name in names},
                 even=True,
                 log=True,
             ),
@@ -205,7 +209,7 @@ def clock(given: Given) -> Step:
     )
 
 
-def cost(given: Given) -> list[Step]:
+def cost(given: Given) -> list[LessonStep]:
     return [each(given) for each in (operations, cheapest, long_texts, sequential, clock)]
 
 

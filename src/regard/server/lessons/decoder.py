@@ -11,20 +11,20 @@ from torch import Tensor
 from regard.interpret import Trace, TracedTokens
 from regard.interpret.predictions import steps as chosen_words
 from regard.server.lessons.step import (
-    Choice,
+    ChoiceQuestion,
     Given,
     Ledger,
     Lesson,
-    Number,
-    Step,
-    Unfit,
+    LessonStep,
+    LessonUnavailable,
+    NumberQuestion,
     bars,
     distinct,
+    fmt,
     formula,
     matrix,
     table,
     token,
-    told,
 )
 
 MOST_OPTIONS = 6
@@ -39,12 +39,12 @@ def word_names(pieces: TracedTokens) -> list[str]:
 def crossing(given: Given, ledger: Ledger) -> tuple[Trace, str]:
     trace = given.trace(ledger)
     if not any(name.endswith("cross") for name in trace.attentions):
-        raise Unfit(
+        raise LessonUnavailable(
             "This lesson needs a model whose writer looks at a source (a translator with attention). This "
             "one has no cross-attention; choose another above."
         )
     if not word_names(trace.tokens["output"]):
-        raise Unfit("The model says nothing about this text; type another one above.")
+        raise LessonUnavailable("The model says nothing about this text; type another one above.")
     return trace, trace.cross()
 
 
@@ -53,12 +53,12 @@ def crossings(trace: Trace) -> int:
     return sum(name.endswith("cross") for name in trace.attentions)
 
 
-def shapes(given: Given) -> Step:
+def shapes(given: Given) -> LessonStep:
     ledger = Ledger()
     trace, where = crossing(given, ledger)
     weights = ledger(trace.weights, where, 0)
     target, source = trace.tokens["target"], trace.tokens["source"]
-    return Step(
+    return LessonStep(
         "Queries from below, keys and values from the encoder",
         [
             [
@@ -76,7 +76,9 @@ def shapes(given: Given) -> Step:
                 token(trace.output),
             ],
         ],
-        Number("How many columns has the matrix of weights of this attention?", weights.shape[1], 0.5, 0),
+        NumberQuestion(
+            "How many columns has the matrix of weights of this attention?", weights.shape[1], 0.5, 0
+        ),
         f"One row for each of the {len(target)} places of the decoder, one column for each of the "
         f"{len(source)} pieces of the source.",
         ledger.names,
@@ -85,25 +87,25 @@ def shapes(given: Given) -> Step:
     )
 
 
-def aligned(given: Given) -> Step:
+def aligned(given: Given) -> LessonStep:
     ledger = Ledger()
     trace, _ = crossing(given, ledger)
     shares = ledger(trace.alignment_weights)
-    said, read = word_names(trace.tokens["output"]), word_names(trace.tokens["source"])
-    place = max(range(len(said)), key=lambda each: len(said[each]))
+    output, read = word_names(trace.tokens["output"]), word_names(trace.tokens["source"])
+    place = max(range(len(output)), key=lambda each: len(output[each]))
     order = shares[place].argsort(descending=True)[:MOST_OPTIONS].tolist()
     options = sorted(order)
-    return Step(
+    return LessonStep(
         "Where it looks while it says a word",
         [
             [
                 "When the decoder says ",
-                token(said[place]),
+                token(output[place]),
                 ", it asks the source with a query. We take the attention "
                 "of the layer before the last and average its heads, as one does to link words.",
             ],
         ],
-        Choice(
+        ChoiceQuestion(
             "Which word of the source gets the most weight then?",
             [distinct(read)[i] for i in options],
             options.index(order[0]),
@@ -116,7 +118,7 @@ def aligned(given: Given) -> Step:
             "to look.",
         ],
         ledger.names,
-        after=[matrix("Words said (rows) and words read (columns)", shares, said, read)],
+        after=[matrix("Words said (rows) and words read (columns)", shares, output, read)],
     )
 
 
@@ -130,13 +132,13 @@ def apart(one: Tensor, other: Tensor) -> float:
     return float((one - other).abs().max())
 
 
-def once(given: Given) -> Step:
+def once(given: Given) -> LessonStep:
     ledger = Ledger()
     trace, _ = crossing(given, ledger)
     first = word_names(trace.tokens["output"])[0]
     other = given.trace(ledger, target=first)
     difference = ledger(apart, cross_key(trace), cross_key(other))
-    return Step(
+    return LessonStep(
         "Computed once",
         [
             [
@@ -146,44 +148,44 @@ def once(given: Given) -> Step:
                 " instead of the whole, and compare the keys of the source.",
             ],
         ],
-        Choice(
+        ChoiceQuestion(
             "Do the source's keys change with what was written?", ["yes", "no"], 1 if difference < 1e-5 else 0
         ),
-        f"Largest difference: {told(difference)}. Keys and values of the source depend on the source alone, "
+        f"Largest difference: {fmt(difference)}. Keys and values of the source depend on the source alone, "
         "so a program computes them once and keeps them.",
         ledger.names,
     )
 
 
-def later_words(given: Given) -> Step:
+def later_words(given: Given) -> LessonStep:
     ledger = Ledger()
     trace, _ = crossing(given, ledger)
-    own = given.trace(ledger, target=trace.output)
-    last = len(own.tokens["target"]) - 1
+    original = given.trace(ledger, target=trace.output)
+    last = len(original.tokens["target"]) - 1
     change = {"type": "replace_token", "side": "target", "position": last, "text": "a"}
     other = given.trace(ledger, target=trace.output, interventions=[change])
-    difference = ledger(apart, own["logits"][:last], other["logits"][:last])
-    return Step(
+    difference = ledger(apart, original["logits"][:last], other["logits"][:last])
+    return LessonStep(
         "Later words change nothing before them",
         [
             [
-                f"We replace the last piece that the decoder reads, {len(own.tokens['target'])} pieces in "
-                "all, by another one. Its self-attention is masked."
+                f"We replace the last piece that the decoder reads, {len(original.tokens['target'])} pieces "
+                "in all, by another one. Its self-attention is masked."
             ],
         ],
-        Choice(
+        ChoiceQuestion(
             "Do the numbers at the places before it change?",
             ["yes, a little", "no, not at all"],
             1 if difference < 1e-5 else 0,
         ),
-        f"Largest difference of all {own['logits'][:last].numel():,} logits before it: {told(difference)}. "
-        "That is why a whole sentence can be learned in one go: each place behaves as if the rest were not "
+        f"Largest difference of all {original['logits'][:last].numel():,} logits before it: {fmt(difference)}"
+        ". That is why a whole sentence can be learned in one go: each place behaves as if the rest were not "
         "written yet.",
         ledger.names,
     )
 
 
-def writing(given: Given) -> list[Step]:
+def writing(given: Given) -> list[LessonStep]:
     return [each(given) for each in (shapes, aligned, once, later_words)]
 
 
@@ -202,19 +204,19 @@ def place_of(given: Given, trace: Trace) -> int:
 def answers(given: Given, ledger: Ledger) -> tuple[Trace, list[dict[str, Any]], int]:
     trace = given.trace(ledger)
     if trace.meta.get("head") == "span":
-        raise Unfit(
+        raise LessonUnavailable(
             "This model points at the beginning and end of an answer; choose one that says words or labels."
         )
     return trace, ledger(chosen_words, trace), place_of(given, trace)
 
 
-def logits(given: Given) -> Step:
+def logits(given: Given) -> LessonStep:
     ledger = Ledger()
     trace, rows, place = answers(given, ledger)
     rest, many = trace["logits"].shape
     width = given.task.folder.config.width
     options = sorted({rest, width, many, 10_000})
-    return Step(
+    return LessonStep(
         "A number for every word",
         [
             [
@@ -223,10 +225,10 @@ def logits(given: Given) -> Step:
                 token(given.sentence),
                 f" to its end. At the top, every place has a vector of "
                 f"{width} numbers. One last matrix turns it into logits: one number for each answer there "
-                f"is. In the notes' example these are {NOTES_WORDS} words.",
+                f"is. With a common vocabulary these are {NOTES_WORDS} words.",
             ],
         ],
-        Choice(
+        ChoiceQuestion(
             "How many logits does this model compute at each place?",
             [f"{each:,}" for each in options],
             options.index(many),
@@ -249,27 +251,27 @@ def logits(given: Given) -> Step:
     )
 
 
-def ratio(given: Given) -> Step:
+def ratio(given: Given) -> LessonStep:
     ledger = Ledger()
     trace, rows, place = answers(given, ledger)
     one, two = rows[place]["best"][:2]
     high, low = (float(trace["logits"][place, each["id"]]) for each in (one, two))
     many = bool(trace.meta.get("many"))
     times = math.exp(high - low) if not many else one["p"] / two["p"]
-    return Step(
+    return LessonStep(
         "From logits to probabilities",
         [
             [
                 "The two largest logits are ",
-                f"{told(high)} for ",
+                f"{fmt(high)} for ",
                 token(one["shown"]),
-                f" and {told(low)} for ",
+                f" and {fmt(low)} for ",
                 token(two["shown"]),
                 f". They are {high - low:.2f} apart. Softmax takes e to the power of each, and "
                 "divides by the sum of all.",
             ],
         ],
-        Number("How many times as probable is the first? (e is about 2.718)", times, 0.2 * times, 2),
+        NumberQuestion("How many times as probable is the first? (e is about 2.718)", times, 0.2 * times, 2),
         f"e^{high - low:.2f} = {times:.2f}: what softmax divides by is the same for both, so only the "
         "difference counts.",
         ledger.names,
@@ -285,15 +287,15 @@ def ratio(given: Given) -> Step:
     )
 
 
-def sum_of(given: Given) -> Step:
+def sum_of(given: Given) -> LessonStep:
     ledger = Ledger()
     trace, rows, place = answers(given, ledger)
     shares = torch.softmax(trace["logits"][place], dim=-1)
     best = sum(each["p"] for each in rows[place]["best"][:5])
-    return Step(
+    return LessonStep(
         "All of them together",
         [f"The five best answers at this place have {best:.3f} of the probability together."],
-        Number(f"How much have all {len(shares):,} together?", float(shares.double().sum()), 0.01, 4),
+        NumberQuestion(f"How much have all {len(shares):,} together?", float(shares.double().sum()), 0.01, 4),
         f"1, always. The other {max(0, len(shares) - 5):,} share {max(0.0, 1 - best):.3f}.",
         [*ledger.names, "torch.softmax"],
         after=[
@@ -307,7 +309,7 @@ def sum_of(given: Given) -> Step:
     )
 
 
-def every_step(given: Given) -> Step:
+def every_step(given: Given) -> LessonStep:
     ledger = Ledger()
     trace, rows, first = answers(given, ledger)
     shown = rows[first:]
@@ -316,7 +318,7 @@ def every_step(given: Given) -> Step:
     options = sorted({least, *range(0, len(shown), max(1, len(shown) // MOST_OPTIONS))})
     names = [f"{place + 1}: {shown[place]['shown']}" for place in options]
     writes = "output" in trace.tokens
-    return Step(
+    return LessonStep(
         "A word at every time step",
         [
             [
@@ -326,7 +328,7 @@ def every_step(given: Given) -> Step:
             if writes
             else ["Every place has its own softmax. The answer: ", token(trace.output)],
         ],
-        Choice(
+        ChoiceQuestion(
             "At which of these places is the model least sure of its best answer?",
             names,
             options.index(least),
@@ -353,7 +355,7 @@ def every_step(given: Given) -> Step:
     )
 
 
-def softmax(given: Given) -> list[Step]:
+def softmax(given: Given) -> list[LessonStep]:
     return [each(given) for each in (logits, ratio, sum_of, every_step)]
 
 

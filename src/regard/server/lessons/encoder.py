@@ -11,19 +11,19 @@ from regard.interpret.names import stacks
 from regard.models.layers import RMSNorm
 from regard.models.transformer import Block, Stack
 from regard.server.lessons.step import (
-    Choice,
+    ChoiceQuestion,
     Given,
     Ledger,
     Lesson,
-    Number,
-    Step,
-    Unfit,
+    LessonStep,
+    LessonUnavailable,
+    NumberQuestion,
     bars,
+    fmt,
     formula,
     lines,
     table,
     token,
-    told,
 )
 
 NO_LAYERS = (
@@ -34,10 +34,10 @@ NO_LAYERS = (
 
 def stack_of(given: Given) -> tuple[str, Stack]:
     """The encoder, or the only stack there is."""
-    found = stacks(given.task.folder.model)
-    if not found:
-        raise Unfit(NO_LAYERS)
-    return next(iter(found.items()))
+    by_side = stacks(given.task.folder.model)
+    if not by_side:
+        raise LessonUnavailable(NO_LAYERS)
+    return next(iter(by_side.items()))
 
 
 def streams(trace: Trace, side: str, layers: int) -> list[Tensor]:
@@ -56,7 +56,7 @@ def silent(hidden: Tensor) -> float:
     return 100 * float((hidden <= 0).float().mean())
 
 
-def widen(given: Given) -> Step:
+def widen(given: Given) -> LessonStep:
     ledger = Ledger()
     side, stack = stack_of(given)
     trace = given.trace(ledger)
@@ -64,7 +64,7 @@ def widen(given: Given) -> Step:
     width, wide = trace[f"{side}.0.out"].shape[-1], hidden[0].shape[-1]
     shares = [ledger(silent, each) for each in hidden]
     kind = given.task.folder.config.activation
-    return Step(
+    return LessonStep(
         "Feed-forward: widen, bend, narrow",
         [
             [
@@ -78,7 +78,7 @@ def widen(given: Given) -> Step:
                 f"{width}.",
             ],
         ],
-        Number(
+        NumberQuestion(
             f"Of the {wide} hidden numbers in the first layer, how many per cent are 0 or less?",
             shares[0],
             12,
@@ -104,7 +104,7 @@ def widen(given: Given) -> Step:
     )
 
 
-def same_everywhere(given: Given) -> Step:
+def same_everywhere(given: Given) -> LessonStep:
     ledger = Ledger()
     side, stack = stack_of(given)
     trace = given.trace(ledger)
@@ -114,18 +114,18 @@ def same_everywhere(given: Given) -> Step:
         together = ledger(block.feed_forward, x[None])[0]
         alone = torch.cat([ledger(block.feed_forward, row[None, None])[0] for row in x])
     apart = float((together - alone).abs().max())
-    return Step(
+    return LessonStep(
         "The same network at every place",
         [
             "Attention mixes words. The feed-forward network does not: it has one set of weights and uses it "
             "at every place. We feed it the whole sentence at once, and then each word alone.",
         ],
-        Choice(
+        ChoiceQuestion(
             "Does a word come out different when it is alone?",
             ["yes, the neighbours matter", "no, it comes out the same"],
             1 if apart < 1e-4 else 0,
         ),
-        f"The largest difference is {told(apart)}. Position-wise means just this.",
+        f"The largest difference is {fmt(apart)}. Position-wise means just this.",
         ledger.names,
         after=[
             table(
@@ -150,20 +150,20 @@ def shares_of(trace: Trace, side: str, layers: int) -> list[list[float]]:
     return rows
 
 
-def residual(given: Given) -> Step:
+def residual(given: Given) -> LessonStep:
     ledger = Ledger()
     side, stack = stack_of(given)
     trace = given.trace(ledger)
     rows = ledger(shares_of, trace, side, len(stack))
     mean = sum(sum(row) for row in rows) / (2 * len(rows))
-    return Step(
+    return LessonStep(
         "Residual: added, not replaced",
         [
             "Around every sub-layer there is a short cut: what comes out is added to what went in. So a "
             "layer only has to say what should change, and the gradient always finds a way through.",
             "We compare lengths: what is added, divided by what it is added to.",
         ],
-        Choice(
+        ChoiceQuestion(
             "How large is what a sub-layer adds, on average?",
             ["less than half", "between half and the same", "longer than the stream itself"],
             0 if mean < 0.5 else 1 if mean <= 1 else 2,
@@ -196,7 +196,7 @@ def without_gain(x: Tensor, norm: nn.Module) -> Tensor:
     return F.layer_norm(x, x.shape[-1:], eps=epsilon)
 
 
-def normed(given: Given) -> Step:
+def normed(given: Given) -> LessonStep:
     ledger = Ledger()
     side, stack = stack_of(given)
     trace = given.trace(ledger)
@@ -214,11 +214,11 @@ def normed(given: Given) -> Step:
         for place, name in enumerate(names)
     ]
     mean_square = isinstance(norm, RMSNorm)
-    told = "root of the mean square" if mean_square else "standard deviation"
+    statistic = "root of the mean square" if mean_square else "standard deviation"
     answer = float(
         bare.square().mean(dim=-1).sqrt().mean() if mean_square else bare.std(dim=-1, correction=0).mean()
     )
-    return Step(
+    return LessonStep(
         "Layer norm: every word the same size",
         [
             "Sums of many layers would grow and grow. Layer norm takes one word's numbers, "
@@ -237,7 +237,9 @@ def normed(given: Given) -> Step:
                 else "So it does in this model."
             ),
         ],
-        Number(f"What is the {told} of a word's numbers, normalised but before the gain?", answer, 0.05),
+        NumberQuestion(
+            f"What is the {statistic} of a word's numbers, normalised but before the gain?", answer, 0.05
+        ),
         "It is 1 for every word, however large it was before.",
         ledger.names,
         before=[
@@ -260,21 +262,21 @@ def depths(trace: Trace, side: str, layers: int) -> list[float]:
     return [1.0, *(float(F.cosine_similarity(first, each, dim=-1).mean()) for each in rest)]
 
 
-def stacked(given: Given) -> Step:
+def stacked(given: Given) -> LessonStep:
     ledger = Ledger()
     side, stack = stack_of(given)
     trace = given.trace(ledger)
     layers = len(stack)
-    found = ledger(depths, trace, side, layers)
+    cosines = ledger(depths, trace, side, layers)
     width = trace[f"{side}.embedding.out"].shape[-1]
-    return Step(
+    return LessonStep(
         "One layer above the other",
         [
             f"The paper stacks six such layers; this {side} has {layers}. Words are embedded only below the "
             "first. Each layer reads what the one below wrote, in the same shape.",
             f"Below the first layer every piece has {width} numbers.",
         ],
-        Number("How many has it above the last?", trace[f"{side}.out"].shape[-1], 0.5, 0),
+        NumberQuestion("How many has it above the last?", trace[f"{side}.out"].shape[-1], 0.5, 0),
         "The same. That is why layers can be stacked. What changes is the meaning: below you see how far "
         "words move away from their embedding.",
         ledger.names,
@@ -283,13 +285,13 @@ def stacked(given: Given) -> Step:
                 "Cosine of a word with its own embedding (mean of all words)",
                 "layers passed",
                 list(range(layers + 1)),
-                {"cosine": found},
+                {"cosine": cosines},
             ),
         ],
     )
 
 
-def layer(given: Given) -> list[Step]:
+def layer(given: Given) -> list[LessonStep]:
     return [each(given) for each in (widen, same_everywhere, residual, normed, stacked)]
 
 

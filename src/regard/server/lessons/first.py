@@ -9,19 +9,19 @@ from torch import Tensor
 
 from regard.models.attention import self_attention_columns, self_attention_rows, weights
 from regard.server.lessons.step import (
-    Choice,
+    ChoiceQuestion,
     Given,
     Ledger,
     Lesson,
-    Number,
-    Step,
+    LessonStep,
+    NumberQuestion,
     all_visible,
+    fmt,
     formula,
     lines,
     matrix,
     seeded,
     table,
-    told,
 )
 
 WORDS = ("Python", "executes", "quickly")
@@ -66,12 +66,12 @@ def fit(parameters: list[Tensor], shares: object, wanted: Tensor, steps: int) ->
     optimizer = torch.optim.Adam(parameters, lr=0.05)
     errors: list[float] = []
     for _ in range(steps):
-        found = shares()
-        loss = (wanted * (wanted / found).log()).sum()
+        current = shares()
+        loss = (wanted * (wanted / current).log()).sum()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        errors.append(float((found.detach() - wanted).abs().max()))
+        errors.append(float((current.detach() - wanted).abs().max()))
     return shares().detach(), errors
 
 
@@ -82,18 +82,18 @@ def solve(wanted: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
     return torch.linalg.solve(x, queries), torch.linalg.solve(x, torch.eye(d_k))
 
 
-def given_weights() -> Step:
+def given_weights() -> LessonStep:
     ledger = Ledger()
     z = ledger(mix, GIVEN_WEIGHTS, EMBEDDINGS)
-    return Step(
+    return LessonStep(
         "A new vector is a mixture",
         [
             "Attention gives every word a new vector: a mixture of the vectors of all words. For “Python "
-            "executes quickly” the notes give the weights. Each row says how much of every word goes into "
+            "executes quickly” the weights are given. Each row says how much of every word goes into "
             "one new vector, and adds up to 1.",
             "The vectors here have only three numbers, so that you can reckon by hand.",
         ],
-        Number("What is the first number of the new vector of “Python”?", float(z[0, 0]), 0.005),
+        NumberQuestion("What is the first number of the new vector of “Python”?", float(z[0, 0]), 0.005),
         "0.4 · 1 + 0.4 · 0 + 0.2 · 2 = 0.80: the weights of the first row times the first number of each "
         "word.",
         ledger.names,
@@ -111,19 +111,21 @@ def vectors(caption: str, x: Tensor, digits: int = 2) -> dict[str, object]:
     return table(caption, columns, [[word, *row.tolist()] for word, row in zip(WORDS, x)], digits)
 
 
-def own_weights() -> Step:
+def weights_from_words() -> LessonStep:
     ledger = Ledger()
     scores = EMBEDDINGS @ EMBEDDINGS.T
     shares = ledger(weights, EMBEDDINGS, EMBEDDINGS, VISIBLE, scale=1.0)
     z = ledger(self_attention_rows, EMBEDDINGS)
-    return Step(
+    return LessonStep(
         "Weights from the words themselves",
         [
             "Where do weights come from? The simplest way has no parameters: the score of two words is the "
             "product of their vectors. Softmax turns a row of scores into weights: e to the power of each, "
             "divided by their sum.",
         ],
-        Choice("To which word does “Python” give the most weight now?", WORDS, int(shares[0].argmax())),
+        ChoiceQuestion(
+            "To which word does “Python” give the most weight now?", WORDS, int(shares[0].argmax())
+        ),
         "Its score with itself is its length squared, 1·1 + 0·0 + 2·2 = 5; the others have 2. "
         f"Softmax makes {float(shares[0, 0]):.2f} of it.",
         ledger.names,
@@ -140,20 +142,20 @@ def own_weights() -> Step:
     )
 
 
-def two_forms() -> Step:
+def two_forms() -> LessonStep:
     ledger = Ledger()
     rows = ledger(self_attention_rows, EMBEDDINGS)
     columns = ledger(self_attention_columns, EMBEDDINGS.T)
     shares = ledger(weights, EMBEDDINGS, EMBEDDINGS, VISIBLE, scale=1.0).T
     apart = float((rows - columns.T).abs().max())
-    return Step(
+    return LessonStep(
         "Words in rows or words in columns",
         [
-            "Some books write one word in each row of X, others one word in each column. The notes use both. "
+            "Some books write one word in each row of X, others one word in each column. Both are common. "
             "In columns, X is in ℝⁿˣᵐ: n numbers for each of m words. The formulas look different; the "
             "numbers are the same, turned on their side.",
         ],
-        Choice(
+        ChoiceQuestion(
             "In the form with columns, A = softmax(Xᵀ X) and H = X A, what must add up to 1?",
             ["each row of A", "each column of A", "all numbers of A together"],
             1,
@@ -168,20 +170,20 @@ def two_forms() -> Step:
     )
 
 
-def cycle() -> Step:
+def cycle() -> LessonStep:
     ledger = Ledger()
     given = ledger(cycle_products, GIVEN_WEIGHTS)
-    own = ledger(cycle_products, ledger(weights, EMBEDDINGS, EMBEDDINGS, VISIBLE, scale=1.0))
-    return Step(
+    parameter_free = ledger(cycle_products, ledger(weights, EMBEDDINGS, EMBEDDINGS, VISIBLE, scale=1.0))
+    return LessonStep(
         "Can the given weights come from the words alone?",
         [
             "Without parameters, word i scores word j exactly as j scores i. Now go around the triangle of "
             "three words and multiply the weights: a₁₂ · a₂₃ · a₃₁. Then go the other way: a₂₁ · a₃₂ · a₁₃. "
             "Each path has one weight of every row, so what softmax divides by is the same. The scores are "
             "the same too. So both products must be equal.",
-            "In the notes' rows the first product is a₁₂ · a₂₃ · a₃₁ = 0.4 · 0.1 · 0.1 = 0.004.",
+            "In the given rows the first product is a₁₂ · a₂₃ · a₃₁ = 0.4 · 0.1 · 0.1 = 0.004.",
         ],
-        Number("What is the other one, a₂₁ · a₃₂ · a₁₃?", given[1], 0.0001, 4),
+        NumberQuestion("What is the other one, a₂₁ · a₃₂ · a₁₃?", given[1], 0.0001, 4),
         "0.3 · 0.1 · 0.2 = 0.006, and that is not 0.004. So no vectors at all give these rows by softmax(X "
         "Xᵀ).",
         ledger.names,
@@ -190,29 +192,29 @@ def cycle() -> Step:
             table(
                 "Around the triangle",
                 ["weights", "a₁₂ a₂₃ a₃₁", "a₂₁ a₃₂ a₁₃"],
-                [["given in the notes", *given], ["softmax(X Xᵀ) of the step before", *own]],
+                [["given", *given], ["softmax(X Xᵀ) of the step before", *parameter_free]],
                 6,
             )
         ],
-        then=["The notes' example is right as a mixture. It only cannot be made without parameters."],
+        then=["The example is a valid mixture. It only cannot be made without parameters."],
     )
 
 
 @cache  # always the same, and the longest to compute
-def search() -> Step:
+def search() -> LessonStep:
     ledger = Ledger()
     alone, errors_alone = ledger(fit_vectors, GIVEN_WEIGHTS)
     learned, errors_learned = ledger(fit_projections, GIVEN_WEIGHTS, EMBEDDINGS)
     off, exact = errors_alone[-1], errors_learned[-1]
     shown = range(0, FITTING_STEPS, 15)
-    return Step(
+    return LessonStep(
         "Let the machine search",
         [
             f"Perhaps you do not trust the proof. So we let gradient descent search, {FITTING_STEPS} steps "
             f"each, with the random start of seed {SEED}. First it may choose all nine numbers of X freely. "
             "Then X stays as it was, and it may learn two matrices: queries q = x W_q and keys k = x W_k.",
         ],
-        Choice(
+        ChoiceQuestion(
             "How near does softmax(X Xᵀ) come to the given rows, with the best X?",
             [
                 "It reaches them",
@@ -222,7 +224,7 @@ def search() -> Step:
             1 if 1e-3 < off < 0.2 else 0 if off <= 1e-3 else 2,
         ),
         f"With X alone one weight stays wrong by {off:.3f}. With learned queries and keys the largest error "
-        f"is {told(exact)}.",
+        f"is {fmt(exact)}.",
         ledger.names,
         before=[matrix("The given weights", GIVEN_WEIGHTS, WORDS, WORDS)],
         after=[
@@ -243,11 +245,11 @@ def search() -> Step:
     )
 
 
-def exactly() -> Step:
+def exactly() -> LessonStep:
     ledger = Ledger()
     w_q, w_k = ledger(solve, GIVEN_WEIGHTS, EMBEDDINGS)
     shares = ledger(weights, EMBEDDINGS @ w_q, EMBEDDINGS @ w_k, VISIBLE)
-    return Step(
+    return LessonStep(
         "Learned queries and keys reach them",
         [
             "It can even be solved without a search. We want the score of word i for word j to be log aᵢⱼ. "
@@ -255,7 +257,7 @@ def exactly() -> Step:
             "with k of the one and q of the other.",
             "The first row of scores is then log 0.4, log 0.4, log 0.2.",
         ],
-        Number("What is the first weight, after softmax?", float(shares[0, 0]), 0.005),
+        NumberQuestion("What is the first weight, after softmax?", float(shares[0, 0]), 0.005),
         "Softmax undoes the logarithm: e^(log 0.4) / (0.4 + 0.4 + 0.2) = 0.4. The given rows add up to 1, so "
         "they come back as they were.",
         ledger.names,
@@ -268,8 +270,8 @@ def exactly() -> Step:
     )
 
 
-def mixing(_: Given) -> list[Step]:
-    return [given_weights(), own_weights(), two_forms(), cycle(), search(), exactly()]
+def mixing(_: Given) -> list[LessonStep]:
+    return [given_weights(), weights_from_words(), two_forms(), cycle(), search(), exactly()]
 
 
 LESSONS = [

@@ -7,20 +7,20 @@ from torch import Tensor
 
 from regard.models.attention import MultiHeadAttention, masked_softmax, scores
 from regard.server.lessons.step import (
-    Choice,
+    ChoiceQuestion,
     Given,
     Ledger,
     Lesson,
-    Number,
-    Step,
+    LessonStep,
+    NumberQuestion,
     all_visible,
-    compared,
+    compare_times,
+    fmt,
     formula,
     matrix,
     race,
     seeded,
     table,
-    told,
 )
 
 WORDS = ("Thinking", "Machines")
@@ -54,9 +54,9 @@ def walk() -> dict[str, Tensor]:
     divided = scores(q, k)
     mask = all_visible(2, 2)
     shares = masked_softmax(divided, mask)
-    found = {"q": q, "k": k, "v": v, "products": products, "divided": divided, "shares": shares}
-    found |= {"mixed": shares @ v, "output": attention(q, k, v, mask[None, None]), "x": x}
-    return {name: tensor[0] for name, tensor in found.items()}
+    tensors = {"q": q, "k": k, "v": v, "products": products, "divided": divided, "shares": shares}
+    tensors |= {"mixed": shares @ v, "output": attention(q, k, v, mask[None, None]), "x": x}
+    return {name: tensor[0] for name, tensor in tensors.items()}
 
 
 def first_numbers(caption: str, rows: dict[str, Tensor], count: int = 4) -> dict[str, object]:
@@ -64,12 +64,12 @@ def first_numbers(caption: str, rows: dict[str, Tensor], count: int = 4) -> dict
     return table(caption, columns, [[name, *row[:count].tolist(), "…"] for name, row in rows.items()], 3)
 
 
-def embed() -> Step:
+def embed() -> LessonStep:
     ledger = Ledger()
-    found, attention = ledger(walk), ledger(machine)
+    tensors, attention = ledger(walk), ledger(machine)
     ledger.note(attention.queries_keys_values)
     size = attention.query.weight.numel() // HEADS
-    return Step(
+    return LessonStep(
         "1. Embed, 2. make q, k and v",
         [
             f"Two words, “Thinking” and “Machines”, as in the paper's base model: vectors of {WIDTH} "
@@ -78,16 +78,16 @@ def embed() -> Step:
             f"Each head has three matrices. W_Q makes a query of {CHANNELS} numbers out of a vector of "
             f"{WIDTH}.",
         ],
-        Number("How many numbers has the matrix W_Q of one head?", size, 0.5, 0),
+        NumberQuestion("How many numbers has the matrix W_Q of one head?", size, 0.5, 0),
         "512 · 64 = 32,768: one row for each number of the word, one column for each number of the query.",
         ledger.names,
         before=[formula("q = x W_Q      k = x W_K      v = x W_V")],
         after=[
-            first_numbers("Embeddings x, 512 numbers each", dict(zip(WORDS, found["x"]))),
+            first_numbers("Embeddings x, 512 numbers each", dict(zip(WORDS, tensors["x"]))),
             first_numbers(
                 "Head 0, 64 numbers each",
                 {
-                    f"{name} of {word}": found[name][0, place]
+                    f"{name} of {word}": tensors[name][0, place]
                     for place, word in enumerate(WORDS)
                     for name in "qkv"
                 },
@@ -96,20 +96,20 @@ def embed() -> Step:
     )
 
 
-def divide() -> Step:
+def divide() -> LessonStep:
     ledger = Ledger()
-    found = ledger(walk)
+    tensors = ledger(walk)
     ledger.note(scores)
-    one, two = found["products"][0, 0].tolist()
-    return Step(
+    one, two = tensors["products"][0, 0].tolist()
+    return LessonStep(
         "3. Score, 4. divide by 8",
         [
             "“Thinking” asks both words: its query times the key of each. In head 0 the products are "
-            f"q₁ · k₁ = {told(one)} and q₁ · k₂ = {told(two)}.",
+            f"q₁ · k₁ = {fmt(one)} and q₁ · k₂ = {fmt(two)}.",
             "They are divided by the square root of the size of a key.",
         ],
-        Number("What is the first score after the division?", one / 8, 0.051),
-        f"√64 = 8, and {told(one)} / 8 = {told(one / 8)}.",
+        NumberQuestion("What is the first score after the division?", one / 8, 0.051),
+        f"√64 = 8, and {fmt(one)} / 8 = {fmt(one / 8)}.",
         ledger.names,
         after=[
             table(
@@ -118,7 +118,7 @@ def divide() -> Step:
                 [
                     [word, *pair]
                     for word, *pair in zip(
-                        WORDS, found["products"][0, 0].tolist(), found["divided"][0, 0].tolist()
+                        WORDS, tensors["products"][0, 0].tolist(), tensors["divided"][0, 0].tolist()
                     )
                 ],
             )
@@ -126,64 +126,64 @@ def divide() -> Step:
     )
 
 
-def soften() -> Step:
+def soften() -> LessonStep:
     ledger = Ledger()
-    found = ledger(walk)
+    tensors = ledger(walk)
     ledger.note(masked_softmax)
-    one, two = found["divided"][0, 0].tolist()
-    share = float(found["shares"][0, 0, 0])
-    return Step(
+    one, two = tensors["divided"][0, 0].tolist()
+    share = float(tensors["shares"][0, 0, 0])
+    return LessonStep(
         "5. Softmax",
         [
-            f"The divided scores of “Thinking” are {told(one)} for itself and {told(two)} for “Machines”. "
+            f"The divided scores of “Thinking” are {fmt(one)} for itself and {fmt(two)} for “Machines”. "
             "Softmax makes weights of them that add up to 1. With two words only the difference of the "
             "scores matters.",
         ],
-        Number("How much weight does “Thinking” give to itself? A guess will do.", share, 0.1),
-        f"The scores are {told(one - two)} apart: 1 / (1 + e^{told(two - one)}) = {share:.2f}.",
+        NumberQuestion("How much weight does “Thinking” give to itself? A guess will do.", share, 0.1),
+        f"The scores are {fmt(one - two)} apart: 1 / (1 + e^{fmt(two - one)}) = {share:.2f}.",
         ledger.names,
         before=[formula("a₁ = e^s₁ / (e^s₁ + e^s₂)")],
-        after=[matrix("Weights of head 0", found["shares"][0], WORDS, WORDS)],
+        after=[matrix("Weights of head 0", tensors["shares"][0], WORDS, WORDS)],
     )
 
 
-def weigh() -> Step:
+def weigh() -> LessonStep:
     ledger = Ledger()
-    found = ledger(walk)
-    shares, v, z = found["shares"][0, 0], found["v"][0], found["mixed"][0, 0]
-    sums = " + ".join(f"{told(float(a))} · ({told(float(own[0]))})" for a, own in zip(shares, v))
-    return Step(
+    tensors = ledger(walk)
+    shares, v, z = tensors["shares"][0, 0], tensors["v"][0], tensors["mixed"][0, 0]
+    sums = " + ".join(f"{fmt(float(a))} · ({fmt(float(row[0]))})" for a, row in zip(shares, v))
+    return LessonStep(
         "6. Weigh the values and add",
         [
             f"The values are multiplied by the weights, {float(shares[0]):.2f} and {float(shares[1]):.2f}, "
             "and added. That is what head 0 has to say about “Thinking”: again 64 numbers.",
         ],
-        Number("What is the first of them?", float(z[0]), 0.06),
-        f"{sums} = {told(float(z[0]))}.",
+        NumberQuestion("What is the first of them?", float(z[0]), 0.06),
+        f"{sums} = {fmt(float(z[0]))}.",
         ledger.names,
         before=[first_numbers("The values of head 0", dict(zip(WORDS, v)))],
         after=[first_numbers("The sum", {"z of Thinking": z})],
     )
 
 
-def eight() -> Step:
+def eight() -> LessonStep:
     ledger = Ledger()
-    found = ledger(walk)
+    tensors = ledger(walk)
     attention = machine()
     ledger.note(attention)
-    joined = found["mixed"].transpose(0, 1).flatten(1)  # [T, H*C]
+    joined = tensors["mixed"].transpose(0, 1).flatten(1)  # [T, H*C]
     with torch.no_grad():
         by_hand = ledger(attention.output, joined)
-    apart = float((by_hand - found["output"]).abs().max())
-    rows = [[f"head {head}", *found["shares"][head, 0].tolist()] for head in range(HEADS)]
-    return Step(
+    apart = float((by_hand - tensors["output"]).abs().max())
+    rows = [[f"head {head}", *tensors["shares"][head, 0].tolist()] for head in range(HEADS)]
+    return LessonStep(
         "Eight heads, and W_O",
         [
             "All of this happens in eight heads at once, each with its own W_Q, W_K and W_V. So each may "
             "look for something else. What the heads say is laid side by side and multiplied by one more "
             "matrix, W_O.",
         ],
-        Number(
+        NumberQuestion(
             "How many numbers has a word when the eight heads are laid side by side?", joined.shape[1], 0.5, 0
         ),
         f"8 · 64 = 512, as wide as the word was. W_O has 512 · 512 = {attention.output.weight.numel():,} "
@@ -192,7 +192,7 @@ def eight() -> Step:
         before=[formula("MultiHead = Concat(head₁ … head₈) W_O")],
         after=[
             table("How “Thinking” shares its weight", ["", *WORDS], rows, 2),
-            first_numbers("After W_O", dict(zip(WORDS, found["output"]))),
+            first_numbers("After W_O", dict(zip(WORDS, tensors["output"]))),
             table("By hand against the model's own code", ["largest difference"], [[apart]], 8),
         ],
     )
@@ -204,7 +204,7 @@ def multiplications(words: int, heads: int, channels: int) -> int:
     return 4 * words * WIDTH * inner + 2 * words**2 * inner
 
 
-def speed() -> Step:
+def speed() -> LessonStep:
     ledger = Ledger()
     x, mask = embeddings(SPEED_WORDS), all_visible(SPEED_WORDS, SPEED_WORDS)[None, None]
     one, many = machine(1, WIDTH), machine()
@@ -219,15 +219,15 @@ def speed() -> Step:
         ledger.note(each)
     work = [ledger(multiplications, SPEED_WORDS, *size) for size in ((1, WIDTH), (HEADS, CHANNELS))]
     ratio = times["8 heads of 64"] / times["1 head of 512"]
-    answer = compared(times["8 heads of 64"], times["1 head of 512"])
-    return Step(
+    answer = compare_times(times["8 heads of 64"], times["1 head of 512"])
+    return LessonStep(
         "Do eight heads speed it up?",
         [
-            "The notes say why there are eight heads. We put it to the test: one head of 512 numbers against "
+            "A common claim says why there are eight heads. We test it: one head of 512 numbers against "
             f"eight heads of 64, on {SPEED_WORDS} words, on this machine, now. The shortest time of each "
             "counts.",
         ],
-        Choice(
+        ChoiceQuestion(
             "How much time do eight heads take, compared to one?",
             ["clearly less", "about the same, within a fifth", "clearly more"],
             answer,
@@ -251,7 +251,7 @@ def speed() -> Step:
     )
 
 
-def thinking(_: Given) -> list[Step]:
+def thinking(_: Given) -> list[LessonStep]:
     return [embed(), divide(), soften(), weigh(), eight(), speed()]
 
 

@@ -10,13 +10,13 @@ from regard.data.phrasebook import Phrase, phrases
 from regard.interpret import Trace
 from regard.server.lessons.decoder import word_names
 from regard.server.lessons.step import (
-    Choice,
+    ChoiceQuestion,
     Given,
     Ledger,
     Lesson,
-    Number,
-    Step,
-    Unfit,
+    LessonStep,
+    LessonUnavailable,
+    NumberQuestion,
     distinct,
     formula,
     lines,
@@ -45,43 +45,45 @@ def packaged(name: str) -> Any:
 
 def runners(given: Given) -> dict[str, Any]:
     """The small models by family: those that were opened, else those of the package."""
-    known = {*given.models, *builtin.names()}
-    names = {family: model_of(family) for family in FAMILIES if model_of(family) in known}
+    available = {*given.models, *builtin.names()}
+    names = {family: model_of(family) for family in FAMILIES if model_of(family) in available}
     if not names:
         wanted = ", ".join(map(model_of, FAMILIES))
-        raise Unfit(f"This lesson compares three small models: {wanted}. None of them is here; {REPAIR}.")
+        raise LessonUnavailable(
+            f"This lesson compares three small models: {wanted}. None of them is here; {REPAIR}."
+        )
     return {family: given.models.get(name) or packaged(name) for family, name in names.items()}
 
 
-def absent(found: dict[str, Any]) -> list[str]:
-    missing = [model_of(family) for family in FAMILIES if family not in found]
+def absent(models: dict[str, Any]) -> list[str]:
+    missing = [model_of(family) for family in FAMILIES if family not in models]
     return [f"Missing here: {', '.join(missing)} ({REPAIR}). The lesson goes on without."] if missing else []
 
 
 @cache
 def sentences() -> tuple[tuple[Phrase, ...], ...]:
     """Sentences of the phrasebook that no model was trained on, the first of each length."""
-    found: list[list[Phrase]] = [[] for _ in LENGTHS]
+    by_length: list[list[Phrase]] = [[] for _ in LENGTHS]
     for phrase in phrases("test", DRAWN):
         words = len(phrase.english.split())
-        for (low, high), own in zip(LENGTHS, found):
-            if low <= words <= high and len(own) < EACH:
-                own.append(phrase)
-    return tuple(map(tuple, found))
+        for (low, high), bucket in zip(LENGTHS, by_length):
+            if low <= words <= high and len(bucket) < EACH:
+                bucket.append(phrase)
+    return tuple(map(tuple, by_length))
 
 
 def translated(task: Any, lines: tuple[Phrase, ...]) -> list[str]:
     """Without beam search: the best word at each step."""
-    found: list[str] = task.translate([each.english for each in lines], beam=1)
-    return found
+    texts: list[str] = task.translate([each.english for each in lines], beam=1)
+    return texts
 
 
 def right(task: Any) -> list[float]:
     """The share of sentences that a model translates exactly as the phrasebook does, by length."""
     shares = []
-    for own in sentences():
-        said = translated(task, own)
-        shares.append(sum(text == each.german for text, each in zip(said, own)) / max(1, len(own)))
+    for bucket in sentences():
+        outputs = translated(task, bucket)
+        shares.append(sum(text == each.german for text, each in zip(outputs, bucket)) / max(1, len(bucket)))
     return shares
 
 
@@ -93,27 +95,27 @@ def carried(trace: Trace) -> int:
     return trace["decoder.first"].numel()
 
 
-def bottleneck(found: dict[str, Any]) -> Step:
+def bottleneck(models: dict[str, Any]) -> LessonStep:
     ledger = Ledger()
     short, long = sentences()[0][0], sentences()[-1][0]
     sizes = {
         family: [ledger(carried, ledger(task.trace, each.english, each.german)) for each in (short, long)]
-        for family, task in found.items()
+        for family, task in models.items()
     }
-    family = "rnn" if "rnn" in found else next(iter(found))
+    family = "rnn" if "rnn" in models else next(iter(models))
     one, two = sizes[family]
     rows = [[FAMILIES[name], *pair] for name, pair in sizes.items()]
-    pieces = [len(next(iter(found.values())).folder.source.encode(each.english)) for each in (short, long)]
+    pieces = [len(next(iter(models.values())).folder.source.encode(each.english)) for each in (short, long)]
     recurrent = family == "rnn"
-    return Step(
+    return LessonStep(
         "One state for a whole sentence",
         [
             "Before attention, one recurrent network read the sentence word by word, and another wrote the "
             "translation. All that passed between them was the reader's last state.",
             f"For “{short.english}” the {FAMILIES[family]} hands over {one} numbers.",
-            *absent(found),
+            *absent(models),
         ],
-        Number(f"How many for “{long.english}”?", two, 0.5, 0),
+        NumberQuestion(f"How many for “{long.english}”?", two, 0.5, 0),
         "The same, however long the sentence is: a bottleneck. The other models hand over one vector for "
         "every piece."
         if recurrent
@@ -131,27 +133,27 @@ def bottleneck(found: dict[str, Any]) -> Step:
     )
 
 
-def longer(found: dict[str, Any]) -> Step:
+def longer(models: dict[str, Any]) -> LessonStep:
     ledger = Ledger()
-    scores = {FAMILIES[family]: ledger(right, task) for family, task in found.items()}
+    scores = {FAMILIES[family]: ledger(right, task) for family, task in models.items()}
     names = list(scores)
     worst = min(names, key=lambda name: scores[name][-1])
     last = [scores[name][-1] for name in names]
     tie = last.count(min(last)) > 1
     options = [*names, "no single one of them"]
     example = sentences()[-1][:SHOWN]
-    said = {FAMILIES[family]: translated(task, example) for family, task in found.items()}
+    outputs = {FAMILIES[family]: translated(task, example) for family, task in models.items()}
     middle = [f"{low}–{high}" for low, high in LENGTHS]
-    return Step(
+    return LessonStep(
         "Longer and longer sentences",
         [
             f"Now sentences of the phrasebook that none of the models has seen, {EACH} of each length. We "
             "count how many are translated exactly right, word for word.",
             "Numbers that each model has learned: "
-            + ", ".join(f"{FAMILIES[family]} {task.folder.parameters:,}" for family, task in found.items())
+            + ", ".join(f"{FAMILIES[family]} {task.folder.parameters:,}" for family, task in models.items())
             + ".",
         ],
-        Choice(
+        ChoiceQuestion(
             f"Which model is worst on the longest sentences ({LENGTHS[-1][0]} to {LENGTHS[-1][1]} words)?",
             options,
             len(names) if tie else names.index(worst),
@@ -168,7 +170,7 @@ def longer(found: dict[str, Any]) -> Step:
                 table(
                     f"“{each.english}”",
                     ["", "translation"],
-                    [["right", each.german], *([name, texts[place]] for name, texts in said.items())],
+                    [["right", each.german], *([name, texts[place]] for name, texts in outputs.items())],
                 )
                 for place, each in enumerate(example)
             ),
@@ -176,38 +178,40 @@ def longer(found: dict[str, Any]) -> Step:
     )
 
 
-def looking_back(task: Any) -> Step:
+def looking_back(task: Any) -> LessonStep:
     ledger = Ledger()
     phrase = sentences()[1][0]
     trace = ledger(task.trace, phrase.english, phrase.german)
     shares = ledger(trace.alignment_weights)
-    said, read = word_names(trace.tokens["output"]), word_names(trace.tokens["source"])
-    place = max(range(len(said)), key=lambda each: len(said[each]))
+    output, read = word_names(trace.tokens["output"]), word_names(trace.tokens["source"])
+    place = max(range(len(output)), key=lambda each: len(output[each]))
     best = int(shares[place].argmax())
     width = trace["decoder.cross.value"].shape[-1]
-    return Step(
+    return LessonStep(
         "Bahdanau: look back at every step",
         [
             "Bahdanau's writer looks at all states of the reader before each word. The reader goes through "
-            "the sentence in both directions, and the two states of a word are joined: in the notes 128 + "
+            "the sentence in both directions, and the two states of a word are joined: often 128 + "
             f"128 = 256 numbers, here {width // 2} + {width // 2} = {width}.",
             "Every state gets a score e, softmax makes weights of the scores, and the states mixed by these "
             "weights, c, go into a second recurrent network, which writes.",
             f"“{phrase.english}” becomes “{phrase.german}”",
         ],
-        Choice(f"At which word does it look most when it says “{said[place]}”?", distinct(read), best),
+        ChoiceQuestion(
+            f"At which word does it look most when it says “{output[place]}”?", distinct(read), best
+        ),
         f"At “{read[best]}”, with {float(shares[place, best]):.2f}.",
         ledger.names,
         before=[formula("eᵢⱼ = v · tanh(W sᵢ₋₁ + U hⱼ)      aᵢⱼ = softmaxⱼ(eᵢⱼ)      cᵢ = Σⱼ aᵢⱼ hⱼ")],
-        after=[matrix("Weights a: words said (rows), words read (columns)", shares, said, read)],
+        after=[matrix("Weights a: words said (rows), words read (columns)", shares, output, read)],
         then=["This was the first attention. The Transformer kept it and threw the recurrent network away."],
     )
 
 
-def history(given: Given) -> list[Step]:
-    found = runners(given)
-    steps = [bottleneck(found), longer(found)]
-    return [*steps, looking_back(found["bahdanau"])] if "bahdanau" in found else steps
+def history(given: Given) -> list[LessonStep]:
+    models = runners(given)
+    steps = [bottleneck(models), longer(models)]
+    return [*steps, looking_back(models["bahdanau"])] if "bahdanau" in models else steps
 
 
 LESSONS = [

@@ -14,19 +14,19 @@ from regard.interpret.names import causal_side
 from regard.models import build
 from regard.models.attention import masked_softmax, scores, visible
 from regard.server.lessons.step import (
-    Choice,
+    ChoiceQuestion,
     Given,
     Ledger,
     Lesson,
-    Number,
-    Step,
+    LessonStep,
+    NumberQuestion,
+    fmt,
     formula,
     lines,
     matrix,
     seeded,
     table,
     token,
-    told,
 )
 
 WORDS = ("The", "cat", "sees", "a", "dog")
@@ -36,18 +36,18 @@ VOCABULARY = 8  # of random words
 LENGTH = 8
 
 
-def triangle() -> Step:
+def triangle() -> LessonStep:
     ledger = Ledger()
     places = torch.arange(len(WORDS))[None]
     mask = ledger(visible, places, places, causal=True)[0, 0]
-    return Step(
+    return LessonStep(
         "Who may see whom",
         [
             "A decoder learns to say the next word at every place at once. If the place of “sees” could look "
             "at the words after it, it would only copy the answer. So each word sees itself and the words "
             "before it.",
         ],
-        Number("Of the 25 cells of this matrix, how many may be seen?", int(mask.sum()), 0.01, 0),
+        NumberQuestion("Of the 25 cells of this matrix, how many may be seen?", int(mask.sum()), 0.01, 0),
         "1 + 2 + 3 + 4 + 5 = 15: the first word sees one, the last sees all five.",
         ledger.names,
         before=[table("The words", ["place", *(str(place) for place in range(5))], [["word", *WORDS]])],
@@ -55,7 +55,7 @@ def triangle() -> Step:
     )
 
 
-def infinity() -> Step:
+def infinity() -> LessonStep:
     ledger = Ledger()
     generator = seeded(SEED)
     q, k = (torch.randn(len(WORDS), 4, generator=generator) for _ in range(2))
@@ -64,14 +64,16 @@ def infinity() -> Step:
     places = torch.arange(len(WORDS))[None]
     mask = ledger(visible, places, places, causal=True)[0, 0]
     shares = ledger(masked_softmax, products, mask)
-    return Step(
+    return LessonStep(
         "Minus infinity before the softmax",
         [
             "What must not be seen gets the score −∞ before the softmax, because e to the power of −∞ is 0. "
             "The rest of the row then shares the whole weight of 1.",
             "The row of “cat” has the scores 2, 1, 0, 3, 1. It may see only the first two.",
         ],
-        Number("How much weight does “cat” give to “The”? (e is about 2.718)", float(shares[1, 0]), 0.02),
+        NumberQuestion(
+            "How much weight does “cat” give to “The”? (e is about 2.718)", float(shares[1, 0]), 0.02
+        ),
         "e² / (e² + e¹) = e / (e + 1) = 0.73. The 3 would have won, but it lies in the future.",
         ledger.names,
         before=[
@@ -108,12 +110,12 @@ def lottery(masked: bool, steps: int = TRAINING_STEPS, seed: int = SEED) -> tupl
     return tuple(losses)
 
 
-def cheating() -> Step:
+def cheating() -> LessonStep:
     ledger = Ledger()
     honest, cheat = (ledger(lottery, masked) for masked in (True, False))
     shown = list(range(0, TRAINING_STEPS, 10))
     chance = float(torch.tensor(float(VOCABULARY)).log())
-    return Step(
+    return LessonStep(
         "What happens without a mask",
         [
             f"We train two small language models on texts of random words, {VOCABULARY} words to choose "
@@ -121,7 +123,7 @@ def cheating() -> Step:
             f"{chance:.2f}. One model has its mask, the other does not, so its answer stands among the words "
             "it reads.",
         ],
-        Choice(
+        ChoiceQuestion(
             f"What loss does the model without a mask reach after {TRAINING_STEPS} steps?",
             [f"about {chance:.2f}, like the other", "less, but above 1", "below 1: it knows the unknowable"],
             0 if cheat[-1] > chance - 0.1 else 1 if cheat[-1] > 1 else 2,
@@ -140,36 +142,36 @@ def cheating() -> Step:
     )
 
 
-def unmasked(given: Given) -> Step:
+def unmasked(given: Given) -> LessonStep:
     ledger = Ledger()
     trace = given.trace(ledger)
     target = {} if trace.meta["task"] == "generate" else {"target": trace.output}
     if not target:
         target = {"target": trace.output.removeprefix(given.sentence)}
-    own = given.trace(ledger, **target)
+    masked = given.trace(ledger, **target)
     other = given.trace(ledger, interventions=[{"type": "unmask_future"}], **target)
-    before, after = (sum(each.log_probabilities()) for each in (own, other))
-    return Step(
+    before, after = (sum(each.log_probabilities()) for each in (masked, other))
+    return LessonStep(
         "In a model that learned with a mask",
         [
             [
                 token(given.name),
                 " says ",
                 token(trace.output),
-                f" with log p = {told(before)} in all. Now we "
+                f" with log p = {fmt(before)} in all. Now we "
                 "take the mask of its decoder away and let it read the same words again: every place may see "
                 "the words that come after it.",
             ],
         ],
-        Choice(
+        ChoiceQuestion(
             "What happens to log p of its own words?",
             ["it rises: it sees the answers", "it hardly changes", "it falls"],
             0 if after > before + 0.05 * abs(before) else 2 if after < before - 0.05 * abs(before) else 1,
         ),
-        f"It is {told(after)}. This model never learned to copy from the future; to it, words from there are "
+        f"It is {fmt(after)}. This model never learned to copy from the future; to it, words from there are "
         "only something it has not met before."
         if after <= before
-        else f"It is {told(after)}.",
+        else f"It is {fmt(after)}.",
         ledger.names,
         after=[
             table(
@@ -178,7 +180,7 @@ def unmasked(given: Given) -> Step:
                 [
                     list(row)
                     for row in zip(
-                        own.tokens["output"].shown, own.log_probabilities(), other.log_probabilities()
+                        masked.tokens["output"].shown, masked.log_probabilities(), other.log_probabilities()
                     )
                 ],
                 2,
@@ -187,7 +189,7 @@ def unmasked(given: Given) -> Step:
     )
 
 
-def masks(given: Given) -> list[Step]:
+def masks(given: Given) -> list[LessonStep]:
     steps = [triangle(), infinity(), cheating()]
     return [*steps, unmasked(given)] if causal_side(given.task.folder.model) else steps
 

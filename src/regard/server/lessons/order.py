@@ -9,19 +9,19 @@ from regard.errors import UsageError
 from regard.models.attention import self_attention_rows
 from regard.models.positions import sinusoid
 from regard.server.lessons.step import (
-    Choice,
+    ChoiceQuestion,
     Given,
     Ledger,
     Lesson,
-    Number,
-    Step,
+    LessonStep,
+    NumberQuestion,
+    fmt,
     formula,
     lines,
     matrix,
     seeded,
     table,
     token,
-    told,
 )
 
 WORDS = ("dog", "bites", "man")
@@ -42,24 +42,24 @@ def apart(one: Tensor, other: Tensor) -> float:
     return float((one - other).abs().max())
 
 
-def blind() -> Step:
+def blind() -> LessonStep:
     ledger = Ledger()
     x, order = words(), list(OTHER)
     straight = ledger(self_attention_rows, x)
     turned = ledger(self_attention_rows, x[order])
     difference = ledger(apart, straight[order], turned)
-    return Step(
+    return LessonStep(
         "A dog bites a man",
         [
             "“dog bites man” and “man bites dog” are the same words in another order. We give each word a "
             f"random vector of {WIDTH} numbers (seed {SEED}) and let attention mix them, once in each order.",
         ],
-        Choice(
+        ChoiceQuestion(
             "Is the new vector of “dog” different in the two sentences?",
             ["yes", "no, it is the same"],
             1 if difference < CLOSE else 0,
         ),
-        f"The largest difference is {told(difference)}. A sum does not know in which order its terms came: "
+        f"The largest difference is {fmt(difference)}. A sum does not know in which order its terms came: "
         "attention alone sees a bag of words. So do the dense layers, which look at one word at a time.",
         ledger.names,
         after=[
@@ -73,17 +73,17 @@ def blind() -> Step:
     )
 
 
-def waves() -> Step:
+def waves() -> LessonStep:
     ledger = Ledger()
     table_of = ledger(sinusoid, torch.arange(PLACES), WIDTH)
-    return Step(
+    return LessonStep(
         "Waves that tell the place",
         [
             "So the place is written into the vector: waves are added to it, fast ones in the first numbers "
             "and slow ones in the last. Even numbers have the sine, odd ones the cosine.",
             "At place 0 all sines are sin 0 = 0.",
         ],
-        Number("What is number 1 (the first cosine) at place 0?", float(table_of[0, 1]), 0.01),
+        NumberQuestion("What is number 1 (the first cosine) at place 0?", float(table_of[0, 1]), 0.01),
         "cos 0 = 1, whatever the wave.",
         ledger.names,
         before=[
@@ -107,22 +107,22 @@ def waves() -> Step:
     )
 
 
-def seeing() -> Step:
+def seeing() -> LessonStep:
     ledger = Ledger()
     x, order = words(), list(OTHER)
     places = ledger(sinusoid, torch.arange(3), WIDTH)
     straight = ledger(self_attention_rows, x + places)
     turned = ledger(self_attention_rows, x[order] + places)
     difference = ledger(apart, straight[order], turned)
-    return Step(
+    return LessonStep(
         "The same sentences with waves",
         ["Now we add the waves of places 0, 1 and 2 to the words, in both orders, and mix again."],
-        Choice(
+        ChoiceQuestion(
             "Is the new vector of “dog” different now?",
             ["yes", "no, it is the same"],
             0 if difference > CLOSE else 1,
         ),
-        f"The largest difference is {told(difference)}. “dog” at place 0 and “dog” at place 2 are no longer "
+        f"The largest difference is {fmt(difference)}. “dog” at place 0 and “dog” at place 2 are no longer "
         "the same.",
         ledger.names,
         before=[formula("xᵢ + PE(i)")],
@@ -139,21 +139,21 @@ def seeing() -> Step:
 
 def likeness(places: Tensor, width: int) -> Tensor:
     """PE(p) . PE(q) of all pairs of places: [n,n]."""
-    found = sinusoid(places, width, torch.float64)
-    return found @ found.T
+    encodings = sinusoid(places, width, torch.float64)
+    return encodings @ encodings.T
 
 
-def distance() -> Step:
+def distance() -> LessonStep:
     ledger = Ledger()
     products = ledger(likeness, torch.arange(PLACES), WIDTH)
     one, two = float(products[3, 7]), float(products[20, 24])
-    return Step(
+    return LessonStep(
         "Distance can be read off",
         [
             "The product of the waves of two places says how alike these places are. For places 3 and 7, "
-            f"four apart, it is {told(one, 3)}.",
+            f"four apart, it is {fmt(one, 3)}.",
         ],
-        Number("What is it for places 20 and 24?", two, 0.02, 3),
+        NumberQuestion("What is it for places 20 and 24?", two, 0.02, 3),
         "The same. sin a sin b + cos a cos b = cos(a − b): only the distance counts. So “the word before me” "
         "looks alike everywhere in a text, and attention can learn it once.",
         ledger.names,
@@ -169,12 +169,12 @@ def distance() -> Step:
     )
 
 
-def dropped(given: Given) -> Step:
+def dropped(given: Given) -> LessonStep:
     ledger = Ledger()
     trace = given.trace(ledger)
     other = given.trace(ledger, interventions=[{"type": "drop_positions"}])
     same = trace.output == other.output
-    return Step(
+    return LessonStep(
         "Take the order away from a model",
         [
             [
@@ -186,7 +186,7 @@ def dropped(given: Given) -> Step:
                 " as its answer. We take all positions away, so that it reads a bag of words.",
             ],
         ],
-        Choice(
+        ChoiceQuestion(
             "Does it still say the same?", ["the same, word for word", "something else"], 0 if same else 1
         ),
         "Here it makes no difference."
@@ -199,7 +199,7 @@ def dropped(given: Given) -> Step:
     )
 
 
-def positions(given: Given) -> list[Step]:
+def positions(given: Given) -> list[LessonStep]:
     steps = [blind(), waves(), seeing(), distance()]
     try:
         return [*steps, dropped(given)]

@@ -9,22 +9,22 @@ from torch import Tensor
 from regard.interpret import Trace
 from regard.models.attention import attend, attention_columns, repeat_kv, scores, weights
 from regard.server.lessons.first import WORDS
-from regard.server.lessons.she import own_attentions
+from regard.server.lessons.she import self_attentions
 from regard.server.lessons.step import (
-    Choice,
+    ChoiceQuestion,
     Given,
     Ledger,
     Lesson,
-    Number,
-    Step,
+    LessonStep,
+    NumberQuestion,
     all_visible,
     bars,
+    fmt,
     formula,
     matrix,
     seeded,
     table,
     token,
-    told,
 )
 
 WIDTH = 8
@@ -63,18 +63,18 @@ def head_of(trace: Trace, where: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     return q, k, v, trace[f"{where}.mask"]
 
 
-def one_projection() -> Step:
+def one_projection() -> LessonStep:
     ledger = Ledger()
     x, w, _ = toy()
     products = ledger(scores, x @ w, x @ w)
-    return Step(
+    return LessonStep(
         "One projection",
         [
             "Suppose that every word had only one projection, y = x W, and that words were compared by it. "
             f"Three words with {WIDTH} random numbers each, and a random W (seed {SEED}).",
-            f"“Python” scores “quickly” with {told(float(products[0, 2]), 3)}.",
+            f"“Python” scores “quickly” with {fmt(float(products[0, 2]), 3)}.",
         ],
-        Number("What does “quickly” score “Python” with?", float(products[2, 0]), 0.0051, 3),
+        NumberQuestion("What does “quickly” score “Python” with?", float(products[2, 0]), 0.0051, 3),
         "The same: y₁ · y₃ = y₃ · y₁. With one projection, I look at you exactly as you look at me.",
         ledger.names,
         before=[formula("eᵢⱼ = yᵢ · yⱼ / √d      y = x W")],
@@ -82,12 +82,12 @@ def one_projection() -> Step:
     )
 
 
-def two_projections() -> Step:
+def two_projections() -> LessonStep:
     ledger = Ledger()
     x, w_q, w_k = toy()
     products = ledger(scores, x @ w_q, x @ w_k)
     same = ledger(scores, x @ w_q, x @ w_q)
-    return Step(
+    return LessonStep(
         "A query and a key",
         [
             "Now a word asks with one vector, its query q, and is found by another, its key k. An adjective "
@@ -95,27 +95,27 @@ def two_projections() -> Step:
             "We measure how one-sided the scores are: the mean difference between eᵢⱼ and eⱼᵢ, divided by "
             f"the mean size of a score. With one projection it is {ledger(one_sided, same):.2f}.",
         ],
-        Choice(
+        ChoiceQuestion(
             "And with two random projections?",
             ["still 0", "above 0, but less than 0.1", "above 0.1"],
-            0 if (found := ledger(one_sided, products)) == 0 else 1 if found < 0.1 else 2,
+            0 if (asymmetry := ledger(one_sided, products)) == 0 else 1 if asymmetry < 0.1 else 2,
         ),
-        f"It is {found:.2f}: who looks and who is looked at are now two things.",
+        f"It is {asymmetry:.2f}: who looks and who is looked at are now two things.",
         ledger.names,
         before=[formula("eᵢⱼ = qᵢ · kⱼ / √d      q = x W_q      k = x W_k")],
         after=[matrix("Scores with two projections", products, WORDS, WORDS, signed=True)],
     )
 
 
-def in_the_model(given: Given) -> Step:
+def in_the_model(given: Given) -> LessonStep:
     ledger = Ledger()
     trace = given.trace(ledger)
-    where = own_attentions(trace)[0]
+    where = self_attentions(trace)[0]
     q, k, _, _ = head_of(trace, where)
     products = ledger(scores, q, k)
-    found = ledger(one_sided, products)
+    asymmetry = ledger(one_sided, products)
     names = trace.sides(where)[0].shown[:SHOWN]
-    return Step(
+    return LessonStep(
         "In a model that has learned",
         [
             [
@@ -126,37 +126,37 @@ def in_the_model(given: Given) -> Step:
                 " (its W_q and W_k were learned: it could have made them equal if that were best).",
             ],
         ],
-        Choice(
+        ChoiceQuestion(
             "How one-sided are the scores that it learned?",
             ["0: it made both alike", "between 0 and 0.5", "above 0.5"],
-            0 if found == 0 else 1 if found <= 0.5 else 2,
+            0 if asymmetry == 0 else 1 if asymmetry <= 0.5 else 2,
         ),
-        f"{found:.2f}, the mean of {len(q)} heads: the difference between the two directions, as a share of "
-        "the size of a score.",
+        f"{asymmetry:.2f}, the mean of {len(q)} heads: the difference between the two directions, as a share "
+        "of the size of a score.",
         ledger.names,
         after=[matrix("Scores of head 0", products[0, :SHOWN, :SHOWN], names, names, signed=True)],
     )
 
 
-def looking_at_oneself(given: Given) -> Step:
+def looking_at_oneself(given: Given) -> LessonStep:
     ledger = Ledger()
     trace = given.trace(ledger)
-    parts = [head_of(trace, where) for where in own_attentions(trace)]
+    parts = [head_of(trace, where) for where in self_attentions(trace)]
     real = [ledger(on_themselves, ledger(weights, q, k, mask)) for q, k, _, mask in parts]
     alike = [ledger(on_themselves, ledger(weights, k, k, mask)) for _, k, _, mask in parts]
-    own, single = sum(real) / len(real), sum(alike) / len(alike)
+    with_queries, single = sum(real) / len(real), sum(alike) / len(alike)
     names = [f"layer {place}" for place in range(len(parts))]
-    return Step(
+    return LessonStep(
         "What one projection would do to it",
         [
             "We take away the queries: every word now asks with its own key, k instead of q. All else stays.",
-            f"With queries of their own, words keep {own:.2f} of their weight for themselves (mean of all "
-            "heads and layers).",
+            f"With queries of their own, words keep {with_queries:.2f} of their weight for themselves (mean "
+            "of all heads and layers).",
         ],
-        Choice(
+        ChoiceQuestion(
             "And when they ask with their keys?",
             ["less for themselves", "about the same", "more for themselves"],
-            0 if single < own - 0.02 else 2 if single > own + 0.02 else 1,
+            0 if single < with_queries - 0.02 else 2 if single > with_queries + 0.02 else 1,
         ),
         f"{single:.2f}. The product of a vector with itself is its length squared, which is never negative "
         "and hard to beat: a word that asks with its own key finds itself first.",
@@ -172,45 +172,45 @@ def looking_at_oneself(given: Given) -> Step:
     )
 
 
-def value(given: Given) -> Step:
+def value(given: Given) -> LessonStep:
     ledger = Ledger()
     trace = given.trace(ledger)
-    where = own_attentions(trace)
+    where = self_attentions(trace)
     parts = [head_of(trace, each) for each in where]
-    found = [ledger(likeness, k, v) for _, k, v, _ in parts]
-    mean = sum(found) / len(found)
+    cosines = [ledger(likeness, k, v) for _, k, v, _ in parts]
+    mean = sum(cosines) / len(cosines)
     chance = ledger(likeness, *torch.randn(2, 2000, parts[0][1].shape[-1], generator=seeded(SEED)))
-    return Step(
+    return LessonStep(
         "And the value",
         [
             "The key says by what a word is found. The value says what it then gives. A library finds a book "
             "by the label on its back; you do not want to read the label.",
             f"Two random vectors of this size have a cosine of about ±{chance:.2f}. Equal vectors have 1.",
         ],
-        Choice(
+        ChoiceQuestion(
             "How alike are key and value of the same word in this model? (mean size of their cosine)",
             ["above 0.7: nearly the same", "between 0.3 and 0.7", "below 0.3: as good as unrelated"],
             0 if mean > 0.7 else 1 if mean > 0.3 else 2,
         ),
         f"{mean:.2f}: what a word is found by and what it gives are different numbers.",
         ledger.names,
-        after=[bars("Cosine of key and value", where, found)],
+        after=[bars("Cosine of key and value", where, cosines)],
     )
 
 
-def columns() -> Step:
+def columns() -> LessonStep:
     ledger = Ledger()
     x, w_q, w_k = toy()
     q, k, v = x @ w_q, x @ w_k, x
     rows = ledger(attend, q[None, None], k[None, None], v[None, None], all_visible(3, 3)[None, None])[0, 0]
     turned = ledger(attention_columns, q.T, k.T, v.T)
-    return Step(
+    return LessonStep(
         "The whole formula, in both forms",
         [
             "With words in columns the same is written A = softmax(Kᵀ Q / √d) and H = V A. There a query has "
             "a column of weights, not a row.",
         ],
-        Number(
+        NumberQuestion(
             "What is the largest difference between the two results on our three words?",
             float((rows - turned.T).abs().max()),
             1e-4,
@@ -230,9 +230,9 @@ def columns() -> Step:
     )
 
 
-def queries(given: Given) -> list[Step]:
+def queries(given: Given) -> list[LessonStep]:
     steps = [one_projection(), two_projections()]
-    if own_attentions(given.trace(Ledger())):
+    if self_attentions(given.trace(Ledger())):
         steps += [in_the_model(given), looking_at_oneself(given), value(given)]
     return [*steps, columns()]
 

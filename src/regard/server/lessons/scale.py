@@ -9,14 +9,14 @@ from regard.errors import UsageError
 from regard.interpret import Trace
 from regard.models.attention import masked_softmax, scores
 from regard.server.lessons.step import (
-    Choice,
+    ChoiceQuestion,
     Given,
     Ledger,
     Lesson,
-    Number,
-    Step,
+    LessonStep,
+    NumberQuestion,
     all_visible,
-    compared,
+    compare_times,
     formula,
     lines,
     race,
@@ -44,7 +44,9 @@ def softmax_gradient(products: Tensor) -> float:
     """How strongly weights answer to scores: the mean size (Frobenius norm) of da/de, by autograd. [T,S]."""
     products = products.detach().requires_grad_()
     shares = masked_softmax(products, all_visible(*products.shape))
-    rows = [torch.autograd.grad(own.sum(), products, retain_graph=True)[0] for own in shares.unbind(dim=1)]
+    rows = [
+        torch.autograd.grad(share.sum(), products, retain_graph=True)[0] for share in shares.unbind(dim=1)
+    ]
     return float(torch.stack(rows, dim=1).flatten(1).norm(dim=1).mean())  # rows: da_ij/de_i of every query i
 
 
@@ -58,17 +60,17 @@ def spread(products: Tensor) -> float:
     return float(products.std())
 
 
-def sizes() -> Step:
+def sizes() -> LessonStep:
     ledger = Ledger()
-    found = {d_k: ledger(spread, ledger(random_scores, d_k, 1.0)) for d_k in SIZES}
-    return Step(
+    spreads = {d_k: ledger(spread, ledger(random_scores, d_k, 1.0)) for d_k in SIZES}
+    return LessonStep(
         "How large a product becomes",
         [
             "Take a query and a key of random numbers with mean 0 and standard deviation 1. Their product is "
             f"a sum of dₖ terms. With dₖ = 4 the standard deviation of {QUERIES * KEYS} such products is "
-            f"{found[4]:.2f}, with dₖ = 16 it is {found[16]:.2f} (seed {SEED}).",
+            f"{spreads[4]:.2f}, with dₖ = 16 it is {spreads[16]:.2f} (seed {SEED}).",
         ],
-        Number("And with dₖ = 64, as in the paper?", found[64], 0.8, 2),
+        NumberQuestion("And with dₖ = 64, as in the paper?", spreads[64], 0.8, 2),
         "Variances add up: a sum of 64 terms of variance 1 has variance 64, so standard deviation √64 = 8. "
         "Dividing by √dₖ brings it back to 1.",
         ledger.names,
@@ -77,14 +79,14 @@ def sizes() -> Step:
             table(
                 "Standard deviation of q · k",
                 ["dₖ", "measured", "√dₖ"],
-                [[d, s, d**0.5] for d, s in found.items()],
+                [[d, s, d**0.5] for d, s in spreads.items()],
                 2,
             )
         ],
     )
 
 
-def gradients() -> Step:
+def gradients() -> LessonStep:
     ledger = Ledger()
     rows = []
     for d_k in SIZES:
@@ -93,7 +95,7 @@ def gradients() -> Step:
         largest = [float(masked_softmax(each, visible).amax(dim=-1).mean()) for each in (plain, scaled)]
         rows.append([d_k, ledger(softmax_gradient, plain), ledger(softmax_gradient, scaled), *largest])
     ratio = rows[-1][1] / rows[-1][2]
-    return Step(
+    return LessonStep(
         "Large scores starve the softmax",
         [
             "A model learns by gradients: change a score a little and see how the weights change. When one "
@@ -102,7 +104,7 @@ def gradients() -> Step:
             f"We measure the size of that gradient for {QUERIES} queries over {KEYS} keys, with the division "
             "by √dₖ and without.",
         ],
-        Choice(
+        ChoiceQuestion(
             "At dₖ = 1024, how large is the gradient without the division, compared to with it?",
             ["larger", "about the same", "about half of it", "less than a quarter of it"],
             0 if ratio > 1.2 else 1 if ratio > 0.8 else 2 if ratio > 0.25 else 3,
@@ -140,14 +142,14 @@ def gradients() -> Step:
     )
 
 
-def timing() -> Step:
+def timing() -> LessonStep:
     ledger = Ledger()
     generator = seeded(SEED)
     q, k = (torch.randn(512, 64, generator=generator) for _ in range(2))
     times = race({"divided": lambda: scores(q, k), "not divided": lambda: without_scale(q, k)}, 0.2)
     for each in (race, scores, without_scale):
         ledger.note(each)
-    answer = compared(times["divided"], times["not divided"])
+    answer = compare_times(times["divided"], times["not divided"])
     ratio = times["divided"] / times["not divided"]
     why = [
         "It measured faster at this moment, which one more multiplication cannot cause: other programs "
@@ -155,14 +157,14 @@ def timing() -> Step:
         "It does not save time, for it is one multiplication more for each number.",
         "It costs time, if anything: one multiplication more for each number.",
     ][answer]
-    return Step(
+    return LessonStep(
         "Does it save time?",
         [
-            "The notes give another reason. We put it to the test: all scores of 512 queries and 512 keys "
+            "A common claim gives another reason. We test it: all scores of 512 queries and 512 keys "
             "with dₖ = 64, with the division and without, on this machine, now. Each is timed many times in "
             "turn, and the shortest time counts.",
         ],
-        Choice("How much time do the scores take with the division?", OPTIONS, answer),
+        ChoiceQuestion("How much time do the scores take with the division?", OPTIONS, answer),
         f"{ratio:.2f} times the time without. {why}",
         ledger.names,
         after=[
@@ -182,13 +184,13 @@ def sharpness(trace: Trace) -> float:
     return float(torch.stack(rows).mean())
 
 
-def dropped(given: Given) -> Step:
+def dropped(given: Given) -> LessonStep:
     ledger = Ledger()
     trace = given.trace(ledger)
     other = given.trace(ledger, interventions=[{"type": "drop_scale"}])
     before, after = ledger(sharpness, trace), ledger(sharpness, other)
     same = trace.output == other.output
-    return Step(
+    return LessonStep(
         "Take it away from a model that learned with it",
         [
             [
@@ -199,7 +201,7 @@ def dropped(given: Given) -> Step:
             ],
             f"With the division the largest weight of a row is {before:.2f} on average.",
         ],
-        Choice(
+        ChoiceQuestion(
             "Does it still say the same?", ["the same, word for word", "something else"], 0 if same else 1
         ),
         f"Without the division the largest weight is {after:.2f} on average: the softmax has become "
@@ -211,7 +213,7 @@ def dropped(given: Given) -> Step:
     )
 
 
-def scale(given: Given) -> list[Step]:
+def scale(given: Given) -> list[LessonStep]:
     steps = [sizes(), gradients(), timing()]
     try:
         return [*steps, dropped(given)]
@@ -225,7 +227,7 @@ LESSONS = [
     Lesson(
         "scale",
         "Why divide by √dₖ",
-        "Large products starve the softmax of gradient. And a claim of the notes, put to the test.",
+        "Large products starve the softmax of gradient. And a common claim, tested.",
         scale,
         ("model", "text"),
     )

@@ -10,13 +10,13 @@ from torch import Tensor
 from regard.errors import UsageError
 from regard.interpret import Trace
 from regard.server.lessons.step import (
-    Choice,
+    ChoiceQuestion,
     Given,
     Ledger,
     Lesson,
-    Number,
-    Step,
-    Unfit,
+    LessonStep,
+    LessonUnavailable,
+    NumberQuestion,
     bars,
     distinct,
     matrix,
@@ -38,17 +38,21 @@ class Looks:
 
     def named(self, word: str) -> int:
         """The place of a word of the sentence."""
-        found = [place for place, own in enumerate(self.words) if own.strip(".,").lower() == word.lower()]
-        if not found:
-            raise Unfit(f"This model's tokenizer leaves no word “{word}” whole enough to be found again.")
-        return found[-1] if word == "She" else found[0]
+        places = [
+            place for place, other in enumerate(self.words) if other.strip(".,").lower() == word.lower()
+        ]
+        if not places:
+            raise LessonUnavailable(
+                f"This model's tokenizer leaves no word “{word}” whole enough to be found again."
+            )
+        return places[-1] if word == "She" else places[0]
 
     @property
     def labels(self) -> list[str]:
         return distinct(self.words)
 
 
-def own_attentions(trace: Trace) -> list[str]:
+def self_attentions(trace: Trace) -> list[str]:
     """The self-attentions over the text that was read."""
     encoder = [name for name in trace.attentions if name.startswith("encoder.")]
     return encoder or [name for name in trace.attentions if name.endswith(".self")]
@@ -62,32 +66,32 @@ def look(given: Given, ledger: Ledger) -> Looks:
     try:
         trace = given.trace(ledger, sentence(given))
     except UsageError as error:  # a model of short texts, or of another alphabet
-        raise Unfit(f"This model cannot read the sentence: {error}.") from None
-    names = own_attentions(trace)
+        raise LessonUnavailable(f"This model cannot read the sentence: {error}.") from None
+    names = self_attentions(trace)
     if not names:
-        raise Unfit(
+        raise LessonUnavailable(
             "This model has no self-attention: it reads word after word, so “She” looks at nothing. Choose a "
             "Transformer above, or start the page with one (regard explore -m ...)."
         )
     words = list(trace.sides(names[0])[0].group_texts)
-    found = torch.stack([ledger(trace.word_weights, name) for name in names])  # [layers, H, words, words]
-    own = Looks(words, found, 0)
-    she = own.named("She")
-    return Looks(words, found[:, :, she], she)
+    weights = torch.stack([ledger(trace.word_weights, name) for name in names])  # [layers, H, words, words]
+    looks = Looks(words, weights, 0)
+    she = looks.named("She")
+    return Looks(words, weights[:, :, she], she)
 
 
-def on_average(given: Given) -> Step:
+def on_average(given: Given) -> LessonStep:
     ledger = Ledger()
     looks = look(given, ledger)
     mean = looks.rows.mean(dim=(0, 1))
     best = mean.argsort(descending=True).tolist()
     options = sorted({looks.named(word) for word in NAMED} | set(best[:3]))
     layers, heads = looks.rows.shape[:2]
-    return Step(
+    return LessonStep(
         "On average",
         [
             [
-                "In the notes' example a reader knows that ",
+                "In a common example a reader knows that ",
                 token("She"),
                 " is Sarah, not Alex, who is a cat. Does ",
                 token(given.name),
@@ -97,7 +101,7 @@ def on_average(given: Given) -> Step:
                 " in every head and average them all.",
             ],
         ],
-        Choice(
+        ChoiceQuestion(
             "To which of these does “She” give the most weight, on average?",
             [looks.labels[place] for place in options],
             options.index(best[0]),
@@ -128,7 +132,7 @@ def remark(looks: Looks, best: int) -> str:
     return f"That is not what a person would say. {mixed}"
 
 
-def counted(given: Given) -> Step:
+def counted(given: Given) -> LessonStep:
     ledger = Ledger()
     looks = look(given, ledger)
     layers, heads, words = looks.rows.shape
@@ -136,13 +140,13 @@ def counted(given: Given) -> Step:
     best = looks.rows.argmax(dim=-1)  # [layers, H]
     count = int((best == sarah).sum())
     names = [f"layer {layer}" for layer in range(layers)]
-    return Step(
+    return LessonStep(
         "Head by head",
         [
             f"There are {layers * heads} heads. If each looked at one of the {words} words by chance, about "
             f"{layers * heads / words:.1f} would look most at Sarah.",
         ],
-        Number(
+        NumberQuestion(
             "In how many heads is “Sarah” the word that “She” looks at most?",
             count,
             max(1.0, 0.1 * layers * heads),
@@ -167,17 +171,17 @@ def counted(given: Given) -> Step:
     )
 
 
-def strongest(given: Given) -> Step:
+def strongest(given: Given) -> LessonStep:
     ledger = Ledger()
     looks = look(given, ledger)
     heads = looks.rows.shape[1]
     sarah = looks.named("Sarah")
     most, place = looks.rows[:, :, sarah].flatten().max(dim=0)
     layer, head = divmod(int(place), heads)
-    return Step(
+    return LessonStep(
         "The head that looks at Sarah most",
         [f"One head gives Sarah the most: head {head} of layer {layer}."],
-        Number("How much of “She” comes from Sarah in this head, from 0 to 1?", float(most), 0.15),
+        NumberQuestion("How much of “She” comes from Sarah in this head, from 0 to 1?", float(most), 0.15),
         f"It is {float(most):.2f}.",
         ledger.names,
         after=[
@@ -196,7 +200,7 @@ def strongest(given: Given) -> Step:
     )
 
 
-def she(given: Given) -> list[Step]:
+def she(given: Given) -> list[LessonStep]:
     return [on_average(given), counted(given), strongest(given)]
 
 

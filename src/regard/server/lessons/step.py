@@ -1,4 +1,4 @@
-"""What a lesson is made of: steps with a question, the true answer, figures, and who computed the numbers."""
+"""Parts of a lesson: steps with a question, its answer, figures, and the functions behind the numbers."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from torch import Tensor, nn
 from regard.errors import UsageError
 from regard.interpret import Trace
 
-Part = str | dict[str, str]  # words of the lesson, or {"token": a word of somebody's text}
-Text = str | list[Part]
+TextPart = str | dict[str, str]  # text of the lesson, or {"token": a word of the user's text}
+Text = str | list[TextPart]
 Figure = dict[str, Any]
 Result = TypeVar("Result")
 
 MOST_CHARACTERS = 400  # of the learner's text
 MOST_PIECES = 64
 EXAMPLE = "The old man has a small dog."
-CONTEXT = "The cat sleeps in the house."
+CONTEXT = "The cat sleeps in the small house."
 EXAMPLES = {"fill": "The <mask> is old.", "answer": "Where does the cat sleep?", "generate": "The old man"}
 
 
-class Unfit(Exception):
-    """What a lesson needs is not there; the sentence tells what."""
+class LessonUnavailable(Exception):
+    """The model or text does not fit the lesson; the message says why."""
 
 
 class Ledger:
-    """Calls functions and notes their names, so that a step names exactly what computed its numbers."""
+    """Calls functions and records their names, so that a step lists what computed its numbers."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
@@ -46,32 +46,32 @@ class Ledger:
 
 
 def name_of(function: Callable[..., Any]) -> str:
-    """Where a function, a method or a module's `forward` is written."""
+    """The qualified name of a function, a method or the `forward` of a module."""
     if isinstance(function, nn.Module):
         return f"{type(function).__module__}.{type(function).__qualname__}.forward"
     return f"{function.__module__}.{function.__qualname__}"
 
 
 def token(text: str) -> dict[str, str]:
-    """A word of a text, which the page sets apart."""
+    """A word of a text, which the page highlights."""
     return {"token": text}
 
 
 @dataclass(frozen=True)
-class Choice:
+class ChoiceQuestion:
     text: Text
     options: Sequence[str]
-    answer: int  # place among the options
+    answer: int  # index of the correct option
 
     def as_json(self) -> dict[str, Any]:
         return {"kind": "choice", "text": self.text, "options": list(self.options), "answer": self.answer}
 
 
 @dataclass(frozen=True)
-class Number:
+class NumberQuestion:
     text: Text
     answer: float
-    tolerance: float  # an answer fits if it is no further off than this
+    tolerance: float  # an answer within this distance is correct
     digits: int = 2
     unit: str = ""
 
@@ -80,18 +80,18 @@ class Number:
 
 
 @dataclass(frozen=True)
-class Step:
-    """A few sentences, a question, and what is shown after an answer."""
+class LessonStep:
+    """A few sentences, a question, and what is shown after the answer."""
 
     title: str
     text: Sequence[Text]
-    ask: Choice | Number
+    ask: ChoiceQuestion | NumberQuestion
     why: Text
     functions: Sequence[str]
     before: Sequence[Figure] = ()
     after: Sequence[Figure] = ()
     then: Sequence[Text] = ()
-    claim: str = ""  # a sentence of the founding notes that is put to the test
+    claim: str = ""  # a common claim that the step tests
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -109,7 +109,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Given:
-    """What a learner chose: a model, a text, and sizes."""
+    """The input of a lesson: model, text and sizes."""
 
     models: Mapping[str, Any]
     name: str
@@ -129,17 +129,15 @@ class Given:
         return EXAMPLES.get(self.task.folder.task.name, EXAMPLE)
 
     def check(self, text: str) -> None:
-        """A lesson draws every word, so it reads a sentence and not a book."""
+        """Limit the text: a lesson draws every token."""
         if len(text) > MOST_CHARACTERS:
-            raise UsageError(
-                f"text: a lesson reads {MOST_CHARACTERS} characters at most, this text is longer"
-            )
+            raise UsageError(f"text: a lesson reads at most {MOST_CHARACTERS} characters")
         pieces = len(self.task.folder.source.encode(text))
         if pieces > MOST_PIECES:
-            raise UsageError(f"text: a lesson reads {MOST_PIECES} pieces at most, this text has {pieces}")
+            raise UsageError(f"text: a lesson reads at most {MOST_PIECES} tokens, this text has {pieces}")
 
     def trace(self, ledger: Ledger, text: str | None = None, **changes: Any) -> Trace:
-        """One run of the model on the learner's text, or another; the plain run is kept for the next step."""
+        """Trace the model on `text`; unchanged runs are cached for the next steps."""
         if text is None:
             text = self.sentence
             self.check(text)
@@ -162,15 +160,15 @@ class Lesson:
     name: str
     title: str
     about: str
-    make: Callable[[Given], list[Step]]
+    make: Callable[[Given], list[LessonStep]]
     uses: Sequence[str] = ()  # of "text", "model", "sizes"
 
 
-# Figures: what to draw, as plain values
+# Figures as plain values
 
 
 def plain(values: Any) -> Any:
-    """Numbers of a tensor as lists."""
+    """A tensor as nested lists."""
     return values.tolist() if isinstance(values, Tensor) else values
 
 
@@ -182,7 +180,7 @@ def matrix(
     signed: bool = False,
     mask: Any = None,
 ) -> Figure:
-    """Numbers in colours: shares from 0 to 1, or signed numbers; `mask` is false where a cell is hidden."""
+    """A heat map of values in [0, 1], or signed; `mask` is false where a cell is hidden."""
     return {
         "kind": "matrix",
         "caption": caption,
@@ -226,7 +224,7 @@ def lines(
     log: bool = False,
     digits: int = 3,
 ) -> Figure:
-    """Curves over `places`; `even` sets these at equal distances, `log` the heights by their logarithm."""
+    """Curves over `places`; `even`: equal distances on the x axis, `log`: logarithmic y axis."""
     return {
         "kind": "lines",
         "caption": caption,
@@ -244,13 +242,13 @@ def formula(text: str) -> Figure:
 
 
 def distinct(words: Sequence[str]) -> list[str]:
-    """Words to choose from, with a number where one comes twice."""
+    """Options to choose from; repeated words are numbered."""
     twice = {word for word in words if list(words).count(word) > 1}
     return [f"{word} (word {place + 1})" if word in twice else word for place, word in enumerate(words)]
 
 
-def told(value: float, digits: int = 2) -> str:
-    """A number in a sentence: with a real minus, and in powers of ten if it is too small for its digits."""
+def fmt(value: float, digits: int = 2) -> str:
+    """A number for a sentence: with a minus sign, and in scientific notation if it is too small."""
     if value == 0:
         return "0"
     small = abs(value) < 0.5 * 10.0**-digits
@@ -264,7 +262,7 @@ def told(value: float, digits: int = 2) -> str:
 def race(
     runners: Mapping[str, Callable[[], object]], seconds: float = 0.3, rounds: int = 40
 ) -> dict[str, float]:
-    """The shortest time of each, in seconds; they take turns, so that a busy moment hits all alike."""
+    """The shortest time of each in seconds; runs are interleaved, so that noise affects all alike."""
     best = dict.fromkeys(runners, float("inf"))
     began = time.perf_counter()
     for _ in range(rounds):
@@ -277,10 +275,10 @@ def race(
     return best
 
 
-NEAR = 0.2  # times that differ by less than a fifth count as the same: other programs disturb as much
+NEAR = 0.2  # times that differ by less than a fifth count as equal (noise)
 
 
-def compared(first: float, second: float) -> int:
+def compare_times(first: float, second: float) -> int:
     """0: the first is clearly faster; 1: about the same; 2: clearly slower."""
     ratio = first / second
     return 0 if ratio < 1 - NEAR else 2 if ratio > 1 + NEAR else 1

@@ -36,9 +36,9 @@ export function tabs(list, entries, chosen, choose) {
   const had = list.contains(document.activeElement);
   list.replaceChildren(...buttons);
   if (had) document.getElementById(`tab-${chosen}`)?.focus();
-  const own = document.getElementById(`tab-${chosen}`)?.getBoundingClientRect();
+  const tab = document.getElementById(`tab-${chosen}`)?.getBoundingClientRect();
   const all = list.getBoundingClientRect();
-  if (own) list.scrollLeft += own.left + own.width / 2 - all.left - all.width / 2; // seen in a narrow window too
+  if (tab) list.scrollLeft += tab.left + tab.width / 2 - all.left - all.width / 2; // seen in a narrow window too
   list.onkeydown = (event) => {
     const at = buttons.indexOf(document.activeElement);
     const last = buttons.length - 1;

@@ -12,9 +12,9 @@ async function ask(path, options) {
     throw new Error(GONE);
   }
   if (answer.ok) return answer;
-  let told = null;
-  try { told = (await answer.json()).error; } catch { /* no JSON: told below */ }
-  const failure = new Error(told ?? `The server answered with the status ${answer.status}.`);
+  let message = null;
+  try { message = (await answer.json()).error; } catch { /* not JSON: default message below */ }
+  const failure = new Error(message ?? `The server answered with the status ${answer.status}.`);
   failure.status = answer.status;
   throw failure;
 }
@@ -27,8 +27,8 @@ export const trace = async (body, signal) => (await post("/api/v1/trace", body, 
 
 /** How the second of two runs differs from the first. */
 export async function compare(before, after, step = null, signal = undefined) {
-  const asked = new URLSearchParams({ before, after, ...(step === null ? {} : { step }) });
-  return (await ask(`/api/v1/compare?${asked}`, { signal })).json();
+  const query = new URLSearchParams({ before, after, ...(step === null ? {} : { step }) });
+  return (await ask(`/api/v1/compare?${query}`, { signal })).json();
 }
 
 /** `options`: head, row, column, pool, dtype. */
@@ -40,8 +40,8 @@ export async function tensors(id, names, options = {}) {
 }
 
 /** A reading of the trace: {values, rows, columns ...}; of the kind "heads" the numbers of all heads. */
-export async function reading(id, asked) {
-  const answer = await ask(`/api/v1/trace/${encodeURIComponent(id)}/reading?${new URLSearchParams(asked)}`);
+export async function reading(id, query) {
+  const answer = await ask(`/api/v1/trace/${encodeURIComponent(id)}/reading?${new URLSearchParams(query)}`);
   const buffer = await answer.arrayBuffer();
   const about = headerOf(buffer).header.__metadata__?.["regard.reading"];
   return { ...parse(buffer), ...JSON.parse(about ?? "{}") };
@@ -58,14 +58,14 @@ const KINDS = { F32: Float32Array, U8: Uint8Array, BOOL: Uint8Array, I64: BigInt
 /** A safetensors file: 8 bytes with the header's length, the header as JSON, the numbers. */
 export function parse(buffer) {
   const { header, length } = headerOf(buffer);
-  const found = {};
+  const tensors = {};
   for (const [name, about] of Object.entries(header)) {
     if (name === "__metadata__") continue;
     const [from, to] = about.data_offsets;
     const bytes = buffer.slice(8 + length + from, 8 + length + to); // a copy begins where its kind needs it to
-    found[name] = { shape: about.shape, data: new KINDS[about.dtype](bytes) };
+    tensors[name] = { shape: about.shape, data: new KINDS[about.dtype](bytes) };
   }
-  return found;
+  return tensors;
 }
 
 function headerOf(buffer) {

@@ -14,7 +14,7 @@ const SIGNED = {
 function between(stops, at) {
   const place = Math.min(1, Math.max(0, Number.isFinite(at) ? at : 0)) * (stops.length - 1);
   const low = Math.min(stops.length - 2, Math.floor(place));
-  return stops[low].map((own, i) => Math.round(own + (stops[low + 1][i] - own) * (place - low)));
+  return stops[low].map((value, i) => Math.round(value + (stops[low + 1][i] - value) * (place - low)));
 }
 
 const scheme = () => (dark.matches ? "dark" : "light");

@@ -20,7 +20,7 @@ function words(schema, document, depth = 0) {
     const inside = resolved(schema, document);
     return depth > 2 || !inside.properties
       ? schema.$ref.split("/").pop()
-      : `{${Object.entries(inside.properties).map(([name, own]) => `${name}: ${words(own, document, depth + 1)}`).join(", ")}}`;
+      : `{${Object.entries(inside.properties).map(([name, property]) => `${name}: ${words(property, document, depth + 1)}`).join(", ")}}`;
   }
   if (schema.const !== undefined) return JSON.stringify(schema.const);
   if (schema.enum) return schema.enum.map((each) => JSON.stringify(each)).join(" or ");
@@ -35,11 +35,11 @@ function words(schema, document, depth = 0) {
 
 /** The fields of an object as a table. */
 function fields(schema, document) {
-  const own = resolved(schema, document);
-  if (!own?.properties) return element("p", words(schema, document));
+  const object = resolved(schema, document);
+  if (!object?.properties) return element("p", words(schema, document));
   const table = element("table");
-  for (const [name, each] of Object.entries(own.properties)) {
-    const needed = own.required?.includes(name) ? "needed" : each.default === undefined ? "" : `else ${JSON.stringify(each.default)}`;
+  for (const [name, each] of Object.entries(object.properties)) {
+    const needed = object.required?.includes(name) ? "needed" : each.default === undefined ? "" : `else ${JSON.stringify(each.default)}`;
     const head = element("th", element("code", name));
     head.scope = "row";
     table.append(element("tr", head, element("td", words(each, document)), element("td", each.description ?? needed)));
@@ -61,13 +61,13 @@ function route(method, path, operation, document) {
 async function draw() {
   const place = document.getElementById("routes");
   try {
-    const told = await (await fetch("/openapi.json")).json();
+    const spec = await (await fetch("/openapi.json")).json();
     const groups = new Map();
-    for (const [path, methods] of Object.entries(told.paths)) {
+    for (const [path, methods] of Object.entries(spec.paths)) {
       for (const [method, operation] of Object.entries(methods)) {
         const group = operation.tags[0];
         if (!groups.has(group)) groups.set(group, element("section", element("h2", group)));
-        groups.get(group).append(route(method, path, operation, told));
+        groups.get(group).append(route(method, path, operation, spec));
       }
     }
     place.replaceChildren(...groups.values());

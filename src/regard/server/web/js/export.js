@@ -15,9 +15,9 @@ export function exporter(panel, trace) {
   const figures = [...panel.querySelectorAll(FIGURES)].filter((each) => !each.parentElement.closest(`${FIGURES}, button`));
   if (!trace) return [make("p", { class: "quiet" }, "There is nothing to export yet.")];
   const named = figures.map((figure, i) => [String(i), nameOf(figure)]);
-  const said = make("p", { role: "status", class: "quiet" });
+  const message = make("p", { role: "status", class: "quiet" });
   let at = 0;
-  const tell = (text) => { said.textContent = text; };
+  const tell = (text) => { message.textContent = text; };
   const view = panel.dataset.view;
   const file = (ending) => `regard-${view}.${ending}`;
   const actions = {
@@ -56,14 +56,14 @@ export function exporter(panel, trace) {
       named.length > 1 ? select("Figure", named, "0", (id) => { at = Number(id); }) : null,
       named.length ? make("div", { class: "field" }, make("span", { class: "label" }, "Figure or numbers"), choices("Format", formats, "", act)) : make("p", { class: "quiet" }, "No figure here."),
       kept ? null : whole),
-    said,
+    message,
   ];
 }
 
 function nameOf(figure) {
-  const own = figure.getAttribute("aria-label") ?? figure.querySelector("[aria-label]")?.getAttribute("aria-label");
+  const label = figure.getAttribute("aria-label") ?? figure.querySelector("[aria-label]")?.getAttribute("aria-label");
   const section = figure.closest("figure")?.querySelector("figcaption") ?? figure.closest("section")?.querySelector("h3");
-  return (figure.matches(".strips") ? section?.textContent ?? own : own ?? section?.textContent) ?? "Figure";
+  return (figure.matches(".strips") ? section?.textContent ?? label : label ?? section?.textContent) ?? "Figure";
 }
 
 function save(name, content, type) {
@@ -156,10 +156,10 @@ const KEPT = ["fill", "stroke", "stroke-width", "stroke-dasharray", "font-size",
 function styled(svg, place) {
   const clone = svg.cloneNode(true);
   const [from, to] = [svg, clone].map((each) => [...each.querySelectorAll("*")]);
-  from.forEach((own, i) => {
-    const style = getComputedStyle(own);
+  from.forEach((element, i) => {
+    const style = getComputedStyle(element);
     for (const name of KEPT) to[i].setAttribute(name, style.getPropertyValue(name));
-    for (const name of ["class", "tabindex", "role", "href"]) if (name !== "href" || own.localName === "a") to[i].removeAttribute(name);
+    for (const name of ["class", "tabindex", "role", "href"]) if (name !== "href" || element.localName === "a") to[i].removeAttribute(name);
   });
   for (const name of ["class", "style", "role", "tabindex"]) clone.removeAttribute(name);
   for (const [name, value] of Object.entries(place)) clone.setAttribute(name, value);

@@ -37,7 +37,7 @@ export function grid({ weights, mask, queries, keys, query, key, choose, label, 
     const value = weights.data[i * width + j];
     const hidden = mask && !mask.data[i * width + j];
     const color = share(value / most);
-    const own = make("td", {
+    const td = make("td", {
       role: "gridcell", "data-value": value, "data-query": i, "data-key": j, class: hidden ? "masked" : null,
       "aria-label": `query ${from}, key ${to}, ${hidden ? "masked, weight 0" : `${unit} ${value.toFixed(2)}`}`,
       "aria-selected": String(i === query && j === key), title: `${from} → ${to}: ${value.toFixed(4)}`,
@@ -47,8 +47,8 @@ export function grid({ weights, mask, queries, keys, query, key, choose, label, 
         choose(i, j);
       },
     }, width <= WRITTEN ? make("span", { "aria-hidden": "true" }, hidden || value < 0.005 ? "" : value.toFixed(2).replace(/^0/, "")) : "");
-    if (!hidden) { own.style.backgroundColor = css(color); own.style.color = ink(color); }
-    return own;
+    if (!hidden) { td.style.backgroundColor = css(color); td.style.color = ink(color); }
+    return td;
   }
 
   roving(cells, [query ?? 0, key ?? 0], (i, j) => live(cells[i][j].getAttribute("aria-label")));
@@ -63,9 +63,9 @@ export function grid({ weights, mask, queries, keys, query, key, choose, label, 
 export function cut({ data, shape }, rows, columns) {
   const width = shape.at(-1);
   if (rows.length === shape.at(-2) && columns.length === width) return { data, shape };
-  const found = new data.constructor(rows.length * columns.length);
-  rows.forEach((row, i) => columns.forEach((column, j) => { found[i * columns.length + j] = data[row * width + column]; }));
-  return { data: found, shape: [rows.length, columns.length] };
+  const values = new data.constructor(rows.length * columns.length);
+  rows.forEach((row, i) => columns.forEach((column, j) => { values[i * columns.length + j] = data[row * width + column]; }));
+  return { data: values, shape: [rows.length, columns.length] };
 }
 
 /** A matrix as a picture, one dot for a number, enlarged without smoothing. */

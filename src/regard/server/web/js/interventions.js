@@ -9,7 +9,7 @@ const FIELDS = {
 };
 const NUMBERS = ["head", "position"];
 const NAMES = {
-  zero_head: "Switch a head off", uniform: "Make a head look at all alike", drop_scale: "Leave the scale 1/√d out",
+  zero_head: "Switch a head off", uniform: "Uniform attention in a head", drop_scale: "Leave the scale 1/√d out",
   drop_positions: "Leave the positions out", unmask_future: "Unmask the future", replace_token: "Read another piece",
 };
 const WHY = {
@@ -23,8 +23,8 @@ const WHY = {
 
 /** The changes of a word of the address; what is none is left out. */
 export function read(word) {
-  const known = word.split(";").map((each) => each.split(":").map(decoded)).filter(([type]) => Object.hasOwn(FIELDS, type));
-  return known.map(([type, ...values]) => {
+  const entries = word.split(";").map((each) => each.split(":").map(decoded)).filter(([type]) => Object.hasOwn(FIELDS, type));
+  return entries.map(([type, ...values]) => {
     const change = { type };
     FIELDS[type].forEach((field, i) => {
       if (values[i]) change[field] = NUMBERS.includes(field) ? Number(values[i]) : values[i];
@@ -53,8 +53,8 @@ export function fitting(model, word) {
 
 /** Add a change, or take it away if it is there. */
 export function toggled(word, change) {
-  const own = write([change]);
-  const others = read(word).filter((each) => write([each]) !== own);
+  const written = write([change]);
+  const others = read(word).filter((each) => write([each]) !== written);
   return write(others.length < read(word).length ? others : [...others, change]);
 }
 
@@ -67,14 +67,39 @@ const short = ({ type, where, head, side, position, text }) => ({
 
 /** What has been changed, each with a button that takes it back. */
 export function chips(model, name) {
-  const own = fitting(model, state()[name]);
-  if (!own.length) return null;
-  const remove = (change) => set({ [name]: write(own.filter((each) => each !== change)) });
-  return make("ul", { class: "changes", "aria-label": "Changes" }, ...own.map((change) => make("li", { class: "change" }, token(short(change)),
+  const changes = fitting(model, state()[name]);
+  if (!changes.length) return null;
+  const remove = (change) => set({ [name]: write(changes.filter((each) => each !== change)) });
+  return make("ul", { class: "changes", "aria-label": "Changes" }, ...changes.map((change) => make("li", { class: "change" }, token(short(change)),
     make("button", { type: "button", "aria-label": `Take back: ${short(change)}`, onclick: () => remove(change) }, "×"))));
 }
 
 const drafts = {};
+
+function labelled(name, field, label, control) {
+  control.id = `${name}-${field}`;
+  control.setAttribute("name", field);
+  return make("div", { class: "field" }, make("label", { for: control.id }, label), control);
+}
+
+/** The change that a draft of the form describes. */
+function changeOf(draft) {
+  const change = { type: draft.type };
+  for (const field of FIELDS[draft.type]) {
+    const value = draft[field] ?? "";
+    if (value !== "") change[field] = NUMBERS.includes(field) ? Number(value) : value;
+  }
+  return change;
+}
+
+/** The pieces of the unchanged run that can be replaced, in groups; for a language model the prompt is the source. */
+function pieceGroups(plain) {
+  const { source, target } = plain.tokens;
+  const prompt = source ? 0 : plain.meta.prompt;
+  const input = (source ?? target).shown.slice(0, source ? undefined : prompt).map((text, i) => [`source:${i}`, `${i} ${text}`]);
+  const output = (target?.shown ?? []).map((text, i) => [`target:${i}`, `${i} ${text}`]).slice(source ? 1 : prompt);
+  return [["What is read", input], ["What is written", output]].filter(([, entries]) => entries.length);
+}
 
 /** A form that adds a change to the word `name` of the address. `plain` is the run without changes: its pieces are the choice. */
 export function editor(model, plain, name) {
@@ -86,22 +111,12 @@ export function editor(model, plain, name) {
   return form;
 
   function add() {
-    const own = current();
-    if (own.type === "replace_token" && !own.text) return form.querySelector("input").focus();
-    const rest = read(state()[name]).filter((each) => write([each]) !== write([own])
-      && !(own.type === "replace_token" && each.type === own.type && each.side === own.side && each.position === own.position));
+    const added = changeOf(draft);
+    if (added.type === "replace_token" && !added.text) return form.querySelector("input").focus();
+    const rest = read(state()[name]).filter((each) => write([each]) !== write([added])
+      && !(added.type === "replace_token" && each.type === added.type && each.side === added.side && each.position === added.position));
     draft.text = "";
-    return set({ [name]: write([...rest, own]) });
-  }
-
-  /** What the form says now, as a change. */
-  function current() {
-    const own = { type: draft.type };
-    for (const field of FIELDS[draft.type]) {
-      const value = draft[field] ?? "";
-      if (value !== "") own[field] = NUMBERS.includes(field) ? Number(value) : value;
-    }
-    return own;
+    return set({ [name]: write([...rest, added]) });
   }
 
   function redraw(focus = null) {
@@ -121,10 +136,10 @@ export function editor(model, plain, name) {
   }
 
   function where(all) {
-    const known = Object.keys(has.heads);
-    const looked = known.includes(state().where) ? state().where : known.filter((each) => each.endsWith("cross")).at(-1) ?? known.at(-1);
-    if (!known.includes(draft.where) && !(all && draft.where === "")) draft.where = all ? "" : looked;
-    return pick("where", "In", [...(all ? [["", "all attentions"]] : []), ...known.map((each) => [each, spoken(each)])]);
+    const names = Object.keys(has.heads);
+    const looked = names.includes(state().where) ? state().where : names.filter((each) => each.endsWith("cross")).at(-1) ?? names.at(-1);
+    if (!names.includes(draft.where) && !(all && draft.where === "")) draft.where = all ? "" : looked;
+    return pick("where", "In", [...(all ? [["", "all attentions"]] : []), ...names.map((each) => [each, spoken(each)])]);
   }
 
   function attention(all) {
@@ -135,57 +150,46 @@ export function editor(model, plain, name) {
     return [place, pick("head", "Head", [...(all ? [["", "all"]] : []), ...Array.from({ length: count }, (_, i) => [String(i), String(i)])])];
   }
 
-  /** The pieces of the run without changes; of a language model the text it was given is the source. */
   function piece() {
-    const { source, target } = plain.tokens;
-    const prompt = source ? 0 : plain.meta.prompt;
-    const read = (source ?? target).shown.slice(0, source ? undefined : prompt).map((text, i) => [`source:${i}`, `${i} ${text}`]);
-    const said = (target?.shown ?? []).map((text, i) => [`target:${i}`, `${i} ${text}`]).slice(source ? 1 : prompt);
-    const chosen = `${draft.side}:${draft.position}`;
-    if (![...read, ...said].some(([value]) => value === chosen)) [draft.side, draft.position] = read[0][0].split(":");
+    const groups = pieceGroups(plain);
+    const values = groups.flatMap(([, entries]) => entries.map(([value]) => value));
+    if (!values.includes(`${draft.side}:${draft.position}`)) [draft.side, draft.position] = values[0].split(":");
     const options = (entries) => entries.map(([value, text]) => make("option", { value, selected: value === `${draft.side}:${draft.position}` }, text));
-    const groups = [["What is read", read], ["What is written", said]].filter(([, entries]) => entries.length);
-    return labelled("position", "Piece", make("select", { onchange: (event) => { [draft.side, draft.position] = event.target.value.split(":"); } },
+    return labelled(name, "position", "Piece", make("select", { onchange: (event) => { [draft.side, draft.position] = event.target.value.split(":"); } },
       ...groups.map(([label, entries]) => make("optgroup", { label }, ...options(entries)))));
   }
 
   function written() {
     const input = make("input", { type: "text", dir: "auto", spellcheck: "false", autocomplete: "off", size: "12", oninput: () => { draft.text = input.value; } });
     input.value = draft.text ?? "";
-    return labelled("text", "becomes", input);
+    return labelled(name, "text", "becomes", input);
   }
 
   function pick(field, label, entries) {
     if (!entries.some(([value]) => value === (draft[field] ?? ""))) draft[field] = entries[0][0];
-    return labelled(field, label, make("select", { onchange: (event) => { draft[field] = event.target.value; redraw(field); } },
+    return labelled(name, field, label, make("select", { onchange: (event) => { draft[field] = event.target.value; redraw(field); } },
       ...entries.map(([value, text]) => make("option", { value, selected: value === (draft[field] ?? "") }, text))));
-  }
-
-  function labelled(field, label, control) {
-    control.id = `${name}-${field}`;
-    control.setAttribute("name", field);
-    return make("div", { class: "field" }, make("label", { for: control.id }, label), control);
   }
 }
 
 let open = false;
 
 /** The panel above the views. */
-export function panel(model, plain, told) {
+export function panel(model, plain, result) {
   if (!plain || !model?.interventions?.types.length) return [];
   const changed = fitting(model, state().change);
   const box = make("details", { class: "what-if", open, ontoggle: () => { ({ open } = box); } },
-    make("summary", {}, "What if …"), editor(model, plain, "change"), told?.comparison ? words(told.comparison) : null);
+    make("summary", {}, "What if …"), editor(model, plain, "change"), result?.comparison ? words(result.comparison) : null);
   if (!changed.length) return [box];
   return [box, make("div", { class: "what-if-told" }, chips(model, "change"),
-    told ? make("p", { id: "what-if-told", class: "result" }, sentence(told)) : null,
+    result ? make("p", { id: "what-if-told", class: "result" }, sentence(result)) : null,
     make("button", { type: "button", onclick: () => set({ change: "" }) }, "Undo the changes"))];
 }
 
 const share = (p) => (p < 0.0005 ? "< 0.001" : p.toFixed(3));
 
 /** The sentence of a comparison: an arrow is not to be broken between two lines. */
-export const sentence = (told) => told.sentence.replaceAll(" -> ", " → ");
+export const sentence = (result) => result.sentence.replaceAll(" -> ", " → ");
 
 /** The best words of both runs at one step, each with its probability before and after. */
 export function words(comparison, before = "before", after = "after") {

@@ -41,17 +41,17 @@ let forgotten = 0; // how often the server had not kept a run, one after the oth
 const model = () => about.models.find((each) => each.name === state().model) ?? about.models[0];
 
 /** What the server is asked for: the run of the page, or another with some of it changed. */
-function request(own = model(), text = state().text) {
+function request(chosen = model(), text = state().text) {
   const { context, beam, prefix } = state();
-  const told = { model: own?.name ?? "", source: text };
-  if (context && own?.task === "answer") told.context = context;
-  if (/^\d+$/.test(beam)) told.decode = { beam: Number(beam) };
-  if (/^\d+(,\d+)*$/.test(prefix) && own === model()) told.prefix = prefix.split(",").map(Number);
-  return told;
+  const body = { model: chosen?.name ?? "", source: text };
+  if (context && chosen?.task === "answer") body.context = context;
+  if (/^\d+$/.test(beam)) body.decode = { beam: Number(beam) };
+  if (/^\d+(,\d+)*$/.test(prefix) && chosen === model()) body.prefix = prefix.split(",").map(Number);
+  return body;
 }
 
-async function traced(asked, interventions, signal) {
-  return remembered(await api.trace(interventions.length ? { ...asked, interventions } : asked, signal));
+async function traced(body, interventions, signal) {
+  return remembered(await api.trace(interventions.length ? { ...body, interventions } : body, signal));
 }
 
 /** What views know beyond the run: the models, and how to run them. */
@@ -59,7 +59,7 @@ const page = () => ({ models: about.models, traced: (run, changes) => traced(req
 
 async function run() {
   running?.abort();
-  const own = (running = new AbortController());
+  const controller = (running = new AbortController());
   if (!state().text.trim()) {
     trace = plain = change = null;
     wrong = "";
@@ -70,11 +70,11 @@ async function run() {
   const slow = setTimeout(() => status("The model is at work …"), 150);
   document.body.setAttribute("aria-busy", "true");
   try {
-    wrong = await runs(own.signal);
+    wrong = await runs(controller.signal);
     clearTimeout(slow);
     status("");
-    const said = Object.values(trace.tokens).map((side) => side.ids.length);
-    live(`Traced: ${trace.output}. ${said.join(" and ")} pieces.`);
+    const sizes = Object.values(trace.tokens).map((side) => side.ids.length);
+    live(`Traced: ${trace.output}. ${sizes.join(" and ")} pieces.`);
     await show();
   } catch (error) {
     if (error.name === "AbortError") return;
@@ -85,7 +85,7 @@ async function run() {
     await show();
   } finally {
     clearTimeout(slow);
-    if (own === running) document.body.removeAttribute("aria-busy");
+    if (controller === running) document.body.removeAttribute("aria-busy");
   }
 }
 
@@ -93,15 +93,15 @@ async function run() {
 async function runs(signal) {
   const changes = kept ? [] : fitting(model(), state().change);
   const first = await traced(request(), [], signal);
-  let second = first, told = null, failed = "";
+  let second = first, comparison = null, failed = "";
   try {
     if (changes.length) second = await traced(request(), changes, signal);
-    if (changes.length) told = await api.compare(first.id, second.id, null, signal);
+    if (changes.length) comparison = await api.compare(first.id, second.id, null, signal);
   } catch (error) {
     if (!error.status) throw error;
     failed = error.message;
   }
-  [trace, plain, change] = [told ? second : first, first, told];
+  [trace, plain, change] = [comparison ? second : first, first, comparison];
   return failed;
 }
 
@@ -136,11 +136,11 @@ async function show() {
 
 /** A view that is drawn anew keeps the place of the keyboard: what has the same name gets it back. */
 function focused() {
-  const own = document.activeElement;
-  const home = ["panel", "what-if"].map(at).find((each) => own && each.contains(own));
+  const focused = document.activeElement;
+  const home = ["panel", "what-if"].map(at).find((each) => focused && each.contains(focused));
   if (!home) return null;
-  const name = own.getAttribute("aria-label") ?? own.id;
-  const attribute = own.hasAttribute("aria-label") ? "aria-label" : "id";
+  const name = focused.getAttribute("aria-label") ?? focused.id;
+  const attribute = focused.hasAttribute("aria-label") ? "aria-label" : "id";
   return () => [...home.querySelectorAll(`[${attribute}]`)].find((each) => each.getAttribute(attribute) === name)?.focus();
 }
 
@@ -149,7 +149,7 @@ function answer() {
   at("asked").textContent = trace ? state().text : ""; // for paper, where the form is not
   at("forced").replaceChildren();
   if (!trace) return;
-  const labels = { translate: "Translation", generate: "Goes on", fill: "Filled", classify: "Label", tag: "Tags", answer: "Answer" };
+  const labels = { translate: "Translation", generate: "Continuation", fill: "Filled", classify: "Label", tag: "Tags", answer: "Answer" };
   at("answer-label").textContent = `${labels[trace.meta.task] ?? "Output"}:`;
   at("answer-text").textContent = trace.output || "(nothing)";
   if (state().prefix) {
@@ -158,10 +158,10 @@ function answer() {
 }
 
 function welcome() {
-  const own = model();
+  const chosen = model();
   const examples = {
     fill: ["The <mask> is old."], answer: ["Who sleeps?"],
-  }[own?.task] ?? ["I see the small house.", "The old man has a dog."];
+  }[chosen?.task] ?? ["I see the small house.", "The old man has a dog."];
   return make("section", { class: "welcome" },
     make("h2", {}, "Type a sentence above"),
     make("p", {}, "The model reads it, and every number it computes on the way can be looked at here. Nothing leaves this machine."),
@@ -170,18 +170,18 @@ function welcome() {
 }
 
 function fillForm() {
-  const own = model();
+  const chosen = model();
   const { text, context, beam } = state();
-  for (const [id, own] of [["text", text], ["context", context]]) {
-    if (!waiting && at(id).value !== own) at(id).value = own; // a change of the box would move the cursor
+  for (const [id, content] of [["text", text], ["context", context]]) {
+    if (!waiting && at(id).value !== content) at(id).value = content; // a change of the box would move the cursor
   }
-  at("context-field").hidden = own?.task !== "answer";
+  at("context-field").hidden = chosen?.task !== "answer";
   at("model").replaceChildren(...about.models.map((each) =>
-    make("option", { value: each.name, selected: each.name === own?.name }, `${each.name} (${each.family})`)));
-  const writes = ["translate", "generate"].includes(own?.task);
+    make("option", { value: each.name, selected: each.name === chosen?.name }, `${each.name} (${each.family})`)));
+  const writes = ["translate", "generate"].includes(chosen?.task);
   at("beam").disabled = !writes;
   at("beam").replaceChildren(...["", "1", "2", "4", "8"].map((size) =>
-    make("option", { value: size, selected: size === beam }, size || (writes ? `${own.beam} (its own)` : "none"))));
+    make("option", { value: size, selected: size === beam }, size || (writes ? `${chosen.beam} (model default)` : "none"))));
   grow();
 }
 

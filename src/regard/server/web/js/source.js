@@ -1,11 +1,11 @@
 // Where answers come from: the server, or a run that is written into the page itself (an exported file).
 
-const told = document.getElementById("kept");
+const embedded = document.getElementById("kept");
 /** Whether the page is a file with one run in it. */
-export const kept = Boolean(told);
+export const kept = Boolean(embedded);
 const ALONE = "This page is a file with one run in it. For another, start “regard explore”.";
 /** What was traced, if so. */
-export const asked = told ? JSON.parse(told.textContent).models.kept : { text: "", context: "" };
+export const traced = embedded ? JSON.parse(embedded.textContent).models.kept : { text: "", context: "" };
 let run = null;
 
 /** As fetch: a promise of a Response. */
@@ -13,7 +13,7 @@ export async function answer(path, options = {}) {
   if (!kept) return fetch(path, { credentials: "same-origin", ...options });
   try {
     const [pathname, query] = path.split("?");
-    return found({ pathname, searchParams: new URLSearchParams(query) }, options);
+    return respond({ pathname, searchParams: new URLSearchParams(query) }, options);
   } catch (error) {
     return refused(error.message);
   }
@@ -22,7 +22,7 @@ export async function answer(path, options = {}) {
 const refused = (text) => new Response(JSON.stringify({ error: text }), { status: 400 });
 const json = (content) => new Response(JSON.stringify(content));
 
-function found(url, { method = "GET", body = "{}" }) {
+function respond(url, { method = "GET", body = "{}" }) {
   run ??= opened();
   const query = url.searchParams;
   switch (`${method} ${url.pathname}`) {
@@ -38,7 +38,7 @@ const same = ({ source, context, prefix, interventions, decode }) =>
   source === run.models.kept.text && (context ?? "") === run.models.kept.context && !prefix?.length && !interventions?.length && !decode;
 
 function opened() {
-  const content = JSON.parse(told.textContent);
+  const content = JSON.parse(embedded.textContent);
   const text = atob(document.getElementById("kept-numbers").textContent);
   const bytes = new Uint8Array(text.length);
   for (let at = 0; at < text.length; at++) bytes[at] = text.charCodeAt(at);
@@ -61,19 +61,19 @@ function missing() { throw new Error("This page was written without these number
 function tensors(query) {
   const folder = query.has("pool") ? "pooled/" : "whole/";
   const all = Object.keys(run.header).filter((name) => name.startsWith(folder)).map((name) => name.slice(folder.length));
-  const found = new Map();
+  const selected = new Map();
   for (const pattern of query.getAll("name")) {
     const [before, after] = pattern.split("*"); // the page asks with one * at most
     for (const name of all) {
       const fits = after === undefined ? name === pattern : name.startsWith(before) && name.endsWith(after);
       if (!fits) continue;
-      let own = part(folder + name, query.has("head") ? ofHead(name, Number(query.get("head"))) : null);
-      if (query.has("row")) own = narrowed(own, own.shape.length - 2, Number(query.get("row")));
-      if (query.has("column")) own = narrowed(own, own.shape.length - 1, Number(query.get("column")));
-      found.set(name, own);
+      let tensor = part(folder + name, query.has("head") ? ofHead(name, Number(query.get("head"))) : null);
+      if (query.has("row")) tensor = narrowed(tensor, tensor.shape.length - 2, Number(query.get("row")));
+      if (query.has("column")) tensor = narrowed(tensor, tensor.shape.length - 1, Number(query.get("column")));
+      selected.set(name, tensor);
     }
   }
-  return found;
+  return selected;
 }
 
 const BYTES = { F32: 4, U8: 1, BOOL: 1, I64: 8 };
@@ -82,12 +82,12 @@ const BYTES = { F32: 4, U8: 1, BOOL: 1, I64: 8 };
 function narrowed({ dtype, shape, bytes }, dimension, place) {
   const inner = shape.slice(dimension + 1).reduce((a, b) => a * b, BYTES[dtype]);
   const outer = shape.slice(0, dimension).reduce((a, b) => a * b, 1);
-  const found = new Uint8Array(outer * inner);
+  const narrow = new Uint8Array(outer * inner);
   for (let i = 0; i < outer; i++) {
     const from = (i * shape[dimension] + place) * inner;
-    found.set(bytes.subarray(from, from + inner), i * inner);
+    narrow.set(bytes.subarray(from, from + inner), i * inner);
   }
-  return { dtype, shape: shape.with(dimension, 1), bytes: found };
+  return { dtype, shape: shape.with(dimension, 1), bytes: narrow };
 }
 
 /** Keys and values may serve a group of heads each. */
@@ -108,8 +108,8 @@ function reading(query) {
   const name = `look/${kind}/${kind === "rollout" ? "" : query.get("where") ?? ""}/${query.get("words") === "true" ? "words" : "pieces"}`;
   const mean = (query.get("head") ?? "mean") === "mean";
   if (!run.header[name] && run.readings[name] && !mean) { // of a long text the plain weights are here, and no reading of them
-    const own = part(`whole/${query.get("where")}.weights`, Number(query.get("head")));
-    return new Response(written(new Map([["values", own]]), { "regard.reading": JSON.stringify(run.readings[name][0]) }));
+    const values = part(`whole/${query.get("where")}.weights`, Number(query.get("head")));
+    return new Response(written(new Map([["values", values]]), { "regard.reading": JSON.stringify(run.readings[name][0]) }));
   }
   const last = (run.header[name] ?? missing()).shape[0] - 1;
   const about = run.readings[name][mean ? 1 : 0];

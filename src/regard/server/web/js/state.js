@@ -1,8 +1,8 @@
 // What the page shows, as one value that lives in the address: a link is a whole state.
-import { asked, kept } from "./source.js";
+import { kept, traced } from "./source.js";
 
 const FIRST = {
-  view: "attention", model: "", text: asked.text, context: asked.context, beam: "", prefix: "",
+  view: "attention", model: "", text: traced.text, context: traced.context, beam: "", prefix: "",
   where: "", head: "0", query: "", key: "", side: "", neuron: "",
   reading: "weights", words: "", hide: "", sort: "", pins: "", // of the heads
   change: "", other_text: "", other_model: "", other_change: "", // what is changed in a run; the run it is compared with
@@ -27,9 +27,9 @@ export const number = (name) => (/^\d{1,6}$/.test(current[name]) ? Number(curren
 /** The address of a state with some changes. */
 export function address(changes = {}) {
   const next = { ...current, ...changes };
-  const told = new URLSearchParams();
-  for (const name of NAMES) if (String(next[name]) !== FIRST[name]) told.set(name, next[name]);
-  const query = told.toString();
+  const parameters = new URLSearchParams();
+  for (const name of NAMES) if (String(next[name]) !== FIRST[name]) parameters.set(name, next[name]);
+  const query = parameters.toString();
   if (kept) return `#${query}`;
   return query ? `/?${query}` : "/";
 }

@@ -5,17 +5,17 @@ const MOST = 8; // runs whose tensors are remembered
 const runs = new Map();
 
 /** The run that the server told of; the same run is the same object, with the tensors it brought already. */
-export function remembered(told) {
-  const own = runs.get(told.id) ?? new Trace(told);
-  runs.delete(told.id);
-  runs.set(told.id, own);
+export function remembered(data) {
+  const trace = runs.get(data.id) ?? new Trace(data);
+  runs.delete(data.id);
+  runs.set(data.id, trace);
   while (runs.size > MOST) runs.delete(runs.keys().next().value);
-  return own;
+  return trace;
 }
 
 export class Trace {
-  constructor(told) {
-    const { tensors, ...rest } = told;
+  constructor(data) {
+    const { tensors, ...rest } = data;
     Object.assign(this, rest);
     this.shapes = new Map(tensors.map((each) => [each.name, each.shape]));
     this.cache = new Map();
@@ -39,8 +39,8 @@ export class Trace {
   /** The pieces of an attention's queries and keys. */
   sides(where) {
     if (where.endsWith("cross")) return [this.tokens.target, this.tokens.source];
-    const own = where.startsWith("encoder") ? this.tokens.source : this.tokens.target;
-    return [own, own];
+    const pieces = where.startsWith("encoder") ? this.tokens.source : this.tokens.target;
+    return [pieces, pieces];
   }
 
   /** Several tensors by name; those that the run does not have are left out. */
@@ -49,20 +49,20 @@ export class Trace {
     if (!wanted.length) return {};
     const key = JSON.stringify([wanted, options]);
     if (!this.cache.has(key)) {
-      const asked = api.tensors(this.id, wanted, options);
-      this.cache.set(key, asked);
-      asked.catch(() => this.cache.delete(key));
+      const request = api.tensors(this.id, wanted, options);
+      this.cache.set(key, request);
+      request.catch(() => this.cache.delete(key));
     }
     return this.cache.get(key);
   }
 
   /** A reading that Python computes: {kind, where, head, words}. */
-  async reading(asked) {
-    const key = `reading ${JSON.stringify(asked)}`;
+  async reading(query) {
+    const key = `reading ${JSON.stringify(query)}`;
     if (!this.cache.has(key)) {
-      const found = api.reading(this.id, asked);
-      this.cache.set(key, found);
-      found.catch(() => this.cache.delete(key));
+      const request = api.reading(this.id, query);
+      this.cache.set(key, request);
+      request.catch(() => this.cache.delete(key));
     }
     return this.cache.get(key);
   }
@@ -73,10 +73,10 @@ export class Trace {
     const plain = this.has(`${where}.query`) && this.has(`${where}.mixed`); // then the scores are computed again from q and k
     const parts = ["query", "key", "value", "mask", ...(plain ? [] : ["scores"]), "weights", "mixed"].map((p) => `${where}.${p}`);
     const bias = where.endsWith(".self") ? [`${side}.positions.bias`] : [];
-    const found = await this.tensors([...parts, ...bias], { head });
-    const short = Object.fromEntries(parts.map((name) => [name.slice(where.length + 1), found[name]]));
+    const tensors = await this.tensors([...parts, ...bias], { head });
+    const short = Object.fromEntries(parts.map((name) => [name.slice(where.length + 1), tensors[name]]));
     return {
-      ...short, bias: bias.length ? found[bias[0]] : undefined, scale: this.scale(where, short),
+      ...short, bias: bias.length ? tensors[bias[0]] : undefined, scale: this.scale(where, short),
       equal: this.changes("uniform", where, head).length > 0, off: this.changes("zero_head", where, head).length > 0,
     };
   }

@@ -23,12 +23,12 @@ function math(text) {
   const parts = [];
   let done = 0;
   const turned = (signs, from, to) => [...signs].map((sign) => to[from.indexOf(sign)] ?? sign).join("");
-  for (const found of text.matchAll(SIGNS)) {
-    const [whole, low, high, letter, inside, power] = found;
-    parts.push(text.slice(done, found.index));
+  for (const match of text.matchAll(SIGNS)) {
+    const [whole, low, high, letter, inside, power] = match;
+    parts.push(text.slice(done, match.index));
     parts.push(low || letter ? make("sub", {}, low ? turned(low, LOW_SIGNS, LOW_WORDS) : letter)
       : make("sup", {}, high ? turned(high, HIGH_SIGNS, HIGH_WORDS) : turned(inside ?? power, LOW_SIGNS, LOW_WORDS)));
-    done = found.index + whole.length;
+    done = match.index + whole.length;
   }
   return [...parts, text.slice(done)].filter((part) => part !== "");
 }
@@ -38,17 +38,17 @@ export const words = (text) => [text].flat().flatMap((part) => (typeof part === 
 export const plain = (text) => [text].flat().map((part) => (typeof part === "string" ? part : part.token)).join("");
 
 const KINDS = {
-  formula: (own) => make("p", { class: "equation" }, ...math(own.text)),
-  text: (own) => make("blockquote", { class: "reading" }, token(own.text)),
-  table: (own) => captioned(own, table(own)),
-  matrix: (own) => captioned(own, matrix(own)),
-  bars: (own) => captioned(own, barred(own)),
-  lines: (own) => captioned(own, curves(own), own.series.length > 1 ? legend(own) : null, numbers(own)),
+  formula: (data) => make("p", { class: "equation" }, ...math(data.text)),
+  text: (data) => make("blockquote", { class: "reading" }, token(data.text)),
+  table: (data) => captioned(data, table(data)),
+  matrix: (data) => captioned(data, matrix(data)),
+  bars: (data) => captioned(data, barred(data)),
+  lines: (data) => captioned(data, curves(data), data.series.length > 1 ? legend(data) : null, numbers(data)),
 };
 
-export const figure = (own) => KINDS[own.kind](own);
+export const figure = (data) => KINDS[data.kind](data);
 
-const captioned = (own, ...inside) => make("figure", { class: `lesson-${own.kind}` }, make("figcaption", {}, ...math(own.caption)), ...inside);
+const captioned = (data, ...inside) => make("figure", { class: `lesson-${data.kind}` }, make("figcaption", {}, ...math(data.caption)), ...inside);
 
 function table({ columns, rows, digits }) {
   const whole = columns.map((_, j) => rows.every((row) => typeof row[j] !== "number" || Number.isInteger(row[j])));
@@ -67,10 +67,10 @@ function matrix({ values, rows, columns, signed: both, mask }) {
   const cell = (value, i, j) => {
     const hidden = mask && !mask[i][j];
     const colour = both ? signed(value / most) : share(value);
-    const own = make("td", { class: hidden ? "masked" : null, "data-value": value, title: `${rows[i]} → ${columns[j]}: ${hidden ? "hidden" : shown(value, 4)}` },
+    const td = make("td", { class: hidden ? "masked" : null, "data-value": value, title: `${rows[i]} → ${columns[j]}: ${hidden ? "hidden" : shown(value, 4)}` },
       hidden ? make("span", { class: "unseen" }, "hidden") : make("span", { class: written ? null : "unseen" }, inCell(value, whole)));
-    if (!hidden) { own.style.backgroundColor = css(colour); own.style.color = ink(colour); }
-    return own;
+    if (!hidden) { td.style.backgroundColor = css(colour); td.style.color = ink(colour); }
+    return td;
   };
   return make("div", { class: "scroll" }, make("table", { class: written ? "still" : "still small" },
     make("thead", {}, make("tr", {}, make("td"), ...columns.map((text) => make("th", { scope: "col" }, make("span", {}, token(text)))))),
@@ -107,8 +107,8 @@ function ticks(low, high, log) {
 const short = (value) => (Math.abs(value) >= 1e5 ? value.toExponential(0).replace("e+", "e") : String(Number(value.toPrecision(6))).replace("-", "−"));
 
 function curves({ places, series, even, log, across, caption, digits }) {
-  const found = series.flatMap((own) => own.values).filter((value) => value !== null);
-  const [least, most] = [Math.min(...found), Math.max(...found)];
+  const values = series.flatMap((line) => line.values).filter((value) => value !== null);
+  const [least, most] = [Math.min(...values), Math.max(...values)];
   const high = axis(log ? Math.max(least, 1e-9) : Math.min(0, least), most > least ? most : least + 1, log);
   const wide = axis(even ? 0 : places[0], even ? places.length - 1 : places.at(-1), false);
   const x = (i) => LEFT + wide.by(even ? i : places[i]) * (WIDE - LEFT - RIGHT);
@@ -119,9 +119,9 @@ function curves({ places, series, even, log, across, caption, digits }) {
       draw("text", { x: LEFT - 6, y: y(value) + 4, "text-anchor": "end", class: "axis" }, short(value)))),
     ...places.map((place, i) => (i % every ? null : draw("text", { x: x(i), y: HIGH - LOW + 18, "text-anchor": "middle", class: "axis" }, String(place)))),
     draw("text", { x: (LEFT + WIDE - RIGHT) / 2, y: HIGH - 6, "text-anchor": "middle", class: "axis" }, across),
-    ...series.map((own, k) => draw("g", { class: `line line-${k % 4}` },
-      draw("polyline", { points: own.values.map((value, i) => (value === null ? null : `${x(i).toFixed(1)},${y(value).toFixed(1)}`)).filter(Boolean).join(" ") }),
-      ...own.values.map((value, i) => (value === null || places.length > 24 ? null : mark(k, x(i), y(value), `${own.name}, ${across} ${places[i]}: ${shown(value, digits)}`)))))));
+    ...series.map((line, k) => draw("g", { class: `line line-${k % 4}` },
+      draw("polyline", { points: line.values.map((value, i) => (value === null ? null : `${x(i).toFixed(1)},${y(value).toFixed(1)}`)).filter(Boolean).join(" ") }),
+      ...line.values.map((value, i) => (value === null || places.length > 24 ? null : mark(k, x(i), y(value), `${line.name}, ${across} ${places[i]}: ${shown(value, digits)}`)))))));
 }
 
 /** Each curve has its own shape of dots, so that colour is never alone. */
@@ -135,9 +135,9 @@ function mark(k, x, y, title) {
   return shape();
 }
 
-const legend = ({ series }) => make("ul", { class: "legend" }, ...series.map((own, k) => make("li", {},
+const legend = ({ series }) => make("ul", { class: "legend" }, ...series.map((line, k) => make("li", {},
   draw("svg", { viewBox: "0 0 36 14", width: 36, height: 14, "aria-hidden": "true" }, draw("g", { class: `line line-${k % 4}` },
-    draw("polyline", { points: "0,7 36,7" }), mark(k, 18, 7, own.name))), ...math(own.name))));
+    draw("polyline", { points: "0,7 36,7" }), mark(k, 18, 7, line.name))), ...math(line.name))));
 
 const numbers = ({ places, series, across, digits }) => make("details", { class: "behind" }, make("summary", {}, "The numbers as a table"),
-  table({ columns: [across, ...series.map((own) => own.name)], rows: places.map((place, i) => [place, ...series.map((own) => own.values[i])]), digits }));
+  table({ columns: [across, ...series.map((line) => line.name)], rows: places.map((place, i) => [place, ...series.map((line) => line.values[i])]), digits }));

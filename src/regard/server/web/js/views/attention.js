@@ -14,7 +14,7 @@ export function chosen(trace) {
   const where = all.includes(state().where) ? state().where : usual;
   if (!where) return null;
   const [queries, keys] = trace.sides(where);
-  const within = (name, size, other) => { const own = numbered(name); return own !== null && own < size ? own : other; };
+  const within = (name, size, other) => { const index = numbered(name); return index !== null && index < size ? index : other; };
   return {
     where, queries, keys, head: within("head", trace.heads(where), 0),
     query: within("query", queries.ids.length, Math.min(1, queries.ids.length - 1)),
@@ -28,51 +28,51 @@ export const none = (trace) => make("section", {},
     ? "A recurrent network reads word by word into one state of fixed size; whatever the writer knows of the source went through it. Attention was made to end this."
     : "This run recorded no attention weights."));
 
-export function pickers(trace, own) {
-  const heads = Array.from({ length: trace.heads(own.where) }, (_, head) => [head, String(head), `head ${head}`]);
+export function pickers(trace, selection) {
+  const heads = Array.from({ length: trace.heads(selection.where) }, (_, head) => [head, String(head), `head ${head}`]);
   return make("div", { class: "pickers" },
-    select("Attention", trace.attentions.map((each) => [each, spoken(each)]), own.where, (where) => set({ where, query: "", key: "", head: "0" })),
+    select("Attention", trace.attentions.map((each) => [each, spoken(each)]), selection.where, (where) => set({ where, query: "", key: "", head: "0" })),
     make("div", { class: "field" }, make("span", { class: "label" }, "Head"),
-      choices("Head", heads, own.head, (head) => set({ head: String(head) }))));
+      choices("Head", heads, selection.head, (head) => set({ head: String(head) }))));
 }
 
 /** Switch the head that is looked at off, or on again. */
-function switcher(trace, own, model) {
+function switcher(trace, selection, model) {
   if (!model?.interventions?.types.includes("zero_head")) return null;
-  const off = trace.changes("zero_head", own.where, own.head).length > 0;
+  const off = trace.changes("zero_head", selection.where, selection.head).length > 0;
   return make("button", { type: "button", class: off ? "switch off" : "switch",
-    onclick: () => set({ change: toggled(state().change, { type: "zero_head", where: own.where, head: own.head }) }) },
-  off ? `Switch head ${own.head} on again` : `Switch head ${own.head} off`);
+    onclick: () => set({ change: toggled(state().change, { type: "zero_head", where: selection.where, head: selection.head }) }) },
+  off ? `Switch head ${selection.head} on again` : `Switch head ${selection.head} off`);
 }
 
 export async function render(trace, model) {
-  const own = chosen(trace);
-  if (!own) return none(trace);
-  const parts = await trace.head(own.where, own.head);
-  const told = recompute(parts, own.query);
+  const selection = chosen(trace);
+  if (!selection) return none(trace);
+  const parts = await trace.head(selection.where, selection.head);
+  const computed = recompute(parts, selection.query);
   return [
     make("h2", {}, "Attention, step by step"),
-    make("div", { class: "pickers" }, pickers(trace, own), switcher(trace, own, model)),
+    make("div", { class: "pickers" }, pickers(trace, selection), switcher(trace, selection, model)),
     make("p", { class: "equation" }, parts.scale === null
       ? "a = softmax(score(s, h)),  context = Σ a h"
       : "Attention(Q, K, V) = softmax(QKᵀ / √d) V"),
-    make("div", { class: "split uneven" }, matrix(own, parts), own.key === null ? hint() : drawer(own, parts, told)),
-    queryPicker(own),
-    steps(own, parts, told),
-    parts.scale === null ? null : vectors(own, parts),
-    parts.scale === null ? null : mixing(own, parts, told),
+    make("div", { class: "split uneven" }, matrix(selection, parts), selection.key === null ? hint() : drawer(selection, parts, computed)),
+    queryPicker(selection),
+    steps(selection, parts, computed),
+    parts.scale === null ? null : vectors(selection, parts),
+    parts.scale === null ? null : mixing(selection, parts, computed),
     make("p", { class: "quiet" }, "Attention tells where a head looked, not why the model said a word."),
   ].filter(Boolean);
 }
 
-function matrix(own, parts) {
+function matrix(selection, parts) {
   const [height, width] = parts.weights.shape;
   const small = Math.max(height, width) <= SMALL;
-  const label = `Weights of head ${own.head}: rows are queries, columns are keys`;
+  const label = `Weights of head ${selection.head}: rows are queries, columns are keys`;
   const figure = small
-    ? grid({ weights: parts.weights, mask: parts.mask, queries: own.queries.shown, keys: own.keys.shown, query: own.query, key: own.key, label,
+    ? grid({ weights: parts.weights, mask: parts.mask, queries: selection.queries.shown, keys: selection.keys.shown, query: selection.query, key: selection.key, label,
         choose: (query, key) => set({ query: String(query), key: String(key) }) })
-    : make("div", { class: "large", onclick: pointed }, picture({ ...parts.weights, kind: "share", label, row: own.query, rows: own.queries.shown, columns: own.keys.shown }));
+    : make("div", { class: "large", onclick: pointed }, picture({ ...parts.weights, kind: "share", label, row: selection.query, rows: selection.queries.shown, columns: selection.keys.shown }));
   function pointed(event) {
     const { left, top, width: wide, height: high } = event.currentTarget.getBoundingClientRect();
     const place = (at, size, count) => String(Math.max(0, Math.min(count - 1, Math.floor((at / size) * count))));
@@ -86,106 +86,106 @@ function matrix(own, parts) {
 
 const hint = () => make("p", { class: "drawer empty quiet" }, "Choose a cell or a key: its weight is computed again here, from q and k.");
 
-function queryPicker(own) {
-  const texts = own.queries.shown;
+function queryPicker(selection) {
+  const texts = selection.queries.shown;
   const choose = (query) => set({ query: String(query) });
-  if (texts.length > SMALL) return select("Query", texts.map((text, i) => [String(i), `${i} ${text}`]), String(own.query), choose);
+  if (texts.length > SMALL) return select("Query", texts.map((text, i) => [String(i), `${i} ${text}`]), String(selection.query), choose);
   return make("div", { class: "field" }, make("span", { class: "label" }, "Query"),
-    choices("Query", texts.map((text, i) => [i, token(text), `query ${text}, place ${i}`]), own.query, choose));
+    choices("Query", texts.map((text, i) => [i, token(text), `query ${text}, place ${i}`]), selection.query, choose));
 }
 
 /** One query's row, a column for each step. */
-function steps(own, parts, told) {
+function steps(selection, parts, computed) {
   const scaled = parts.scale !== null;
-  const order = told.weights.map((_, j) => j);
+  const order = computed.weights.map((_, j) => j);
   const long = order.length > SMALL;
-  if (long) order.sort((a, b) => told.weights[b] - told.weights[a]).splice(TOP);
+  if (long) order.sort((a, b) => computed.weights[b] - computed.weights[a]).splice(TOP);
   const names = new Map(order.map((j) => [j, make("button", { type: "button", class: "word",
-    "aria-label": `arithmetic of key ${own.keys.shown[j]}, place ${j}`, onclick: () => set({ query: String(own.query), key: String(j) }) },
-  token(own.keys.shown[j]), long ? make("span", { class: "quiet" }, ` ${j}`) : "")]));
+    "aria-label": `arithmetic of key ${selection.keys.shown[j]}, place ${j}`, onclick: () => set({ query: String(selection.query), key: String(j) }) },
+  token(selection.keys.shown[j]), long ? make("span", { class: "quiet" }, ` ${j}`) : "")]));
   roving(order.map((j) => [names.get(j)]));
   const scale = parts.equal ? "made equal" : `× ${number(parts.scale, 3)}${parts.bias ? " + bias" : ""}`;
   const columns = ["Key", ...(scaled ? ["q·k", scale] : ["score"]), "mask", "exp(e − max)", "weight"];
-  const rows = order.map((j) => make("tr", { class: told.visible[j] ? (j === own.key ? "here" : null) : "masked" },
+  const rows = order.map((j) => make("tr", { class: computed.visible[j] ? (j === selection.key ? "here" : null) : "masked" },
     make("th", { scope: "row" }, names.get(j)),
-    scaled ? make("td", {}, number(told.products[j], 3)) : null,
-    make("td", {}, number(told.scores[j], 3)),
-    make("td", {}, told.visible[j] ? "seen" : "hidden"),
-    make("td", {}, told.visible[j] ? number(told.powers[j], 4) : "0"),
-    make("td", {}, bar(told.weights[j], number(told.weights[j], 4)))));
-  const shown = order.reduce((sum, j) => sum + told.weights[j], 0);
-  const rest = long ? make("tr", {}, make("th", { scope: "row" }, `${told.weights.length - order.length} others`),
+    scaled ? make("td", {}, number(computed.products[j], 3)) : null,
+    make("td", {}, number(computed.scores[j], 3)),
+    make("td", {}, computed.visible[j] ? "seen" : "hidden"),
+    make("td", {}, computed.visible[j] ? number(computed.powers[j], 4) : "0"),
+    make("td", {}, bar(computed.weights[j], number(computed.weights[j], 4)))));
+  const shown = order.reduce((sum, j) => sum + computed.weights[j], 0);
+  const rest = long ? make("tr", {}, make("th", { scope: "row" }, `${computed.weights.length - order.length} others`),
     ...columns.slice(2).map(() => make("td")), make("td", {}, bar(1 - shown, number(1 - shown, 4)))) : null;
   return make("section", { "aria-label": "Steps" },
-    make("h3", {}, "What ", token(own.queries.shown[own.query]), " computes"),
+    make("h3", {}, "What ", token(selection.queries.shown[selection.query]), " computes"),
     make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Steps of the query" }, make("table", { class: "numbers" },
       make("thead", {}, make("tr", {}, ...columns.map((text) => make("th", { scope: "col" }, text)))),
       make("tbody", {}, ...rows, rest ?? ""),
       make("tfoot", {}, make("tr", {}, make("th", { scope: "row" }, "Sum"), ...columns.slice(3).map(() => make("td")),
-        make("td", {}, number(told.sum, 4)), make("td", {}, number(told.weights.reduce((a, b) => a + b, 0), 4)))))));
+        make("td", {}, number(computed.sum, 4)), make("td", {}, number(computed.weights.reduce((a, b) => a + b, 0), 4)))))));
 }
 
-function vectors(own, parts) {
+function vectors(selection, parts) {
   const one = (name, tensor, names, place, words) => make("figure", {},
     make("figcaption", {}, make("b", {}, name), ` ${words}`), strips(tensor, names, { chosen: place, label: name, most: 24 }));
   return make("section", { "aria-label": "Queries, keys and values" },
     make("h3", {}, "Q, K and V of this head"),
     make("p", { class: "quiet" }, `Each word has three vectors of ${parts.query.shape.at(-1)} numbers: blue below zero, orange above.`),
     make("div", { class: "three" },
-      one("Q", parts.query, own.queries.shown, own.query, "what a word looks for"),
-      one("K", parts.key, own.keys.shown, own.key, "what it can be found by"),
-      one("V", parts.value, own.keys.shown, own.key, "what it gives")));
+      one("Q", parts.query, selection.queries.shown, selection.query, "what a word looks for"),
+      one("K", parts.key, selection.keys.shown, selection.key, "what it can be found by"),
+      one("V", parts.value, selection.keys.shown, selection.key, "what it gives")));
 }
 
 /** z = sum_j a_j v_j, again here in float64. */
-function mixing(own, parts, told) {
+function mixing(selection, parts, computed) {
   const width = parts.value.shape.at(-1);
   const z = new Float64Array(width);
-  told.weights.forEach((weight, j) => row(parts.value, j).forEach((v, c) => { z[c] += weight * v; }));
-  const theirs = row(parts.mixed, own.query);
+  computed.weights.forEach((weight, j) => row(parts.value, j).forEach((v, c) => { z[c] += weight * v; }));
+  const theirs = row(parts.mixed, selection.query);
   const apart = Math.max(...z.map((each, c) => Math.abs(each - theirs[c])));
   return make("section", { "aria-label": "Weighted sum" },
     make("h3", {}, "The weighted sum of the values"),
     strips({ data: Float64Array.from([...z, ...theirs]), shape: [2, width] }, ["here", "model"], { label: "Σ a v" }),
-    make("p", { class: "quiet" }, `Σ a v for `, token(own.queries.shown[own.query]), parts.off
+    make("p", { class: "quiet" }, `Σ a v for `, token(selection.queries.shown[selection.query]), parts.off
       ? "; this head is switched off, so the model goes on with zeros in its place."
       : `; the model’s own differs by at most ${number(apart, 7)}. All heads side by side then go through W_O.`));
 }
 
-function drawer(own, parts, told) {
-  const { query, key } = own;
+function drawer(selection, parts, computed) {
+  const { query, key } = selection;
   const model = parts.weights.data[query * parts.weights.shape[1] + key];
-  const again = told.weights[key];
+  const again = computed.weights[key];
   const line = (name, value, why) => make("tr", {}, make("th", { scope: "row" }, name), make("td", { class: "value" }, value), make("td", { class: "quiet" }, why));
-  const seen = told.visible[key];
+  const seen = computed.visible[key];
   const lines = parts.scale === null ? [] : [
-    line("q · k", number(told.products[key], 6), `the sum of ${parts.query.shape.at(-1)} products`),
-    line("e", number(told.scores[key], 6), scoreWords(own, parts)),
+    line("q · k", number(computed.products[key], 6), `the sum of ${parts.query.shape.at(-1)} products`),
+    line("e", number(computed.scores[key], 6), scoreWords(selection, parts)),
   ];
   lines.push(
     line("mask", seen ? "seen" : "hidden", seen ? "the query may look at this key" : "the query may not look at this key, so its weight is 0"),
-    line("exp(e − max)", number(told.powers[key], 6), `max = ${number(told.highest, 6)}, so that nothing overflows`),
-    line("sum", number(told.sum, 6), "of these over all visible keys"),
+    line("exp(e − max)", number(computed.powers[key], 6), `max = ${number(computed.highest, 6)}, so that nothing overflows`),
+    line("sum", number(computed.sum, 6), "of these over all visible keys"),
     line("weight here", number(again, 8), "the quotient, in float64"),
     line("the model’s", number(model, 8), "in float32"),
     line("difference", Math.abs(again - model).toExponential(1).replace("-", "−"), Math.abs(again - model) < 1e-5 ? "the same but for rounding" : "more than rounding"));
   return make("section", { class: "drawer", id: "drawer", "aria-label": "Arithmetic", "data-here": again, "data-model": model },
     make("div", { class: "drawer-head" },
-      make("h3", {}, token(own.queries.shown[query]), " → ", token(own.keys.shown[key])),
+      make("h3", {}, token(selection.queries.shown[query]), " → ", token(selection.keys.shown[key])),
       make("button", { type: "button", "aria-label": "Close the arithmetic", onclick: () => set({ key: "" }) }, "×")),
-    parts.scale === null ? null : products(own, parts),
+    parts.scale === null ? null : products(selection, parts),
     make("div", { class: "scroll" }, make("table", { class: "numbers" }, make("tbody", {}, ...lines))));
 }
 
-function scoreWords(own, parts) {
+function scoreWords(selection, parts) {
   if (parts.equal) return "whatever q · k is: all scores are made equal";
-  const bias = parts.bias?.data[own.query * parts.weights.shape[1] + own.key];
+  const bias = parts.bias?.data[selection.query * parts.weights.shape[1] + selection.key];
   if (bias !== undefined) return `q · k × ${number(parts.scale, 6)} + ${number(bias, 6)} for the distance`;
   return `q · k × ${number(parts.scale, 6)}${parts.scale === 1 ? "" : ` (1 / √${parts.query.shape.at(-1)})`}`;
 }
 
-function products(own, parts) {
-  const q = row(parts.query, own.query), k = row(parts.key, own.key);
+function products(selection, parts) {
+  const q = row(parts.query, selection.query), k = row(parts.key, selection.key);
   const each = Float64Array.from(q, (value, c) => value * k[c]);
   const names = ["q", "k", "q × k"];
   const listed = [q, k, each].map((vector, i) => make("tr", {}, make("th", { scope: "row" }, names[i]),

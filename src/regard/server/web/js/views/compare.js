@@ -14,26 +14,26 @@ export async function render(trace, model, page) {
   const other = page.models.find((each) => each.name === state().other_model) ?? model;
   const title = make("h2", {}, "Compare two runs");
   const run = { model: other, text: state().other_text || state().text };
-  let plain, second, told;
+  let plain, second, comparison;
   try {
     plain = await page.traced(run, []);
     const changes = fitting(other, state().other_change);
     second = changes.length ? await page.traced(run, changes) : plain;
-    told = await api.compare(trace.id, second.id, await step(trace, second));
+    comparison = await api.compare(trace.id, second.id, await step(trace, second));
   } catch (error) {
     if (/not kept/.test(error.message) || error.name === "AbortError") throw error;
     return [title, form(trace, model, other, plain, page), make("p", { role: "alert", class: "wrong" }, error.message)];
   }
-  live(sentence(told));
-  return [title, form(trace, model, other, plain, page), result(trace, second, told), await attention(trace, second, told)].flat();
+  live(sentence(comparison));
+  return [title, form(trace, model, other, plain, page), result(trace, second, comparison), await attention(trace, second, comparison)].flat();
 }
 
 /** The step that is looked at, if both runs have it; else the server takes the one that changed most. */
 async function step(trace, second) {
-  const asked = numbered("query");
-  if (asked === null || (trace.tokens.target && state().where.startsWith("encoder"))) return null; // there it is a place of the source
-  const found = (await api.compare(trace.id, second.id)).comparison;
-  return found && asked < found.divergences.length ? asked : null;
+  const step = numbered("query");
+  if (step === null || (trace.tokens.target && state().where.startsWith("encoder"))) return null; // there it is a place of the source
+  const numbers = (await api.compare(trace.id, second.id)).comparison;
+  return numbers && step < numbers.divergences.length ? step : null;
 }
 
 function form(trace, model, other, plain, page) {
@@ -55,31 +55,31 @@ function form(trace, model, other, plain, page) {
       can ? chips(other, "other_change") : null));
 }
 
-function result(trace, second, told) {
-  const own = told.comparison;
+function result(trace, second, comparison) {
+  const numbers = comparison.comparison;
   return [
     make("section", { "aria-label": "Result" }, make("h3", {}, "What is different"),
       trace.id === second.id ? make("p", { class: "quiet" }, "B is the same run so far. Give it another text, another model, or a change.") : null,
-      make("p", { class: "result", id: "compared" }, sentence(told)),
-      make("p", { class: "difference" }, ...told.words.flatMap(({ kind, shown }) =>
+      make("p", { class: "result", id: "compared" }, sentence(comparison)),
+      make("p", { class: "difference" }, ...comparison.words.flatMap(({ kind, shown }) =>
         [make({ same: "span", gone: "del", new: "ins" }[kind], {}, make("bdi", { dir: "auto" }, shown)), " "])),
-      told.words.some(({ kind }) => kind !== "same") ? make("p", { class: "quiet" }, "Struck out: only A says it. Underlined: only B says it.") : null),
-    own ? distributions(trace, own) : make("p", { class: "quiet" }, told.reason),
+      comparison.words.some(({ kind }) => kind !== "same") ? make("p", { class: "quiet" }, "Struck out: only A says it. Underlined: only B says it.") : null),
+    numbers ? distributions(trace, numbers) : make("p", { class: "quiet" }, comparison.reason),
   ];
 }
 
-function distributions(trace, own) {
-  const most = Math.max(...own.divergences, 1e-9);
-  const steps = own.divergences.map((divergence, i) => {
+function distributions(trace, numbers) {
+  const most = Math.max(...numbers.divergences, 1e-9);
+  const steps = numbers.divergences.map((divergence, i) => {
     const inside = make("span", { class: "chip-bar" });
     inside.style.width = `${(divergence / most) * 100}%`;
     const shown = trace.steps[i]?.shown ?? String(i);
     return [i, make("span", { class: "chip", "data-divergence": divergence }, token(shown), make("span", { class: "chip-track" }, inside)), `step ${i}, ${shown}, KL ${number(divergence, 3)} nats`];
   });
   return make("section", { "aria-label": "Next word" }, make("h3", {}, "The next word in both"),
-    make("p", { class: "quiet" }, `KL(A ‖ B), how far the distributions are apart: ${number(own.divergence, 4)} nats at this step. Steps at which both had read the same:`),
-    choices("Step", steps, own.step, (i) => set({ query: String(i) })),
-    words(own, "in A", "in B"));
+    make("p", { class: "quiet" }, `KL(A ‖ B), how far the distributions are apart: ${number(numbers.divergence, 4)} nats at this step. Steps at which both had read the same:`),
+    choices("Step", steps, numbers.step, (i) => set({ query: String(i) })),
+    words(numbers, "in A", "in B"));
 }
 
 // Attention of both
@@ -93,17 +93,17 @@ function like(second, where) {
 
 const sideNames = (where) => (where.endsWith("cross") ? ["target", "source"] : where.startsWith("encoder") ? ["source", "source"] : ["target", "target"]);
 
-async function attention(trace, second, told) {
-  const own = chosen(trace);
-  const where = own && like(second, own.where);
+async function attention(trace, second, comparison) {
+  const selection = chosen(trace);
+  const where = selection && like(second, selection.where);
   if (!where) {
     return make("section", { "aria-label": "Attention of both" }, make("h3", {}, "Attention"),
-      make("p", { class: "quiet" }, own ? "B has no such attention." : "A has no attention."), own ? pickers(trace, own) : null);
+      make("p", { class: "quiet" }, selection ? "B has no such attention." : "A has no attention."), selection ? pickers(trace, selection) : null);
   }
-  if (numbered("query") === null && told.comparison && own.where.startsWith("decoder")) own.query = told.comparison.step;
-  const head = Math.min(own.head, second.heads(where) - 1);
-  const [one, two] = await Promise.all([weightsOf(trace, own.where, own.head), weightsOf(second, where, head)]);
-  const [queries, keys] = sideNames(own.where).map((side) => told.pairs[side] ?? []);
+  if (numbered("query") === null && comparison.comparison && selection.where.startsWith("decoder")) selection.query = comparison.comparison.step;
+  const head = Math.min(selection.head, second.heads(where) - 1);
+  const [one, two] = await Promise.all([weightsOf(trace, selection.where, selection.head), weightsOf(second, where, head)]);
+  const [queries, keys] = sideNames(selection.where).map((side) => comparison.pairs[side] ?? []);
   const back = (pairs, place) => pairs.find((pair) => pair[1] === place)?.[0];
   const there = (pairs, place) => pairs.find((pair) => pair[0] === place)?.[1] ?? null;
   const choose = (query, key) => set({ query: String(query), key: String(key) });
@@ -111,17 +111,17 @@ async function attention(trace, second, told) {
   const name = (at, number_) => `${spoken(at)}, head ${number_}`;
   return make("section", { "aria-label": "Attention of both" }, make("h3", {}, "Attention in both, and the difference"),
     make("p", { class: "quiet" }, "A cell chosen in one is chosen in all: places of the same pieces, or of others in their place."),
-    pickers(trace, own),
+    pickers(trace, selection),
     make("div", { class: "both-heads" },
-      figure("A", "first", name(own.where, own.head), matrix(one, own.queries.shown, own.keys.shown, own.query, own.key, `A: ${name(own.where, own.head)}`, choose)),
-      figure("B", "second", name(where, head), matrix(two, otherQueries.shown, otherKeys.shown, there(queries, own.query), own.key === null ? null : there(keys, own.key), `B: ${name(where, head)}`,
+      figure("A", "first", name(selection.where, selection.head), matrix(one, selection.queries.shown, selection.keys.shown, selection.query, selection.key, `A: ${name(selection.where, selection.head)}`, choose)),
+      figure("B", "second", name(where, head), matrix(two, otherQueries.shown, otherKeys.shown, there(queries, selection.query), selection.key === null ? null : there(keys, selection.key), `B: ${name(where, head)}`,
         (i, j) => { if (back(queries, i) !== undefined && back(keys, j) !== undefined) choose(back(queries, i), back(keys, j)); })),
-      figure("B − A", "", "the difference of the weights", difference(own, one, two, queries, keys, choose))));
+      figure("B − A", "", "the difference of the weights", difference(selection, one, two, queries, keys, choose))));
 }
 
 async function weightsOf(trace, where, head) {
-  const found = await trace.tensors([`${where}.weights`, `${where}.mask`], { head });
-  return { weights: found[`${where}.weights`], mask: found[`${where}.mask`] };
+  const tensors = await trace.tensors([`${where}.weights`, `${where}.mask`], { head });
+  return { weights: tensors[`${where}.weights`], mask: tensors[`${where}.mask`] };
 }
 
 const figure = (badge, kind, words_, content) => make("figure", {}, make("figcaption", {}, make("b", { class: `badge ${kind}` }, badge), ` ${words_}`), content);
@@ -131,12 +131,12 @@ const matrix = ({ weights, mask }, queries, keys, query, key, label, choose) => 
   : make("div", { class: "large" }, picture({ ...weights, kind: "share", label, row: query, rows: queries, columns: keys })));
 
 /** B - A where places of both stand for each other. */
-function difference(own, one, two, queries, keys, choose) {
+function difference(selection, one, two, queries, keys, choose) {
   if (!queries.length || !keys.length) return make("p", { class: "quiet" }, "The two runs share no pieces.");
   const at = ({ weights }, i, j) => weights.data[i * weights.shape[1] + j];
   const data = Float32Array.from(queries.flatMap(([i, k]) => keys.map(([j, l]) => at(two, k, l) - at(one, i, j))));
   const shape = [queries.length, keys.length];
-  const [rows, columns] = [queries.map(([i]) => own.queries.shown[i]), keys.map(([j]) => own.keys.shown[j])];
+  const [rows, columns] = [queries.map(([i]) => selection.queries.shown[i]), keys.map(([j]) => selection.keys.shown[j])];
   const label = "B − A: rows are queries, columns are keys";
   if (Math.max(...shape) > SMALL) return make("div", { class: "large" }, picture({ data, shape, label, rows, columns }));
   const most = Math.max(0.05, reach(data)); // a difference that is rounding alone has no strong colour
@@ -145,14 +145,14 @@ function difference(own, one, two, queries, keys, choose) {
     const color = signed(value / most);
     const go = () => choose(queries[i][0], keys[j][0]);
     const cell = make("td", { role: "gridcell", "data-difference": value, title: `${from} → ${to}: ${number(value, 4)}`,
-      "aria-label": `query ${from}, key ${to}, difference ${number(value, 2)}`, "aria-selected": String(queries[i][0] === own.query && keys[j][0] === own.key),
+      "aria-label": `query ${from}, key ${to}, difference ${number(value, 2)}`, "aria-selected": String(queries[i][0] === selection.query && keys[j][0] === selection.key),
       onclick: go, onkeydown: (event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); go(); } } },
     columns.length <= WRITTEN && Math.abs(value) >= 0.005 ? make("span", { "aria-hidden": "true" }, value.toFixed(2).replace("-", "−").replace("0.", ".")) : "");
     cell.style.backgroundColor = css(color);
     cell.style.color = ink(color);
     return cell;
   }));
-  roving(cells, [Math.max(0, queries.findIndex(([i]) => i === own.query)), Math.max(0, keys.findIndex(([j]) => j === own.key))], (i, j) => live(cells[i][j].getAttribute("aria-label")));
+  roving(cells, [Math.max(0, queries.findIndex(([i]) => i === selection.query)), Math.max(0, keys.findIndex(([j]) => j === selection.key))], (i, j) => live(cells[i][j].getAttribute("aria-label")));
   return make("div", { class: "scroll" }, make("table", { role: "grid", "aria-label": label, class: columns.length <= WRITTEN ? "heat wide" : "heat" },
     make("thead", {}, make("tr", { role: "row" }, make("td"), ...columns.map((text) => make("th", { scope: "col" }, make("span", {}, token(text)))))),
     make("tbody", {}, ...cells.map((row, i) => make("tr", { role: "row" }, make("th", { scope: "row", role: "rowheader" }, token(rows[i])), ...row)))));

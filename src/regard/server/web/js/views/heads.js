@@ -13,19 +13,19 @@ const UNITS = { entropy: "bits", distance: "pieces" };
 const KINDS = [["encoder self", "The source looks at itself"], ["decoder self", "The output looks back at itself"], ["decoder cross", "The output looks at the source"]];
 
 export async function render(trace) {
-  const own = chosen(trace);
-  if (!own) return none(trace);
-  if (state().head === "mean") own.head = "mean";
+  const selection = chosen(trace);
+  if (!selection) return none(trace);
+  if (state().head === "mean") selection.head = "mean";
   const reading = READINGS.some(([id]) => id === state().reading) ? state().reading : "weights";
   const sort = UNITS[state().sort] ? state().sort : "";
   const all = await trace.tensors(["*.weights"], { pool: POOL, dtype: "U8" });
   const numbers = sort ? await trace.reading({ kind: "heads" }) : null;
   const pins = pinned(trace);
-  const [big, ...sides] = await Promise.all([large(trace, own, reading), ...pins.map((pin) => beside(trace, pin, reading))]);
+  const [big, ...sides] = await Promise.all([large(trace, selection, reading), ...pins.map((pin) => beside(trace, pin, reading))]);
   const groups = KINDS.map(([kind, title]) => {
     const [side, name] = kind.split(" ");
     const wheres = trace.attentions.filter((each) => each.startsWith(side) && each.endsWith(name));
-    return wheres.length ? group(trace, own, wheres, all, title, numbers, sort) : null;
+    return wheres.length ? group(trace, selection, wheres, all, title, numbers, sort) : null;
   }).filter(Boolean);
   return [
     make("h2", {}, "Heads and layers"),
@@ -41,7 +41,7 @@ const controls = (reading, sort) => make("div", { class: "pickers" },
   select("Reading", READINGS, reading, (id) => set({ reading: id })),
   select("Order", SORTS, sort, (id) => set({ sort: id })),
   check("Whole words", state().words === "1", (on) => set({ words: on ? "1" : "" })),
-  check("Hide begin and end signs", state().hide === "1", (on) => set({ hide: on ? "1" : "" })));
+  check("Hide <s> and </s>", state().hide === "1", (on) => set({ hide: on ? "1" : "" })));
 
 /** The pins of the address that this run has: "encoder.0.self:2". */
 function pinned(trace) {
@@ -52,10 +52,10 @@ function pinned(trace) {
 
 const pinsWithout = (where, head) => state().pins.split(",").filter((each) => each && each !== `${where}:${head}`);
 
-function group(trace, own, wheres, all, title, numbers, sort) {
+function group(trace, selection, wheres, all, title, numbers, sort) {
   const entries = wheres.map((where) => Array.from({ length: trace.heads(where) }, (_, head) => ({ where, head, value: numbers?.[`${where}.${sort}`]?.data[head] })));
   const rows = (sort ? chunks(entries.flat().sort((a, b) => a.value - b.value), entries[0].length) : entries)
-    .map((cells) => cells.map((cell) => thumb(trace, own, cell, all, sort)));
+    .map((cells) => cells.map((cell) => thumb(trace, selection, cell, all, sort)));
   const buttons = rows.map((cells) => cells.map(([button]) => button));
   const places = (sort ? rows : entries).map((_, i) => buttons[i].findIndex((each) => each.getAttribute("aria-pressed") === "true"));
   const at = Math.max(0, places.findIndex((place) => place >= 0));
@@ -68,7 +68,7 @@ function group(trace, own, wheres, all, title, numbers, sort) {
 
 const chunks = (list, size) => Array.from({ length: Math.ceil(list.length / size) }, (_, i) => list.slice(i * size, (i + 1) * size));
 
-function thumb(trace, own, { where, head, value }, all, sort) {
+function thumb(trace, selection, { where, head, value }, all, sort) {
   const { shape, data } = all[`${where}.weights`];
   const [, height, width] = shape;
   const image = picture({ data: data.subarray(head * height * width, (head + 1) * height * width), shape: [height, width], kind: "bytes", label: "" });
@@ -76,10 +76,10 @@ function thumb(trace, own, { where, head, value }, all, sort) {
   image.removeAttribute("aria-label");
   image.setAttribute("aria-hidden", "true");
   const [queries, keys] = trace.sides(where);
-  const told = sort ? `, ${sort} ${number(value, 2)} ${UNITS[sort]}` : "";
+  const suffix = sort ? `, ${sort} ${number(value, 2)} ${UNITS[sort]}` : "";
   const button = make("button", {
-    type: "button", class: "thumb", "aria-pressed": String(where === own.where && head === own.head), title: `${where}, head ${head}${told}`,
-    "aria-label": `${spoken(where)}, head ${head}${told}${height === queries.ids.length ? `, ${strongest(data, head, shape, queries.shown, keys.shown)}` : ""}`,
+    type: "button", class: "thumb", "aria-pressed": String(where === selection.where && head === selection.head), title: `${where}, head ${head}${suffix}`,
+    "aria-label": `${spoken(where)}, head ${head}${suffix}${height === queries.ids.length ? `, ${strongest(data, head, shape, queries.shown, keys.shown)}` : ""}`,
     onclick: () => set({ where, head: String(head), query: state().where === where ? state().query : "", key: "" }),
   }, image);
   const short = `${where.split(".").length > 2 ? where.split(".")[1] : ""}.${head}`.replace(/^\./, "");
@@ -99,20 +99,20 @@ function strongest(data, head, [, height, width], queries, keys) {
 const titled = (where, head, reading) => (reading === "rollout" ? "Rollout through all layers"
   : `${spoken(where)}, ${head === "mean" ? "mean of all heads" : `head ${head}`}`);
 
-async function large(trace, own, reading) {
-  const heads = [...Array.from({ length: trace.heads(own.where) }, (_, head) => [String(head), String(head)]), ["mean", "mean of all"]];
-  const name = `${own.where}:${own.head}`;
+async function large(trace, selection, reading) {
+  const heads = [...Array.from({ length: trace.heads(selection.where) }, (_, head) => [String(head), String(head)]), ["mean", "mean of all"]];
+  const name = `${selection.where}:${selection.head}`;
   const full = pinned(trace).length >= MOST_PINS;
   const isPinned = state().pins.split(",").includes(name);
-  const { figure, honest } = await shown(trace, own.where, own.head, reading, own);
+  const { figure, honest } = await shown(trace, selection.where, selection.head, reading, selection);
   return make("section", { class: "big", "aria-label": "One head" },
-    make("h3", {}, titled(own.where, own.head, reading)),
+    make("h3", {}, titled(selection.where, selection.head, reading)),
     reading === "rollout" ? null : make("div", { class: "pickers" },
-      select("Head", heads, String(own.head), (head) => set({ head })),
-      make("button", { type: "button", disabled: full && !isPinned, onclick: () => set({ pins: [...pinsWithout(own.where, own.head), ...(isPinned ? [] : [name])].join(",") }) },
+      select("Head", heads, String(selection.head), (head) => set({ head })),
+      make("button", { type: "button", disabled: full && !isPinned, onclick: () => set({ pins: [...pinsWithout(selection.where, selection.head), ...(isPinned ? [] : [name])].join(",") }) },
         isPinned ? "Unpin" : full ? "Four are pinned" : "Pin beside others")),
     figure, ...honest.map((text) => make("p", { class: "quiet" }, text)),
-    reading === "rollout" || own.head === "mean" ? null : make("p", {}, link({ view: "attention", where: own.where, head: String(own.head) }, "Step by step")));
+    reading === "rollout" || selection.head === "mean" ? null : make("p", {}, link({ view: "attention", where: selection.where, head: String(selection.head) }, "Step by step")));
 }
 
 async function beside(trace, { where, head }, reading) {
@@ -126,9 +126,9 @@ async function beside(trace, { where, head }, reading) {
 }
 
 /** A reading as a figure, or why there is none: the controls stay, to choose another. */
-async function shown(...asked) {
+async function shown(...options) {
   try {
-    return await drawn(...asked);
+    return await drawn(...options);
   } catch (error) {
     if (error.status !== 400 || /not kept/.test(error.message)) throw error;
     return { figure: make("p", { class: "wrong" }, error.message), honest: [] };
@@ -136,7 +136,7 @@ async function shown(...asked) {
 }
 
 /** A reading as a figure, and what it does not mean. All numbers come from Python. */
-async function drawn(trace, where, head, kind, own) {
+async function drawn(trace, where, head, kind, selection) {
   const words = state().words === "1";
   const look = await trace.reading(kind === "rollout" ? { kind, words } : { kind, where, head, words });
   const plain = kind === "weights" && !words && head !== "mean";
@@ -153,7 +153,7 @@ async function drawn(trace, where, head, kind, own) {
   if (!rows.length || !columns.length) return { figure: make("p", {}, "Nothing is left to show."), honest };
   const most = kind === "value_norm" ? reach(weights.data) : 1;
   const figure = Math.max(...weights.shape) <= SMALL
-    ? grid({ ...given, most, unit: kind === "value_norm" ? "length" : "weight", query: words ? null : rows.indexOf(own.query), key: words ? null : columns.indexOf(own.key), choose })
+    ? grid({ ...given, most, unit: kind === "value_norm" ? "length" : "weight", query: words ? null : rows.indexOf(selection.query), key: words ? null : columns.indexOf(selection.key), choose })
     : make("div", { class: "large" }, picture({ ...weights, kind: "share", scale: most, label, rows: given.queries, columns: given.keys }));
   return { figure, honest };
 }

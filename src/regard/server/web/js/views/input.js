@@ -11,14 +11,14 @@ export async function render(trace) {
   const stack = side === "source" ? "encoder" : "decoder";
   const pieces = trace.tokens[side];
   const names = ["tokens", "positions", "segments", "sum"].map((part) => `${stack}.embedding.${part}`);
-  const found = await trace.tensors([...names, `${stack}.embedding`, `${stack}.positions.cosine`, `${stack}.positions.bias`]);
+  const tensors = await trace.tensors([...names, `${stack}.embedding`, `${stack}.positions.cosine`, `${stack}.positions.bias`]);
   return [
     make("h2", {}, "From text to vectors"),
     sides.length > 1 ? choices("Side", [["source", "What is read"], ["target", "What is written"]], side, (id) => set({ side: id })) : null,
     table(pieces),
-    vectors(found, stack, pieces),
-    waves(found[`${stack}.embedding.positions`], trace),
-    turned(found[`${stack}.positions.cosine`]),
+    vectors(tensors, stack, pieces),
+    waves(tensors[`${stack}.embedding.positions`], trace),
+    turned(tensors[`${stack}.positions.cosine`]),
   ].filter(Boolean);
 }
 
@@ -31,14 +31,14 @@ function table(pieces) {
     make("ol", { class: "pieces" }, ...cards));
 }
 
-function vectors(found, stack, pieces) {
-  const told = {
+function vectors(tensors, stack, pieces) {
+  const captions = {
     tokens: "the vector of each piece", positions: "what is added for its place", segments: "what is added for the first or second text", sum: "what the layers begin with",
   };
-  const shown = Object.entries(told).filter(([part]) => found[`${stack}.embedding.${part}`]);
-  const own = found[`${stack}.embedding`];
-  const figures = shown.map(([part, words]) => figure(found[`${stack}.embedding.${part}`], part, words, pieces));
-  if (own) figures.push(figure(own, "tokens", told.tokens, pieces));
+  const shown = Object.entries(captions).filter(([part]) => tensors[`${stack}.embedding.${part}`]);
+  const embedding = tensors[`${stack}.embedding`];
+  const figures = shown.map(([part, words]) => figure(tensors[`${stack}.embedding.${part}`], part, words, pieces));
+  if (embedding) figures.push(figure(embedding, "tokens", captions.tokens, pieces));
   return make("section", { "aria-label": "Vectors" }, make("h3", {}, "Vectors"), make("div", { class: "three" }, ...figures));
 }
 

@@ -11,7 +11,7 @@ export async function render(trace, model) {
   const byLayer = trace.attentions.find((name) => /\.\d+\./.test(name)); // an RNN's layers have no attention of their own
   const stacks = ["encoder", "decoder"].filter((side) => [...trace.shapes.keys()].some((name) => name.startsWith(`${side}.`)));
   const drawn = stacks.map((side) => column(trace, side, config, Math.min(layer, layerCount(trace, side) - 1)));
-  const height = Math.max(...drawn.map((own) => own.length)) * (HIGH + GAP) + GAP;
+  const height = Math.max(...drawn.map((column) => column.length)) * (HIGH + GAP) + GAP;
   const width = stacks.length * (WIDE + APART) + 12;
   const groups = drawn.map((boxes, i) => stack(boxes, 40 + i * (WIDE + APART), height, stacks[i], config));
   const crossing = stacks.length === 2 ? bridge(drawn, height) : null;
@@ -19,7 +19,7 @@ export async function render(trace, model) {
     make("h2", {}, "The model as a map"),
     make("p", { class: "quiet" }, facts(config, model, trace)),
     layers > 1 && byLayer ? select("Layer", Array.from({ length: layers }, (_, i) => [String(i), `${i} of 0 to ${layers - 1}`]), String(layer),
-      (own) => set({ where: trace.attentions.find((name) => name.split(".")[1] === own) ?? byLayer })) : null,
+      (layer) => set({ where: trace.attentions.find((name) => name.split(".")[1] === layer) ?? byLayer })) : null,
     make("div", { class: "scroll whole" }, draw("svg", { viewBox: `0 0 ${width} ${height}`, class: stacks.length > 1 ? "map two" : "map", role: "group", "aria-label": `Map of a ${config.family}` }, ...groups, crossing ?? "")),
     make("p", { class: "quiet" }, "Read from below: what comes in at the bottom leaves at the top. Choose a box to see its numbers."),
   ].filter(Boolean);
@@ -83,8 +83,8 @@ function stack(boxes, x, height, side, config) {
       parts.push(draw("path", { d: `M${x + WIDE / 2} ${below}H${x - 18}V${y + HIGH / 2}H${x}`, class: "arrow residual" }));
     }
     if (i) parts.push(draw("line", { x1: x + WIDE / 2, x2: x + WIDE / 2, y1: y + HIGH + GAP, y2: y + HIGH, class: "arrow" }));
-    const own = [draw("rect", { x, y, width: WIDE, height: HIGH, rx: 6, class: `box ${kind}` }), draw("text", { x: x + WIDE / 2, y: y + 22, "text-anchor": "middle", class: "box-text" }, text)];
-    parts.push(leads ? draw("a", { href: address(leads), "aria-label": `${side}: ${text}`, onclick: (event) => { if (event.ctrlKey || event.metaKey || event.shiftKey) return; event.preventDefault(); set(leads); } }, ...own) : draw("g", {}, ...own));
+    const shapes = [draw("rect", { x, y, width: WIDE, height: HIGH, rx: 6, class: `box ${kind}` }), draw("text", { x: x + WIDE / 2, y: y + 22, "text-anchor": "middle", class: "box-text" }, text)];
+    parts.push(leads ? draw("a", { href: address(leads), "aria-label": `${side}: ${text}`, onclick: (event) => { if (event.ctrlKey || event.metaKey || event.shiftKey) return; event.preventDefault(); set(leads); } }, ...shapes) : draw("g", {}, ...shapes));
   });
   return draw("g", {}, ...parts);
 }

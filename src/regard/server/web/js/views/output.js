@@ -10,17 +10,17 @@ const percent = (p) => (p >= 0.9995 ? "100 %" : p < 0.0005 ? "< 0.1 %" : `${(p *
 export async function render(trace) {
   const writes = Boolean(trace.tokens.output);
   const prompt = Math.max(0, (trace.meta.prompt || 1) - 1); // places of a given text, where nothing was chosen
-  const own = trace.steps.map((step, place) => ({ ...step, place })).slice(writes ? prompt : 0);
-  if (!own.length) return make("p", {}, "This run recorded no output.");
-  const asked = numbered("query");
-  const at = (own.find((step) => step.place === asked) ?? own.find((step) => step.id !== null) ?? own[0]).place;
+  const steps = trace.steps.map((step, place) => ({ ...step, place })).slice(writes ? prompt : 0);
+  if (!steps.length) return make("p", {}, "This run recorded no output.");
+  const query = numbered("query");
+  const at = (steps.find((step) => step.place === query) ?? steps.find((step) => step.id !== null) ?? steps[0]).place;
   return [
     make("h2", {}, writes ? "The output, piece by piece" : "What the model answers"),
-    writes ? summary(own) : null,
+    writes ? summary(steps) : null,
     make("div", { class: "field" }, make("span", { class: "label" }, "Place"),
-      choices("Place", own.map((step) => [step.place, chip(step), `place ${step.place}, ${step.shown}${step.p === null ? "" : `, ${percent(step.p)}`}`]), at,
+      choices("Place", steps.map((step) => [step.place, chip(step), `place ${step.place}, ${step.shown}${step.p === null ? "" : `, ${percent(step.p)}`}`]), at,
         (place) => set({ query: String(place) }))),
-    place(trace, own.find((step) => step.place === at), writes, prompt),
+    place(trace, steps.find((step) => step.place === at), writes, prompt),
     writes ? tree(trace, prompt) : null,
   ].filter(Boolean);
 }
@@ -31,10 +31,10 @@ function chip(step) {
   return make("span", { class: "chip" }, token(step.shown), make("span", { class: "chip-track" }, inside));
 }
 
-function summary(own) {
-  const log = own.reduce((sum, step) => sum + Math.log(step.p), 0);
-  return make("p", { class: "quiet" }, `log p = ${number(log, 3)} for ${own.length} pieces; the surest is `,
-    token(own.reduce((a, b) => (a.p > b.p ? a : b)).shown), ", the least sure ", token(own.reduce((a, b) => (a.p < b.p ? a : b)).shown), ".");
+function summary(steps) {
+  const log = steps.reduce((sum, step) => sum + Math.log(step.p), 0);
+  return make("p", { class: "quiet" }, `log p = ${number(log, 3)} for ${steps.length} pieces; the surest is `,
+    token(steps.reduce((a, b) => (a.p > b.p ? a : b)).shown), ", the least sure ", token(steps.reduce((a, b) => (a.p < b.p ? a : b)).shown), ".");
 }
 
 /** The ids that lie before a place, as the address has them. */
@@ -43,15 +43,15 @@ const before = (trace, place, prompt) => trace.tokens.output.ids.slice(prompt, p
 function place(trace, step, writes, prompt) {
   const end = trace.tokens.output?.ids.at(-1);
   const rows = step.best.map((word) => {
-    const said = trace.meta.many ? word.p >= 0.5 : word.id === step.id; // of many labels each is there or not for itself
+    const chosen = trace.meta.many ? word.p >= 0.5 : word.id === step.id; // of many labels each is there or not for itself
     const ends = writes && trace.meta.finished !== false && word.id === end;
-    return make("tr", { class: said ? "here" : null },
-      make("th", { scope: "row" }, writes && !kept && !said && !ends
+    return make("tr", { class: chosen ? "here" : null },
+      make("th", { scope: "row" }, writes && !kept && !chosen && !ends
         ? make("button", { type: "button", class: "word", "aria-label": `say ${word.shown} here and go on, ${percent(word.p)}`,
             onclick: () => set({ prefix: [...before(trace, step.place, prompt), word.id].join(","), query: String(step.place) }) }, token(word.shown))
         : token(word.shown)),
       make("td", { "data-p": word.p }, bar(word.p, percent(word.p))),
-      make("td", { class: "quiet" }, said ? "said" : ends ? "would end here" : ""));
+      make("td", { class: "quiet" }, chosen ? "said" : ends ? "would end here" : ""));
   });
   return make("section", { "aria-label": "Alternatives" },
     make("h3", {}, "At the place of ", token(step.shown)),
@@ -68,29 +68,29 @@ function tree(trace, prompt) {
   const columns = [];
   for (const node of nodes) (columns[node.step] ??= []).push(node);
   const place = new Map();
-  columns.forEach((own, step) => [...own].sort((a, b) => b.best - a.best || b.score - a.score).forEach((node, rank) => place.set(node.number, [step * WIDE + 4, rank * HIGH + TOP])));
-  const height = Math.max(...columns.map((own) => own.length)) * HIGH + TOP + 4;
+  columns.forEach((column, step) => [...column].sort((a, b) => b.best - a.best || b.score - a.score).forEach((node, rank) => place.set(node.number, [step * WIDE + 4, rank * HIGH + TOP])));
+  const height = Math.max(...columns.map((column) => column.length)) * HIGH + TOP + 4;
   const edges = nodes.filter((node) => node.parent >= 0 && place.has(node.parent)).map((node) => {
     const [x, y] = place.get(node.number), [px, py] = place.get(node.parent);
     const from = px + WIDE - 24;
     return draw("path", { class: node.best ? "edge best" : "edge", d: `M${from} ${py + 11}C${from + 12} ${py + 11} ${x - 12} ${y + 11} ${x} ${y + 11}` });
   });
   const boxes = nodes.map((node) => box(trace, nodes, node, place.get(node.number), prompt));
-  const shown = columns.map((own) => [...own].sort((a, b) => place.get(a.number)[1] - place.get(b.number)[1]).map((node) => boxes[node.number]));
+  const shown = columns.map((column) => [...column].sort((a, b) => place.get(a.number)[1] - place.get(b.number)[1]).map((node) => boxes[node.number]));
   roving(transposed(shown), [0, 0], () => {});
-  for (const own of boxes) own.addEventListener("focus", () => live(own.getAttribute("aria-label")));
+  for (const box of boxes) box.addEventListener("focus", () => live(box.getAttribute("aria-label")));
   const svg = draw("svg", { width: columns.length * WIDE, height, class: "tree", role: "group", "aria-label": `Beam search: ${nodes.length} continuations in ${columns.length} steps` },
     ...columns.map((_, step) => draw("text", { x: step * WIDE + 4, y: 14, class: "axis" }, `step ${step}`)), ...edges, ...boxes);
   return make("section", { "aria-label": "Beam search" },
     make("h3", {}, "The search"),
-    make("p", { class: "quiet" }, "Each step keeps the best beginnings. Strong boxes lead to the answer, dashed ones were dropped, double ones are whole.", kept ? "" : " Choose one to go on from it."),
+    make("p", { class: "quiet" }, "Each step keeps the best beginnings. Strong boxes lead to the answer, dashed ones were dropped; double border: finished.", kept ? "" : " Choose one to go on from it."),
     make("div", { class: "scroll whole" }, svg));
 }
 
 /** Columns as rows, with holes closed, so that the arrow keys walk as the eye does. */
 function transposed(columns) {
-  const most = Math.max(...columns.map((own) => own.length));
-  return Array.from({ length: most }, (_, rank) => columns.map((own) => own[rank]).filter(Boolean));
+  const most = Math.max(...columns.map((column) => column.length));
+  return Array.from({ length: most }, (_, rank) => columns.map((column) => column[rank]).filter(Boolean));
 }
 
 function box(trace, nodes, node, [x, y], prompt) {

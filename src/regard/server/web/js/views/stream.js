@@ -18,17 +18,17 @@ export async function render(trace) {
   const side = sides.includes(state().side) ? state().side : sides[0];
   const stack = side === "source" ? "encoder" : "decoder";
   const pieces = trace.tokens[side];
-  const asked = numbered("query");
-  const place = asked !== null && asked < pieces.ids.length ? asked : Math.min(1, pieces.ids.length - 1);
-  const own = { trace, stack, side, pieces, place };
+  const query = numbered("query");
+  const place = query !== null && query < pieces.ids.length ? query : Math.min(1, pieces.ids.length - 1);
+  const context = { trace, stack, side, pieces, place };
   const residual = trace.has(`${stack}.embedding.out`);
   return [
     make("h2", {}, residual ? "One place through all layers" : "One step of the recurrent network"),
     make("div", { class: "pickers" },
       sides.length > 1 ? make("div", { class: "field" }, make("span", { class: "label" }, "Side"),
         choices("Side", [["source", "What is read"], ["target", "What is written"]], side, (id) => set({ side: id, query: "", neuron: "" }))) : null,
-      placePicker(own)),
-    ...(residual ? await stream(own) : await recurrent(own)),
+      placePicker(context)),
+    ...(residual ? await stream(context) : await recurrent(context)),
   ].filter(Boolean);
 }
 
@@ -48,37 +48,37 @@ const present = (trace, patterns) => patterns.filter((pattern) => {
 
 // A Transformer
 
-async function stream(own) {
-  const { trace, stack, place } = own;
+async function stream(context) {
+  const { trace, stack, place } = context;
   const names = ["*.out", "*.output", "*.norm", "*.sum", "*.after_self", "*.after_cross", "*.feed_forward.hidden", "out"].map((end) => `${stack}.${end}`);
-  const found = await trace.tensors(present(trace, names), { row: place });
-  const steps = walk(trace, stack, found);
+  const tensors = await trace.tensors(present(trace, names), { row: place });
+  const steps = walk(trace, stack, tensors);
   return [
     make("p", { class: "quiet" }, "A place keeps one vector, the residual stream. Each sub-layer reads it and adds something to it."),
-    make("div", { class: "split" }, added(own, found, steps), norms(found, steps, stack)),
-    vectors(own, found, steps),
-    await neurons(own, found, (layer) => `${stack}.${layer}.feed_forward.hidden`, "The strongest neurons of the feed-forward layers",
+    make("div", { class: "split" }, added(context, tensors, steps), norms(tensors, steps, stack)),
+    vectors(context, tensors, steps),
+    await neurons(context, tensors, (layer) => `${stack}.${layer}.feed_forward.hidden`, "The strongest neurons of the feed-forward layers",
       "Each neuron of a feed-forward layer answers to some pattern. Choose one to see which places light it."),
-    await lens(own),
+    await lens(context),
   ];
 }
 
 /** The sub-layers in their order: what each read, what it added, and the stream behind it. */
-function walk(trace, stack, found) {
+function walk(trace, stack, tensors) {
   const steps = [];
   let before = `${stack}.embedding.out`;
   for (let layer = 0; trace.has(`${stack}.${layer}.out`); layer++) {
     for (const part of Object.keys(PARTS)) {
       const base = `${stack}.${layer}.${part}`;
-      if (!found[`${base}.output`]) continue;
+      if (!tensors[`${base}.output`]) continue;
       const after = part === "feed_forward" ? `${stack}.${layer}.out` : `${stack}.${layer}.after_${part}`;
-      const pre = Boolean(found[`${base}.norm`]);
-      const around = pre ? [before, `${base}.norm`] : found[`${base}.sum`] ? [`${base}.sum`, after] : null;
+      const pre = Boolean(tensors[`${base}.norm`]);
+      const around = pre ? [before, `${base}.norm`] : tensors[`${base}.sum`] ? [`${base}.sum`, after] : null;
       steps.push({ layer, part, before, output: `${base}.output`, after, norm: around });
       before = after;
     }
   }
-  if (found[`${stack}.out`] && steps.some((each) => each.norm?.[1].endsWith(".norm"))) {
+  if (tensors[`${stack}.out`] && steps.some((each) => each.norm?.[1].endsWith(".norm"))) {
     steps.push({ layer: "", part: "last", before, after: `${stack}.out`, norm: [before, `${stack}.out`] });
   }
   return steps;
@@ -93,26 +93,26 @@ function table(label, columns, rows, caption) {
     make("thead", {}, make("tr", {}, ...columns.map((text) => make("th", { scope: "col" }, text)))), make("tbody", {}, ...rows)));
 }
 
-function added({ pieces, place }, found, steps) {
-  const own = steps.filter((step) => step.output);
-  const shares = own.map((step) => size(found[step.output]) / size(found[step.before]));
+function added({ pieces, place }, tensors, steps) {
+  const additions = steps.filter((step) => step.output);
+  const shares = additions.map((step) => size(tensors[step.output]) / size(tensors[step.before]));
   const most = Math.max(1, ...shares);
-  const rows = own.map((step, i) => make("tr", {}, make("th", { scope: "row" }, spoken(step)),
+  const rows = additions.map((step, i) => make("tr", {}, make("th", { scope: "row" }, spoken(step)),
     make("td", { "data-share": shares[i] }, bar(shares[i] / most, fixed(shares[i], 2))),
-    make("td", {}, fixed(size(found[step.output]), 2)), make("td", {}, fixed(size(found[step.before]), 2))));
-  const strongest = own[shares.indexOf(Math.max(...shares))];
+    make("td", {}, fixed(size(tensors[step.output]), 2)), make("td", {}, fixed(size(tensors[step.before]), 2))));
+  const strongest = additions[shares.indexOf(Math.max(...shares))];
   return make("section", { "aria-label": "What was added" },
     make("h3", {}, "What each sub-layer added to ", token(pieces.shown[place])),
     make("p", { class: "quiet" }, `Lengths of vectors: what was added, the stream before, and the one divided by the other. Most was added by ${PARTS[strongest.part]} of layer ${strongest.layer}.`),
     table("What each sub-layer added", ["Sub-layer", "added / stream", "‖added‖", "‖stream‖"], rows));
 }
 
-function vectors({ trace, stack }, found, steps) {
+function vectors({ trace, stack }, tensors, steps) {
   const names = [`${stack}.embedding.out`, ...steps.map((step) => step.after)];
   const labels = ["start", ...steps.map((step) => (step.part === "last" ? "norm" : `${step.layer} + ${step.part === "feed_forward" ? "feed" : step.part}`))];
   const width = trace.shapes.get(names[0]).at(-1);
   const data = new Float32Array(names.length * width);
-  names.forEach((name, i) => data.set(found[name].data, i * width));
+  names.forEach((name, i) => data.set(tensors[name].data, i * width));
   return make("section", { "aria-label": "The stream" }, make("h3", {}, "The stream, from below to above"),
     make("p", { class: "quiet" }, `The ${width} numbers of this place behind each sub-layer: blue below zero, orange above.`),
     strips({ data, shape: [names.length, width] }, labels, { label: "stream", most: 200 }));
@@ -123,12 +123,12 @@ function moments({ data }) {
   return { mean, variance: data.reduce((sum, each) => sum + (each - mean) ** 2, 0) / data.length };
 }
 
-function norms(found, steps, stack) {
-  const own = steps.filter((step) => step.norm && step.norm.every((name) => found[name]));
-  if (!own.length) return null;
-  const pre = own.some((step) => step.norm[1].endsWith(".norm"));
-  const rows = own.map((step) => {
-    const [before, after] = step.norm.map((name) => moments(found[name]));
+function norms(tensors, steps, stack) {
+  const normed = steps.filter((step) => step.norm && step.norm.every((name) => tensors[name]));
+  if (!normed.length) return null;
+  const pre = normed.some((step) => step.norm[1].endsWith(".norm"));
+  const rows = normed.map((step) => {
+    const [before, after] = step.norm.map((name) => moments(tensors[name]));
     return make("tr", {}, make("th", { scope: "row" }, spoken(step)), ...[before.mean, before.variance, after.mean, after.variance].map((each) => make("td", { "data-value": each }, fixed(each, 3))));
   });
   return make("section", { "aria-label": "Layer norm" }, make("h3", {}, "Layer norm, before and after"),
@@ -140,17 +140,17 @@ function norms(found, steps, stack) {
 }
 
 /** The largest numbers of a hidden layer, and one of them at all places. */
-async function neurons({ trace, pieces, place }, found, name, title, words) {
+async function neurons({ trace, pieces, place }, tensors, name, title, words) {
   const layers = [];
-  for (let layer = 0; found[name(layer)]; layer++) {
-    const { data } = found[name(layer)];
+  for (let layer = 0; tensors[name(layer)]; layer++) {
+    const { data } = tensors[name(layer)];
     layers.push([...data.keys()].filter((each) => data[each] !== 0).sort((a, b) => Math.abs(data[b]) - Math.abs(data[a])).slice(0, STRONGEST));
   }
   if (!layers.length) return null;
   const [, l, n] = /^(\d{1,4})\.(\d{1,7})$/.exec(state().neuron) ?? [];
-  const chosen = layers[l] && n < found[name(l)].data.length ? [Number(l), Number(n)] : null;
+  const chosen = layers[l] && n < tensors[name(l)].data.length ? [Number(l), Number(n)] : null;
   const rows = layers.map((best, layer) => {
-    const { data } = found[name(layer)];
+    const { data } = tensors[name(layer)];
     const most = Math.abs(data[best[0]] ?? 1);
     if (!best.length) return make("p", { class: "quiet" }, `layer ${layer}: all neurons are silent here`);
     return make("div", { class: "neuron-row" }, make("span", { class: "label" }, `layer ${layer}`),
@@ -186,8 +186,8 @@ async function lit(trace, name, [layer, id], pieces, place) {
 }
 
 /** What the output layer would say if the stream ended at each depth. */
-async function lens(own) {
-  const { trace, stack, side, pieces, place } = own;
+async function lens(context) {
+  const { trace, stack, side, pieces, place } = context;
   const section = (...content) => make("section", { "aria-label": "Logit lens" }, make("h3", {}, "Logit lens"), ...content);
   const reader = trace.tokens.target ? "target" : "source";
   if (!trace.has("lens.ids")) {
@@ -196,11 +196,11 @@ async function lens(own) {
       : "It was left out for a text this long."));
   }
   if (side !== reader) return section(make("p", { class: "quiet" }, "Only what is written becomes words. ", link({ side: reader, query: "" }, "Look at that side"), "."));
-  const found = await trace.tensors(["lens.ids", "lens.probabilities"]);
-  const [depths, places, count] = found["lens.ids"].shape;
+  const tensors = await trace.tensors(["lens.ids", "lens.probabilities"]);
+  const [depths, places, count] = tensors["lens.ids"].shape;
   const at = (depth, i, k) => (depth * places + i) * count + k;
-  const word = (depth, i, k = 0) => { const text = trace.vocabulary[found["lens.ids"].data[at(depth, i, k)]] ?? ""; return text.trim() || "␣"; };
-  const p = (depth, i, k = 0) => found["lens.probabilities"].data[at(depth, i, k)];
+  const word = (depth, i, k = 0) => { const text = trace.vocabulary[tensors["lens.ids"].data[at(depth, i, k)]] ?? ""; return text.trim() || "␣"; };
+  const p = (depth, i, k = 0) => tensors["lens.probabilities"].data[at(depth, i, k)];
   const names = Array.from({ length: depths }, (_, depth) => (depth ? `layer ${depth - 1}` : "embedding"));
   const first = Math.max(0, Math.min(places - SMALL, place - SMALL / 2)); // a window of a long text
   const columns = Array.from({ length: Math.min(places, SMALL) }, (_, i) => first + i);
@@ -227,8 +227,8 @@ async function lens(own) {
 
 // A recurrent network
 
-async function recurrent(own) {
-  const { trace, stack, place, pieces } = own;
+async function recurrent(view) {
+  const { trace, stack, place, pieces } = view;
   const ways = [];
   for (let layer = 0; trace.has(`${stack}.${layer}.hidden`); layer++) {
     const directions = stack === "encoder" ? ["forward.", "backward."] : [""];
@@ -236,30 +236,30 @@ async function recurrent(own) {
   }
   const parts = [...Object.keys(GATES), "candidate", "memory", "hidden"];
   const names = [...ways.flatMap(([layer, way]) => parts.map((part) => `${stack}.${layer}.${way}${part}`)), ...ways.map(([layer]) => `${stack}.${layer}.hidden`), `${stack}.cross.context`];
-  const found = await trace.tensors([...new Set(names)], { row: place });
-  const context = found[`${stack}.cross.context`];
+  const tensors = await trace.tensors([...new Set(names)], { row: place });
+  const context = tensors[`${stack}.cross.context`];
   return [
     make("p", { class: "quiet" }, "A recurrent network has no residual stream, no layer norm and no logit lens: at each step its gates decide what of the old state stays and what of the new word enters."),
-    make("section", { "aria-label": "Gates" }, make("h3", {}, "The gates at ", token(pieces.shown[place])), gates(stack, ways, found)),
-    make("section", { "aria-label": "States" }, make("h3", {}, "The states behind this step"), states(stack, ways, found, context),
+    make("section", { "aria-label": "Gates" }, make("h3", {}, "The gates at ", token(pieces.shown[place])), gates(stack, ways, tensors)),
+    make("section", { "aria-label": "States" }, make("h3", {}, "The states behind this step"), states(stack, ways, tensors, context),
       context ? make("p", { class: "quiet" }, "The context is what attention brought from the source. ", link({ view: "attention", where: "decoder.cross", head: "0" }, "How it was mixed"), ".") : null),
-    await neurons(own, found, (layer) => `${stack}.${layer}.hidden`, "The strongest numbers of the hidden state", "Choose one to see at which places it is strong."),
+    await neurons(view, tensors, (layer) => `${stack}.${layer}.hidden`, "The strongest numbers of the hidden state", "Choose one to see at which places it is strong."),
   ];
 }
 
 const wayName = ([layer, way]) => `layer ${layer}${way ? `, reading ${way.slice(0, -1)}s` : ""}`;
 const mean = ({ data }) => data.reduce((sum, each) => sum + each, 0) / data.length;
 
-function gates(stack, ways, found) {
-  const rows = ways.flatMap((own) => Object.entries(GATES).filter(([gate]) => found[`${stack}.${own[0]}.${own[1]}${gate}`]).map(([gate, words]) => {
-    const value = mean(found[`${stack}.${own[0]}.${own[1]}${gate}`]);
-    return make("tr", {}, make("th", { scope: "row" }, `${wayName(own)}: ${gate}`), make("td", { "data-gate": value }, bar(value, number(value, 3))), make("td", { class: "quiet" }, words));
+function gates(stack, ways, tensors) {
+  const rows = ways.flatMap((way) => Object.entries(GATES).filter(([gate]) => tensors[`${stack}.${way[0]}.${way[1]}${gate}`]).map(([gate, words]) => {
+    const value = mean(tensors[`${stack}.${way[0]}.${way[1]}${gate}`]);
+    return make("tr", {}, make("th", { scope: "row" }, `${wayName(way)}: ${gate}`), make("td", { "data-gate": value }, bar(value, number(value, 3))), make("td", { class: "quiet" }, words));
   }));
   return table("Gates of this step", ["Gate", "mean, 0 shut to 1 open", ""], rows);
 }
 
-function states(stack, ways, found, context) {
-  const shown = ways.flatMap((own) => ["candidate", "memory", "hidden"].map((part) => [`${wayName(own)}: ${part}`, found[`${stack}.${own[0]}.${own[1]}${part}`]])).filter(([, tensor]) => tensor);
+function states(stack, ways, tensors, context) {
+  const shown = ways.flatMap((way) => ["candidate", "memory", "hidden"].map((part) => [`${wayName(way)}: ${part}`, tensors[`${stack}.${way[0]}.${way[1]}${part}`]])).filter(([, tensor]) => tensor);
   if (context) shown.push(["context", context]);
   return make("div", { class: "three" }, ...shown.map(([label, tensor]) => make("figure", {},
     make("figcaption", {}, make("b", {}, label), ` length ${number(size(tensor), 2)}`), strips(tensor, [""], { label }))));

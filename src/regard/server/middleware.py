@@ -1,4 +1,4 @@
-"""What a server puts around its app: each request is counted, its body bounded, its key looked at."""
+"""ASGI middleware of the server: request log and metrics, bounded bodies, API keys."""
 
 from __future__ import annotations
 
@@ -15,38 +15,38 @@ from urllib.parse import parse_qs
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from regard.server.guard import FORM
+from regard.server.errors import APIError, error_response
 from regard.server.keys import Keys, secret_in
-from regard.server.refusals import Refused, refusal
+from regard.server.origin_policy import FORM
 from regard.server.service import Service
 
-NOBODY = 499  # the status where nobody was there any more
+CLIENT_CLOSED = 499  # status in the log when the client disconnected before the response
 NUMBER = re.compile(r"[A-Za-z0-9._-]{1,64}")
 TRACES = "/api/v1/trace"
 HEALTH = frozenset({"/health", "/health/live", "/health/ready", "/metrics"})
-MOST_READING = 32 << 20  # bytes of all bodies that are being read
-LINGER_SECONDS, LINGER_BYTES = 1.0, 64 << 20  # of a body that is refused and comes nevertheless
+MOST_READING = 32 << 20  # bytes of all bodies being read
+LINGER_SECONDS, LINGER_BYTES = 1.0, 64 << 20  # a rejected body is drained up to here
 
 
-class Observe:
-    """The outermost: a number for each request, a line in the log, and no new work once the server ends."""
+class RequestLogMiddleware:
+    """Outermost: an id per request, one log line per response, 503 while the server drains."""
 
-    def __init__(self, app: ASGIApp, service: Service, known: frozenset[str]) -> None:
-        self.app, self.service, self.known = app, service, known
+    def __init__(self, app: ASGIApp, service: Service, routes: frozenset[str]) -> None:
+        self.app, self.service, self.routes = app, service, routes
         self.traces = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        begun, told = time.monotonic(), self.number(scope)
-        status = NOBODY
+        start, context = time.monotonic(), self.request_context(scope)
+        status = CLIENT_CLOSED
 
         async def noted(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                MutableHeaders(scope=message)["X-Request-ID"] = told["number"]
+                MutableHeaders(scope=message)["X-Request-ID"] = context["number"]
             await send(message)
 
         service, path = self.service, scope["path"]
@@ -57,58 +57,58 @@ class Observe:
         try:
             refused = self.refused(path, tracing)
             if refused is not None:
-                await refusal(path, refused)(scope, receive, noted)
+                await error_response(path, refused)(scope, receive, noted)
             else:
                 await self.app(scope, receive, noted)
         except Exception as error:
-            service.log.error(error, request=told["number"], route=path)
-            if status != NOBODY:  # the answer has begun
+            service.log.error(error, request=context["number"], route=path)
+            if status != CLIENT_CLOSED:  # the response has started
                 raise
-            await refusal(path, Refused(500, "this should not happen; the log shows where it did"))(
+            await error_response(path, APIError(500, "internal error; see the server log"))(
                 scope, receive, noted
             )
         finally:
             service.in_flight -= counts
             self.traces -= tracing
-            self.tell(scope, status, time.monotonic() - begun, told)
+            self.record(scope, status, time.monotonic() - start, context)
 
-    def number(self, scope: Scope) -> dict[str, Any]:
+    def request_context(self, scope: Scope) -> dict[str, Any]:
         client = scope.get("client") or ("",)
-        told: dict[str, Any] = {"number": number_of(Headers(scope=scope)), "client": str(client[0])}
-        scope["regard"] = told
-        return told
+        context: dict[str, Any] = {"number": request_id(Headers(scope=scope)), "client": str(client[0])}
+        scope["regard"] = context
+        return context
 
-    def refused(self, path: str, tracing: bool) -> Refused | None:
+    def refused(self, path: str, tracing: bool) -> APIError | None:
         if self.service.draining and path not in HEALTH:
-            return Refused(503, "the server is about to end; ask again", retry_after=5, close=True)
+            return APIError(503, "the server is shutting down; try again", retry_after=5, close=True)
         if tracing and self.traces > self.service.bounds.traces:
-            return Refused(429, "too many runs are waiting; ask again", retry_after=2)
+            return APIError(429, "too many traces are waiting; try again", retry_after=2)
         return None
 
-    def tell(self, scope: Scope, status: int, seconds: float, told: dict[str, Any]) -> None:
+    def record(self, scope: Scope, status: int, seconds: float, context: dict[str, Any]) -> None:
         path = scope["path"]
-        route = path if path in self.known else "/web" if path.startswith("/web/") else "other"
+        route = path if path in self.routes else "/web" if path.startswith("/web/") else "other"
         if path.startswith(f"{TRACES}/"):
             route = f"{TRACES}/ID"
         method = scope["method"] if scope["method"] in ("GET", "POST", "HEAD", "OPTIONS") else "other"
-        self.service.note(route, method, status, seconds, told["number"], told.get("key"))
+        self.service.note(route, method, status, seconds, context["number"], context.get("key"))
 
 
-def number_of(headers: Headers) -> str:
-    """The number that a request brings, or one of our own."""
+def request_id(headers: Headers) -> str:
+    """The request id of the client, or a random one."""
     given = headers.get("x-request-id", "")
     return given if NUMBER.fullmatch(given) else secrets.token_hex(8)
 
 
 @dataclass(frozen=True)
-class Locks:
-    """Where a key is needed, and where it may stand."""
+class KeyPolicy:
+    """Which paths need an API key, and where it may be sent."""
 
-    keyless: frozenset[str]  # addresses
-    fields: frozenset[str]  # addresses whose body may hold it
+    keyless: frozenset[str]  # paths that need no key
+    fields: frozenset[str]  # paths whose body may hold the key
 
     def owner(self, keys: Keys | None, path: str, headers: Headers, raw: bytes) -> str | None:
-        """The name of a request's key, None where none is needed; Refused for want of one."""
+        """The name of the key of a request, None if no key is needed; APIError if it is missing or wrong."""
         if keys is None or path in self.keyless:
             return None
         secret = secret_in(headers.get("authorization"))
@@ -118,14 +118,14 @@ class Locks:
         if owner is not None:
             return owner
         if path in self.fields:
-            raise Refused(403, "Invalid API key")
-        raise Refused(401, "this server needs a key: Authorization: Bearer KEY", code="invalid_api_key")
+            raise APIError(403, "Invalid API key")
+        raise APIError(401, "this server needs a key: Authorization: Bearer KEY", code="invalid_api_key")
 
 
-class Door:
-    """The innermost: reads a body whole, in time and in bounds, and looks at the key."""
+class BodyAndKeyMiddleware:
+    """Innermost: reads the whole body within its time and size limits, then checks the key."""
 
-    def __init__(self, app: ASGIApp, service: Service, locks: Locks) -> None:
+    def __init__(self, app: ASGIApp, service: Service, locks: KeyPolicy) -> None:
         self.app, self.service, self.locks = app, service, locks
         self.reading = 0  # bytes
 
@@ -145,10 +145,10 @@ class Door:
             if (owner := self.locks.owner(self.service.keys, path, headers, raw)) is not None:
                 scope["regard"] |= {"client": f"key {owner}", "key": owner}
             await self.app(scope, replayed(raw, receive), send)
-        except Gone:
+        except ClientDisconnected:
             self.service.metrics.add("gone")
-        except Refused as error:
-            await refusal(path, error)(scope, receive, holding(send) if error.close else send)
+        except APIError as error:
+            await error_response(path, error)(scope, receive, holding(send) if error.close else send)
             if error.close:
                 await linger(receive)
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
@@ -161,44 +161,44 @@ class Door:
         most, parts, size = self.service.bounds.body, list[bytes](), 0
         length = headers.get("content-length", "0")
         if len(length) > 12 or int(length) > most:
-            raise Refused(413, f"the request is too large: {most} bytes at most", close=True)
+            raise APIError(413, f"the request is too large: {most} bytes at most", close=True)
         try:
             async with asyncio.timeout(self.service.bounds.body_seconds):
                 while True:
                     message = await receive()
                     if message["type"] == "http.disconnect":
-                        raise Gone
+                        raise ClientDisconnected
                     parts.append(message.get("body", b""))
                     size += len(parts[-1])
                     hold(len(parts[-1]))
                     if size > most:
-                        raise Refused(413, f"the request is too large: {most} bytes at most", close=True)
+                        raise APIError(413, f"the request is too large: {most} bytes at most", close=True)
                     if self.reading > max(MOST_READING, most):
-                        raise Refused(503, "too much is being read; try again", retry_after=1, close=True)
+                        raise APIError(503, "too many large requests; try again", retry_after=1, close=True)
                     if not message.get("more_body", False):
                         return b"".join(parts)
         except TimeoutError:
-            raise Refused(408, "the request came too slowly", close=True) from None
+            raise APIError(408, "request body timed out", close=True) from None
 
 
-class Gone(Exception):
+class ClientDisconnected(Exception):
     pass
 
 
 def key_in(raw: bytes, headers: Headers) -> str | None:
-    """The field `api_key` of a request in JSON or a form; what is no such request is told elsewhere."""
+    """The field `api_key` of a JSON or form body; None for a body that does not parse."""
     try:
         if headers.get("content-type", "").lower().startswith(FORM):
             return parse_qs(raw.decode("utf-8"), max_num_fields=1000).get("api_key", [None])[0]
         content = json.loads(raw)
     except (ValueError, RecursionError):
         return None
-    found = content.get("api_key") if isinstance(content, dict) else None
-    return found if isinstance(found, str) else None
+    key = content.get("api_key") if isinstance(content, dict) else None
+    return key if isinstance(key, str) else None
 
 
 def replayed(raw: bytes, receive: Receive) -> Receive:
-    """A body that was read already; then what else comes."""
+    """A `receive` that returns the body already read, then what follows."""
     first = True
 
     async def again() -> Message:
@@ -212,7 +212,7 @@ def replayed(raw: bytes, receive: Receive) -> Receive:
 
 
 def holding(send: Send) -> Send:
-    """An answer whose end is not told yet: the client reads it while it may still send."""
+    """A `send` that leaves the response open, so that a client can read it while it still sends."""
 
     async def hold(message: Message) -> None:
         await send({**message, "more_body": True} if message["type"] == "http.response.body" else message)
@@ -221,7 +221,7 @@ def holding(send: Send) -> Send:
 
 
 async def linger(receive: Receive) -> None:
-    """Read on for a moment: a connection that is closed on a client who sends would lose its answer."""
+    """Drain the body for a moment: closing on a client that still sends would lose the response."""
     size = 0
     try:
         async with asyncio.timeout(LINGER_SECONDS):

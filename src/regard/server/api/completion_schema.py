@@ -1,4 +1,4 @@
-"""What is asked of `/v1/completions` and what it answers: fields, what is refused, prompts and options."""
+"""Request and response of `/v1/completions`: fields, validation, prompts and decoding options."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from pydantic import Field
 
 from regard.config import Decode
 from regard.generation import Request
-from regard.server.limits import (
+from regard.server.errors import APIError
+from regard.server.requests import (
     LONGEST_PROMPT,
     LONGEST_STOP,
     MOST_CHOICES,
@@ -21,24 +22,24 @@ from regard.server.limits import (
     MOST_STOPS,
     MOST_TEXTS,
     MOST_TOKENS,
+    RequestBody,
+    Text,
 )
-from regard.server.refusals import Refused
-from regard.server.requests import Body, Text
 from regard.server.service import Service
 from regard.tasks import Generator
 
-COLD = 1e-3  # a temperature below this is none: the most probable piece
+COLD = 1e-3  # temperatures below this mean greedy decoding
 Id = Annotated[int, Field(ge=0, lt=2**31)]
 Ids = Annotated[list[Id], Field(min_length=1, max_length=LONGEST_PROMPT)]
 Stop = Annotated[str, Field(min_length=1, max_length=LONGEST_STOP)]
 
 
-class StreamOptions(Body):
+class StreamOptions(RequestBody):
     include_usage: bool = False
     include_obfuscation: bool = False
 
 
-class CompletionBody(Body):
+class CompletionBody(RequestBody):
     model: str = Field(max_length=1000)
     prompt: (
         Text
@@ -47,7 +48,7 @@ class CompletionBody(Body):
         | Annotated[list[Ids], Field(min_length=1, max_length=MOST_TEXTS)]
     )
     max_tokens: int | None = Field(16, ge=0, le=MOST_TOKENS)
-    temperature: float | None = Field(None, ge=0, le=2, description="1 unless told")
+    temperature: float | None = Field(None, ge=0, le=2, description="default 1")
     top_p: float | None = Field(1.0, ge=0, le=1)
     n: int | None = Field(1, ge=1, le=MOST_CHOICES)
     best_of: int | None = Field(None, ge=1, le=MOST_CHOICES)
@@ -68,38 +69,38 @@ class CompletionBody(Body):
         return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
 
 
-class Logprobs(Body):
+class CompletionLogprobs(RequestBody):
     tokens: list[str]
     token_logprobs: list[float | None]
     top_logprobs: list[dict[str, float] | None]
     text_offset: list[int]
 
 
-class Choice(Body):
+class CompletionChoice(RequestBody):
     index: int
     text: str
     finish_reason: Literal["stop", "length"] | None
-    logprobs: Logprobs | None
+    logprobs: CompletionLogprobs | None
 
 
-class Usage(Body):
+class Usage(RequestBody):
     prompt_tokens: int
     completion_tokens: int
     total_tokens: int
 
 
-class Completion(Body):
+class Completion(RequestBody):
     id: str
     object: Literal["text_completion"]
     created: int
     model: str
-    choices: list[Choice]
+    choices: list[CompletionChoice]
     usage: Usage | None = None
 
 
 @dataclass(frozen=True)
 class Prompt:
-    """`ids` begin with a start token that the caller did not write, unless `given`."""
+    """`ids` begin with a start token, which the client did not send unless `given`."""
 
     text: str
     ids: list[int]
@@ -111,19 +112,19 @@ class Prompt:
 
 
 @dataclass(frozen=True)
-class Said:
-    """What was written after a prompt."""
+class CompletionText:
+    """A generated continuation of a prompt."""
 
     prompt: Prompt
     ids: tuple[int, ...]
     text: str
     score: float
     ended: bool
-    begins: tuple[int, ...] = ()  # of the pieces in the text: at which character
+    begins: tuple[int, ...] = ()  # character offset of each token in the text
 
 
 def check(body: CompletionBody) -> None:
-    """Refuse what is understood and not done, rather than leave it out."""
+    """Reject unsupported fields rather than ignore them."""
     unsupported = {
         "suffix": body.suffix,
         "presence_penalty": body.presence_penalty,
@@ -132,18 +133,16 @@ def check(body: CompletionBody) -> None:
     }
     for name, value in unsupported.items():
         if value:
-            raise Refused(400, f"{name} is not supported", name, "unsupported_parameter")
+            raise APIError(400, f"{name} is not supported", name, "unsupported_parameter")
     n, best_of = body.n or 1, body.best_of
     if best_of is not None and best_of < n:
-        raise Refused(400, f"best_of = {best_of} is less than n = {n}", "best_of")
+        raise APIError(400, f"best_of = {best_of} is less than n = {n}", "best_of")
     if body.stream and best_of is not None and best_of > n:
-        raise Refused(
-            400, "which of several is the best is known in the end: no best_of with stream", "best_of"
-        )
+        raise APIError(400, "best_of needs complete texts: it cannot be combined with stream", "best_of")
     if body.stream_options is not None and not body.stream:
-        raise Refused(400, "stream_options are for stream", "stream_options")
+        raise APIError(400, "stream_options needs stream", "stream_options")
     if len(prompts_of(body)) * max(n, best_of or 1) > MOST_ROWS:
-        raise Refused(400, f"prompts times choices are {MOST_ROWS} at most", "n")
+        raise APIError(400, f"prompts * choices must be at most {MOST_ROWS}", "n")
 
 
 def prompts_of(body: CompletionBody) -> list[str | list[int]]:
@@ -156,14 +155,16 @@ def prompts_of(body: CompletionBody) -> list[str | list[int]]:
 
 
 def read(generator: Generator, prompt: str | list[int]) -> Prompt:
-    """A prompt behind the model's start; ids may begin with it already."""
+    """A prompt as token ids, with the start token of the model in front."""
     tokenizer = generator.tokenizer
     if isinstance(prompt, str):
         ids = tokenizer.encode(prompt)
         whole = generator.with_start(ids)
         return Prompt(prompt, whole, given=len(whole) == len(ids))
     if wrong := next((each for each in prompt if each >= len(tokenizer)), None):
-        raise Refused(400, f"prompt: the model has {len(tokenizer)} pieces, and {wrong} is none", "prompt")
+        raise APIError(
+            400, f"prompt: {wrong} is not a token id; the vocabulary has {len(tokenizer)}", "prompt"
+        )
     whole = prompt if prompt[0] == tokenizer.start else generator.with_start(prompt)
     return Prompt(tokenizer.decode(prompt), whole, given=len(whole) == len(prompt))
 
@@ -175,27 +176,27 @@ def most_tokens(body: CompletionBody) -> int:
 def check_room(generator: Generator, prompt: Prompt, body: CompletionBody) -> None:
     limit, wanted = generator.model.longest_target, most_tokens(body)
     if limit is not None and len(prompt.ids) + wanted - 1 > limit:
-        raise Refused(
+        raise APIError(
             400,
-            f"the model reads {limit} tokens at once; the prompt has {len(prompt.ids)} with its start, and "
-            f"{wanted} more were asked for",
+            f"the model reads {limit} tokens; the prompt has {len(prompt.ids)} with its start, and "
+            f"max_tokens is {wanted}",
             "prompt" if len(prompt.ids) > limit else "max_tokens",
             "context_length_exceeded",
         )
 
 
 def options_of(base: Decode, body: CompletionBody, seed: int) -> Decode:
-    """The folder's options with what was asked; without a temperature 1, which draws."""
+    """The options of the folder with those of the request; the default temperature is 1."""
     temperature = 1.0 if body.temperature is None else body.temperature
-    own: dict[str, Any] = {"beam": 1, "max_length": max(1, most_tokens(body)), "seed": seed % 2**31}
+    overrides: dict[str, Any] = {"beam": 1, "max_length": max(1, most_tokens(body)), "seed": seed % 2**31}
     if temperature < COLD:
-        return base.model_copy(update={**own, "sample": False})
+        return base.model_copy(update={**overrides, "sample": False})
     top_p = max(1e-6, 1.0 if body.top_p is None else body.top_p)
-    return base.model_copy(update={**own, "sample": True, "temperature": temperature, "top_p": top_p})
+    return base.model_copy(update={**overrides, "sample": True, "temperature": temperature, "top_p": top_p})
 
 
-def wishes_of(generator: Generator, prompts: Sequence[Prompt], body: CompletionBody) -> list[Request]:
-    """The draws of each prompt."""
+def decode_requests(generator: Generator, prompts: Sequence[Prompt], body: CompletionBody) -> list[Request]:
+    """One decode request per prompt and choice."""
     seed = secrets.randbelow(2**31) if body.seed is None else body.seed
     draws = max(body.n or 1, body.best_of or 1)
     return [
@@ -205,7 +206,7 @@ def wishes_of(generator: Generator, prompts: Sequence[Prompt], body: CompletionB
     ]
 
 
-def framed(body: CompletionBody) -> dict[str, Any]:
+def completion_frame(body: CompletionBody) -> dict[str, Any]:
     return {
         "id": f"cmpl-{secrets.token_hex(12)}",
         "object": "text_completion",
@@ -216,7 +217,11 @@ def framed(body: CompletionBody) -> dict[str, Any]:
 
 
 def usage(service: Service, name: str, prompts: Sequence[Prompt], written: int) -> dict[str, int]:
-    own = sum(len(prompt.shown) for prompt in prompts)
-    service.metrics.add("tokens", own, kind="read", model=name)
+    prompt_tokens = sum(len(prompt.shown) for prompt in prompts)
+    service.metrics.add("tokens", prompt_tokens, kind="read", model=name)
     service.metrics.add("tokens", written, kind="written", model=name)
-    return {"prompt_tokens": own, "completion_tokens": written, "total_tokens": own + written}
+    return {
+        "prompt_tokens": prompt_tokens,
+        "completion_tokens": written,
+        "total_tokens": prompt_tokens + written,
+    }

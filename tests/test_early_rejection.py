@@ -12,12 +12,11 @@ from typing import Any
 
 import pytest
 
-from regard.server.api.add import ROUTES
+from regard.server.api.register import ROUTES
 from regard.server.keys import Keys, add_key
-from regard.server.limits import Bounds
-from regard.server.protocol import HELD_SECONDS
-from regard.server.run import LOCKS, Place, access_to
-from regard.server.turnstile import LARGEST_HELD, Turnstile
+from regard.server.protocol import HELD_SECONDS, LARGEST_HELD, EarlyRejection
+from regard.server.requests import ServerLimits
+from regard.server.run import KEY_POLICY, ListenAddress, access_to
 from served import Served, served
 from traced_models import TEXT
 
@@ -27,7 +26,7 @@ OWN = {"date", "x-request-id"}
 
 
 def full(own: Served, is_full: bool = True) -> Served:
-    for desk in own.service.desks.values():
+    for desk in own.service.schedulers.values():
         desk.queue_tokens = desk.limits.queue_tokens if is_full else 0
     return own
 
@@ -73,9 +72,9 @@ def client(own: Served) -> Iterator[Client]:
         found.socket.close()
 
 
-def turned_away(own: Served) -> Turnstile:
-    place = Place(port=0)
-    return Turnstile(own.service, access_to(place), LOCKS, frozenset(PATHS))
+def turned_away(own: Served) -> EarlyRejection:
+    place = ListenAddress(port=0)
+    return EarlyRejection(own.service, access_to(place), KEY_POLICY, frozenset(PATHS))
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -109,7 +108,7 @@ def test_it_is_counted_and_told_as_others_are() -> None:
         told = own.service.metrics.text()
         assert 'regard_requests_total{method="POST",route="/translate",status="429"} 3' in told
         assert "regard_refused_total 3" in told
-        assert {desk.counts["refused"] for desk in own.service.desks.values()} == {3}
+        assert {desk.counts["refused"] for desk in own.service.schedulers.values()} == {3}
 
 
 def test_a_body_that_comes_behind_its_head(server: Served) -> None:
@@ -186,7 +185,7 @@ def test_what_is_not_plain_goes_the_usual_way(server: Served, raw: bytes) -> Non
 
 def test_who_has_no_key_learns_nothing(tmp_path: Path) -> None:
     key = add_key(tmp_path / "keys.json", "anna")
-    with served(Place(port=0), keys=Keys(tmp_path / "keys.json")) as own, client(full(own)) as asked:
+    with served(ListenAddress(port=0), keys=Keys(tmp_path / "keys.json")) as own, client(full(own)) as asked:
         inside = json.dumps({**json.loads(BODY), "api_key": key}).encode()
         bearer = f"Authorization: Bearer {key}"
         assert asked.ask(request())[0] == 403
@@ -225,7 +224,7 @@ def test_a_server_that_ends_says_so() -> None:
 
 def test_who_is_refused_may_come_back_later() -> None:
     """The clock of a connection's first head went on behind a refusal, and would have cut the connection."""
-    bounds = Bounds(header_seconds=0.4, idle_seconds=2)
+    bounds = ServerLimits(header_seconds=0.4, idle_seconds=2)
     with served(bounds=bounds) as own, client(full(own)) as asked:
         assert asked.ask(request())[0] == 429
         time.sleep(0.8)

@@ -1,4 +1,4 @@
-"""What a model's runs can be changed by, and two runs side by side."""
+"""Interventions that a model supports, and the comparison of two traces."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from regard.interpret.names import attention_shapes, stacks
 from regard.models import EncoderOnly, Model
 
 
-def offered(model: Model) -> dict[str, Any]:
-    """The interventions that this model has something for: kinds, attentions with their heads, sides."""
+def available_interventions(model: Model) -> dict[str, Any]:
+    """Interventions that the model supports: types, attentions with their heads, sides."""
     heads = {name: shape.heads for name, shape in attention_shapes(model).items()}
     return {
         "types": [kind for kind in KINDS if possible(example(kind, heads), model)],
@@ -25,7 +25,7 @@ def offered(model: Model) -> dict[str, Any]:
 
 
 def example(kind: str, heads: dict[str, int]) -> dict[str, Any]:
-    """The smallest intervention of a kind: whether it fits is the same for the others."""
+    """A minimal intervention of a kind, to test whether a model supports it."""
     needed: dict[str, dict[str, Any]] = {
         "zero_head": {"where": next(iter(heads), ""), "head": 0},
         "replace_token": {"position": 0, "text": "a"},
@@ -41,15 +41,15 @@ def possible(given: dict[str, Any], model: Model) -> bool:
     return True
 
 
-def compared(before: Trace, after: Trace, step: int | None = None) -> dict[str, Any]:
-    """How the second run differs. Runs that choose among different words share no distributions: then
-    `reason` tells why, and what is left are the words that they said."""
-    reason = apart(before, after)
-    found = None if reason else compare(before, after, step)
+def compare_traces(before: Trace, after: Trace, step: int | None = None) -> dict[str, Any]:
+    """How the second run differs. If the output distributions are not comparable, `reason` says why and only
+    the output words are compared."""
+    reason = incomparable_reason(before, after)
+    comparison = None if reason else compare(before, after, step)
     return {
-        "comparison": None if found is None else found.as_json(),
+        "comparison": None if comparison is None else comparison.as_json(),
         "reason": reason,
-        "sentence": told_apart(before, after) if found is None else found.sentence,
+        "sentence": output_sentence(before, after) if comparison is None else comparison.sentence,
         "words": words(before.output, after.output),
         "pairs": {
             side: pairs(before.tokens[side], after.tokens[side])
@@ -59,8 +59,8 @@ def compared(before: Trace, after: Trace, step: int | None = None) -> dict[str, 
     }
 
 
-def apart(before: Trace, after: Trace) -> str | None:
-    """Why the next-word distributions of two runs cannot be compared."""
+def incomparable_reason(before: Trace, after: Trace) -> str | None:
+    """Why the output distributions of two runs are not comparable; None if they are."""
     different = (
         "The two models choose among different words, so that their probabilities have no common scale."
     )
@@ -77,30 +77,30 @@ def apart(before: Trace, after: Trace) -> str | None:
     return None if all(before.vocabulary[each] == after.vocabulary[each] for each in shared) else different
 
 
-def told_apart(before: Trace, after: Trace) -> str:
+def output_sentence(before: Trace, after: Trace) -> str:
     if before.output == after.output:
         return f'Both say "{visible(before.output)}".'
     return f'One says "{visible(before.output)}", the other "{visible(after.output)}".'
 
 
 def words(before: str, after: str) -> list[dict[str, Any]]:
-    """Two outputs as stretches of words: [{"kind": "same" | "gone" | "new", "shown": text}]."""
+    """A word diff of two outputs: [{"kind": "same" | "gone" | "new", "shown": text}]."""
     one, two = before.split(), after.split()
-    found: list[dict[str, Any]] = []
+    result: list[dict[str, Any]] = []
     for kind, a, b, c, d in SequenceMatcher(None, one, two, autojunk=False).get_opcodes():
         if kind == "equal":
-            found.append({"kind": "same", "shown": visible(" ".join(one[a:b]))})
+            result.append({"kind": "same", "shown": visible(" ".join(one[a:b]))})
             continue
-        for name, own in (("gone", one[a:b]), ("new", two[c:d])):
-            if own:
-                found.append({"kind": name, "shown": visible(" ".join(own))})
-    return found
+        for name, part in (("gone", one[a:b]), ("new", two[c:d])):
+            if part:
+                result.append({"kind": name, "shown": visible(" ".join(part))})
+    return result
 
 
 def pairs(before: TracedTokens, after: TracedTokens) -> list[tuple[int, int]]:
-    """Places that stand for each other: equal pieces, and as many others between them."""
-    found: list[tuple[int, int]] = []
+    """Aligned positions: equal tokens, and runs of equal length between them."""
+    result: list[tuple[int, int]] = []
     for kind, a, b, c, d in SequenceMatcher(None, before.ids, after.ids, autojunk=False).get_opcodes():
         if kind == "equal" or b - a == d - c:
-            found.extend(zip(range(a, b), range(c, d)))
-    return found
+            result.extend(zip(range(a, b), range(c, d)))
+    return result

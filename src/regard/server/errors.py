@@ -1,4 +1,4 @@
-"""What goes wrong, as an answer: a status, a sentence, and the shape that the asked API has for it."""
+"""Errors as responses: a status, a message, and the JSON shape of the API that was called."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ OPENAI = "/v1/"  # its errors are objects
 KINDS = {401: "authentication_error", 403: "permission_error", 404: "not_found_error"}
 
 
-class Refused(RegardError):
-    """A request that gets another status than 200; `param` is the field at fault, `code` OpenAI's word."""
+class APIError(RegardError):
+    """An error response; `param` is the invalid field, `code` the error code of OpenAI's API."""
 
     def __init__(
         self,
@@ -29,13 +29,13 @@ class Refused(RegardError):
         self.retry_after = retry_after
 
 
-def slowdown(text: str, seconds: float | None) -> Refused:
-    """For who finds no room."""
-    return Refused(429, f"Slowdown: {text}", code="rate_limit_exceeded", retry_after=seconds)
+def rate_limit_error(text: str, seconds: float | None) -> APIError:
+    """429 for a full queue."""
+    return APIError(429, f"Slowdown: {text}", code="rate_limit_exceeded", retry_after=seconds)
 
 
-def refusal(path: str, error: Refused) -> JSONResponse:
-    """The answer at an address."""
+def error_response(path: str, error: APIError) -> JSONResponse:
+    """The JSON response to a request for `path`."""
     content: Mapping[str, object] = {"error": str(error)}
     if path.startswith(OPENAI):
         kind = KINDS.get(error.status) or (

@@ -1,8 +1,7 @@
-"""What stands before every route: who may ask, how much, and what the browser is told about the answer.
+"""Host and origin checks, and the security headers of every response.
 
-The server usually listens on this machine alone, but any page of the web can make a browser send requests to
-it. So the name in `Host` must be one of this machine (else a stranger's name could be pointed here: DNS
-rebinding), and a request that says which page it came from must come from ours, or one that was allowed.
+The server usually listens on localhost, but any web page can make a browser send requests to it. So `Host`
+must name this server (against DNS rebinding), and `Origin`, if present, this server or an allowed page.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from regard.server.refusals import Refused, refusal
+from regard.server.errors import APIError, error_response
 
 HOSTS = frozenset({"127.0.0.1", "localhost", "::1"})
 LARGEST_BODY = 1 << 20  # bytes
@@ -23,34 +22,34 @@ FORM = "application/x-www-form-urlencoded"
 SAFE = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
-    "require-trusted-types-for 'script'; trusted-types 'none'",  # no text can become a script
+    "require-trusted-types-for 'script'; trusted-types 'none'",  # text never becomes script
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
-    "Cache-Control": "no-store",  # texts of a person stay in no cache
+    "Cache-Control": "no-store",  # user texts are never cached
 }
 
 
 @dataclass(frozen=True)
-class Access:
-    """From where requests may come, and in which form."""
+class OriginPolicy:
+    """Allowed hosts, origins and content types."""
 
-    hosts: frozenset[str] = HOSTS  # names of this server
-    origins: frozenset[str] = frozenset()  # other pages that may ask, as "https://name:port"
-    forms: frozenset[str] = frozenset()  # addresses that take a form too
-    bodiless: frozenset[str] = frozenset()  # addresses whose body is not looked at
-    counted: bool = False  # whether another counts a body while it comes
+    hosts: frozenset[str] = HOSTS  # accepted Host headers
+    origins: frozenset[str] = frozenset()  # other allowed pages, as "https://name:port"
+    forms: frozenset[str] = frozenset()  # paths that also accept a form
+    bodiless: frozenset[str] = frozenset()  # paths whose body is ignored
+    counted: bool = False  # another middleware limits the body while it arrives
 
     def reason(self, path: str, method: str, headers: Headers) -> tuple[int, str] | None:
-        """Why a request is refused, with the status to answer; None for one that may pass."""
+        """(status, message) of a rejected request; None if it may pass."""
         host = headers.get("host", "")
         if name_in(f"//{host}") not in self.hosts:
-            known = " or ".join(sorted(self.hosts - HOSTS)) or "127.0.0.1 or localhost"
-            return 403, f"this server answers only as {known}"
+            names = " or ".join(sorted(self.hosts - HOSTS)) or "127.0.0.1 or localhost"
+            return 403, f"this server answers only as {names}"
         origin = headers.get("origin")
-        own = (f"http://{host}".lower(), f"https://{host}".lower(), *self.origins)
-        if origin is not None and origin.lower() not in own:
+        allowed = (f"http://{host}".lower(), f"https://{host}".lower(), *self.origins)
+        if origin is not None and origin.lower() not in allowed:
             return 403, "this server answers only its own page"
         followed = method == "GET" and headers.get("sec-fetch-mode", "navigate") == "navigate"  # a link
         if origin is None and headers.get("sec-fetch-site") == "cross-site" and not followed:
@@ -66,16 +65,16 @@ class Access:
             return None
         length = headers.get("content-length", "")
         if not length.isdecimal():
-            return 411, "say how long the request is, in the header Content-Length"
+            return 411, "the header Content-Length is missing"
         if len(length) > 12 or int(length) > LARGEST_BODY:
             return 413, f"the request is too large: {LARGEST_BODY} bytes at most"
         return None
 
 
-class Guard:
-    """Refuses what did not come from this machine's own page; an answer in one sentence."""
+class OriginPolicyMiddleware:
+    """Rejects requests of other hosts and pages; adds security headers to every response."""
 
-    def __init__(self, app: ASGIApp, access: Access = Access()) -> None:
+    def __init__(self, app: ASGIApp, access: OriginPolicy = OriginPolicy()) -> None:
         self.app, self.access = app, access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -88,16 +87,20 @@ class Guard:
 
         async def safely(message: Message) -> None:
             if message["type"] == "http.response.start":
-                told = MutableHeaders(scope=message)
-                told.update(SAFE)
-                if allowed:  # never with credentials: a key is sent by the page's own code
-                    told.update({"Access-Control-Allow-Origin": headers["origin"], "Vary": "Origin"})
+                response_headers = MutableHeaders(scope=message)
+                response_headers.update(SAFE)
+                if allowed:  # without credentials: pages send the key explicitly
+                    response_headers.update(
+                        {"Access-Control-Allow-Origin": headers["origin"], "Vary": "Origin"}
+                    )
             await send(message)
 
         refused = self.access.reason(scope["path"], scope["method"], headers)
         if refused is not None:
             status, text = refused
-            await refusal(scope["path"], Refused(status, text, close=status == 413))(scope, receive, safely)
+            await error_response(scope["path"], APIError(status, text, close=status == 413))(
+                scope, receive, safely
+            )
         elif allowed and scope["method"] == "OPTIONS":
             await Response(status_code=204, headers=PREFLIGHT)(scope, receive, safely)
         else:
@@ -111,9 +114,9 @@ PREFLIGHT = {
 }
 
 
-@lru_cache(64)  # a server is asked by a few names, each time
+@lru_cache(64)  # a server has few names
 def name_in(address: str) -> str | None:
     try:
         return urlsplit(address).hostname
-    except ValueError:  # a bracket that does not close
+    except ValueError:  # an unclosed bracket
         return None

@@ -1,4 +1,4 @@
-"""The same answer whatever the company: B20. Scores bit by bit, text through server and command."""
+"""Results do not depend on the batch: B20. Scores bit by bit, text through server and command."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.generation import Hypothesis, generate, packing, requests
-from regard.generation import Request as Wish
+from regard.generation import Hypothesis, Request, generate, packing, requests
 from regard.generation import engine as stepping
 from regard.models import layers
 from regard.tasks import Translator, load
@@ -32,7 +31,7 @@ SLOWER = 1.1  # what equal bits may cost
 
 
 @dataclass
-class Found:
+class Comparison:
     """What differs from the answers of lone requests."""
 
     compared: int = 0
@@ -46,53 +45,55 @@ class Found:
         self.texts += one.tokens != other.tokens
         self.scores += one != other  # every number of a hypothesis, bit by bit
 
-    def told(self) -> dict[str, int]:
+    def summary(self) -> dict[str, int]:
         return {"compared": self.compared, "texts": self.texts, "scores": self.scores}
 
 
-def wishes_of(task: Translator, texts: Sequence[str], **changes: Any) -> list[Wish]:
+def requests_of(task: Translator, texts: Sequence[str], **changes: Any) -> list[Request]:
     options = task.folder.decode.model_copy(update=changes)
-    return [Wish(task.source_ids(task.folder.source.encode(text)), options) for text in texts]
+    return [Request(task.source_ids(task.folder.source.encode(text)), options) for text in texts]
 
 
-def lone(task: Translator, wishes: Sequence[Wish]) -> list[Hypothesis]:
-    return [generate(task.model_for, [wish], task.special, task.device, 1 << 20)[0][0] for wish in wishes]
+def lone(task: Translator, requests: Sequence[Request]) -> list[Hypothesis]:
+    return [
+        generate(task.model_for, [request], task.special, task.device, 1 << 20)[0][0] for request in requests
+    ]
 
 
-def in_company(task: Translator, wishes: Sequence[Wish], dice: random.Random) -> list[Hypothesis]:
+def in_batch(task: Translator, requests: Sequence[Request], dice: random.Random) -> list[Hypothesis]:
     """All of them, shuffled, in batches of every size, beside strange neighbours; some enter later."""
-    found: list[Hypothesis | None] = [None] * len(wishes)
-    order, at = dice.sample(range(len(wishes)), len(wishes)), 0
+    results: list[Hypothesis | None] = [None] * len(requests)
+    order, at = dice.sample(range(len(requests)), len(requests)), 0
     while at < len(order):
         size = dice.choice(SIZES)
         numbers, at = order[at : at + size], at + size
-        options = wishes[numbers[0]].options.model_copy(update={"max_length": 20})
-        strange = [Wish(task.source_ids(task.folder.source.encode(text)), options) for text in HOSTILE]
+        options = requests[numbers[0]].options.model_copy(update={"max_length": 20})
+        strange = [Request(task.source_ids(task.folder.source.encode(text)), options) for text in HOSTILE]
         pool = task.scheduler(1 << 20)
-        handles = {pool.add(wishes[number]): number for number in numbers[: max(1, size // 2)]}
+        handles = {pool.add(requests[number]): number for number in numbers[: max(1, size // 2)]}
         pool.add(dice.choice(strange))
         for _ in range(dice.randint(0, 3)):
             done = pool.step()
-            found_now(handles, done, found)
-        handles |= {pool.add(wishes[number]): number for number in numbers[max(1, size // 2) :]}
+            collect(handles, done, results)
+        handles |= {pool.add(requests[number]): number for number in numbers[max(1, size // 2) :]}
         while pool.busy:
-            found_now(handles, pool.step(), found)
-    return [each for each in found if each is not None]
+            collect(handles, pool.step(), results)
+    return [each for each in results if each is not None]
 
 
-def found_now(handles: dict[Any, int], done: Sequence[Any], found: list[Hypothesis | None]) -> None:
+def collect(handles: dict[Any, int], done: Sequence[Any], results: list[Hypothesis | None]) -> None:
     for handle in done:
         if handle in handles:
-            found[handles[handle]] = handle.result()[0]
+            results[handles[handle]] = handle.result()[0]
 
 
-def compared(task: Translator, wishes: Sequence[Wish], seed: int) -> Found:
-    found, begun = Found(alone=lone(task, wishes)), time.process_time()
-    together = in_company(task, wishes, random.Random(seed))
-    found.seconds = time.process_time() - begun
-    for one, other in zip(found.alone, together, strict=True):
-        found.note(one, other)
-    return found
+def compared(task: Translator, requests: Sequence[Request], seed: int) -> Comparison:
+    comparison, start = Comparison(alone=lone(task, requests)), time.process_time()
+    together = in_batch(task, requests, random.Random(seed))
+    comparison.seconds = time.process_time() - start
+    for one, other in zip(comparison.alone, together, strict=True):
+        comparison.note(one, other)
+    return comparison
 
 
 @contextmanager
@@ -128,18 +129,18 @@ def engine(
         ("int8, 2 threads", 2, "int8", few, {"beam": 1}),
     ]
     spent, alone = {}, dict[str, list[Hypothesis]]()
-    for name, count_of, precision, own, changes in ways:
+    for name, count_of, precision, sources, changes in ways:
         task = load(model, "cpu", count_of, precision)
-        found = compared(task, wishes_of(task, own, **changes), seed)
-        figure[name], spent[name], alone[name] = found.told(), found.seconds, found.alone
-        n, failures = n + found.compared, failures + found.scores
+        comparison = compared(task, requests_of(task, sources, **changes), seed)
+        figure[name], spent[name], alone[name] = comparison.summary(), comparison.seconds, comparison.alone
+        n, failures = n + comparison.compared, failures + comparison.scores
     same = [a.tokens == b.tokens for a, b in zip(alone["1 thread"], alone["2 threads"])]
     figure["threads_agree"] = f"{sum(same)} of {len(same)}"
     with unsteady():
         task = load(model, "cpu", 1, "float32")
-        control = compared(task, wishes_of(task, few, beam=1), seed)
+        control = compared(task, requests_of(task, few, beam=1), seed)
     torch.set_num_threads(threads)
-    figure["control"] = control.told()
+    figure["control"] = control.summary()
     figure["slowdown"] = round(spent["greedy"] / control.seconds, 3)
     figure["missed"] = above(slowdown=(figure["slowdown"], SLOWER))
     return n, failures + same.count(False) + (control.scores == 0), figure
@@ -158,26 +159,26 @@ async def served(
 
     async def one(text: str) -> bool:
         async with gate:
-            own = Link(server.port)
+            link = Link(server.port)
             once = 1 if text not in alone else TRIES
-            answer = await patient(own, body(text, *pair), once)
-            own.close()
+            answer = await patient(link, body(text, *pair), once)
+            link.close()
             return text in alone and answer.body != alone[text]
 
     wrong = sum(await asyncio.gather(*map(one, every)))
     many = await patient(link, {**body("", *pair), "q": texts[:32]})
-    said = [json.loads(alone[text])["translatedText"] for text in texts]
-    lists = [each == other for each, other in zip(many.json()["translatedText"], said)]
+    translations = [json.loads(alone[text])["translatedText"] for text in texts]
+    lists = [each == other for each, other in zip(many.json()["translatedText"], translations)]
     link.close()
-    return len(every) + len(lists), wrong + lists.count(False), said
+    return len(every) + len(lists), wrong + lists.count(False), translations
 
 
 def commanded(model: str, texts: Sequence[str]) -> list[str]:
     """What `regard translate` makes of them."""
     command = [sys.executable, "-m", "regard", "translate", "-m", model]
     lines = "".join(f"{text}\n" for text in texts)
-    found = subprocess.run(command, input=lines.encode(), stdout=subprocess.PIPE, check=True)
-    return found.stdout.decode().split("\n")[:-1]
+    process = subprocess.run(command, input=lines.encode(), stdout=subprocess.PIPE, check=True)
+    return process.stdout.decode().split("\n")[:-1]
 
 
 async def invariance(
@@ -189,10 +190,10 @@ async def invariance(
     texts: Sequence[str] | None = None,
 ) -> Result:
     """B20, all of it."""
-    n, failures, said = await served(server, seed, count, pair, texts)
-    own = list(texts or sentences(seed, count))
-    lines = await asyncio.to_thread(commanded, model, own)
-    command = sum(one != other for one, other in zip(lines, said, strict=True))
+    n, failures, translations = await served(server, seed, count, pair, texts)
+    sources = list(texts or sentences(seed, count))
+    lines = await asyncio.to_thread(commanded, model, sources)
+    command = sum(one != other for one, other in zip(lines, translations, strict=True))
     more, wrong, figure = await asyncio.to_thread(engine, model, seed, count, texts)
     figure = {"server_differs": failures, "command_differs": command, **figure}
-    return Result("B20 the same in company", n + len(lines) + more, failures + command + wrong, figure, seed)
+    return Result("B20 batch invariance", n + len(lines) + more, failures + command + wrong, figure, seed)
