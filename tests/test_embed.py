@@ -16,7 +16,7 @@ from transformers import AutoTokenizer, BertConfig, BertModel
 import regard as package
 from conftest import Command, Refused
 from regard.errors import UsageError
-from regard.storage.body import open_body
+from regard.storage.encoder import open_encoder
 from regard.tasks import Embedder, load_as
 from regard.tasks.embedder import similarity
 from small_models import small_config, small_model, written
@@ -113,7 +113,7 @@ def states(path: Path, texts: list[str], longest: int = LONGEST) -> list[torch.T
 
 
 def opened(path: Path) -> Embedder:
-    return Embedder(open_body(path))
+    return Embedder(open_encoder(path))
 
 
 @pytest.mark.parametrize("flags", [*([flag] for flag in FORMULAS), list(FORMULAS)[::-1]], ids="+".join)

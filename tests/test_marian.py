@@ -522,8 +522,8 @@ def test_a_language_stands_before_every_sentence_that_is_read_with_others(opus, 
     """With its context a sentence was read without the sign, and a trace never had it."""
     translator = load(opus, device="cpu", threads=1).into("deu")
     (code,) = translator.folder.source.encode(">>deu<<")
-    read, asked = [], translator.asked
-    monkeypatch.setattr(translator, "asked", lambda ids: read.append(list(ids)) or asked(ids))
+    read, source_ids = [], translator.source_ids
+    monkeypatch.setattr(translator, "source_ids", lambda ids: read.append(list(ids)) or source_ids(ids))
     options = decode_options(translator.folder.decode, {"context": 1, "beam": 1, "max_length": 4})
     translator.translate_lines(["A man. Two men."], options, split="always")
     assert len(read) >= 2 and all(ids[0] == code for ids in read)

@@ -24,7 +24,7 @@ from regard.models import EncoderDecoder, LanguageModel
 from regard.models.attention import MultiHeadAttention
 from regard.models.layers import GatedFeedForward, RMSNorm, Scale
 from regard.models.positions import Learned, RelativeBias, Sinusoidal
-from regard.models.transformer import Block, Embedding, Stack
+from regard.models.transformer import Block, Stack, TokenEmbedding
 from regard.storage import Folder
 
 # of waves: as many as CTranslate2 reads unless told otherwise, or what a source and a longer target need
@@ -110,7 +110,7 @@ def set_writer(spec: Spec, model: EncoderDecoder | LanguageModel, config: Model)
     set_linear(spec.projection, model.output)
 
 
-def set_embedding(spec: Spec, words: Spec, embedding: Embedding, config: Model) -> None:
+def set_embedding(spec: Spec, words: Spec, embedding: TokenEmbedding, config: Model) -> None:
     words.weight = numbers(embedding.tokens.weight)
     spec.scale_embeddings = float(embedding.factor)
     if isinstance(embedding.positions, Learned):

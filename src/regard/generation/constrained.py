@@ -49,12 +49,12 @@ class ConstrainedSearch(BeamSearch[S]):
         beam = torch.arange(total.shape[1], device=total.device).expand_as(total) // width
         return Candidates(total, log_p, token, beam)
 
-    def choose(self, found: Candidates) -> tuple[Tensor, Tensor, Tensor]:
-        closing = torch.zeros_like(found.token, dtype=torch.bool)
+    def choose(self, candidates: Candidates) -> tuple[Tensor, Tensor, Tensor]:
+        closing = torch.zeros_like(candidates.token, dtype=torch.bool)
         kept = torch.zeros((len(self.active), self.beams), dtype=torch.int64, device=self.device)
         chosen = torch.full(kept.shape, NEG_INF, device=self.device)
         for number, active in enumerate(self.active):
-            ends, banks = self.banks(found, number)
+            ends, banks = self.banks(candidates, number)
             complete = sorted([*ends, *banks.get(0, [])], reverse=True)[: self.beams]
             at_limit = self.steps + 1 - active.entered >= active.limit
             closed = [column for value, column in complete if at_limit or (value, column) in ends]
@@ -65,18 +65,18 @@ class ConstrainedSearch(BeamSearch[S]):
             chosen[number, : len(going_on)] = torch.tensor(values, device=self.device)
         return closing, chosen, kept
 
-    def banks(self, found: Candidates, number: int) -> tuple[list[Ranked], dict[int, list[Ranked]]]:
+    def banks(self, candidates: Candidates, number: int) -> tuple[list[Ranked], dict[int, list[Ranked]]]:
         """One request's candidates: those that end, and the others by the phrase tokens they still need."""
         active = self.active[number]
         length = self.steps + 1 - active.entered
         room, is_forced = active.limit - length, length <= len(active.prefix)
-        totals, tokens = found.total[number].tolist(), found.token[number].tolist()
+        totals, tokens = candidates.total[number].tolist(), candidates.token[number].tolist()
         histories = tail(self.tokens[number], length - 1).tolist()  # [K,t]
         width = len(totals) // self.beams
         ends: list[Ranked] = []
         banks: dict[int, list[Ranked]] = {}
         seen = set()
-        for column in self.promising(found.total[number], width):
+        for column in self.promising(candidates.total[number], width):
             row, token = column // width, tokens[column]
             if totals[column] == NEG_INF or (row, token) in seen:
                 continue

@@ -48,7 +48,7 @@ class Candidates:
 class Observer(Protocol):
     """Called at each step before the beams are reordered; see `BeamSearch.choose` for the arguments."""
 
-    def __call__(self, found: Candidates, closing: Tensor, chosen: Tensor, kept: Tensor) -> None: ...
+    def __call__(self, candidates: Candidates, closing: Tensor, chosen: Tensor, kept: Tensor, /) -> None: ...
 
 
 class BeamSearch(Generic[S]):
@@ -101,14 +101,14 @@ class BeamSearch(Generic[S]):
     def step(self) -> list[ActiveRequest]:
         """One more token in each beam; the requests that are done leave and are returned."""
         logits, self.state = self.model.step(self.state, self.last)
-        found = self.candidates(logits[:, -1].float())
-        closing, chosen, kept = self.choose(found)
+        candidates = self.candidates(logits[:, -1].float())
+        closing, chosen, kept = self.choose(candidates)
         if self.observer is not None:
-            self.observer(found, closing, chosen, kept)
-        self.collect(closing, found)
+            self.observer(candidates, closing, chosen, kept)
+        self.collect(closing, candidates)
         best = chosen[:, 0].tolist()
         self.finish_stuck(best)
-        parent = self.append(kept, found)
+        parent = self.append(kept, candidates)
         self.scores = chosen
         self.steps += 1
         done = [each for each, score in zip(self.active, best) if self.is_done(each, score)]
@@ -154,18 +154,21 @@ class BeamSearch(Generic[S]):
         total, index = total.topk(min(self.width, total.shape[1]), dim=1)
         return Candidates(total, log_p.gather(1, index), token.gather(1, index), index // per_beam)
 
-    def choose(self, found: Candidates) -> tuple[Tensor, Tensor, Tensor]:
+    def choose(self, candidates: Candidates) -> tuple[Tensor, Tensor, Tensor]:
         """Which candidates become hypotheses [N,W], and scores and indices of those that continue [N,K]."""
-        ends = (found.token[..., None] == self.end_ids).any(dim=2)
-        closing = (ends | (self.limit <= self.steps + 1)[:, None]) & (found.total > NEG_INF)
+        ends = (candidates.token[..., None] == self.end_ids).any(dim=2)
+        closing = (ends | (self.limit <= self.steps + 1)[:, None]) & (candidates.total > NEG_INF)
         closing[:, self.beams :] = False  # only the K best count; the rest keeps K beams running
-        chosen, kept = found.total.masked_fill(ends, NEG_INF).topk(self.beams, dim=1)
+        chosen, kept = candidates.total.masked_fill(ends, NEG_INF).topk(self.beams, dim=1)
         return closing, chosen, kept
 
-    def append(self, kept: Tensor, found: Candidates) -> Tensor:
+    def append(self, kept: Tensor, candidates: Candidates) -> Tensor:
         """Continue the histories of the chosen beams; their parents: [N,K]."""
-        parent = found.beam.gather(1, kept)
-        token, log_p = found.token.gather(1, kept).unsqueeze(2), found.log_p.gather(1, kept).unsqueeze(2)
+        parent = candidates.beam.gather(1, kept)
+        token, log_p = (
+            candidates.token.gather(1, kept).unsqueeze(2),
+            candidates.log_p.gather(1, kept).unsqueeze(2),
+        )
         if self.beams > 1:
             self.tokens, self.log_p = gather_beams(self.tokens, parent), gather_beams(self.log_p, parent)
         self.tokens = torch.cat([self.tokens, token], dim=2)
@@ -195,13 +198,13 @@ class BeamSearch(Generic[S]):
         else:
             del self.state
 
-    def collect(self, closing: Tensor, found: Candidates) -> None:
+    def collect(self, closing: Tensor, candidates: Candidates) -> None:
         """Turn candidates that end, by an end token or by the limit, into hypotheses; keep the K best."""
         for number, candidate in closing.nonzero().tolist():
-            tokens, log_p = self.history(number, int(found.beam[number, candidate]))
-            tokens.append(int(found.token[number, candidate]))
-            log_p.append(float(found.log_p[number, candidate]))
-            self.finish(self.active[number], tokens, log_p, float(found.total[number, candidate]))
+            tokens, log_p = self.history(number, int(candidates.beam[number, candidate]))
+            tokens.append(int(candidates.token[number, candidate]))
+            log_p.append(float(candidates.log_p[number, candidate]))
+            self.finish(self.active[number], tokens, log_p, float(candidates.total[number, candidate]))
 
     def history(self, number: int, beam: int) -> tuple[list[int], list[float]]:
         """The generated tokens of a beam, and log p of each."""

@@ -10,7 +10,7 @@ from regard.batch import Batch
 from regard.models.attention import visible
 from regard.models.layers import Activation, Dropout, Linear
 from regard.models.tap import Tap, tapped, within
-from regard.models.transformer import Embedding, Stack
+from regard.models.transformer import Stack, TokenEmbedding
 
 Pool = Callable[[Tensor, Tensor], Tensor]  # states [B,S,D], which are not padding [B,S] -> [B,1,D]
 
@@ -21,7 +21,12 @@ class EncoderOnly(nn.Module):
     alignment: str | None = None
 
     def __init__(
-        self, source: Embedding, encoder: Stack, head: nn.Module, output: Linear, pool: Pool | None = None
+        self,
+        source: TokenEmbedding,
+        encoder: Stack,
+        head: nn.Module,
+        output: Linear,
+        pool: Pool | None = None,
     ) -> None:
         super().__init__()
         self.pool = pool  # None: every word is answered about
@@ -48,9 +53,9 @@ class EncoderOnly(nn.Module):
         source = batch.source
         x = self.source(source.ids, source.positions, within(tap, "encoder.embedding"), source.segments)
         mask = visible(source.positions, source.positions, causal=False)  # [B,1,S,S]
-        own = within(tap, "encoder")
-        order = self.encoder.position_terms(source.positions, source.positions, own)
-        out: Tensor = self.encoder(x, mask, tap=own, order=order)
+        scope = within(tap, "encoder")
+        order = self.encoder.position_terms(source.positions, source.positions, scope)
+        out: Tensor = self.encoder(x, mask, tap=scope, order=order)
         return out
 
 

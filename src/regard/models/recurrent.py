@@ -184,14 +184,14 @@ class RNNEncoder(nn.Module):
         last: list[Tensor] = []
         for number, layer in enumerate(self.layers):
             cells = cast(Iterable[Cell], layer)
-            found = []
+            directions = []
             for way, cell in enumerate(cells):
                 backwards = self.reverse ^ bool(way)
-                own = within(tap, f"{number}.{'backward' if backwards else 'forward'}")
-                found.append(run_cell(cell, x, valid, backwards, own))
-            x = torch.cat([hidden for hidden, _ in found], dim=-1)
+                scope = within(tap, f"{number}.{'backward' if backwards else 'forward'}")
+                directions.append(run_cell(cell, x, valid, backwards, scope))
+            x = torch.cat([hidden for hidden, _ in directions], dim=-1)
             x = tapped(tap, f"{number}.hidden", self.dropout(x))
-            last.append(concat_directions([state for _, state in found], self.parts))
+            last.append(concat_directions([state for _, state in directions], self.parts))
         return x, torch.stack(last, dim=1)
 
 

@@ -30,22 +30,22 @@ class Columns:
     """Where the words of a step go: the same columns in every row, or those behind each row's own words."""
 
     together: slice
-    own: Tensor | None = None  # [R,T], where the rows differ in age
+    positions: Tensor | None = None  # [R,T], where the rows differ in age
 
     def write(self, buffer: Tensor, new: Tensor) -> None:
         """Keys or values [R,H,T,C] into [R,H,S,C]."""
-        if self.own is None:
+        if self.positions is None:
             buffer[:, :, self.together] = new
         else:
             rows = torch.arange(len(buffer), device=buffer.device)[:, None]
-            buffer[rows, :, self.own] = new.transpose(1, 2)
+            buffer[rows, :, self.positions] = new.transpose(1, 2)
 
     def write_positions(self, buffer: Tensor, new: Tensor) -> None:
         """[R,T] into [R,S]."""
-        if self.own is None:
+        if self.positions is None:
             buffer[:, self.together] = new
         else:
-            buffer.scatter_(1, self.own, new)
+            buffer.scatter_(1, self.positions, new)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ KeysValues = tuple[Tensor, Tensor]  # two of [B,H,S,C]
 NO_TERMS = PositionTerms()  # to the embeddings, or not at all: nothing for attention to do
 
 
-class Embedding(nn.Module):
+class TokenEmbedding(nn.Module):
     """embedding(token) * sqrt(D) + position  (paper, 3.4 and 3.5), then dropout (5.4).
 
     Other families leave out the factor (GPT, BERT, T5), have order enter elsewhere (`positions` None: T5,
@@ -92,8 +92,8 @@ class Block(nn.Module):
         tap: Tap | None = None,
         order: PositionTerms = NO_TERMS,
     ) -> Tensor:
-        own, across, feed = within(tap, "self"), within(tap, "cross"), within(tap, "feed_forward")
-        x = self.attention_residual(x, lambda y: self.self_attention(y, mask, past, order, own), own)
+        scope, across, feed = within(tap, "self"), within(tap, "cross"), within(tap, "feed_forward")
+        x = self.attention_residual(x, lambda y: self.self_attention(y, mask, past, order, scope), scope)
         x = tapped(tap, "after_self", x)  # [B,T,D]
         if self.cross_residual is not None and memory is not None and memory_mask is not None:
             x = self.cross_residual(x, lambda y: self.cross_attention(y, memory, memory_mask, across), across)
@@ -180,7 +180,7 @@ class Stack(nn.Module):
 class CausalDecoder(nn.Module):
     """What writes word after word, from a source or without: embedding, causal stack, output layer."""
 
-    def __init__(self, target: Embedding, decoder: Stack, output: Linear) -> None:
+    def __init__(self, target: TokenEmbedding, decoder: Stack, output: Linear) -> None:
         super().__init__()
         self.target = target
         self.decoder = decoder
@@ -210,9 +210,9 @@ class CausalDecoder(nn.Module):
         positions, documents = target.positions, target.documents
         x = self.target(target.ids, positions, within(tap, "decoder.embedding"))
         mask = visible(positions, positions, True, query_doc=documents, key_doc=documents)  # [B,1,T,T]
-        own = within(tap, "decoder")
-        order = self.decoder.position_terms(positions, positions, own)
-        out: Tensor = self.decoder(x, mask, None, memory, across, own, order)
+        scope = within(tap, "decoder")
+        order = self.decoder.position_terms(positions, positions, scope)
+        out: Tensor = self.decoder(x, mask, None, memory, across, scope, order)
         return out
 
     def empty_cache(self, rows: int, like: Tensor) -> dict[str, Tensor]:
@@ -242,8 +242,11 @@ class CausalDecoder(nn.Module):
         columns.write_positions(state.growing["positions"], positions)
         x = self.target(tokens, positions, within(tap, "decoder.embedding"))
         seen = state.growing["positions"]
-        own = within(tap, "decoder")
-        mask, order = visible(positions, seen, causal=True), self.decoder.position_terms(positions, seen, own)
+        scope = within(tap, "decoder")
+        mask, order = (
+            visible(positions, seen, causal=True),
+            self.decoder.position_terms(positions, seen, scope),
+        )
         layers = range(len(self.decoder))
         past = [
             Past(state.growing[f"{i}.self.key"], state.growing[f"{i}.self.value"], columns) for i in layers
@@ -252,7 +255,7 @@ class CausalDecoder(nn.Module):
         if (source := state.sources.get("source.positions")) is not None:
             memory = [(state.sources[f"{i}.cross.key"], state.sources[f"{i}.cross.value"]) for i in layers]
             across = visible(positions.view(len(source), -1), source, causal=False)
-        x = self.decoder(x, mask, past, memory, across, own, order)
+        x = self.decoder(x, mask, past, memory, across, scope, order)
         return x, state
 
 
@@ -260,7 +263,7 @@ class EncoderDecoder(CausalDecoder):
     """Figure 1 of the paper: the source goes through the encoder once, the decoder writes word after word."""
 
     def __init__(
-        self, source: Embedding, target: Embedding, encoder: Stack, decoder: Stack, output: Linear
+        self, source: TokenEmbedding, target: TokenEmbedding, encoder: Stack, decoder: Stack, output: Linear
     ) -> None:
         nn.Module.__init__(self)  # the parts in the order of Figure 1: their first weights are drawn so
         self.source = source
@@ -285,9 +288,9 @@ class EncoderDecoder(CausalDecoder):
         """[B,S] -> [B,S,D]."""
         x = self.source(source.ids, source.positions, within(tap, "encoder.embedding"))
         mask = visible(source.positions, source.positions, causal=False)  # [B,1,S,S]
-        own = within(tap, "encoder")
-        order = self.encoder.position_terms(source.positions, source.positions, own)
-        out: Tensor = self.encoder(x, mask, tap=own, order=order)
+        scope = within(tap, "encoder")
+        order = self.encoder.position_terms(source.positions, source.positions, scope)
+        out: Tensor = self.encoder(x, mask, tap=scope, order=order)
         return out
 
     def cross_keys_values(self, encoded: Tensor) -> list[KeysValues]:
@@ -348,3 +351,6 @@ def source_and_target(batch: Batch) -> tuple[Tokens, Tokens]:
     if batch.source is None or batch.target is None:
         raise ValueError("an encoder-decoder needs a source and a target")
     return batch.source, batch.target
+
+
+Embedding = TokenEmbedding  # the name in version 0.1

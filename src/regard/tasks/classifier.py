@@ -13,7 +13,7 @@ from regard.errors import UsageError
 from regard.generation.heads import label_probabilities, predicted_labels
 from regard.storage import Folder
 from regard.tasks.lines import TooLong
-from regard.tasks.reader import Reader, within_limit
+from regard.tasks.reader import EncoderTask, within_limit
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Classification:
         return self.labels[0].name if self.labels else ""
 
 
-class Classifier(Reader):
+class Classifier(EncoderTask):
     """A model that classifies texts."""
 
     head = "sentence"

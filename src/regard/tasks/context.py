@@ -31,7 +31,7 @@ class ContextDecoder:
 
     def run(self, inputs: Sequence[SegmentInput], decode: DecodeInputs) -> list[list[Hypothesis]]:
         """The hypotheses of each input, in order, without their context."""
-        found: dict[tuple[int, int], list[Hypothesis]] = {}
+        results: dict[tuple[int, int], list[Hypothesis]] = {}
         for batch in rounds(inputs):
             hypotheses = self.decode_with_context(batch, decode)
             empty = [
@@ -40,9 +40,9 @@ class ContextDecoder:
             alone = iter(decode(empty))  # no sentence is lost if the model adds nothing to the context
             for each, best in zip(batch, hypotheses):
                 best = next(alone) if each in empty else best
-                found[each.line, each.index] = best
+                results[each.line, each.index] = best
                 self.translations[each.line, each.index] = self.target.decode(best[0].tokens)
-        return [found[each.line, each.index] for each in inputs]
+        return [results[each.line, each.index] for each in inputs]
 
     def decode_with_context(
         self, batch: Sequence[SegmentInput], decode: DecodeInputs
@@ -83,10 +83,10 @@ class ContextDecoder:
 
 def rounds(inputs: Sequence[SegmentInput]) -> list[list[SegmentInput]]:
     """The first input of every line, the second of every line, ..."""
-    found: list[list[SegmentInput]] = []
+    batches: list[list[SegmentInput]] = []
     for _, group in groupby(inputs, key=lambda each: each.line):
         for rank, each in enumerate(group):
-            if rank == len(found):
-                found.append([])
-            found[rank].append(each)
-    return found
+            if rank == len(batches):
+                batches.append([])
+            batches[rank].append(each)
+    return batches

@@ -16,14 +16,14 @@ UNWRITABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff\ufffe\uffff]")  # no XML o
 
 
 @dataclass(frozen=True)
-class Outcome:
+class FilledCounts:
     filled: int
     left: int  # their placeholders did not survive
     kept: int  # translated before
 
 
 @dataclass(frozen=True)
-class Text:
+class UnitText:
     """One text of a unit, without the sign of its accelerator."""
 
     unit: TranslationUnit
@@ -31,59 +31,61 @@ class Text:
     source: str
 
 
-def fill_document(document: Document, translate: Translate, everything: bool, review: bool) -> Outcome:
+def fill_document(document: Document, translate: Translate, everything: bool, review: bool) -> FilledCounts:
     """Translate what has no translation yet (or everything), all texts in one call."""
     units = document.units(everything)
     answers = iter(
         translate_texts(
-            [Text(unit, number, source) for unit in units for number, source in enumerate(unit.sources)],
+            [UnitText(unit, number, source) for unit in units for number, source in enumerate(unit.sources)],
             translate,
         )
     )
     filled = 0
     for unit in units:
-        own = [next(answers) for _ in unit.sources]
-        texts = [text for text in own if text is not None]
-        if len(texts) == len(own):
+        filled_texts = [next(answers) for _ in unit.sources]
+        texts = [text for text in filled_texts if text is not None]
+        if len(texts) == len(filled_texts):
             unit.fill(texts, review)
             filled += 1
         else:
             unit.leave()
-    return Outcome(filled, len(units) - filled, document.entries - len(units))
+    return FilledCounts(filled, len(units) - filled, document.entries - len(units))
 
 
-def translate_texts(texts: Sequence[Text], translate: Translate) -> list[str | None]:
+def translate_texts(texts: Sequence[UnitText], translate: Translate) -> list[str | None]:
     """Each text whole; where a placeholder was lost, the parts between placeholders; else nothing."""
     taken = [take_accelerator(text.source, text.unit.placeholders) for text in texts]
-    bare = [Text(text.unit, text.number, source) for text, (source, _) in zip(texts, taken)]
+    bare = [UnitText(text.unit, text.number, source) for text, (source, _) in zip(texts, taken)]
     first = attempt(bare, [whole(text) for text in bare], translate)
-    lost = [number for number, said in enumerate(first) if said is None]
+    lost = [number for number, result in enumerate(first) if result is None]
     again = [bare[number] for number in lost]
-    found = dict(zip(lost, attempt(again, [apart(text) for text in again], translate)))
-    best = [found.get(number, said) for number, said in enumerate(first)]
+    retried = dict(zip(lost, attempt(again, [apart(text) for text in again], translate)))
+    best = [retried.get(number, result) for number, result in enumerate(first)]
     return [
-        put_accelerator(said, sign, text.unit.placeholders) if said is not None and sign is not None else said
-        for text, said, (_, sign) in zip(texts, best, taken)
+        put_accelerator(result, sign, text.unit.placeholders)
+        if result is not None and sign is not None
+        else result
+        for text, result, (_, sign) in zip(texts, best, taken)
     ]
 
 
-def attempt(texts: Sequence[Text], pieces: Sequence[list[str]], translate: Translate) -> list[str | None]:
+def attempt(texts: Sequence[UnitText], pieces: Sequence[list[str]], translate: Translate) -> list[str | None]:
     """Translate those pieces that have words, put each text together, and keep what is sound."""
     wanted = list(
         dict.fromkeys(
             piece
-            for text, own in zip(texts, pieces)
-            for piece in own
+            for text, parts in zip(texts, pieces)
+            for piece in parts
             if has_words(piece, text.unit.placeholders)
         )
     )
     answers = translate(wanted) if wanted else []
-    said = {piece: UNWRITABLE.sub(" ", answer) for piece, answer in zip(wanted, answers, strict=True)}
-    joined = ["".join(said.get(piece, piece) for piece in own) for own in pieces]
+    translated = {piece: UNWRITABLE.sub(" ", answer) for piece, answer in zip(wanted, answers, strict=True)}
+    joined = ["".join(translated.get(piece, piece) for piece in parts) for parts in pieces]
     return [answer if sound(text, answer) else None for text, answer in zip(texts, joined)]
 
 
-def sound(text: Text, answer: str) -> bool:
+def sound(text: UnitText, answer: str) -> bool:
     """Whether an answer may stand in the file: it says something, and says every placeholder."""
     return (
         bool(answer.strip()) >= bool(text.source.strip())
@@ -92,12 +94,12 @@ def sound(text: Text, answer: str) -> bool:
     )
 
 
-def whole(text: Text) -> list[str]:
+def whole(text: UnitText) -> list[str]:
     """The lines of a text, and between them what separates them."""
     return split(text.source, LAYOUT)
 
 
-def apart(text: Text) -> list[str]:
+def apart(text: UnitText) -> list[str]:
     """The text between placeholders, and these; signs at the start of a part are no words to translate."""
     placeholders = text.unit.placeholders
     cut = re.compile(f"{LAYOUT.pattern}|{placeholders.pattern}", placeholders.flags)
@@ -110,8 +112,8 @@ def apart(text: Text) -> list[str]:
 
 def split(text: str, separator: re.Pattern[str]) -> list[str]:
     """All of the text, cut before and after each separator."""
-    found, at = [], 0
+    parts, at = [], 0
     for match in separator.finditer(text):
-        found += [text[at : match.start()], match[0]]
+        parts += [text[at : match.start()], match[0]]
         at = match.end()
-    return [piece for piece in [*found, text[at:]] if piece]
+    return [piece for piece in [*parts, text[at:]] if piece]

@@ -15,7 +15,7 @@ from regard.batch import Batch
 from regard.errors import UsageError
 from regard.generation import answers
 from regard.sample import Sample
-from regard.storage.body import Body
+from regard.storage.encoder import BareEncoder
 from regard.tasks.lines import TooLong
 from regard.tasks.pooling import read_pooling
 from regard.tasks.reader import TOKENS_PER_BATCH, within_limit
@@ -34,7 +34,7 @@ class Embedding:
 class Embedder:
     """A BERT, with or without a head, that embeds texts."""
 
-    def __init__(self, body: Body) -> None:
+    def __init__(self, body: BareEncoder) -> None:
         self.path, self.model, self.tokenizer = body.path, body.model, body.tokenizer
         self.device = next(body.model.parameters()).device
         self.pooling = read_pooling(body.home)
@@ -42,7 +42,7 @@ class Embedder:
         self.longest = limit - 2  # without start and end token
         self.width = self._width(body)
 
-    def _width(self, body: Body) -> int:
+    def _width(self, body: BareEncoder) -> int:
         """The width of a vector; modules that do not fit together are reported here."""
         try:
             blank = torch.zeros(1, 1, body.config.width, device=self.device)

@@ -109,7 +109,7 @@ class Generator(Traceable):
         `beam=1` is greedy, `beam=4` a search.
         """
         prompts = [prompt] if isinstance(prompt, str) else list(prompt)
-        texts = [found[0].text for found in self.write(prompts, self.options(options))]
+        texts = [samples[0].text for samples in self.write(prompts, self.options(options))]
         return texts[0] if isinstance(prompt, str) else texts
 
     def write(
@@ -123,10 +123,11 @@ class Generator(Traceable):
         options = options or self.decode
         ids = [self.prompt_ids(prompt, too_long, warn) for prompt in prompts]
         requests = [Request(each, options) for each in ids]
-        found = generate(self.model_for, requests, self.special, self.device, options.tokens_per_batch, warn)
+        budget = options.tokens_per_batch
+        results = generate(self.model_for, requests, self.special, self.device, budget, warn)
         return [
             [self.generated_text(prompt, each, hypothesis) for hypothesis in hypotheses]
-            for prompt, each, hypotheses in zip(prompts, ids, found)
+            for prompt, each, hypotheses in zip(prompts, ids, results)
         ]
 
     def stream(self, prompt: str, **options: object) -> Iterator[str]:
@@ -182,9 +183,9 @@ class Generator(Traceable):
     def model_for(self, request: Request) -> Steppable[Any]:
         return self.sliding if self.overflows(len(request.ids), request.options) else self.model
 
-    def generated_text(self, prompt: str, ids: Sequence[int], found: Hypothesis) -> GeneratedText:
-        text = "".join(detokenize_stream(self.tokenizer, ids, found.tokens))
-        return GeneratedText(prompt, text, found.tokens, found.log_probability, found.finished)
+    def generated_text(self, prompt: str, ids: Sequence[int], hypothesis: Hypothesis) -> GeneratedText:
+        text = "".join(detokenize_stream(self.tokenizer, ids, hypothesis.tokens))
+        return GeneratedText(prompt, text, hypothesis.tokens, hypothesis.log_probability, hypothesis.finished)
 
     def score(self, texts: Sequence[str], stride: int | None = None, end: bool = True) -> list[TextScore]:
         """log p of each token of each text, and of its end.
@@ -216,15 +217,15 @@ class Generator(Traceable):
 def windows(ids: Sequence[int], window: int, stride: int) -> list[Sample]:
     """A text as overlapping windows; tokens that an earlier window scored are context only."""
     inputs, labels = ids[:-1], ids[1:]
-    found, scored = [], 0
+    samples, scored = [], 0
     for begin in range(0, len(inputs), stride):
         last = min(begin + window, len(inputs))
         new = [*[IGNORED] * (scored - begin), *labels[scored:last]]
-        found.append(Sample(target=inputs[begin:last], labels=new))
+        samples.append(Sample(target=inputs[begin:last], labels=new))
         scored = last
         if last == len(inputs):
             break
-    return found
+    return samples
 
 
 def detokenize_stream(tokenizer: Tokenizer, prompt: Sequence[int], tokens: Iterable[int]) -> Iterator[str]:

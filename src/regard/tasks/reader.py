@@ -17,7 +17,7 @@ from regard.tasks.traceable import Traceable
 TOKENS_PER_BATCH = 4096
 
 
-class Reader(Traceable):
+class EncoderTask(Traceable):
     """An encoder with the head of one task."""
 
     head: str  # `model.head` of the models that can do the task

@@ -59,11 +59,15 @@ class SegmentJoiner:
     end: int  # the id that ends a sentence
 
     def join(
-        self, line: Sequence[Segment], found: Sequence[AlignedHypotheses | None], nbest: int, aligned: bool
+        self,
+        line: Sequence[Segment],
+        hypotheses: Sequence[AlignedHypotheses | None],
+        nbest: int,
+        aligned: bool,
     ) -> list[Candidate]:
-        count = min((len(each) for each in found if each is not None), default=1)
+        count = min((len(each) for each in hypotheses if each is not None), default=1)
         return [
-            self.join_one(line, [each[k] if each else None for each in found], aligned)
+            self.join_one(line, [each[k] if each else None for each in hypotheses], aligned)
             for k in range(min(nbest, count))
         ]
 

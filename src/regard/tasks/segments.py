@@ -34,17 +34,17 @@ def segments(
     parts = [(line, "")]
     if split == "always" or (split == "auto" and count_tokens(whole.text) > above):
         parts = split_sentences(line)
-    found: list[Segment] = []
+    result: list[Segment] = []
     for text, gap in parts:
         if count_tokens(text.strip()) > longest:
-            found += [
+            result += [
                 replace(segment(part, after), broken=True)
                 for part, after in split_words(text, lambda t: count_tokens(t.strip()) <= longest)
             ]
-            found[-1] = replace(found[-1], after=found[-1].after + gap)
+            result[-1] = replace(result[-1], after=result[-1].after + gap)
         else:
-            found.append(segment(text, gap))
-    return found
+            result.append(segment(text, gap))
+    return result
 
 
 def segment(text: str, gap: str = "") -> Segment:

@@ -12,7 +12,7 @@ from regard.errors import UsageError
 from regard.inputs.text import split_sentences
 from regard.metrics.labels import spans
 from regard.storage import Folder
-from regard.tasks.reader import Reader
+from regard.tasks.reader import EncoderTask
 from regard.tasks.words import Place, find_words
 
 OVERLAP = 4  # neighbouring windows of a long sentence share 1/4 of their tokens
@@ -59,7 +59,7 @@ class TokenWindow:
         return min(token - self.start, self.end - 1 - token)
 
 
-class Tagger(Reader):
+class Tagger(EncoderTask):
     """A model that tags each word."""
 
     head = "tokens"

@@ -88,8 +88,8 @@ class Translator(Traceable):
         """The same model with a target language (`>>fra<<`), if it is multilingual."""
         languages = self.folder.source.languages
         if language not in languages:
-            known = f"it knows {', '.join(sorted(languages))}" if languages else "it names no languages"
-            raise UsageError(f"{self.folder.path} cannot translate into {language!r}: {known}")
+            which = f"it knows {', '.join(sorted(languages))}" if languages else "it names no languages"
+            raise UsageError(f"{self.folder.path} cannot translate into {language!r}: {which}")
         chosen = copy(self)
         chosen.source_prefix = f">>{language}<< "
         return chosen
@@ -116,10 +116,10 @@ class Translator(Traceable):
         lines = [text] if isinstance(text, str) else list(text)
         phrases = PhraseConstraints(tuple(require), tuple(forbid))
         constraints = [phrases] * len(lines) if require or forbid else None
-        found = self.translate_lines(
+        translations = self.translate_lines(
             lines, decode_options(self.folder.decode, options), constraints=constraints
         )
-        texts = [each.text for each in found]
+        texts = [each.text for each in translations]
         return texts[0] if isinstance(text, str) else texts
 
     def translate_lines(
@@ -169,10 +169,10 @@ class Translator(Traceable):
             context = ContextDecoder(
                 split_lines, source, target, options.context, self.longest, self.source_prefix
             )
-            found = context.run(inputs, lambda some: decode(self.requests(some, options)))
+            hypotheses = context.run(inputs, lambda some: decode(self.requests(some, options)))
         else:
-            found = decode(self.requests(inputs, options))
-        return self.translations(split_lines, inputs, found, nbest, alignment, compiled)
+            hypotheses = decode(self.requests(inputs, options))
+        return self.translations(split_lines, inputs, hypotheses, nbest, alignment, compiled)
 
     def model(self, options: Decode) -> Steppable[Any]:
         """What decodes: the one model, or the ensemble."""
@@ -196,19 +196,17 @@ class Translator(Traceable):
         """The tokens of a sentence as the model reads them, with the end token."""
         return self.objective.source_sample(ids).source
 
-    asked = source_ids  # the name in earlier versions
-
     def translations(
         self,
         lines: Sequence[Line],
         inputs: Sequence[SegmentInput],
-        found: Sequence[Sequence[Hypothesis]],
+        hypotheses: Sequence[Sequence[Hypothesis]],
         nbest: int = 1,
         alignment: bool = False,
         constraints: Sequence[Constraint] | None = None,
     ) -> list[Translation]:
         """The results of lines from the hypotheses of their segments."""
-        best = [hypotheses[:nbest] for hypotheses in found]
+        best = [each[:nbest] for each in hypotheses]
         links = self.align([each.source for each in inputs], best) if alignment else None
         by_segment: dict[tuple[int, int], AlignedHypotheses] = {
             (each.line, each.index): list(zip(best[at], links[at] if links else [None] * len(best[at])))
@@ -228,14 +226,14 @@ class Translator(Traceable):
         return results
 
     def align(
-        self, sources: Sequence[Sequence[int]], found: Sequence[Sequence[Hypothesis]]
+        self, sources: Sequence[Sequence[int]], hypotheses: Sequence[Sequence[Hypothesis]]
     ) -> list[list[Links]]:
         """Word links for every hypothesis of every segment; of an ensemble the mean of its attention."""
-        pairs = [(source, h.tokens) for source, hypotheses in zip(sources, found) for h in hypotheses]
+        pairs = [(source, h.tokens) for source, best in zip(sources, hypotheses) for h in best]
         models = [folder.model for folder in self.folders]
         skipped = 1 if self.source_prefix else 0
         rest = iter(align(models, pairs, self.folder.source, self.folder.target, skipped))
-        return [[next(rest) for _ in hypotheses] for hypotheses in found]
+        return [[next(rest) for _ in best] for best in hypotheses]
 
     def alternatives(
         self, source: str, prefix: str = "", count: int = 5, options: Decode | None = None

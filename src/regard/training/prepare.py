@@ -74,7 +74,7 @@ class TrainingData:
 
 
 @dataclass
-class Job:
+class Preparation:
     """What the preparation of one run reads."""
 
     config: Config
@@ -97,7 +97,7 @@ def prepare_data(
 
     `strict` refuses data in which the check finds anything.
     """
-    job = Job(config, folder, log, pretrained, make_report(config.data))
+    job = Preparation(config, folder, log, pretrained, make_report(config.data))
     job.held_out = read_held_out(config.data, config.task, job.findings)
     tokenizers = find_tokenizers(job)
     shards = cached(job, shards_key(job, tokenizers)) if tokenizers is not None else None
@@ -135,7 +135,7 @@ def prepare_data(
     )
 
 
-def check_corpora(job: Job, strict: bool) -> Checked:
+def check_corpora(job: Preparation, strict: bool) -> Checked:
     """The first pass over the training corpora."""
     config = job.config
     checked = check(config.data, config.task, job.held_out, job.findings, job.log)
@@ -158,7 +158,7 @@ def refuse_findings(findings: Sequence[Mapping[str, Any]]) -> None:
 # --- tokenizers
 
 
-def find_tokenizers(job: Job) -> Tokenizers | None:
+def find_tokenizers(job: Preparation) -> Tokenizers | None:
     """Those of this run, else of the pretrained model, else of the cache."""
     if (job.folder / "config.json").is_file():  # written after the tokenizers
         source, target = load_tokenizers(job.folder, read_json(job.folder / "config.json"))
@@ -176,7 +176,7 @@ def read_tokenizers(folder: Path) -> Tokenizers:
     return Tokenizers(load_tokenizer(folder / "tokenizer.json"), target)
 
 
-def train_tokenizers(job: Job, checked: Checked) -> Tokenizers:
+def train_tokenizers(job: Preparation, checked: Checked) -> Tokenizers:
     """One of all text, or with `text.joint = false` one for each language."""
     text, is_translation = job.config.text, job.config.task.name == "translate"
     sources, targets = [pair[0] for pair in checked.sample], [pair[1] for pair in checked.sample]
@@ -194,7 +194,7 @@ def train_tokenizers(job: Job, checked: Checked) -> Tokenizers:
 # --- shards
 
 
-def encode_shards(job: Job, checked: Checked, tokenizers: Tokenizers) -> Path:
+def encode_shards(job: Preparation, checked: Checked, tokenizers: Tokenizers) -> Path:
     """The second pass: all corpora as token ids on disk, with a manifest."""
     config, is_translation = job.config, job.config.task.name == "translate"
     labels, pretrained = list(checked.labels), pretrained_labels(job)
@@ -234,12 +234,12 @@ def encode_shards(job: Job, checked: Checked, tokenizers: Tokenizers) -> Path:
     return prepared(shards_key(job, tokenizers), write, job.folder / FALLBACK_CACHE)
 
 
-def objective_of(job: Job, tokenizers: Tokenizers, labels: Sequence[str]) -> Objective:
+def objective_of(job: Preparation, tokenizers: Tokenizers, labels: Sequence[str]) -> Objective:
     target = tokenizers.target or tokenizers.source
     return make_objective(job.config.task, job.config.model, tokenizers.source, target, labels)
 
 
-def pretrained_labels(job: Job) -> list[str]:
+def pretrained_labels(job: Preparation) -> list[str]:
     """Labels of the pretrained model, in its order; a resumed run has stored them."""
     config = job.folder / "config.json"
     if job.config.init.model is not None and config.is_file():
@@ -248,7 +248,7 @@ def pretrained_labels(job: Job) -> list[str]:
 
 
 def encode_corpus(
-    job: Job, checked: CheckedCorpus, decoder: ShardWriter, objective: Objective
+    job: Preparation, checked: CheckedCorpus, decoder: ShardWriter, objective: Objective
 ) -> tuple[int, int]:
     """Encode the rows of a corpus that the check did not drop: (rows used, questions without an answer)."""
     name = str(corpus_files(checked.corpus)[0]) if corpus_files(checked.corpus) else describe(checked.corpus)
@@ -269,7 +269,7 @@ def encode_corpus(
     return used, unanswered
 
 
-def split_above(job: Job, checked: Checked, lengths: Sequence[Any]) -> int:
+def split_above(job: Preparation, checked: Checked, lengths: Sequence[Any]) -> int:
     """Tokens of a line from which on it is split into sentences at inference.
 
     If training lines are single sentences, every line with several (0); else lines with more tokens than
@@ -287,7 +287,7 @@ def split_above(job: Job, checked: Checked, lengths: Sequence[Any]) -> int:
 
 
 def corpora_record(
-    job: Job, checked: Checked, used: Sequence[int], objective: Objective
+    job: Preparation, checked: Checked, used: Sequence[int], objective: Objective
 ) -> list[dict[str, Any]]:
     """Rows of each corpus, for data.json and the report; held-out rows that are too long become findings."""
     record = [
@@ -306,7 +306,7 @@ def corpora_record(
 # --- validation sets
 
 
-def validation_set(job: Job, split: str, objective: Objective, may_refuse: bool) -> Evaluation | None:
+def validation_set(job: Preparation, split: str, objective: Objective, may_refuse: bool) -> Evaluation | None:
     if split not in job.held_out:
         return None
     examples = [Example(text, target) for _, text, target in job.held_out[split]]
@@ -340,22 +340,22 @@ def too_long(rows: Sequence[RawRow], objective: Objective, config: Config) -> se
 # --- cache
 
 
-def cached(job: Job, key: str) -> Path | None:
+def cached(job: Preparation, key: str) -> Path | None:
     """The complete entry of a key, in the user's cache or beside the run."""
     entries = (cache_folder() / key, job.folder / FALLBACK_CACHE / key)
     return next((entry for entry in entries if (entry / MANIFEST).is_file()), None)
 
 
-def tokenizers_key(job: Job) -> str:
+def tokenizers_key(job: Preparation) -> str:
     return cache_key(job, "text", job.config.text.model_dump())
 
 
-def shards_key(job: Job, tokenizers: Tokenizers) -> str:
+def shards_key(job: Preparation, tokenizers: Tokenizers) -> str:
     settings = [job.config.model.max_length, pretrained_labels(job)]
     return cache_key(job, "shards", settings, *(each.fingerprint for each in tokenizers))
 
 
-def cache_key(job: Job, kind: str, *more: Any) -> str:
+def cache_key(job: Preparation, kind: str, *more: Any) -> str:
     """A hash of everything that the result follows from: files, settings, code."""
     data, task = job.config.data, job.config.task
     corpora = [
