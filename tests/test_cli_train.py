@@ -18,7 +18,7 @@ import pytest
 from rich.console import Console
 
 from conftest import Command, Refused, Toy, toy_config
-from regard.cli.live import view
+from regard.cli.train_view import view
 from regard.config import to_toml
 
 pytestmark = pytest.mark.usefixtures("same_threads")

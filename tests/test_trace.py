@@ -175,7 +175,7 @@ def test_a_trace_says_what_the_model_says(tiny_model: Path) -> None:
 
 
 def test_a_trace_says_what_every_task_says() -> None:
-    from regard.tasks.words import find_words
+    from regard.tasks.tagger import find_words
 
     fill, spans = KINDS["fill"][3]["text"], KINDS["t5 gated"][3]["text"]
     assert short("fill").output == opened_task("fill").fill(fill).text

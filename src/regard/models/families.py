@@ -331,7 +331,7 @@ def init_t5(model: EncoderDecoder, config: T5Config) -> None:
     """T5 init: the query weights carry the factor 1/sqrt(C) of the scores; embeddings have unit variance.
 
     Otherwise the first scores are sqrt(C) times too large, and attention saturates on one token. The learning
-    rate of these weights is scaled by the same factors (`sizes`).
+    rate of these weights is scaled by the same factors (`lr_multipliers`).
     """
     model.lr_multipliers = {"query.weight": config.channels**-0.5, "tokens.weight": config.width**0.5}
     for name, parameter in model.named_parameters():

@@ -9,7 +9,7 @@ from regard.data.objectives import ContextWindow, ExtractiveQA
 from regard.errors import UsageError
 from regard.generation.heads import AnswerSpan, ranked_answers
 from regard.storage import Folder
-from regard.tasks.reader import EncoderTask
+from regard.tasks.classifier import EncoderTask
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Fill a translator's file: what is protected comes back as it was, or the entry stays as it is."""
+"""Fill in a translator's file; an entry whose placeholders do not survive stays untranslated."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from regard.data.formats.placeholders import has_words, put_accelerator, survive
 
 Translate = Callable[[list[str]], list[str]]
 LAYOUT = re.compile(r"[\n\r\t]+")  # lines and columns of a text are translated one by one
-FIRST_SIGNS = re.compile(r"^\W+(?=\w)")
-UNWRITABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff\ufffe\uffff]")  # no XML or .po line can hold these
+LEADING_PUNCTUATION = re.compile(r"^\W+(?=\w)")
+UNWRITABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff\ufffe\uffff]")  # not allowed in XML or a line of a .po
 
 
 @dataclass(frozen=True)
 class FilledCounts:
     filled: int
-    left: int  # their placeholders did not survive
+    left: int  # placeholders were lost
     kept: int  # translated before
 
 
 @dataclass(frozen=True)
 class UnitText:
-    """One text of a unit, without the sign of its accelerator."""
+    """One text of a unit, without the mark of its accelerator key."""
 
     unit: TranslationUnit
     number: int  # among the unit's sources
@@ -53,13 +53,13 @@ def fill_document(document: Document, translate: Translate, everything: bool, re
 
 
 def translate_texts(texts: Sequence[UnitText], translate: Translate) -> list[str | None]:
-    """Each text whole; where a placeholder was lost, the parts between placeholders; else nothing."""
+    """Translate each text as a whole; if a placeholder is lost, the parts between placeholders; else None."""
     taken = [take_accelerator(text.source, text.unit.placeholders) for text in texts]
     bare = [UnitText(text.unit, text.number, source) for text, (source, _) in zip(texts, taken)]
-    first = attempt(bare, [whole(text) for text in bare], translate)
+    first = translate_parts(bare, [split_layout(text) for text in bare], translate)
     lost = [number for number, result in enumerate(first) if result is None]
     again = [bare[number] for number in lost]
-    retried = dict(zip(lost, attempt(again, [apart(text) for text in again], translate)))
+    retried = dict(zip(lost, translate_parts(again, [split_placeholders(text) for text in again], translate)))
     best = [retried.get(number, result) for number, result in enumerate(first)]
     return [
         put_accelerator(result, sign, text.unit.placeholders)
@@ -69,8 +69,10 @@ def translate_texts(texts: Sequence[UnitText], translate: Translate) -> list[str
     ]
 
 
-def attempt(texts: Sequence[UnitText], pieces: Sequence[list[str]], translate: Translate) -> list[str | None]:
-    """Translate those pieces that have words, put each text together, and keep what is sound."""
+def translate_parts(
+    texts: Sequence[UnitText], pieces: Sequence[list[str]], translate: Translate
+) -> list[str | None]:
+    """Translate the parts that have words and join them; None for a result that is not valid."""
     wanted = list(
         dict.fromkeys(
             piece
@@ -82,11 +84,11 @@ def attempt(texts: Sequence[UnitText], pieces: Sequence[list[str]], translate: T
     answers = translate(wanted) if wanted else []
     translated = {piece: UNWRITABLE.sub(" ", answer) for piece, answer in zip(wanted, answers, strict=True)}
     joined = ["".join(translated.get(piece, piece) for piece in parts) for parts in pieces]
-    return [answer if sound(text, answer) else None for text, answer in zip(texts, joined)]
+    return [answer if is_valid(text, answer) else None for text, answer in zip(texts, joined)]
 
 
-def sound(text: UnitText, answer: str) -> bool:
-    """Whether an answer may stand in the file: it says something, and says every placeholder."""
+def is_valid(text: UnitText, answer: str) -> bool:
+    """Whether a translation fits into the file: not empty, with every placeholder."""
     return (
         bool(answer.strip()) >= bool(text.source.strip())
         and survived(text.source, answer, text.unit.placeholders)
@@ -94,24 +96,24 @@ def sound(text: UnitText, answer: str) -> bool:
     )
 
 
-def whole(text: UnitText) -> list[str]:
-    """The lines of a text, and between them what separates them."""
+def split_layout(text: UnitText) -> list[str]:
+    """The lines of a text, and the separators between them."""
     return split(text.source, LAYOUT)
 
 
-def apart(text: UnitText) -> list[str]:
-    """The text between placeholders, and these; signs at the start of a part are no words to translate."""
+def split_placeholders(text: UnitText) -> list[str]:
+    """The parts between placeholders, and these; leading punctuation is not translated."""
     placeholders = text.unit.placeholders
     cut = re.compile(f"{LAYOUT.pattern}|{placeholders.pattern}", placeholders.flags)
     return [
         part
         for piece in split(text.source, cut)
-        for part in (split(piece, FIRST_SIGNS) if has_words(piece, placeholders) else [piece])
+        for part in (split(piece, LEADING_PUNCTUATION) if has_words(piece, placeholders) else [piece])
     ]
 
 
 def split(text: str, separator: re.Pattern[str]) -> list[str]:
-    """All of the text, cut before and after each separator."""
+    """The text, split before and after each separator."""
     parts, at = [], 0
     for match in separator.finditer(text):
         parts += [text[at : match.start()], match[0]]

@@ -35,21 +35,26 @@ from regard.interpret import Links, align
 from regard.models import EncoderOnly, GenerativeModel
 from regard.sample import Sample
 from regard.storage import Folder
-from regard.tasks.context import ContextDecoder
-from regard.tasks.lines import (
+from regard.tasks.traceable import Traceable
+from regard.tasks.translation import (
+    AlignedHypotheses,
+    Alternative,
+    Candidate,
+    ContextDecoder,
     Line,
     LineSplitter,
     PhraseConstraints,
     SegmentInput,
+    SegmentJoiner,
+    Split,
     TooLong,
+    Translation,
     check_constraints,
     compile_constraints,
+    segment,
     segment_inputs,
     violated,
 )
-from regard.tasks.results import AlignedHypotheses, Alternative, Candidate, SegmentJoiner, Translation
-from regard.tasks.segments import Split, segment
-from regard.tasks.traceable import Traceable
 
 Warn = Callable[[str], None]
 Texts = Sequence[str]

@@ -386,8 +386,8 @@ def summary(record: Mapping[str, Any], task: Task) -> str:
     used = sum(each["used"] for each in record["corpora"] if each["split"] == "train")
     left_out = sum(each["count"] for each in findings if each["left_out"])
     kinds = [f"{each['count']:,} {each['kind']}" for each in findings]
-    found = f" (found: {', '.join(kinds)}; see data.json)" if kinds else ""
-    return f"{used:,} training {UNITS.get(task.name, 'texts')}, {left_out:,} left out{found}"
+    issues = f" (found: {', '.join(kinds)}; see data.json)" if kinds else ""
+    return f"{used:,} training {UNITS.get(task.name, 'texts')}, {left_out:,} left out{issues}"
 
 
 def names(corpora: Corpora, task: Task) -> str:
