@@ -429,7 +429,7 @@ def test_refusals(moods: Classifier, tagger: Tagger, answerer: Answerer) -> None
         answerer.answer("fu ?", "\n")
     with pytest.raises(UsageError, match=r"question 1: its 40 tokens leave no room .* reads 32"):
         answerer.answer("ba " * 39 + "ba", "ba de fi")
-    with pytest.raises(UsageError, match='made to classify; use "regard classify"'):
+    with pytest.raises(UsageError, match='this is a classify model; use "regard classify"'):
         load_as(Tagger, moods.folder.path)
     with pytest.raises(UsageError, match="ensembles are supported for translation only"):
         regard.load([moods.folder.path, moods.folder.path])

@@ -18,7 +18,6 @@ from regard.cli.terminal import (
     AsJson,
     Beam,
     Device,
-    LineResults,
     Output,
     Precision,
     Scores,
@@ -142,9 +141,7 @@ def translate(
     output = writable(output)
     phrases = read_constraints(require, forbid, constraints)
     shown = LineOptions(nbest, scores, alignment, as_json, split, prefix, too_long)
-    options_of_lines = shown.given(phrases.any, alternatives is not None)
-    check_alternatives(options_of_lines, split, too_long)
-    document = find_document(text, options_of_lines, everything or fuzzy)
+    document = check_options(shown, phrases.any, alternatives is not None, text, everything or fuzzy)
     lines, typed = read_inputs(text or []), is_typed(text)
     if model is None:
         model, lines = choose_builtin(lines, language, document, 1 if typed else SAMPLE_LINES)
@@ -162,10 +159,10 @@ def translate(
     if document is not None:
         fill_file(document, translator, decode, split, too_long, everything, fuzzy, output)
         return
-    results: LineResults = Translations(translator, decode, phrases, shown)
     if alternatives is not None:
-        results = NextWords(translator, decode, alternatives, nbest, as_json)
-    answer_lines(results, lines, typed, output)
+        answer_lines(NextWords(translator, decode, alternatives, nbest, as_json), lines, typed, output)
+    else:
+        answer_lines(Translations(translator, decode, phrases, shown), lines, typed, output)
 
 
 def choose_builtin(
@@ -186,11 +183,14 @@ def check_workers(output: Path | None, document: Path | None, alternatives: str 
     return output
 
 
-def check_alternatives(given: dict[str, bool], split: str, too_long: str) -> None:
-    """Refuse the options that have no effect with --alternatives."""
-    if not given["--alternatives"]:
-        return
-    others = {**given, "--split": split != "auto", "--too-long": too_long != "cut"}
-    fitting = ("--nbest", "--json", "--alternatives")
-    if wrong := [name for name, is_given in others.items() if is_given and name not in fitting]:
-        raise UsageError(f"{', '.join(wrong)}: not with --alternatives; leave one of them out")
+def check_options(
+    options: LineOptions, constraints: bool, alternatives: bool, names: list[str] | None, for_document: bool
+) -> Path | None:
+    """Refuse options that have no effect with --alternatives or a document; the document, if there is one."""
+    given = options.given(constraints, alternatives)
+    if alternatives:
+        others = {**given, "--split": options.split != "auto", "--too-long": options.too_long != "cut"}
+        fitting = ("--nbest", "--json", "--alternatives")
+        if wrong := [name for name, is_given in others.items() if is_given and name not in fitting]:
+            raise UsageError(f"{', '.join(wrong)}: not with --alternatives; leave one of them out")
+    return find_document(names, given, for_document)
