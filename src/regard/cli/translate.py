@@ -158,8 +158,7 @@ def translate(
     decode = decode_options(translator.folder.decode, options)
     if document is not None:
         fill_file(document, translator, decode, split, too_long, everything, fuzzy, output)
-        return
-    if alternatives is not None:
+    elif alternatives is not None:
         answer_lines(NextWords(translator, decode, alternatives, nbest, as_json), lines, typed, output)
     else:
         answer_lines(Translations(translator, decode, phrases, shown), lines, typed, output)
