@@ -58,8 +58,8 @@ def pages() -> dict[Path, str]:
 
 def commands_page() -> str:
     root = typer.main.get_command(app)
-    found = list(walk(root, "regard"))
-    listed = [f"- [`{path}`](#{anchor(path)}): {first_sentence(command)}" for path, command in found]
+    commands = list(walk(root, "regard"))
+    listed = [f"- [`{path}`](#{anchor(path)}): {first_sentence(command)}" for path, command in commands]
     intro = (
         "# Every command\n\nResults go to stdout, messages to stderr. `-` is stdin. The exit code is 0 when "
         "done, 1 on failure, 2 on wrong use,\n130 when interrupted. `--debug` anywhere shows the traceback "
@@ -67,19 +67,19 @@ def commands_page() -> str:
         "with the tab key.\n"
     )
     parts = [WRITTEN, intro, "\n", "\n".join(listed), "\n"]
-    parts += [command_section(path, command) for path, command in found]
+    parts += [command_section(path, command) for path, command in commands]
     return "".join(parts)
 
 
 def walk(command: Any, path: str) -> Iterator[tuple[str, Any]]:
     """The commands of a group and of the groups in it, in the order of the help."""
-    for name, own in getattr(command, "commands", {}).items():
-        if path == "regard serve" and name == "run":  # what `regard serve` means unless told
-            yield path, own
-        elif getattr(own, "commands", None):
-            yield from walk(own, f"{path} {name}")
-        elif not own.hidden:
-            yield f"{path} {name}", own
+    for name, each in getattr(command, "commands", {}).items():
+        if path == "regard serve" and name == "run":  # the default of `regard serve`
+            yield path, each
+        elif getattr(each, "commands", None):
+            yield from walk(each, f"{path} {name}")
+        elif not each.hidden:
+            yield f"{path} {name}", each
 
 
 def anchor(path: str) -> str:
@@ -109,7 +109,7 @@ def command_section(path: str, command: Any) -> str:
         parts.append("\n| argument | |\n|---|---|\n" + "\n".join(rows) + "\n")
     if options:
         rows = [option_row(each) for each in options]
-        parts.append("\n| option | value | unless told | |\n|---|---|---|---|\n" + "\n".join(rows) + "\n")
+        parts.append("\n| option | value | default | |\n|---|---|---|---|\n" + "\n".join(rows) + "\n")
     return "".join(parts)
 
 
@@ -143,11 +143,11 @@ def cell(text: str) -> str:
 def option_row(param: Any) -> str:
     names = ", ".join(f"`{name}`" for name in param.opts)
     value = "" if param.is_flag else value_of(param.type_descriptor.annotation)
-    several = " (may come several times)" if param.multiple and "several" not in (param.help or "") else ""
+    several = " (repeatable)" if param.multiple and not re.search("several|repeat", param.help or "") else ""
     default = param.default() if callable(param.default) else param.default
     unset = default in (None, "", [], ()) or param.is_flag or getattr(param, "show_default", True) is False
-    told = "needed" if param.required else "" if unset else f"`{default}`"
-    return f"| {names} | {value} | {told} | {cell(plain(param.help or ''))}{several} |"
+    shown_default = "required" if param.required else "" if unset else f"`{default}`"
+    return f"| {names} | {value} | {shown_default} | {cell(plain(param.help or ''))}{several} |"
 
 
 def value_of(annotation: Any) -> str:
@@ -181,8 +181,8 @@ def recipes_page() -> str:
         text = path.read_text(encoding="utf-8")
         about = opening(text)
         promised = tomllib.loads(text)["recipe"]
-        told = (cell(about), cell(promised["expected"]), cell(promised["time"]))
-        rows.append(f"| `{path.name}` | {' | '.join(told)} |")
+        cells = (cell(about), cell(promised["expected"]), cell(promised["time"]))
+        rows.append(f"| `{path.name}` | {' | '.join(cells)} |")
     table = "\n| recipe | what | expected | time |\n|---|---|---|---|\n" + "\n".join(rows) + "\n"
     programs = [
         (path.name, (ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "").split("\n")[0])
@@ -295,9 +295,9 @@ def weighted() -> str:
 
 def presets() -> str:
     rows = []
-    for name, own in PRESETS.items():
-        told = ", ".join(f"{field} = {shown(value).strip('`')}" for field, value in own.items())
-        rows.append(f"| `{name}` | {told} |")
+    for name, preset in PRESETS.items():
+        fields = ", ".join(f"{field} = {shown(value).strip('`')}" for field, value in preset.items())
+        rows.append(f"| `{name}` | {fields} |")
     return (
         '\n## Presets\n\n`model.preset = "..."` sets these fields; other fields of `[model]` override them.\n'
         "\n| preset | |\n|---|---|\n" + "\n".join(rows) + "\n"
@@ -320,7 +320,7 @@ def tasks() -> str:
 
 def with_sources(page: str) -> str:
     """The page with the block behind each mark `<!-- source: module:name -->` as the code has it now."""
-    return MARK.sub(lambda found: found[1] + source_block(found[2], found[3]), page)
+    return MARK.sub(lambda match: match[1] + source_block(match[2], match[3]), page)
 
 
 def source_block(module: str, name: str) -> str:

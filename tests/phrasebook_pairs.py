@@ -19,11 +19,11 @@ from regard.data.phrasebook.lexicon import (
     Front,
     Gap,
     Link,
-    Name,
     Nominal,
     NounPhrase,
     Pair,
     Prepositional,
+    ProperName,
     Relative,
     Sentence,
     Tense,
@@ -44,11 +44,11 @@ ACTIONS = {
 }
 ANTWORTEN = next(frame.verb for frame in FRAMES["helping"] if frame.verb.infinitive == "antworten")
 MANNERS = {manner.english: manner for manner in PHRASES["manner"]}
-PYTHON, QUICKLY, AT_HOME = Name("Python"), MANNERS["quickly"], PHRASES["at_home"][0]
-ANNA, SARAH, PAUL, MAX = Name("Anna"), Name("Sarah"), Name("Paul"), Name("Max")
+PYTHON, QUICKLY, AT_HOME = ProperName("Python"), MANNERS["quickly"], PHRASES["at_home"][0]
+ANNA, SARAH, PAUL, MAX = ProperName("Anna"), ProperName("Sarah"), ProperName("Paul"), ProperName("Max")
 
 
-def np(words: str, possessor: NounPhrase | Name | None = None, **more: object) -> NounPhrase:
+def np(words: str, possessor: NounPhrase | ProperName | None = None, **more: object) -> NounPhrase:
     """A noun phrase from "the old book" or "the old book +" (plural); "- bread" has no determiner."""
     determiner, *adjectives, last = words.removesuffix(" +").split()
     described = tuple(ADJECTIVE[word] for word in adjectives)

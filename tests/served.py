@@ -21,7 +21,7 @@ from regard.models.layers import Linear
 from regard.server.run import DrainingServer, ListenAddress, listen, server_of
 from regard.server.service import Service
 from regard.server.telemetry import Log
-from regard.storage.body import Body
+from regard.storage.encoder import BareEncoder
 from regard.tasks import Embedder
 from traced_models import opened_task
 
@@ -42,7 +42,7 @@ def embedder() -> Embedder:
     folder = opened_task("fill").folder
     whole = folder.model
     model = EncoderOnly(whole.source, whole.encoder, nn.Identity(), cast(Linear, nn.Identity()))
-    return Embedder(Body(Path("small"), Path("small"), folder.config, folder.source, model.eval()))
+    return Embedder(BareEncoder(Path("small"), Path("small"), folder.config, folder.source, model.eval()))
 
 
 @dataclass

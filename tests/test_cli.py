@@ -255,7 +255,7 @@ def test_sampling_is_reproducible_by_its_seed(regard: Command, tiny_model: Path)
         (["--set", "beam"], ["--set beam", "field=value"]),
         (["--set", "temperature=nan"], ["decode.temperature", "finite"]),
         (["--nbest", "5", "--beam", "3"], ["5 candidates need a beam of at least 5"]),
-        (["--device", "cuda:7"], ['device "cuda:7" is not there']),
+        (["--device", "cuda:7"], ['device "cuda:7" is not available']),
         (["--device", "gpu"], ['device "gpu" is unknown']),
         (["--beam", "0"], ["--beam"]),
         (["--threads", "20000"], ["--threads", "1024"]),  # the system ran out of memory and said nothing
@@ -359,7 +359,7 @@ def test_score_by_every_way_in(regard: Command, tiny_model: Path, tmp_path: Path
     result = regard("score", "-m", tiny_model, en, de)
     right, wrong = map(float, result.lines)
     assert 0 >= right > wrong + 1
-    assert "6 pieces" in result.err
+    assert "6 tokens" in result.err
     for other in ((table,), (jsonl,)):
         assert regard("score", "-m", tiny_model, *other) == result
     assert regard("score", "-m", tiny_model, "-", stdin=table.read_bytes()) == result

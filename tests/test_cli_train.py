@@ -18,7 +18,7 @@ import pytest
 from rich.console import Console
 
 from conftest import Command, Refused, Toy, toy_config
-from regard.cli.live import view
+from regard.cli.train_view import view
 from regard.config import to_toml
 
 pytestmark = pytest.mark.usefixtures("same_threads")
@@ -82,7 +82,7 @@ def test_train_resume_and_what_may_change(
         (["{run}", "--out", "{new}", "--minutes", "0"], ["train.minutes = 0"]),
         (["{run}", "--out", "{new}", "--minutes", "nan"], ["train.minutes", "finite"]),
         (["{run}", "--out", "{new}", "--minutes", "soon"], ["--minutes"]),
-        (["{run}", "--out", "{new}", "--set", "train.device=cuda:3"], ['"cuda:3" is not there']),
+        (["{run}", "--out", "{new}", "--set", "train.device=cuda:3"], ['"cuda:3" is not available']),
         (["{run}", "--out", "{new}", "--set", "data.train=none.tsv"], ["none.tsv: no such file"]),
     ],
 )

@@ -201,7 +201,7 @@ def test_questions_that_cannot_be_asked(refused: Refused, tmp_path: Path) -> Non
     assert "reads 32" in told
     twice = {"question": "fu ?", "context": "ba", "id": "x"}
     (tmp_path / "q.jsonl").write_text(f"{json.dumps(twice)}\n" * 2, encoding="utf-8")
-    assert 'the id "x" stands there twice' in refused("answer", "-m", model, tmp_path / "q.jsonl")
+    assert 'the id "x" occurs twice' in refused("answer", "-m", model, tmp_path / "q.jsonl")
     (tmp_path / "q.jsonl").write_text('{"question": "fu ?"}\n', encoding="utf-8")
     assert 'question 1: needs the string "context"' in refused("answer", "-m", model, tmp_path / "q.jsonl")
 
@@ -244,7 +244,7 @@ def test_texts_that_evaluate_cannot_read_are_told(regard: Command, tmp_path: Pat
     path, long = tmp_path / "test.tsv", "ba " * 40
     path.write_text(f"ba lala\thappy\n{long}lala\thappy\n", encoding="utf-8")
     found = regard("evaluate", "-m", understanding.model("classify"), "--data", path, "--json")
-    assert "left out 1 of data.test: longer than 32 pieces (of its texts number 2)" in found.err
+    assert "left out 1 of data.test: longer than 32 tokens (texts 2)" in found.err
     assert json.loads(found.out)["sentences"] == 1
     path.write_text("ba lala\thappy\n\tsad\n", encoding="utf-8")
     found = regard("evaluate", "-m", understanding.model("classify"), "--data", path, "--json")
@@ -280,4 +280,4 @@ def test_a_folder_without_its_run_is_evaluated(regard: Command, tmp_path: Path) 
 def test_a_model_of_another_task_names_its_command(refused: Refused, command: str) -> None:
     context = ["--context", "ba"] if command == "answer" else []
     told = refused(command, "-m", understanding.model("classify"), *context, "ba <mask>")
-    assert 'made to classify; use "regard classify"' in told
+    assert 'this is a classify model; use "regard classify"' in told

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from regard.config import Decode
 from regard.errors import UsageError
-from regard.generation import Constraint, Lexicon, Phrase, SpecialTokens, decode, score
+from regard.generation import Constraint, ConstraintPhrase, Lexicon, SpecialTokens, decode, score
 from regard.generation.constraints import PhraseMatcher, PhraseProgress, decode_partial
 from regard.inputs.text import train_tokenizer
 from regard.sample import Sample
@@ -72,7 +72,7 @@ def obeys(constraint: Constraint, tokens) -> bool:
     ],
 )
 def test_whole_words(phrase: str, text: str, there: bool) -> None:
-    assert Phrase(phrase).is_in(text) is there
+    assert ConstraintPhrase(phrase).is_in(text) is there
 
 
 # Forbidden
@@ -98,14 +98,16 @@ def test_phrases_that_a_vocabulary_cannot_spell() -> None:
 def test_what_is_banned_is_what_would_complete_the_phrase(pieces, phrase) -> None:
     """Whatever was said before: a piece is banned exactly if after it the text holds the phrase."""
     lexicon = Lexicon([None] * 4 + POOL, lambda text: [], END)
-    matcher, text = PhraseMatcher(Phrase(phrase), lexicon), b""
+    matcher, text = PhraseMatcher(ConstraintPhrase(phrase), lexicon), b""
     for piece in pieces:
-        expected = {n for n, p in enumerate(POOL, 4) if Phrase(phrase).is_in(decode_partial(text + p)[0])}
+        expected = {
+            n for n, p in enumerate(POOL, 4) if ConstraintPhrase(phrase).is_in(decode_partial(text + p)[0])
+        }
         assert set(matcher.banned(text)) == expected
         if 4 + POOL.index(piece) in expected:
             return
         text += piece
-    assert not Phrase(phrase).is_in(text.decode(errors="replace"))
+    assert not ConstraintPhrase(phrase).is_in(text.decode(errors="replace"))
 
 
 # Search against brute force
@@ -170,7 +172,9 @@ def test_required_phrases_are_there_whenever_the_length_permits(data) -> None:
     constraints = []
     for _ in range(4):
         require = data.draw(phrases)
-        forbid = [text for text in data.draw(phrases) if not any(Phrase(text).is_in(r) for r in require)]
+        forbid = [
+            text for text in data.draw(phrases) if not any(ConstraintPhrase(text).is_in(r) for r in require)
+        ]
         constraints.append(lexicon.constraint(require, forbid[:1]))
     samples = [Sample(source=s.source) for s in random_samples(4, 3, vocabulary=13)]
     tight = max(constraint.size for constraint in constraints) or 4

@@ -16,7 +16,7 @@ from transformers import AutoTokenizer, BertConfig, BertModel
 import regard as package
 from conftest import Command, Refused
 from regard.errors import UsageError
-from regard.storage.body import open_body
+from regard.storage.encoder import open_encoder
 from regard.tasks import Embedder, load_as
 from regard.tasks.embedder import similarity
 from small_models import small_config, small_model, written
@@ -113,7 +113,7 @@ def states(path: Path, texts: list[str], longest: int = LONGEST) -> list[torch.T
 
 
 def opened(path: Path) -> Embedder:
-    return Embedder(open_body(path))
+    return Embedder(open_encoder(path))
 
 
 @pytest.mark.parametrize("flags", [*([flag] for flag in FORMULAS), list(FORMULAS)[::-1]], ids="+".join)
@@ -314,7 +314,7 @@ def test_an_array(regard: Command, refused: Refused, bare: Path, tmp_path: Path)
     text.write_text("".join(f"{line}\n" for line in TEXTS))
     result = regard("embed", "-m", bare, text, "--npy", target)
     assert (result.code, result.out) == (0, "")
-    assert "the folder does not say how its states become a vector: it is their mean" in result.err
+    assert "the folder does not set the pooling of its hidden states: using the mean" in result.err
     assert f"wrote 5 vectors of {WIDTH} numbers to {target}" in result.err
     found = np.load(target)
     assert (found.dtype, found.shape) == (np.float32, (5, WIDTH))

@@ -316,7 +316,7 @@ def test_what_is_wrong_is_said_with_its_line(refused: Refused, folder: Path) -> 
     wrong = refused("fill", "-m", folder, stdin="the <mask>\n\nthe cat\n")
     assert wrong.startswith('line 3: "the cat" has no gap')
     assert 'use "regard fill"' in refused("generate", "-m", folder, "the")
-    assert "gives no scores" in refused("score", "-m", folder, "-")
+    assert "cannot score texts" in refused("score", "-m", folder, "-")
 
 
 def test_spans_by_the_command(regard: Command, t5: Trained, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from regard.data.formats.document import same_language
 from regard.data.formats.placeholders import BRACED, PERCENT, PLAIN, put_accelerator, take_accelerator
 from regard.data.formats.subtitles import wrap
 from regard.errors import UsageError
-from regard.tasks.documents import Outcome, fill_document
+from regard.tasks.documents import FilledCounts, fill_document
 
 TASK = Task(source="en", target="de")
 Translate = Callable[[list[str]], list[str]]
@@ -107,7 +107,7 @@ def fill(
     everything: bool = False,
     review: bool = False,
     task: Task = TASK,
-) -> tuple[str, Outcome]:
+) -> tuple[str, FilledCounts]:
     document = open_document(path, task)
     outcome = fill_document(document, translate, everything, review)
     return document.content().decode(), outcome
@@ -158,7 +158,7 @@ def test_only_filled_entries_change(tmp_path: Path, newline: str) -> None:
     path = write(tmp_path, "de.po", PO.replace("\n", newline))
     assert open_document(path, TASK).content() == path.read_bytes()
     text, outcome = fill(path)
-    assert outcome == Outcome(filled=4, left=0, kept=3)
+    assert outcome == FilledCounts(filled=4, left=0, kept=3)
     assert text.count("\n") == text.count(newline)
     before, after = (re.split(r"\n\n", each.replace(newline, "\n")) for each in (PO, text))
     assert [one == other for one, other in zip(before, after, strict=True)] == [
@@ -174,7 +174,7 @@ def test_only_filled_entries_change(tmp_path: Path, newline: str) -> None:
     )
     assert after[6].endswith('msgstr[0] "ONE APPLE"\nmsgstr[1] "%d APPLES"')
     again, second = fill(write(tmp_path, "again.po", text))
-    assert (again, second) == (text, Outcome(0, 0, 7))
+    assert (again, second) == (text, FilledCounts(0, 0, 7))
 
 
 def test_all_and_fuzzy(tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ def test_what_cannot_be_translated_is_left_and_marked(tmp_path: Path) -> None:
     """A model that says a placeholder of its own in every part of an entry."""
     path = write(tmp_path, "de.po", PO)
     text, outcome = fill(path, lambda lines: [f"{line} %d" for line in lines])
-    assert outcome == Outcome(filled=0, left=4, kept=3)
+    assert outcome == FilledCounts(filled=0, left=4, kept=3)
     found = {entry.msgid: entry for entry in polib.pofile(text)}
     entry = found["%d apples cost %s, 100% sure"]
     assert (entry.msgstr, entry.flags) == ("", ["fuzzy", "c-format"])
@@ -400,7 +400,7 @@ def test_a_memory_gives_pairs_in_both_directions(tmp_path: Path) -> None:
 def test_a_memory_is_filled_where_a_language_lacks(tmp_path: Path) -> None:
     path = write(tmp_path, "memory.tmx", TMX)
     text, outcome = fill(path, lambda lines: [line.replace("cup", "Tasse") for line in lines])
-    assert outcome == Outcome(filled=1, left=0, kept=3)
+    assert outcome == FilledCounts(filled=1, left=0, kept=3)
     added = (
         '\n      <tuv xml:lang="de-DE" creationtool="Regard"><seg>Take <hi>one <ph x="7">%s</ph></hi> '
         "&lt;1&gt; Tasse</seg></tuv>"
@@ -492,7 +492,7 @@ def test_interchange_files_are_filled(tmp_path: Path) -> None:
     path = write(tmp_path, "a.xlf", XLIFF1)
     assert open_document(path, Task()).content().decode() == XLIFF1
     text, outcome = fill(path)
-    assert outcome == Outcome(filled=3, left=0, kept=2)
+    assert outcome == FilledCounts(filled=3, left=0, kept=2)
     assert 'datatype="html" target-language="de">' in text
     assert text.startswith("<?xml version='1.0' encoding='utf-8'?>\n<xliff")
     assert '<target state="translated">GOOD <g id="1">OLD <x id="2"/> DAY</g></target></trans-unit>' in text
@@ -510,7 +510,7 @@ def test_interchange_files_are_filled(tmp_path: Path) -> None:
 def test_interchange_two_is_filled(tmp_path: Path) -> None:
     path = write(tmp_path, "b.xliff", XLIFF2)
     text, outcome = fill(path)
-    assert outcome == Outcome(filled=1, left=0, kept=1)
+    assert outcome == FilledCounts(filled=1, left=0, kept=1)
     assert 'srcLang="en" trgLang="de">' in text
     assert (
         '<segment state="translated"><source>Press <ph id="1" equiv="%s"/> now</source>'
@@ -596,7 +596,7 @@ a <i>rather long</i> line
 def test_subtitles_keep_times_and_lines(tmp_path: Path, newline: str) -> None:
     path = write(tmp_path, "a.srt", b"\xef\xbb\xbf" + SRT.replace("\n", newline).encode())
     text, outcome = fill(path)
-    assert outcome == Outcome(3, 0, 0)
+    assert outcome == FilledCounts(3, 0, 0)
     assert text.startswith("\ufeff1")
     assert text.count("\n") == text.count(newline)
     before, after = (list(srt.parse(each.replace("\r\n", "\n").lstrip("\ufeff"))) for each in (SRT, text))

@@ -21,7 +21,21 @@ from regard.cli import doctor
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-KINDS = {".py", ".typed", ".html", ".css", ".js", ".svg", ".json", ".toml", ".safetensors", ".md", ".txt"}
+KINDS = {
+    ".py",
+    ".typed",
+    ".html",
+    ".css",
+    ".js",
+    ".svg",
+    ".json",
+    ".toml",
+    ".safetensors",
+    ".md",
+    ".txt",
+    ".j2",
+    ".tsv",
+}
 
 RUN = """
 data = {train = "pairs.tsv", valid = "pairs.tsv", leaks = "keep"}

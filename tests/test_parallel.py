@@ -12,7 +12,8 @@ import pytest
 import torch
 
 from parallel import changed, ids, losses, run_of, together
-from regard.cli import workers
+from regard.cli import translate_workers as workers
+from regard.cli.translate_output import LineConstraints, LineOptions
 from regard.config import Config, resolve
 from regard.models import build
 from regard.sample import IGNORED
@@ -206,16 +207,14 @@ def test_translating_with_workers_keeps_the_order_and_survives(tmp_path, monkeyp
     model, output = tmp_path / "model", tmp_path / "out.txt"
     write_model(model, seed=1)
     lines = [f"{text} {number}" for number, text in enumerate(TEXTS[:24])]
-    job = workers.Job(
-        (model,), {"beam": 1}, 1, True, False, False, "auto", None, "cut", None, "cpu", 1, "auto"
-    )
-    hire, hired = workers.Team.hire, list[int]()
+    job = workers.TranslationJob((model,), {"beam": 1}, LineOptions(scores=True), None, "cpu", 1, "auto")
+    start_process, started = workers.WorkerProcesses.start, list[int]()
 
-    def hire_and_kill(team):
-        line = hire(team)
-        process = team.at_work[line][0]
-        hired.append(process.pid)
-        if len(hired) == 1:
+    def start_and_kill(processes):
+        line = start_process(processes)
+        process = processes.running[line][0]
+        started.append(process.pid)
+        if len(started) == 1:
             os.kill(process.pid, signal.SIGKILL)
         return line
 
@@ -223,22 +222,22 @@ def test_translating_with_workers_keeps_the_order_and_survives(tmp_path, monkeyp
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(workers.Team, "hire", hire_and_kill)
+        patch.setattr(workers.WorkerProcesses, "start", start_and_kill)
         patch.setattr(workers, "join", cut_off)
         with pytest.raises(KeyboardInterrupt):
-            workers.translate_in_parts(job, lines, workers.Wishes(PhraseConstraints()), 2, output, at_once=5)
-    assert len(hired) == 3
+            workers.translate_in_parts(job, lines, LineConstraints(PhraseConstraints()), 2, output, at_once=5)
+    assert len(started) == 3
     assert "done again" in capsys.readouterr().err
     assert not output.exists()
 
-    def nothing_to_do(team, portion):
+    def nothing_to_do(processes, portion):
         raise AssertionError(f"portion {portion.number} is done twice")
 
-    monkeypatch.setattr(workers.Team, "hire", lambda team: None)
-    monkeypatch.setattr(workers.Team, "give", nothing_to_do)
-    workers.translate_in_parts(job, lines, workers.Wishes(PhraseConstraints()), 2, output, at_once=5)
+    monkeypatch.setattr(workers.WorkerProcesses, "start", lambda processes: None)
+    monkeypatch.setattr(workers.WorkerProcesses, "give", nothing_to_do)
+    workers.translate_in_parts(job, lines, LineConstraints(PhraseConstraints()), 2, output, at_once=5)
     assert "5 of 5 portions were there" in capsys.readouterr().err
-    answer = job.open()
-    expected = [row for start in range(0, 24, 5) for row in answer(lines[start : start + 5], start + 1)]
+    results = job.open()
+    expected = [row for start in range(0, 24, 5) for row in results(lines[start : start + 5], start + 1)]
     assert output.read_text().splitlines() == expected
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "out.txt"]

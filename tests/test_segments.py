@@ -6,8 +6,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from regard.tasks.results import words_before
-from regard.tasks.segments import Segment, Split, segments
+from regard.tasks.translation import Segment, Split, segments, words_before
 
 LETTERS = st.sampled_from(
     [*"ab.!?\"' \t\n\r\u00a0\u2028\x0c\x1c", "Dr.", "A sentence. ", "。", "😀", "\u0301"]

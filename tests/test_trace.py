@@ -178,7 +178,7 @@ def test_trace_output_equals_translate(tiny_model: Path) -> None:
 
 
 def test_trace_output_equals_every_task() -> None:
-    from regard.tasks.words import find_words
+    from regard.tasks.tagger import find_words
 
     fill, spans = KINDS["fill"][3]["text"], KINDS["t5 gated"][3]["text"]
     assert short("fill").output == opened_task("fill").fill(fill).text

@@ -12,7 +12,7 @@ from conftest import Command, Refused
 from regard.errors import UsageError
 from regard.generation import decode
 from regard.tasks import PhraseConstraints, Translator, decode_options
-from regard.tasks.lines import LineSplitter
+from regard.tasks.translation import LineSplitter
 
 
 @pytest.fixture(scope="module")

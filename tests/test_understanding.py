@@ -27,8 +27,7 @@ from regard.batch import Batch, tokens
 from regard.config import resolve, to_tree
 from regard.errors import UsageError
 from regard.tasks import Answerer, Classifier, Tagger, load_as
-from regard.tasks.tagger import windows_of
-from regard.tasks.words import find_words
+from regard.tasks.tagger import find_words, windows_of
 from regard.training import train
 
 pytestmark = pytest.mark.usefixtures("same_threads")

@@ -137,12 +137,12 @@ def _upgrade_model(
     fields: Mapping[str, Any], families: Mapping[str, Collection[str]], is_old: bool
 ) -> dict[str, Any]:
     family = str(fields.get("family", "transformer"))
-    own, known = FAMILY_FIELDS.get(family, {}), families.get(family)
-    model = {name: value for name, value in fields.items() if name not in own}
-    model |= {own[name]: value for name, value in fields.items() if name in own and value is not None}
-    if is_old and known is not None:
-        foreign = set().union(*families.values()) - set(known)
-        model = {name: value for name, value in model.items() if name not in foreign}
+    renames, valid = FAMILY_FIELDS.get(family, {}), families.get(family)
+    model = {name: value for name, value in fields.items() if name not in renames}
+    model |= {renames[name]: value for name, value in fields.items() if name in renames and value is not None}
+    if is_old and valid is not None:
+        other_families = set().union(*families.values()) - set(valid)
+        model = {name: value for name, value in model.items() if name not in other_families}
     return model
 
 

@@ -16,7 +16,7 @@ import torch
 from regard.errors import UsageError
 
 MIN_BFLOAT16_WIDTH = 128  # below this width converting to bfloat16 and back costs a CPU more than it saves
-CGROUPS, OWN_CGROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
+CGROUPS, PROCESS_CGROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ def _cgroup_folders() -> Iterator[Path]:
     the path may be that of the host, and only the root is mounted.
     """
     try:
-        lines = OWN_CGROUPS.read_text().splitlines()
+        lines = PROCESS_CGROUPS.read_text().splitlines()
     except OSError:  # not Linux
         return
     for line in lines:

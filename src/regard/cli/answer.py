@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections.abc import Iterator, Sequence
@@ -16,26 +15,28 @@ from regard.cli.terminal import (
     AT_ONCE,
     AsJson,
     Device,
+    LineResults,
     OneModel,
+    Output,
+    Scores,
     Threads,
+    answer_texts,
+    json_line,
     looks_like_path,
     messages,
     one_line,
     portions,
-    print_line,
+    put_lines,
     read_all_stdin,
-    read_inputs,
-    say,
     thread_count,
     writable,
 )
-from regard.cli.translate import answer_all, is_typed
 from regard.errors import UsageError
 
 if TYPE_CHECKING:
     from regard.tasks import Answered, Answerer
 
-DATA = (".json", ".jsonl", ".parquet")  # files that have contexts beside their questions
+DATA = (".json", ".jsonl", ".parquet")  # files of questions with contexts
 
 
 def answer(
@@ -47,31 +48,29 @@ def answer(
         ),
     ] = None,
     context: Annotated[
-        str | None, typer.Option(help="The text that answers stand in, or its file; - is stdin.")
+        str | None, typer.Option(help="The text that contains the answers, or its file; - is stdin.")
     ] = None,
     nbest: Annotated[
         int, typer.Option(min=1, help="Answers a question: number, score, start, end, text, with tabs.")
     ] = 1,
-    scores: Annotated[
-        bool, typer.Option("--scores", help="Put the score and a tab before the text.")
-    ] = False,
+    scores: Scores = False,
     no_answer: Annotated[
         float | None,
         typer.Option(
-            help="Give no answer below this score; else below 0, if training had questions without one.",
+            help="Give no answer below this score; default: 0 if the training data has such questions.",
             show_default=False,
         ),
     ] = None,
     as_json: AsJson = False,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="A file instead of stdout.")] = None,
+    output: Output = None,
     device: Device = "auto",
     threads: Threads = 0,
 ) -> None:
     """Find the answers to questions in a text: a line of result for each question, empty for "no answer".
 
-    Start and end are characters of the context, counted from 0; the end is the first one behind. A score
-    tells how much better an answer is than none. Questions of a SQuAD file come with their contexts: the
-    result is one JSON object of id and answer, which SQuAD's own evaluation script reads.
+    Start and end are characters of the context, counted from 0; the end is exclusive. The score is the
+    margin over "no answer". Questions of a SQuAD file have their contexts: the result is one JSON object
+    of id and answer, the format of SQuAD's evaluation script.
 
     [bold]--json[/] gives an object a line
 
@@ -95,8 +94,8 @@ def answer(
     if data is not None:
         answer_data(answerer, data, nbest, no_answer, as_json, output)
         return
-    result = Results(answerer, text, nbest, scores, no_answer, as_json)
-    answer_all(result, read_inputs(questions or []), is_typed(questions), output, "answering", "answers")
+    results = Answers(answerer, text, nbest, scores, no_answer, as_json)
+    answer_texts(results, questions, output, "answering", "answers")
 
 
 def data_file(questions: Sequence[str]) -> Path | None:
@@ -104,11 +103,11 @@ def data_file(questions: Sequence[str]) -> Path | None:
 
     if len(questions) == 1 and format_suffix(Path(questions[0])) in DATA:
         return Path(questions[0])
-    raise UsageError("--context is missing: the text that answers stand in, or its file")
+    raise UsageError("--context is missing: give the text that contains the answers, or its file")
 
 
 def read_context(name: str, questions: Sequence[str]) -> str:
-    """All of a file, or the text itself; its line ends stay as they are, since answers are counted in it."""
+    """A whole file, or the text itself, with its line ends: they count in the positions of answers."""
     from regard.data.files import read_text
     from regard.data.report import StrictReport
 
@@ -124,7 +123,7 @@ def read_context(name: str, questions: Sequence[str]) -> str:
 
 
 @dataclass
-class Results:
+class Answers(LineResults):
     """Lines of questions to lines of answers."""
 
     answerer: Answerer
@@ -136,16 +135,13 @@ class Results:
 
     def __call__(self, lines: list[str], first: int) -> list[str]:
         pairs = [(line, self.context) for line in lines]
-        found = self.answerer.answer_pairs(pairs, self.nbest, self.no_answer, first)
+        results = self.answerer.answer_pairs(pairs, self.nbest, self.no_answer, first)
         if self.as_json:
-            return [as_object({"line": number}, each) for number, each in enumerate(found, first)]
-        return [line for number, each in enumerate(found, first) for line in self.as_lines(number, each)]
+            return [as_object({"line": number}, each) for number, each in enumerate(results, first)]
+        return [line for number, each in enumerate(results, first) for line in self.as_lines(number, each)]
 
-    def end(self) -> None:
-        pass
-
-    def as_lines(self, number: int, found: Answered) -> Iterator[str]:
-        for each in found.answers:
+    def as_lines(self, number: int, result: Answered) -> Iterator[str]:
+        for each in result.answers:
             text = one_line(each.text)
             if self.nbest > 1:
                 text = f"{number}\t{each.score:.4f}\t{each.start}\t{each.end}\t{text}"
@@ -154,16 +150,16 @@ class Results:
             yield text
 
 
-def as_object(name: dict[str, object], found: Answered) -> str:
-    row = name | {"question": found.question, "text": found.text}
+def as_object(name: dict[str, object], result: Answered) -> str:
+    row = name | {"question": result.question, "text": result.text}
     row["answers"] = [
-        asdict(each) | ({} if math.isfinite(each.score) else {"score": None}) for each in found.answers
+        asdict(each) | ({} if math.isfinite(each.score) else {"score": None}) for each in result.answers
     ]
-    return json.dumps(row, ensure_ascii=False)
+    return json_line(row)
 
 
 @dataclass(frozen=True)
-class Asked:
+class Question:
     id: str
     question: str
     context: str
@@ -176,40 +172,32 @@ def answer_data(
     predictions: dict[str, str] = {}
     results: list[str] = []
     with messages().status("answering") as status:
-        for portion in portions(read_asked(path), AT_ONCE):
+        for portion in portions(read_questions(path), AT_ONCE):
             pairs = [(each.question, each.context) for each in portion]
-            found = answerer.answer_pairs(pairs, nbest, no_answer, len(predictions) + 1)
-            for one, each in zip(portion, found):
+            answers = answerer.answer_pairs(pairs, nbest, no_answer, len(predictions) + 1)
+            for one, each in zip(portion, answers):
                 if one.id in predictions:
-                    raise UsageError(f'{path}: the id "{one.id}" stands there twice')
+                    raise UsageError(f'{path}: the id "{one.id}" occurs twice')
                 predictions[one.id] = each.text
                 results += [as_object({"id": one.id}, each)] if as_json else []
             status.update(f"answering: {len(predictions):,} questions")
     if not predictions:
-        raise UsageError(f"{path} holds no question")
-    lines = results if as_json else [json.dumps(predictions, ensure_ascii=False)]
-    if output is None:
-        for line in lines:
-            print_line(line)
-        return
-    from regard.storage import write_text
-
-    write_text(output, "".join(f"{line}\n" for line in lines))
-    say(f"wrote {len(predictions):,} answers to {output}")
+        raise UsageError(f"{path} contains no question")
+    put_lines(results if as_json else [json_line(predictions)], output, f"{len(predictions):,} answers")
 
 
-def read_asked(path: Path) -> Iterator[Asked]:
-    """Questions with contexts; their answers need not be there. One without an id has its number as such."""
+def read_questions(path: Path) -> Iterator[Question]:
+    """Questions with contexts, with or without answers; the default id is the number of the question."""
     from regard.data.files import format_suffix
     from regard.data.readers import InvalidRow, string_field
     from regard.data.readers.annotated import question_objects
     from regard.data.report import StrictReport
 
-    for number, found in question_objects(path, format_suffix(path), StrictReport()):
-        name = found.get("id", number)
+    for number, row in question_objects(path, format_suffix(path), StrictReport()):
+        name = row.get("id", number)
         if not isinstance(name, str | int):
             raise UsageError(f"{path}, question {number}: its id is neither a string nor a number")
         try:
-            yield Asked(str(name), string_field(found, "question"), string_field(found, "context"))
+            yield Question(str(name), string_field(row, "question"), string_field(row, "context"))
         except InvalidRow as wrong:
             raise UsageError(f"{path}, question {name}: {wrong.note}") from None

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.terminal import AsJson, Device, Threads, print_line, say, tables, thread_count
+from regard.cli.terminal import AsJson, Device, Threads, print_line, print_table, say, thread_count
 from regard.errors import UsageError
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def decode(
         )
         for row in results
     ]
-    show_rows("setting", ["texts per second", "tokens per second", "memory"], rows)
+    print_table(rows, ["setting", "texts per second", "tokens per second", "memory"], [1, 2, 3], boxed=True)
 
 
 def decoder(
@@ -169,8 +169,16 @@ def train(
         )
         for name, row in results.items()
     ]
-    heads = ["parameters", "machine", "target tokens per second", "an update", "share of peak", "memory"]
-    show_rows("run", heads, rows)
+    heads = [
+        "run",
+        "parameters",
+        "machine",
+        "target tokens per second",
+        "an update",
+        "share of peak",
+        "memory",
+    ]
+    print_table(rows, heads, range(1, 7), boxed=True)
 
 
 def training_speed(config: Config, updates: int) -> dict[str, Any]:
@@ -239,8 +247,8 @@ def sentences(seed: int = 1, count: int = TEXTS) -> list[str]:
     """Texts of one to three English phrasebook sentences each."""
     from regard.data.phrasebook import phrase
 
-    rng, known = random.Random(seed), [phrase(seed, number).english for number in range(count)]
-    return [" ".join(rng.choices(known, k=rng.randint(1, 3))) for _ in range(count)]
+    rng, phrases = random.Random(seed), [phrase(seed, number).english for number in range(count)]
+    return [" ".join(rng.choices(phrases, k=rng.randint(1, 3))) for _ in range(count)]
 
 
 def read(file: Path) -> list[str]:
@@ -250,15 +258,3 @@ def read(file: Path) -> list[str]:
     if not texts:
         raise UsageError(f"{file}: the file contains no text")
     return texts
-
-
-def show_rows(first: str, heads: list[str], rows: Sequence[Sequence[str]]) -> None:
-    from rich.table import Table
-
-    table = Table()
-    table.add_column(first)
-    for head in heads:
-        table.add_column(head, justify="right")
-    for row in rows:
-        table.add_row(*row)
-    tables().print(table)

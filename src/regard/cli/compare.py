@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,16 +11,20 @@ import typer
 from regard.cli.evaluate import choose_corpora, choose_tokenization, read_test_set
 from regard.cli.terminal import (
     AsJson,
+    Beam,
     Device,
+    Settings,
     Threads,
+    json_line,
     messages,
     open_model,
+    parse_options,
     print_line,
+    print_table,
     say,
     tables,
     writable,
 )
-from regard.cli.translate import parse_options
 from regard.errors import UsageError
 
 if TYPE_CHECKING:
@@ -37,10 +40,8 @@ def compare(
         list[str] | None,
         typer.Option(help="A corpus (.tsv, .jsonl, phrasebook), or twice: source and target file."),
     ] = None,
-    beam: Annotated[int | None, typer.Option(min=1, help="Hypotheses kept; 1 is greedy.")] = None,
-    option: Annotated[
-        list[str] | None, typer.Option("--set", help="Any field of the section decode.")
-    ] = None,
+    beam: Beam = None,
+    option: Settings = None,
     tokenize: Annotated[
         str | None, typer.Option(help="sacreBLEU's words, as in evaluate.", show_default=False)
     ] = None,
@@ -79,7 +80,7 @@ def compare(
         models = dict(zip(names, translators))
         comparison = compare_models(models, examples, options, tokenize, rounds, status.update)
     files = [write_comparison(comparison, path) for path in outputs]  # first: a closed pipe ends the command
-    print_line(json.dumps(public(comparison), ensure_ascii=False)) if as_json else show(comparison)
+    print_line(json_line(public(comparison))) if as_json else show(comparison)
     for paths in files:
         say("wrote " + " and ".join(map(str, paths)))
 
@@ -101,7 +102,7 @@ def open_models(paths: Sequence[Path], device: str, threads: int) -> list[Transl
     tasks = [each.folder.task for each in translators]
     for path, task in zip(paths, tasks):
         if task.name != "translate":
-            raise UsageError(f"{path} is a model to {task.name}; only those that translate compare")
+            raise UsageError(f"{path} is a {task.name} model; only translation models can be compared")
     unnamed = Task().source, Task().target
     languages = [
         (path, task.source, task.target)
@@ -120,7 +121,6 @@ def open_models(paths: Sequence[Path], device: str, threads: int) -> list[Transl
 
 def show(comparison: Record) -> None:
     """The tables and remarks of the page."""
-    from rich.table import Table
     from rich.text import Text
 
     from regard.training.comparison import comparison_sections
@@ -129,12 +129,8 @@ def show(comparison: Record) -> None:
     console = tables()
     for block in (block for _, blocks in comparison_sections(comparison) for block in blocks):
         if block["kind"] == "table":
-            grid = Table(box=None, pad_edge=False, header_style="bold")
-            for column, name in enumerate(block["head"]):
-                grid.add_column(Text(printable(name)), justify="right" if column else "left")
-            for row in block["rows"]:
-                grid.add_row(*(Text(printable(cell)) for cell in row))
-            console.print(grid)
+            rows = [[printable(cell) for cell in row] for row in block["rows"]]
+            print_table(rows, list(map(printable, block["head"])), range(1, len(block["head"])))
         elif block["kind"] in ("paragraph", "code"):
             text = block.get("text") or "\n".join(block["lines"])
             console.print(Text("\n".join(map(printable, text.split("\n"))), style="dim"))

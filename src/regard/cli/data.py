@@ -2,22 +2,134 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli.check import check
-from regard.cli.terminal import AsJson, print_line, say, tables
+from regard.cli.terminal import AsJson, json_line, print_line, print_table, say
+from regard.errors import RegardError, UsageError
+
+if TYPE_CHECKING:
+    from regard.config import Data, Task
+    from regard.data.check import Checked
+    from regard.data.report import DataReport
 
 app = typer.Typer(help="Check corpora, and download public data sets by name.", no_args_is_help=True)
 To = Annotated[
     Path | None,
     typer.Option("--to", help="Folder of the data sets; default: REGARD_DATA.", show_default=False),
 ]
+HeldOutFiles = Annotated[
+    list[Path] | None,
+    typer.Option(help="Held-out data: a file, or twice for a pair of files.", show_default=False),
+]
+TASK_DEFAULTS = {"name": "translate", "multi_label": False, "source": "source", "target": "target"}
+TASK_OPTIONS = {"name": "--task", "multi_label": "--many", "source": "--source", "target": "--target"}
 
-app.command("check")(check)
+
+@app.command("check")
+def check(
+    corpus: Annotated[
+        list[Path],
+        typer.Argument(help="A run's TOML file; or the training data: .tsv, .txt, .conll ..."),
+    ],
+    valid: HeldOutFiles = None,
+    test: HeldOutFiles = None,
+    task: Annotated[
+        str, typer.Option(help="Task of the model: translate, generate, fill, classify, tag, answer.")
+    ] = "translate",
+    many: Annotated[bool, typer.Option("--many", help="classify: any number of labels a text.")] = False,
+    documents: Annotated[
+        str, typer.Option(help="generate, fill: a document is a file, a paragraph or a line.")
+    ] = "file",
+    format: Annotated[
+        str, typer.Option(help="Format of all files, if their names do not tell: conll, tsv, jsonl ...")
+    ] = "",
+    source: Annotated[
+        str, typer.Option(help="Source language, where the format names languages.")
+    ] = "source",
+    target: Annotated[str, typer.Option(help="Target language.")] = "target",
+    strict: Annotated[bool, typer.Option("--strict", help="Exit 1 if there is any issue.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+) -> None:
+    """Check every line of a corpus: encoding, lengths, duplicates, training rows that are in valid or test.
+
+    [bold]Examples[/]
+
+      regard data check run.toml
+      regard data check train.en train.de --test test.en --test test.de --strict
+      regard data check reviews.tsv --task classify --valid valid.tsv
+      regard data check eng.train --task tag --format conll
+    """
+    from regard.data.check import check as check_corpora
+    from regard.data.check import make_report, read_held_out
+
+    task_fields = {"name": task, "multi_label": many, "source": source, "target": target}
+    paths = {"train": corpus, "valid": valid, "test": test}
+    data, config_task = read_arguments(paths, task_fields, documents, format)
+    report = make_report(data)
+    checked = check_corpora(data, config_task, read_held_out(data, config_task, report), report, say)
+    if as_json:
+        print_line(json_line(to_json(checked)))
+    else:
+        print_report(report, sum(each.pairs - len(each.dropped) for each in checked.corpora))
+    if strict and report.counts:
+        kinds = "1 kind" if len(report.counts) == 1 else f"{len(report.counts)} kinds"
+        raise RegardError(f"--strict: {kinds} of issues found, see above")
+
+
+def read_arguments(
+    paths: Mapping[str, list[Path] | None], task: Mapping[str, object], documents: str, format: str
+) -> tuple[Data, Task]:
+    """Data and task of a run's TOML file, or of the arguments."""
+    from regard.config import load_config, resolve
+
+    corpus = paths["train"] or []
+    if len(corpus) == 1 and corpus[0].suffix == ".toml":
+        options = {f"--{name}": bool(paths[name]) for name in ("valid", "test")}
+        options |= {TASK_OPTIONS[name]: task[name] != value for name, value in TASK_DEFAULTS.items()}
+        options |= {"--documents": documents != "file", "--format": bool(format)}
+        if wrong := [name for name, is_set in options.items() if is_set]:
+            raise UsageError(f"{', '.join(wrong)}: {corpus[0]} already sets this; remove the option")
+        config = load_config(corpus[0])
+    else:
+        corpora = {name: as_corpora(files, format) for name, files in paths.items() if files}
+        tree = {"data": {**corpora, "documents": documents}, "task": task}
+        config = resolve(tree, base=Path.cwd(), where="arguments")
+    return config.data, config.task
+
+
+def as_corpora(paths: list[Path], format: str) -> str | list[str] | list[dict[str, str]]:
+    if format:
+        return [{"corpus": str(path), "format": format} for path in paths]
+    return str(paths[0]) if len(paths) == 1 else [str(path) for path in paths]
+
+
+def to_json(checked: Checked) -> dict[str, object]:
+    from regard.data.corpora import describe
+
+    return {
+        "corpora": [
+            {"name": describe(each.corpus), "pairs": each.pairs, "used": each.pairs - len(each.dropped)}
+            for each in checked.corpora
+        ],
+        "findings": checked.report.to_json(),
+    }
+
+
+def print_report(report: DataReport, rows: int) -> None:
+    """The count of each kind of issue, what happens to its rows, and its first places."""
+    for kind in report.to_json():
+        action = "left out" if kind["left_out"] else "used"
+        print_line(f"{kind['count']:>9,}  {kind['kind']:<18} {action:<9} {kind['meaning']}")
+        for place in report.places[kind["kind"]]:
+            print_line(f"{'':11}{place}")
+        if kind["count"] > len(kind["places"]):
+            print_line(f"{'':11}... and {kind['count'] - len(kind['places']):,} more")
+    issues = "" if report.counts else "; no issues"
+    print_line(f"{rows:,} {'row' if rows == 1 else 'rows'} to learn from{issues}")
 
 
 @app.command("get")
@@ -60,8 +172,6 @@ def list_sets(to: To = None, as_json: AsJson = False) -> None:
     """
     import os
 
-    from rich.table import Table
-
     from regard.data import public
     from regard.data.files import DATA_VARIABLE
 
@@ -71,12 +181,10 @@ def list_sets(to: To = None, as_json: AsJson = False) -> None:
         for each, here in rows:
             names = [f"data:{each.place}/{file.name}" for file in each.files]
             fields = {"name": each.name, "about": each.about, "licence": each.licence, "from": each.origin}
-            print_line(json.dumps({**fields, "here": here, "files": names}, ensure_ascii=False))
+            print_line(json_line({**fields, "here": here, "files": names}))
         return
-    table = Table("name", "here", "what", "licence", "from", box=None, pad_edge=False)
-    for each, here in rows:
-        table.add_row(each.name, "yes" if here else "", each.about, each.licence, each.origin)
-    tables().print(table)
+    cells = [(each.name, "yes" if here else "", each.about, each.licence, each.origin) for each, here in rows]
+    print_table(cells, ("name", "here", "what", "licence", "from"))
 
 
 @app.command("cache")

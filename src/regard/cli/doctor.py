@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import shutil
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from regard import __version__
-from regard.cli.terminal import AsJson, print_line, tables
+from regard.cli.terminal import AsJson, json_line, print_line, print_table
 
 if TYPE_CHECKING:
     from regard.device import Machine
@@ -49,15 +48,9 @@ def doctor(as_json: AsJson = False) -> None:
     facts = dict(machine_facts(choose_machine(width=512)))
     sentences = list(advice())
     if as_json:
-        print_line(json.dumps({**facts, "advice": sentences}, ensure_ascii=False))
+        print_line(json_line({**facts, "advice": sentences}))
         return
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, show_header=False, pad_edge=False)
-    for name, value in facts.items():
-        table.add_row(name, Text(value))
-    tables().print(table)
+    print_table(facts.items())
     print_line("")
     for sentence in sentences or ["nothing to change"]:
         print_line(f"- {sentence}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 import time
 from pathlib import Path
@@ -12,19 +11,23 @@ import typer
 
 from regard.cli.terminal import (
     AsJson,
+    Beam,
     Device,
     Models,
     Precision,
+    Settings,
     Threads,
+    json_line,
     messages,
     one_line,
+    parse_options,
     print_line,
+    print_table,
     say,
     tables,
     thread_count,
     writable,
 )
-from regard.cli.translate import parse_options
 from regard.errors import UsageError, near_miss
 
 if TYPE_CHECKING:
@@ -45,10 +48,8 @@ def evaluate(
             help="A corpus in a format that training reads; pairs: also a source and a target file."
         ),
     ] = None,
-    beam: Annotated[int | None, typer.Option(min=1, help="translate: hypotheses kept; 1 is greedy.")] = None,
-    option: Annotated[
-        list[str] | None, typer.Option("--set", help="translate: any field of the section decode.")
-    ] = None,
+    beam: Beam = None,
+    option: Settings = None,
     tokenize: Annotated[
         str | None,
         typer.Option(
@@ -99,7 +100,7 @@ def evaluate(
     else:
         scores = score_texts(task.folder, corpora, output)
     if as_json:
-        print_line(json.dumps(scores, ensure_ascii=False))
+        print_line(json_line(scores))
     elif isinstance(task, Translator):
         show_translation_scores(scores)
     else:
@@ -207,18 +208,19 @@ def exact_by_phenomenon(exact: list[bool]) -> dict[str, dict[str, float]]:
 
 
 def show_translation_scores(row: dict[str, Any]) -> None:
-    from rich.table import Table
+    from rich.text import Text
 
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_row("BLEU", f"{row['bleu']:.2f}", f"[dim]{row['bleu_signature']}")
-    table.add_row("chrF", f"{row['chrf']:.2f}", f"[dim]{row['chrf_signature']}")
-    table.add_row("exact", f"{100 * row['exact']:.1f} %", f"[dim]of {row['sentences']} sentences")
-    table.add_row("time", f"{row['seconds']:.1f} s", "")
+    rows = [
+        ("BLEU", f"{row['bleu']:.2f}", row["bleu_signature"]),
+        ("chrF", f"{row['chrf']:.2f}", row["chrf_signature"]),
+        ("exact", f"{100 * row['exact']:.1f} %", f"of {row['sentences']} sentences"),
+        ("time", f"{row['seconds']:.1f} s", ""),
+    ]
     if phenomena := row.get("phenomena"):
-        table.add_row("", "", "")
+        rows.append(("", "", ""))
         for name, scores in phenomena.items():
-            table.add_row(name, f"{100 * scores['exact']:.1f} %", f"[dim]of {scores['sentences']:.0f}")
-    tables().print(table)
+            rows.append((name, f"{100 * scores['exact']:.1f} %", f"of {scores['sentences']:.0f}"))
+    print_table([(name, value, Text(note, style="dim")) for name, value, note in rows])
 
 
 # --- other tasks ------------------------------------------------------------------------------------------
@@ -276,25 +278,13 @@ def report_unknown_labels(folder: Folder, examples: list[Example]) -> None:
 
 def show_scores(row: dict[str, Any]) -> None:
     """The metrics of the report, and those of each label or entity type."""
-    from rich.table import Table
-
     from regard.training.report.run_data import TASKS
     from regard.training.report.sections import clock
     from regard.training.report.texts import type_rows
 
     task = TASKS[row["task"]]
-    table = Table(box=None, show_header=False, pad_edge=False)
-    for metric in task.metrics:
-        if metric.value_in(row) is not None:
-            table.add_row(metric.name, metric.format(row))
-    table.add_row(task.texts, f"{row['sentences']:,}")
-    table.add_row("time", clock(row["seconds"]))
-    tables().print(table)
+    rows = [(each.name, each.format(row)) for each in task.metrics if each.value_in(row) is not None]
+    print_table([*rows, (task.texts, f"{row['sentences']:,}"), ("time", clock(row["seconds"]))])
     if row.get("by_type"):
-        types = Table(box=None, pad_edge=False)
-        for name in ("", "count", "precision", "recall", "F1"):
-            types.add_column(name, justify="right" if name else "left")
-        for cells in type_rows(row["by_type"]):
-            types.add_row(*(cell.replace("[", r"\[") for cell in cells))
         tables().print()
-        tables().print(types)
+        print_table(type_rows(row["by_type"]), ("", "count", "precision", "recall", "F1"), range(1, 5))

@@ -9,8 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regard.cli.builtin import builtin_translator, preload_detector
-from regard.cli.terminal import Device, Threads, read_stdin, say, tables, thread_count, writable
-from regard.cli.translate import Settings, parse_options
+from regard.cli.terminal import (
+    Device,
+    Settings,
+    Threads,
+    parse_options,
+    read_stdin,
+    say,
+    tables,
+    thread_count,
+    writable,
+)
 from regard.errors import UsageError
 
 if TYPE_CHECKING:

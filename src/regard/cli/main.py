@@ -1,4 +1,4 @@
-"""`regard`: the commands put together, and the one place where errors become a sentence and an exit code."""
+"""`regard`: all commands, and the one place where errors become a message and an exit code."""
 
 from __future__ import annotations
 
@@ -17,25 +17,20 @@ from regard import __version__
 from regard.cli import (
     answer,
     bench,
-    classify,
     compare,
     config,
     data,
     doctor,
-    embed,
     evaluate,
     export,
-    fill,
     generate,
-    importing,
     models,
-    report,
     score,
     serve,
-    tag,
     tokenizer,
     train,
     translate,
+    understanding,
 )
 from regard.cli.explain import explain as explain_text
 from regard.cli.explore import explore
@@ -56,22 +51,22 @@ app = typer.Typer(
 app.command("train")(train.train)
 app.command("translate")(translate.translate)
 app.command("generate")(generate.generate)
-app.command("fill")(fill.fill)
-app.command("classify")(classify.classify)
-app.command("tag")(tag.tag)
+app.command("fill")(generate.fill)
+app.command("classify")(understanding.classify)
+app.command("tag")(understanding.tag)
 app.command("answer")(answer.answer)
-app.command("embed")(embed.embed)
+app.command("embed")(understanding.embed)
 app.command("score")(score.score)
 app.command("evaluate")(evaluate.evaluate)
 app.command("compare")(compare.compare)
 app.command("explain")(explain_text)
 app.command("explore")(explore)
 app.add_typer(serve.app, name="serve")
-app.command("report")(report.report)
+app.command("report")(train.report)
 app.command("average")(train.average)
 app.command("export")(export.export)
 app.command("calibrate")(export.calibrate)
-app.command("import")(importing.import_)
+app.command("import")(models.import_)
 app.add_typer(tokenizer.app, name="tokenizer")
 app.add_typer(config.app, name="config")
 app.add_typer(data.app, name="data")
@@ -95,8 +90,8 @@ def options(
 
 
 def app_for(command: str) -> typer.Typer:
-    """The app with one command where that is named, else the whole: typer looks at all options of all
-    commands that it has, which takes longer than to translate a sentence."""
+    """The app with only the named command, else the whole app: typer inspects all options of all commands,
+    which takes longer than translating a sentence."""
     named = [each for each in app.registered_commands if each.name == command]
     if not named:
         return app
@@ -107,72 +102,72 @@ def app_for(command: str) -> typer.Typer:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line; exit 0 when done, 1 on failure, 2 on wrong use, 130 when interrupted."""
-    # Before torch loads OpenMP: threads that wait soon sleep. As fast when alone, and faster when
-    # another program wants the cores too.
+    # Before torch loads OpenMP: waiting threads soon sleep. As fast on an idle machine, and faster when
+    # other programs use the cores.
     os.environ.setdefault("GOMP_SPINCOUNT", "10000")
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in arguments
     try:
-        own = [argument for argument in arguments if argument != "--debug"]
-        with interrupts_kept():
-            code = app_for(own[0] if own else "")(args=own, prog_name="regard", standalone_mode=False)
-        sys.stdout.flush()  # here, where a reader that has gone can still be handled
+        rest = [argument for argument in arguments if argument != "--debug"]
+        with keep_interrupts():
+            code = app_for(rest[0] if rest else "")(args=rest, prog_name="regard", standalone_mode=False)
+        sys.stdout.flush()  # here, where a closed pipe can still be handled
     except (BrokenPipeError, ReaderGone):
-        # whoever read our output has gone, as `head` does: nothing to tell, and nowhere to tell it
+        # the reader of stdout has closed it, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
-    except KeyboardInterrupt:  # while typer still reads what was asked for
+    except KeyboardInterrupt:  # while typer parses the arguments
         code = INTERRUPTED
     except Exception as error:
-        if debug and not hasattr(error, "format_message"):  # wrong use is explained, never traced
+        if debug and not hasattr(error, "format_message"):  # usage errors have no traceback
             raise
-        text, code = in_words(error)
+        text, code = describe_error(error)
         explain(text) if text else None
     if code == INTERRUPTED:
         explain("interrupted")
-    # Else Python would look through all of torch for garbage before it leaves: a third of a second.
+    # No garbage collection over all of torch at exit, which takes a third of a second.
     gc.freeze()
     sys.exit(code if isinstance(code, int) else 0)
 
 
 @contextmanager
-def interrupts_kept() -> Iterator[None]:
-    """Ctrl-C stays Ctrl-C, whatever error a library makes of it: matplotlib says that a matrix is not one."""
-    heard: list[int] = []
+def keep_interrupts() -> Iterator[None]:
+    """Raise KeyboardInterrupt after Ctrl-C even if a library turned it into another error."""
+    signals: list[int] = []
 
-    def hear(number: int, frame: FrameType | None) -> None:
-        heard.append(number)
+    def handle(number: int, frame: FrameType | None) -> None:
+        signals.append(number)
         raise KeyboardInterrupt
 
-    ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    if ours:
+    is_default = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if is_default:
         try:
-            signal.signal(signal.SIGINT, hear)
-        except ValueError:  # not in the main thread, to which signals come
-            ours = False
+            signal.signal(signal.SIGINT, handle)
+        except ValueError:  # not in the main thread, which receives signals
+            is_default = False
     try:
         yield
     except Exception as error:
-        if heard:
+        if signals:
             raise KeyboardInterrupt from error
         raise
     finally:
-        if ours:
+        if is_default:
             signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def in_words(error: Exception) -> tuple[str, int]:
-    """One sentence for whatever ended a command, and the exit code."""
+def describe_error(error: Exception) -> tuple[str, int]:
+    """The message for an error, and the exit code."""
     match error:
         case RegardError():
             return str(error), error.exit_code
-        case _ if hasattr(error, "format_message"):  # typer's own: an unknown option, a value of another kind
+        case _ if hasattr(error, "format_message"):  # of typer: an unknown option, a wrong value
             context = getattr(error, "ctx", None)
             command = context.command_path if context else "regard"
-            reason = error.format_message().rstrip(".")  # empty where the help itself was the answer
+            reason = error.format_message().rstrip(".")  # empty if the help was printed
             return f'{reason}; see "{command} --help"' if reason else "", 2
         case MemoryError():
             return "not enough memory; try a smaller batch (tokens_per_batch) or beam", 1
         case OSError(filename=name, strerror=reason):
             return f"{name or 'cannot write'}: {reason or error}", 1
-    return f"{type(error).__name__}: {error}; this should not happen, --debug shows where it did", 1
+    return f"{type(error).__name__}: {error}; this is a bug; --debug shows the traceback", 1

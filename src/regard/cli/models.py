@@ -1,14 +1,14 @@
-"""`regard models pull | list | show | rm | verify`: models of the hub on this machine."""
+"""`regard models pull | list | show | rm | verify`: models of the hub on this machine; `regard import`."""
 
 from __future__ import annotations
 
-import json
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.terminal import AsJson, messages, print_line, say, tables
+from regard.cli.terminal import AsJson, json_line, messages, print_line, print_table, say
 from regard.errors import RegardError
 
 if TYPE_CHECKING:
@@ -59,27 +59,22 @@ def list_models(as_json: AsJson = False) -> None:
       regard models list
       regard models list --json
     """
-    from rich.table import Table
-
     from regard.storage.info import all_models
 
     models = all_models()
     if as_json:
         for each in models:
-            print_line(json.dumps(as_object(each), ensure_ascii=False))
+            print_line(json_line(as_object(each)))
         return
     if not models:
         say('no models; "regard models pull owner/name" downloads one from the hub')
         return
-    table = Table(box=None, pad_edge=False)
-    for column in ("name", "task", "family", "MiB", "revision", "licence", "path"):
-        table.add_column(column, justify="right" if column == "MiB" else "left", overflow="fold")
+    rows = []
     for each in models:
-        size = f"{each.size / 2**20:,.1f}"
-        task = "cannot be opened" if each.error else each.task
+        task, size = "cannot be opened" if each.error else each.task, f"{each.size / 2**20:,.1f}"
         licence, path = each.licence or "not stated", str(each.path)
-        table.add_row(*plain(each.name, task, each.family, size, each.revision[:12], licence, path))
-    tables().print(table)
+        rows.append((each.name, task, each.family, size, each.revision[:12], licence, path))
+    print_table(rows, ("name", "task", "family", "MiB", "revision", "licence", "path"), right=[3], fold=True)
 
 
 @app.command("show")
@@ -94,20 +89,15 @@ def show(
       regard models show Helsinki-NLP/opus-mt-en-de
       regard models show runs/demo --json
     """
-    from rich.table import Table
-
     from regard.storage.info import describe, model_info
 
     model = model_info(name)
     rows = describe(model)
     if as_json:
         old = {"asked for as": rows["branches"]} if "branches" in rows else {}  # key of version 0.1
-        print_line(json.dumps({**rows, **old, **as_object(model)}, ensure_ascii=False))
+        print_line(json_line({**rows, **old, **as_object(model)}))
         return
-    table = Table(box=None, pad_edge=False, show_header=False)
-    for key, value in rows.items():
-        table.add_row(*plain(key, value))
-    tables().print(table)
+    print_table(rows.items())
 
 
 @app.command("rm")
@@ -185,8 +175,20 @@ def as_object(model: ModelInfo) -> dict[str, Any]:
     return row | ({"error": model.error, "cannot be opened": model.error} if model.error else {})
 
 
-def plain(*cells: str) -> list[Any]:
-    """Cells without markup: a model card may contain what rich takes for a colour."""
-    from rich.text import Text
+def import_(
+    source: Annotated[Path, typer.Argument(help="Folder with weights in pytorch_model.bin.")],
+    out: Annotated[Path, typer.Argument(help="Folder to write; it must not exist.")],
+) -> None:
+    """Convert the weights of a folder from pytorch_model.bin to safetensors, which Regard opens.
 
-    return [Text(cell) for cell in cells]
+    A pickle can run code while it is read. A separate process reads it, as plain tensors only and with limits
+    of memory and time; a file with anything else is refused.
+
+    [bold]Example[/]
+
+      regard import opus-mt-en-de models/en-de
+    """
+    from regard.storage.importing import import_folder
+
+    files = import_folder(source, out, say)
+    say(f"wrote {out} ({', '.join(files)})")

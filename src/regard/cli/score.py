@@ -30,21 +30,19 @@ if TYPE_CHECKING:
 
 Files = Annotated[
     list[Path],
-    typer.Argument(help="Source and target, or a .tsv of both; for a language model texts. - is stdin."),
+    typer.Argument(help="Source and target, or a .tsv of both; texts for a language model. - is stdin."),
 ]
 Document = Annotated[
     bool, typer.Option("--document", help="Language models: a file is one text, not one a line.")
 ]
 Stride = Annotated[
     int | None,
-    typer.Option(min=1, help="Language models: how far windows move over a long text; half a window."),
+    typer.Option(
+        min=1, help="Language models: step of the windows over a long text; default: half a window."
+    ),
 ]
-NoEnd = Annotated[
-    bool, typer.Option("--no-end", help="Language models: do not count that a text ends where it does.")
-]
-Total = Annotated[
-    bool, typer.Option("--total", help="Language models: print the numbers of all texts together, only.")
-]
+NoEnd = Annotated[bool, typer.Option("--no-end", help="Language models: do not score the end token.")]
+Total = Annotated[bool, typer.Option("--total", help="Language models: print only the totals of all texts.")]
 
 
 def score(
@@ -58,13 +56,12 @@ def score(
     device: Device = "auto",
     threads: Threads = 0,
 ) -> None:
-    """How probable the model finds given translations, or texts: log-probability of each line.
+    """Score given translations or texts: log-probability of each line.
 
-    A language model tells with [bold]--json[/] also tokens, bytes, perplexity and
-    bits_per_byte. It reads a long text in windows that overlap: each piece
-    counts once, with at least the window without the stride before it.
-    The numbers of all lines together come in the end, on stderr, or alone
-    with --total.
+    For language models [bold]--json[/] adds tokens, bytes, perplexity and
+    bits_per_byte. A long text is read in overlapping windows: each token is
+    scored once, with at least (window - stride) tokens of context.
+    The totals of all lines are printed on stderr, or with --total alone.
 
     [bold]Examples[/]
 
@@ -74,19 +71,19 @@ def score(
     from regard.tasks import Translator, load
     from regard.tasks.generator import Generator
 
-    found = load(model, device, thread_count(threads), "float32")
+    task = load(model, device, thread_count(threads), "float32")
     only_language = {"--document": document, "--stride": stride, "--no-end": no_end, "--total": total}
-    if isinstance(found, Generator):
-        score_texts(found, files, document, stride, not no_end, total, as_json)
+    if isinstance(task, Generator):
+        score_texts(task, files, document, stride, not no_end, total, as_json)
         return
-    if not isinstance(found, Translator):
-        task = found.folder.task.name
-        raise UsageError(f"{model[0]}: a model to {task} gives no scores of texts; see regard {task}")
+    if not isinstance(task, Translator):
+        name = task.folder.task.name
+        raise UsageError(f"{model[0]}: a {name} model cannot score texts; see regard {name}")
     if wrong := [name for name, value in only_language.items() if value]:
         raise UsageError(f"{wrong[0]} is for language models; this one translates")
     if len(files) > 2:
         raise UsageError(f"{files[2]}: translations are scored from two files, source and target")
-    score_pairs(found, files, as_json)
+    score_pairs(task, files, as_json)
 
 
 def score_pairs(translator: Translator, files: list[Path], as_json: bool) -> None:
@@ -101,16 +98,16 @@ def score_pairs(translator: Translator, files: list[Path], as_json: bool) -> Non
     else:
         corpus = str(files[0]) if len(files) == 1 else (str(files[0]), str(files[1]))
         pairs = read_rows(corpus, translator.folder.task, "test")
-    total, pieces = 0.0, 0
+    total, count = 0.0, 0
     for portion in portions(pairs, AT_ONCE):
         rows = translator.score([row[1] for row in portion], [row[2] for row in portion])
         for row in rows:
-            own = math.fsum(row)
-            total, pieces = total + own, pieces + len(row)
-            print_line(json.dumps({"log_probability": own, "pieces": row}) if as_json else f"{own:.4f}")
-    if pieces:
-        mean = total / pieces
-        say(f"{pieces:,} pieces, log p {mean:.4f} a piece, perplexity {math.exp(-mean):.4f}")
+            log_p = math.fsum(row)
+            total, count = total + log_p, count + len(row)
+            print_line(json.dumps({"log_probability": log_p, "pieces": row}) if as_json else f"{log_p:.4f}")
+    if count:
+        mean = total / count
+        say(f"{count:,} tokens, log p {mean:.4f} per token, perplexity {math.exp(-mean):.4f}")
 
 
 def score_texts(
@@ -126,31 +123,28 @@ def score_texts(
 
     everything: list[TextScore] = []
     for portion in portions(read_texts(files, document), 1 if document else AT_ONCE):
-        for found in generator.score(portion, stride, end):
-            everything.append(found)
+        for each in generator.score(portion, stride, end):
+            everything.append(each)
             if not total:
-                own = found.numbers
-                row = (
-                    json.dumps(own | {"pieces": found.pieces}) if as_json else f"{own['log_probability']:.4f}"
-                )
-                print_line(row)
+                text = f"{each.numbers['log_probability']:.4f}"
+                print_line(json.dumps(each.numbers | {"pieces": each.pieces}) if as_json else text)
     if not everything:
         raise UsageError(f"{', '.join(str(each) for each in files)}: no text to score")
     numbers = total_score(everything)
-    told = (
+    summary = (
         f"{numbers['tokens']:,} tokens, {numbers['bytes']:,} bytes, "
         f"perplexity {numbers['perplexity']:.4f}, {numbers['bits_per_byte']:.4f} bits per byte"
     )
     if total:
-        print_line(json.dumps(numbers) if as_json else told)
+        print_line(json.dumps(numbers) if as_json else summary)
     else:
-        say(told)
+        say(summary)
 
 
 def read_texts(files: Iterable[Path], document: bool) -> Iterator[str]:
-    """The lines of all files, or each file as a whole, without the end of its last line.
+    """The lines of all files, or each file as a whole without its last newline.
 
-    An object of a .jsonl or .parquet is a text of its own.
+    Each object of a .jsonl or .parquet is one text.
     """
     from regard.data.files import format_suffix, lines
     from regard.data.readers import TABLES, read_objects, string_field
@@ -162,6 +156,6 @@ def read_texts(files: Iterable[Path], document: bool) -> Iterator[str]:
             rows = read_objects(path, suffix, StrictReport(), lambda value: (string_field(value, "text"), ""))
             yield from (text for _, text, _ in rows)
             continue
-        own = read_stdin() if str(path) == "-" else lines(path)
-        whole = ["\n".join(own)] if document else own
-        yield from (text for text in whole if text or not document)
+        content = read_stdin() if str(path) == "-" else lines(path)
+        texts = ["\n".join(content)] if document else content
+        yield from (text for text in texts if text or not document)

@@ -15,39 +15,42 @@ from regard.errors import UsageError
 
 
 class Either(TyperGroup):
-    """`serve keys ...` manages keys; anything else is what to serve."""
+    """`serve keys ...` manages keys; anything else runs the server."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         return super().parse_args(ctx, args if args[:1] in (["keys"], ["run"]) else ["run", *args])
 
 
 app = typer.Typer(
-    cls=Either, help="Answer programs and the page over HTTP: translation, completion and more."
+    cls=Either, help="Serve models over HTTP: translation, completion and more, and the explorer."
 )
-keys = typer.Typer(help="Who may ask: a file of named keys, kept as salted hashes.", no_args_is_help=True)
+keys = typer.Typer(help="Manage API keys: a file of names and salted hashes.", no_args_is_help=True)
 app.add_typer(keys, name="keys")
 
 Folders = Annotated[
     list[Path] | None,
-    typer.Argument(help="Model folders or names; else the package's own.", metavar="DIR"),
+    typer.Argument(help="Model folders or names; default: the built-in models.", metavar="DIR"),
 ]
-Port = Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")]
-Listen = Annotated[str, typer.Option(help="The address to listen at; 0.0.0.0 is every one of this machine.")]
-Hosts = Annotated[list[str], typer.Option("--host", help="A name that clients call this server by; several.")]
-KeyFile = Annotated[Path | None, typer.Option("--keys", help="The file of keys; without a key no answer.")]
-Anybody = Annotated[
-    bool, typer.Option("--insecure-no-key", help="Listen beyond this machine and answer everybody.")
-]
+Port = Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 chooses a free one.")]
+Listen = Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 = all interfaces.")]
+Hosts = Annotated[list[str], typer.Option("--host", help="Accepted Host header; repeatable.")]
+KeyFile = Annotated[Path | None, typer.Option("--keys", help="File of API keys that requests must have.")]
+Anybody = Annotated[bool, typer.Option("--insecure-no-key", help="Listen on other interfaces without keys.")]
 Origins = Annotated[
-    list[str], typer.Option("--cors-origin", help="A page that may ask, as https://example.org; several.")
+    list[str],
+    typer.Option("--cors-origin", help="Allowed CORS origin, such as https://example.org; repeatable."),
 ]
-LogText = Annotated[bool, typer.Option("--log-text", help="Write what was asked into the log.")]
-Queue = Annotated[int, typer.Option(min=100, help="Pieces that may wait; what comes then is refused.")]
-Seconds = Annotated[float, typer.Option(min=0.1, max=3600, help="For one answer.")]
-Body = Annotated[int, typer.Option(min=1024, max=1 << 30, help="Bytes of a request at most.")]
-Drain = Annotated[float, typer.Option(min=0, max=3600, help="Seconds to finish in, once told to end.")]
-File = Annotated[Path, typer.Argument(help="The file of keys.")]
-Name = Annotated[str, typer.Argument(help="Whose key it is.")]
+LogText = Annotated[bool, typer.Option("--log-text", help="Write the texts of requests into the log.")]
+Queue = Annotated[
+    int, typer.Option(min=100, help="Maximum number of queued tokens; further requests are refused.")
+]
+Seconds = Annotated[float, typer.Option(min=0.1, max=3600, help="Seconds until a request times out.")]
+Body = Annotated[int, typer.Option(min=1024, max=1 << 30, help="Maximum size of a request in bytes.")]
+Drain = Annotated[
+    float, typer.Option(min=0, max=3600, help="Seconds to finish running requests after SIGTERM.")
+]
+File = Annotated[Path, typer.Argument(help="File of API keys.")]
+Name = Annotated[str, typer.Argument(help="Name of the key.")]
 
 
 @app.command("run")
@@ -68,11 +71,11 @@ def serve(
     threads: Threads = 0,
     precision: Precision = "auto",
 ) -> None:
-    """Answer programs over HTTP: LibreTranslate's routes, OpenAI's and our own; and the explorer's page.
+    """Serve models over HTTP: the APIs of LibreTranslate and OpenAI, a native API, and the explorer.
 
-    Requests that come together are computed together. /docs shows the routes,
-    /api/v1/limits how much may be asked. SIGTERM ends it once what has begun is
-    done. The log is JSON on stderr, without any text of a request.
+    Concurrent requests are batched. /docs shows the routes, /api/v1/limits the
+    limits. SIGTERM stops the server after the running requests. The log is JSON
+    on stderr, without texts of requests.
 
     [bold]Examples[/]
 
@@ -93,19 +96,19 @@ def serve(
     for origin in cors_origin:
         if not origin.startswith(("http://", "https://")):
             raise UsageError(f"--cors-origin {origin}: give it as https://example.org")
-    known = Keys(keys) if keys is not None else None
+    api_keys = Keys(keys) if keys is not None else None
     opened = {
         name: load(path, device, thread_count(threads), precision)
         for name, path in unique_names(folders or builtin_models()).items()
     }
     bounds = ServerLimits(body=largest_body, request_seconds=timeout, drain_seconds=drain)
-    service = Service(opened, bounds, BatchLimits(queue_tokens=queue_tokens), known, Log(texts=log_text))
+    service = Service(opened, bounds, BatchLimits(queue_tokens=queue_tokens), api_keys, Log(texts=log_text))
     serve_api(service, place, say)
 
 
 @keys.command("add")
 def add(file: File, name: Name) -> None:
-    """Make a key and print it; it is shown once and kept nowhere.
+    """Create a key and print it once; the file contains only its hash.
 
     [bold]Example[/]
 
@@ -114,12 +117,12 @@ def add(file: File, name: Name) -> None:
     from regard.server.keys import add_key
 
     print_line(add_key(file, name))
-    say(f"{file} knows {name} now; clients send it as Authorization: Bearer KEY, or as api_key")
+    say(f"Added key '{name}'; clients send it as Authorization: Bearer KEY, or as api_key")
 
 
 @keys.command("list")
 def list_keys(file: File) -> None:
-    """Show whose keys there are.
+    """List the names of the keys.
 
     [bold]Example[/]
 
@@ -133,7 +136,7 @@ def list_keys(file: File) -> None:
 
 @keys.command("revoke")
 def revoke(file: File, name: Name) -> None:
-    """Take a key away; a running server knows at once.
+    """Revoke a key, also for a running server.
 
     [bold]Example[/]
 
@@ -142,4 +145,4 @@ def revoke(file: File, name: Name) -> None:
     from regard.server.keys import revoke_key
 
     revoke_key(file, name)
-    say(f"{name} may not ask any more")
+    say(f"Revoked key '{name}'")

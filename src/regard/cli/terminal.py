@@ -1,10 +1,13 @@
-"""What all commands share: lines in and out, messages, common options."""
+"""What all commands share: common options, lines in and out, messages, tables."""
 
 from __future__ import annotations
 
+import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
@@ -15,11 +18,12 @@ from regard.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.text import Text
 
     from regard.tasks import Translator
 
 Item = TypeVar("Item")
-_MOVES = dict.fromkeys((7, 8, 11, 12, 13, 27))
+_CONTROL_CHARACTERS = dict.fromkeys((7, 8, 11, 12, 13, 27))  # they move the cursor of a terminal
 AT_ONCE = 2000  # lines read before they are sorted by length and translated together
 
 Models = Annotated[
@@ -36,20 +40,32 @@ Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")]
 Threads = Annotated[int, typer.Option(min=0, max=1024, help="CPU threads; 0 = one per usable core.")]
 Precision = Annotated[
     Literal["auto", "float32", "bfloat16", "int8"],
-    typer.Option(help="Of products; auto: int8 if `regard calibrate` has measured the model, else float32."),
+    typer.Option(help="Inference precision; auto = int8 for calibrated models, else float32."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
+Texts = Annotated[list[str] | None, typer.Argument(help="Texts or files; nothing or - reads stdin.")]
+Output = Annotated[Path | None, typer.Option("--output", "-o", help="A file instead of stdout.")]
+Scores = Annotated[bool, typer.Option("--scores", help="Put the score and a tab before the text.")]
+Beam = Annotated[int | None, typer.Option(min=1, help="Hypotheses kept; 1 is greedy.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="Any field of the section decode: --set length_penalty=0.6."),
+]
+TooLong = Annotated[
+    Literal["cut", "skip", "error"],
+    typer.Option("--too-long", help="A text too long for the model: read its beginning, skip it, or stop."),
+]
 
 
 def messages() -> Console:
-    """Where everything goes that is not a result. What is printed is text: a path may hold [b] or :x:."""
-    from rich.console import Console  # here: a sentence that is translated need not wait for it
+    """The console of stderr, for all that is not a result. No markup: a path may contain [b] or :x:."""
+    from rich.console import Console  # imported here: translating a sentence does not need it
 
     return Console(stderr=True, highlight=False, soft_wrap=True, markup=False, emoji=False)
 
 
 def tables() -> Console:
-    """Where tables of results go; in a file or a pipe they are as wide as they need to be."""
+    """The console of stdout, for tables; 200 columns wide in a file or a pipe."""
     from rich.console import Console
 
     return Console(highlight=False, emoji=False, width=None if sys.stdout.isatty() else 200)
@@ -127,8 +143,33 @@ def portions(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
         yield portion
 
 
+def is_typed(text: list[str] | None) -> bool:
+    """Whether a person types the lines; they are answered line by line."""
+    typed = text in (None, [], ["-"]) and sys.stdin is not None and sys.stdin.isatty()
+    if typed:
+        say("type a sentence a line; Ctrl-D ends")
+    return typed
+
+
+def parse_options(given: list[str] | None, beam: int | None, nbest: int) -> dict[str, object]:
+    """`--set field=value` and the short options as fields of [decode]."""
+    from regard.config.load import parse_value
+
+    options: dict[str, object] = {}
+    for each in given or []:
+        name, equals, value = each.partition("=")
+        if not equals:
+            raise UsageError(f"--set {each}: write field=value, for example --set length_penalty=0.6")
+        options[name.strip().removeprefix("decode.")] = parse_value(value)
+    if beam is not None:
+        options["beam"] = beam
+    elif nbest > 1 and "beam" not in options:
+        options["beam"] = max(4, nbest)
+    return options
+
+
 class ReaderGone(Exception):
-    """Nobody reads our results any more, as after `| head -1`; a command just ends."""
+    """The reader of stdout has closed it, as `| head -1` does; the command ends."""
 
 
 def print_line(text: str, flush: bool = False) -> None:
@@ -136,29 +177,142 @@ def print_line(text: str, flush: bool = False) -> None:
     put(f"{text}\n", flush)
 
 
-def put(text: str, flush: bool = False) -> None:
-    """A part of a line of result."""
+def put(text: str | bytes, flush: bool = False) -> None:
+    """A part of a result."""
     try:
-        sys.stdout.buffer.write(text.encode("utf-8", errors="replace"))
+        sys.stdout.buffer.write(text if isinstance(text, bytes) else text.encode("utf-8", errors="replace"))
         if flush:
             sys.stdout.buffer.flush()
     except BrokenPipeError:
         raise ReaderGone from None
 
 
+def put_lines(lines: Sequence[str], output: Path | None, count: str) -> None:
+    """Lines of result to stdout or to a file; `count` says what was written."""
+    if output is None:
+        for line in lines:
+            print_line(line)
+        return
+    from regard.storage import write_text
+
+    write_text(output, "".join(f"{line}\n" for line in lines))
+    say(f"wrote {count} to {output}")
+
+
+def json_line(row: Mapping[str, object], marks: Mapping[str, object] | None = None) -> str:
+    """A row as JSON; `marks` are added where they are true."""
+    return json.dumps(
+        {**row, **{name: mark for name, mark in (marks or {}).items() if mark}}, ensure_ascii=False
+    )
+
+
 def one_line(text: str) -> str:
-    """A model of bytes can say a newline; where a line is an answer, it would shift all the others."""
+    """Without newlines, which a model of bytes can write: each result is one line."""
     return text.replace("\n", " ")
 
 
 def writable(output: Path | None) -> Path | None:
-    """Where to write; what cannot be is said before the work and not after it. `-` is stdout."""
+    """The file to write, checked before the work; None for `-`, which is stdout."""
     if output is not None and output.is_dir():
         raise UsageError(f"{output} is a folder; give the name of a file to write")
     return None if output == Path("-") else output
 
 
 def say(text: str) -> None:
-    """A line about what was done. Signs that would move a terminal's cursor are left out."""
+    """A line on stderr, without control characters."""
     if sys.stderr is not None:
-        print(text.translate(_MOVES), file=sys.stderr, flush=True)
+        print(text.translate(_CONTROL_CHARACTERS), file=sys.stderr, flush=True)
+
+
+def print_table(
+    rows: Iterable[Sequence[str | Text]],
+    heads: Sequence[str] = (),
+    right: Iterable[int] = (),
+    fold: bool = False,
+    boxed: bool = False,
+) -> None:
+    """A table on stdout; the columns `right` are right-aligned. Cells are plain text, without markup."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(show_header=bool(heads))
+    if not boxed:
+        table.box, table.pad_edge = None, False
+    rows, right = list(rows), set(right)
+    for column in range(len(heads) or max(map(len, rows), default=0)):
+        head = Text(heads[column]) if heads else ""
+        justify: Literal["right", "left"] = "right" if column in right else "left"
+        table.add_column(head, justify=justify, overflow="fold" if fold else "ellipsis")
+    for row in rows:
+        table.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
+    tables().print(table)
+
+
+@dataclass
+class Notes:
+    """Remarks about lines of input; each kind is printed once, with its count and first line."""
+
+    first: dict[str, int] = field(default_factory=dict)
+    count: dict[str, int] = field(default_factory=dict)
+
+    def add(self, kind: str, line: int, count: int = 1) -> None:
+        self.first.setdefault(kind, line)
+        self.count[kind] = self.count.get(kind, 0) + count
+
+    def add_too_long(self, skipped: bool, cut: bool, line: int) -> None:
+        if skipped:
+            self.add("skipped: too long for the model", line)
+        elif cut:
+            self.add("too long for the model, which read only the beginning (--too-long)", line)
+
+    def print(self) -> None:
+        for kind, count in self.count.items():
+            first = self.first[kind]
+            say(f"{f'line {first}' if count == 1 else f'{count} lines, the first is {first}'}: {kind}")
+
+
+@dataclass
+class LineResults:
+    """Turns lines of text into lines of result, and collects notes about them."""
+
+    notes: Notes = field(default_factory=Notes, kw_only=True)
+
+    def __call__(self, lines: list[str], first: int) -> list[str]:
+        """The results of lines, the first of which is line `first` of the input."""
+        raise NotImplementedError
+
+    def end(self) -> None:
+        self.notes.print()
+
+
+def answer_texts(
+    results: LineResults, text: list[str] | None, output: Path | None, doing: str, done: str
+) -> None:
+    answer_lines(results, read_inputs(text or []), is_typed(text), output, doing, done)
+
+
+def answer_lines(
+    results: LineResults,
+    lines: Iterable[str],
+    interactive: bool,
+    output: Path | None,
+    doing: str = "translating",
+    done: str = "translations",
+) -> None:
+    """Answer portion by portion: at once on stdout, or in the end into a file."""
+    unwritten: list[str] = []
+    count = 0
+    shows_status = not interactive and sys.stderr is not None and sys.stderr.isatty()
+    with messages().status(doing) if shows_status else nullcontext() as status:
+        for portion in portions(lines, 1 if interactive else AT_ONCE):
+            unwritten += results(portion, count + 1)
+            count += len(portion)
+            if status is not None:
+                status.update(f"{doing}: {count:,} lines")
+            if output is None:
+                for number, line in enumerate(unwritten, 1):
+                    print_line(line, flush=number == len(unwritten))
+                unwritten = []
+    if output is not None:
+        put_lines(unwritten, output, f"{count:,} {done}")
+    results.end()

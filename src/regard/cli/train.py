@@ -1,4 +1,4 @@
-"""`regard train` and `regard average`."""
+"""`regard train`, `regard average` and `regard report`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli.terminal import messages, say
+from regard.cli.terminal import messages, print_line, say
 from regard.errors import UsageError
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def train(
 
 
 def run(config: Config | None, out: Path, resume: bool, strict: bool, plain: bool) -> None:
-    from regard.cli.live import view
+    from regard.cli.train_view import view
     from regard.training import train as train_model
     from regard.training.distributed import PeerError, is_rank0
     from regard.training.report import score_line
@@ -124,3 +124,18 @@ def average(
 
     folders = average_into(checkpoints, out, last)
     say(f"wrote the average of {', '.join(path.name for path in folders)} to {out}")
+
+
+def report(folder: Annotated[Path, typer.Argument(help="The run's folder.", show_default=False)]) -> None:
+    """Write the report of a run again from its folder, also of an unfinished run.
+
+    A run writes its report when it ends: report.html, and report.md with the same content.
+
+    [bold]Example[/]
+
+      regard report runs/first
+    """
+    from regard.training.report import write_report
+
+    for path in write_report(folder):
+        print_line(str(path))

@@ -142,8 +142,8 @@ def load_run_settings(path: Path) -> RunSettings:
     }
     tree = upgrade_config(tree, FIELDS, str(path), written=True)
     try:
-        task = Task.model_validate(known_fields(tree.get("task", {}), Task))
-        given = known_fields(tree.get("decode", {}), Decode)
+        task = Task.model_validate(existing_fields(tree.get("task", {}), Task))
+        given = existing_fields(tree.get("decode", {}), Decode)
         decode = Decode.model_validate({**DECODE_DEFAULTS.get(task.name, {}), **searched(given)})
     except ValidationError as error:
         section = "decode" if error.title == "Decode" else "task"
@@ -151,7 +151,7 @@ def load_run_settings(path: Path) -> RunSettings:
     return RunSettings(tree["version"], task, decode, tree.get("model", {}))
 
 
-def known_fields(fields: Mapping[str, Any], section: type[BaseModel]) -> Tree:
+def existing_fields(fields: Mapping[str, Any], section: type[BaseModel]) -> Tree:
     return {name: value for name, value in fields.items() if name in section.model_fields}
 
 
@@ -210,8 +210,8 @@ def with_preset(model: Tree, where: str) -> Tree:
         raise UsageError(message, code="E_CONFIG_VALUE")
     preset: Tree = {"family": "transformer", **PRESETS[name]}
     family = model.get("family", preset["family"])
-    known = FIELDS.get(family, frozenset()) if isinstance(family, str) else ()
-    return {**{field: value for field, value in preset.items() if field in known}, **model}
+    valid_fields = FIELDS.get(family, frozenset()) if isinstance(family, str) else ()
+    return {**{field: value for field, value in preset.items() if field in valid_fields}, **model}
 
 
 def absolute(corpora: Any, base: Path) -> Any:
@@ -278,7 +278,7 @@ def explain_one(detail: ErrorDetails, parts: list[str], family: str) -> tuple[st
 def unknown_field(parts: list[str], family: str) -> str:
     fields = list(section_fields(parts[0], family) if len(parts) > 1 else Config.model_fields)
     name = shown(".".join(parts[:2]))
-    if others := [other for other, known in FIELDS.items() if family and parts[1] in known]:
+    if others := [other for other, fields in FIELDS.items() if family and parts[1] in fields]:
         has = f"the family {family} does not have it, {' and '.join(others)} {'do' if others[1:] else 'does'}"
         return f"the field {name}: {has}; known: {', '.join(fields)}"
     what = "section" if len(parts) == 1 else "field"

@@ -280,9 +280,9 @@ class Config(Section):
     @model_validator(mode="after")
     def _possible(self) -> Config:
         if self.train.metric not in METRICS[self.task.name]:
-            known = ", ".join(METRICS[self.task.name])
+            metrics = ", ".join(METRICS[self.task.name])
             raise ValueError(
-                f'train.metric = "{self.train.metric}" is not a metric of "{self.task.name}": {known}'
+                f'train.metric = "{self.train.metric}" is not a metric of "{self.task.name}": {metrics}'
             )
         fitting = FAMILIES_OF[self.task.name]
         if self.model.family not in fitting:

@@ -23,7 +23,7 @@ from regard.models import EncoderDecoder, LanguageModel
 from regard.models.attention import MultiHeadAttention
 from regard.models.layers import GatedFeedForward, RMSNorm, Scale
 from regard.models.positions import Learned, RelativeBias, Sinusoidal
-from regard.models.transformer import Block, Embedding, Stack
+from regard.models.transformer import Block, Stack, TokenEmbedding
 from regard.storage import Folder
 
 # sinusoidal: CTranslate2's default input limit, or enough for the source and a longer target
@@ -108,7 +108,7 @@ def set_decoder(spec: Spec, model: EncoderDecoder | LanguageModel, config: Model
     set_linear(spec.projection, model.output)
 
 
-def set_embedding(spec: Spec, table: Spec, embedding: Embedding, config: Model) -> None:
+def set_embedding(spec: Spec, table: Spec, embedding: TokenEmbedding, config: Model) -> None:
     table.weight = numbers(embedding.tokens.weight)
     spec.scale_embeddings = float(embedding.factor)
     if isinstance(embedding.positions, Learned):

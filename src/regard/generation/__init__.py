@@ -2,7 +2,7 @@
 
 from regard.compat import old_names
 from regard.generation.alternatives import NextWord, next_words
-from regard.generation.constraints import Constraint, Lexicon, Phrase
+from regard.generation.constraints import Constraint, ConstraintPhrase, Lexicon
 from regard.generation.engine import Engine, make_engine
 from regard.generation.ensemble import Ensemble, Mean, scorer
 from regard.generation.generate import decode, generate
@@ -15,6 +15,7 @@ __getattr__ = old_names(__name__)
 
 __all__ = [
     "Constraint",
+    "ConstraintPhrase",
     "Engine",
     "Ensemble",
     "Handle",
@@ -22,7 +23,6 @@ __all__ = [
     "Lexicon",
     "Mean",
     "NextWord",
-    "Phrase",
     "Request",
     "Scheduler",
     "SpecialTokens",

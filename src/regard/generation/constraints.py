@@ -61,7 +61,7 @@ def word_end(left: str, following: bytes) -> str:
 
 
 @dataclass(frozen=True)
-class Phrase:
+class ConstraintPhrase:
     """A phrase, and the tokens that spell it inside a sentence."""
 
     text: str
@@ -110,7 +110,7 @@ class Lexicon:
         """The text of tokens up to the last complete character."""
         return decode_partial(self.bytes_of(tokens))[0]
 
-    def phrase(self, text: str) -> Phrase:
+    def phrase(self, text: str) -> ConstraintPhrase:
         """A phrase as a user wrote it. In scripts with spaces, its tokens begin with one."""
         text = text.strip()
         if not text:
@@ -124,7 +124,7 @@ class Lexicon:
             tokens = tokens if bare is None else [*bare, *tokens[1:]]
         elif not first.startswith(b" "):
             tokens = self.encode(f" {text}")
-        return Phrase(text, tuple(tokens), lone_space=self.content[tokens[0]] == b" ")
+        return ConstraintPhrase(text, tuple(tokens), lone_space=self.content[tokens[0]] == b" ")
 
     def constraint(self, require: Sequence[str], forbid: Sequence[str]) -> Constraint:
         """The constraint of one translation; a phrase that is both required and forbidden is an error."""
@@ -175,8 +175,8 @@ class Constraint:
     """Phrases that the translation of one source must and must not contain."""
 
     lexicon: Lexicon
-    require: tuple[Phrase, ...] = ()
-    forbid: tuple[Phrase, ...] = ()
+    require: tuple[ConstraintPhrase, ...] = ()
+    forbid: tuple[ConstraintPhrase, ...] = ()
     whole_prefix: bool = False  # the forced prefix ends with a whole word
 
     @property
@@ -193,7 +193,7 @@ class PhraseMatcher:
     excludes "Kindern" if the tokenizer segments it as `Kind|ern`, but not as `Kin|dern`.
     """
 
-    def __init__(self, phrase: Phrase, lexicon: Lexicon) -> None:
+    def __init__(self, phrase: ConstraintPhrase, lexicon: Lexicon) -> None:
         self.first, self.last, self.content = phrase.text[0], phrase.text[-1], phrase.content
         self.lexicon = lexicon
         self.completing = [
@@ -243,7 +243,7 @@ class PhraseMatcher:
 
 
 @lru_cache(maxsize=4096)
-def phrase_matcher(phrase: Phrase, lexicon: Lexicon) -> PhraseMatcher:
+def phrase_matcher(phrase: ConstraintPhrase, lexicon: Lexicon) -> PhraseMatcher:
     return PhraseMatcher(phrase, lexicon)
 
 
@@ -286,21 +286,21 @@ class PhraseProgress:
             return keeping
         return min(keeping, self.needed_for([*self.missing, *self.open], glue=True))
 
-    def needed_for(self, phrases: Sequence[Phrase], glue: bool) -> int:
+    def needed_for(self, phrases: Sequence[ConstraintPhrase], glue: bool) -> int:
         size = sum(len(phrase.tokens) for phrase in phrases)
         return min(
             size - self.started(order[0], glue) - sum(self.overlap(one, two) for one, two in pairwise(order))
             for order in phrase_orders(phrases)
         )
 
-    def started(self, phrase: Phrase, glue: bool) -> int:
+    def started(self, phrase: ConstraintPhrase, glue: bool) -> int:
         """How many tokens of a phrase, not all, end the hypothesis; `glue` allows gluing to an open one."""
         tokens = self.tokens
         if phrase.lone_space and len(tokens) < len(phrase.tokens):
             tokens = [phrase.tokens[0], *tokens]  # the start of a text separates words as a space does
         return shared_tokens(tokens, phrase, lambda token: glue or self.completes(self.last, token))
 
-    def overlap(self, one: Phrase, two: Phrase) -> int:
+    def overlap(self, one: ConstraintPhrase, two: ConstraintPhrase) -> int:
         """Tokens at the end of one phrase that may start the other."""
         return shared_tokens(one.tokens, two, lambda token: self.completes(one.text[-1], token))
 
@@ -308,7 +308,7 @@ class PhraseProgress:
         return word_end(last, self.lexicon.content[token] or b"") == "complete"
 
 
-def shared_tokens(tokens: Sequence[int], phrase: Phrase, may_follow: Callable[[int], bool]) -> int:
+def shared_tokens(tokens: Sequence[int], phrase: ConstraintPhrase, may_follow: Callable[[int], bool]) -> int:
     """The most tokens at the end of `tokens` that start the phrase, if its next token may follow."""
     for count in range(min(len(phrase.tokens) - 1, len(tokens)), 0, -1):
         if tuple(tokens[-count:]) == phrase.tokens[:count] and may_follow(phrase.tokens[count]):
@@ -316,7 +316,7 @@ def shared_tokens(tokens: Sequence[int], phrase: Phrase, may_follow: Callable[[i
     return 0
 
 
-def phrase_orders(phrases: Sequence[Phrase]) -> Iterable[Sequence[Phrase]]:
+def phrase_orders(phrases: Sequence[ConstraintPhrase]) -> Iterable[Sequence[ConstraintPhrase]]:
     """Every order of a few phrases; of many, each of them first."""
     if len(phrases) <= ALL_ORDERS:
         return permutations(phrases)

@@ -83,12 +83,12 @@ def pack_model(model: EncoderDecoder, packing: Packing) -> None:
 
 
 def make_engine(
-    model: GenerativeModel, precision: str = "float32", reaches: Calibration | None = None
+    model: GenerativeModel, precision: str = "float32", calibration: Calibration | None = None
 ) -> GenerativeModel | Engine:
     """The fastest thing with the model's `start` and `step` on this machine. Packs the model in place."""
     model.eval()
-    chosen = choose_precision(precision, model, reaches)
-    packing = Packing(model, chosen, reaches)
+    chosen = choose_precision(precision, model, calibration)
+    packing = Packing(model, chosen, calibration)
     if isinstance(model, EncoderDecoder) and packable(model):
         pack_model(model, packing)
         return Engine(model, chosen)
@@ -172,12 +172,12 @@ class Engine:
         for column in tokens.unbind(dim=1):
             position = state.rows["next"].unsqueeze(1)  # [R,1]
             state = state.extend()
-            own, sources = state.state.growing, state.state.sources
+            cache, sources = state.state.growing, state.state.sources
             x: Tensor = self.model.target(column[:, None], position)[:, 0]  # [R,D]
             one = self.current_decoder()(
                 x,
-                [own[name] for name in self.keys],
-                [own[name] for name in self.values],
+                [cache[name] for name in self.keys],
+                [cache[name] for name in self.values],
                 state.write_positions(),
                 self.bias(state.visible_columns()).flatten(0, 1),  # [N*H,K,S]
                 [sources[name] for name in self.source_keys],
@@ -245,14 +245,14 @@ class EngineLayer(nn.Module):
 
     def __init__(self, block: Block) -> None:
         super().__init__()
-        own, cross, feed_forward = block.attention, block.require_cross(), block.feed_forward
-        self.heads = own.heads
+        attention, cross, feed_forward = block.attention, block.require_cross(), block.feed_forward
+        self.heads = attention.heads
         self.pre = isinstance(block.attention_residual, PreNorm)  # where the layer norms stand
-        self.own_norm = norm_of(block.attention_residual)
+        self.self_norm = norm_of(block.attention_residual)
         self.cross_norm = norm_of(block.cross_residual)
         self.feed_norm = norm_of(block.feed_forward_residual)
-        self.all: nn.Module = own.all  # type: ignore[assignment]
-        self.output, self.query, self.cross_output = own.output, cross.query, cross.output
+        self.all: nn.Module = attention.all  # type: ignore[assignment]
+        self.output, self.query, self.cross_output = attention.output, cross.query, cross.output
         self.up: Any = feed_forward.up
         self.down = feed_forward.down
         self.activation = next(name for name, each in ACTIVATIONS.items() if each is feed_forward.activation)
@@ -270,11 +270,11 @@ class EngineLayer(nn.Module):
     ) -> Tensor:
         """x + sublayer(norm(x)), or norm(x + sublayer(x)) as in the paper, three times: [R,D] -> [R,D]."""
         if self.pre:
-            x = x + self.self_attention(self.own_norm(x), key, value, places, bias)
+            x = x + self.self_attention(self.self_norm(x), key, value, places, bias)
             x = x + self.cross_attention(self.cross_norm(x), source_key, source_value, source_bias)
             y: Tensor = x + self.down(self.hidden(self.feed_norm(x)))
             return y
-        x = self.own_norm(x + self.self_attention(x, key, value, places, bias))
+        x = self.self_norm(x + self.self_attention(x, key, value, places, bias))
         x = self.cross_norm(x + self.cross_attention(x, source_key, source_value, source_bias))
         y = self.feed_norm(x + self.down(self.hidden(x)))
         return y

@@ -30,12 +30,12 @@ class Packing:
     """Makes linear maps of a model's own ones."""
 
     def __init__(
-        self, model: nn.Module, precision: str = "float32", reaches: Calibration | None = None
+        self, model: nn.Module, precision: str = "float32", calibration: Calibration | None = None
     ) -> None:
         # by identity: a module that was packed must not be kept, with its weights, until the last one is
         self.names = {id(module): name for name, module in model.named_modules()}
         self.words = {m.weight.data_ptr() for m in model.modules() if isinstance(m, nn.Embedding)}
-        self.precision, self.calibration = precision, reaches or {}
+        self.precision, self.calibration = precision, calibration or {}
 
     def __call__(self, *parts: nn.Linear) -> nn.Module:
         """Several linear maps of the same input as one."""
@@ -98,19 +98,19 @@ def scale_of(reach: ActivationRange) -> tuple[float, int]:
     return scale, round(-low / scale)
 
 
-def choose_precision(wish: str, model: nn.Module, reaches: Calibration | None) -> str:
+def choose_precision(requested: str, model: nn.Module, calibration: Calibration | None) -> str:
     """`auto` is int8 where a folder says how far its numbers reach, as somebody measured; else float32."""
-    if wish not in PRECISIONS:
-        raise UsageError(f'precision "{wish}" is unknown; use {", ".join(PRECISIONS)}')
+    if requested not in PRECISIONS:
+        raise UsageError(f'precision "{requested}" is unknown; use {", ".join(PRECISIONS)}')
     device = next(model.parameters()).device
     bytes_here = device.type == "cpu" and can_quantize()
-    if wish == "auto":
-        return "int8" if reaches and bytes_here else "float32"
-    if wish == "int8" and not bytes_here:
+    if requested == "auto":
+        return "int8" if calibration and bytes_here else "float32"
+    if requested == "int8" and not bytes_here:
         raise UsageError("precision int8 needs a CPU for which torch has FBGEMM; use float32")
-    if wish == "bfloat16" and not can_pack(torch.empty(0, dtype=torch.bfloat16, device=device)):
+    if requested == "bfloat16" and not can_pack(torch.empty(0, dtype=torch.bfloat16, device=device)):
         raise UsageError("precision bfloat16 needs a CPU for which torch has oneDNN; use float32")
-    return wish
+    return requested
 
 
 def pack_linears(model: nn.Module, packing: Packing) -> None:
@@ -124,12 +124,12 @@ def pack_linears(model: nn.Module, packing: Packing) -> None:
 @torch.no_grad()
 def activation_ranges(model: nn.Module, batches: Iterable[Batch]) -> dict[str, ActivationRange]:
     """How far the numbers reach that each linear map of a model reads on these texts."""
-    found: dict[str, ActivationRange] = {}
+    ranges: dict[str, ActivationRange] = {}
 
     def look(name: str, x: Tensor) -> None:
         low, high = (float(each) for each in x.aminmax())
-        before = found.get(name, (low, high))
-        found[name] = (min(before[0], low), max(before[1], high))
+        before = ranges.get(name, (low, high))
+        ranges[name] = (min(before[0], low), max(before[1], high))
 
     hooks = [
         module.register_forward_pre_hook(lambda _, args, name=name: look(name, args[0]))
@@ -142,4 +142,4 @@ def activation_ranges(model: nn.Module, batches: Iterable[Batch]) -> dict[str, A
     finally:
         for hook in hooks:
             hook.remove()
-    return found
+    return ranges

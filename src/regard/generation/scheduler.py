@@ -39,7 +39,7 @@ SINGLE_WORKER_ROWS = 32  # rows that stay with one worker: they gain more from a
 
 
 @dataclass(frozen=True)
-class Settings:
+class WorkerSettings:
     """What all workers of a scheduler share; the bounds are those of one worker."""
 
     model_for: ModelFor
@@ -127,7 +127,7 @@ class Worker:
     If memory runs out, the running requests start again with half the bound.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: WorkerSettings) -> None:
         self.settings, self.tokens = settings, settings.tokens
         self.batches: dict[tuple[int, BatchKey], RunningBatch] = {}
         self.batch_of: dict[Handle, RunningBatch] = {}
@@ -273,7 +273,7 @@ class Scheduler:
             workers = worker_count(device, tokens)
             workers = workers if rows is None else max(1, min(workers, rows // SINGLE_WORKER_ROWS))
         share = max(1, (tokens if rows is None else rows) // workers)
-        settings = Settings(model_for, special, device, max(1, tokens // workers), share, warn)
+        settings = WorkerSettings(model_for, special, device, max(1, tokens // workers), share, warn)
         self.workers = [Worker(settings) for _ in range(workers)]
         self.worker_of: dict[Handle, int] = {}
         self.rows = [0] * workers  # of running and waiting requests

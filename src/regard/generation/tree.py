@@ -55,8 +55,8 @@ class BeamCache:
         tree = self.pruned() if self.beams > 1 else self
         state, count = tree.state, self.beams
         state = replace(state.extend(count), rows={"next": state.rows["next"] + 1})
-        own = torch.eye(count, dtype=torch.int64, device=state.rows["next"].device)
-        new = own[:, :, None].expand(len(state), -1, -1, -1)  # [N,K,K,1]
+        diagonal = torch.eye(count, dtype=torch.int64, device=state.rows["next"].device)
+        new = diagonal[:, :, None].expand(len(state), -1, -1, -1)  # [N,K,K,1]
         state.last(count).write(state.growing[PATHS].unsqueeze(-1), new)
         return replace(tree, state=state) if state.growing is tree.state.growing else BeamCache(state, count)
 
@@ -66,11 +66,13 @@ class BeamCache:
         columns = state.last(count)
         buffer = next(tensor for name, tensor in state.growing.items() if name != PATHS)
         heads, length = buffer.shape[1], buffer.shape[2]
-        own = columns.own
-        if own is None:
-            own = torch.arange(columns.together.start, columns.together.stop, device=buffer.device)[None]
+        positions = columns.positions
+        if positions is None:
+            positions = torch.arange(columns.together.start, columns.together.stop, device=buffer.device)[
+                None
+            ]
         head = torch.arange(len(state) * heads, device=buffer.device).view(-1, heads, 1) * length
-        return (head + own[:, None]).flatten()
+        return (head + positions[:, None]).flatten()
 
     def visible_columns(self) -> Tensor:
         """Which of the words of its source each beam may look at: [N,K,S]."""
@@ -84,8 +86,8 @@ class BeamCache:
 
     def pruned(self) -> BeamCache:
         """Without the words that are on no path, in the sources whose turn it is."""
-        said = self.state.rows["next"]
-        turn = ((said % PRUNE_EVERY == 0) & (said > 0)).nonzero()[:, 0]  # [n]
+        lengths = self.state.rows["next"]
+        turn = ((lengths % PRUNE_EVERY == 0) & (lengths > 0)).nonzero()[:, 0]  # [n]
         if not len(turn):
             return self
         seen = self.visible_columns()[turn]  # [n,K,S]
@@ -100,7 +102,7 @@ class BeamCache:
             buffer[turn, :, : order.shape[1]] = moved
         self.buffers[0] += 1
         before = self.state.length if self.state.ages is None else self.state.ages
-        ages = (torch.zeros_like(said) + before).index_copy(0, turn, counts)
+        ages = (torch.zeros_like(lengths) + before).index_copy(0, turn, counts)
         return replace(self, state=self.state.aged(ages), age=self.buffers[0])
 
     def refuse_if_moved(self) -> None:

@@ -17,12 +17,12 @@ FEW_QUERIES = 8
 
 
 def self_attention_rows(x: Tensor) -> Tensor:
-    """Without parameters, words in rows: e_ij = x_i . x_j; a_ij = softmax_j(e_ij); z_i = sum_j a_ij x_j."""
+    """Without parameters, tokens in rows: e_ij = x_i . x_j; a_ij = softmax_j(e_ij); z_i = sum_j a_ij x_j."""
     return (x @ x.transpose(-1, -2)).softmax(dim=-1) @ x  # [..., T, D]
 
 
 def self_attention_columns(x: Tensor) -> Tensor:
-    """The same with words in columns: A = softmax(X^T X), each column sums to 1; H = X A."""
+    """The same with tokens in columns: A = softmax(X^T X), each column sums to 1; H = X A."""
     return x @ (x.transpose(-1, -2) @ x).softmax(dim=-2)  # [..., D, T]
 
 
@@ -42,8 +42,8 @@ def visible(
 ) -> Tensor:
     """Which key each query may see, from positions: [B,T], [B,S] -> bool [B,1,T,S].
 
-    Position -1 is padding, which neither looks nor is looked at. Because no index enters, full, stepwise,
-    chunked, left-padded and windowed runs agree by construction.
+    Position -1 is padding: never a query, never a key. The mask depends on positions only, not on indices, so
+    full, stepwise, chunked, left-padded and windowed runs agree by construction.
     """
     query, key = query_pos[:, None, :, None], key_pos[:, None, None, :]
     mask = (key >= 0) & (query >= 0)  # [B,1,T,S]
@@ -64,7 +64,7 @@ def scores(q: Tensor, k: Tensor, bias: Tensor | None = None, scale: float | None
 
 
 def masked_softmax(products: Tensor, mask: Tensor) -> Tensor:
-    """softmax over the visible keys; a query that sees nothing gets zeros, not NaN and not padding."""
+    """softmax over the visible keys; a query without visible keys gets zeros, not NaN."""
     hidden = ~mask
     lowest = torch.finfo(products.dtype).min
     return products.masked_fill(hidden, lowest).softmax(dim=-1).masked_fill(hidden, 0.0)
@@ -73,7 +73,7 @@ def masked_softmax(products: Tensor, mask: Tensor) -> Tensor:
 def weights(
     q: Tensor, k: Tensor, mask: Tensor, bias: Tensor | None = None, scale: float | None = None
 ) -> Tensor:
-    """softmax(QK^T / sqrt(d_k)) over the visible keys, in plain steps: what is shown. [B,H,T,S]."""
+    """softmax(QK^T / sqrt(d_k)) over the visible keys, in separate steps: [B,H,T,S]."""
     return masked_softmax(scores(q, k, bias, scale), mask)
 
 
@@ -82,7 +82,7 @@ def attend(
 ) -> Tensor:
     """Attention(Q,K,V) = softmax(QK^T / sqrt(d_k)) V  (paper, equation 1): -> [B,H,T,C].
 
-    Mask and bias meet here and nowhere else.
+    The only place where mask and bias are combined.
     """
     k, v = repeat_kv(k, q), repeat_kv(v, q)
     if _use_plain(q):
@@ -94,21 +94,20 @@ def attend(
 
 
 def repeat_kv(x: Tensor, q: Tensor) -> Tensor:
-    """Keys or values that serve a group of query heads each (Ainslie et al. 2023): [B,G,S,C] -> [B,H,S,C]."""
+    """Repeat keys or values for each query head (GQA; Ainslie et al. 2023): [B,G,S,C] -> [B,H,S,C]."""
     return x if x.shape[1] == q.shape[1] else x.repeat_interleave(q.shape[1] // x.shape[1], dim=1)
 
 
 def _use_plain(q: Tensor) -> bool:
-    """On a CPU the fused kernel is slower for bfloat16 and for few queries; and for one query its sums
-    depend on the batch, which would let neighbours change a sentence."""
+    """On a CPU the fused kernel is slower for bfloat16 and for few queries; and for one query its results
+    depend on the batch size, so outputs would not be batch-invariant."""
     return q.device.type == "cpu" and (q.dtype == torch.bfloat16 or q.shape[-2] <= FEW_QUERIES)
 
 
 def fused_linear(x: Tensor, *maps: Linear) -> list[Tensor]:
     """Several linear maps of one input. In training, fused into one matmul (faster forward and backward).
 
-    A map that is not a plain `Linear` (an adapter around it, a parametrization, a hook) goes through its own
-    forward, so that it takes part in training.
+    If one is not a plain `Linear` (an adapter, a parametrization, a hook), each forward is called separately.
     """
     if not torch.is_grad_enabled() or not all(is_plain(each) for each in maps):
         return [each(x) for each in maps]
@@ -120,7 +119,7 @@ def fused_linear(x: Tensor, *maps: Linear) -> list[Tensor]:
 class MultiHeadAttention(nn.Module):
     """MultiHead(Q,K,V) = Concat(head_1..head_h) W_O; head_i = Attention(Q W_Q_i, K W_K_i, V W_V_i)  (3.2.2).
 
-    The caller holds keys and values: of the words so far (self) or of the source (cross). So one code path
+    The caller passes keys and values: of the tokens so far (self) or of the source (cross). One code path
     serves training, stepwise decoding and cross-attention.
     """
 
@@ -133,7 +132,7 @@ class MultiHeadAttention(nn.Module):
         bias: bool = True,
         scale: float | None = None,
     ) -> None:
-        """`groups` of query heads share keys and values, else each has its own; `scale` is else C^-0.5."""
+        """`kv_heads` (default: `heads`) are shared by groups of query heads; `scale` defaults to C^-0.5."""
         super().__init__()
         self.heads, self.kv_heads, self.channels, self.scale = heads, kv_heads or heads, channels, scale
         self.query = Linear(width, heads * channels, bias)
@@ -142,16 +141,16 @@ class MultiHeadAttention(nn.Module):
         self.output = Linear(heads * channels, width, bias)
 
     def queries(self, x: Tensor) -> Tensor:
-        """q = W_q x, cut into heads: [B,T,D] -> [B,H,T,C]."""
+        """q = W_q x, split into heads: [B,T,D] -> [B,H,T,C]."""
         return split_heads(self.query(x), self.heads)
 
     def keys_values(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """k = W_k x, v = W_v x, cut into heads: [B,S,D] -> two of [B,G,S,C]."""
+        """k = W_k x, v = W_v x, split into heads: [B,S,D] -> two of [B,G,S,C]."""
         k, v = fused_linear(x, self.key, self.value)
         return split_heads(k, self.kv_heads), split_heads(v, self.kv_heads)
 
     def queries_keys_values(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """All three of the same words, for self-attention."""
+        """All three of the same tokens, for self-attention."""
         q, k, v = fused_linear(x, self.query, self.key, self.value)
         return split_heads(q, self.heads), split_heads(k, self.kv_heads), split_heads(v, self.kv_heads)
 
@@ -187,10 +186,10 @@ def attend_with_tap(
     bias: Tensor | None = None,
     scale: float | None = None,
 ) -> Tensor:
-    """`attend` in plain steps, each of which the tap sees and may replace."""
+    """`attend` in separate steps; each tensor passes through the tap, which may replace it."""
     q, k, v = tap("query", q), tap("key", k), tap("value", v)
     k, v = repeat_kv(k, q), repeat_kv(v, q)
     mask = tap("mask", mask)
     products = tap("scores", scores(q, k, bias, scale))
-    shares = tap("weights", masked_softmax(products, mask))
-    return tap("mixed", shares @ v)
+    attention = tap("weights", masked_softmax(products, mask))
+    return tap("mixed", attention @ v)

@@ -1,4 +1,4 @@
-"""The encoder alone (BERT): it reads a text as a whole and answers about its words or about all of it."""
+"""Encoder-only models (BERT): predictions for each token, or for the whole text."""
 
 from __future__ import annotations
 
@@ -10,32 +10,37 @@ from regard.batch import Batch
 from regard.models.attention import visible
 from regard.models.layers import Activation, Dropout, Linear
 from regard.models.tap import Tap, tapped, within
-from regard.models.transformer import Embedding, Stack
+from regard.models.transformer import Stack, TokenEmbedding
 
-Pool = Callable[[Tensor, Tensor], Tensor]  # states [B,S,D], which are not padding [B,S] -> [B,1,D]
+Pool = Callable[[Tensor, Tensor], Tensor]  # hidden states [B,S,D], mask of real tokens [B,S] -> [B,1,D]
 
 
 class EncoderOnly(nn.Module):
-    """An encoder, which of its states count, a head that prepares them for a task, and its output layer."""
+    """Encoder, pooling, the head of a task, and its output layer."""
 
     alignment: str | None = None
 
     def __init__(
-        self, source: Embedding, encoder: Stack, head: nn.Module, output: Linear, pool: Pool | None = None
+        self,
+        source: TokenEmbedding,
+        encoder: Stack,
+        head: nn.Module,
+        output: Linear,
+        pool: Pool | None = None,
     ) -> None:
         super().__init__()
-        self.pool = pool  # None: every word is answered about
+        self.pool = pool  # None: a prediction for every token
         self.source = source
         self.encoder = encoder
         self.head = head
         self.output = output
 
     def forward(self, batch: Batch, tap: Tap | None = None) -> Tensor:
-        """What is asked for, word by word or once: [B,S,V], [B,S,labels], [B,1,labels] or [B,S,2]."""
+        """Logits for each token or for the text: [B,S,V], [B,S,labels], [B,1,labels] or [B,S,2]."""
         return tapped(tap, "logits", self.output(self.hidden(batch, tap)))
 
     def hidden(self, batch: Batch, tap: Tap | None = None) -> Tensor:
-        """What the output layer sees: [B,S,D], or [B,1,D] of a whole text."""
+        """The last hidden states, the input of the output layer: [B,S,D], or [B,1,D] of a whole text."""
         x = self.encode(batch, tap)
         if self.pool is not None and batch.source is not None:
             x = self.pool(x, batch.source.positions >= 0)
@@ -48,19 +53,19 @@ class EncoderOnly(nn.Module):
         source = batch.source
         x = self.source(source.ids, source.positions, within(tap, "encoder.embedding"), source.segments)
         mask = visible(source.positions, source.positions, causal=False)  # [B,1,S,S]
-        own = within(tap, "encoder")
-        order = self.encoder.position_terms(source.positions, source.positions, own)
-        out: Tensor = self.encoder(x, mask, tap=own, order=order)
+        scope = within(tap, "encoder")
+        order = self.encoder.position_terms(source.positions, source.positions, scope)
+        out: Tensor = self.encoder(x, mask, tap=scope, order=order)
         return out
 
 
 def first(x: Tensor, real: Tensor) -> Tensor:
-    """A text by its first position, which is no word of it (Devlin et al. 2019): [B,S,D] -> [B,1,D]."""
+    """Pooling by the first token, [CLS] (Devlin et al. 2019): [B,S,D] -> [B,1,D]."""
     return x[:, :1]
 
 
 def mean(x: Tensor, real: Tensor) -> Tensor:
-    """A text by the mean of all its positions, as the vectors of sentences are made: [B,S,D] -> [B,1,D]."""
+    """Mean pooling, as in sentence embeddings: [B,S,D] -> [B,1,D]."""
     total = x.float().masked_fill(~real.unsqueeze(2), 0.0).sum(dim=1, keepdim=True)
     return total / real.sum(dim=1)[:, None, None]
 
@@ -69,7 +74,7 @@ POOLS: dict[str, Pool] = {"first": first, "mean": mean}
 
 
 class WordHead(nn.Module):
-    """Before the words of the vocabulary: norm(act(W x + b))  (Devlin et al. 2019, as released)."""
+    """Head of masked language modelling: norm(act(W x + b))  (Devlin et al. 2019, as released)."""
 
     def __init__(self, width: int, activation: Activation, norm: nn.Module) -> None:
         super().__init__()
@@ -83,7 +88,7 @@ class WordHead(nn.Module):
 
 
 class SentenceHead(nn.Module):
-    """Before the labels of a whole text: tanh(W x + b), [B,1,D] -> [B,1,D]."""
+    """Head of text classification (the pooler of BERT): tanh(W x + b), [B,1,D] -> [B,1,D]."""
 
     def __init__(self, width: int, dropout: float) -> None:
         super().__init__()

@@ -45,7 +45,7 @@ from regard.models.recurrent import (
     RNNDecoder,
     RNNEncoder,
 )
-from regard.models.transformer import Block, Embedding, EncoderDecoder, LanguageModel, Stack
+from regard.models.transformer import Block, EncoderDecoder, LanguageModel, Stack, TokenEmbedding
 
 GenerativeModel = EncoderDecoder | LanguageModel | RecurrentEncoderDecoder  # generates token by token
 Model = GenerativeModel | EncoderOnly
@@ -90,9 +90,9 @@ def transformer(config: TransformerConfig, source: int, target: int | None = Non
         dropout=config.dropout,
     )
 
-    def embed(words: nn.Embedding) -> Embedding:
+    def embed(words: nn.Embedding) -> TokenEmbedding:
         factor = width**0.5 if config.scale_embeddings else 1.0
-        return Embedding(words, positions(width, config.max_length), config.dropout, factor)
+        return TokenEmbedding(words, positions(width, config.max_length), config.dropout, factor)
 
     return encoder_decoder(config, source, target, parts, parts, embed, config.output_bias)
 
@@ -113,7 +113,7 @@ def t5(config: T5Config, source: int, target: int | None = None) -> EncoderDecod
         dropout=config.dropout,
         positions=partial(RelativeBias, heads, True, *distances),
     )
-    embed = partial(Embedding, positions=None, dropout=config.dropout)
+    embed = partial(TokenEmbedding, positions=None, dropout=config.dropout)
     causal = replace(parts, positions=partial(RelativeBias, heads, False, *distances))
     model = encoder_decoder(config, source, target, parts, causal, embed)
     init_t5(model, config)
@@ -128,7 +128,7 @@ def encoder_decoder(
     target_vocabulary: int | None,
     encoder: Parts,
     decoder: Parts,
-    embed: Callable[[nn.Embedding], Embedding],
+    embed: Callable[[nn.Embedding], TokenEmbedding],
     output_bias: bool = False,
 ) -> EncoderDecoder:
     encoder_layers, decoder_layers = config.depth
@@ -185,7 +185,9 @@ def language_model(
 ) -> LanguageModel:
     words = nn.Embedding(vocabulary, config.width)
     output = Linear(config.width, vocabulary, bias=False)
-    model = LanguageModel(Embedding(words, positions, config.dropout), parts.stack(config.layers), output)
+    model = LanguageModel(
+        TokenEmbedding(words, positions, config.dropout), parts.stack(config.layers), output
+    )
     init_gpt2_bert(model, config.layers)
     if config.tie_embeddings:
         output.weight = words.weight
@@ -205,7 +207,7 @@ def bert(config: BertConfig, vocabulary: int, labels: int | None = None) -> Enco
     )
     words = nn.Embedding(vocabulary, width)
     positions = Learned(width, config.max_length)
-    source = Embedding(words, positions, config.dropout, segments=nn.Embedding(2, width), norm=norm())
+    source = TokenEmbedding(words, positions, config.dropout, segments=nn.Embedding(2, width), norm=norm())
     heads: dict[str, Callable[[], tuple[nn.Module, int]]] = {
         "words": lambda: (WordHead(width, activation, norm()), vocabulary),
         "sentence": lambda: (SentenceHead(width, config.dropout), labels or 2),
@@ -315,7 +317,7 @@ def init_t5(model: EncoderDecoder, config: T5Config) -> None:
     """T5 init: the query weights carry the factor 1/sqrt(C) of the scores; embeddings have unit variance.
 
     Otherwise the first scores are sqrt(C) times too large, and attention saturates on one token. The learning
-    rate of these weights is scaled by the same factors (`sizes`).
+    rate of these weights is scaled by the same factors (`lr_multipliers`).
     """
     model.lr_multipliers = {"query.weight": config.channels**-0.5, "tokens.weight": config.width**0.5}
     for name, parameter in model.named_parameters():

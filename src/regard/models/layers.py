@@ -1,4 +1,4 @@
-"""The parts that blocks are made of: linear maps, feed-forward, and two ways of placing the layer norm."""
+"""Parts of a block: linear maps, feed-forward, dropout, residual connections (post-norm or pre-norm)."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from regard.models.tap import Tap, tapped
 
-# Matrix kernels for few rows sum in other orders, so a row's last bits would depend on how many neighbours it
-# has. Measured (float32, CPU, torch 2.13): 4, 8 and every count from 12 on give equal bits. Fewer are padded.
+# Matmul kernels for few rows sum in a different order: the last bits of a row would depend on the batch size.
+# Measured (float32, CPU, torch 2.13): 4, 8 and every count from 12 on give equal bits. Others are padded.
 
 
 def batch_invariant_linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -27,7 +27,7 @@ def batch_invariant_linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Te
 
 
 class Linear(nn.Linear):
-    """y = W x + b; when nothing is learned, steady in the number of rows."""
+    """y = W x + b; batch-invariant at inference on a CPU."""
 
     def forward(self, x: Tensor) -> Tensor:
         if torch.is_grad_enabled() or x.device.type != "cpu":
@@ -81,7 +81,7 @@ class RMSNorm(nn.RMSNorm):
 
 
 class Scale(nn.Module):
-    """x times a number."""
+    """x times a constant."""
 
     def __init__(self, factor: float) -> None:
         super().__init__()
@@ -94,8 +94,8 @@ class Scale(nn.Module):
 class Dropout(nn.Dropout):
     """x * noise, noise being 0 with probability p and else 1 / (1 - p)  (Srivastava et al. 2014).
 
-    The CPU's own takes a tenth of an update: one draw for each number. Here a draw of 64 bits serves four,
-    and p is rounded to 1/65536.
+    On a CPU, torch's dropout takes a tenth of an update: one random number for each element. Here 64 random
+    bits serve four elements, and p is rounded to 1/65536.
     """
 
     def forward(self, x: Tensor) -> Tensor:
@@ -112,8 +112,8 @@ class Dropout(nn.Dropout):
             return None
         if like.device.type != "cpu":
             return F.dropout(torch.ones_like(like), self.p)
-        draws = torch.empty(-(-like.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
-        sixteen = draws.view(torch.int16)[: like.numel()].view(like.shape)
+        bits = torch.empty(-(-like.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
+        sixteen = bits.view(torch.int16)[: like.numel()].view(like.shape)
         kept = sixteen >= round(self.p * 2**16) - 2**15  # 16 bits as a signed number
         return kept.to(like.dtype).mul_(1.0 / (1.0 - self.p))
 
@@ -132,14 +132,14 @@ class PostNorm(nn.Module):
 
 
 class PreNorm(PostNorm):
-    """x + Dropout(Sublayer(LayerNorm(x))): NOT the paper's placement, but steadier in deep stacks."""
+    """x + Dropout(Sublayer(LayerNorm(x))): NOT the paper's placement, but more stable in deep stacks."""
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor], tap: Tap | None = None) -> Tensor:
         return self.dropout.add(x, sublayer(tapped(tap, "norm", self.norm(x))))
 
 
 def gelu_tanh(x: Tensor) -> Tensor:
-    """GPT-2's and T5's."""
+    """GELU with the tanh approximation (GPT-2, T5)."""
     return F.gelu(x, approximate="tanh")
 
 

@@ -1,7 +1,7 @@
-"""How order enters: without positions, attention and the dense layers are blind to it.
+"""Position encodings: without them attention and feed-forward layers ignore the order of tokens.
 
-It is added to the embeddings (`Sinusoidal`, `Learned`), or it meets queries and keys inside every attention:
-as a turn of both (`Rotary`) or as a number added to their scores (`RelativeBias`).
+Added to the embeddings (`Sinusoidal`, `Learned`), or applied inside every attention: a rotation of queries
+and keys (`Rotary`) or a bias on the scores (`RelativeBias`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from regard.device import to_float64
 from regard.errors import UsageError
 from regard.models.tap import Tap
 
-_FIRST = 1 << 20  # numbers of the waves that are computed beforehand
+_FIRST = 1 << 20  # elements of the table that are computed in advance
 
 
 def sinusoid(
@@ -24,8 +24,8 @@ def sinusoid(
 ) -> Tensor:
     """PE(pos, 2i) = sin(pos / 10000^(2i/D)), PE(pos, 2i+1) = cos(pos / 10000^(2i/D))  (paper, 3.5).
 
-    Interleaved as the formula is written; or in halves, sines before cosines, as the paper's own program and
-    Marian have them. Computed in float64: far positions need the digits.
+    Interleaved as in the formula; or in halves, sines before cosines, as in tensor2tensor and Marian.
+    Computed in float64: large positions need the precision.
     """
     place = to_float64(positions)
     pair = torch.arange(0, width, 2, dtype=torch.float64, device=place.device)  # 2i
@@ -35,15 +35,15 @@ def sinusoid(
 
 
 def may_exceed(module: nn.Module, positions: Tensor, length: int) -> bool:
-    """Whether any position is `length` or more. Training batches of T tokens have positions below T, so that
-    nothing is read from a GPU, which would wait for it in every forward."""
+    """Whether any position is `length` or more. In training, positions are below T: no check on a GPU, which
+    would synchronise in every forward."""
     if module.training and positions.device.type != "cpu" and positions.shape[-1] <= length:
         return False
     return bool(positions.numel()) and int(positions.max()) >= length
 
 
 class Sinusoidal(nn.Module):
-    """The paper's fixed waves. Nothing is learned and no position is too far."""
+    """The sinusoids of the paper: not learned, no maximum position."""
 
     limit: int | None = None
 
@@ -51,25 +51,25 @@ class Sinusoidal(nn.Module):
         super().__init__()
         self.width, self.halves = width, halves
         self.table: Tensor
-        rows = torch.arange(min(length, max(1, _FIRST // width)), device="cpu")  # more when they are needed
+        rows = torch.arange(min(length, max(1, _FIRST // width)), device="cpu")  # extended on demand
         self.register_buffer("table", self.waves(rows), persistent=False)
 
     def waves(self, positions: Tensor) -> Tensor:
-        """[...] -> [...,D], each computed."""
+        """[...] -> [...,D], computed."""
         return sinusoid(positions, self.width, halves=self.halves)
 
     def forward(self, positions: Tensor) -> Tensor:
-        """[B,T] -> [B,T,D]; what padding (-1) gets is never seen."""
-        table = self.table  # another thread may put one in its place
+        """[B,T] -> [B,T,D]; the vectors at padding (-1) are masked later."""
+        table = self.table  # another thread may replace it
         if may_exceed(self, positions, len(table)):
             longer = torch.arange(2 * (int(positions.max()) + 1), device=table.device)
-            # by way of the first table's type: a longer one must not change what was there
+            # in the type of the first table: extending must not change existing rows
             self.table = table = self.waves(longer).to(table.dtype)
         return table[positions.clamp(min=0)]
 
 
 class Learned(nn.Module):
-    """One learned vector a position (paper, Table 3 row E); there are only so many."""
+    """One learned vector for each position (paper, Table 3 row E), up to `length`."""
 
     def __init__(self, width: int, length: int) -> None:
         super().__init__()
@@ -78,10 +78,10 @@ class Learned(nn.Module):
         nn.init.normal_(self.table, std=width**-0.5)
 
     def forward(self, positions: Tensor) -> Tensor:
-        """[B,T] -> [B,T,D]; a sequence that is too long is an error: there is no vector for its end."""
+        """[B,T] -> [B,T,D]; a sequence that is too long is an error."""
         if may_exceed(self, positions, len(self.table)):
             raise UsageError(
-                f"a sequence of {int(positions.max()) + 1} pieces is too long for this model: "
+                f"a sequence of {int(positions.max()) + 1} tokens is too long for this model: "
                 f"it has learned {len(self.table)} positions"
             )
         return self.table[positions.clamp(min=0)]
@@ -89,26 +89,24 @@ class Learned(nn.Module):
 
 @dataclass(frozen=True, slots=True)
 class PositionTerms:
-    """What the positions of one run mean to its attentions."""
+    """What positions contribute to every attention of a stack."""
 
-    rotation: tuple[Tensor, Tensor] | None = None  # cosine and sine for each word: two of [B,1,T,C/2]
+    rotation: tuple[Tensor, Tensor] | None = None  # cosine and sine for each token: two of [B,1,T,C/2]
     bias: Tensor | None = None  # [B,H,T,S]
 
     def with_tap(self, tap: Tap) -> PositionTerms:
-        turn = (
-            None
-            if self.rotation is None
-            else (tap("cosine", self.rotation[0]), tap("sine", self.rotation[1]))
-        )
-        return PositionTerms(turn, None if self.bias is None else tap("bias", self.bias))
+        rotation = self.rotation
+        if rotation is not None:
+            rotation = tap("cosine", rotation[0]), tap("sine", rotation[1])
+        return PositionTerms(rotation, None if self.bias is None else tap("bias", self.bias))
 
 
 class Rotary(nn.Module):
-    """Queries and keys turned by an angle that grows with their position (Su et al. 2021, equation 34):
+    """Rotary position embedding of queries and keys (Su et al. 2021, equation 34):
 
-    pair i of a head turns by pos * theta^(-2i/C), so that q . k depends on the distance alone.
-    The pairs are (x_i, x_{i + C/2}), halves as in Llama and not neighbours as in the paper; the two differ by
-    a permutation of the channels.
+    pair i of a head is rotated by pos * theta^(-2i/C), so that q . k depends on the distance only.
+    The pairs are (x_i, x_{i + C/2}) as in Llama, not adjacent channels as in the paper; the two differ by a
+    permutation of the channels.
     """
 
     def __init__(self, channels: int, theta: float = 10000.0) -> None:
@@ -116,7 +114,7 @@ class Rotary(nn.Module):
         self.channels, self.theta = channels, theta
 
     def forward(self, query_pos: Tensor, key_pos: Tensor) -> PositionTerms:
-        """[B,T] -> the turn of the words of this run; keys from before were turned when they came."""
+        """[B,T] -> the rotation of these tokens; cached keys are already rotated."""
         place = to_float64(query_pos)
         pair = torch.arange(0, self.channels, 2, dtype=torch.float64, device=place.device)  # 2i
         angle = place[:, None, :, None] * self.theta ** (-pair / self.channels)  # [B,1,T,C/2]
@@ -126,17 +124,17 @@ class Rotary(nn.Module):
         return PositionTerms(rotation=(cosine, sine))
 
 
-def apply_rotary(x: Tensor, turn: tuple[Tensor, Tensor]) -> Tensor:
+def apply_rotary(x: Tensor, rotation: tuple[Tensor, Tensor]) -> Tensor:
     """Rotate each pair of channels: [B,H,T,C]."""
-    cosine, sine = (part.to(x.dtype) for part in turn)
+    cosine, sine = (part.to(x.dtype) for part in rotation)
     one, two = x.chunk(2, dim=-1)
     return torch.cat([one * cosine - two * sine, two * cosine + one * sine], dim=-1)
 
 
 class RelativeBias(nn.Module):
-    """A learned number for each head and distance, added to the scores (T5; Raffel et al. 2020, 2.1).
+    """A learned bias for each head and distance, added to the scores (T5; Raffel et al. 2020, 2.1).
 
-    Near distances have a bucket each, far ones share buckets that widen with their logarithm.
+    Small distances have a bucket each; larger ones share buckets of logarithmic size.
     """
 
     def __init__(self, heads: int, both_ways: bool, buckets: int = 32, farthest: int = 128) -> None:
@@ -150,9 +148,9 @@ class RelativeBias(nn.Module):
         return PositionTerms(bias=self.table(self.bucket(distance)).permute(0, 3, 1, 2))
 
     def bucket(self, distance: Tensor) -> Tensor:
-        """Key position minus query position -> the number of its bucket."""
+        """Key position minus query position -> index of the bucket."""
         buckets, first = self.buckets, torch.zeros_like(distance)
-        if self.both_ways:  # half of them for what comes after
+        if self.both_ways:  # half of the buckets for keys after the query
             buckets //= 2
             first = (distance > 0) * buckets
             distance = distance.abs()

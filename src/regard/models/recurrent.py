@@ -1,11 +1,11 @@
-"""The models before the Transformer: an RNN reads the source, another writes the target.
+"""Recurrent sequence-to-sequence models: an RNN encoder and an RNN decoder.
 
-Without attention all that the writer knows of the source is the reader's last state (Sutskever et al. 2014);
-with it every step looks back at all the reader's states (Bahdanau et al. 2015). Both have the doors of every
-family: `forward`, `hidden`, `start`, `step`.
+Without attention the decoder gets only the encoder's last state (Sutskever et al. 2014); with it every step
+attends to all hidden states of the encoder (Bahdanau et al. 2015). Both have the interface of every family:
+`forward`, `hidden`, `start`, `step`.
 
-Shapes as in `attention.py`; here D is also the size of a hidden state, and a cell's whole state is [B,P*D]
-with P parts (an LSTM's hidden state and memory, a GRU's hidden state).
+Shapes as in `attention.py`; here D is also the size of a hidden state, and the state of a cell is [B,P*D]
+with P parts (an LSTM's hidden state and memory cell, a GRU's hidden state).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class LSTM(nn.Module):
     def forward(self, read: Tensor, state: Tensor, tap: Tap | None = None) -> Tensor:
         """`read` = W x + b: [B,4D]; the state [B,2D] before and after."""
         h, c = state.chunk(2, dim=-1)
-        # in the precision of the state: a memory that is added to at every step must not be rounded
+        # in the precision of the state: rounding errors would accumulate in the memory cell
         i, f, g, o = (read + self.recur(h)).to(state.dtype).chunk(4, dim=-1)
         i, f, g, o = i.sigmoid(), f.sigmoid(), g.tanh(), o.sigmoid()
         if tap is not None:
@@ -143,22 +143,22 @@ SCORES: dict[str, type[AdditiveScore] | type[DotScore]] = {
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What the writer may look at: the reader's states [N,S,D], ready for scoring and for mixing."""
+    """The hidden states of the encoder as keys and values: [N,S,D]."""
 
     keys: Tensor
     values: Tensor
-    mask: Tensor  # [N,1,S], False where there is padding
+    mask: Tensor  # [N,1,S], False at padding
 
 
 def run_cell(
     cell: Cell, x: Tensor, valid: Tensor, backwards: bool = False, tap: Tap | None = None
 ) -> tuple[Tensor, Tensor]:
-    """A cell over whole rows: [B,T,inputs], [B,T] -> hidden states [B,T,D] and the last state [B,P*D].
+    """Run a cell over sequences: [B,T,inputs], [B,T] -> hidden states [B,T,D] and the last state [B,P*D].
 
-    At padding the state stays as it was, wherever the padding is.
+    Padding, at any position, leaves the state unchanged.
     """
-    # all words at once: only the recurrence needs one step after the other. Cut once: the gradient of a slice
-    # is a tensor as large as the whole, that of `unbind` is one for all
+    # W x of all positions in parallel: only the recurrence is sequential. `unbind` instead of slices: the
+    # gradient of each slice would be a tensor of the full size
     read, kept = cell.read(x).unbind(1), valid[:, :, None].unbind(1)
     state = x.new_zeros((len(x), cell.parts * cell.size))
     hidden: list[Tensor] = []
@@ -170,28 +170,28 @@ def run_cell(
 
 
 class RNNEncoder(nn.Module):
-    """The encoder: layers of cells in one direction, or in both with their states joined (D/2 each)."""
+    """Layers of cells in one direction, or in both with their hidden states concatenated (D/2 each)."""
 
     def __init__(self, layers: Sequence[Sequence[Cell]], dropout: float, reverse: bool) -> None:
         super().__init__()
         self.layers = nn.ModuleList(nn.ModuleList(directions) for directions in layers)
         self.parts = layers[0][0].parts
         self.dropout = Dropout(dropout)
-        self.reverse = reverse  # read the last word first (Sutskever et al. 2014, 3.3)
+        self.reverse = reverse  # read the last token first (Sutskever et al. 2014, 3.3)
 
     def forward(self, x: Tensor, valid: Tensor, tap: Tap | None = None) -> tuple[Tensor, Tensor]:
-        """[B,S,D] -> the top layer's states [B,S,D], and the last state of every layer [B,L,P*D]."""
+        """[B,S,D] -> hidden states of the top layer [B,S,D], and the last state of every layer [B,L,P*D]."""
         last: list[Tensor] = []
         for number, layer in enumerate(self.layers):
             cells = cast(Iterable[Cell], layer)
-            found = []
+            directions = []
             for way, cell in enumerate(cells):
                 backwards = self.reverse ^ bool(way)
-                own = within(tap, f"{number}.{'backward' if backwards else 'forward'}")
-                found.append(run_cell(cell, x, valid, backwards, own))
-            x = torch.cat([hidden for hidden, _ in found], dim=-1)
+                scope = within(tap, f"{number}.{'backward' if backwards else 'forward'}")
+                directions.append(run_cell(cell, x, valid, backwards, scope))
+            x = torch.cat([hidden for hidden, _ in directions], dim=-1)
             x = tapped(tap, f"{number}.hidden", self.dropout(x))
-            last.append(concat_directions([state for _, state in found], self.parts))
+            last.append(concat_directions([state for _, state in directions], self.parts))
         return x, torch.stack(last, dim=1)
 
 
@@ -202,23 +202,23 @@ def concat_directions(states: Sequence[Tensor], parts: int) -> Tensor:
 
 
 class RNNDecoder(nn.Module):
-    """The decoder: cells one above the other; with a score they see a mix of the source at every step."""
+    """A stack of cells; with a score, each step also gets a context vector by attention to the source."""
 
     def __init__(self, layers: Sequence[Cell], score: Score | None, width: int, dropout: float) -> None:
         super().__init__()
         self.layers = nn.ModuleList(layers)
         self.score = score
-        # Bahdanau's deep output has a maxout layer here; we take a tanh of the same three inputs
+        # Bahdanau's deep output has a maxout layer here; this is a tanh of the same three inputs
         self.readout = Linear(3 * width, width) if score is not None else None
         self.dropout = Dropout(dropout)
 
     def attend(self, state: Tensor, memory: Memory, tap: Tap | None = None) -> tuple[Tensor, Tensor, Tensor]:
         """a_ij = softmax_j(e_ij), c_i = sum_j a_ij h_j: context [R,D], scores and weights [N,K,S].
 
-        The query is the top hidden state before this step; the beams of a source ask the same keys.
+        The query is the top hidden state before this step; the beams of a source share its keys.
         """
         if self.score is None:
-            raise ValueError("this writer has no attention")
+            raise ValueError("this decoder has no attention")
         cell = cast(Cell, self.layers[-1])
         query = tapped(tap, "query", state[:, -1, : cell.size])
         scores = self.score(query.view(len(memory.keys), -1, cell.size), memory.keys)  # [N,K,S]
@@ -230,7 +230,7 @@ class RNNDecoder(nn.Module):
     def forward(
         self, word: Tensor, state: Tensor, context: Tensor | None, tap: Tap | None = None
     ) -> tuple[Tensor, Tensor]:
-        """One step: a word [R,D], every layer's state [R,L,P*D] -> what the output layer sees, the states."""
+        """One step: a token [R,D], all states [R,L,P*D] -> hidden state [R,D], new states."""
         x = word if context is None else torch.cat([word, context], dim=-1)
         states: list[Tensor] = []
         for number, cell in enumerate(cast(Iterable[Cell], self.layers)):
@@ -242,9 +242,9 @@ class RNNDecoder(nn.Module):
 
 
 class RecurrentEncoderDecoder(nn.Module):
-    """A reader, a bridge from its last states to the writer's first, a writer, and the output layer."""
+    """Encoder, bridge from its last states to the first ones of the decoder, decoder, output layer."""
 
-    longest_target: int | None = None  # an RNN writes on and on
+    longest_target: int | None = None  # unlimited
 
     def __init__(
         self,
@@ -267,7 +267,7 @@ class RecurrentEncoderDecoder(nn.Module):
 
     @property
     def alignment(self) -> str | None:
-        """The tensor of a traced run that tells where each step looked."""
+        """The tensor of a trace used for word alignment."""
         return "decoder.cross.weights" if self.decoder.score is not None else None
 
     def forward(self, batch: Batch, tap: Tap | None = None) -> Tensor:
@@ -275,7 +275,7 @@ class RecurrentEncoderDecoder(nn.Module):
         return tapped(tap, "logits", self.output(self.hidden(batch, tap)))
 
     def hidden(self, batch: Batch, tap: Tap | None = None) -> Tensor:
-        """What the output layer sees: [B,T,D]."""
+        """The last hidden states, the input of the output layer: [B,T,D]."""
         if batch.source is None or batch.target is None:
             raise ValueError("an encoder-decoder needs a source and a target")
         state, memory = self.encode(batch.source, tap)
@@ -285,7 +285,7 @@ class RecurrentEncoderDecoder(nn.Module):
         return hidden
 
     def encode(self, source: Tokens, tap: Tap | None = None) -> tuple[Tensor, Memory | None]:
-        """The writer's first state, and what it may look at."""
+        """The first state of the decoder, and the keys and values of its attention."""
         valid = source.positions >= 0
         x = tapped(tap, "encoder.embedding", self.dropout(self.source(source.ids)))
         encoded, last = self.encoder(x, valid, within(tap, "encoder"))
@@ -299,7 +299,7 @@ class RecurrentEncoderDecoder(nn.Module):
     def decode(
         self, words: Tensor, valid: Tensor, state: Tensor, memory: Memory | None, tap: Tap | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Word after word: [R,T,D] -> what the output layer sees [R,T,D], and the last state."""
+        """Token by token: [R,T,D] -> last hidden states [R,T,D], and the last state."""
         seen: list[Tensor] = []
         for time, (word, kept) in enumerate(zip(words.unbind(1), valid[:, :, None, None].unbind(1))):
             now = at_step(tap, time)
@@ -311,7 +311,7 @@ class RecurrentEncoderDecoder(nn.Module):
 
     @torch.no_grad()
     def start(self, batch: Batch, beams: int = 1, tap: Tap | None = None) -> State:
-        """Read the source. Each of the N sources gets `beams` rows, which share what they look at."""
+        """Encode the source. Each of the N sources gets `beams` rows, which share its keys and values."""
         if batch.source is None:
             raise ValueError("an encoder-decoder needs a source")
         state, memory = self.encode(batch.source, tap)

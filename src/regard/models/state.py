@@ -1,12 +1,12 @@
-"""The state of a decoding run: a value that the caller holds. Nothing is cached on modules.
+"""The decoding cache: a value that the caller holds. Nothing is cached on modules.
 
-It is the same class for every family. A model keeps three kinds of tensors in it, by name:
+The same class serves every family. It contains three kinds of tensors, by name:
 - `rows`: one entry per row of the running batch, of fixed size (an RNN's hidden state, the next position);
-- `growing`: one entry per row with a time axis (-2; -1 for positions), filled from column 0 on;
-- `sources`: one entry per source sentence, shared by its `beams` rows, which stand next to each other.
+- `growing`: one entry per row with a time axis (-2; -1 for positions), filled from column 0 on: the KV cache;
+- `sources`: one entry per source sentence, shared by its `beams` adjacent rows.
 
-Rows of one batch may be of different ages. Each is filled from the left, so that its numbers stand in the
-same columns whoever its neighbours are.
+Rows of one batch may have different lengths. Each is filled from the left, so that its columns do not depend
+on the other rows.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-# Sums over keys have equal bits whatever the padding if the keys come in blocks of 16 columns, and if one
-# product of the attention is not so small that another kernel takes it (measured as for `Linear`).
+# Sums over keys have equal bits for any padding if the keys come in blocks of 16 columns, and if a matmul of
+# the attention is not so small that another kernel is used (measured as for `Linear`).
 BLOCK = 16
 SMALLEST_PRODUCT = 512  # columns times channels of a head
 Tensors = dict[str, Tensor]
@@ -27,30 +27,30 @@ Tensors = dict[str, Tensor]
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Where the words of a step go: the same columns in every row, or those behind each row's own words."""
+    """The columns of new tokens: the same in every row, or those after the last token of each row."""
 
     together: slice
-    own: Tensor | None = None  # [R,T], where the rows differ in age
+    positions: Tensor | None = None  # [R,T], if rows differ in length
 
     def write(self, buffer: Tensor, new: Tensor) -> None:
         """Keys or values [R,H,T,C] into [R,H,S,C]."""
-        if self.own is None:
+        if self.positions is None:
             buffer[:, :, self.together] = new
         else:
             rows = torch.arange(len(buffer), device=buffer.device)[:, None]
-            buffer[rows, :, self.own] = new.transpose(1, 2)
+            buffer[rows, :, self.positions] = new.transpose(1, 2)
 
     def write_positions(self, buffer: Tensor, new: Tensor) -> None:
         """[R,T] into [R,S]."""
-        if self.own is None:
+        if self.positions is None:
             buffer[:, self.together] = new
         else:
-            buffer.scatter_(1, self.own, new)
+            buffer.scatter_(1, self.positions, new)
 
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """One layer's keys and values so far, with room for those of this step in `columns`."""
+    """The KV cache of one layer; keys and values of this step are written to `columns`."""
 
     key: Tensor  # [R,H,S,C]
     value: Tensor  # [R,H,S,C]
@@ -64,7 +64,7 @@ class Past:
 
 @dataclass
 class _Tip:
-    """How far the buffers of `growing` are written; shared by the states that share the buffers."""
+    """Number of written columns of `growing`; shared by the states that share these buffers."""
 
     column: int
 
@@ -75,9 +75,9 @@ class State:
     growing: Tensors = field(default_factory=dict)
     sources: Tensors = field(default_factory=dict)
     beams: int = 1
-    block: int = BLOCK  # `growing` has a multiple of so many columns
-    length: int = 0  # columns filled in the oldest row
-    ages: Tensor | None = None  # [R], columns filled in each row; None where all are of one age
+    block: int = BLOCK  # the number of columns of `growing` is a multiple of this
+    length: int = 0  # columns filled in the longest row
+    ages: Tensor | None = None  # [R], columns filled in each row; None if equal in all
     tip: _Tip = field(default_factory=lambda: _Tip(0))
 
     def __len__(self) -> int:
@@ -85,11 +85,11 @@ class State:
         return len(next(iter(self.rows.values())))
 
     def extend(self, columns: int) -> State:
-        """The state with room for `columns` more words in each row, to be written at `last(columns)`.
+        """The state with `columns` more columns in each row, to be written at `last(columns)`.
 
-        Buffers are written in place unless another state already went on from here: then they are copied,
-        so that a state stays a value. Larger ones take their place for both, one after the other: all of them
-        beside all of the old would be the most memory that a run ever takes.
+        Buffers are written in place unless another state already continued from this one: then they are
+        copied, so that a state stays a value. Buffers that must grow are replaced one by one, which limits
+        peak memory.
         """
         length = self.length + columns
         ages = None if self.ages is None else self.ages + columns
@@ -103,26 +103,26 @@ class State:
         return replace(self, length=length, ages=ages)
 
     def last(self, count: int) -> Columns:
-        """The columns of the last `count` words of each row."""
+        """The columns of the last `count` tokens of each row."""
         together = slice(self.length - count, self.length)
         if self.ages is None:
             return Columns(together)
         return Columns(together, (self.ages - count)[:, None] + torch.arange(count, device=self.ages.device))
 
     def aged(self, ages: Tensor) -> State:
-        """The state whose rows are filled so far and no further: what stands behind is free. [R]."""
+        """Set each row's valid length; columns beyond it may be overwritten. [R]."""
         length, differing = _even(ages)
         return replace(self, length=length, ages=differing, tip=_Tip(length))
 
     def _columns(self, count: int) -> Tensors:
-        """`growing` with so many columns, without what another state has written behind the oldest row."""
+        """`growing` with `count` columns, without columns that another state has written."""
         growing = self.growing
         if self.tip.column != self.length:
             growing = {name: t.narrow(_time(name), 0, self.length) for name, t in growing.items()}
         return {name: fit(name, tensor, count) for name, tensor in growing.items()}
 
     def select(self, rows: Tensor) -> State:
-        """The state of these rows; they may repeat, be left out and change places."""
+        """The state of these rows, in this order; rows may repeat."""
         count = len(self)
         if len(rows) == count and torch.equal(rows, torch.arange(count, device=rows.device)):
             return self
@@ -140,7 +140,7 @@ class State:
         )
 
     def _select_sources(self, owner: Tensor) -> tuple[Tensors, int]:
-        """Sources for rows that belong to `owner`, shared as long as the rows of a source stand together."""
+        """Sources for rows that belong to `owner`, shared as long as the rows of a source are adjacent."""
         if not self.sources or len(owner) % self.beams:
             return self._take_sources(owner), 1
         groups = owner.view(-1, self.beams)
@@ -152,7 +152,7 @@ class State:
         return self._take_sources(first), self.beams
 
     def _take_sources(self, index: Tensor) -> Tensors:
-        """These sources, with no more columns than the longest of them needs."""
+        """These sources, with as many columns as the longest of them needs."""
         if not self.sources:
             return {}
         there = self.sources["source.positions"][index] >= 0  # [N,S]
@@ -162,7 +162,7 @@ class State:
 
     @classmethod
     def join(cls, states: Sequence[State]) -> State:
-        """One state with the rows of all; what is shorter is padded (positions with -1, values with 0)."""
+        """One state with the rows of all; shorter ones are padded (positions with -1, values with 0)."""
         if states[0].sources and len({state.beams for state in states}) > 1:
             raise ValueError("states with different numbers of beams cannot be joined")
         ages = torch.cat(
@@ -192,7 +192,7 @@ def _device(state: State) -> torch.device:
 
 
 def _even(ages: Tensor) -> tuple[int, Tensor | None]:
-    """The age of the oldest row, and those of all if they differ."""
+    """The length of the longest row, and those of all rows if they differ."""
     if not len(ages):
         return 0, None
     youngest, oldest = ages.aminmax()
@@ -209,7 +209,7 @@ def round_up(length: int, block: int) -> int:
 
 
 def kv_block(channels: int) -> int:
-    """Columns of keys that come together, for heads of so many channels: 16, more for narrow heads."""
+    """The block size of the KV cache for heads of `channels`: 16, more for narrow heads."""
     return round_up(max(BLOCK, -(-SMALLEST_PRODUCT // channels)), BLOCK)
 
 
@@ -218,7 +218,7 @@ def _time(name: str) -> int:
 
 
 def fit(name: str, tensor: Tensor, columns: int) -> Tensor:
-    """Pad or cut the time axis to `columns`: positions with -1, what is added to scores with -inf, else 0."""
+    """Pad or truncate the time axis to `columns`: positions with -1, biases with -inf, others with 0."""
     axis = _time(name)
     missing = columns - tensor.shape[axis]
     if missing == 0:

@@ -1,7 +1,7 @@
-"""A tap sees the tensors of one run by name, and may replace them.
+"""A tap is a hook that receives the intermediate tensors of one run by name, and may replace them.
 
-Code that can be watched takes `tap: Tap | None = None`. Without a tap the fused path runs and nothing is
-kept; with one the plain path runs and each tensor passes through `tap(name, tensor)`.
+Code with hooks takes `tap: Tap | None = None`. Without a tap the fused path runs and nothing is recorded;
+with one each intermediate tensor passes through `tap(name, tensor)`.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from torch import Tensor
 
 class Tap(Protocol):
     def __call__(self, name: str, tensor: Tensor) -> Tensor:
-        """Take note of a tensor; what is returned goes on through the model."""
+        """Receive a tensor; the model continues with the returned one."""
         ...
 
     def within(self, name: str) -> Tap:
-        """The same tap, whose names from here on begin with `name.`"""
+        """The same tap with the prefix `name.` before all names."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class AtStep:
-    """The tap at one step of a recurrence: `hidden@3` is the fourth step of what becomes `hidden`."""
+    """The tap at one step of a recurrence: `hidden@3` is the fourth step of `hidden`."""
 
     tap: Tap
     step: int

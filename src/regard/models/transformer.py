@@ -17,14 +17,14 @@ from regard.models.state import Past, State, fit, kv_block, round_up
 from regard.models.tap import Tap, tapped, within
 
 KeysValues = tuple[Tensor, Tensor]  # two of [B,H,S,C]
-NO_TERMS = PositionTerms()  # to the embeddings, or not at all: nothing for attention to do
+NO_TERMS = PositionTerms()  # positions are added to the embeddings, or there are none
 
 
-class Embedding(nn.Module):
+class TokenEmbedding(nn.Module):
     """embedding(token) * sqrt(D) + position  (paper, 3.4 and 3.5), then dropout (5.4).
 
-    Other families leave out the factor (GPT, BERT, T5), have order enter elsewhere (`positions` None: T5,
-    Llama), add the sentence a word belongs to (`segments`: BERT) or normalise the sum (BERT).
+    Other families omit the factor (GPT, BERT, T5), use positions inside attention (`positions` None: T5,
+    Llama), add segment embeddings (`segments`: BERT) or normalise the sum (BERT).
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Embedding(nn.Module):
 
     @property
     def limit(self) -> int | None:
-        """Positions that there are vectors for; None where there is no limit."""
+        """Maximum number of positions; None if unlimited."""
         return None if self.positions is None else self.positions.limit
 
     def forward(
@@ -65,7 +65,7 @@ class Embedding(nn.Module):
 
 
 class Block(nn.Module):
-    """Self-attention, in a decoder cross-attention, then feed-forward, each in its residual wrapping."""
+    """Self-attention, in a decoder cross-attention, then feed-forward; each adds to the residual stream."""
 
     def __init__(
         self,
@@ -92,8 +92,8 @@ class Block(nn.Module):
         tap: Tap | None = None,
         order: PositionTerms = NO_TERMS,
     ) -> Tensor:
-        own, across, feed = within(tap, "self"), within(tap, "cross"), within(tap, "feed_forward")
-        x = self.attention_residual(x, lambda y: self.self_attention(y, mask, past, order, own), own)
+        scope, across, feed = within(tap, "self"), within(tap, "cross"), within(tap, "feed_forward")
+        x = self.attention_residual(x, lambda y: self.self_attention(y, mask, past, order, scope), scope)
         x = tapped(tap, "after_self", x)  # [B,T,D]
         if self.cross_residual is not None and memory is not None and memory_mask is not None:
             x = self.cross_residual(x, lambda y: self.cross_attention(y, memory, memory_mask, across), across)
@@ -104,7 +104,7 @@ class Block(nn.Module):
     def self_attention(
         self, x: Tensor, mask: Tensor, past: Past | None, order: PositionTerms, tap: Tap | None
     ) -> Tensor:
-        """Self-attention over the words of this run and, when stepping, those before."""
+        """Self-attention over these tokens and those in the KV cache."""
         q, k, v = self.attention.queries_keys_values(x)  # [B,H,T,C]
         if order.rotation is not None:
             q, k = apply_rotary(q, order.rotation), apply_rotary(k, order.rotation)
@@ -114,14 +114,14 @@ class Block(nn.Module):
         return out
 
     def cross_attention(self, x: Tensor, memory: KeysValues, mask: Tensor, tap: Tap | None) -> Tensor:
-        """Cross-attention. The beams of one source stand side by side as more queries on the same keys."""
+        """Cross-attention. The beams of one source are more queries on the same keys."""
         k, v = memory  # [N,H,S,C]
         queries = x.reshape(len(k), -1, x.shape[-1])  # [N*beams,T,D] -> [N,beams*T,D]
         out: Tensor = self.require_cross()(self.require_cross().queries(queries), k, v, mask, tap)
         return out.view(x.shape)
 
     def source_keys_values(self, encoded: Tensor) -> KeysValues:
-        """Of the whole source, for every step: [B,S,D] -> two of [B,H,S,C]."""
+        """Keys and values of the source, the same at every step: [B,S,D] -> two of [B,H,S,C]."""
         return self.require_cross().keys_values(encoded)
 
     def require_cross(self) -> MultiHeadAttention:
@@ -131,7 +131,7 @@ class Block(nn.Module):
 
 
 class Stack(nn.Module):
-    """N blocks; with pre-norm a layer norm at the end, because nobody else normalises the last sum."""
+    """N blocks. Pre-norm stacks end in a LayerNorm; otherwise the residual stream stays unnormalised."""
 
     def __init__(
         self, blocks: Sequence[Block], final_norm: nn.Module, positions: Rotary | RelativeBias | None = None
@@ -139,10 +139,10 @@ class Stack(nn.Module):
         super().__init__()
         self.blocks = nn.ModuleList(blocks)
         self.final_norm = final_norm
-        self.positions = positions  # where order enters inside the attentions
+        self.positions = positions  # positions inside attention
 
     def position_terms(self, query_pos: Tensor, key_pos: Tensor, tap: Tap | None = None) -> PositionTerms:
-        """What positions mean to all attentions of this stack: [B,T], [B,S]."""
+        """Rotation or bias for all attentions of this stack: [B,T], [B,S]."""
         if self.positions is None:
             return NO_TERMS
         order: PositionTerms = self.positions(query_pos, key_pos)
@@ -178,9 +178,9 @@ class Stack(nn.Module):
 
 
 class CausalDecoder(nn.Module):
-    """What writes word after word, from a source or without: embedding, causal stack, output layer."""
+    """Embedding, causal stack and output layer; generates token by token."""
 
-    def __init__(self, target: Embedding, decoder: Stack, output: Linear) -> None:
+    def __init__(self, target: TokenEmbedding, decoder: Stack, output: Linear) -> None:
         super().__init__()
         self.target = target
         self.decoder = decoder
@@ -188,11 +188,11 @@ class CausalDecoder(nn.Module):
 
     @property
     def longest_target(self) -> int | None:
-        """Pieces that the decoder can read, its start included; None where there is no limit."""
+        """Maximum number of decoder tokens, the start token included; None if unlimited."""
         return self.target.limit
 
     def hidden(self, batch: Batch, tap: Tap | None = None) -> Tensor:
-        """What the output layer sees: [B,T,D]."""
+        """The last hidden states, the input of the output layer: [B,T,D]."""
         raise NotImplementedError
 
     def forward(self, batch: Batch, tap: Tap | None = None) -> Tensor:
@@ -206,17 +206,17 @@ class CausalDecoder(nn.Module):
         across: Tensor | None = None,
         tap: Tap | None = None,
     ) -> Tensor:
-        """All words at once: [B,T] -> [B,T,D]."""
+        """All positions in parallel: [B,T] -> [B,T,D]."""
         positions, documents = target.positions, target.documents
         x = self.target(target.ids, positions, within(tap, "decoder.embedding"))
         mask = visible(positions, positions, True, query_doc=documents, key_doc=documents)  # [B,1,T,T]
-        own = within(tap, "decoder")
-        order = self.decoder.position_terms(positions, positions, own)
-        out: Tensor = self.decoder(x, mask, None, memory, across, own, order)
+        scope = within(tap, "decoder")
+        order = self.decoder.position_terms(positions, positions, scope)
+        out: Tensor = self.decoder(x, mask, None, memory, across, scope, order)
         return out
 
     def empty_cache(self, rows: int, like: Tensor) -> dict[str, Tensor]:
-        """Room for the keys and values of each layer, and for the positions of their words."""
+        """An empty KV cache for each layer, with the positions of its tokens."""
         growing = {"positions": torch.full((rows, 0), -1, device=like.device)}
         for number, block in enumerate(self.decoder):
             none = like.new_zeros((rows, block.attention.kv_heads, 0, block.attention.channels))
@@ -242,8 +242,11 @@ class CausalDecoder(nn.Module):
         columns.write_positions(state.growing["positions"], positions)
         x = self.target(tokens, positions, within(tap, "decoder.embedding"))
         seen = state.growing["positions"]
-        own = within(tap, "decoder")
-        mask, order = visible(positions, seen, causal=True), self.decoder.position_terms(positions, seen, own)
+        scope = within(tap, "decoder")
+        mask, order = (
+            visible(positions, seen, causal=True),
+            self.decoder.position_terms(positions, seen, scope),
+        )
         layers = range(len(self.decoder))
         past = [
             Past(state.growing[f"{i}.self.key"], state.growing[f"{i}.self.value"], columns) for i in layers
@@ -252,27 +255,27 @@ class CausalDecoder(nn.Module):
         if (source := state.sources.get("source.positions")) is not None:
             memory = [(state.sources[f"{i}.cross.key"], state.sources[f"{i}.cross.value"]) for i in layers]
             across = visible(positions.view(len(source), -1), source, causal=False)
-        x = self.decoder(x, mask, past, memory, across, own, order)
+        x = self.decoder(x, mask, past, memory, across, scope, order)
         return x, state
 
 
 class EncoderDecoder(CausalDecoder):
-    """Figure 1 of the paper: the source goes through the encoder once, the decoder writes word after word."""
+    """Figure 1 of the paper: encode the source once, decode the target token by token."""
 
     def __init__(
-        self, source: Embedding, target: Embedding, encoder: Stack, decoder: Stack, output: Linear
+        self, source: TokenEmbedding, target: TokenEmbedding, encoder: Stack, decoder: Stack, output: Linear
     ) -> None:
-        nn.Module.__init__(self)  # the parts in the order of Figure 1: their first weights are drawn so
+        nn.Module.__init__(self)  # parts in the order of Figure 1: initial weights depend on it
         self.source = source
         self.target = target
         self.encoder = encoder
         self.decoder = decoder
         self.output = output
-        self.lr_multipliers: dict[str, float] = {}  # of drawn weights beside the usual, by the end of a name
+        self.lr_multipliers: dict[str, float] = {}  # of the learning rate, by the end of a parameter's name
 
     @property
     def alignment(self) -> str | None:
-        """The tensor of a traced run that tells where each step looked: of the layer before the last."""
+        """The tensor of a trace used for word alignment: cross-attention of the second to last layer."""
         return f"decoder.{max(0, len(self.decoder) - 2)}.cross.weights"
 
     def hidden(self, batch: Batch, tap: Tap | None = None) -> Tensor:
@@ -285,9 +288,9 @@ class EncoderDecoder(CausalDecoder):
         """[B,S] -> [B,S,D]."""
         x = self.source(source.ids, source.positions, within(tap, "encoder.embedding"))
         mask = visible(source.positions, source.positions, causal=False)  # [B,1,S,S]
-        own = within(tap, "encoder")
-        order = self.encoder.position_terms(source.positions, source.positions, own)
-        out: Tensor = self.encoder(x, mask, tap=own, order=order)
+        scope = within(tap, "encoder")
+        order = self.encoder.position_terms(source.positions, source.positions, scope)
+        out: Tensor = self.encoder(x, mask, tap=scope, order=order)
         return out
 
     def cross_keys_values(self, encoded: Tensor) -> list[KeysValues]:
@@ -296,7 +299,7 @@ class EncoderDecoder(CausalDecoder):
 
     @torch.no_grad()
     def start(self, batch: Batch, beams: int = 1, tap: Tap | None = None) -> State:
-        """Read the source. Each of the N sources gets `beams` rows, which share its keys and values."""
+        """Encode the source. Each of the N sources gets `beams` rows, which share its keys and values."""
         if batch.source is None:
             raise ValueError("an encoder-decoder needs a source")
         source = batch.source
@@ -307,17 +310,17 @@ class EncoderDecoder(CausalDecoder):
             sources[f"{number}.cross.key"], sources[f"{number}.cross.value"] = k, v
         block = kv_block(memory[0][0].shape[-1])
         columns = round_up(source.ids.shape[1], block)
-        # contiguous once here, because every step reads them
+        # contiguous, because every step reads them
         sources = {name: fit(name, tensor, columns).contiguous() for name, tensor in sources.items()}
         growing = self.empty_cache(rows, memory[0][0])
         return State({"next": source.ids.new_zeros(rows)}, growing, sources, beams, block)
 
 
 class LanguageModel(CausalDecoder):
-    """A decoder alone (GPT, Llama): what it reads and what it writes are one text."""
+    """A decoder without encoder (GPT, Llama): prompt and continuation are one sequence."""
 
-    alignment: str | None = None  # there is no source to look at
-    reads_prompts = True  # what stands before is read by the same positions
+    alignment: str | None = None  # no cross-attention
+    reads_prompts = True  # the prompt is part of the target sequence
 
     def hidden(self, batch: Batch, tap: Tap | None = None) -> Tensor:
         if batch.target is None:
@@ -326,9 +329,9 @@ class LanguageModel(CausalDecoder):
 
     @torch.no_grad()
     def start(self, batch: Batch, beams: int = 1, tap: Tap | None = None) -> State:
-        """Read the prompts (`batch.source`) but for their last token, which a search feeds first."""
+        """Feed the prompts (`batch.source`) without their last token, which the search feeds first."""
         if batch.source is None:
-            raise ValueError("a language model needs a prompt, if only its start")
+            raise ValueError("a language model needs a prompt, at least the start token")
         prompt = batch.source
         lengths = (prompt.positions >= 0).sum(dim=1)  # [N]
         growing = self.empty_cache(len(lengths), self.target.tokens.weight)
@@ -337,7 +340,7 @@ class LanguageModel(CausalDecoder):
         before = prompt.positions[:, :-1].masked_fill(prompt.positions[:, :-1] >= lengths[:, None] - 1, -1)
         if before.shape[1]:
             _, state = self.decode_step(state, prompt.ids[:, :-1], before, tap)
-            state = state.aged(lengths - 1)  # rows are padded on the right: what follows takes that place
+            state = state.aged(lengths - 1)  # rows are padded on the right: new tokens overwrite the padding
         first = prompt.ids.gather(1, lengths[:, None] - 1)[:, 0]
         state = replace(state, rows={**state.rows, "first": first})
         each = torch.arange(len(lengths), device=first.device).repeat_interleave(beams)
@@ -348,3 +351,6 @@ def source_and_target(batch: Batch) -> tuple[Tokens, Tokens]:
     if batch.source is None or batch.target is None:
         raise ValueError("an encoder-decoder needs a source and a target")
     return batch.source, batch.target
+
+
+Embedding = TokenEmbedding  # the name in version 0.1

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from regard.data.hub import HubFile, Repository, matches, open_repository
 from regard.errors import UsageError
-from regard.storage.body import is_body, open_body
+from regard.storage.encoder import is_bare_encoder, open_encoder
 from regard.storage.files import friendly_os_errors, read_json, sha256
 from regard.storage.folder import load_tokenizers, open_folder
 from regard.storage.huggingface import model_config, task_of
@@ -157,7 +157,7 @@ def download_all(repository: Repository, files: list[HubFile], folder: Path, kee
             repository.download(file, part)
             part.replace(path)
         say(f"  {file.name}  {path.stat().st_size:,} bytes")
-    check_opens(repository.name, folder, open_body if is_body(folder) else open_folder, keep, say)
+    check_opens(repository.name, folder, open_encoder if is_bare_encoder(folder) else open_folder, keep, say)
 
 
 def check_configuration(folder: Path) -> None:

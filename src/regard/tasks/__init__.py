@@ -6,11 +6,9 @@ from regard.tasks.classifier import Classification, Classifier, Label
 from regard.tasks.embedder import Embedder, Embedding
 from regard.tasks.filler import Filler
 from regard.tasks.generator import Generator
-from regard.tasks.lines import PhraseConstraints, TooLong
 from regard.tasks.load import load, load_as
-from regard.tasks.results import Alternative, Candidate, Translation
-from regard.tasks.segments import Split
 from regard.tasks.tagger import Entity, Tagger, Tagging, Word
+from regard.tasks.translation import Alternative, Candidate, PhraseConstraints, Split, TooLong, Translation
 from regard.tasks.translator import Translator, decode_options
 
 __all__ = [

@@ -9,7 +9,7 @@ from regard.data.objectives import ContextWindow, ExtractiveQA
 from regard.errors import UsageError
 from regard.generation.heads import AnswerSpan, ranked_answers
 from regard.storage import Folder
-from regard.tasks.reader import Reader
+from regard.tasks.classifier import EncoderTask
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Answered:
         return self.answers[0].text
 
 
-class Answerer(Reader):
+class Answerer(EncoderTask):
     """A model that answers questions about a context."""
 
     head = "span"

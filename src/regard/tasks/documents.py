@@ -1,4 +1,4 @@
-"""Fill a translator's file: what is protected comes back as it was, or the entry stays as it is."""
+"""Fill in a translator's file; an entry whose placeholders do not survive stays untranslated."""
 
 from __future__ import annotations
 
@@ -11,80 +11,84 @@ from regard.data.formats.placeholders import has_words, put_accelerator, survive
 
 Translate = Callable[[list[str]], list[str]]
 LAYOUT = re.compile(r"[\n\r\t]+")  # lines and columns of a text are translated one by one
-FIRST_SIGNS = re.compile(r"^\W+(?=\w)")
-UNWRITABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff\ufffe\uffff]")  # no XML or .po line can hold these
+LEADING_PUNCTUATION = re.compile(r"^\W+(?=\w)")
+UNWRITABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff\ufffe\uffff]")  # not allowed in XML or a line of a .po
 
 
 @dataclass(frozen=True)
-class Outcome:
+class FilledCounts:
     filled: int
-    left: int  # their placeholders did not survive
+    left: int  # placeholders were lost
     kept: int  # translated before
 
 
 @dataclass(frozen=True)
-class Text:
-    """One text of a unit, without the sign of its accelerator."""
+class UnitText:
+    """One text of a unit, without the mark of its accelerator key."""
 
     unit: TranslationUnit
     number: int  # among the unit's sources
     source: str
 
 
-def fill_document(document: Document, translate: Translate, everything: bool, review: bool) -> Outcome:
+def fill_document(document: Document, translate: Translate, everything: bool, review: bool) -> FilledCounts:
     """Translate what has no translation yet (or everything), all texts in one call."""
     units = document.units(everything)
     answers = iter(
         translate_texts(
-            [Text(unit, number, source) for unit in units for number, source in enumerate(unit.sources)],
+            [UnitText(unit, number, source) for unit in units for number, source in enumerate(unit.sources)],
             translate,
         )
     )
     filled = 0
     for unit in units:
-        own = [next(answers) for _ in unit.sources]
-        texts = [text for text in own if text is not None]
-        if len(texts) == len(own):
+        filled_texts = [next(answers) for _ in unit.sources]
+        texts = [text for text in filled_texts if text is not None]
+        if len(texts) == len(filled_texts):
             unit.fill(texts, review)
             filled += 1
         else:
             unit.leave()
-    return Outcome(filled, len(units) - filled, document.entries - len(units))
+    return FilledCounts(filled, len(units) - filled, document.entries - len(units))
 
 
-def translate_texts(texts: Sequence[Text], translate: Translate) -> list[str | None]:
-    """Each text whole; where a placeholder was lost, the parts between placeholders; else nothing."""
+def translate_texts(texts: Sequence[UnitText], translate: Translate) -> list[str | None]:
+    """Translate each text as a whole; if a placeholder is lost, the parts between placeholders; else None."""
     taken = [take_accelerator(text.source, text.unit.placeholders) for text in texts]
-    bare = [Text(text.unit, text.number, source) for text, (source, _) in zip(texts, taken)]
-    first = attempt(bare, [whole(text) for text in bare], translate)
-    lost = [number for number, said in enumerate(first) if said is None]
+    bare = [UnitText(text.unit, text.number, source) for text, (source, _) in zip(texts, taken)]
+    first = translate_parts(bare, [split_layout(text) for text in bare], translate)
+    lost = [number for number, result in enumerate(first) if result is None]
     again = [bare[number] for number in lost]
-    found = dict(zip(lost, attempt(again, [apart(text) for text in again], translate)))
-    best = [found.get(number, said) for number, said in enumerate(first)]
+    retried = dict(zip(lost, translate_parts(again, [split_placeholders(text) for text in again], translate)))
+    best = [retried.get(number, result) for number, result in enumerate(first)]
     return [
-        put_accelerator(said, sign, text.unit.placeholders) if said is not None and sign is not None else said
-        for text, said, (_, sign) in zip(texts, best, taken)
+        put_accelerator(result, sign, text.unit.placeholders)
+        if result is not None and sign is not None
+        else result
+        for text, result, (_, sign) in zip(texts, best, taken)
     ]
 
 
-def attempt(texts: Sequence[Text], pieces: Sequence[list[str]], translate: Translate) -> list[str | None]:
-    """Translate those pieces that have words, put each text together, and keep what is sound."""
+def translate_parts(
+    texts: Sequence[UnitText], pieces: Sequence[list[str]], translate: Translate
+) -> list[str | None]:
+    """Translate the parts that have words and join them; None for a result that is not valid."""
     wanted = list(
         dict.fromkeys(
             piece
-            for text, own in zip(texts, pieces)
-            for piece in own
+            for text, parts in zip(texts, pieces)
+            for piece in parts
             if has_words(piece, text.unit.placeholders)
         )
     )
     answers = translate(wanted) if wanted else []
-    said = {piece: UNWRITABLE.sub(" ", answer) for piece, answer in zip(wanted, answers, strict=True)}
-    joined = ["".join(said.get(piece, piece) for piece in own) for own in pieces]
-    return [answer if sound(text, answer) else None for text, answer in zip(texts, joined)]
+    translated = {piece: UNWRITABLE.sub(" ", answer) for piece, answer in zip(wanted, answers, strict=True)}
+    joined = ["".join(translated.get(piece, piece) for piece in parts) for parts in pieces]
+    return [answer if is_valid(text, answer) else None for text, answer in zip(texts, joined)]
 
 
-def sound(text: Text, answer: str) -> bool:
-    """Whether an answer may stand in the file: it says something, and says every placeholder."""
+def is_valid(text: UnitText, answer: str) -> bool:
+    """Whether a translation fits into the file: not empty, with every placeholder."""
     return (
         bool(answer.strip()) >= bool(text.source.strip())
         and survived(text.source, answer, text.unit.placeholders)
@@ -92,26 +96,26 @@ def sound(text: Text, answer: str) -> bool:
     )
 
 
-def whole(text: Text) -> list[str]:
-    """The lines of a text, and between them what separates them."""
+def split_layout(text: UnitText) -> list[str]:
+    """The lines of a text, and the separators between them."""
     return split(text.source, LAYOUT)
 
 
-def apart(text: Text) -> list[str]:
-    """The text between placeholders, and these; signs at the start of a part are no words to translate."""
+def split_placeholders(text: UnitText) -> list[str]:
+    """The parts between placeholders, and these; leading punctuation is not translated."""
     placeholders = text.unit.placeholders
     cut = re.compile(f"{LAYOUT.pattern}|{placeholders.pattern}", placeholders.flags)
     return [
         part
         for piece in split(text.source, cut)
-        for part in (split(piece, FIRST_SIGNS) if has_words(piece, placeholders) else [piece])
+        for part in (split(piece, LEADING_PUNCTUATION) if has_words(piece, placeholders) else [piece])
     ]
 
 
 def split(text: str, separator: re.Pattern[str]) -> list[str]:
-    """All of the text, cut before and after each separator."""
-    found, at = [], 0
+    """The text, split before and after each separator."""
+    parts, at = [], 0
     for match in separator.finditer(text):
-        found += [text[at : match.start()], match[0]]
+        parts += [text[at : match.start()], match[0]]
         at = match.end()
-    return [piece for piece in [*found, text[at:]] if piece]
+    return [piece for piece in [*parts, text[at:]] if piece]

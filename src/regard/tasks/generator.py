@@ -109,7 +109,7 @@ class Generator(Traceable):
         `beam=1` is greedy, `beam=4` a search.
         """
         prompts = [prompt] if isinstance(prompt, str) else list(prompt)
-        texts = [each[0].text for each in self.write(prompts, self.options(options))]
+        texts = [samples[0].text for samples in self.write(prompts, self.options(options))]
         return texts[0] if isinstance(prompt, str) else texts
 
     def write(
@@ -123,9 +123,8 @@ class Generator(Traceable):
         options = options or self.decode
         ids = [self.prompt_ids(prompt, too_long, warn) for prompt in prompts]
         requests = [Request(each, options) for each in ids]
-        results = generate(
-            self.model_for, requests, self.special, self.device, options.tokens_per_batch, warn
-        )
+        budget = options.tokens_per_batch
+        results = generate(self.model_for, requests, self.special, self.device, budget, warn)
         return [
             [self.generated_text(prompt, each, hypothesis) for hypothesis in hypotheses]
             for prompt, each, hypotheses in zip(prompts, ids, results)
@@ -183,9 +182,9 @@ class Generator(Traceable):
     def model_for(self, request: Request) -> Steppable[Any]:
         return self.sliding if self.overflows(len(request.ids), request.options) else self.model
 
-    def generated_text(self, prompt: str, ids: Sequence[int], one: Hypothesis) -> GeneratedText:
-        text = "".join(detokenize_stream(self.tokenizer, ids, one.tokens))
-        return GeneratedText(prompt, text, one.tokens, one.log_probability, one.finished)
+    def generated_text(self, prompt: str, ids: Sequence[int], hypothesis: Hypothesis) -> GeneratedText:
+        text = "".join(detokenize_stream(self.tokenizer, ids, hypothesis.tokens))
+        return GeneratedText(prompt, text, hypothesis.tokens, hypothesis.log_probability, hypothesis.finished)
 
     def score(self, texts: Sequence[str], stride: int | None = None, end: bool = True) -> list[TextScore]:
         """log p of each token of each text, and of its end.

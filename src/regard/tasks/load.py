@@ -11,7 +11,7 @@ import torch
 from regard.device import choose_machine
 from regard.errors import UsageError
 from regard.storage import Folder, open_folder
-from regard.storage.body import is_body, open_body
+from regard.storage.encoder import is_bare_encoder, open_encoder
 from regard.tasks.answerer import Answerer
 from regard.tasks.classifier import Classifier
 from regard.tasks.embedder import Embedder
@@ -40,7 +40,7 @@ def load(path: Paths, device: str = "auto", threads: int = 0, precision: str = "
     `threads` sets torch's number of threads for the whole process; 0 leaves it as it is. `precision` is for
     models that write: float32, bfloat16, int8, or auto, which is int8 for calibrated models.
     """
-    if isinstance(path, str | Path) and is_body(Path(path)):
+    if isinstance(path, str | Path) and is_bare_encoder(Path(path)):
         return load_as(Embedder, path, device, threads)
     folders = open_folders(path, device, threads)
     return make(CLASSES[folders[0].task.name], folders, precision)
@@ -54,7 +54,7 @@ def load_as(
     An `Embedder` opens any BERT.
     """
     if issubclass(kind, Embedder):
-        return kind(open_body(one_of(path), use_machine(device, threads)))
+        return kind(open_encoder(one_of(path), use_machine(device, threads)))
     return make(kind, open_folders(path, device, threads), precision)
 
 

@@ -25,9 +25,9 @@ from regard.interpret.record import record
 from regard.models import EncoderOnly, LanguageModel, Model
 from regard.sample import Sample
 from regard.storage import Folder
-from regard.tasks.asking import TaskInput, task_input
 from regard.tasks.filler import Filler
 from regard.tasks.generator import Generator, detokenize_stream
+from regard.tasks.task_inputs import TaskInput, task_input
 from regard.tasks.translator import Translator, decode_options
 
 FILLER_BEAM = 5  # as `fill` searches

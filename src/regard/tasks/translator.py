@@ -35,21 +35,26 @@ from regard.generation.alignment import Links, align
 from regard.models import EncoderOnly, GenerativeModel
 from regard.sample import Sample
 from regard.storage import Folder
-from regard.tasks.context import ContextDecoder
-from regard.tasks.lines import (
+from regard.tasks.traceable import Traceable
+from regard.tasks.translation import (
+    AlignedHypotheses,
+    Alternative,
+    Candidate,
+    ContextDecoder,
     Line,
     LineSplitter,
     PhraseConstraints,
     SegmentInput,
+    SegmentJoiner,
+    Split,
     TooLong,
+    Translation,
     check_constraints,
     compile_constraints,
+    segment,
     segment_inputs,
     violated,
 )
-from regard.tasks.results import AlignedHypotheses, Alternative, Candidate, SegmentJoiner, Translation
-from regard.tasks.segments import Split, segment
-from regard.tasks.traceable import Traceable
 
 Warn = Callable[[str], None]
 Texts = Sequence[str]
@@ -194,8 +199,6 @@ class Translator(Traceable):
         """The tokens of a sentence as the model reads them, with the end token."""
         return self.objective.source_sample(ids).source
 
-    asked = source_ids  # the name in earlier versions
-
     def translations(
         self,
         lines: Sequence[Line],
@@ -229,11 +232,11 @@ class Translator(Traceable):
         self, sources: Sequence[Sequence[int]], hypotheses: Sequence[Sequence[Hypothesis]]
     ) -> list[list[Links]]:
         """Word links for every hypothesis of every segment; of an ensemble the mean of its attention."""
-        pairs = [(source, h.tokens) for source, group in zip(sources, hypotheses) for h in group]
+        pairs = [(source, h.tokens) for source, best in zip(sources, hypotheses) for h in best]
         models = [folder.model for folder in self.folders]
         skipped = 1 if self.source_prefix else 0
         rest = iter(align(models, pairs, self.folder.source, self.folder.target, skipped))
-        return [[next(rest) for _ in group] for group in hypotheses]
+        return [[next(rest) for _ in best] for best in hypotheses]
 
     def alternatives(
         self, source: str, prefix: str = "", count: int = 5, options: Decode | None = None

@@ -82,7 +82,7 @@ class TrainingData:
 
 
 @dataclass
-class Job:
+class Preparation:
     """What the preparation of one run reads."""
 
     config: Config
@@ -105,7 +105,7 @@ def prepare_data(
 
     `strict` refuses data in which the check finds anything.
     """
-    job = Job(config, folder, log, pretrained, make_report(config.data))
+    job = Preparation(config, folder, log, pretrained, make_report(config.data))
     job.held_out = read_held_out(config.data, config.task, job.findings)
     tokenizers = find_tokenizers(job)
     shards = None
@@ -145,7 +145,7 @@ def prepare_data(
     )
 
 
-def check_corpora(job: Job, strict: bool) -> Checked:
+def check_corpora(job: Preparation, strict: bool) -> Checked:
     """The first pass over the training corpora."""
     config = job.config
     checked = check(config.data, config.task, job.held_out, job.findings, job.log)
@@ -168,7 +168,7 @@ def refuse_findings(findings: Sequence[Mapping[str, Any]]) -> None:
 # --- tokenizers
 
 
-def find_tokenizers(job: Job) -> Tokenizers | None:
+def find_tokenizers(job: Preparation) -> Tokenizers | None:
     """Those of this run, else of the pretrained model, else of the cache."""
     if (job.folder / "config.json").is_file():  # written after the tokenizers
         source, target = load_tokenizers(job.folder, read_json(job.folder / "config.json"))
@@ -186,7 +186,7 @@ def read_tokenizers(folder: Path) -> Tokenizers:
     return Tokenizers(load_tokenizer(folder / "tokenizer.json"), target)
 
 
-def train_tokenizers(job: Job, checked: Checked) -> Tokenizers:
+def train_tokenizers(job: Preparation, checked: Checked) -> Tokenizers:
     """One of all text, or with `text.joint = false` one for each language."""
     text, is_translation = job.config.text, job.config.task.name == "translate"
     sources, targets = [pair[0] for pair in checked.sample], [pair[1] for pair in checked.sample]
@@ -204,7 +204,7 @@ def train_tokenizers(job: Job, checked: Checked) -> Tokenizers:
 # --- shards
 
 
-def encode_shards(job: Job, checked: Checked, tokenizers: Tokenizers) -> Path:
+def encode_shards(job: Preparation, checked: Checked, tokenizers: Tokenizers) -> Path:
     """The second pass: all corpora as token ids on disk, with a manifest."""
     config, is_translation = job.config, job.config.task.name == "translate"
     labels, pretrained = list(checked.labels), pretrained_labels(job)
@@ -244,12 +244,12 @@ def encode_shards(job: Job, checked: Checked, tokenizers: Tokenizers) -> Path:
     return prepared(shards_key(job, tokenizers), write, job.folder / FALLBACK_CACHE)
 
 
-def objective_of(job: Job, tokenizers: Tokenizers, labels: Sequence[str]) -> Objective:
+def objective_of(job: Preparation, tokenizers: Tokenizers, labels: Sequence[str]) -> Objective:
     target = tokenizers.target or tokenizers.source
     return make_objective(job.config.task, job.config.model, tokenizers.source, target, labels)
 
 
-def pretrained_labels(job: Job) -> list[str]:
+def pretrained_labels(job: Preparation) -> list[str]:
     """Labels of the pretrained model, in its order; a resumed run has stored them."""
     config = job.folder / "config.json"
     if job.config.init.model is not None and config.is_file():
@@ -258,7 +258,7 @@ def pretrained_labels(job: Job) -> list[str]:
 
 
 def encode_corpus(
-    job: Job, checked: CheckedCorpus, writer: ShardWriter, objective: Objective
+    job: Preparation, checked: CheckedCorpus, writer: ShardWriter, objective: Objective
 ) -> tuple[int, int]:
     """Encode the rows of a corpus that the check did not drop: (rows used, questions without an answer)."""
     name = str(corpus_files(checked.corpus)[0]) if corpus_files(checked.corpus) else describe(checked.corpus)
@@ -279,7 +279,7 @@ def encode_corpus(
     return used, unanswered
 
 
-def split_above(job: Job, checked: Checked, lengths: Sequence[Any]) -> int:
+def split_above(job: Preparation, checked: Checked, lengths: Sequence[Any]) -> int:
     """Tokens of a line from which on it is split into sentences at inference.
 
     If training lines are single sentences, every line with several (0); else lines with more tokens than
@@ -297,7 +297,7 @@ def split_above(job: Job, checked: Checked, lengths: Sequence[Any]) -> int:
 
 
 def corpora_record(
-    job: Job, checked: Checked, used: Sequence[int], objective: Objective
+    job: Preparation, checked: Checked, used: Sequence[int], objective: Objective
 ) -> list[dict[str, Any]]:
     """Rows of each corpus, for data.json and the report; held-out rows that are too long become findings."""
     record = [
@@ -316,7 +316,7 @@ def corpora_record(
 # --- validation sets
 
 
-def validation_set(job: Job, split: str, objective: Objective, may_refuse: bool) -> Evaluation | None:
+def validation_set(job: Preparation, split: str, objective: Objective, may_refuse: bool) -> Evaluation | None:
     if split not in job.held_out:
         return None
     examples = [Example(text, target) for _, text, target in job.held_out[split]]
@@ -327,13 +327,13 @@ def validation_set(job: Job, split: str, objective: Objective, may_refuse: bool)
 # --- cache
 
 
-def cached(job: Job, key: str) -> Path | None:
+def cached(job: Preparation, key: str) -> Path | None:
     """The complete entry of a key, in the user's cache or beside the run."""
     entries = (cache_folder() / key, job.folder / FALLBACK_CACHE / key)
     return next((entry for entry in entries if (entry / MANIFEST).is_file()), None)
 
 
-def stored_shards(job: Job) -> Path | None:
+def stored_shards(job: Preparation) -> Path | None:
     """The shards that a run of version 1 was trained on, by the fingerprint in its newest checkpoint.
 
     Version 1 also dropped training rows one word apart from held-out rows: it may have other rows.
@@ -344,16 +344,16 @@ def stored_shards(job: Job) -> Path | None:
     return find_shards(state.get("data"), job.folder / FALLBACK_CACHE)
 
 
-def tokenizers_key(job: Job) -> str:
+def tokenizers_key(job: Preparation) -> str:
     return cache_key(job, "text", job.config.text.model_dump())
 
 
-def shards_key(job: Job, tokenizers: Tokenizers) -> str:
+def shards_key(job: Preparation, tokenizers: Tokenizers) -> str:
     settings = [job.config.model.max_length, pretrained_labels(job)]
     return cache_key(job, "shards", settings, *(each.fingerprint for each in tokenizers))
 
 
-def cache_key(job: Job, kind: str, *more: Any) -> str:
+def cache_key(job: Preparation, kind: str, *more: Any) -> str:
     """A hash of everything that the result follows from: files, settings, code."""
     data, task = job.config.data, job.config.task
     corpora = [
@@ -384,5 +384,5 @@ def summary(record: Mapping[str, Any], task: Task) -> str:
     used = sum(each["used"] for each in record["corpora"] if each["split"] == "train")
     left_out = sum(each["count"] for each in findings if each["left_out"])
     kinds = [f"{each['count']:,} {each['kind']}" for each in findings]
-    found = f" (found: {', '.join(kinds)}; see data.json)" if kinds else ""
-    return f"{used:,} training {UNITS.get(task.name, 'texts')}, {left_out:,} left out{found}"
+    issues = f" (found: {', '.join(kinds)}; see data.json)" if kinds else ""
+    return f"{used:,} training {UNITS.get(task.name, 'texts')}, {left_out:,} left out{issues}"

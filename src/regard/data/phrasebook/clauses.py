@@ -101,7 +101,7 @@ class Clauses(Sampler):
             return NounPhrase("the", noun, False, adjectives, 0, self._owner())
         return NounPhrase(determiner, noun, plural, adjectives)
 
-    def _owner(self) -> NounPhrase | lx.Name:
+    def _owner(self) -> NounPhrase | lx.ProperName:
         if self.chance(40):
             return self.choice(lx.OWNERS)
         if self.chance(50):
@@ -145,7 +145,7 @@ class Clauses(Sampler):
             return subject if subject.english[0] != "who" else PRONOUNS["he"]
         if subject.agreement == 3:
             return PRONOUNS["they"]
-        name = subject.pronoun if type(subject) is lx.Name else ""
+        name = subject.pronoun if type(subject) is lx.ProperName else ""
         if type(subject) is NounPhrase:  # of a neuter person, grammatical and natural gender differ
             name = ("he", "she", "")[subject.noun.gender]
         return PRONOUNS[name or self.choice(("I", "we"))]

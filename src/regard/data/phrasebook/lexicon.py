@@ -116,7 +116,7 @@ class Pronoun(NamedTuple):
     agreement: int  # 0 ich, 1 du, 2 er, 3 wir and sie
 
 
-class Name(NamedTuple):
+class ProperName(NamedTuple):
     name: str
     pronoun: str = ""
     agreement: int = 2
@@ -137,7 +137,7 @@ class NounPhrase(NamedTuple):
     plural: bool = False
     adjectives: tuple[Adjective, ...] = ()
     number: int = 0
-    possessor: NounPhrase | Name | None = None
+    possessor: NounPhrase | ProperName | None = None
     relative: Relative | None = None
     name: str = ""  # "her cat, Alex"
 
@@ -147,12 +147,12 @@ class NounPhrase(NamedTuple):
 
 
 class Pair(NamedTuple):
-    first: NounPhrase | Name
-    second: NounPhrase | Name
+    first: NounPhrase | ProperName
+    second: NounPhrase | ProperName
     agreement: int = 3
 
 
-Nominal = NounPhrase | Name | Pronoun | Pair | Gap
+Nominal = NounPhrase | ProperName | Pronoun | Pair | Gap
 
 
 class Prepositional(NamedTuple):
@@ -238,7 +238,9 @@ PRONOUNS: Final = {
     name: Pronoun((forms[0], forms[1], forms[1]), tuple(forms[2:5]), int(forms[5]))
     for name, forms in ((name, line.split()) for name, line in _WORDS["pronouns"].items())
 }
-NAMES: Final = [Name(name, pronoun) for pronoun in ("he", "she") for name in _WORDS["names"][pronoun].split()]
+NAMES: Final = [
+    ProperName(name, pronoun) for pronoun in ("he", "she") for name in _WORDS["names"][pronoun].split()
+]
 OWNERS: Final = [name for name in NAMES if name.name[-1] not in "sx"]  # the genitive adds an audible -s
 PETS: Final[list[str]] = _WORDS["names"]["pets"].split()
 MODALS: Final = {

@@ -70,7 +70,7 @@ class _Writer:
         elif type(part) is lx.Pronoun:
             self.phenomena |= _CASE if case else 0
             self.words.append((part.english if self.is_english else part.german)[case])
-        elif type(part) is lx.Name:
+        elif type(part) is lx.ProperName:
             self.words.append(part.name)
         elif type(part) is lx.Prepositional:
             self._prepositional(part)
@@ -298,13 +298,13 @@ class German(_Writer):
     def _noun_phrase(self, phrase: NounPhrase, case: int) -> None:
         noun, possessor, words = phrase.noun, phrase.possessor, self.words
         gender = 3 if phrase.plural else noun.gender
-        key = phrase.determiner if not possessor else "" if type(possessor) is lx.Name else "the"
+        key = phrase.determiner if not possessor else "" if type(possessor) is lx.ProperName else "the"
         determiner, ending = _DETERMINERS[key][gender * 4 + case]
         shown = bool(determiner or phrase.adjectives)
         self.phenomena |= _NUMBER if gender == 3 else _GENDER if shown else 0
         if case >= DATIVE or (case == ACCUSATIVE and gender == 0 and shown):
             self.phenomena |= _CASE
-        if type(possessor) is lx.Name:
+        if type(possessor) is lx.ProperName:
             words.append(possessor.name + "s")
         elif determiner:
             words.append(determiner)

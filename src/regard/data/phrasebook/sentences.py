@@ -338,7 +338,7 @@ class Sentences(Clauses):
         subject, verb = self.subject(), VERBS["walk"]
         tense = self.choice((Tense.PAST_PROGRESSIVE, Tense.PRESENT_PROGRESSIVE, PAST))
         place = self.location(lx.NOUNS[self.word("walking")])
-        pronoun = subject.pronoun if type(subject) is lx.Name else ""
+        pronoun = subject.pronoun if type(subject) is lx.ProperName else ""
         determiner = {"he": "his", "she": "her"}.get(pronoun) or self.choice(("my", "our"))
         noun, name = (
             lx.NOUNS[self.word("pet")],
@@ -360,13 +360,15 @@ class Sentences(Clauses):
         return self._report(self.subject(), VERBS[self.word("report_verb")], outer, clause)
 
     def _running(self, tense: Tense) -> Clause:
-        program = lx.Name("Python") if self.chance(40) else self.thing(lx.NOUNS["program"], definite=True)
+        program = (
+            lx.ProperName("Python") if self.chance(40) else self.thing(lx.NOUNS["program"], definite=True)
+        )
         manner = _MANNERS[self.choice(("quickly", "slowly"))]
         return Clause(program, lx.FRAMES["running"][0].verb, tense, manner=manner)
 
     def _executing(self, tense: Tense) -> Clause:
         noun = lx.NOUNS[self.word("computing")]
-        subject: lx.Nominal = lx.Name("Python")
+        subject: lx.Nominal = lx.ProperName("Python")
         if self.chance(65):
             adjectives = self.adjectives(noun, 60)
             subject = NounPhrase(self.choice(("the", "this", "my", "our")), noun, self.chance(50), adjectives)

@@ -134,8 +134,8 @@ def _ends_sentence(text: str, start: int, match: re.Match[str], following: int) 
 def _is_short(text: str, start: int, stop: int, opening: int) -> bool:
     """Whether the full stop at `stop` belongs to an abbreviation, an initial or an ordinal."""
     before = text[max(start, stop - _NEAR) : stop]
-    found = _WORDS_BEFORE.search(before)
-    previous, word = (found[1] or "", found[2]) if found else ("", "")
+    match = _WORDS_BEFORE.search(before)
+    previous, word = (match[1] or "", match[2]) if match else ("", "")
     following = _NEXT_WORD.match(text, opening)
     next_word = following[0].lower() if following else ""
     opens = next_word in _OPENERS

@@ -11,7 +11,7 @@ from regard.server.errors import APIError
 from regard.server.requests import MOST_CHARACTERS
 from regard.server.service import Call, Service
 from regard.tasks import Translator
-from regard.tasks.lines import Line, LineSplitter, SegmentInput, segment_inputs
+from regard.tasks.translation import Line, LineSplitter, SegmentInput, segment_inputs
 
 
 @dataclass(frozen=True)

@@ -119,9 +119,9 @@ def model_config(config: Json, path: str) -> ModelConfig:
     """The model that a `config.json` describes; errors name the file."""
     name = config.get("model_type")
     if not isinstance(name, str) or name not in (*ARCHITECTURES, "regard"):
-        known = ", ".join([*ARCHITECTURES, "regard"])
+        supported = ", ".join([*ARCHITECTURES, "regard"])
         raise UsageError(
-            f"{path}: model_type {shown(name)} is not one that Regard opens ({known})", code=UNSUPPORTED
+            f"{path}: model_type {shown(name)} is not one that Regard opens ({supported})", code=UNSUPPORTED
         )
     try:
         _check_numbers(config)
@@ -190,9 +190,9 @@ def _task_name(config: Json, architecture: Architecture) -> str | None:
         return architecture.tasks[name]
     if name.endswith("Model"):  # a base model; of all but BERT the embedding is also the output layer
         return None if architecture is BERT else next(iter(architecture.tasks.values()))
-    known = ", ".join(architecture.tasks)
+    supported = ", ".join(architecture.tasks)
     raise UsageError(
-        f"architectures = {shown(name)} is not one that Regard opens ({known})", code=UNSUPPORTED
+        f"architectures = {shown(name)} is not one that Regard opens ({supported})", code=UNSUPPORTED
     )
 
 

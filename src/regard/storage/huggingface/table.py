@@ -116,8 +116,8 @@ def tensors_from_hf(tensors: Mapping[str, Tensor], table: Table) -> Tensors:
         weights |= zip(row.ours, computed, strict=True)
         if not any(is_view(part, tensor) for part in computed):
             release_pages(tensor)
-    known = {row.theirs for row in table.rows}
-    for name in sorted(theirs.keys() - known):
+    names = {row.theirs for row in table.rows}
+    for name in sorted(theirs.keys() - names):
         _check_unused(name, theirs, table)
         release_pages(theirs[name])
     return weights
@@ -125,11 +125,11 @@ def tensors_from_hf(tensors: Mapping[str, Tensor], table: Table) -> Tensors:
 
 def _with_prefix(table: Table, tensors: Mapping[str, Tensor]) -> Tensors:
     """With the prefix of the base model, which a file that was saved without a head omits."""
-    known = {row.theirs for row in table.rows} | table.tied.keys() | table.fixed.keys()
+    names = {row.theirs for row in table.rows} | table.tied.keys() | table.fixed.keys()
     named = {}
     for name, tensor in tensors.items():
         name = re.sub(r"LayerNorm\.(gamma|beta)$", lambda old: f"LayerNorm.{_OLD_NAMES[old[1]]}", name)
-        named[table.prefix + name if name not in known and table.prefix + name in known else name] = tensor
+        named[table.prefix + name if name not in names and table.prefix + name in names else name] = tensor
     return named
 
 

@@ -22,7 +22,7 @@ from regard.storage.weights import WEIGHTS, load_weights_into
 
 
 @dataclass(frozen=True)
-class Body:
+class BareEncoder:
     """An opened encoder without a head: its output is the hidden states, [B,S,D]."""
 
     path: Path
@@ -32,7 +32,7 @@ class Body:
     model: EncoderOnly
 
 
-def is_body(path: Path) -> bool:
+def is_bare_encoder(path: Path) -> bool:
     """Whether a folder has an encoder without a head, which `open_folder` refuses."""
     folder = find_model(path)
     file = folder / "config.json"
@@ -41,13 +41,13 @@ def is_body(path: Path) -> bool:
     return task_of(read_json(file), str(file)) is None
 
 
-def open_body(path: Path, device: torch.device | None = None) -> Body:
+def open_encoder(path: Path, device: torch.device | None = None) -> BareEncoder:
     """Open the encoder of a BERT: a folder of another program, a run, or a checkpoint."""
     with verified_folder(path):
         return _open_body(path, device)
 
 
-def _open_body(path: Path, device: torch.device | None) -> Body:
+def _open_body(path: Path, device: torch.device | None) -> BareEncoder:
     spec = describe(path)
     whole = build_meta(spec.config, len(spec.source), spec.output_size)  # no memory until the weights fit
     if not isinstance(whole, EncoderOnly):
@@ -58,4 +58,6 @@ def _open_body(path: Path, device: torch.device | None) -> Body:
     weights = weights_of(spec, None)
     model = EncoderOnly(whole.source, whole.encoder, nn.Identity(), cast(Linear, nn.Identity()))
     load_weights_into(model, weights, spec.path / WEIGHTS)
-    return Body(path, spec.home, spec.config, spec.source, model.to(device or torch.device("cpu")).eval())
+    return BareEncoder(
+        path, spec.home, spec.config, spec.source, model.to(device or torch.device("cpu")).eval()
+    )

@@ -97,8 +97,8 @@ class LiveView(PlainView):
             self.losses.append(record["loss"])
         elif record["kind"] in SHOWN:
             self.valid = record
-            if found := [record[key] for key in SCORES if key in record]:
-                self.scores.append(found[0])
+            if values := [record[key] for key in SCORES if key in record]:
+                self.scores.append(values[0])
         if self.screen is not None:
             self.screen.update(self.render())
 

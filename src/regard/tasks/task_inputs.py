@@ -19,9 +19,8 @@ from regard.tasks.answerer import Answerer
 from regard.tasks.classifier import Classifier
 from regard.tasks.filler import Filler, GapSpan
 from regard.tasks.generator import Generator
-from regard.tasks.tagger import Tagger
+from regard.tasks.tagger import Tagger, find_words
 from regard.tasks.translator import Translator
-from regard.tasks.words import find_words
 
 ReadOutput = Callable[[Tensor], tuple[str, list[tuple[int, int]]]]  # logits -> text, its (token, class)
 

@@ -1,0 +1,399 @@
+"""Lines of text through a translation model: split into segments, decoded, joined again.
+
+Long lines may be decoded sentence by sentence, each with the preceding sentences and their translations
+(`ContextDecoder`): a model trained on several sentences a line reads `x_{j-n} .. x_j`, and its output is
+forced to begin with `y_{j-n} .. y_{j-1}`; only the rest, `y_j`, is new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from typing import Literal
+
+from regard.config import Decode
+from regard.errors import UsageError
+from regard.generation import Constraint, Hypothesis, Lexicon, longest_output
+from regard.generation.alignment import Links
+from regard.generation.constraints import PhraseProgress
+from regard.inputs.text import Tokenizer, split_sentences, split_words
+
+Split = Literal["auto", "always", "never"]
+TooLong = Literal["cut", "skip", "error"]
+
+# --- segments of a line -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A part of a line with the spacing around it; `text` is empty where there is nothing to translate."""
+
+    before: str
+    text: str
+    after: str
+    broken: bool = False  # a part of a sentence that was too long
+
+
+def segments(
+    line: str, count_tokens: Callable[[str], int], split: Split, above: int, longest: int
+) -> list[Segment]:
+    """Split a line at sentence ends if it is long (or always), and too long sentences between words.
+
+    A line of more than `above` tokens is long; the model reads at most `longest` tokens.
+    """
+    whole = segment(line, "")
+    if not whole.text:
+        return [whole]
+    parts = [(line, "")]
+    if split == "always" or (split == "auto" and count_tokens(whole.text) > above):
+        parts = split_sentences(line)
+    result: list[Segment] = []
+    for text, gap in parts:
+        if count_tokens(text.strip()) > longest:
+            result += [
+                replace(segment(part, after), broken=True)
+                for part, after in split_words(text, lambda t: count_tokens(t.strip()) <= longest)
+            ]
+            result[-1] = replace(result[-1], after=result[-1].after + gap)
+        else:
+            result.append(segment(text, gap))
+    return result
+
+
+def segment(text: str, gap: str = "") -> Segment:
+    """A text as one segment."""
+    core = text.strip()
+    if not core:
+        return Segment("", "", text + gap)
+    start = text.index(core)
+    return Segment(text[:start], core, text[start + len(core) :] + gap)
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line and its segments; `sources` holds the token ids of each, none for a blank one."""
+
+    text: str
+    segments: list[Segment]
+    sources: list[list[int]]
+    skipped: bool = False
+
+    @property
+    def broken(self) -> bool:
+        return any(each.broken for each in self.segments)
+
+    @property
+    def translatable(self) -> list[int]:
+        """The indices of the segments that have something to translate."""
+        return [] if self.skipped else [at for at, each in enumerate(self.segments) if each.text]
+
+
+@dataclass(frozen=True)
+class SegmentInput:
+    """One segment to translate."""
+
+    line: int
+    index: int  # among the segments of its line
+    source: Sequence[int]
+    prefix: Sequence[int] = ()  # forced first tokens of its translation
+    constraint: Constraint | None = None
+
+
+@dataclass(frozen=True)
+class LineSplitter:
+    """Splits lines into segments that a model can read. Lengths are in tokens.
+
+    Lines of more than `above` tokens are long; the model reads at most `longest`.
+    """
+
+    tokenizer: Tokenizer
+    above: int
+    longest: int
+    too_long: TooLong = "cut"
+    source_prefix: str = ""  # before every segment
+
+    def split(self, texts: Sequence[str], splits: Sequence[Split], first_line: int = 1) -> list[Line]:
+        """The lines, numbered from `first_line` in messages. Only long ones are tokenized twice."""
+        whole = self.encode([text.strip() for text in texts])
+        return [
+            self.split_line(text, ids, split, number)
+            for number, (text, ids, split) in enumerate(zip(texts, whole, splits, strict=True), first_line)
+        ]
+
+    def split_line(self, text: str, ids: list[int], split: Split, number: int) -> Line:
+        most = {"always": 0, "auto": min(self.above, self.longest), "never": self.longest}[split]
+        if len(ids) <= most or not ids:
+            return Line(text, [segment(text)], [ids])
+        parts = segments(text, self.count_tokens, split, self.above, self.longest)
+        is_broken = any(part.broken for part in parts)
+        if is_broken and self.too_long == "error":
+            raise UsageError(
+                f"line {number}: a sentence has more than the {self.longest} tokens that the model reads; "
+                'shorten it, or let it be cut (too_long = "cut")'
+            )
+        if is_broken and self.too_long == "skip":
+            return Line(text, parts, [], skipped=True)
+        return Line(text, parts, self.encode([part.text for part in parts]))
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """The token ids of each text after the source prefix; none for an empty text."""
+        return self.tokenizer.encode_batch([f"{self.source_prefix}{text}" if text else "" for text in texts])
+
+    def count_tokens(self, text: str) -> int:
+        return len(self.encode([text])[0])
+
+
+def segment_inputs(
+    lines: Sequence[Line],
+    prefixes: Sequence[Sequence[int]] | None = None,
+    constraints: Sequence[Constraint] | None = None,
+) -> list[SegmentInput]:
+    """All segments with something to translate.
+
+    The prefix and the required phrases of a line belong to its first segment, the forbidden ones to all.
+    """
+    inputs = []
+    for number, line in enumerate(lines):
+        constraint = constraints[number] if constraints else None
+        prefix = prefixes[number] if prefixes is not None else ()
+        for index in line.translatable:
+            inputs.append(SegmentInput(number, index, line.sources[index], prefix, constraint))
+            prefix = ()
+            if constraint is not None and constraint.require:
+                constraint = Constraint(constraint.lexicon, (), constraint.forbid)
+    return inputs
+
+
+# --- constraints ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PhraseConstraints:
+    """Phrases that a translation must contain, in any order, and must not contain; whole words."""
+
+    require: tuple[str, ...] = ()
+    forbid: tuple[str, ...] = ()
+
+    def __add__(self, other: PhraseConstraints) -> PhraseConstraints:
+        return PhraseConstraints(self.require + other.require, self.forbid + other.forbid)
+
+
+def compile_constraints(
+    lexicon: Lexicon, constraints: Sequence[PhraseConstraints], first_line: int
+) -> list[Constraint]:
+    """The constraints of lines, numbered from `first_line`; equal ones are compiled once."""
+    compiled: dict[PhraseConstraints, Constraint] = {}
+    for number, phrases in enumerate(constraints, first_line):
+        if phrases not in compiled:
+            try:
+                compiled[phrases] = lexicon.constraint(phrases.require, phrases.forbid)
+            except UsageError as error:
+                raise UsageError(f"line {number}: {error}") from None
+    return [compiled[phrases] for phrases in constraints]
+
+
+def check_constraints(
+    inputs: Sequence[SegmentInput], options: Decode, readable: int | None, first_line: int
+) -> None:
+    """Refuse constraints that cannot be met, before anything is decoded."""
+    for each in inputs:
+        constraint, line = each.constraint, first_line + each.line
+        if constraint is None:
+            continue
+        prefix = constraint.lexicon.text_of(each.prefix)
+        if wrong := next((phrase.text for phrase in constraint.forbid if phrase.is_in(prefix)), None):
+            raise UsageError(f'line {line}: the prefix contains "{wrong}", which is forbidden')
+        length = len(each.source) + 1 + constraint.size
+        room = longest_output(options, length, len(each.prefix), readable) - len(each.prefix)
+        needed = PhraseProgress(constraint, each.prefix).needed()
+        if needed > room:
+            raise UsageError(
+                f"line {line}: the required phrases take {needed} tokens, but a translation may have {room}; "
+                f"raise decode.max_length (the limit of the model is {readable or 'none'}) or require less"
+            )
+
+
+def violated(constraint: Constraint, text: str) -> tuple[str, ...]:
+    """The required phrases that a text lacks, and the forbidden ones that it contains."""
+    missing = [phrase.text for phrase in constraint.require if not phrase.is_in(text)]
+    return (*missing, *(phrase.text for phrase in constraint.forbid if phrase.is_in(text)))
+
+
+# --- decoding with context --------------------------------------------------------------------------------
+
+DecodeInputs = Callable[[Sequence[SegmentInput]], list[list[Hypothesis]]]
+
+
+@dataclass
+class ContextDecoder:
+    """Decodes the first segment of every line, then the second of every line after the first, ..."""
+
+    lines: Sequence[Line]
+    source: Tokenizer
+    target: Tokenizer
+    sentences: int  # preceding sentences at most
+    longest: int  # tokens
+    source_prefix: str = ""
+    translations: dict[tuple[int, int], str] = field(default_factory=dict)  # by line and segment
+
+    def run(self, inputs: Sequence[SegmentInput], decode: DecodeInputs) -> list[list[Hypothesis]]:
+        """The hypotheses of each input, in order, without their context."""
+        results: dict[tuple[int, int], list[Hypothesis]] = {}
+        for batch in rounds(inputs):
+            hypotheses = self.decode_with_context(batch, decode)
+            empty = [
+                each for each, best in zip(batch, hypotheses) if not best[0].tokens and self.translations
+            ]
+            alone = iter(decode(empty))  # no sentence is lost if the model adds nothing to the context
+            for each, best in zip(batch, hypotheses):
+                best = next(alone) if each in empty else best
+                results[each.line, each.index] = best
+                self.translations[each.line, each.index] = self.target.decode(best[0].tokens)
+        return [results[each.line, each.index] for each in inputs]
+
+    def decode_with_context(
+        self, batch: Sequence[SegmentInput], decode: DecodeInputs
+    ) -> list[list[Hypothesis]]:
+        extended = [self.extend(each) for each in batch]
+        return [
+            [self.without_context(each, len(wide.prefix) - len(short.prefix)) for each in hypotheses]
+            for short, wide, hypotheses in zip(batch, extended, decode(extended))
+        ]
+
+    def extend(self, one: SegmentInput) -> SegmentInput:
+        """The input with as many preceding sentences as are configured and fit."""
+        before = [index for index in self.lines[one.line].translatable if index < one.index]
+        for first in before[-self.sentences :]:
+            text, translation = self.join(one.line, first, one.index)
+            source, prefix = (self.source.encode(self.source_prefix + text), self.target.encode(translation))
+            if len(source) <= self.longest and len(prefix) + len(one.source) <= self.longest:
+                return replace(one, source=source, prefix=prefix)
+        return one
+
+    def join(self, line: int, first: int, last: int) -> tuple[str, str]:
+        """The source from one segment to another, and the translation of all but the last of them."""
+        text, translation = "", ""
+        for index in range(first, last):
+            part = self.lines[line].segments[index]
+            text += part.before + part.text + part.after
+            translation += part.before + self.translations.get((line, index), "") + part.after
+        return (text + self.lines[line].segments[last].text).strip(), translation.strip()
+
+    def without_context(self, hypothesis: Hypothesis, context: int) -> Hypothesis:
+        """A hypothesis without its first `context` tokens and the space after them."""
+        tokens = hypothesis.tokens[context:]
+        if context and tokens and self.target.token_bytes[tokens[0]] == b" ":
+            context, tokens = context + 1, tokens[1:]
+        log_p = hypothesis.token_log_probabilities[context:]
+        return replace(hypothesis, tokens=tokens, token_log_probabilities=log_p)
+
+
+def rounds(inputs: Sequence[SegmentInput]) -> list[list[SegmentInput]]:
+    """The first input of every line, the second of every line, ..."""
+    batches: list[list[SegmentInput]] = []
+    for _, group in groupby(inputs, key=lambda each: each.line):
+        for rank, each in enumerate(group):
+            if rank == len(batches):
+                batches.append([])
+            batches[rank].append(each)
+    return batches
+
+
+# --- results ----------------------------------------------------------------------------------------------
+
+AlignedHypotheses = list[tuple[Hypothesis, Links | None]]  # of one segment, best first
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One translation of a line. `score` and `log_probability` are sums over its sentences."""
+
+    text: str
+    score: float = 0.0
+    log_probability: float = 0.0
+    alignment: Links | None = None
+    finished: bool = True  # False if the length limit truncated it
+    tokens: tuple[int, ...] = ()  # ids, with the end of each sentence
+    token_log_probabilities: tuple[float, ...] = ()  # of each of them, 0 in a forced prefix
+
+
+@dataclass(frozen=True)
+class Translation:
+    source: str
+    candidates: list[Candidate]  # best first
+    broken: bool = False  # a sentence was too long for the model and was cut between words
+    skipped: bool = False  # a sentence was too long and the line was not translated (too_long = "skip")
+    disobeyed: tuple[str, ...] = ()  # required phrases that the text lacks, forbidden ones that it contains
+
+    @property
+    def text(self) -> str:
+        return self.candidates[0].text
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """A next word after the beginning of a translation, and the best translation that continues with it."""
+
+    word: str  # empty where the translation ends
+    log_probability: float  # of the word
+    candidate: Candidate  # the whole translation
+
+    @property
+    def text(self) -> str:
+        return self.candidate.text
+
+
+@dataclass(frozen=True)
+class SegmentJoiner:
+    """Joins the segments of a line: candidate k consists of the k-th hypothesis of each segment."""
+
+    decode: Callable[[Sequence[int]], str]
+    end: int  # the id that ends a sentence
+
+    def join(
+        self,
+        line: Sequence[Segment],
+        hypotheses: Sequence[AlignedHypotheses | None],
+        nbest: int,
+        aligned: bool,
+    ) -> list[Candidate]:
+        count = min((len(each) for each in hypotheses if each is not None), default=1)
+        return [
+            self.join_one(line, [each[k] if each else None for each in hypotheses], aligned)
+            for k in range(min(nbest, count))
+        ]
+
+    def join_one(
+        self, line: Sequence[Segment], chosen: Sequence[tuple[Hypothesis, Links | None] | None], aligned: bool
+    ) -> Candidate:
+        whole = Candidate("", alignment=[] if aligned else None)
+        source = ""  # up to this segment
+        for part, hypothesis in zip(line, chosen):
+            source, whole = (source + part.before, replace(whole, text=whole.text + part.before))
+            if hypothesis is not None:
+                whole = self.add(whole, source, part, *hypothesis)
+            source, whole = (source + part.text + part.after, replace(whole, text=whole.text + part.after))
+        return whole
+
+    def add(
+        self, whole: Candidate, source: str, part: Segment, hypothesis: Hypothesis, links: Links | None
+    ) -> Candidate:
+        text = self.decode(hypothesis.tokens)
+        left, right = words_before(source, part.text), words_before(whole.text, text)
+        shifted = [(word + left, target + right) for word, target in links or ()]
+        return Candidate(
+            text=whole.text + text,
+            score=whole.score + hypothesis.score,
+            log_probability=whole.log_probability + hypothesis.log_probability,
+            alignment=None if whole.alignment is None else whole.alignment + shifted,
+            finished=whole.finished and hypothesis.finished,
+            tokens=(*whole.tokens, *hypothesis.tokens, *([self.end] if hypothesis.finished else ())),
+            token_log_probabilities=(*whole.token_log_probabilities, *hypothesis.token_log_probabilities),
+        )
+
+
+def words_before(text: str, following: str) -> int:
+    """The index of the first word of `following`; a word that was cut in two keeps one index."""
+    is_cut = text and following and not text[-1].isspace() and not following[0].isspace()
+    return len(text.split()) - bool(is_cut)
