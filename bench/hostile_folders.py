@@ -26,7 +26,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 from regard.config import resolve
 from regard.inputs.text import load_tokenizer, train_tokenizer
-from regard.models import build
+from regard.models.families import build
 from regard.storage import unique_weights, write_identity, write_weights
 
 LINK, PIPE, FOLDER = "link", "pipe", "folder"

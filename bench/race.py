@@ -9,7 +9,8 @@ import time
 from collections.abc import Callable
 
 from regard.config import Config, resolve
-from regard.models import EncoderDecoder, build
+from regard.models.families import build
+from regard.models.transformer import EncoderDecoder
 
 Runner = Callable[[], int]  # does one round and says how many target tokens, or what else, it was
 

@@ -12,7 +12,7 @@ import torch
 
 from regard.errors import UsageError
 from regard.export.check import token_names as names
-from regard.models import EncoderDecoder
+from regard.models.transformer import EncoderDecoder
 from regard.storage import Folder, open_folder
 from regard.storage.builtin import find_model
 

@@ -25,7 +25,7 @@ import torch
 
 from regard.batch import collate
 from regard.interpret.record import record
-from regard.models import tap as taps
+from regard.models import layers as taps
 from regard.sample import Sample
 from regard.tasks import load
 

@@ -20,7 +20,7 @@ import typer
 from regard.cli.main import app
 from regard.config import Config, resolve
 from regard.inputs.text import train_tokenizer
-from regard.models import build
+from regard.models.families import build
 from regard.storage import unique_weights, write_identity, write_weights
 from regard.training import train
 from samples import of_family

@@ -8,7 +8,8 @@ import torch
 
 from regard.config import parse_model
 from regard.config.model import FIELDS
-from regard.models import EncoderDecoder, build
+from regard.models.families import build
+from regard.models.transformer import EncoderDecoder
 from regard.sample import Sample
 
 VOCABULARY = 23

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from torch import nn
 
-from regard.models import EncoderOnly
+from regard.models.encoder import EncoderOnly
 from regard.models.layers import Linear
 from regard.server.run import DrainingServer, ListenAddress, listen, server_of
 from regard.server.service import Service

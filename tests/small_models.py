@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from regard.batch import collate
 from regard.config import Config, Decode, Task, resolve
 from regard.inputs.text import Tokenizer, special_tokens
-from regard.models import Model, build
+from regard.models.families import Model, build
 from regard.sample import IGNORED, Sample
 from regard.storage import Folder, unique_weights, write_identity, write_weights
 from samples import of_family

@@ -10,14 +10,16 @@ from hypothesis import strategies as st
 from torch import nn
 
 from regard.config import TransformerConfig
-from regard.models import attend, build, parameters, visible, weights
 from regard.models.attention import (
     MultiHeadAttention,
+    attend,
     attention_columns,
     self_attention_columns,
     self_attention_rows,
+    visible,
+    weights,
 )
-from regard.models.families import transformer
+from regard.models.families import build, parameters, transformer
 from regard.models.layers import Dropout, Linear
 from regard.models.positions import Sinusoidal, sinusoid
 from regard.models.transformer import Block

@@ -14,7 +14,7 @@ import torch
 from regard.config import resolve
 from regard.data.objectives import MaskedLM
 from regard.generation.score import TOKENS_PER_BATCH
-from regard.models import build
+from regard.models.families import build
 from regard.models.positions import Learned, Sinusoidal
 from regard.sample import IGNORED
 from regard.storage import checkpoint_folder, checkpoint_steps

@@ -28,7 +28,7 @@ from regard.export.run import PROMPT_LENGTH
 from regard.export.sample import ENOUGH, sample_for
 from regard.export.to_onnx import positions_of
 from regard.inputs.text import Tokenizer, train_tokenizer
-from regard.models import build
+from regard.models.families import build
 from regard.sample import Sample
 from regard.storage import open_folder, unique_weights, write_identity, write_weights
 from sampled import sampled

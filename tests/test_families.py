@@ -25,7 +25,7 @@ from transformers.models.t5.modeling_t5 import T5Attention
 
 from regard.batch import Batch, Tokens, tokens
 from regard.config import GPTConfig, ModelConfig, parse_model
-from regard.models import build
+from regard.models.families import build
 from regard.models.positions import RelativeBias
 from regard.storage.huggingface import BERT, GPT2, LLAMA, T5, Architecture, Shape, tensors_from_hf
 

@@ -17,7 +17,7 @@ from conftest import Command, Refused
 from regard.config import Config
 from regard.errors import UsageError
 from regard.inputs.text import Tokenizer, load_tokenizer, train_tokenizer
-from regard.models import Model
+from regard.models.families import Model
 from regard.sample import IGNORED, Sample
 from regard.tasks.filler import Filler, GapCutter, GapSpan
 from small_models import opened, small_config, small_model, teach, written

@@ -23,7 +23,8 @@ from regard.config import Config, Decode, resolve
 from regard.data.objectives import CausalLM
 from regard.errors import UsageError
 from regard.inputs.text import Tokenizer, train_tokenizer
-from regard.models import LanguageModel, Model
+from regard.models.families import Model
+from regard.models.transformer import LanguageModel
 from regard.sample import Example, Sample
 from regard.storage import open_folder
 from regard.tasks.generator import Generator, added_text, detokenize_stream, windows

@@ -24,7 +24,7 @@ from hostile_folders import INDEX, LINK, WEIGHTS, Folder, bases, lay, mutate
 from regard.config.reading import DEEPEST, parse_json, read_bytes, shown
 from regard.errors import RegardError, UsageError
 from regard.inputs.text.checks import check_pattern
-from regard.models import build
+from regard.models.families import build
 from regard.storage import (
     Checkpoint,
     load_latest,

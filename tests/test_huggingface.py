@@ -44,7 +44,7 @@ from regard.config import Config, GPTConfig, TransformerConfig, resolve
 from regard.config import T5Config as OurT5Config
 from regard.errors import UsageError
 from regard.inputs.text import Tokenizer, load_tokenizer, train_tokenizer
-from regard.models import build
+from regard.models.families import build
 from regard.storage import open_folder, read_model, unique_weights, write_identity, write_weights
 from regard.storage.generation import special_of
 from regard.storage.huggingface import config_json, opens_in_transformers

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.batch import Batch, Tokens, collate
-from regard.models import EncoderDecoder, State
+from regard.models.state import State
+from regard.models.transformer import EncoderDecoder
 from samples import random_samples, small
 
 MODELS = {

@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 import regard
 from regard.config import Init, load_config, resolve
 from regard.errors import UsageError
-from regard.models import build
+from regard.models.families import build
 from regard.storage import open_folder, write_checksums
 from regard.training import NullListener, Outcome, train
 from regard.training.initial import fitting, freeze, load_initial, with_shape

@@ -16,7 +16,7 @@ from regard.compat import VERSION, OldNameWarning, current_weight_name
 from regard.config import GPTConfig, RNNConfig, load_config, resolve, to_toml
 from regard.errors import UsageError
 from regard.inputs.text import Tokenizer, train_tokenizer
-from regard.models import build
+from regard.models.families import build
 from regard.storage import open_folder, unique_weights, write_identity, write_weights
 
 # [model] as version 1 wrote it for every family

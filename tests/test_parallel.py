@@ -15,7 +15,7 @@ from parallel import changed, ids, losses, run_of, together
 from regard.cli import translate_workers as workers
 from regard.cli.translate_output import LineConstraints, LineOptions
 from regard.config import Config, resolve
-from regard.models import build
+from regard.models.families import build
 from regard.sample import IGNORED
 from regard.storage import checkpoint_folder, checkpoint_steps, load_checkpoint
 from regard.tasks import PhraseConstraints

@@ -15,7 +15,7 @@ import regard as package
 from conftest import Command, Toy, toy_config
 from regard.config import Config, load_config, to_toml
 from regard.data import read_examples
-from regard.models import build, parameters
+from regard.models.families import build, parameters
 
 FOLDER = Path(__file__).parent.parent / "recipes"
 RECIPES = sorted(FOLDER.glob("*.toml"))

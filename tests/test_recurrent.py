@@ -11,7 +11,7 @@ from regard.batch import collate
 from regard.config import BahdanauConfig, resolve
 from regard.errors import UsageError
 from regard.interpret import Recorder, cross_weights
-from regard.models import build
+from regard.models.families import build
 from regard.models.recurrent import GRU, LSTM, Memory, run_cell
 from regard.sample import Sample
 from samples import END, START, random_samples, small

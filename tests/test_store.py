@@ -17,7 +17,8 @@ from regard.batch import collate
 from regard.config import Config, TransformerConfig, load_config, resolve
 from regard.errors import RegardError, UsageError
 from regard.inputs.text import train_tokenizer
-from regard.models import EncoderDecoder, build, build_meta
+from regard.models.families import build, build_meta
+from regard.models.transformer import EncoderDecoder
 from regard.storage import (
     Checkpoint,
     average_weights,

@@ -9,7 +9,7 @@ import torch
 from regard.config import resolve
 from regard.data.phrasebook import phrase
 from regard.inputs.text import train_tokenizer
-from regard.models import build
+from regard.models.families import build
 from regard.storage import unique_weights, write_identity, write_weights
 
 WRITER, FILLER = "writer", "filler"

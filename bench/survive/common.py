@@ -13,7 +13,7 @@ import torch
 
 from regard.config import resolve
 from regard.inputs.text import train_tokenizer
-from regard.models import build
+from regard.models.families import build
 from regard.storage import (
     Checkpoint,
     Folder,

@@ -73,11 +73,6 @@ def bfloat16_hardware() -> bool:
     return any(getattr(torch.cpu, name, lambda: False)() for name in checks)
 
 
-def to_float64(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor in float64, on the CPU where the device has no float64 (Metal)."""
-    return (tensor.cpu() if tensor.device.type == "mps" else tensor).double()
-
-
 def release_memory() -> None:
     """Return free heap memory to the operating system.
 

@@ -184,7 +184,7 @@ def train(
 def training_speed(config: Config, updates: int) -> dict[str, Any]:
     """Time updates of a run on its own data, the reading of batches included."""
     from regard.device import peak_memory
-    from regard.models import parameters
+    from regard.models.families import parameters
     from regard.training.flops import measured_peak
     from regard.training.run import open_trainer
 

@@ -13,7 +13,7 @@ from regard.errors import UsageError
 from regard.export.sample import EncodedText, real_texts
 from regard.generation import decode
 from regard.generation.packing import activation_ranges
-from regard.models import EncoderDecoder, LanguageModel
+from regard.models.transformer import EncoderDecoder, LanguageModel
 from regard.sample import Sample
 from regard.storage import Folder, open_folder
 from regard.storage.builtin import find_model

@@ -15,7 +15,8 @@ from regard.export.sample import EncodedText, Ids
 from regard.generation import decode, score
 from regard.generation.requests import EXTRA_LENGTH
 from regard.inputs.text import SpecialTokens, Tokenizer
-from regard.models import EncoderOnly, LanguageModel
+from regard.models.encoder import EncoderOnly
+from regard.models.transformer import LanguageModel
 from regard.sample import Sample
 from regard.storage import Folder
 

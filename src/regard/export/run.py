@@ -15,7 +15,7 @@ from typing import Any
 from regard.errors import UsageError
 from regard.export.check import LOGITS, TOLERANCES, Agreement, token_names
 from regard.export.sample import SampleTexts, sample_for
-from regard.models import EncoderOnly
+from regard.models.encoder import EncoderOnly
 from regard.resources import EXPORT_TEMPLATES
 from regard.storage import Folder, friendly_os_errors, open_folder, write_json, write_text
 from regard.storage.folder import FRAMES

@@ -19,11 +19,10 @@ from torch import Tensor, nn
 from regard.config import GPTConfig, LlamaConfig, Model, T5Config, TransformerConfig
 from regard.export.check import BEAM, GREEDY, Agreement, Reference, equal_share, token_names
 from regard.export.sample import EncodedText, Ids
-from regard.models import EncoderDecoder, LanguageModel
 from regard.models.attention import MultiHeadAttention
 from regard.models.layers import GatedFeedForward, RMSNorm, Scale
 from regard.models.positions import Learned, RelativeBias, Sinusoidal
-from regard.models.transformer import Block, Stack, TokenEmbedding
+from regard.models.transformer import Block, EncoderDecoder, LanguageModel, Stack, TokenEmbedding
 from regard.storage import Folder
 
 # sinusoidal: CTranslate2's default input limit, or enough for the source and a longer target

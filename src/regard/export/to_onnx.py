@@ -27,11 +27,12 @@ from regard.batch import Batch, Tokens, collate
 from regard.export.check import CPU, GREEDY, Agreement, Reference, equal_share
 from regard.export.sample import EncodedText, Ids
 from regard.generation import answers
-from regard.models import EncoderDecoder, EncoderOnly, LanguageModel
-from regard.models import Model as AnyModel
 from regard.models.attention import visible
+from regard.models.encoder import EncoderOnly
+from regard.models.families import Model as AnyModel
 from regard.models.layers import Linear
 from regard.models.positions import Learned, Sinusoidal, sinusoid
+from regard.models.transformer import EncoderDecoder, LanguageModel
 from regard.sample import Sample
 from regard.storage import Folder
 

@@ -23,11 +23,11 @@ from regard.generation.packing import Calibration, Packing, choose_precision, pa
 from regard.generation.reading import Unpad, encode_packed
 from regard.generation.requests import NEG_INF
 from regard.generation.tree import BeamCache
-from regard.models import EncoderDecoder, GenerativeModel
 from regard.models.attention import MultiHeadAttention, split_heads
+from regard.models.families import GenerativeModel
 from regard.models.layers import ACTIVATIONS, FeedForward, PreNorm
 from regard.models.state import State, fit, kv_block, round_up
-from regard.models.transformer import Block
+from regard.models.transformer import Block, EncoderDecoder
 from regard.sample import Sample
 
 # Channels of a model from which on its caches are worth converting. Every product is then large enough for

@@ -17,7 +17,7 @@ from torch import Tensor
 from regard.batch import Batch
 from regard.generation.requests import Steppable
 from regard.generation.tree import BeamCache
-from regard.models import State
+from regard.models.state import State
 
 Mean = Literal["probability", "log"]
 

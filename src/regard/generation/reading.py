@@ -14,10 +14,9 @@ import torch
 from torch import Tensor
 
 from regard.batch import Tokens
-from regard.models import EncoderDecoder
 from regard.models.attention import attend, visible
 from regard.models.layers import ACTIVATIONS, FeedForward
-from regard.models.transformer import Block
+from regard.models.transformer import Block, EncoderDecoder
 
 
 class Unpad:

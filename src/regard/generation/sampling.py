@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from regard.config import Decode
-from regard.device import to_float64
 from regard.generation.processors import RunningRows, processors, repetition_penalty
 from regard.generation.requests import (
     NEG_INF,
@@ -29,6 +28,7 @@ from regard.generation.requests import (
     make_hypothesis,
 )
 from regard.inputs.text import SpecialTokens
+from regard.models.layers import to_float64
 
 
 class Sampling(Generic[S]):

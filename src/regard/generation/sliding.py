@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from regard.batch import Batch, collate
-from regard.models import LanguageModel, State
-from regard.models.state import BLOCK
+from regard.models.state import BLOCK, State
+from regard.models.transformer import LanguageModel
 from regard.sample import Sample
 
 

@@ -15,8 +15,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from regard.models import State
-from regard.models.state import fit, round_up
+from regard.models.state import State, fit, round_up
 
 PATHS = "paths"  # [N,K,S], 1 where the word in this column is on the beam's path
 PRUNE_EVERY = 4  # words of a source. Its own count decides, so that its sums never depend on its neighbours

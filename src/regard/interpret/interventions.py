@@ -18,7 +18,9 @@ from regard.batch import Batch
 from regard.errors import UsageError, near_miss
 from regard.interpret.activations import head_count
 from regard.interpret.names import AttentionShape, attention_shapes, causal_side, has_positions, stacks
-from regard.models import Model, State, Tap
+from regard.models.families import Model
+from regard.models.layers import Tap
+from regard.models.state import State
 
 Fields = Mapping[str, Any]
 

@@ -16,10 +16,12 @@ import torch
 from torch import Tensor, nn
 
 from regard.errors import UsageError
-from regard.models import EncoderDecoder, EncoderOnly, Model, RecurrentEncoderDecoder
 from regard.models.attention import MultiHeadAttention
+from regard.models.encoder import EncoderOnly
+from regard.models.families import Model
 from regard.models.positions import Learned, Sinusoidal
-from regard.models.transformer import Stack
+from regard.models.recurrent import RecurrentEncoderDecoder
+from regard.models.transformer import EncoderDecoder, Stack
 
 
 @dataclass(frozen=True)

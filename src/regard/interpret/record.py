@@ -16,9 +16,9 @@ from regard.interpret.activations import Fate, Node
 from regard.interpret.interventions import InterventionTap, TensorEdit
 from regard.interpret.names import attentions, lookup, output_weight, stacks, unembedding
 from regard.interpret.readings import lens, value_norms
-from regard.models import EncoderOnly, Model
 from regard.models.attention import repeat_kv
-from regard.models.encoder import WordHead
+from regard.models.encoder import EncoderOnly, WordHead
+from regard.models.families import Model
 from regard.models.recorder import Recorder
 from regard.sample import Sample
 

@@ -1,29 +1,8 @@
-"""Attention, positions, layers, state, the Transformer, and the families built from them."""
+"""Attention, positions, layers, the Transformer, recurrent models, and the families built from them.
+
+Import from the modules: `regard.models.attention` needs no family, and no configuration.
+"""
 
 from regard.compat import old_names
-from regard.models.attention import attend, visible, weights
-from regard.models.encoder import EncoderOnly
-from regard.models.families import GenerativeModel, Model, build, build_meta, parameters
-from regard.models.recurrent import RecurrentEncoderDecoder
-from regard.models.state import State
-from regard.models.tap import Tap
-from regard.models.transformer import EncoderDecoder, LanguageModel
-
-__all__ = [
-    "EncoderDecoder",
-    "EncoderOnly",
-    "GenerativeModel",
-    "LanguageModel",
-    "Model",
-    "RecurrentEncoderDecoder",
-    "State",
-    "Tap",
-    "attend",
-    "build",
-    "build_meta",
-    "parameters",
-    "visible",
-    "weights",
-]
 
 __getattr__ = old_names(__name__)

@@ -10,8 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.models.layers import Linear, is_plain
-from regard.models.tap import Tap
+from regard.models.layers import Linear, Tap, is_plain
 
 FEW_QUERIES = 8
 

@@ -8,8 +8,7 @@ from torch import Tensor, nn
 
 from regard.batch import Batch
 from regard.models.attention import visible
-from regard.models.layers import Activation, Dropout, Linear
-from regard.models.tap import Tap, tapped, within
+from regard.models.layers import Activation, Dropout, Linear, Tap, tapped, within
 from regard.models.transformer import Stack, TokenEmbedding
 
 Pool = Callable[[Tensor, Tensor], Tensor]  # hidden states [B,S,D], mask of real tokens [B,S] -> [B,1,D]

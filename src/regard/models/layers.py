@@ -3,12 +3,58 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.models.tap import Tap, tapped
+# A tap is a hook that receives the intermediate tensors of one run by name, and may replace them. Code with
+# hooks takes `tap: Tap | None = None`. Without a tap the fused path runs and nothing is recorded; with one
+# each intermediate tensor passes through `tap(name, tensor)`.
+
+
+class Tap(Protocol):
+    def __call__(self, name: str, tensor: Tensor) -> Tensor:
+        """Receive a tensor; the model continues with the returned one."""
+        ...
+
+    def within(self, name: str) -> Tap:
+        """The same tap with the prefix `name.` before all names."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class AtStep:
+    """The tap at one step of a recurrence: `hidden@3` is the fourth step of `hidden`."""
+
+    tap: Tap
+    step: int
+
+    def __call__(self, name: str, tensor: Tensor) -> Tensor:
+        return self.tap(f"{name}@{self.step}", tensor)
+
+    def within(self, name: str) -> AtStep:
+        return AtStep(self.tap.within(name), self.step)
+
+
+def at_step(tap: Tap | None, step: int) -> Tap | None:
+    return None if tap is None else AtStep(tap, step)
+
+
+def within(tap: Tap | None, name: str) -> Tap | None:
+    return None if tap is None else tap.within(name)
+
+
+def tapped(tap: Tap | None, name: str, tensor: Tensor) -> Tensor:
+    return tensor if tap is None else tap(name, tensor)
+
+
+def to_float64(tensor: Tensor) -> Tensor:
+    """The tensor in float64, on the CPU where the device has no float64 (Metal)."""
+    return (tensor.cpu() if tensor.device.type == "mps" else tensor).double()
+
 
 # Matmul kernels for few rows sum in a different order: the last bits of a row would depend on the batch size.
 # Measured (float32, CPU, torch 2.13): 4, 8 and every count from 12 on give equal bits. Others are padded.

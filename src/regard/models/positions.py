@@ -12,9 +12,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from regard.device import to_float64
 from regard.errors import UsageError
-from regard.models.tap import Tap
+from regard.models.layers import Tap, to_float64
 
 _FIRST = 1 << 20  # elements of the table that are computed in advance
 

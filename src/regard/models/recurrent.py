@@ -19,9 +19,8 @@ from torch import Tensor, nn
 
 from regard.batch import Batch, Tokens
 from regard.models.attention import masked_softmax
-from regard.models.layers import Dropout, Linear
+from regard.models.layers import Dropout, Linear, Tap, at_step, tapped, within
 from regard.models.state import BLOCK, State, fit, round_up
-from regard.models.tap import Tap, at_step, tapped, within
 
 
 class LSTM(nn.Module):

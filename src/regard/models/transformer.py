@@ -11,10 +11,9 @@ from torch import Tensor, nn
 
 from regard.batch import Batch, Tokens
 from regard.models.attention import MultiHeadAttention, visible
-from regard.models.layers import Dropout, FeedForward, GatedFeedForward, Linear, PostNorm
+from regard.models.layers import Dropout, FeedForward, GatedFeedForward, Linear, PostNorm, Tap, tapped, within
 from regard.models.positions import Learned, PositionTerms, RelativeBias, Rotary, Sinusoidal, apply_rotary
 from regard.models.state import Past, State, fit, kv_block, round_up
-from regard.models.tap import Tap, tapped, within
 
 KeysValues = tuple[Tensor, Tensor]  # two of [B,H,S,C]
 NO_TERMS = PositionTerms()  # positions are added to the embeddings, or there are none

@@ -10,7 +10,8 @@ from regard.interpret import Trace, TracedTokens, compare, parse
 from regard.interpret.activations import visible
 from regard.interpret.interventions import KINDS
 from regard.interpret.names import attention_shapes, stacks
-from regard.models import EncoderOnly, Model
+from regard.models.encoder import EncoderOnly
+from regard.models.families import Model
 
 
 def available_interventions(model: Model) -> dict[str, Any]:

@@ -12,7 +12,8 @@ from torch import nn
 from regard.config.model import ModelConfig
 from regard.errors import UsageError
 from regard.inputs.text import Tokenizer
-from regard.models import EncoderOnly, build_meta
+from regard.models.encoder import EncoderOnly
+from regard.models.families import build_meta
 from regard.models.layers import Linear
 from regard.storage.builtin import find_model
 from regard.storage.files import read_json

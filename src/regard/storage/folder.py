@@ -20,8 +20,8 @@ from regard.config.model import GPTConfig, LlamaConfig, ModelConfig, Transformer
 from regard.config.schema import Config, Decode, Task
 from regard.errors import UsageError
 from regard.inputs.text import SpecialTokens, Tokenizer, load_tokenizer, special_tokens
-from regard.models import Model as AnyModel
-from regard.models import build_meta, parameters
+from regard.models.families import Model as AnyModel
+from regard.models.families import build_meta, parameters
 from regard.storage.builtin import find_model
 from regard.storage.calibration import read_calibration
 from regard.storage.checkpoint import load_weights

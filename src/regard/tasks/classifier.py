@@ -12,7 +12,7 @@ from regard.data.objectives import Classify
 from regard.errors import UsageError
 from regard.generation import answers
 from regard.generation.heads import label_probabilities, predicted_labels
-from regard.models import EncoderOnly
+from regard.models.encoder import EncoderOnly
 from regard.sample import Sample
 from regard.storage import Folder
 from regard.tasks.traceable import Traceable

@@ -16,7 +16,8 @@ from regard.errors import UsageError
 from regard.generation import Hypothesis, answers, decode
 from regard.generation.score import TOKENS_PER_BATCH
 from regard.inputs.text import Tokenizer
-from regard.models import EncoderDecoder, EncoderOnly
+from regard.models.encoder import EncoderOnly
+from regard.models.transformer import EncoderDecoder
 from regard.sample import Sample
 from regard.storage import Folder
 from regard.tasks.traceable import Traceable

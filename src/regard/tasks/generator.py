@@ -27,7 +27,7 @@ from regard.generation.score import TOKENS_PER_BATCH
 from regard.generation.sliding import SlidingWindow
 from regard.inputs.text import Tokenizer
 from regard.metrics.language import perplexity_scores
-from regard.models import LanguageModel
+from regard.models.transformer import LanguageModel
 from regard.sample import IGNORED, Sample
 from regard.storage import Folder
 from regard.tasks.traceable import Traceable

@@ -12,7 +12,7 @@ from torch import Tensor
 from regard.errors import UsageError
 from regard.generation.heads import predicted_tags, ranked_answers
 from regard.inputs.text.tokenizer import replace_surrogates
-from regard.models import EncoderDecoder
+from regard.models.transformer import EncoderDecoder
 from regard.sample import Sample
 from regard.storage import Folder
 from regard.tasks.answerer import Answerer

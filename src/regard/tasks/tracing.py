@@ -22,7 +22,9 @@ from regard.interpret import parse as parse_interventions
 from regard.interpret.interventions import IntervenedModel, InterventionTap, TensorEdit, TokenReplacement
 from regard.interpret.readings import occlusion as occlude
 from regard.interpret.record import record
-from regard.models import EncoderOnly, LanguageModel, Model
+from regard.models.encoder import EncoderOnly
+from regard.models.families import Model
+from regard.models.transformer import LanguageModel
 from regard.sample import Sample
 from regard.storage import Folder
 from regard.tasks.filler import Filler

@@ -32,7 +32,8 @@ from regard.generation import (
     scorer,
 )
 from regard.generation.alignment import Links, align
-from regard.models import EncoderOnly, GenerativeModel
+from regard.models.encoder import EncoderOnly
+from regard.models.families import GenerativeModel
 from regard.sample import Sample
 from regard.storage import Folder
 from regard.tasks.traceable import Traceable

@@ -9,8 +9,10 @@ from torch import nn
 
 from regard.batch import Batch
 from regard.device import Machine
-from regard.models import EncoderDecoder, EncoderOnly, LanguageModel, Model, RecurrentEncoderDecoder
-from regard.models.transformer import Stack
+from regard.models.encoder import EncoderOnly
+from regard.models.families import Model
+from regard.models.recurrent import RecurrentEncoderDecoder
+from regard.models.transformer import EncoderDecoder, LanguageModel, Stack
 from regard.sample import IGNORED
 
 PEAK_SECONDS = 0.6  # for measuring, at most

@@ -11,7 +11,7 @@ from torch import Tensor
 from regard.batch import Batch
 from regard.data.objectives.base import Loss
 from regard.device import Machine
-from regard.models import Model
+from regard.models.families import Model
 from regard.sample import IGNORED
 
 # rows of logits computed at once: as many as fit the caches of a CPU; on a GPU fewer, larger kernels are

@@ -8,7 +8,7 @@ from regard.config.schema import TaskName
 from regard.data.corpora import short_names
 from regard.device import release_memory
 from regard.errors import RegardError
-from regard.models import parameters
+from regard.models.families import parameters
 from regard.storage import (
     Checkpoint,
     average_weights,

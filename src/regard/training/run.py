@@ -15,7 +15,7 @@ from regard.config import Config, differing_field, load_config, to_toml
 from regard.config.schema import Recipe, TaskName
 from regard.device import Machine, choose_machine
 from regard.errors import RegardError, UsageError
-from regard.models import Model, build, parameters
+from regard.models.families import Model, build, parameters
 from regard.storage import (
     Initial,
     checkpoint_steps,

@@ -16,7 +16,7 @@ from regard.batch import Batch
 from regard.config import Config
 from regard.device import Machine, release_memory
 from regard.errors import RegardError
-from regard.models import Model
+from regard.models.families import Model
 from regard.storage import (
     Checkpoint,
     checkpoint_steps,

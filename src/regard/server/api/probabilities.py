@@ -11,8 +11,7 @@ from regard.batch import collate
 from regard.generation.generate import batches_by_length
 from regard.generation.requests import first_tokens
 from regard.inputs.text import Tokenizer
-from regard.models import State
-from regard.models.state import BLOCK
+from regard.models.state import BLOCK, State
 from regard.sample import Sample
 from regard.server.api.completion_schema import Prompt
 from regard.server.api.detokenizer import Detokenizer

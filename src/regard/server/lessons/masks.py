@@ -11,8 +11,8 @@ from regard.batch import Batch, Tokens
 from regard.config import parse_model
 from regard.interpret.interventions import InterventionTap, TensorEdit, parse
 from regard.interpret.names import causal_side
-from regard.models import build
 from regard.models.attention import masked_softmax, scores, visible
+from regard.models.families import build
 from regard.server.lessons.step import (
     ChoiceQuestion,
     Given,

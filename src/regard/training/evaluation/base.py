@@ -13,7 +13,7 @@ from regard.config import Config
 from regard.data import Objective
 from regard.data.readers import RawRow
 from regard.generation.score import TOKENS_PER_BATCH, score
-from regard.models import Model
+from regard.models.families import Model
 from regard.sample import IGNORED, Example, Sample
 from regard.storage import write_text
 from regard.training.distributed import SingleProcess

@@ -18,7 +18,7 @@ from regard.generation.heads import AnswerSpan, label_probabilities, predicted_l
 from regard.generation.score import TOKENS_PER_BATCH, map_logits
 from regard.metrics.answers import squad_scores
 from regard.metrics.labels import classification_scores, tagging_scores
-from regard.models import Model
+from regard.models.families import Model
 from regard.sample import Example, Sample
 from regard.training.distributed import SingleProcess
 from regard.training.evaluation.base import SINGLE_PROCESS, example_record, write_rows

@@ -18,7 +18,8 @@ from regard.generation import decode
 from regard.generation.score import TOKENS_PER_BATCH, map_logits
 from regard.inputs.text import Tokenizer, special_tokens
 from regard.metrics.language import perplexity_scores
-from regard.models import EncoderOnly, Model
+from regard.models.encoder import EncoderOnly
+from regard.models.families import Model
 from regard.sample import Example, Sample
 from regard.training.distributed import SingleProcess
 from regard.training.evaluation.base import (

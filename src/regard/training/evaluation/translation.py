@@ -17,7 +17,8 @@ from regard.generation import Hypothesis, decode
 from regard.generation.alignment import align
 from regard.inputs.text import special_tokens
 from regard.metrics.bleu import bleu_tokenization, bootstrap_intervals, text_scores
-from regard.models import EncoderOnly, Model
+from regard.models.encoder import EncoderOnly
+from regard.models.families import Model
 from regard.sample import Example, Sample
 from regard.training.distributed import SingleProcess
 from regard.training.evaluation.base import (
