@@ -231,7 +231,7 @@ class German(_Writer):
             self._clause(clause, "subordinate")
 
     def _clause(self, clause: Clause, kind: str, front: str = "", opening: lx.Fixed | None = None) -> None:
-        verb, direct, known, new = clause.verb, clause.object, clause.object, None
+        verb, direct, given, new = clause.verb, clause.object, clause.object, None
         finite, bracket = self._verb(clause)
         if front == "subject":
             self._add(clause.subject, lx.NOMINATIVE)
@@ -244,16 +244,16 @@ class German(_Writer):
         parts["progressive"] = "gerade" if in_progress else ""
         parts["governed"] = None
         if front == "object":
-            known = None
+            given = None
         elif direct and verb.german_preposition:
-            known = None
+            given = None
             parts["governed"] = lx.Prepositional("", verb.german_preposition, verb.object_case, direct)
         elif direct and _is_new(direct, clause, in_progress):
-            known, new = None, direct
+            given, new = None, direct
         determiner = new.determiner if type(new) is NounPhrase else "the"
         settings: list[Part] = [part for part in (clause.manner, clause.companion, clause.place) if part]
         before, after = (settings, None) if determiner in _INDEFINITE else (None, settings)
-        parts |= {"object": known, "settings_before": before, "new_object": new, "settings": after}
+        parts |= {"object": given, "settings_before": before, "new_object": new, "settings": after}
         parts["not"] = "nicht" if clause.negated and determiner != "no" else ""
         self._write(kind, clause, front, parts)
         if clause.negated:
