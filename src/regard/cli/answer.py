@@ -94,7 +94,7 @@ def answer(
     if data is not None:
         answer_data(answerer, data, nbest, no_answer, as_json, output)
         return
-    results = Answers(answerer, text, nbest, scores, no_answer, as_json)
+    results = AnswerLines(answerer, text, nbest, scores, no_answer, as_json)
     answer_texts(results, questions, output, "answering", "answers")
 
 
@@ -123,7 +123,7 @@ def read_context(name: str, questions: Sequence[str]) -> str:
 
 
 @dataclass
-class Answers(LineResults):
+class AnswerLines(LineResults):
     """Lines of questions to lines of answers."""
 
     answerer: Answerer

@@ -320,8 +320,8 @@ class Sentences(Clauses):
         verb = VERBS[self.choice(("buy", "sell", "use"))]
         modal = lx.MODALS[self.choice(("can", "should", "would like to", "want to"))]
         pronoun = PRONOUNS["it_" + "mfn"[noun.gender]]
-        wish = Clause(buyer, verb, Tense.MODAL, modal, pronoun, negated=self.chance(30))
-        return Sentence(clause, link=Link("but", wish))
+        contrast = Clause(buyer, verb, Tense.MODAL, modal, pronoun, negated=self.chance(30))
+        return Sentence(clause, link=Link("but", contrast))
 
     def sentence_description(self) -> Sentence:
         noun = self.choice(_DESCRIBED)
