@@ -16,7 +16,7 @@ from regard.tasks import load
 def cgroups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty tree of cgroups; eight cores in the affinity mask, no OMP_NUM_THREADS."""
     monkeypatch.setattr(device, "CGROUPS", tmp_path)
-    monkeypatch.setattr(device, "OWN_CGROUPS", tmp_path / "own")
+    monkeypatch.setattr(device, "PROCESS_CGROUPS", tmp_path / "own")
     monkeypatch.setattr("os.sched_getaffinity", lambda process: set(range(8)), raising=False)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     return tmp_path

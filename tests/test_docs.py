@@ -214,8 +214,10 @@ def test_every_command_and_field_is_told(maker: ModuleType) -> None:
         assert "Example" in section, f"the help of {path} has no example"
         assert path in section.split("```sh", 1)[1], f"the example of {path} shows another command"
         for param in command.params:
-            assert param.name == "help" or all(
-                f"`{name}`" in section for name in param.opts if name[0] == "-"
+            assert (
+                param.name == "help"
+                or param.hidden
+                or all(f"`{name}`" in section for name in param.opts if name[0] == "-")
             )
     fields = maker.config_page()
     sections = [(name, info.annotation) for name, info in Config.model_fields.items()]

@@ -407,8 +407,8 @@ def test_strange_texts_have_their_lessons(client: TestClient, text: str) -> None
         ("cost?n=1", "n"),
         ("cost?n=1000000000", "n"),
         ("cost?d=many", "d"),
-        (f"layers?text={'a' * 401}", "400 characters at most"),
-        (f"layers?text={'xq+' * 100}", "64 pieces at most"),
+        (f"layers?text={'a' * 401}", "at most 400 characters"),
+        (f"layers?text={'xq+' * 100}", "at most 64 tokens"),
         ("layers?text=" + "a" * 20_001, "20000 characters at most"),
     ],
 )
