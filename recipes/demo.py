@@ -49,6 +49,7 @@ def show_alignments(run: str) -> None:
 def main() -> None:
     run = sys.argv[1] if len(sys.argv) > 1 else "runs/demo"
     began = time.monotonic()
+    regard("translate", SENTENCES[0])  # by a built-in model, before anything is trained
     resume = ["--resume"] if (Path(run) / "run.toml").is_file() else []
     regard("train", str(RECIPE.relative_to(Path.cwd())), "--out", run, *resume)
     regard("evaluate", "-m", run)
