@@ -9,7 +9,10 @@ model.translate("I see the small house.")
 
 from __future__ import annotations
 
+import gc
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from regard.compat import OldModuleFinder
@@ -37,10 +40,22 @@ __all__ = [
 TASKS = ("Answerer", "Classifier", "Embedder", "Filler", "Generator", "Tagger", "Translator", "load")
 
 
+@contextmanager
+def paused_gc() -> Iterator[None]:
+    """No garbage collection meanwhile: importing torch creates many objects and no garbage."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
 def __getattr__(name: str) -> object:
     """The tasks on first use, so that `import regard` does not wait for torch."""
     if name in TASKS:
-        from regard import tasks
-
+        with paused_gc():
+            from regard import tasks
         return getattr(tasks, name)
     raise AttributeError(f"module 'regard' has no attribute {name!r}")

@@ -15,9 +15,7 @@ import importlib
 import re
 import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
-from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
-from importlib.util import find_spec
 from types import ModuleType
 from typing import Any, TypeVar
 
@@ -208,17 +206,25 @@ def old_names(module: str) -> Callable[[str], object]:
     return get
 
 
-class OldModuleFinder(MetaPathFinder, Loader):
+class OldModuleFinder:
     """Imports the modules of MODULES, which no other finder knows, as the modules of today."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         old = next((old for old in MODULES if name == old or name.startswith(f"{old}.")), None)
-        if old is None or (current := find_spec(MODULES[old] + name[len(old) :])) is None:
+        if old is None:
+            return None
+        from importlib.util import find_spec  # slow to import
+
+        current = find_spec(MODULES[old] + name[len(old) :])
+        if current is None:
             return None
         is_package = current.submodule_search_locations is not None
-        return ModuleSpec(name, self, loader_state=current.name, is_package=is_package)
+        return ModuleSpec(name, self, loader_state=current.name, is_package=is_package)  # type: ignore[arg-type]
+
+    def create_module(self, spec: ModuleSpec) -> None:
+        return None
 
     def exec_module(self, module: ModuleType) -> None:
         current = importlib.import_module(module.__spec__.loader_state)  # type: ignore[union-attr]

@@ -105,6 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     # Before torch loads OpenMP: waiting threads soon sleep. As fast on an idle machine, and faster when
     # other programs use the cores.
     os.environ.setdefault("GOMP_SPINCOUNT", "10000")
+    gc.set_threshold(50_000)  # importing torch creates many objects and no garbage
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in arguments
     try:
