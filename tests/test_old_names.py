@@ -18,6 +18,7 @@ from regard.errors import UsageError
 from regard.inputs.text import Tokenizer, train_tokenizer
 from regard.models.families import build
 from regard.storage import open_folder, unique_weights, write_identity, write_weights
+from regard.tasks import load
 
 # [model] as version 1 wrote it for every family
 MODEL_1 = {
@@ -194,3 +195,15 @@ def test_an_old_python_name_is_that_of_today(old: str, current: str) -> None:
     assert value is getattr(importlib.import_module(home), attribute)
     with pytest.raises(AttributeError):
         _ = importlib.import_module(module).nothing
+
+
+def test_old_attributes_of_tasks_and_traces() -> None:
+    translator = load(Path(__file__).parent / "data" / "v1" / "transformer")
+    with pytest.warns(compat.OldNameWarning, match="source_ids"):
+        assert translator.asked([5, 6]) == translator.source_ids([5, 6])
+    with pytest.warns(compat.OldNameWarning, match="scheduler"):
+        assert not translator.pool(tokens=64, rows=2).busy
+    with pytest.warns(compat.OldNameWarning, match="rollout_layers"):
+        assert translator.trace("red cat").rolled() is not None
+    with pytest.raises(AttributeError, match="nothing"):
+        _ = translator.nothing

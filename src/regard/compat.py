@@ -17,7 +17,7 @@ import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from regard.errors import UsageError
 
@@ -104,6 +104,15 @@ PYTHON_NAMES = {
     "regard.tasks.Wish": "regard.tasks.PhraseConstraints",
     "regard.training.Silent": "regard.training.NullListener",
     "regard.training.text_scores": "regard.metrics.bleu.text_scores",
+}
+
+
+# class.old attribute -> attribute of today
+ATTRIBUTES = {
+    "Generator.pool": "scheduler",
+    "Trace.rolled": "rollout_layers",
+    "Translator.asked": "source_ids",
+    "Translator.pool": "scheduler",
 }
 
 
@@ -204,6 +213,19 @@ def old_names(module: str) -> Callable[[str], object]:
         return getattr(importlib.import_module(home), attribute)
 
     return get
+
+
+class OldAttributes:
+    """A class whose objects also have the attributes of ATTRIBUTES; type checkers do not see them."""
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            old = f"{type(self).__name__}.{name}"
+            if old not in ATTRIBUTES:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            warnings.warn(f"{old} is an old name of {ATTRIBUTES[old]}", OldNameWarning, stacklevel=2)
+            return getattr(self, ATTRIBUTES[old])
 
 
 class OldModuleFinder:

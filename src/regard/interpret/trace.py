@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from safetensors.torch import save
 from torch import Tensor
 
+from regard.compat import OldAttributes
 from regard.config.reading import parse_json
 from regard.errors import UsageError
 from regard.interpret.activations import FORMAT, STRICT, Activations, Node, TracedTokens
@@ -30,7 +31,7 @@ LARGEST_CELL = 8 << 20  # bytes of tensors; in a notebook a larger trace is show
 
 
 @dataclass(frozen=True)
-class Trace(Activations):
+class Trace(Activations, OldAttributes):
     """One recorded run of a model: `trace["decoder.0.cross.weights"]`, see `Activations`."""
 
     def figure(

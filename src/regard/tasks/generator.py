@@ -177,8 +177,6 @@ class Generator(Traceable):
         """For requests that arrive over time: at most `tokens` source tokens times beams, and `rows`, run."""
         return Scheduler(self.model_for, self.special, self.device, tokens, rows, warn=warn)
 
-    pool = scheduler  # the name in earlier versions
-
     def model_for(self, request: Request) -> Steppable[Any]:
         return self.sliding if self.overflows(len(request.ids), request.options) else self.model
 

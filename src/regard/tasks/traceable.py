@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from regard.compat import OldAttributes
+
 if TYPE_CHECKING:
     from regard.interpret import Trace
 
 
-class Traceable:
+class Traceable(OldAttributes):
     """A task whose model can be traced."""
 
     def trace(

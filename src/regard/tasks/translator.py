@@ -189,8 +189,6 @@ class Translator(Traceable):
         """For requests that arrive over time: at most `tokens` source tokens times beams, and `rows`, run."""
         return Scheduler(self.model_for, self.special, self.device, tokens, rows, warn=warn)
 
-    pool = scheduler  # the name in earlier versions
-
     def requests(self, inputs: Sequence[SegmentInput], options: Decode) -> list[Request]:
         return [
             Request(self.source_ids(each.source), options, each.prefix, each.constraint) for each in inputs
