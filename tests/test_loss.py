@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from regard.batch import collate
 from regard.config import Train
+from regard.device import Machine
 from regard.sample import IGNORED
-from regard.training.loss import count, cross_entropy, output_cross_entropy
+from regard.training.loss import batch_loss, count, cross_entropy, output_cross_entropy
 from regard.training.optimizer import learning_rate
+from samples import random_samples, small
 
 
 @settings(max_examples=25, deadline=None)
@@ -116,3 +121,14 @@ def test_schedules_rise_to_the_peak_and_fall(schedule):
     assert rates[9:] == sorted(rates[9:], reverse=True)
     if schedule in ("linear", "cosine"):
         assert rates[-1] == pytest.approx(0.0, abs=1e-9)
+
+
+def test_a_hook_on_the_output_layer_is_called_in_training() -> None:
+    """The loss reads `output.weight` portion by portion, which an adapter or a hook would never notice."""
+    model, batch = small(3), collate(random_samples(4, 5))
+    machine = Machine(torch.device("cpu"), "float32", 1)
+    before = batch_loss(model, batch, "words", 0.0, machine)
+    model.output.register_forward_hook(lambda module, inputs, output: output * 0)
+    after = batch_loss(model, batch, "words", 0.0, machine)
+    assert before != after
+    torch.testing.assert_close(after, torch.tensor(count(batch.labels) * math.log(model.output.out_features)))

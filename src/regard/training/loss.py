@@ -12,6 +12,7 @@ from regard.batch import Batch
 from regard.data.objectives.base import Loss
 from regard.device import Machine
 from regard.models.families import Model
+from regard.models.layers import is_plain
 from regard.sample import IGNORED
 
 # rows of logits computed at once: as many as fit the caches of a CPU; on a GPU fewer, larger kernels are
@@ -29,10 +30,13 @@ def batch_loss(model: Model, batch: Batch, kind: Loss, smoothing: float, machine
     bfloat16, output = machine.precision == "bfloat16", model.output
     with torch.autocast(machine.device.type, torch.bfloat16, enabled=bfloat16):
         hidden = model.hidden(batch)
-        logits = output(hidden) if kind != "words" else None
+        in_portions = kind == "words" and is_plain(output)  # else it is an adapter with its own forward
+        logits = None if in_portions else output(hidden)
     if logits is None:
         dtype = torch.bfloat16 if bfloat16 else None
         return output_cross_entropy(hidden, output.weight, batch.labels, smoothing, dtype, output.bias)
+    if kind == "words":
+        return cross_entropy(logits.float(), batch.labels, smoothing)
     if kind == "ends" and batch.source is not None:
         return span_cross_entropy(logits, batch.labels, batch.source.positions)
     return multi_label_cross_entropy(logits, batch.labels)
