@@ -52,8 +52,8 @@ def main() -> None:
         places = {form: Path(scratch) / form for form in ("ctranslate2", "onnx")}
         for form, place in places.items():
             begun = time.monotonic()
-            told = export_model(options.model, form, place).agreement.summary
-            print(f"{form}: written and checked in {time.monotonic() - begun:.0f} s; {told}", flush=True)
+            agreement = export_model(options.model, form, place).agreement.summary
+            print(f"{form}: written and checked in {time.monotonic() - begun:.0f} s; {agreement}", flush=True)
         ours = {beam: reference.detokenize(reference.search(beam)) for beam in (GREEDY, BEAM)}
         bleu = {beam: text_scores(said, references, options.tokenize).bleu for beam, said in ours.items()}
         for name, (beam, search) in searches(folder, reference, places).items():

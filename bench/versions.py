@@ -1,4 +1,4 @@
-"""Is this code slower than an earlier one? Both run the same work in processes of their own, by turns.
+"""Is this code slower than an earlier one? Both run the same work in processes of their own, interleaved.
 
     python bench/versions.py OLD/src [NEW/src] [--pairs 15] [--skip base]
 

@@ -6,17 +6,15 @@ A pipe, a device or a file that is larger than its kind ever is, is refused befo
 from __future__ import annotations
 
 import errno
-import gc
 import json
 import math
 import os
 import re
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from regard import paused_gc
 from regard.errors import UsageError
 
 SMALL = 4 << 20  # bytes of a JSON file
@@ -59,7 +57,7 @@ def parse_json(text: str, finite: bool = True) -> Any:
     """Strict JSON: no duplicate names, no NaN or Infinity, bounded depth, no lone surrogates."""
     number = _finite if finite else float
     try:
-        with _no_collection():
+        with paused_gc():
             content = json.loads(
                 text, object_pairs_hook=_without_duplicates, parse_constant=number, parse_float=number
             )
@@ -69,18 +67,6 @@ def parse_json(text: str, finite: bool = True) -> Any:
     if _SURROGATE.search(text):
         json.dumps(content, ensure_ascii=False).encode()  # UnicodeEncodeError is a ValueError
     return content
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Pause the garbage collector: with many new objects it takes most of the time."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
