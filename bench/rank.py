@@ -74,8 +74,8 @@ def telling(folder: Path, rank: int) -> Any:
         weights = hashlib.sha256()
         for tensor in trainer.model.parameters():
             weights.update(local(tensor).numpy().tobytes())
-        told = {"bad": trainer.progress.non_finite, "weights": weights.hexdigest()}
-        (folder.parent / f"{folder.name}.{rank}.end").write_text(json.dumps(told))
+        result = {"bad": trainer.progress.non_finite, "weights": weights.hexdigest()}
+        (folder.parent / f"{folder.name}.{rank}.end").write_text(json.dumps(result))
         return finished
 
     return run
