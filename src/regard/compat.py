@@ -134,6 +134,9 @@ OPTIONS: dict[str, dict[str, str]] = {
     "score": {"sources": "source", "targets": "target", "texts": "target"},
 }
 
+# command -> {old argument: arguments of today}, beside those of OPTIONS
+ARGUMENTS: dict[str, dict[str, tuple[str, ...]]] = {"classify": {"--all": ("--num-results", "1000")}}
+
 # option of today -> {old value: value of today}
 OPTION_VALUES: dict[str, dict[str, str]] = {"on_too_long": {"cut": "truncate"}}
 
@@ -254,6 +257,37 @@ def current_options(task: str, options: Mapping[str, Any], where: str = "") -> d
         known = OPTION_VALUES.get(new, {})
         current[new] = known.get(value, value) if isinstance(value, str) else value
     return current
+
+
+def current_arguments(arguments: Sequence[str], warn: Callable[[str], None]) -> list[str]:
+    """The arguments of a command with the options of today; `warn` gets a line about each old one."""
+    if not arguments:
+        return []
+    command, *rest = arguments
+    flags = {old: flag(new) for old, new in OPTIONS.get(command, {}).items() if old != "top_k"}
+    names = {flag(old): (new,) for old, new in flags.items()} | ARGUMENTS.get(command, {})
+    values = {flag(option): each for option, each in OPTION_VALUES.items()}
+    current, option = [command], ""  # the option whose value comes next
+    for at, argument in enumerate(rest):
+        if argument == "--":
+            return [*current, *rest[at:]]
+        name, equals, value = argument.partition("=")
+        if name in names:
+            warn(f"{name} is an old name of {' '.join(names[name])}")
+            name, *others = names[name]
+            argument = f"{name}={value}" if equals else name
+            current += [argument, *others]
+            option = "" if equals or others else name
+            continue
+        if name in values and equals:
+            argument = f"{name}={values[name].get(value, value)}"
+        current.append(values.get(option, {}).get(argument, argument))
+        option = argument
+    return current
+
+
+def flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
 def old_names(module: str) -> Callable[[str], object]:

@@ -39,7 +39,7 @@ def explore(
     """
     from regard.server import serve
     from regard.tasks import load
-    from regard.tasks.methods import TaskModel
+    from regard.tasks.task_model import TaskModel
 
     tasks = {
         name: load(path, device, thread_count(threads), "float32")

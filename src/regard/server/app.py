@@ -33,7 +33,7 @@ from regard.server.requests import (
     parse,
 )
 from regard.server.traces import Traces, add_export, add_readings, number_of, tensor_bytes
-from regard.tasks.methods import TaskModel
+from regard.tasks.task_model import TaskModel
 
 WEB = Path(__file__).parent / "web"
 

@@ -3,7 +3,6 @@
 from typing import TYPE_CHECKING
 
 from regard.compat import lazy_names
-from regard.tasks.methods import Split, TaskModel, TooLong
 from regard.tasks.results import (
     Alternative,
     Answer,
@@ -21,6 +20,7 @@ from regard.tasks.results import (
     Translation,
     Word,
 )
+from regard.tasks.task_model import Split, TaskModel, TooLong
 
 if TYPE_CHECKING:
     from regard.tasks.embedder import Embedder

@@ -22,8 +22,9 @@ from regard.storage.encoder import BareEncoder
 from regard.storage.files import Json, check_files
 from regard.storage.weights import read_safetensors
 from regard.tasks.encoder import TOKENS_PER_BATCH, pack
-from regard.tasks.methods import EmbedMethods, TooLong, within_limit
+from regard.tasks.methods import EmbedMethods
 from regard.tasks.results import Embedding
+from regard.tasks.task_model import TooLong, within_limit
 
 Vector = NDArray[np.float32]
 

@@ -15,8 +15,9 @@ from regard.generation.packing import Packing, choose_precision, pack_linears
 from regard.models.encoder import EncoderOnly
 from regard.sample import Sample
 from regard.storage import Folder
-from regard.tasks.methods import AnswerMethods, ClassifyMethods, TaskModel, TooLong, within_limit
+from regard.tasks.methods import AnswerMethods, ClassifyMethods
 from regard.tasks.results import Answer, AnswerResult, Classification, Label
+from regard.tasks.task_model import TaskModel, TooLong, within_limit
 
 TOKENS_PER_BATCH = 4096
 

@@ -20,8 +20,9 @@ from regard.models.transformer import EncoderDecoder
 from regard.sample import Sample
 from regard.storage import Folder
 from regard.tasks.encoder import pack
-from regard.tasks.methods import FillMethods, TooLong
+from regard.tasks.methods import FillMethods
 from regard.tasks.results import FilledText, Filling, Guess
+from regard.tasks.task_model import TooLong
 from regard.tasks.translator import decode_options
 
 GAP = re.compile(r"<mask>|\[MASK\]|_{3,}")  # how users write a gap

@@ -28,8 +28,9 @@ from regard.inputs.text import Tokenizer
 from regard.models.transformer import LanguageModel
 from regard.sample import IGNORED, Sample
 from regard.storage import Folder
-from regard.tasks.methods import GenerateMethods, TooLong, Warn
+from regard.tasks.methods import GenerateMethods
 from regard.tasks.results import GeneratedText, Generation, TextScore
+from regard.tasks.task_model import TooLong, Warn
 from regard.tasks.translator import decode_options
 
 REPLACEMENT_CHARACTER = "\ufffd"  # of bytes that are no complete character, perhaps not yet
@@ -130,7 +131,7 @@ class Generator(GenerateMethods):
     def prompt_ids(
         self, prompt: str, on_too_long: TooLong = "error", warn: Warn = lambda text: None
     ) -> list[int]:
-        """The tokens of a prompt after the start token, if the tokenizer adds one; "truncate" keeps the end."""
+        """The tokens of a prompt after the start token, if the tokenizer adds one."""
         ids = self.with_start(self.tokenizer.encode(prompt))
         limit = self.model.longest_target
         if limit is None or len(ids) <= limit:

@@ -18,8 +18,8 @@ from regard.tasks.embedder import Embedder
 from regard.tasks.encoder import Answerer, Classifier
 from regard.tasks.filler import Filler
 from regard.tasks.generator import Generator
-from regard.tasks.methods import TaskModel
 from regard.tasks.tagger import Tagger
+from regard.tasks.task_model import TaskModel
 from regard.tasks.translator import Translator
 
 Paths = str | Path | Sequence[str | Path]

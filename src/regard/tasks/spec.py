@@ -18,7 +18,7 @@ from pydantic.fields import FieldInfo
 from regard.compat import current_options
 from regard.errors import UsageError
 from regard.tasks import methods, results
-from regard.tasks.methods import as_texts
+from regard.tasks.task_model import Texts, as_texts
 
 Inputs = Sequence[str] | Mapping[str, str | Sequence[str]]
 BYTES_PER_TOKEN = 4  # an estimate
@@ -65,7 +65,9 @@ class TaskSpec:
 
     @cached_property
     def description(self) -> str:
-        return inspect.cleandoc(next(iter(self.methods.values())).__doc__ or "")
+        """What the task does; paragraphs of the method's docstring that are for Python alone are left out."""
+        parts = inspect.cleandoc(next(iter(self.methods.values())).__doc__ or "").split("\n\n")
+        return "\n\n".join(part for part in parts if not part.startswith("In Python"))
 
     @property
     def classes(self) -> tuple[type[Any], ...]:
@@ -87,7 +89,7 @@ class TaskSpec:
     def inputs(self) -> dict[str, bool]:
         """The texts that the task takes; True for those that all its models need."""
         names = [
-            [name for name, each in parameters(method).items() if each == methods.Texts]
+            [name for name, each in parameters(method).items() if each in (list[str], Texts)]
             for method in self.methods.values()
         ]
         return {name: all(name in each for each in names) for some in names for name in some}
@@ -145,7 +147,7 @@ class TaskSpec:
         """The results of all texts: a list of them, or inputs by name."""
         method = getattr(task, self.method)
         inputs = self.named(texts)
-        valid = set(inspect.signature(method).parameters)
+        valid = set(inspect.signature(getattr(type(task), self.method)).parameters)
         given = {name: value for name, value in options.items() if value != self.options[name].default}
         if wrong := [name for name in (*inputs, *given) if name not in valid]:
             raise UsageError(
@@ -153,7 +155,10 @@ class TaskSpec:
             )
         if missing := [name for name in self.inputs if name in valid and name not in inputs]:
             raise UsageError(f"{missing[0]}: needed by a {type(task).__name__}", code="E_INPUT_MISSING")
-        answer: results.Results[Any] = method(**inputs, **given, **others)
+        first, *rest = [name for name in self.inputs if name in inputs]
+        answer: results.Results[Any] = method(
+            inputs[first], **{name: inputs[name] for name in rest}, **given, **others
+        )
         return answer
 
     def named(self, texts: Inputs) -> dict[str, Any]:

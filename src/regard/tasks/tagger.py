@@ -14,8 +14,9 @@ from regard.inputs.text import split_sentences
 from regard.metrics.labels import spans
 from regard.storage import Folder
 from regard.tasks.encoder import EncoderTask
-from regard.tasks.methods import TagMethods, TooLong, within_limit
+from regard.tasks.methods import TagMethods
 from regard.tasks.results import Entity, Tagging, Word
+from regard.tasks.task_model import TooLong, within_limit
 
 Place = tuple[int, int]  # characters start .. end - 1 of a text
 

@@ -17,8 +17,10 @@ from regard.generation import Constraint, Hypothesis, Lexicon, longest_output
 from regard.generation.alignment import Links
 from regard.generation.constraints import PhraseProgress
 from regard.inputs.text import Tokenizer, split_sentences, split_words
-from regard.tasks.methods import Split, TooLong
 from regard.tasks.results import Candidate
+from regard.tasks.task_model import Split, TooLong
+
+LONGEST_LINE = 1_000_000  # characters: its tokens take some hundred times as many bytes
 
 # --- segments of a line -----------------------------------------------------------------------------------
 
@@ -113,10 +115,19 @@ class LineSplitter:
 
     def split(self, texts: Sequence[str], splits: Sequence[Split], first_line: int = 1) -> list[Line]:
         """The lines, numbered from `first_line` in messages. Only long ones are tokenized twice."""
-        whole = self.encode([text.strip() for text in texts])
+        for number, text in enumerate(texts, first_line):
+            if len(text) > LONGEST_LINE and self.on_too_long != "skip":
+                raise UsageError(
+                    f"line {number} has {len(text):,} characters; split it into lines of {LONGEST_LINE:,}",
+                    code="E_LINE_LENGTH",
+                )
+        endless = [len(text) > LONGEST_LINE for text in texts]
+        whole = self.encode(["" if skip else text.strip() for text, skip in zip(texts, endless)])
         return [
-            self.split_line(text, ids, split, number)
-            for number, (text, ids, split) in enumerate(zip(texts, whole, splits, strict=True), first_line)
+            Line(text, [], [], skipped=True) if skip else self.split_line(text, ids, split, number)
+            for number, (text, ids, split, skip) in enumerate(
+                zip(texts, whole, splits, endless, strict=True), first_line
+            )
         ]
 
     def split_line(self, text: str, ids: list[int], split: Split, number: int) -> Line:

@@ -36,8 +36,9 @@ from regard.generation.packing import choose_precision
 from regard.models.encoder import EncoderOnly
 from regard.models.families import GenerativeModel
 from regard.storage import Folder
-from regard.tasks.methods import Split, TooLong, TranslateMethods, Warn, within_limit
+from regard.tasks.methods import TranslateMethods
 from regard.tasks.results import Alternative, Candidate, TextScore, Translation
+from regard.tasks.task_model import Split, TooLong, Warn, within_limit
 from regard.tasks.translation import (
     AlignedHypotheses,
     ContextDecoder,
