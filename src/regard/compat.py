@@ -114,7 +114,12 @@ PYTHON_NAMES = {
 
 # task -> {old option: option of today}, in Python, in requests and, with "--" and "-", on the command line
 OPTIONS: dict[str, dict[str, str]] = {
-    "translate": {"nbest": "num_results", "too_long": "on_too_long", "lines": "text"},
+    "translate": {
+        "nbest": "num_results",
+        "count": "num_results",
+        "too_long": "on_too_long",
+        "lines": "text",
+    },
     "generate": {"count": "num_results", "too_long": "on_too_long", "prompts": "prompt"},
     "fill": {"nbest": "num_results", "count": "num_results", "top_k": "num_results"},
     "classify": {

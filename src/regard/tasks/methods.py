@@ -32,6 +32,7 @@ from regard.tasks.task_model import (
     as_texts,
     task_method,
     with_decode_fields,
+    with_old_names,
 )
 
 if TYPE_CHECKING:
@@ -340,6 +341,7 @@ class AnswerMethods(TaskModel):
         pairs = list(zip(question, contexts))
         return self._answer(pairs, num_results, min_score, on_too_long, first_line)
 
+    @with_old_names("answer")
     def answer_pairs(
         self,
         pairs: Sequence[tuple[str, str]],
