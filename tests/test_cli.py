@@ -207,7 +207,8 @@ def test_json_schema(regard: Command, tiny_model: Path) -> None:
 
 def test_nbest_in_moses_format(regard: Command, tiny_model: Path) -> None:
     rows = [
-        line.split(" ||| ") for line in regard("translate", "-m", tiny_model, "--num-results", 3, "ba", "de").lines
+        line.split(" ||| ")
+        for line in regard("translate", "-m", tiny_model, "--num-results", 3, "ba", "de").lines
     ]
     assert [row[0] for row in rows] == ["0", "0", "0", "1", "1", "1"]
     assert (rows[0][1], rows[3][1]) == ("Ab", "Ed")
