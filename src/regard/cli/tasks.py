@@ -157,7 +157,7 @@ def make_command(kind: type[TaskCommand]) -> Callable[..., None]:
     spec, hints = TASKS[kind.name], get_type_hints(kind, include_extras=True)
     extra = [each for each in fields(kind) if each.init]
     types: dict[str, tuple[Any, Any]] = {
-        "context": (typer.Context, inspect.Parameter.empty),
+        "typer_context": (typer.Context, inspect.Parameter.empty),
         "model": (kind.model_type, kind.model_default),
         "text": (kind.argument_type, None),
         **{name: option_type(each) for name, each in spec.options.items()},
@@ -165,12 +165,12 @@ def make_command(kind: type[TaskCommand]) -> Callable[..., None]:
         **COMMON,
     }
 
-    def command(context: typer.Context, **values: Any) -> None:
+    def command(typer_context: typer.Context, **values: Any) -> None:
         instance = kind(**{each.name: values[each.name] for each in extra})
         instance.options = {name: option_value(each, values[name]) for name, each in spec.options.items()}
         instance.common = {name: values[name] for name in ("model", "text", *COMMON)}
         instance.common["output"] = writable(values["output"])
-        source = context.get_parameter_source("num_results") if "num_results" in values else None
+        source = typer_context.get_parameter_source("num_results") if "num_results" in values else None
         instance.shows_all = source is not None and source.name == "COMMANDLINE"
         instance.run()
 
