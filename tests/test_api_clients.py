@@ -91,7 +91,7 @@ def test_libretranslate_shapes(web: httpx.Client) -> None:
 def test_libretranslate_errors(web: httpx.Client, change: dict[str, object], error: str) -> None:
     body = {"q": TEXT, "source": "en", "target": "de", **change}
     answer = web.post("/translate", json={name: value for name, value in body.items() if value is not None})
-    assert (answer.status_code, answer.json()) == (400, {"error": error})
+    assert (answer.status_code, answer.json()) == (400, {"error": error, "code": "invalid_request"})
 
 
 def test_markup_stays(web: httpx.Client) -> None:

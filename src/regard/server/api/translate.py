@@ -6,12 +6,15 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from regard.generation import Hypothesis
+from regard.config import Decode
+from regard.generation import Hypothesis, Request
 from regard.server.errors import APIError
 from regard.server.requests import MOST_CHARACTERS
 from regard.server.service import Call, Service
 from regard.tasks import Translator
 from regard.tasks.translation import Line, LineSplitter, SegmentInput, segment_inputs
+
+PORTION = 500  # tokens that are read at once; then other clients have their turn
 
 
 @dataclass(frozen=True)
@@ -42,10 +45,9 @@ async def translate(
             [len(text_lines) for text_lines in lines],
         )
     scheduler = service.schedulers[name]
-    with scheduler.reserve((1 + options.beam) * about(texts)):
-        cut = await asyncio.to_thread(split_texts, translator, texts)
-        requests = translator.requests(cut.work, options)
-    hypotheses = await scheduler.generate(requests, call.client, call.deadline, promised=True)
+    scheduler.check_capacity(call.client, (1 + options.beam) * about(texts))  # before the texts are tokenized
+    cut, requests = await asyncio.to_thread(split_texts, translator, texts, options)
+    hypotheses = await scheduler.generate(requests, call.client, call.deadline)
     service.metrics.add("tokens", sum(len(job.source) for job in cut.work), kind="read", model=name)
     written = sum(len(text_lines[0].tokens) for text_lines in hypotheses)
     service.metrics.add("tokens", written, kind="written", model=name)
@@ -53,8 +55,19 @@ async def translate(
 
 
 def about(texts: Sequence[str]) -> int:
-    """Estimated number of tokens."""
-    return sum(map(len, texts)) // 4
+    """Estimated number of tokens, before texts are tokenized."""
+    return sum(len(text.encode(errors="replace")) for text in texts) // 4
+
+
+def portions_of(costs: Sequence[int]) -> list[slice]:
+    """Items cut into portions: as many as cost `PORTION` together, at least one."""
+    portions, start, total = list[slice](), 0, 0
+    for at, cost in enumerate(costs):
+        if at > start and total + cost > PORTION:
+            portions.append(slice(start, at))
+            start, total = at, 0
+        total += cost
+    return [*portions, slice(start, len(costs))] if costs else []
 
 
 def check_size(texts: Sequence[str]) -> None:
@@ -63,14 +76,18 @@ def check_size(texts: Sequence[str]) -> None:
         raise APIError(400, f"Invalid request: request ({size}) exceeds text limit ({MOST_CHARACTERS})", "q")
 
 
-def split_texts(translator: Translator, texts: Sequence[str]) -> SplitTexts:
+def split_texts(
+    translator: Translator, texts: Sequence[str], options: Decode
+) -> tuple[SplitTexts, list[Request]]:
     lines = [text.split("\n") for text in texts]
     flat = [line for text_lines in lines for line in text_lines]
     splitter = LineSplitter(
         translator.folder.source, translator.split_above, translator.longest, "cut", translator.source_prefix
     )
     cut = splitter.split(flat, ["auto"] * len(flat))
-    return SplitTexts(cut, [len(text_lines) for text_lines in lines], segment_inputs(cut))
+    work = segment_inputs(cut)
+    split = SplitTexts(cut, [len(text_lines) for text_lines in lines], work)
+    return split, translator.requests(work, options)
 
 
 def join_translations(
