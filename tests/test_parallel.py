@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from regard.cli.translate_output import LineConstraints, LineOptions
 
 from parallel import changed, ids, losses, run_of, together
 from regard.cli import translate_workers as workers
-from regard.cli.translate_output import LineConstraints, LineOptions
 from regard.config import Config, resolve
 from regard.models.families import build
 from regard.sample import IGNORED

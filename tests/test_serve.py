@@ -293,7 +293,7 @@ WRONG = {
     "no such field": ({"source": "a", "beams": 3}, "beams: there is no such field"),
     "wide beam": (
         {"source": "a", "decode": {"beam": 500}},
-        "decode.beam = 500: the explorer allows 16 at most",
+        "decode.beam = 500: this server allows 16 at most",
     ),
     "no such option": ({"source": "a", "decode": {"beem": 2}}, "beem"),
     "no such head": (

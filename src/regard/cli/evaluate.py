@@ -90,7 +90,7 @@ def evaluate(
     task = load(model, device, thread_count(threads), precision)
     corpora = choose_corpora(model[0], data)
     if isinstance(task, Translator):
-        options, tokenize = parse_options(option, beam, 1), choose_tokenization(model[0], tokenize)
+        options, tokenize = parse_options(option, beam), choose_tokenization(model[0], tokenize)
         scores = score_translations(task, corpora, options, tokenize, output)
     elif beam is not None or option or tokenize is not None:
         raise UsageError(
@@ -240,7 +240,7 @@ def score_texts(folder: Folder, corpora: Corpora, output: Path | None) -> dict[s
         config = defaults.model_copy(update={"model": folder.config})
     objective = make_objective(folder.task, folder.config, folder.source, folder.target, folder.labels)
     findings = StrictReport()
-    examples = read_examples(corpora, folder.task, "test", findings, config.data.documents)
+    examples = read_examples(corpora, folder.task, "test", findings, config.data)
     if empty := findings.counts["empty"]:
         say(f"left out {empty:,} without a text (the first: {findings.places['empty'][0]})")
     report_unknown_labels(folder, examples)

@@ -23,7 +23,7 @@ class ServeGroup(TyperGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if args[:1] == ["keys"] and len(args) == 1 and Path("keys").is_dir():
             raise UsageError(
-                'keys: the folder is meant by "regard serve -m keys", the commands by "regard serve keys --help"',
+                'keys: "regard serve -m keys" serves the folder, "regard serve keys --help" lists commands',
                 code="E_SERVE_KEYS",
             )
         manages = args[:1] == ["keys"] and (args[1:2] or ["--help"])[0] in ("add", "list", "revoke", "--help")

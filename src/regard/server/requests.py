@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Literal
 
@@ -102,12 +103,12 @@ def finite(content: Any) -> Any:
     return content
 
 
-def check_decode(options: dict[str, Any], longest: int) -> dict[str, Any]:
-    """Reject beams and lengths that are too slow for an interactive page."""
-    for name, most in {"beam": LARGEST_BEAM, "max_length": longest, "min_length": longest}.items():
-        wanted = options.get(name)
-        if isinstance(wanted, int) and wanted > most:
-            raise UsageError(f"decode.{name} = {wanted}: the explorer allows {most} at most")
+def check_decode(options: Mapping[str, Any], longest: int, where: str = "decode.") -> Mapping[str, Any]:
+    """Reject beams and lengths that take too long."""
+    most = {"beam": LARGEST_BEAM, "max_length": longest, "min_length": longest, "num_results": MOST_RANKED}
+    for name, wanted in options.items():
+        if name in most and isinstance(wanted, int) and wanted > most[name]:
+            raise UsageError(f"{where}{name} = {wanted}: this server allows {most[name]} at most")
     return options
 
 

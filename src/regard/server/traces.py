@@ -23,7 +23,8 @@ from regard.interpret.activations import attention_matrix, visible
 from regard.interpret.predictions import max_pool
 from regard.server.errors import APIError
 from regard.server.requests import QueryString, TensorQuery, TraceBody, check_decode
-from regard.tasks.traceable import Traceable
+from regard.tasks import Embedder
+from regard.tasks.task_model import TaskModel
 
 CHUNK = 64 << 10  # bytes of a tensor that are sent at once
 MOST = 16  # traces
@@ -66,7 +67,9 @@ class Explorer:
 
     def __init__(self, models: Mapping[str, Any]) -> None:
         self.models: dict[str, Any] = {
-            name: task for name, task in models.items() if isinstance(task, Traceable)
+            name: task
+            for name, task in models.items()
+            if isinstance(task, TaskModel) and not isinstance(task, Embedder)
         }
         self.traces = Traces()
 

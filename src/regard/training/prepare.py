@@ -359,11 +359,12 @@ def cache_key(job: Preparation, kind: str, *more: Any) -> str:
     corpora = [
         [
             [describe(each.corpus), each.prefix, dict(each.label_words), each.documents, each.format],
+            dict(each.columns),
             [[str(path.resolve()), *stamp(path)] for path in corpus_files(each.corpus)],
         ]
         for setting in (data.train, data.valid, data.test)
         if setting is not None
-        for each in corpus_specs(setting, task, data.documents)
+        for each in corpus_specs(setting, task, data)
     ]
     settings = [data.leaks, data.duplicates, task.model_dump(), job.extra_tokens]
     return key_of([kind, code_version(), corpora, settings, *more])

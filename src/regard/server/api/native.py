@@ -1,15 +1,152 @@
-"""Native routes: limits, health, metrics, and `POST /api/v1/{task}` for every task."""
+"""Native routes: `POST /api/v1/{task}` for every task of `regard.tasks.spec`; limits, health, metrics."""
 
 from __future__ import annotations
 
-from fastapi import APIRouter
-from fastapi.responses import PlainTextResponse
-from pydantic import BaseModel
+import asyncio
+import inspect
+from functools import partial
+from typing import Any
 
-from regard.server.errors import ErrorBody, responses
-from regard.server.service import TheService
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse, PlainTextResponse
+from pydantic import BaseModel, Field, create_model
+
+from regard.compat import OPTIONS, RESULT_FIELDS
+from regard.server.errors import APIError, ErrorBody, responses
+from regard.server.requests import (
+    LARGEST_BEAM,
+    LONGEST_TEXT,
+    MOST_CHARACTERS,
+    MOST_TEXTS,
+    MOST_TOKENS,
+    RequestBody,
+    check_decode,
+)
+from regard.server.scheduler import Portion
+from regard.server.service import Call, Service, TheCall, TheService
+from regard.tasks.results import as_dict
+from regard.tasks.spec import TASKS, TaskSpec
+from regard.tasks.task_model import Deferred
 
 router = APIRouter(tags=["Regard"], responses=responses(ErrorBody))
+PORTION = 500  # tokens that a call reads; then other clients have their turn
+DECODED = ("translate", "generate")  # their texts join the running batch of the model
+
+
+class NativeRequest(RequestBody):
+    model: str = Field("", max_length=1000, description="Default: the first model of this task.")
+
+
+async def run_task(
+    service: Service, spec: TaskSpec, name: str, task: Any, inputs: dict[str, Any], options: Any, call: Call
+) -> list[Any]:
+    """The results of a task, through the scheduler of the model."""
+    cost = spec.cost(inputs, options)
+    service.schedulers[name].check_capacity(call.client, cost)  # before the texts are tokenized
+    if spec.name in DECODED:
+        work = partial(spec.run, task.deferred(), inputs, options)
+        (deferred,) = await asyncio.to_thread(work)
+        results = await decode(service, name, deferred, call, cost)
+    else:
+        named = spec.named(inputs)
+        portions = [
+            Portion(partial(run_part, spec, task, part, options, first), spec.cost(part, options))
+            for first, part in parts_of(spec, named, options)
+        ]
+        results = [each for part in await service.run_portions(name, portions, call) for each in part]
+    service.metrics.add("tokens", cost, kind="estimated", model=name)
+    return results
+
+
+async def decode(service: Service, name: str, deferred: Deferred, call: Call, cost: int) -> list[Any]:
+    """Decode in the running batch of a model; what decodes by itself is called between its steps."""
+    if not deferred.requests:
+        return await service.run(name, partial(deferred.finish, []), call, cost)
+    hypotheses = await service.schedulers[name].generate(deferred.requests, call.client, call.deadline)
+    read = sum(len(request.ids) for request in deferred.requests)
+    service.metrics.add("tokens", read, kind="read", model=name)
+    written = sum(len(best[0].tokens) for best in hypotheses if best)
+    service.metrics.add("tokens", written, kind="written", model=name)
+    return await asyncio.to_thread(deferred.finish, hypotheses)
+
+
+def parts_of(spec: TaskSpec, inputs: dict[str, Any], options: Any) -> list[tuple[int, dict[str, Any]]]:
+    """The inputs in portions of at most `PORTION` tokens, each with the index of its first text."""
+    count = max(len(each) for each in inputs.values() if not isinstance(each, str))
+
+    def part(start: int, end: int) -> dict[str, Any]:
+        return {name: each if isinstance(each, str) else each[start:end] for name, each in inputs.items()}
+
+    parts, start, total = [], 0, 0
+    for at in range(count):
+        cost = spec.cost(part(at, at + 1), options)
+        if at > start and total + cost > PORTION:
+            parts.append((start, part(start, at)))
+            start, total = at, 0
+        total += cost
+    return [*parts, (start, part(start, count))]
+
+
+def run_part(spec: TaskSpec, task: Any, part: dict[str, Any], options: Any, first: int) -> list[Any]:
+    method = getattr(type(task), spec.method)
+    others = {"first_line": first + 1} if "first_line" in inspect.signature(method).parameters else {}
+    return list(spec.run(task, part, options, **others))
+
+
+def check_sizes(spec: TaskSpec, inputs: dict[str, Any], options: dict[str, Any]) -> None:
+    named = spec.named(inputs).values()
+    size = sum(len(each) if isinstance(each, str) else sum(map(len, each)) for each in named)
+    if size > MOST_CHARACTERS:
+        raise APIError(400, f"the request has {size} characters; at most {MOST_CHARACTERS} are allowed")
+    check_decode(options, MOST_TOKENS, "")
+    check_decode(options.get("decode") or {}, MOST_TOKENS)
+    if spec.name in DECODED and (options["num_results"] or 1) > LARGEST_BEAM:
+        raise APIError(400, f"num_results: this server allows {LARGEST_BEAM} at most", "num_results")
+    lists = {name: each for name, each in inputs.items() if isinstance(each, list)}
+    if len(set(map(len, lists.values()))) > 1:
+        numbers = " and ".join(f"{len(each)} {name}s" for name, each in lists.items())
+        raise APIError(400, f"{numbers}: the numbers must be equal", next(iter(lists)))
+
+
+def row_of(spec: TaskSpec, result: Any) -> dict[str, Any]:
+    """A result as JSON, with the field names of earlier versions."""
+    row = as_dict(result)
+    row |= {old: row[new] for old, new in RESULT_FIELDS.get(spec.name, {}).items()}
+    if "gaps" in row:
+        row["gaps"] = [[{**guess, "piece": guess["text"]} for guess in gap] for gap in row["gaps"]]
+    return row
+
+
+def add_task(spec: TaskSpec) -> None:
+    body_type = spec.request_model(NativeRequest, MOST_TEXTS, LONGEST_TEXT)
+    answer = create_model(
+        f"{spec.name.capitalize()}Response",
+        model=str,
+        precision=str,
+        results=list[spec.result],  # type: ignore[name-defined]
+    )
+
+    async def route(service: TheService, body: Any, call: TheCall, request: Request) -> JSONResponse:
+        name, task = service.find(body.model, *spec.classes)
+        inputs, options = spec.split(body)
+        check_sizes(spec, inputs, options)
+        results = await run_task(service, spec, name, task, inputs, options, call)
+        rows = await asyncio.to_thread(lambda: [row_of(spec, each) for each in results])
+        precision = rows[0]["precision"] if rows else task.precision
+        response = JSONResponse({"model": name, "precision": precision, "results": rows})
+        names = OPTIONS.get(spec.name, {})
+        if old := [name for name in await request.json() if name in names]:
+            words = "; ".join(f"{name} is an old name of {names[name]}" for name in old)
+            response.headers["Warning"] = f'299 - "{words}"'
+        return response
+
+    route.__annotations__["body"] = body_type
+    summary = spec.summary.replace("\n", " ")
+    router.post(f"/api/v1/{spec.name}", summary=summary, response_model=answer, name=spec.name)(route)
+
+
+for each in TASKS.values():
+    add_task(each)
 
 
 class HealthStatus(BaseModel):

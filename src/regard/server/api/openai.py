@@ -7,7 +7,6 @@ import base64
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from statistics import fmean
 from typing import Annotated, Any, Literal
 
@@ -31,6 +30,7 @@ from regard.server.api.completions import (
     read,
     usage,
 )
+from regard.server.api.native import run_task
 from regard.server.api.probabilities import (
     TokenLogprob,
     as_logprobs,
@@ -39,13 +39,14 @@ from regard.server.api.probabilities import (
     without_first_logprob,
 )
 from regard.server.api.streaming import line, stream_completion, together
-from regard.server.api.translate import check_size, portions_of, translate
+from regard.server.api.translate import check_size, translate
 from regard.server.errors import APIError, OpenAIErrorBody, responses
 from regard.server.requests import MOST_TEXTS, RequestBody, Text, finite
-from regard.server.scheduler import Portion, ResultStream
+from regard.server.scheduler import ResultStream
 from regard.server.service import TASK_ROUTES, Call, Service, TheCall, TheService
 from regard.tasks import Embedder, Filler, Generator, Translator
-from regard.tasks.load import CLASSES
+from regard.tasks.loading import CLASSES
+from regard.tasks.spec import TASKS
 
 
 class EmbeddingBody(RequestBody):
@@ -96,12 +97,8 @@ async def embeddings(service: TheService, body: EmbeddingBody, call: TheCall) ->
         raise APIError(400, f"dimensions: this model has {embedder.width}", "dimensions")
     texts = [body.input] if isinstance(body.input, str) else list(body.input)
     check_size(texts)
-    counts = await asyncio.to_thread(lambda: [len(each) for each in embedder.tokenizer.encode_batch(texts)])
-    portions = [
-        Portion(partial(embedder.embed, texts[part]), sum(counts[part])) for part in portions_of(counts)
-    ]
-    embedded = [each for part in await service.run_portions(name, portions, call) for each in part]
-    count = sum(counts)
+    embedded = await run_task(service, TASKS["embed"], name, embedder, {"text": texts}, {}, call)
+    count = await asyncio.to_thread(lambda: sum(map(len, embedder.tokenizer.encode_batch(texts))))
     service.metrics.add("tokens", count, kind="read", model=name)
     vectors = [each.vector.astype("<f4") for each in embedded]
     coded = [
