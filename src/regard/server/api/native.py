@@ -21,6 +21,7 @@ from regard.server.requests import (
     MOST_TOKENS,
     RequestBody,
     check_decode,
+    finite,
 )
 from regard.server.scheduler import Portion
 from regard.server.service import Call, Service, TheCall, TheService
@@ -114,7 +115,8 @@ def row_of(spec: TaskSpec, result: Any) -> dict[str, Any]:
     row |= {old: row[new] for old, new in RESULT_FIELDS.get(spec.name, {}).items()}
     if "gaps" in row:
         row["gaps"] = [[{**guess, "piece": guess["text"]} for guess in gap] for gap in row["gaps"]]
-    return row
+    content: dict[str, Any] = finite(row)
+    return content
 
 
 def add_task(spec: TaskSpec) -> None:
