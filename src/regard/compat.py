@@ -114,7 +114,12 @@ PYTHON_NAMES = {
 
 # task -> {old option: option of today}, in Python, in requests and, with "--" and "-", on the command line
 OPTIONS: dict[str, dict[str, str]] = {
-    "translate": {"nbest": "num_results", "too_long": "on_too_long", "lines": "text"},
+    "translate": {
+        "nbest": "num_results",
+        "count": "num_results",
+        "too_long": "on_too_long",
+        "lines": "text",
+    },
     "generate": {"count": "num_results", "too_long": "on_too_long", "prompts": "prompt"},
     "fill": {"nbest": "num_results", "count": "num_results", "top_k": "num_results"},
     "classify": {
@@ -262,8 +267,8 @@ def current_options(task: str, options: Mapping[str, Any], where: str = "") -> d
                     f"{where}{name} is the old name of {new}: give one of them", code="E_OLD_NAME"
                 )
             warnings.warn(f"{where}{name} is an old name of {new}", OldNameWarning, stacklevel=4)
-        known = OPTION_VALUES.get(new, {})
-        current[new] = known.get(value, value) if isinstance(value, str) else value
+        values = OPTION_VALUES.get(new, {})
+        current[new] = values.get(value, value) if isinstance(value, str) else value
     return current
 
 

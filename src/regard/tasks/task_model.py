@@ -8,7 +8,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, Protocol, TypeVar, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Generic,
+    Literal,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    cast,
+    overload,
+)
 
 from regard.compat import OldAttributes, current_options
 from regard.errors import UsageError
@@ -26,6 +37,7 @@ Warn = Callable[[str], None]
 Texts = str | Iterable[str]  # one text, a sequence, or a column of a pandas or polars table
 P = ParamSpec("P")
 Result = TypeVar("Result")
+Function = TypeVar("Function", bound=Callable[..., Any])
 Result_co = TypeVar("Result_co", covariant=True)
 
 
@@ -77,6 +89,19 @@ class TaskMethod(Generic[P, Result]):
         text, *others = args
         results: Any = Results(self.function(model, as_texts(text), *others, **options))
         return results[0] if isinstance(text, str) else results
+
+
+def with_old_names(task: str) -> Callable[[Function], Function]:
+    """A method that also takes option names of earlier versions."""
+
+    def decorate(method: Function) -> Function:
+        @functools.wraps(method)
+        def call(model: object, *args: Any, **options: Any) -> Any:
+            return method(model, *args, **current_options(task, options))
+
+        return cast(Function, call)
+
+    return decorate
 
 
 def task_method(

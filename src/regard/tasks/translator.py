@@ -38,7 +38,7 @@ from regard.models.families import GenerativeModel
 from regard.storage import Folder
 from regard.tasks.methods import TranslateMethods
 from regard.tasks.results import Alternative, Candidate, TextScore, Translation
-from regard.tasks.task_model import Deferred, Split, TooLong, Warn, within_limit
+from regard.tasks.task_model import Deferred, Split, TooLong, Warn, with_old_names, within_limit
 from regard.tasks.translation import (
     AlignedHypotheses,
     ContextDecoder,
@@ -241,8 +241,9 @@ class Translator(TranslateMethods):
         rest = iter(align(models, pairs, self.folder.source, self.folder.target, skipped))
         return [[next(rest) for _ in best] for best in hypotheses]
 
+    @with_old_names("translate")
     def alternatives(
-        self, source: str, prefix: str = "", count: int = 5, options: Decode | None = None
+        self, source: str, prefix: str = "", num_results: int = 5, options: Decode | None = None
     ) -> list[Alternative]:
         """The most probable next words after the beginning of a translation, each with its best ending.
 
@@ -254,7 +255,7 @@ class Translator(TranslateMethods):
             raise UsageError(f"a text of {len(ids)} tokens is too long: the model reads {self.longest}")
         start = self.folder.target.encode(prefix.strip()) if prefix.strip() else []
         sample, model = self.objective.source_sample(ids), self.model(options)
-        words = next_words(model, sample, start, count, self.special, self.lexicon, self.device)
+        words = next_words(model, sample, start, num_results, self.special, self.lexicon, self.device)
         whole = Constraint(self.lexicon, whole_prefix=True)
         requests = [
             Request(sample.source, options, [*start, *word.tokens], whole) for word in words if word.tokens
