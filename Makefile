@@ -41,15 +41,15 @@ check: $(READY_TEST)
 # Each prints its figures. SHARE=0.05 is a sample of the first.
 test-hard: $(READY_TEST)
 	$(BIN)/python -m pytest -m slow
-	OMP_NUM_THREADS=1 $(BIN)/python bench/survive --share $(SHARE) --jobs 2
-	$(BIN)/python bench/dirty.py
+	OMP_NUM_THREADS=1 $(BIN)/python qa/survive --share $(SHARE) --jobs 2
+	$(BIN)/python -m qa.dirty
 	test -d $(RUN) || $(BIN)/python recipes/demo.py $(RUN)
-	$(BIN)/python bench/bars.py --model $(RUN)
+	$(BIN)/python -m qa.bars --model $(RUN)
 
 # Races against transformers and torch.nn; figures go to the terminal.
 bench: $(READY_TEST)
-	$(BIN)/python bench/against.py train --preset transformer-tiny --preset transformer-base --against transformers --against torch.nn
-	$(BIN)/python bench/decoding.py
+	$(BIN)/python -m bench.against train --preset transformer-tiny --preset transformer-base --against transformers --against torch.nn
+	$(BIN)/python -m bench.decoding
 
 # The site, into build/site: pages that follow from the code are written again, a link that leads nowhere is an error.
 docs: $(READY_TEST)

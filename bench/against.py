@@ -1,8 +1,8 @@
 """The same model in other programs, interleaved in one process: decoding and training.
 
-    python bench/against.py decode -m runs/demo --beam 1 --beam 4 --against ctranslate2 --against transformers
-    python bench/against.py train --preset transformer-tiny --against transformers --against torch.nn
-    python bench/against.py train run.toml --set train.tokens_per_batch=2048 --against transformers
+    python -m bench.against decode -m runs/demo --beam 1 --beam 4 --against ctranslate2 --against transformers
+    python -m bench.against train --preset transformer-tiny --against transformers --against torch.nn
+    python -m bench.against train run.toml --set train.tokens_per_batch=2048 --against transformers
 
 Medians over rounds; each race ends in a line of JSON (see bench/race.py).
 """
@@ -16,15 +16,15 @@ from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
-from learners import learners, see_that_they_can
-from race import Runner, race, report
+from bench.learners import learners, see_that_they_can
+from bench.race import Runner, race, report
+from bench.rivals import PROGRAMS, rival
 from regard.batch import Batch
 from regard.cli.bench import decoder, read, runs_of, sentences
 from regard.config import Config
 from regard.errors import UsageError
 from regard.inputs.text import split_sentences
 from regard.training.run import open_trainer
-from rivals import PROGRAMS, rival
 
 
 def decode(given: argparse.Namespace) -> None:

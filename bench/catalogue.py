@@ -1,6 +1,6 @@
 """Learn from a project's own .po files, fill entries that were blanked, and let `msgfmt -c` judge.
 
-    python bench/catalogue.py --folder site-packages/django --language de --minutes 10
+    python -m bench.catalogue --folder site-packages/django --language de --minutes 10
 
 Every tenth translated entry of the largest catalogue is blanked; the other catalogues of the language,
 and what is left of that one, are the training data. Prints one JSON line.

@@ -1,6 +1,6 @@
 """Decoding speed against transformers.generate: same weights, same sources, exactly as many target tokens.
 
-python bench/decoding.py [--shapes tiny base] [--rounds 5]
+python -m bench.decoding [--shapes tiny base] [--rounds 5]
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from race import ours, race, report, shape
+from bench.race import ours, race, report, shape
 from regard.config import Decode
 from regard.device import choose_machine
 from regard.generation import Request, SpecialTokens, make_engine

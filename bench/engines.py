@@ -1,6 +1,6 @@
 """Decoding against CTranslate2: the same weights, exactly as many target tokens, by turns in one process.
 
-python bench/engines.py -m FOLDER [--rounds 7] [--cells 1x1 1x4 32x1 32x4 64x5] [--transformers]
+python -m bench.engines -m FOLDER [--rounds 7] [--cells 1x1 1x4 32x1 32x4 64x5] [--transformers]
 
 FOLDER is a translation model of ours, measured by `regard calibrate`; its CTranslate2 twin is written aside.
 With --transformers `generate` races too, which opens FOLDER itself, in float32.
@@ -18,7 +18,7 @@ import ctranslate2
 import torch
 from transformers import MarianMTModel
 
-from race import Runner, race, report
+from bench.race import Runner, race, report
 from regard.device import choose_machine
 from regard.export.check import token_names as names
 from regard.export.to_ctranslate2 import write

@@ -1,6 +1,6 @@
 """A translation model exported to CTranslate2 and ONNX: share of equal texts on a test set, and BLEU.
 
-python bench/export.py runs/multi30k [--source data:multi30k/test_2016_flickr.lc.tok.en.gz] [--target ...]
+python -m bench.export runs/multi30k [--source data:multi30k/test_2016_flickr.lc.tok.en.gz] [--target ...]
 """
 
 from __future__ import annotations

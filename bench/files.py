@@ -1,6 +1,6 @@
 """From a text file to a text file, against CTranslate2: tokenizing included, by turns in one process.
 
-python bench/files.py -m FOLDER --texts FILE [--count 20000] [--beam 5] [--rounds 3] [--precision int8]
+python -m bench.files -m FOLDER --texts FILE [--count 20000] [--beam 5] [--rounds 3] [--precision int8]
     [--test SOURCE REFERENCE [--tokenize none]]
 
 FOLDER is a translation model of ours, measured by `regard calibrate`; its CTranslate2 twin is written aside.
@@ -21,7 +21,7 @@ import sacrebleu
 import tokenizers
 import torch
 
-from race import Runner, race, report
+from bench.race import Runner, race, report
 from regard.data.files import lines
 from regard.device import choose_machine
 from regard.export.run import write_tokenizers

@@ -1,6 +1,6 @@
 """Fine-tuning a BERT here and in transformers with equal settings: the score, and the time.
 
-python bench/finetune.py RECIPE --model FOLDER [--seeds 3] [--set train.steps=300]
+python -m bench.finetune RECIPE --model FOLDER [--seeds 3] [--set train.steps=300]
 
 RECIPE is recipes/ner.toml or recipes/squad.toml. Both begin with the same weights, head included, and take
 the same batches in the same order, with the same optimiser, schedule, dropout and precision (`--float32`:

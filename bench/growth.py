@@ -1,6 +1,6 @@
 """What longer texts and larger batches cost: time and memory of translating, over both.
 
-python bench/growth.py -m FOLDER [--beams 4] [--precision int8] [--chart growth.svg] [--json growth.jsonl]
+python -m bench.growth -m FOLDER [--beams 4] [--precision int8] [--chart growth.svg] [--json growth.jsonl]
 
 FOLDER is a translation model of ours. Each cell writes exactly 32 pieces for drawn sources of one length; the
 second of two runs counts. Memory is what the process had at most during a cell (VmHWM, which Linux lets a

@@ -1,6 +1,6 @@
 """A character model of Shakespeare here and in nanoGPT: the loss over all held-out text, and the time.
 
-python bench/language.py --nanogpt FOLDER --text tinyshakespeare.txt [--steps 2000] [--set train.lr=4e-3]
+python -m bench.language --nanogpt FOLDER --text tinyshakespeare.txt [--steps 2000] [--set train.lr=4e-3]
 
 FOLDER is a copy of nanoGPT. Both train in its setting for a CPU (4 layers, 4 heads, width 128, 64 characters,
 12 windows a batch), a hundred updates by turns in one process, so that noise hits both alike. Then both are

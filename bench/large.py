@@ -1,6 +1,6 @@
 """Train on a corpus larger than one wants in memory: preparation, memory, data's share of a step, order.
 
-    python bench/large.py --pairs 20000000 --steps 300
+    python -m bench.large --pairs 20000000 --steps 300
 
 The pairs are made by the phrasebook and kept as shards in the user's cache (REGARD_CACHE), so a second run
 begins at once. Prints one JSON line.

@@ -1,6 +1,6 @@
 """Why attention (Vaswani et al. 2017, section 4): the time of one layer of each kind over length and width.
 
-    python bench/layers.py [--widths 64 256] [--lengths 32 512] [--rounds 3] [--quick] [--json F] [--chart F]
+    python -m bench.layers [--widths 64 256] [--lengths 32 512] [--rounds 3] [--quick] [--json F] [--chart F]
 
 A self-attention layer, a recurrent one (our LSTM, and torch.nn.LSTM), and a convolution over three words, all
 from width d to width d; forward, and forward with backward; with batches of a fixed number of tokens, and

@@ -1,8 +1,8 @@
 """Load a server with requests and measure latency and throughput.
 
-    python bench/load.py runs/demo                                   # starts `regard serve` meanwhile
-    python bench/load.py runs/demo --rate 20 --seconds 60
-    python bench/load.py --url http://127.0.0.1:8000 --clients 8 --file texts.txt
+    python -m bench.load runs/demo                                   # starts `regard serve` meanwhile
+    python -m bench.load runs/demo --rate 20 --seconds 60
+    python -m bench.load --url http://127.0.0.1:8000 --clients 8 --file texts.txt
 
 With --clients each client sends its next request as soon as it has its answer (closed loop); with --rate
 requests arrive as a Poisson process, and latency counts from when a request was due (open loop).
@@ -18,11 +18,11 @@ import os
 from contextlib import ExitStack
 from pathlib import Path
 
+from qa.serving.driver import Drive, Figures, measure, questions_for, sentences
+from qa.serving.link import Address
+from qa.serving.process import started
 from regard.cli.bench import read
 from regard.device import freeze_gc
-from serving.driver import Drive, Figures, measure, questions_for, sentences
-from serving.link import Address
-from serving.process import started
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -1,6 +1,6 @@
 """Memory while decoding, against CTranslate2: each in a process of its own, with the same weights.
 
-python bench/memory.py -m FOLDER [--sentences 32] [--beams 4] [--source 25]
+python -m bench.memory -m FOLDER [--sentences 32] [--beams 4] [--source 25]
 
 FOLDER is a translation model of ours, measured by `regard calibrate`; its CTranslate2 twin is written aside.
 One line of JSON each: the most memory that the process had (VmHWM), what it holds after the work (VmRSS), and

@@ -1,6 +1,6 @@
 """How fast the explorer is, in a real browser against the real command.
 
-    python bench/page.py -m runs/demo --bert models/minilm --rounds 5
+    python -m bench.page -m runs/demo --bert models/minilm --rounds 5
 
 Prints one JSON line: seconds until the first paint and from a sentence to its attention (the best of the
 rounds and their middle); for a text of as many pieces as a BERT reads, seconds until the server has answered
@@ -27,9 +27,9 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 
+from qa.browser import chromium
 from regard.resources import WEB
 from regard.tasks import load
-from screenshots import chromium
 
 WORDS = [
     "a",

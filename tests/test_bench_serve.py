@@ -12,14 +12,14 @@ from typing import Any, cast
 
 import pytest
 
-import load
+from bench import load
+from qa.serving import mix
+from qa.serving.driver import Question, closed, opened, question, questions_for, share, times
+from qa.serving.link import Address, Link, Reading
 from regard.errors import RegardError, UsageError
 from regard.server.keys import Keys, add_key
 from regard.server.run import ListenAddress, text_threads
 from served import Served, models, served
-from serving import mix
-from serving.driver import Question, closed, opened, question, questions_for, share, times
-from serving.link import Address, Link, Reading
 
 TEXTS = ["The cat sleeps .", "A house", "I see the small house ."]
 

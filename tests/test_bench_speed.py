@@ -9,8 +9,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-import against
-import learners as learning
+from bench import against
+from bench import learners as learning
 from conftest import Command, Refused, Toy, toy_sentences
 from regard.batch import Batch, collate
 from regard.config import resolve
@@ -154,5 +154,5 @@ def test_wrong_use(refused: Refused, toy: Toy, tmp_path: Path) -> None:
     (tmp_path / "empty.txt").write_text("\n", encoding="utf-8")
     said = refused("bench", "decode", "-m", toy.model, "--file", tmp_path / "empty.txt")
     assert "contains no text" in said
-    assert "bench/against.py" in refused("bench", "decode", "-m", toy.model, "--against", "ctranslate2")
-    assert "bench/load.py" in refused("bench", "serve", "runs/demo", "--clients", "3")
+    assert "bench.against" in refused("bench", "decode", "-m", toy.model, "--against", "ctranslate2")
+    assert "bench.load" in refused("bench", "serve", "runs/demo", "--clients", "3")

@@ -1,4 +1,4 @@
-"""Every reader of files: whatever a file holds, only our own errors come out (a sample of bench/survive)."""
+"""Every reader of files: whatever a file holds, only our own errors come out (a sample of qa/survive)."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from qa.survive import readers
 from regard.config import Task, load_config
 from regard.data.formats import open_document, read_pairs
 from regard.errors import RegardError, UsageError
-from survive import readers
 
 TASK = Task(name="translate", source="en", target="de")
 pytestmark = pytest.mark.filterwarnings("ignore")  # of the libraries, about what they read

@@ -1,6 +1,6 @@
 """Folders made to do harm: refused in one sentence, with no code run, no memory taken, nothing else read.
 
-`bench/hostile.py` has the bars; here are short samples of them, and the laws behind them.
+`qa/hostile` has the bars; here are short samples of them, and the laws behind them.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file
 
-import hostile
-from hostile_bombs import bombs
-from hostile_folders import INDEX, LINK, WEIGHTS, Folder, bases, lay, mutate
+from qa.hostile import trials as hostile
+from qa.hostile.bombs import bombs
+from qa.hostile.folders import INDEX, LINK, WEIGHTS, Folder, bases, lay, mutate
 from regard.config.reading import DEEPEST, parse_json, read_bytes, shown
 from regard.errors import RegardError, UsageError
 from regard.inputs.text.checks import check_pattern

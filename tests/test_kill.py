@@ -1,4 +1,4 @@
-"""kill -9 at any moment, then --resume: the same bits as an uncut run (a short sample of bench/kills.py)."""
+"""kill -9 at any moment, then --resume: the same bits as an uncut run (a sample of qa/survive/kills.py)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from kills import one_life, signals, trial
+from qa.survive.kills import one_life, signals, trial
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="lives are counted in /proc"),

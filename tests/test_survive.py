@@ -1,4 +1,4 @@
-"""Checkpoints survive power cuts, failing disks and damage (samples of bench/survive); one run at a time."""
+"""Checkpoints survive power cuts, failing disks and damage (samples of qa/survive); one run at a time."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from qa.survive import archives, damage, failing, power, system
+from qa.survive.common import checkpoint, newest_step, write_model
 from regard.errors import RegardError, UsageError
 from regard.storage import (
     Disk,
@@ -28,8 +30,6 @@ from regard.storage import (
 from regard.storage.checkpoint import load_checkpoint, load_weights
 from regard.storage.files import SUMS, free_bytes, friendly_os_errors, sha256, write_atomically
 from regard.training.model_folder import latest_checkpoint
-from survive import archives, damage, failing, power, system
-from survive.common import checkpoint, newest_step, write_model
 
 
 def test_every_state_after_a_power_cut_is_the_old_or_the_new() -> None:

@@ -19,6 +19,7 @@ from torch import Tensor
 
 import regard.training.run as run
 import regard.training.trainer as trainer_module
+from qa.survive.common import Bar, patched
 from regard.batch import Batch
 from regard.config import Config, resolve
 from regard.errors import RegardError
@@ -26,7 +27,6 @@ from regard.sample import IGNORED
 from regard.storage import checkpoint_folder, checkpoint_steps
 from regard.training import train
 from regard.training.trainer import Trainer
-from survive.common import Bar, patched
 
 LETTERS = "abcdefghijkl"
 ODD = "zz"  # a word that a single training pair has

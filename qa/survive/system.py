@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 if __name__ == "__main__":
-    sys.path[0] = str(Path(__file__).parent.parent)
+    sys.path[0] = str(Path(__file__).parents[2])
 
 Confirmed = tuple[int, list[str], str]  # cases, what went wrong, why there are none
 FAULTS = [  # which call, its error, the how manieth
@@ -49,7 +49,7 @@ def traced(place: Path) -> Confirmed:
 
 def with_fault(run: Path, inject: str) -> str | None:
     """What is wrong after a save with a fault; None where strace does not work."""
-    from survive.failing import begun, judged, save
+    from qa.survive.failing import begun, judged, save
 
     run.parent.mkdir(exist_ok=True)
     begun(run)
@@ -111,7 +111,7 @@ def full(place: Path) -> Confirmed:
 
 def fill(place: Path) -> None:
     """In that process: saves with so many pages left, then with so many names; a line for each."""
-    from survive.failing import begun, judged, save
+    from qa.survive.failing import begun, judged, save
 
     for number, left in enumerate([*range(5), *range(5)]):
         names = number >= 5

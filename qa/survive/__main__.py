@@ -1,10 +1,10 @@
 """The bars of reliability, each one JSON line: name, n, failures, figure, seed.
 
-    python bench/survive                         # all of them, as many cases as the bar asks for
-    python bench/survive B2 B4 --seed 7          # some of them
-    python bench/survive B1 --count 20           # fewer cases
-    python bench/survive --share 0.05            # a sample of each
-    python bench/survive --jobs 2                # two at a time
+    python qa/survive                         # all of them, as many cases as the bar asks for
+    python qa/survive B2 B4 --seed 7          # some of them
+    python qa/survive B1 --count 20           # fewer cases
+    python qa/survive --share 0.05            # a sample of each
+    python qa/survive --jobs 2                # two at a time
 
 Every bar has a process of its own, and ends with code 1 if anything fails; what failed goes to stderr.
 """
@@ -23,10 +23,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from survive.common import Bar
+    from qa.survive.common import Bar
 
-BENCH = Path(__file__).parent.parent
-sys.path[0] = str(BENCH)
+sys.path[0] = str(Path(__file__).parents[2])
 
 COUNTS = {  # cases that a bar asks for
     "B1": 200,
@@ -73,18 +72,18 @@ def working() -> float:
 
 def made(name: str, count: int, seed: int, work: Path) -> Bar:
     if name in ("B1", "B8"):
-        import kills
+        from qa.survive import kills
 
         return (kills.trial if name == "B1" else kills.signals)(count, seed, work)
     if name in ("B6", "ranks"):
-        import parallel
+        from qa.survive import parallel
 
         return (parallel.elastic if name == "B6" else parallel.ranks)(count, seed)
     if name in ("B9", "B10", "B11"):
-        import hostile
+        from qa.hostile import trials as hostile
 
         return hostile.bar(name, count, seed)
-    from survive import archives, damage, failing, power, readers, runs
+    from qa.survive import archives, damage, failing, power, readers, runs
 
     makers = {
         "B2": power.power,

@@ -1,7 +1,7 @@
 """Many processes on one machine (gloo, 127.0.0.1): the same losses, the same samples, whoever is killed.
 
-    python bench/parallel.py ranks --count 100     # losses of 2 ranks against 1, by DDP and FSDP2
-    python bench/parallel.py B6 --count 12         # a rank killed at random moments, restarted by torchrun
+    python -m qa.survive.parallel ranks --count 100   # losses of 2 ranks against 1, by DDP and FSDP2
+    python -m qa.survive.parallel B6 --count 12   # a rank killed at random moments, restarted by torchrun
 
 Each prints one JSON line (name, n, failures, figure, seed).
 """
@@ -25,12 +25,12 @@ from pathlib import Path
 from typing import Any
 
 if __name__ == "__main__":
-    sys.path[0] = str(Path(__file__).parent)
+    sys.path[0] = str(Path(__file__).parents[2])
 
+from qa.survive.common import Bar
+from qa.survive.runs import bits, toy
 from regard.config import Config
 from regard.storage import checkpoint_folder, checkpoint_steps, load_checkpoint
-from survive.common import Bar
-from survive.runs import bits, toy
 
 RANK = Path(__file__).with_name("rank.py")  # what each process runs
 PLAIN = {"dropout": 0.0}

@@ -1,7 +1,7 @@
 """The bars of a server: each a command that prints one line of JSON, and the same again from its seed.
 
-    python bench/bars.py B13 B14 B15 B16 B17 B18 B19 B20 B21 --model runs/demo --seed 1
-    python bench/bars.py --short          # all of them, with a tenth of the work
+    python -m qa.bars B13 B14 B15 B16 B17 B18 B19 B20 B21 --model runs/demo --seed 1
+    python -m qa.bars --short          # all of them, with a tenth of the work
 
 The server has a process of its own, on the first core if --pin is given. `failures` counts what is wrong on
 any machine; `missed` in the figure tells times and sizes above their bar, which a busy machine spoils.
@@ -16,11 +16,11 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from qa.serving import attack, batch_invariance, bounds, leaving, load
+from qa.serving import models as small
+from qa.serving.client import Result, started
 from regard.device import freeze_gc
 from regard.server.keys import add_key
-from serving import attack, batch_invariance, bounds, leaving, load
-from serving import models as small
-from serving.client import Result, started
 
 SHORT = 0.5  # seconds for an answer, where the deadline is looked at
 BARS = ["B13", "B14", "B15", "B16", "B17", "B18", "B19", "B20", "B21"]

@@ -1,6 +1,6 @@
 """Texts that would like to be programs, wherever a text can stand on the explorer's page.
 
-    python bench/xss.py -m runs/demo --count 1000 --seed 1
+    python -m qa.xss -m runs/demo --count 1000 --seed 1
 
 A grammar makes the texts. Each is typed as input (shown in one view after the other), stands as a token,
 as a word of the vocabulary and of the search, as the answer, as a model's name and as the text of an error;
@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
+from qa.browser import chromium, served
 from regard.interpret import Trace
 from regard.tasks import load
-from screenshots import chromium, served
 
 BREAKERS = [
     "",

@@ -1,6 +1,6 @@
 """Pictures of every view of the explorer, in a wide and a narrow window, light and dark.
 
-    python bench/screenshots.py -m runs/demo --text "I see the small house." --to pictures
+    python -m docs.screenshots -m runs/demo --text "I see the small house." --to pictures
 
 Writes VIEW-WIDTH-SCHEME.png into the folder and prints their names.
 """
@@ -8,48 +8,14 @@ Writes VIEW-WIDTH-SCHEME.png into the folder and prints their names.
 from __future__ import annotations
 
 import argparse
-import os
-import shutil
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-import uvicorn
-
-from regard.server import make_app
-from regard.server.run import listen
+from qa.browser import chromium, served
 from regard.tasks import load
 
-CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or "/usr/bin/chromium"
-SWITCHES = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
 READY = "#panel[data-view={view}]:has(h2):not(:has(.welcome))"
-
-
-@contextmanager
-def served(models: dict[str, Any]) -> Iterator[str]:
-    """The address of a server that ends with the block."""
-    listening = listen(0)
-    server = uvicorn.Server(uvicorn.Config(make_app(models), log_level="warning", ws="none", lifespan="off"))
-    thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-    finally:
-        server.should_exit = True
-        thread.join(20)
-
-
-@contextmanager
-def chromium() -> Iterator[Any]:
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=SWITCHES)
-        yield browser
-        browser.close()
 
 
 def views(page: Any, address: str, text: str) -> list[str]:

@@ -1,7 +1,7 @@
 """B1 and B8: kill a short run at random moments, resume it, and compare the bits with an uncut run.
 
-    python bench/kills.py --kills 200 --seed 1       # B1, SIGKILL: half at any moment, half inside a save
-    python bench/kills.py --signals 100 --seed 1     # B8, SIGTERM and SIGINT: save and leave
+    python -m qa.survive.kills --kills 200 --seed 1   # B1, SIGKILL: half at any moment, half inside a save
+    python -m qa.survive.kills --signals 100 --seed 1   # B8, SIGTERM and SIGINT: save and leave
 
 Each prints one JSON line. Every life of a run is a child of this process, which has loaded all that a run
 loads and has not used it, so that a life costs its training and little more. A checkpoint whose save has
@@ -31,9 +31,9 @@ import torch
 
 import regard.training.run as run_module
 import regard.training.trainer as trainer_module
+from qa.survive.common import Bar
 from regard import cli
 from regard.storage import Disk, checkpoint_folder, checkpoint_steps, is_complete, use_disk
-from survive.common import Bar
 
 CONFIG = """
 [data]

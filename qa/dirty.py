@@ -1,6 +1,6 @@
 """Sixty dirty corpora, a line of a gibibyte, random bytes: the documented result each time, no shifted pair.
 
-    python bench/dirty.py --seed 1 --random 10000 --huge 1073741824
+    python -m qa.dirty --seed 1 --random 10000 --huge 1073741824
 
 Every line carries its number on both sides, so a shifted pair shows. Prints one JSON line.
 """

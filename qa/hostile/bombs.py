@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from hostile_folders import INDEX, WEIGHTS, Folder, packed, unpacked
+from qa.hostile.folders import INDEX, WEIGHTS, Folder, packed, unpacked
 
 Named = Iterator[tuple[str, Folder]]
 DEEP = 100_000

@@ -13,9 +13,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from serving import process
-from serving.driver import share
-from serving.link import Address, Answer, Link
+from qa.serving import process
+from qa.serving.driver import share
+from qa.serving.link import Address, Answer, Link
 
 __all__ = ["Answer", "Link", "Result", "Server", "above", "share", "started"]
 

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from serving.client import Link, Result, Server, above, share
-from serving.driver import numbers, sentences
-from serving.load import ENGLISH, Pair, body, patient
+from qa.serving.client import Link, Result, Server, above, share
+from qa.serving.driver import numbers, sentences
+from qa.serving.load import ENGLISH, Pair, body, patient
 
 HEAD = "POST {} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
 AT_ONCE = 20  # clients that vanish together

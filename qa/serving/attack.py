@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from serving.client import Answer, Link, Result, Server, above
-from serving.driver import Question, numbers, question, sentences
-from serving.load import ENGLISH, Pair, body
+from qa.serving.client import Answer, Link, Result, Server, above
+from qa.serving.driver import Question, numbers, question, sentences
+from qa.serving.load import ENGLISH, Pair, body
 
 WORDS = ["", "a", "en", "de", "auto", "text", "html", "<mask>", "the <mask> sleeps", "\u2028", "\x00",
          "👩‍👩‍👧", "z" * 300, "<b>a</b>", "\ufffd", "١٢", "0", "-1", "null"]  # fmt: skip

@@ -8,10 +8,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from qa.survive import system
+from qa.survive.common import Bar, checkpoint, newest_step
 from regard.errors import RegardError
 from regard.storage import Disk, prune, save_checkpoint, use_disk
-from survive import system
-from survive.common import Bar, checkpoint, newest_step
 
 KINDS = ("ENOSPC", "EIO", "EDQUOT", "EROFS", "EINTR", "short")
 PASSES = ("EINTR", "short")  # which a save must survive

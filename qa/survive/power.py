@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from qa.survive.common import Bar, checkpoint, newest_step
 from regard.storage import Disk, prune, remove_checksums, save_checkpoint, use_disk, write_checksums
 from regard.storage.checksums import changed_files
 from regard.storage.files import remove_partials, write_atomically
-from survive.common import Bar, checkpoint, newest_step
 
 Change = dict[str, int | None]  # names of one folder: which file or folder they are from now on, None: gone
 DATA = ("none", "all", "part", "zeros", "rubbish")

@@ -15,9 +15,9 @@ from dataclasses import asdict, dataclass, field
 from itertools import cycle
 from typing import Any
 
+from qa.serving.link import Address, Answer, Link
 from regard.cli.bench import sentences
 from regard.errors import RegardError, UsageError
-from serving.link import Address, Answer, Link
 
 __all__ = ["sentences"]  # texts to send, where none are given
 REFUSED = (429, 503)

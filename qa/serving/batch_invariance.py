@@ -17,13 +17,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from qa.serving.client import Link, Result, Server, above
+from qa.serving.driver import sentences
+from qa.serving.load import ENGLISH, TRIES, Pair, body, patient
 from regard.generation import Hypothesis, Request, generate, packing, requests
 from regard.generation import engine as stepping
 from regard.models import layers
 from regard.tasks import Translator, load
-from serving.client import Link, Result, Server, above
-from serving.driver import sentences
-from serving.load import ENGLISH, TRIES, Pair, body, patient
 
 HOSTILE = ["a", "x" * 400, "\u2028 \x00 " * 50]
 SIZES = (2, 3, 5, 8, 13, 16, 32, 64)  # of the batches

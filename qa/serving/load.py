@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from serving import driver
-from serving.client import Answer, Link, Result, Server, above, share
-from serving.driver import REFUSED, Load, Question, sentences
+from qa.serving import driver
+from qa.serving.client import Answer, Link, Result, Server, above, share
+from qa.serving.driver import REFUSED, Load, Question, sentences
 
 TRIES = 200
 DEADLINE = 30.0  # seconds, of a server that was told nothing else

@@ -22,7 +22,8 @@ from pathlib import Path
 import torch
 from sentencepiece import SentencePieceTrainer
 
-from hostile_folders import bytes_mutated, json_mutated, weights_mutated
+from qa.hostile.folders import bytes_mutated, json_mutated, weights_mutated
+from qa.survive.common import Bar
 from regard.config import Task, load_config
 from regard.data.corpora import CorpusSpec, read_rows
 from regard.data.formats import open_document, read_pairs
@@ -30,7 +31,6 @@ from regard.data.report import DataReport
 from regard.errors import RegardError
 from regard.inputs.text import load_tokenizer, train_tokenizer
 from regard.interpret import Trace
-from survive.common import Bar
 
 LONGEST = 1.0  # seconds of the processor that a case may take
 MEMORY = 96 << 20  # bytes that all cases together may add to the process

@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from serving.client import Answer, Link, Result, Server, above, share, started
-from serving.driver import sentences
-from serving.load import ENGLISH, Pair, body
+from qa.serving.client import Answer, Link, Result, Server, above, share, started
+from qa.serving.driver import sentences
+from qa.serving.load import ENGLISH, Pair, body
 
 NUMBERS = [-1, 0, 2**31, 2**63, 2**64, 1e308, -1e308, 1.5, True, None, "1", "NaN", [], {}]
 FIELDS = {

@@ -1,10 +1,10 @@
 """Open model folders that somebody made to do harm: none may run code, crash, hang or take memory.
 
-    python bench/hostile.py                                # all three bars, some minutes
-    python bench/hostile.py code --count 5000              # nothing in a folder runs, nothing else is opened
-    python bench/hostile.py mutations --count 100000       # folders changed at random: only our own errors
-    python bench/hostile.py mutations --seed 7 --from 123 --count 1 --verbose      # one of them again
-    python bench/hostile.py bombs                          # small folders that claim to be huge
+    python -m qa.hostile.trials  # all three bars, some minutes
+    python -m qa.hostile.trials code --count 5000  # nothing in a folder runs, nothing else is opened
+    python -m qa.hostile.trials mutations --count 100000  # folders changed at random: only our own errors
+    python -m qa.hostile.trials mutations --seed 7 --from 123 --count 1 --verbose  # one of them again
+    python -m qa.hostile.trials bombs  # small folders that claim to be huge
 
 Prints one JSON line for each bar and ends with code 1 if one of them fails. Every case follows from its seed
 and number. Cases run in a process of their own: one that crashes or hangs is a finding, and the rest goes on.
@@ -29,11 +29,11 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 import torch
 
-from hostile_bombs import bombs
-from hostile_folders import Folder, bases, harmful, lay, mutated
+from qa.hostile.bombs import bombs
+from qa.hostile.folders import Folder, bases, harmful, lay, mutated
+from qa.survive import common
 from regard.errors import RegardError
 from regard.storage import open_folder, read_model
-from survive import common
 
 LONGEST = 1.0  # seconds that a mutated folder may take
 HANGS = 20.0  # seconds after which a case is ended

@@ -1,6 +1,6 @@
-"""One of the processes of `bench/parallel.py`: it trains what a job says, and writes down what it did.
+"""One of the processes of `qa/survive/parallel.py`: it trains what a job says, and writes down what it did.
 
-python bench/rank.py JOB.json        # under torchrun, or with RANK and WORLD_SIZE set
+python qa/survive/rank.py JOB.json        # under torchrun, or with RANK and WORLD_SIZE set
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from pathlib import Path
 from typing import Any
 
 if __name__ == "__main__":
-    sys.path[0] = str(Path(__file__).parent)
+    sys.path[0] = str(Path(__file__).parents[2])
 
 import regard.training.run as run_module
+from qa.survive.common import patched
+from qa.survive.runs import SPOILS, has_odd, local, no_end, spoiling, watched
 from regard.config import resolve
 from regard.training import train
 from regard.training.stream import Stream
 from regard.training.trainer import Trainer
-from survive.common import patched
-from survive.runs import SPOILS, has_odd, local, no_end, spoiling, watched
 
 
 def worker(job: Path) -> None:

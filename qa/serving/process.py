@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from qa.serving.link import Address
 from regard.errors import RegardError
-from serving.link import Address
 
 SERVE = (sys.executable, "-m", "regard", "serve")
 START_SECONDS = 180.0

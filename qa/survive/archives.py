@@ -10,12 +10,12 @@ import zipfile
 from pathlib import Path
 
 import regard
+from qa.survive.common import Bar
 from regard.config import Task
 from regard.data.corpora import CorpusSpec, read_rows
 from regard.data.report import DataReport
 from regard.errors import RegardError
 from regard.storage import open_folder
-from survive.common import Bar
 
 UNPACKERS = {"extract", "extractall", "unpack_archive", "_extract_member"}
 MODULES = {"tarfile", "zipfile", "zipimport", "lzma", "bz2", "py7zr", "rarfile"}
