@@ -1,25 +1,21 @@
 """Sixty dirty corpora, a line of a gibibyte, random bytes: the documented result each time, no shifted pair.
 
-    python -m qa.dirty --seed 1 --random 10000 --huge 1073741824
-
-Every line carries its number on both sides, so a shifted pair shows. Prints one JSON line.
+Every line carries its number on both sides, so a shifted pair shows.
 """
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import json
 import os
 import random
-import resource
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from qa.result import Result
 from regard.config import Task
 from regard.data.corpora import check_data, read_rows
 from regard.data.files import LONGEST_LINE, checked_lines
@@ -283,6 +279,7 @@ def random_files(folder: Path, count: int, seed: int) -> int:
     return wrong
 
 
+MOST_MIB = 512  # of the whole process that reads a line of a gibibyte
 HUGE = """
 import resource, sys
 from regard.cli import main
@@ -293,7 +290,7 @@ finally:
 """
 
 
-def huge_line(folder: Path, size: int) -> dict[str, object]:
+def huge_line(folder: Path, size: int) -> dict[str, float]:
     """One line of `size` bytes among good ones, through the command: what is found, and peak memory."""
     path = folder / "huge.tsv"
     with path.open("wb") as file:
@@ -311,31 +308,16 @@ def huge_line(folder: Path, size: int) -> dict[str, object]:
     return {"right": right, "peak_mib": round(float(done.stderr.strip().splitlines()[-1]), 1)}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--random", type=int, default=10_000)
-    parser.add_argument("--huge", type=int, default=1 << 30)
-    options = parser.parse_args()
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        cases = [*bad_bytes(), *separators(), *marks_and_ends(), *lengths()]
-        wrong = [found for n, case in enumerate(cases) if (found := run_case(folder, case, bool(n % 3 == 0)))]
-        refused = refusals(folder)
-        wrong += [found for case in refused if (found := run_refusal(*case))]
-        wrong += [found for found in [changing(folder)] if found]
-        figures = {
-            "bench": "dirty",
-            "files": len(cases) + len(refused) + 1,
-            "failures": wrong,
-            "random_files": options.random,
-            "random_wrong": random_files(folder, options.random, options.seed),
-            "huge_line": huge_line(folder, options.huge) if options.huge else None,
-            "seed": options.seed,
-        }
-    print(json.dumps(figures, ensure_ascii=False))
-
-
-if __name__ == "__main__":
-    main()
+def dirty(count: int, seed: int, folder: Path, huge: int = 1 << 30) -> Result:
+    """All listed cases, random files, and a line of `huge` bytes."""
+    cases = [*bad_bytes(), *separators(), *marks_and_ends(), *lengths()]
+    outcomes = [run_case(folder, case, packed=number % 3 == 0) for number, case in enumerate(cases)]
+    outcomes += [run_refusal(*case) for case in refusals(folder)] + [changing(folder)]
+    wrong = [outcome for outcome in outcomes if outcome]
+    shifted_files = random_files(folder, count, seed)
+    line = huge_line(folder, huge)
+    wrong += [f"{shifted_files} random files have other lines"] if shifted_files else []
+    wrong += [] if line["right"] and line["peak_mib"] < MOST_MIB else [f"a line of {huge} bytes: {line}"]
+    n = len(outcomes) + count + 1
+    figure = f"{n - len(wrong)} of {n} files are read as documented"
+    return Result("dirty", n, len(wrong), figure, seed, {"huge_line": line}, wrong)

@@ -1,17 +1,12 @@
-"""Texts that would like to be programs, wherever a text can stand on the explorer's page.
-
-    python -m qa.xss -m runs/demo --count 1000 --seed 1
+"""XSS payloads wherever a text can stand on the explorer's page.
 
 A grammar makes the texts. Each is typed as input (shown in one view after the other), stands as a token,
 as a word of the vocabulary and of the search, as the answer, as a model's name and as the text of an error;
-tokens are shown in every view, of the page and of the page in a file. Prints one JSON line: scripts that
-ran, reports of the browser's policy, requests to others, texts that were shown otherwise than sent, and how
-many were shown.
+tokens are shown in every view, of the page and of the page in a file.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 import tempfile
@@ -23,6 +18,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from qa.browser import chromium, served
+from qa.result import Result
 from regard.interpret import Trace
 from regard.tasks import load
 
@@ -145,10 +141,6 @@ class Found:
     requests: list[str] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)
     shown: int = 0
-
-    @property
-    def clean(self) -> bool:
-        return not (self.ran or self.reports or self.requests or self.changed)
 
     def look(self, page: Any) -> None:
         self.ran += bool(page.evaluate("'hit' in window || document.title === 'hit'"))
@@ -313,22 +305,11 @@ def run(browser: Any, address: str, trace: Trace, texts: Sequence[str]) -> Found
     return found
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
-    parser.add_argument("-m", "--model", type=Path, required=True)
-    parser.add_argument("--count", type=int, default=1000)
-    parser.add_argument("--seed", type=int, default=1)
-    given = parser.parse_args()
-    task: Any = load(given.model, "cpu", 1)
-    with served({given.model.name: task}) as address, chromium() as browser:
-        found = run(browser, address, task.trace("a small house"), payloads(given.count, given.seed))
-    told = {"texts": given.count, "shown": found.shown, "scripts": found.ran, "reports": found.reports}
-    print(
-        json.dumps(
-            {**told, "requests": found.requests[:5], "changed": found.changed[:5], "clean": found.clean}
-        )
-    )
-
-
-if __name__ == "__main__":
-    main()
+def trial(model: Path, count: int, seed: int) -> Result:
+    task: Any = load(model, "cpu", 1)
+    with served({model.name: task}) as address, chromium() as browser:
+        found = run(browser, address, task.trace("a small house"), payloads(count, seed))
+    figure = {"shown": found.shown, "scripts": found.ran, "reports": found.reports}
+    wrong = [f"asked for {address}" for address in found.requests]
+    wrong += [f"shown otherwise: {text!r}" for text in found.changed]
+    return Result("xss", count, found.ran + found.reports + len(wrong), figure, seed, {}, wrong)

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 import typer
 
+from qa.trials import TRIALS
 from regard.cli.main import app
 from regard.config import Config, resolve
 from regard.inputs.text import train_tokenizer
@@ -130,6 +131,9 @@ def check(own: Command) -> None:
         case ("python", "-m", module, *_):
             place = ROOT / module.replace(".", "/")
             assert module.split(".")[0] in INSTALLED or place.with_suffix(".py").exists(), module
+        case ("python", "qa", *words):
+            for name in words[: next((at for at, word in enumerate(words) if word[0] == "-"), None)]:
+                assert name in TRIALS, f"python qa {name}"
         case ("python", script, *_):
             assert (ROOT / script).exists(), script
         case (program, *_):

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+
+from qa.trials import TRIALS
 
 ROOT = Path(__file__).parent.parent
 PROGRAMS = [path for folder in ("bench", "qa") for path in sorted((ROOT / folder).rglob("*.py"))]
@@ -16,3 +21,18 @@ MODULES = [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in PR
 def test_every_program_finds_what_it_measures(name: str) -> None:
     """bench/decoding.py went on importing a name that had moved to another file."""
     assert importlib.import_module(name).__doc__
+
+
+def test_the_readme_lists_every_trial() -> None:
+    readme = (ROOT / "qa" / "README.md").read_text(encoding="utf-8")
+    for name, trial in TRIALS.items():
+        assert f"| `{name}` | {trial.promise} | {trial.count:,} | {trial.seconds} |" in readme
+    assert readme.count("\n| `") == len(TRIALS)
+
+
+def test_a_trial_runs_by_its_name(capfd: pytest.CaptureFixture[str]) -> None:
+    subprocess.run([sys.executable, ROOT / "qa", "archives"], check=True)
+    result = json.loads(capfd.readouterr().out)
+    assert (result["name"], result["failures"]) == ("archives", 0) and result["n"] >= 40
+    assert subprocess.run([sys.executable, ROOT / "qa", "nothing"], check=False).returncode == 2
+    assert "no trial is called nothing" in capfd.readouterr().err

@@ -25,8 +25,8 @@ def test_the_seeds_are_good_files(tmp_path: Path) -> None:
 
 
 def test_changed_files_give_our_errors_alone() -> None:
-    bar = readers.fuzz(1200, seed=9)
-    assert bar.failures == 0 and 100 < bar.more["read"] < 1100, bar.wrong
+    result = readers.fuzz(1200, seed=9)
+    assert result.failures == 0 and 100 < result.more["read"] < 1100, result.wrong
 
 
 def test_another_error_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from qa.survive.kills import one_life, signals, trial
+from qa.survive.kills import kills, one_life, signals
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="lives are counted in /proc"),
@@ -19,13 +19,13 @@ pytestmark = [
 
 
 def test_killed_and_resumed_is_the_same(tmp_path):
-    bar = trial(kills=2, seed=4, work=tmp_path, updates=20)
-    assert (bar.n, bar.failures) == (2, 0), bar.wrong
+    result = kills(count=2, seed=4, work=tmp_path, updates=20)
+    assert (result.n, result.failures) == (2, 0), result.wrong
 
 
 def test_asked_to_stop_it_saves_and_leaves(tmp_path):
-    bar = signals(count=2, seed=2, work=tmp_path, updates=20)
-    assert (bar.n, bar.failures) == (2, 0), bar.wrong
+    result = signals(count=2, seed=2, work=tmp_path, updates=20)
+    assert (result.n, result.failures) == (2, 0), result.wrong
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

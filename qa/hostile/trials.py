@@ -1,18 +1,11 @@
 """Open model folders that somebody made to do harm: none may run code, crash, hang or take memory.
 
-    python -m qa.hostile.trials  # all three bars, some minutes
-    python -m qa.hostile.trials code --count 5000  # nothing in a folder runs, nothing else is opened
-    python -m qa.hostile.trials mutations --count 100000  # folders changed at random: only our own errors
-    python -m qa.hostile.trials mutations --seed 7 --from 123 --count 1 --verbose  # one of them again
-    python -m qa.hostile.trials bombs  # small folders that claim to be huge
-
-Prints one JSON line for each bar and ends with code 1 if one of them fails. Every case follows from its seed
+Every case follows from its seed
 and number. Cases run in a process of their own: one that crashes or hangs is a finding, and the rest goes on.
 """
 
 from __future__ import annotations
 
-import argparse
 import multiprocessing
 import os
 import resource
@@ -21,17 +14,15 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
-import torch
-
 from qa.hostile.bombs import bombs
 from qa.hostile.folders import Folder, bases, harmful, lay, mutated
-from qa.survive import common
+from qa.result import Result
 from regard.errors import RegardError
 from regard.storage import open_folder, read_model
 
@@ -39,7 +30,6 @@ LONGEST = 1.0  # seconds that a mutated folder may take
 HANGS = 20.0  # seconds after which a case is ended
 MEMORY = 64 << 20  # bytes that a refusal may take
 REFUSAL = 0.2  # seconds of the processor that the refusal of a bomb may take
-NAMES = {"code": "B9 no code from data", "mutations": "B10 loader fuzzing", "bombs": "B11 size bombs"}
 WORDS = {
     "code": "hostile folders ran no code and opened nothing outside",
     "mutations": "changed folders opened or gave our own error, in time and memory",
@@ -63,24 +53,9 @@ class Finding:
     def is_good(self) -> bool:
         return self.outcome in ("opened", "refused")
 
-
-@dataclass
-class Bar:
-    name: str
-    good: bool
-    figures: dict[str, Any] = field(default_factory=dict)
-
-    def tell(self) -> None:
-        print(self.as_all().line(), flush=True)
-
-    def as_all(self) -> common.Bar:
-        """In the form of all bars."""
-        more = dict(self.figures)
-        n, failures, seed = (int(more.pop(name, 0)) for name in ("n", "failures", "seed"))
-        failures = failures or int(not self.good)
-        return common.Bar(
-            NAMES[self.name], n, failures, f"{n - failures} of {n} {WORDS[self.name]}", seed, more
-        )
+    def __str__(self) -> str:
+        cost = f"{self.seconds:.3f} s, {self.memory >> 20} MiB"
+        return f"{self.case}: {self.outcome} {self.reason} ({cost})"
 
 
 def attempt(path: Path) -> tuple[str, str]:
@@ -190,6 +165,13 @@ def all_of(cases: Callable[[int], Cases], prepare: Callable[[], None] = lambda: 
             return
 
 
+def warm_folders() -> dict[str, Folder]:
+    """The good folders that cases are made of, each opened once."""
+    folders = bases()
+    warm(folders)
+    return folders
+
+
 def warm(folders: dict[str, Folder]) -> None:
     """Open what is good once, so that all code is loaded; and see that it is good."""
     with tempfile.TemporaryDirectory() as place:
@@ -202,10 +184,10 @@ def warm(folders: dict[str, Folder]) -> None:
             open_folder(Path(place) / "nothing")
 
 
-# --- the bars
+# --- the trials
 
 
-def bar_code(folders: dict[str, Folder], count: int, seed: int, verbose: bool = False) -> Bar:
+def code(folders: dict[str, Folder], count: int, seed: int) -> Result:
     """No code of a folder runs, and no file outside of it is opened."""
     with tempfile.TemporaryDirectory() as outside:
         canary = Path(outside) / "ran"
@@ -217,7 +199,9 @@ def bar_code(folders: dict[str, Folder], count: int, seed: int, verbose: bool = 
         good = {finding.case: harmful(folders, seed, int(finding.case), canary).may_open for finding in found}
         ran = canary.exists()
     wrong = [f for f in found if not f.is_good or (f.outcome == "opened" and not good[f.case])]
-    return finished("code", found, wrong, verbose, {"seed": seed, "code ran": ran}, ran)
+    if ran:
+        wrong.append(Finding("the canary", "code ran"))
+    return finished("code", found, wrong, seed, {})
 
 
 RISKY = ("pickle.", "marshal.", "exec", "compile", "import", "subprocess.", "socket.", "ctypes.", "os.")
@@ -250,33 +234,28 @@ def watch() -> None:
     sys.addaudithook(hook)
 
 
-def bar_mutations(
-    folders: dict[str, Folder], count: int, seed: int, first: int = 0, verbose: bool = False
-) -> Bar:
+def mutations(folders: dict[str, Folder], count: int, seed: int, first: int = 0) -> Result:
     """Only our errors, none slow, none that takes memory."""
 
     def cases(done: int) -> Cases:
         return ((f"{n}", mutated(folders, seed, n)) for n in range(first + done, first + count))
 
-    began = time.perf_counter()
     found = list(all_of(cases))
     wrong = [f for f in found if not f.is_good or f.seconds > LONGEST]
     slowest = max(found, key=lambda finding: finding.seconds)
     largest = max(found, key=lambda finding: finding.memory)
     wrong += [largest] if largest.memory > MEMORY and largest not in wrong else []
     figures = {
-        "seed": seed,
         "opened": sum(f.outcome == "opened" for f in found),
         "slowest s": round(slowest.seconds, 3),
         "slowest": slowest.case,
         "most memory MiB": round(largest.memory / 2**20, 1),
         "largest": largest.case,
-        "seconds": round(time.perf_counter() - began),
     }
-    return finished("mutations", found, wrong, verbose, figures)
+    return finished("mutations", found, wrong, seed, figures)
 
 
-def bar_bombs(folders: dict[str, Folder], verbose: bool = False) -> Bar:
+def size_bombs(folders: dict[str, Folder]) -> Result:
     """Small folders that would take gigabytes or minutes are refused at once, with little memory to do it."""
     listed = list(bombs(folders))
     one = [lambda _, each=each: iter([each]) for each in listed]
@@ -290,17 +269,7 @@ def bar_bombs(folders: dict[str, Folder], verbose: bool = False) -> Bar:
         "most memory MiB": round(max(f.memory for f in found) / 2**20, 1),
         "largest": max(found, key=lambda f: f.memory).case,
     }
-    return finished("bombs", found, wrong, verbose, figures)
-
-
-def bar(name: str, count: int, seed: int) -> common.Bar:
-    """One of the bars by its number."""
-    folders = bases()
-    warm(folders)
-    if name == "B9":
-        return bar_code(folders, count, seed).as_all()
-    found = bar_mutations(folders, count, seed) if name == "B10" else bar_bombs(folders)
-    return found.as_all()
+    return finished("bombs", found, wrong, 0, figures)
 
 
 def little_memory() -> None:
@@ -311,51 +280,7 @@ def little_memory() -> None:
 
 
 def finished(
-    name: str,
-    found: list[Finding],
-    wrong: list[Finding],
-    verbose: bool,
-    figures: dict[str, Any],
-    ran: bool = False,
-) -> Bar:
-    for finding in found if verbose else wrong[:20]:
-        print(
-            f"  {finding.case}: {finding.outcome} {finding.reason} "
-            f"({finding.seconds:.3f} s, {finding.memory >> 20} MiB)",
-            file=sys.stderr,
-        )
-    return Bar(name, not wrong and not ran, {"n": len(found), "failures": len(wrong), **figures})
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("bars", nargs="*", help="code, mutations, bombs; else all")
-    parser.add_argument("--count", type=int, help="cases; else 500 of code, 3000 mutations")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--from", dest="first", type=int, default=0, help="number of the first mutation")
-    parser.add_argument("--verbose", action="store_true", help="tell each case")
-    given = parser.parse_args()
-    if unknown := set(given.bars) - {"code", "mutations", "bombs"}:
-        parser.error(f"no bar is called {min(unknown)}")
-    torch.set_num_threads(1)
-    folders = bases()
-    warm(folders)
-    wanted = given.bars or ["code", "mutations", "bombs"]
-    results = []
-    for name in wanted:
-        if name == "code":
-            results.append(bar_code(folders, given.count or 500, given.seed, given.verbose))
-        elif name == "mutations":
-            results.append(
-                bar_mutations(folders, given.count or 3000, given.seed, given.first, given.verbose)
-            )
-        else:
-            results.append(bar_bombs(folders, given.verbose))
-        results[-1].tell()
-    sys.exit(0 if all(bar.good for bar in results) else 1)
-
-
-if __name__ == "__main__":
-    main()
+    name: str, found: list[Finding], wrong: list[Finding], seed: int, figures: dict[str, Any]
+) -> Result:
+    n, lines = len(found), [str(finding) for finding in wrong]
+    return Result(name, n, len(wrong), f"{n - len(wrong)} of {n} {WORDS[name]}", seed, figures, lines)

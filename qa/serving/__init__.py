@@ -1,1 +1,1 @@
-"""A served model under load and under attack: what `bench/serve.py` and `qa/bars.py` are made of."""
+"""A served model under load and under attack: what trials and `bench/serve.py` are made of."""

@@ -1,4 +1,4 @@
-"""Requests made of the server's description, odd framings, strangers, a long mixed day: B18, B19, B21."""
+"""Requests made of the server's description, odd framings, strangers, a long mixed day."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def framings(dice: random.Random, count: int) -> list[bytes]:
 
 
 async def fuzz(server: Server, seed: int, count: int, odd: int, models: Sequence[str]) -> Result:
-    """B19: what the description allows and nearly allows, and what is no HTTP: no 5xx, no silence."""
+    """What the description allows and nearly allows, and what is no HTTP: no 5xx, no silence."""
     link, dice = Link(server.port), random.Random(seed)
     document = (await link.ask("GET", "/openapi.json")).json()
     making = Making(document, dice, models)
@@ -144,7 +144,7 @@ async def fuzz(server: Server, seed: int, count: int, odd: int, models: Sequence
         "framings_refused": refused,
         "examples": examples[:5],
     }
-    return Result("B19 protocol fuzzing", count + odd, failures, figure, seed)
+    return Result("protocol", count + odd, failures, figure, seed)
 
 
 def wrong(document: Mapping[str, Any], method: str, path: str, answer: Answer) -> str:
@@ -197,7 +197,7 @@ def fits(document: Mapping[str, Any], schema: Mapping[str, Any], value: Any) -> 
 
 
 async def strangers(server: Server, seed: int, key: str) -> Result:
-    """B21: every route of the description and the page, asked by whom it should not answer."""
+    """Every route of the description and the page, asked by whom it should not answer."""
     link = Link(server.port)
     bearer = {"Authorization": f"Bearer {key}"}
     document = (await link.ask("GET", "/openapi.json", headers=bearer)).json()
@@ -239,7 +239,7 @@ async def strangers(server: Server, seed: int, key: str) -> Result:
         requests += 1
         failures += answer.status != 403
     return Result(
-        "B21 foreign pages", requests, failures, {"routes": len(routes), "examples": examples[:5]}, seed
+        "foreign-pages", requests, failures, {"routes": len(routes), "examples": examples[:5]}, seed
     )
 
 
@@ -251,7 +251,7 @@ async def soak(
     pair: Pair = ENGLISH,
     texts: Sequence[str] | None = None,
 ) -> Result:
-    """B18: a long mixed day with models in turn (by name, with what each does) leaves all as it was."""
+    """A long mixed day with models in turn (by name, with what each does) leaves all as it was."""
     texts = list(texts or sentences(seed))
     link = Link(server.port)
     document = (await link.ask("GET", "/openapi.json")).json()
@@ -280,7 +280,7 @@ async def soak(
     figure["missed"] = above(rss_growth=(growth, min(8.0, early / 100)))
     failures += growth > 8
     failures += any(now[name] > held[name] + 1 for name in held)
-    return Result("B18 soak", count, failures, figure, seed)
+    return Result("soak", count, failures, figure, seed)
 
 
 async def holds(server: Server) -> dict[str, int]:

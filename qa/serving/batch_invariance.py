@@ -1,4 +1,4 @@
-"""Results do not depend on the batch: B20. Scores bit by bit, text through server and command."""
+"""Results do not depend on the batch: scores bit by bit, text through server and command."""
 
 from __future__ import annotations
 
@@ -189,11 +189,11 @@ async def invariance(
     pair: Pair = ENGLISH,
     texts: Sequence[str] | None = None,
 ) -> Result:
-    """B20, all of it."""
+    """By server, command and engine."""
     n, failures, translations = await served(server, seed, count, pair, texts)
     sources = list(texts or sentences(seed, count))
     lines = await asyncio.to_thread(commanded, model, sources)
     command = sum(one != other for one, other in zip(lines, translations, strict=True))
     more, wrong, figure = await asyncio.to_thread(engine, model, seed, count, texts)
     figure = {"server_differs": failures, "command_differs": command, **figure}
-    return Result("B20 batch invariance", n + len(lines) + more, failures + command + wrong, figure, seed)
+    return Result("batch-invariance", n + len(lines) + more, failures + command + wrong, figure, seed)

@@ -1,4 +1,4 @@
-"""Requests that are too much, and the end of a server: B14, B17."""
+"""Requests that are too much, and the end of a server."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def oversize(seed: int, count: int, model: str, pair: Pair) -> Iterator[tuple[st
 async def limits(
     server: Server, seed: int, count: int, model: str = "demo", pair: Pair = ENGLISH, huge: int = 1 << 30
 ) -> Result:
-    """B14: nothing odd gets another answer than 4xx (or 200, where it is allowed after all), and quickly."""
+    """Nothing odd gets another answer than 4xx (or 200, where it is allowed after all), and quickly."""
     link, failures, slow, statuses = Link(server.port), 0, list[float](), dict[int, int]()
     before = server.rss()
     for path, raw in oversize(seed, count, model, pair):
@@ -83,7 +83,7 @@ async def limits(
         "growth": round(middle - before, 1),
     }
     figure["missed"] = above(refusal_p99=(share(slow, 0.99), 0.1), upload_growth=(server.rss() - middle, 4))
-    return Result("B14 input limits", count + 2, failures, figure, seed)
+    return Result("limits", count + 2, failures, figure, seed)
 
 
 async def pour(server: Server, size: int) -> Answer:
@@ -110,7 +110,7 @@ async def pour(server: Server, size: int) -> Answer:
 async def drain(
     make: Callable[[], Any], seed: int, count: int, pair: Pair = ENGLISH, texts: Sequence[str] | None = None
 ) -> Result:
-    """B17: SIGTERM under load: what was accepted is answered, readiness falls at once, liveness stays."""
+    """SIGTERM under load: what was accepted is answered, readiness falls at once, liveness stays."""
     texts = list(texts or sentences(seed))
     failures, lasting, notices = 0, list[float](), list[float]()
     for number in range(count):
@@ -120,7 +120,7 @@ async def drain(
         lasting.append(seconds)
         notices.append(noticed)
     figure = {"exit_most": round(max(lasting), 2), "ready_503_after": round(max(notices), 3)}
-    return Result("B17 drain", count, failures, figure, seed)
+    return Result("drain", count, failures, figure, seed)
 
 
 async def one_end(

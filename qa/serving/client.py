@@ -1,43 +1,22 @@
-"""A server of its own process to ask, what it holds, and the line that a bar prints."""
+"""A server of its own process to ask, what it holds, and what its trials print."""
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from qa.result import Result, above
 from qa.serving import process
 from qa.serving.driver import share
 from qa.serving.link import Address, Answer, Link
 
 __all__ = ["Answer", "Link", "Result", "Server", "above", "share", "started"]
-
-
-@dataclass(frozen=True)
-class Result:
-    """What a bar prints: one line of JSON."""
-
-    name: str
-    n: int
-    failures: int
-    figure: Mapping[str, Any]
-    seed: int
-
-    def line(self) -> str:
-        return json.dumps(asdict(self))
-
-
-def above(**figures: tuple[float, float]) -> dict[str, float]:
-    """The figures that are above their bar, as (figure, bar). They are times and sizes, which a busy machine
-    spoils: they are told and make no bar fail."""
-    return {name: round(value, 3) for name, (value, bar) in figures.items() if value > bar}
 
 
 @dataclass

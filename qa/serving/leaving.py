@@ -1,4 +1,4 @@
-"""Clients that leave or dawdle: B15, B16."""
+"""Clients that leave or dawdle."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ async def cancel(
     texts: Sequence[str] | None = None,
     writer: str = "",
 ) -> Result:
-    """B15: clients that vanish at any moment leave nothing behind, and the work for them ends."""
+    """Clients that vanish at any moment leave nothing behind, and the work for them ends."""
     dice, link = random.Random(seed), Link(server.port)
     texts = list(texts or sentences(seed))
     clients = Vanishing(server, dice, texts, pair, writer)
@@ -107,7 +107,7 @@ async def cancel(
         stopped_after=(max(lasting), 0.1),
         slower_after=(figure["p50_after"] / max(1e-9, figure["p50_before"]), 1.1),
     )
-    return Result("B15 cancel", count, len(left), figure, seed)
+    return Result("cancel", count, len(left), figure, seed)
 
 
 async def deadline(
@@ -118,7 +118,7 @@ async def deadline(
     pair: Pair = ENGLISH,
     texts: Sequence[str] | None = None,
 ) -> Result:
-    """B15: a server that gives each request so many seconds answers then, whatever is left to do."""
+    """A server that gives each request so many seconds answers then, whatever is left to do."""
     dice, link, failures, over = random.Random(seed), Link(server.port), 0, list[float]()
     texts = list(texts or sentences(seed))
     for _ in range(count):
@@ -134,7 +134,7 @@ async def deadline(
         "over_most": round(max(over), 3),
     }
     figure |= {"left": left, "missed": above(over_most=(max(over), 0.1))}
-    return Result("B15 deadline", count, failures + len(left), figure, seed)
+    return Result("deadline", count, failures + len(left), figure, seed)
 
 
 async def dawdle(server: Server, kind: int, seconds: float, tick: float) -> float:
@@ -200,7 +200,7 @@ async def slow(
     texts: Sequence[str] | None = None,
     most: float = 10.0,
 ) -> Result:
-    """B16: many clients that write slowly, or read nothing, cost the others nothing, and are cut."""
+    """Many clients that write slowly, or read nothing, cost the others nothing, and are cut."""
     texts = list(texts or sentences(seed))
     link = Link(server.port)
     base = [(await patient(link, body(text, *pair))).seconds for text in texts[:40]]
@@ -231,4 +231,4 @@ async def slow(
         slower=(figure["p99_during"] / max(1e-9, figure["p99_before"]), 1.2),
         rss_growth=(peak - before, 32),
     )
-    return Result("B16 slow clients", count, sum(each > most for each in borne), figure, seed)
+    return Result("slow-clients", count, sum(each > most for each in borne), figure, seed)

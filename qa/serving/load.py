@@ -1,4 +1,4 @@
-"""More requests than can be answered: B13."""
+"""More requests than can be answered."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def alive(server: Server, stop: asyncio.Event) -> list[float]:
 async def overload(
     server: Server, seed: int, seconds: float, pair: Pair = ENGLISH, texts: Sequence[str] | None = None
 ) -> Result:
-    """B13: twice as much as can be done, then ten times, then half."""
+    """Twice as much as can be done, then ten times, then half."""
     texts = texts or sentences(seed)
     await closed(server, texts, 8, seconds / 12, pair)
     capacity = (await closed(server, texts, 32, seconds / 3, pair)).rate
@@ -87,7 +87,7 @@ async def overload(
         rss_growth=(after - before, 50),
         slower_after=(figure["p50_after"] / max(1e-9, figure["p50_before"]), 1.1),
     )
-    return Result("B13 overload", len(every), len(wrong) + len(mute), figure, seed)
+    return Result("overload", len(every), len(wrong) + len(mute), figure, seed)
 
 
 async def patient(link: Link, content: object, tries: int = TRIES) -> Answer:

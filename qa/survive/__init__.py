@@ -1,1 +1,1 @@
-"""The bars of reliability: each a command that prints one JSON line and runs again from its seed."""
+"""Trials of runs, checkpoints and readers of files; each repeats from its seed."""

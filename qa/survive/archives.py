@@ -1,4 +1,4 @@
-"""B12, archives: Regard unpacks none, so that none can write anywhere. Read off the source, and tried."""
+"""Archives: Regard unpacks none, so that none can write anywhere. Read off the source, and tried."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import zipfile
 from pathlib import Path
 
 import regard
-from qa.survive.common import Bar
+from qa.result import Result
 from regard.config import Task
 from regard.data.corpora import CorpusSpec, read_rows
 from regard.data.report import DataReport
@@ -41,7 +41,7 @@ def unpacking() -> list[str]:
     return found
 
 
-def archives() -> list[tuple[str, bytes]]:
+def harmful_archives() -> list[tuple[str, bytes]]:
     """Harmful ones, under the names of files that are read."""
     made = []
     for name in NAMES:
@@ -58,9 +58,9 @@ def archives() -> list[tuple[str, bytes]]:
     return made
 
 
-def bar(count: int, seed: int) -> Bar:
+def archives(count: int, seed: int) -> Result:
     """Neither a folder nor a corpus that is an archive writes anything."""
-    wrong, listed = unpacking(), archives()
+    wrong, listed = unpacking(), harmful_archives()
     with tempfile.TemporaryDirectory() as name:
         for number, (kind, content) in enumerate(listed):
             place = Path(name) / str(number)
@@ -85,4 +85,4 @@ def bar(count: int, seed: int) -> Bar:
             if sorted(place.rglob("*")) != before:
                 wrong.append(f"{kind}: something was written")
     figure = f"no code unpacks an archive; {len(listed)} harmful ones wrote 0 bytes"
-    return Bar("B12 archives", len(listed), len(wrong), figure, seed, {}, wrong)
+    return Result("archives", len(listed), len(wrong), figure, seed, {}, wrong)

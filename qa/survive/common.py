@@ -1,11 +1,9 @@
-"""What all bars share: the line they print, small checkpoints, and a small model folder."""
+"""What the trials of runs share: small checkpoints and a small model folder."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,26 +25,6 @@ from regard.storage import (
 
 TEXTS = ["a small house stands here", "the cat sees a dog", "no dog sleeps in the house"] * 20
 TINY = {"width": 16, "layers": 1, "heads": 2, "feed_forward": 16, "dropout": 0.0}
-
-
-@dataclass
-class Bar:
-    """What one bar found: `figure` says in words what a reader wants to know."""
-
-    name: str
-    n: int
-    failures: int
-    figure: str
-    seed: int
-    more: dict[str, Any] = field(default_factory=dict)
-    wrong: list[str] = field(default_factory=list)  # what failed, each in a line
-
-    def line(self) -> str:
-        told = {"name": self.name, "n": self.n, "failures": self.failures, "figure": self.figure}
-        return json.dumps({**told, "seed": self.seed, **self.more}, ensure_ascii=False)
-
-
-Make = Callable[[int, int], Bar]  # from a number of cases and a seed
 
 
 @contextmanager

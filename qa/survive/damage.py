@@ -1,4 +1,4 @@
-"""B4, corruption: flipped bits, cut files and mixed generations are noticed, the file is named."""
+"""Corruption: flipped bits, cut files and mixed generations are noticed, the file is named."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from pathlib import Path
 import torch
 
 import regard.storage.checkpoint as store
-from qa.survive.common import Bar, checkpoint, newest_step, patched, write_model
+from qa.result import Result
+from qa.survive.common import checkpoint, newest_step, patched, write_model
 from regard.errors import RegardError
 from regard.storage import Checkpoint, checkpoint_folder, open_folder, save_checkpoint
 from regard.storage.files import SUMS
@@ -22,7 +23,7 @@ MOST = 0.05  # of a save's time may go into sums
 SAVES = 60  # of each kind, to measure that
 
 
-def damage(count: int, seed: int) -> Bar:
+def damage(count: int, seed: int) -> Result:
     chance, wrong = random.Random(seed), list[str]()
     kinds = [kind for kind, share in SHARES.items() for _ in range(max(1, round(count * share / 2250)))]
     with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as name:
@@ -42,7 +43,7 @@ def damage(count: int, seed: int) -> Bar:
             more = checking_costs(Path(name))
         wrong += [] if more["share_of_saving"] <= MOST else [f"sums take {more['share_of_saving']} of a save"]
         figure += f"; the sums are {100 * more['share_of_saving']:.1f} % of a save of 25 MB"
-    return Bar("B4 corruption", len(kinds), len(wrong), figure, seed, more, wrong)
+    return Result("corruption", len(kinds), len(wrong), figure, seed, more, wrong)
 
 
 def changed(content: bytes, kind: str, chance: random.Random) -> bytes:

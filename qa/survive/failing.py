@@ -1,4 +1,4 @@
-"""B3, failing disk: the k-th call of a save fails, for every k; nothing old is damaged, nothing is left."""
+"""Disk errors: the k-th call of a save fails, for every k; nothing old is damaged, nothing is left."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from qa.result import Result
 from qa.survive import system
-from qa.survive.common import Bar, checkpoint, newest_step
+from qa.survive.common import checkpoint, newest_step
 from regard.errors import RegardError
 from regard.storage import Disk, prune, save_checkpoint, use_disk
 
@@ -99,7 +100,7 @@ def trial(run: Path, at: int, kind: str, stays: bool) -> tuple[Failing, str]:
     return other, judged(run, said)
 
 
-def failing(count: int, seed: int) -> Bar:
+def failing(count: int, seed: int) -> Result:
     """Every k of every kind, so that neither the number nor the seed matters; with a count also real ones."""
     wrong, n, most = list[str](), 0, 0
     with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as place:
@@ -118,4 +119,4 @@ def failing(count: int, seed: int) -> Bar:
             wrong, missing = wrong + found, missing + ([f"{name}: {why}"] if why else [])
     figure = f"{n - len(wrong)} of {n} faults, at each of {most} calls, leave every old checkpoint whole"
     more = {"kinds": list(KINDS), "confirmed": confirmed, "not_possible_here": missing}
-    return Bar("B3 failing disk", n, len(wrong), figure, seed, more, wrong)
+    return Result("disk-errors", n, len(wrong), figure, seed, more, wrong)

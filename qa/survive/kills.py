@@ -1,16 +1,12 @@
-"""B1 and B8: kill a short run at random moments, resume it, and compare the bits with an uncut run.
+"""Kill a short run at random moments, resume it, and compare the bits with an uncut run.
 
-    python -m qa.survive.kills --kills 200 --seed 1   # B1, SIGKILL: half at any moment, half inside a save
-    python -m qa.survive.kills --signals 100 --seed 1   # B8, SIGTERM and SIGINT: save and leave
-
-Each prints one JSON line. Every life of a run is a child of this process, which has loaded all that a run
+Every life of a run is a child of this process, which has loaded all that a run
 loads and has not used it, so that a life costs its training and little more. A checkpoint whose save has
 returned is acknowledged: after every death it, or a newer one, must be whole.
 """
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import importlib
 import json
@@ -18,7 +14,6 @@ import os
 import random
 import signal
 import sys
-import tempfile
 import time
 import traceback
 from collections.abc import Callable
@@ -27,11 +22,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-
 import regard.training.run as run_module
 import regard.training.trainer as trainer_module
-from qa.survive.common import Bar
+from qa.result import Result
 from regard import cli
 from regard.storage import Disk, checkpoint_folder, checkpoint_steps, is_complete, use_disk
 
@@ -235,18 +228,18 @@ def uncut(work: Path, updates: int) -> str:
     return digest(work / "whole")
 
 
-def trial(kills: int, seed: int, work: Path, updates: int = STEPS) -> Bar:
-    """B1: runs one after another, each killed until it is through."""
+def kills(count: int, seed: int, work: Path, updates: int = STEPS) -> Result:
+    """Runs one after another, each killed until it is through."""
     expected = uncut(work, updates)
     chance, wrong = random.Random(seed), list[str]()
     made = aimed = finished = number = 0
     resume = False
-    while made < kills or resume:
+    while made < count or resume:
         folder = work / f"cut-{number}"
         bomb, strike = None, None
-        if made < kills and made % 2:
+        if made < count and made % 2:
             bomb = Bomb(chance.randrange(1, SAVE), chance.choice(["before", "after"]))
-        elif made < kills:
+        elif made < count:
             strike = after(chance.uniform(*LIVES), moment_of(chance), signal.SIGKILL)
         death = one_life(work, folder, resume and (folder / "run.toml").is_file(), bomb, strike)
         if found := lost(folder, death):
@@ -261,7 +254,7 @@ def trial(kills: int, seed: int, work: Path, updates: int = STEPS) -> Bar:
         finished, number, resume = finished + 1, number + 1, False
     figure = f"{made} kills, {aimed} inside a save: {len(wrong)} acknowledged checkpoints or bits lost"
     more = {"runs": finished, "updates_of_a_run": updates}
-    return Bar("B1 kill -9", made, len(wrong), figure, seed, more, wrong)
+    return Result("kills", made, len(wrong), figure, seed, more, wrong)
 
 
 def moment_of(chance: random.Random) -> str:
@@ -291,8 +284,8 @@ def ended(child: int) -> bool:
     return os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
-def signals(count: int, seed: int, work: Path, updates: int = STEPS) -> Bar:
-    """B8: asked to stop, a run saves and leaves; asked twice, it leaves at once."""
+def signals(count: int, seed: int, work: Path, updates: int = STEPS) -> Result:
+    """Asked to stop, a run saves and leaves; asked twice, it leaves at once."""
     expected = uncut(work, updates)
     chance, wrong, slowest, second = random.Random(seed), list[str](), 0.0, 0.0
     made = saved = twice = number = 0
@@ -331,31 +324,4 @@ def signals(count: int, seed: int, work: Path, updates: int = STEPS) -> Bar:
         f"{saved} of {made} fell into the training: saved and left in {slowest:.2f} s; "
         f"{twice} were asked twice: left in {second:.2f} s"
     )
-    return Bar("B8 signals", made, len(wrong), figure, seed, {"runs": number}, wrong)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--kills", type=int, default=0)
-    parser.add_argument("--signals", type=int, default=0)
-    parser.add_argument("--seed", type=int, default=1)
-    options = parser.parse_args()
-    torch.set_num_threads(1)
-    failures = 0
-    with tempfile.TemporaryDirectory() as name:
-        os.environ["REGARD_CACHE"] = str(Path(name) / "cache")
-        for make, count in ((trial, options.kills), (signals, options.signals)):
-            if count:
-                work = Path(name) / make.__name__
-                work.mkdir()
-                bar = make(count, options.seed, work)
-                print(bar.line(), flush=True)
-                print("\n".join(bar.wrong[:20]), file=sys.stderr)
-                failures += bar.failures
-    sys.exit(bool(failures))
-
-
-if __name__ == "__main__":
-    main()
+    return Result("signals", made, len(wrong), figure, seed, {"runs": number}, wrong)

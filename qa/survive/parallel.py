@@ -1,14 +1,7 @@
-"""Many processes on one machine (gloo, 127.0.0.1): the same losses, the same samples, whoever is killed.
-
-    python -m qa.survive.parallel ranks --count 100   # losses of 2 ranks against 1, by DDP and FSDP2
-    python -m qa.survive.parallel B6 --count 12   # a rank killed at random moments, restarted by torchrun
-
-Each prints one JSON line (name, n, failures, figure, seed).
-"""
+"""Many processes on one machine (gloo, 127.0.0.1): the same losses, the same samples, whoever is killed."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import random
@@ -24,10 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-if __name__ == "__main__":
-    sys.path[0] = str(Path(__file__).parents[2])
-
-from qa.survive.common import Bar
+from qa.result import Result
 from qa.survive.runs import bits, toy
 from regard.config import Config
 from regard.storage import checkpoint_folder, checkpoint_steps, load_checkpoint
@@ -124,7 +114,7 @@ def apart(one: list[float], two: list[float]) -> float:
     return max(abs(left - right) for left, right in zip(one, two))
 
 
-# --- the bars
+# --- the trials
 
 
 @dataclass(frozen=True)
@@ -153,7 +143,7 @@ def queued(number: int) -> float:
     return int(Path(f"/proc/{number}/schedstat").read_text().split()[1]) / 1e9
 
 
-def ranks(count: int, seed: int, sizes: tuple[int, ...] = (1, 3)) -> Bar:
+def ranks(count: int, seed: int, sizes: tuple[int, ...] = (1, 3)) -> Result:
     """The losses of 2 ranks against 1, then on from their checkpoint with other numbers of ranks."""
     wrong: list[str] = []
     figures: dict[str, float] = {}
@@ -190,11 +180,11 @@ def ranks(count: int, seed: int, sizes: tuple[int, ...] = (1, 3)) -> Bar:
             wrong += [f"{name}: {figure:.1e}" for name, figure in figures.items() if not figure <= SAME]
     most = max(figures.values(), default=float("nan"))
     figure = f"losses of {count} updates and of validation differ by {most:.1e} at most"
-    return Bar("ranks", len(figures), len(wrong), figure, seed, {"differences": figures}, wrong)
+    return Result("ranks", len(figures), len(wrong), figure, seed, {"differences": figures}, wrong)
 
 
-def elastic(count: int, seed: int, updates: int = 60) -> Bar:
-    """B6: one of 2 ranks killed `count` times under torchrun; against 2 ranks that nobody touched.
+def elastic(count: int, seed: int, updates: int = 60) -> Result:
+    """One of 2 ranks killed `count` times under torchrun; against 2 ranks that nobody touched.
 
     Then 2 ranks, 1 and 2 again, each a third of the updates; against 1 alone.
     """
@@ -232,9 +222,7 @@ def elastic(count: int, seed: int, updates: int = 60) -> Bar:
         "updates_lost_at_most": max((each.lost for each in recovery), default=0),
         "losses_of_2_1_2_ranks_differ_by": difference,
     }
-    return Bar(
-        "B6 elastic restart", count, len(wrong), figure if not wrong else wrong[0][-300:], seed, more, wrong
-    )
+    return Result("elastic", count, len(wrong), figure if not wrong else wrong[0][-300:], seed, more, wrong)
 
 
 def other_sizes(config: Config, place: Path) -> tuple[float, list[str]]:
@@ -315,26 +303,3 @@ def reached(folder: Path) -> int:
     path = folder / "metrics.jsonl"
     lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
     return max((json.loads(line).get("step", 0) for line in lines[-3:]), default=0)
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("what", choices=["ranks", "B6"])
-    parser.add_argument("--count", type=int)
-    parser.add_argument("--seed", type=int, default=1)
-    given = parser.parse_args()
-    bar = (
-        ranks(given.count or 100, given.seed)
-        if given.what == "ranks"
-        else elastic(given.count or 12, given.seed)
-    )
-    print(bar.line(), flush=True)
-    for line in bar.wrong[:20]:
-        print(f"  {line}", file=sys.stderr)
-    return int(bar.failures > 0)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

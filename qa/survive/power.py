@@ -1,4 +1,4 @@
-"""B2, power cut: every disk state that a cut during a save may leave loads as exactly the old or the new.
+"""Power cuts: every disk state that a cut during a save may leave loads as exactly the old or the new.
 
 The calls of a save are recorded. Of what was not synced before the cut each part may have reached the disk or
 not, in any order: names that were made, renamed and deleted; contents as a whole, in part, as zeros, or as
@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from qa.survive.common import Bar, checkpoint, newest_step
+from qa.result import Result
+from qa.survive.common import checkpoint, newest_step
 from regard.storage import Disk, prune, remove_checksums, save_checkpoint, use_disk, write_checksums
 from regard.storage.checksums import changed_files
 from regard.storage.files import remove_partials, write_atomically
@@ -292,7 +293,7 @@ def model_weights() -> Story:
 STORIES = (first_save, next_save, save_over_a_broken_one, model_weights)
 
 
-def power(count: int, seed: int) -> Bar:
+def power(count: int, seed: int) -> Result:
     """At least `count` states over all stories, none of them twice."""
     chance, wrong, kinds = random.Random(seed), list[str](), dict[str, int]()
     with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as place:
@@ -321,4 +322,4 @@ def power(count: int, seed: int) -> Bar:
             kinds[story.__name__] = len(seen)
     n = sum(kinds.values())
     figure = f"{n - len(wrong)} of {n} states load as exactly the old or the new"
-    return Bar("B2 power cut", n, len(wrong), figure, seed, kinds, wrong)
+    return Result("power-cuts", n, len(wrong), figure, seed, kinds, wrong)

@@ -1,4 +1,4 @@
-"""One of the processes of `qa/survive/parallel.py`: it trains what a job says, and writes down what it did.
+"""One of the processes of `parallel.py`: it trains what a job says, and writes down what it did.
 
 python qa/survive/rank.py JOB.json        # under torchrun, or with RANK and WORLD_SIZE set
 """

@@ -23,7 +23,7 @@ import torch
 from sentencepiece import SentencePieceTrainer
 
 from qa.hostile.folders import bytes_mutated, json_mutated, weights_mutated
-from qa.survive.common import Bar
+from qa.result import Result
 from regard.config import Task, load_config
 from regard.data.corpora import CorpusSpec, read_rows
 from regard.data.formats import open_document, read_pairs
@@ -278,7 +278,7 @@ def odd_signs(content: bytes, chance: random.Random) -> bytes:
     return content[:at] + chance.choice(ODD) * chance.choice([1, 1, 2, 500]) + content[at:]
 
 
-# --- the bar
+# --- the trial
 
 
 def cases(count: int, seed: int, first: int = 0) -> Iterator[tuple[str, Reader, bytes]]:
@@ -308,7 +308,7 @@ def read(reader: Reader, content: bytes, place: Path) -> tuple[str, float]:
     return outcome, time.process_time() - began
 
 
-def fuzz(count: int, seed: int) -> Bar:
+def fuzz(count: int, seed: int) -> Result:
     """In this process: a crash of it is a failure that cannot be missed."""
     wrong, slowest, slow_case, opened = list[str](), 0.0, "", 0
     with tempfile.TemporaryDirectory() as name:
@@ -331,7 +331,7 @@ def fuzz(count: int, seed: int) -> Bar:
         wrong.append(f"the process grew by {grown >> 20} MiB")
     figure = f"{count} files for {len(readers())} readers: {len(wrong)} other errors, slowest {slowest:.2f} s"
     more = {"read": opened, "slowest": slow_case, "grown_MiB": grown >> 20}
-    return Bar("readers", count, len(wrong), figure, seed, more, wrong)
+    return Result("readers", count, len(wrong), figure, seed, more, wrong)
 
 
 if sys.platform == "win32":

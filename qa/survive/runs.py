@@ -1,4 +1,4 @@
-"""B5 and B7: real runs in this process, stopped at chosen places or fed with wrong numbers."""
+"""Real runs in this process, stopped at chosen places or fed with wrong numbers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from torch import Tensor
 
 import regard.training.run as run
 import regard.training.trainer as trainer_module
-from qa.survive.common import Bar, patched
+from qa.result import Result
+from qa.survive.common import patched
 from regard.batch import Batch
 from regard.config import Config, resolve
 from regard.errors import RegardError
@@ -85,7 +86,7 @@ def bits(folder: Path) -> dict[str, Any]:
     }
 
 
-# --- B5
+# --- exact resume
 
 
 @contextmanager
@@ -109,7 +110,7 @@ def stopped(step: int, inside: str) -> Iterator[None]:
         yield
 
 
-def resume(count: int, seed: int) -> Bar:
+def resume(count: int, seed: int) -> Result:
     """Stop at each of the first `count` steps, some of them two or three times, and compare every bit."""
     chance, wrong, stops = random.Random(seed), list[str](), 0
     with tempfile.TemporaryDirectory() as name, patched(no_end()):
@@ -135,10 +136,10 @@ def resume(count: int, seed: int) -> Bar:
                 wrong.append(f"step {step}, seed {seed}: resumed {1 + step % 3} times, and other bits")
     figure = f"{count - len(wrong)} of {count} resumed runs have every loss and every bit of the uncut one"
     more = {"stops": stops, "epochs": epochs}
-    return Bar("B5 exact resume", count, len(wrong), figure, seed, more, wrong)
+    return Result("resume", count, len(wrong), figure, seed, more, wrong)
 
 
-# --- B7
+# --- numbers that are not finite
 
 
 class Wrong(torch.autograd.Function):
@@ -305,7 +306,7 @@ def goes_back(place: Path, config: Config) -> str:
     return f"{differing[0]} differs" if differing else ""
 
 
-def numbers(count: int, seed: int) -> Bar:
+def numbers(count: int, seed: int) -> Result:
     """All kinds of wrong numbers, `count` times with other seeds."""
     wrong, n = list[str](), 0
     with tempfile.TemporaryDirectory() as name, patched(no_end()):
@@ -324,13 +325,13 @@ def numbers(count: int, seed: int) -> Bar:
                 n += 1
                 wrong += [f"{kind}, seed {seed + round_}: {found}"] if found else []
     figure = f"{n - len(wrong)} of {n} kinds of wrong numbers never reached the weights, and were told"
-    return Bar("B7 wrong numbers", n, len(wrong), figure, seed, {}, wrong)
+    return Result("non-finite", n, len(wrong), figure, seed, {}, wrong)
 
 
 # --- what saving costs
 
 
-def saving(count: int, seed: int) -> Bar:
+def saving(count: int, seed: int) -> Result:
     """The share of a run's time that goes into checkpoints, with the packaged phrasebook and its tiny model.
 
     A checkpoint every hundred updates: five times as often as the usual 500.
@@ -362,4 +363,4 @@ def saving(count: int, seed: int) -> Bar:
     share = sum(spent) / seconds
     figure = f"{100 * share:.2f} % of {seconds:.0f} s went into {len(spent)} checkpoints"
     more = {"share": round(share, 4), "slowest_save_s": round(max(spent), 3)}
-    return Bar("saving", count, int(share >= 0.03), figure, seed, more)
+    return Result("saving", count, int(share >= 0.03), figure, seed, more)

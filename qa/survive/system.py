@@ -1,4 +1,4 @@
-"""B3 on the real system: calls that the kernel makes fail (strace), and a file system that is full (tmpfs).
+"""Disk errors of the real system: calls that fail in the kernel (strace), and a full file system (tmpfs).
 
 What the failing disk of `failing.py` plays is confirmed here where the machine allows it: strace has to be
 there and to be allowed, and so has a mount of one's own.
