@@ -45,8 +45,9 @@ test-hard: $(READY_TEST)
 
 # Races against transformers, torch.nn and CTranslate2 (bench/README.md).
 bench: $(READY_TEST)
+	test -d $(RUN) || $(BIN)/python recipes/demo.py $(RUN)
 	$(BIN)/python -m bench.against train --preset transformer-tiny --preset transformer-base --against transformers --against torch.nn
-	$(BIN)/python -m bench.decoding
+	$(BIN)/python -m bench.against decode -m $(RUN) --against ctranslate2 --against transformers
 
 # The site, into build/site: pages that follow from the code are written again, a link that leads nowhere is an error.
 docs: $(READY_TEST)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -28,6 +29,17 @@ def test_the_readme_lists_every_trial() -> None:
     for name, trial in TRIALS.items():
         assert f"| `{name}` | {trial.promise} | {trial.count:,} | {trial.seconds} |" in readme
     assert readme.count("\n| `") == len(TRIALS)
+
+
+def test_the_readme_lists_every_benchmark() -> None:
+    readme = (ROOT / "bench" / "README.md").read_text(encoding="utf-8")
+    listed = set(re.findall(r"^\| `(\w+)` \|", readme, re.MULTILINE))
+    programs = {path.stem for path in (ROOT / "bench").glob("*.py") if "__main__" in path.read_text("utf-8")}
+    assert listed == programs
+    assert set(re.findall(r"python -m bench\.(\w+)", readme)) == programs
+    for name in programs:
+        module = importlib.import_module(f"bench.{name}")
+        assert "python -m bench." + name in (module.__doc__ or ""), name
 
 
 def test_a_trial_runs_by_its_name(capfd: pytest.CaptureFixture[str]) -> None:
