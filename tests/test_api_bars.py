@@ -58,26 +58,26 @@ def test_input_limits(server: Server) -> None:
 
 
 def test_cancel(server: Server) -> None:
-    """Who leaves while waiting or reading a stream. A busy machine is given more than a step."""
-    check(asyncio.run(leaving.cancel(server, 1, 20, PAIR, TEXTS, "gpt")))
+    """Who leaves while waiting or reading a stream. A busy machine may take its time."""
+    check(asyncio.run(leaving.cancel(server, 1, 20, PAIR, TEXTS, "gpt", patience=60)))
 
 
 def test_deadline(toy_translator: Translator) -> None:
     """Who has no time left is told so, and the work for it ends."""
     with served(models={"toy": toy_translator}, bounds=ServerLimits(request_seconds=0.005)) as own:
-        check(asyncio.run(leaving.deadline(Server(own.port), 1, 2, 0.005, PAIR, TEXTS)))
+        check(asyncio.run(leaving.deadline(Server(own.port), 1, 2, 0.005, PAIR, TEXTS, patience=60)))
 
 
 def test_slow_clients(server: Server) -> None:
-    """A busy machine may be late by seconds, but not for ever."""
-    check(asyncio.run(leaving.slow(server, 1, 10, 14.0, PAIR, TEXTS, most=13.0)))
+    """The server closes their connections before they give up."""
+    check(asyncio.run(leaving.slow(server, 1, 10, 60.0, PAIR, TEXTS, most=59.0)))
 
 
 def test_soak(server: Server) -> None:
     """Too short to see memory grow: nothing is left open."""
     models = {"toy": "translate", "gpt": "generate", "fill": "fill"}
     result = asyncio.run(attack.soak(server, 1, 80, models, PAIR, TEXTS))
-    assert set(result.figure["asked"]) == set(models)
+    assert set(result.figure["asked"]) == set(models) and result.figure["wrong_answers"] == 0
     assert result.figure["after"]["fd"] <= result.figure["before"]["fd"] + 2, result.line()
 
 
@@ -120,4 +120,5 @@ def test_foreign_pages(toy_translator: Translator, tmp_path: Path) -> None:
 
 def test_drain(tiny_model: Path) -> None:
     """With a process of its own: SIGTERM under load."""
-    check(asyncio.run(bounds.drain(bounds.fresh([str(tiny_model)], "--threads", "1"), 1, 1, PAIR, TEXTS)))
+    make = bounds.fresh([str(tiny_model)], "--threads", "1")
+    check(asyncio.run(bounds.drain(make, 1, 1, PAIR, TEXTS, notice=30)))

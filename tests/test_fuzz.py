@@ -24,7 +24,8 @@ def test_the_seeds_are_good_files(tmp_path: Path) -> None:
     }
 
 
-def test_changed_files_give_our_errors_alone() -> None:
+def test_changed_files_give_our_errors_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(readers, "LONGEST", 60.0)  # the trial measures times
     result = readers.fuzz(1200, seed=9)
     assert result.failures == 0 and 100 < result.more["read"] < 1100, result.wrong
 

@@ -73,7 +73,8 @@ def test_the_watch_sees_what_it_is_for(folders, monkeypatch):
     assert hostile.code(folders, 30, seed=11).failures
 
 
-def test_mutations_give_our_errors_alone(folders):
+def test_mutations_give_our_errors_alone(folders, monkeypatch):
+    monkeypatch.setattr(hostile, "LONGEST", hostile.HANGS)  # the trial measures times
     result = hostile.mutations(folders, 250, seed=11)
     assert result.failures == 0 and 0 < result.more["opened"] < 250, result
 

@@ -276,7 +276,7 @@ async def soak(
     late, now = server.rss(), await holds(server)
     growth = late - early
     figure: dict[str, Any] = {"rss_growth": round(growth, 2), "rss": round(late, 1), "before": held}
-    figure |= {"after": now, "asked": dict(done)}
+    figure |= {"after": now, "asked": dict(done), "wrong_answers": failures}
     figure["missed"] = above(rss_growth=(growth, min(8.0, early / 100)))
     failures += growth > 8
     failures += any(now[name] > held[name] + 1 for name in held)

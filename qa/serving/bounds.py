@@ -108,14 +108,20 @@ async def pour(server: Server, size: int) -> Answer:
 
 
 async def drain(
-    make: Callable[[], Any], seed: int, count: int, pair: Pair = ENGLISH, texts: Sequence[str] | None = None
+    make: Callable[[], Any],
+    seed: int,
+    count: int,
+    pair: Pair = ENGLISH,
+    texts: Sequence[str] | None = None,
+    notice: float = 0.2,
 ) -> Result:
-    """SIGTERM under load: what was accepted is answered, readiness falls at once, liveness stays."""
+    """SIGTERM under load: what was accepted is answered, readiness falls within `notice` seconds, liveness
+    stays."""
     texts = list(texts or sentences(seed))
     failures, lasting, notices = 0, list[float](), list[float]()
     for number in range(count):
         with make() as server:
-            wrong, seconds, noticed = await one_end(server, random.Random(seed + number), texts, pair)
+            wrong, seconds, noticed = await one_end(server, random.Random(seed + number), texts, pair, notice)
         failures += wrong
         lasting.append(seconds)
         notices.append(noticed)
@@ -124,7 +130,7 @@ async def drain(
 
 
 async def one_end(
-    server: Server, dice: random.Random, texts: list[str], pair: Pair
+    server: Server, dice: random.Random, texts: list[str], pair: Pair, notice: float
 ) -> tuple[int, float, float]:
     assert server.process is not None
     answers, over = list[Answer](), asyncio.Event()
@@ -144,7 +150,7 @@ async def one_end(
     start = time.monotonic()
     server.process.send_signal(signal.SIGTERM)
     noticed, lives = 60.0, True
-    while time.monotonic() - start < 0.25:
+    while time.monotonic() - start < notice + 0.05:
         if (await ready.ask("GET", "/health/ready")).status == 503:
             noticed = min(noticed, time.monotonic() - start)
             break
@@ -154,7 +160,7 @@ async def one_end(
     await asyncio.to_thread(server.process.wait, 40)
     # a connection that was not accepted any more is no accepted request: status 0 at once
     lost = sum(each.status not in (200, 503) and each.seconds > 0.05 for each in answers)
-    return lost + (not lives) + (noticed > 0.2), time.monotonic() - start, noticed
+    return lost + (not lives) + (noticed > notice), time.monotonic() - start, noticed
 
 
 def fresh(models: list[str], *options: str) -> Callable[[], Any]:

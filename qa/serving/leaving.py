@@ -80,6 +80,7 @@ async def cancel(
     pair: Pair = ENGLISH,
     texts: Sequence[str] | None = None,
     writer: str = "",
+    patience: float = 1.0,
 ) -> Result:
     """Clients that vanish at any moment leave nothing behind, and the work for them ends."""
     dice, link = random.Random(seed), Link(server.port)
@@ -89,7 +90,7 @@ async def cancel(
     lasting, steps, left = list[float](), list[float](), dict[str, float]()
     for _ in range(0, count, AT_ONCE):
         await asyncio.gather(*(clients.one(number) for number in range(AT_ONCE)))
-        rest, seconds, more = await settled(server, 1.0)
+        rest, seconds, more = await settled(server, patience)
         left |= rest
         lasting.append(seconds)
         steps.append(more)
@@ -117,6 +118,7 @@ async def deadline(
     seconds: float,
     pair: Pair = ENGLISH,
     texts: Sequence[str] | None = None,
+    patience: float = 1.0,
 ) -> Result:
     """A server that gives each request so many seconds answers then, whatever is left to do."""
     dice, link, failures, over = random.Random(seed), Link(server.port), 0, list[float]()
@@ -126,7 +128,7 @@ async def deadline(
         answer = await link.ask("POST", "/translate", {**body("", *pair), "q": long})
         failures += answer.status != 503 or "retry-after" not in answer.headers
         over.append(answer.seconds - seconds)
-    left, _, _ = await settled(server, 1.0)
+    left, _, _ = await settled(server, patience)
     link.close()
     figure: dict[str, Any] = {
         "seconds": seconds,
