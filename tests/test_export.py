@@ -330,7 +330,7 @@ def test_wrong_use(toy: Toy, tmp_path: Path, refused: Refused, monkeypatch: pyte
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
     monkeypatch.delitem(sys.modules, "regard.export.to_ctranslate2")
     message = refused(*command, out, "-f", "ctranslate2")
-    assert message == 'exporting to ctranslate2 needs the package ctranslate2; pip install "regard[export]"'
+    assert message == "this needs the package ctranslate2: pip install 'regard[export]'"
     assert not out.exists()
 
 

@@ -471,10 +471,10 @@ def test_without_the_library_the_error_names_the_extra(
     refused: Refused, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def missing(name: str) -> None:
-        raise ImportError(name)
+        raise ModuleNotFoundError(name=name)
 
     monkeypatch.setattr("regard.data.hub.import_module", missing)
-    assert 'pip install "regard[hub]"' in refused("models", "pull", NAME)
+    assert "pip install 'regard[hub]'" in refused("models", "pull", NAME)
 
 
 @pytest.mark.parametrize("commit", ["../../../x", "a" * 39, "", None])

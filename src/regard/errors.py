@@ -7,7 +7,8 @@ has a stable `code` for programs and tests; its message may change. A traceback 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 MAX_MESSAGE = 4000  # characters
 
@@ -40,6 +41,22 @@ class UsageError(RegardError):
 
     exit_code = 2
     default_code = "E_USAGE"
+
+
+@contextmanager
+def extra(name: str) -> Iterator[None]:
+    """For imports of what `pip install 'regard[name]'` installs: a missing package names its extra.
+
+    Also a decorator, of a function that imports inside.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = str(error.name).split(".")[0]
+        if package == "regard":
+            raise
+        message = f"this needs the package {package}: pip install 'regard[{name}]'"
+        raise UsageError(message, code="E_EXTRA_MISSING") from None
 
 
 def near_miss(word: str, allowed: Iterable[str]) -> str:

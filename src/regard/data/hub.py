@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 from types import ModuleType
 from typing import Any, Literal
 
-from regard.errors import RegardError, UsageError
+from regard.errors import RegardError, extra
 
 TIMEOUT = 60  # seconds
 RESUME = "run the command again to resume"
@@ -117,12 +117,10 @@ def download(address: str, part: Path, size: int | None = None, login: bool = Fa
 
 
 def hub_library() -> ModuleType:
-    try:
+    with extra("hub"):
         library = import_module("huggingface_hub")
-        library.utils.disable_progress_bars()
-        library.utils.logging.set_verbosity_error()  # errors are reported once, by `hub_errors`
-    except ImportError:
-        raise UsageError('downloads need huggingface_hub: pip install "regard[hub]"') from None
+    library.utils.disable_progress_bars()
+    library.utils.logging.set_verbosity_error()  # errors are reported once, by `hub_errors`
     return library
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from regard.errors import UsageError
+from regard.errors import UsageError, extra
 from regard.export.check import LOGITS, TOLERANCES, Agreement, token_names
 from regard.export.sample import SampleTexts, sample_for
 from regard.models.encoder import EncoderOnly
@@ -54,7 +54,8 @@ def export_model(
         raise UsageError(f"{out} already exists; choose another folder with --out")
     if form == "onnx" and precision != "float32":
         raise UsageError(f"--precision {precision}: ONNX files are written in float32; leave it out")
-    engine = import_engine(form)
+    with extra("export"):
+        engine = import_module(MODULES[form])
     folder = open_folder(model)
     if folder.config.family not in FAMILIES[form]:
         raise UsageError(
@@ -83,18 +84,6 @@ def write_and_check(
     agreement: Agreement = engine.check(place, folder, texts.texts)
     agreement.require(LOGITS if form == "onnx" else TOLERANCES[precision], TITLES[form])
     return agreement
-
-
-def import_engine(form: str) -> ModuleType:
-    """The module for an engine; a UsageError names a package that is not installed."""
-    try:
-        return import_module(MODULES[form])
-    except ModuleNotFoundError as error:
-        if str(error.name).split(".")[0] == "regard":
-            raise
-        raise UsageError(
-            f'exporting to {form} needs the package {error.name}; pip install "regard[export]"'
-        ) from None
 
 
 @contextmanager
