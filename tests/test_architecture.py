@@ -27,7 +27,7 @@ LAYERS = {
     name: layer
     for layer, names in enumerate(
         [
-            ["errors", "sample", "resources", "__init__"],
+            ["errors", "checksums", "sample", "resources", "__init__"],
             ["compat"],
             ["config"],
             ["device", "mapped", "batch", "metrics"],

@@ -83,6 +83,6 @@ def load(path: Path) -> Tokenizer:
 
     if path.is_file() or path.suffix == ".json":
         return load_tokenizer(path)
-    from regard.storage.builtin import find_model
+    from regard.storage.models import find_model
 
     return load_tokenizer(find_model(path))

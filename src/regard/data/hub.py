@@ -18,6 +18,7 @@ from pathlib import Path, PurePosixPath
 from types import ModuleType
 from typing import Any, Literal
 
+from regard.checksums import sha256
 from regard.errors import RegardError, extra
 
 TIMEOUT = 60  # seconds
@@ -172,11 +173,6 @@ def is_plain(name: str) -> bool:
     """True for a relative path that stays inside its folder."""
     path = PurePosixPath(name)
     return not path.is_absolute() and ".." not in path.parts and "\\" not in name and ":" not in name
-
-
-def sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def git_hash(path: Path) -> str:

@@ -15,10 +15,10 @@ from regard.inputs.text import Tokenizer
 from regard.models.encoder import EncoderOnly
 from regard.models.families import build_meta
 from regard.models.layers import Linear
-from regard.storage.builtin import find_model
 from regard.storage.files import read_json
 from regard.storage.folder import describe, run_of, verified_folder, weights_of
 from regard.storage.huggingface import task_of
+from regard.storage.models import find_model
 from regard.storage.weights import WEIGHTS, load_weights_into
 
 

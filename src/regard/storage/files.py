@@ -8,7 +8,6 @@ disk. A folder may come from anywhere, so its files are checked before they are 
 from __future__ import annotations
 
 import errno
-import hashlib
 import itertools
 import json
 import os
@@ -18,6 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
+from regard.checksums import SUMS
 from regard.config.reading import SMALL, read_json_text
 from regard.errors import RegardError, UsageError
 
@@ -25,7 +25,6 @@ Json = dict[str, Any]
 Result = TypeVar("Result")
 
 READ = {".json", ".safetensors", ".txt", ".toml", ".spm", ".model"}  # suffixes of the files of a model folder
-SUMS = "SHA256SUMS"
 LOCK = ".lock"
 PARTIAL = ".partial"  # suffix of incomplete files and folders; their names start with a dot
 WRITE_SIZE = 1 << 26  # bytes per write call
@@ -305,11 +304,6 @@ def check_files(folder: Path) -> None:
                 )
             if not entry.is_file():
                 raise UsageError(f"{entry.path}: not an ordinary file")
-
-
-def sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @contextmanager

@@ -22,7 +22,6 @@ from regard.errors import UsageError
 from regard.inputs.text import SpecialTokens, Tokenizer, load_tokenizer, special_tokens
 from regard.models.families import Model as AnyModel
 from regard.models.families import build_meta, parameters
-from regard.storage.builtin import find_model
 from regard.storage.calibration import read_calibration
 from regard.storage.checkpoint import load_weights
 from regard.storage.checksums import verified
@@ -36,6 +35,7 @@ from regard.storage.huggingface import (
     regard_section,
     task_of,
 )
+from regard.storage.models import find_model
 from regard.storage.weights import WEIGHTS, check_size, load_weights_into, read_tensors
 
 NAMES = ("tokenizer.json", "target_tokenizer.json")
