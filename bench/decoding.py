@@ -17,7 +17,7 @@ from regard.device import choose_machine
 from regard.generation import Request, SpecialTokens, make_engine
 from regard.generation.search import BeamSearch
 from regard.storage import unique_weights, write_weights
-from regard.storage.huggingface.marian import write as marian_fields
+from regard.storage.huggingface.marian import MARIAN
 
 VOCABULARY, SOURCE, TARGET = 10_000, 25, 32
 
@@ -30,7 +30,7 @@ def opened_by_transformers(name: str, model: torch.nn.Module) -> torch.nn.Module
     ids = {"pad_token_id": 0, "eos_token_id": 1, "bos_token_id": 2, "decoder_start_token_id": 2}
     with tempfile.TemporaryDirectory() as folder:
         write_weights(Path(folder), config, unique_weights(model))
-        fields = {**marian_fields(config), **ids, "vocab_size": VOCABULARY, "forced_eos_token_id": None}
+        fields = {**MARIAN.write(config), **ids, "vocab_size": VOCABULARY, "forced_eos_token_id": None}
         MarianConfig(**fields).save_pretrained(folder)
         return MarianMTModel.from_pretrained(folder).eval()
 

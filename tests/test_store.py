@@ -94,7 +94,7 @@ def as_marian(path: Path, seed: int):
 
 
 def _marian_json(own: TransformerConfig, vocabulary: int) -> dict[str, object]:
-    from regard.storage.huggingface.marian import write
+    from regard.storage.huggingface.marian import MARIAN
 
     ids = {"pad_token_id": 0, "eos_token_id": END, "bos_token_id": START, "decoder_start_token_id": START}
     return {
@@ -102,7 +102,7 @@ def _marian_json(own: TransformerConfig, vocabulary: int) -> dict[str, object]:
         "vocab_size": vocabulary,
         "is_encoder_decoder": True,
         **ids,
-        **write(own),
+        **MARIAN.write(own),
     }
 
 

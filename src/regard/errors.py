@@ -59,6 +59,15 @@ def extra(name: str) -> Iterator[None]:
         raise UsageError(message, code="E_EXTRA_MISSING") from None
 
 
+@contextmanager
+def located(place: object) -> Iterator[None]:
+    """Put the file or field before the message of a UsageError from inside."""
+    try:
+        yield
+    except UsageError as error:
+        raise UsageError(f"{place}: {error}", code=error.code) from None
+
+
 def near_miss(word: str, allowed: Iterable[str]) -> str:
     """`; did you mean "steps"?`, or nothing when no allowed word is close."""
     close = difflib.get_close_matches(word, list(allowed), n=1, cutoff=0.6)
