@@ -20,7 +20,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 TESTS = ("attention", "laws", "models", "search", "engine", "packing", "train", "store")
-TOOLS = ("pytest", "pytest-timeout", "hypothesis", "transformers", "httpx")
+TOOLS = ("pytest", "pytest-timeout", "pytest-xdist", "hypothesis", "transformers", "httpx")
 FREE = ("torch", "fsspec", "sympy", "networkx", "filelock", "setuptools")  # as torch needs them
 
 

@@ -16,7 +16,7 @@ from transformers import AutoTokenizer, BertConfig, BertModel
 import regard as package
 from conftest import Command, Refused
 from regard.errors import UsageError
-from regard.storage.encoder import open_encoder
+from regard.storage.folder import open_encoder
 from regard.tasks import Embedder, load_as
 from regard.tasks.embedder import similarity
 from small_models import small_config, small_model, written

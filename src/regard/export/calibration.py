@@ -16,8 +16,8 @@ from regard.generation.packing import activation_ranges
 from regard.models.transformer import EncoderDecoder, LanguageModel
 from regard.sample import Sample
 from regard.storage import Folder, open_folder
-from regard.storage.calibration import write_calibration
 from regard.storage.models import find_model
+from regard.storage.weights import write_calibration
 
 BATCH_SIZE = 20  # texts
 

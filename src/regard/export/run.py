@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tomllib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -17,7 +16,8 @@ from regard.export.check import LOGITS, TOLERANCES, Agreement, token_names
 from regard.export.sample import SampleTexts, sample_for
 from regard.models.encoder import EncoderOnly
 from regard.resources import EXPORT_TEMPLATES
-from regard.storage import Folder, friendly_os_errors, open_folder, write_json, write_text
+from regard.storage import Folder, open_folder, write_json, write_text
+from regard.storage.files import new_folder
 from regard.storage.folder import FRAMES
 
 MODULES = {"ctranslate2": "regard.export.to_ctranslate2", "onnx": "regard.export.to_onnx"}
@@ -50,20 +50,21 @@ def export_model(
     It appears only after the check: equal text for at least 99.5 % of a sample, and numbers that differ by
     rounding only. float16 and int8 are checked in float32 first.
     """
-    if out.exists():
-        raise UsageError(f"{out} already exists; choose another folder with --out")
-    if form == "onnx" and precision != "float32":
-        raise UsageError(f"--precision {precision}: ONNX files are written in float32; leave it out")
-    with extra("export"):
-        engine = import_module(MODULES[form])
-    folder = open_folder(model)
-    if folder.config.family not in FAMILIES[form]:
-        raise UsageError(
-            f"{model}: a {folder.config.family} model cannot be exported to {form}, which supports "
-            f"{', '.join(FAMILIES[form])}"
-        )
-    texts = sample_for(folder, sample)
-    with partial_folder(out) as place:
+    with new_folder(out) as place:
+        if form == "onnx" and precision != "float32":
+            raise UsageError(
+                f"precision {precision}: ONNX files are written in float32", code="E_EXPORT_PRECISION"
+            )
+        with extra("export"):
+            engine = import_module(MODULES[form])
+        folder = open_folder(model)
+        if folder.config.family not in FAMILIES[form]:
+            raise UsageError(
+                f"{model}: a {folder.config.family} model cannot be exported to {form}, which supports "
+                f"{', '.join(FAMILIES[form])}",
+                code="E_MODEL_FAMILY",
+            )
+        texts = sample_for(folder, sample)
         for each in dict.fromkeys(("float32", precision)):
             agreement = write_and_check(engine, form, folder, place, each, texts, say)
         write_tokenizers(place, folder)
@@ -84,20 +85,6 @@ def write_and_check(
     agreement: Agreement = engine.check(place, folder, texts.texts)
     agreement.require(LOGITS if form == "onnx" else TOLERANCES[precision], TITLES[form])
     return agreement
-
-
-@contextmanager
-def partial_folder(out: Path) -> Iterator[Path]:
-    """A folder that is renamed to `out` on success and removed on failure."""
-    place = out.with_name(f".{out.name}.partial")
-    with friendly_os_errors(out):
-        shutil.rmtree(place, ignore_errors=True)
-        place.mkdir(parents=True)
-        try:
-            yield place
-            place.rename(out)
-        finally:
-            shutil.rmtree(place, ignore_errors=True)
 
 
 def write_tokenizers(place: Path, folder: Folder) -> None:

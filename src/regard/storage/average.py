@@ -8,15 +8,7 @@ from regard.config import load_config
 from regard.errors import UsageError
 from regard.storage.checkpoint import MANIFEST, average_weights, checkpoint_folder, checkpoint_steps
 from regard.storage.checksums import FOLDER_FILES, write_checksums
-from regard.storage.files import (
-    PARTIAL,
-    friendly_os_errors,
-    make_folders,
-    remove,
-    remove_tree,
-    sync_folder,
-    write_new,
-)
+from regard.storage.files import new_folder, write_new
 from regard.storage.folder import open_folder
 from regard.storage.weights import write_weights
 
@@ -26,27 +18,15 @@ def average_into(paths: list[Path], out: Path, last: int) -> list[Path]:
 
     The folder is opened before it gets its name: `out` is a model that works, or does not exist.
     """
-    if out.exists():
-        raise UsageError(f"{out} already exists; choose another folder with --out")
-    folders = checkpoints_of(paths, last)
-    run = common_run(folders)
-    weights = average_weights(folders)
-    partial = out.with_name(f".{out.name}{PARTIAL}")
-    with friendly_os_errors(out):
-        try:
-            remove_tree(partial)
-            make_folders(partial)
-            for name in FOLDER_FILES:
-                if (run / name).is_file():
-                    write_new(partial / name, (run / name).read_bytes())
-            write_weights(partial, load_config(run / "run.toml").model, weights)
-            write_checksums(partial)
-            open_folder(partial)
-            partial.rename(out)
-        except BaseException:
-            remove(partial)
-            raise
-        sync_folder(out.parent)
+    with new_folder(out) as folder:
+        folders = checkpoints_of(paths, last)
+        run = common_run(folders)
+        for name in FOLDER_FILES:
+            if (run / name).is_file():
+                write_new(folder / name, (run / name).read_bytes())
+        write_weights(folder, load_config(run / "run.toml").model, average_weights(folders))
+        write_checksums(folder)
+        open_folder(folder)
     return folders
 
 

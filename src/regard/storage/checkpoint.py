@@ -16,9 +16,10 @@ from pathlib import Path
 from safetensors.torch import save
 from torch import Tensor
 
+from regard.checksums import sha256_of
 from regard.compat import current_weight_names
 from regard.errors import RegardError, UsageError
-from regard.storage.checksums import WEIGHTS, file_entry, sha256_of
+from regard.storage.checksums import WEIGHTS, file_entry
 from regard.storage.files import (
     PARTIAL,
     Json,

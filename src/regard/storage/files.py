@@ -264,6 +264,24 @@ def remove_partials(folder: Path) -> None:
             remove(path)
 
 
+@contextmanager
+def new_folder(out: Path) -> Iterator[Path]:
+    """A folder to fill, which gets the name `out` when all went well and is removed if not."""
+    if out.exists():
+        raise UsageError(f"{out} already exists; choose another folder", code="E_OUTPUT_EXISTS")
+    partial = out.with_name(f".{out.name}{PARTIAL}")
+    with friendly_os_errors(out):
+        try:
+            remove_tree(partial)
+            make_folders(partial)
+            yield partial
+            retry_eintr(lambda: disk().rename(partial, out))
+        except BaseException:
+            remove(partial)
+            raise
+        sync_folder(out.parent)
+
+
 def write_text(path: Path, text: str) -> None:
     write_atomically(path, text.encode("utf-8"))
 
@@ -287,23 +305,26 @@ def read_json(path: Path, most: int = SMALL, finite: bool = True) -> Json:
 
 
 def check_files(folder: Path) -> None:
-    """Refuse a folder with links that lead out of it, or with something else under the name of a file.
+    """Refuse a folder with links that lead out of it, or with something else under the name of a file."""
+    with friendly_os_errors(folder, "read"), os.scandir(folder) as entries:
+        for entry in entries:
+            if Path(entry.name).suffix in READ or entry.name == SUMS:
+                check_inside(Path(entry.path))
+                if not entry.is_file():
+                    raise UsageError(f"{entry.path}: not an ordinary file", code="E_FILE_TYPE")
+
+
+def check_inside(path: Path) -> None:
+    """Refuse a link that leads out of its folder.
 
     The cache of Hugging Face's hub keeps the files of `snapshots/<revision>` in `blobs` beside it.
     """
-    home = folder.resolve()
-    inside = [home] + ([home.parent.parent / "blobs"] if home.parent.name == "snapshots" else [])
-    with friendly_os_errors(folder, "read"), os.scandir(folder) as entries:
-        for entry in entries:
-            if Path(entry.name).suffix not in READ and entry.name != SUMS:
-                continue
-            target = Path(os.path.realpath(entry.path)) if entry.is_symlink() else home
-            if not any(target.is_relative_to(place) for place in inside):
-                raise UsageError(
-                    f"{entry.path}: a link that leads out of the folder; put the file itself there"
-                )
-            if not entry.is_file():
-                raise UsageError(f"{entry.path}: not an ordinary file")
+    if path.is_symlink():
+        home, target = path.parent.resolve(), Path(os.path.realpath(path))
+        blobs = home.parent.parent / "blobs" if home.parent.name == "snapshots" else home
+        if not (target.is_relative_to(home) or target.is_relative_to(blobs)):
+            message = f"{path}: a link that leads out of the folder; put the file itself there"
+            raise UsageError(message, code="E_FILE_LINK")
 
 
 @contextmanager

@@ -15,9 +15,8 @@ from pathlib import Path
 from regard.checksums import SUMS, format_sums, sha256
 from regard.data.hub import HubFile, Repository, matches, open_repository
 from regard.errors import UsageError
-from regard.storage.encoder import is_bare_encoder, open_encoder
 from regard.storage.files import friendly_os_errors, read_json, write_text
-from regard.storage.folder import load_tokenizers, open_folder
+from regard.storage.folder import is_bare_encoder, load_tokenizers, open_encoder, open_folder
 from regard.storage.huggingface import model_config, task_of
 from regard.storage.models import (
     MAIN,

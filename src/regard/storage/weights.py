@@ -1,7 +1,13 @@
-"""The weights of a folder: one safetensors file, or several with an index, under Hugging Face's names."""
+"""The weights of a folder: one safetensors file, or several with an index, under Hugging Face's names.
+
+Beside them `calibration.json` may have the range of the activations that each linear layer reads, for int8
+inference. It holds the SHA-256 of the weights on which the ranges were measured, and is ignored with a
+warning when the folder has other weights by now.
+"""
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -13,17 +19,25 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 
+from regard.checksums import sha256_of
+from regard.compat import current_weight_names
 from regard.config.model import LlamaConfig, ModelConfig, RecurrentConfig
 from regard.config.reading import LARGE, shown
 from regard.errors import UsageError
 from regard.mapped import map_file
 from regard.storage.checksums import WEIGHTS as WEIGHTS
-from regard.storage.files import friendly_os_errors, read_json, remove_tree, write_atomically
+from regard.storage.checksums import digest
+from regard.storage.files import friendly_os_errors, read_json, remove_tree, write_atomically, write_json
 from regard.storage.huggingface import to_hf
 
 CALIBRATION = "calibration.json"
 INDEX = "model.safetensors.index.json"
+ActivationRange = tuple[float, float]  # smallest and largest value
+Calibration = dict[str, ActivationRange]  # by the name of the layer
+COPYING = 60.0  # seconds that may lie between the times of two files of a copied folder
 PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json", "tf_model.h5", "flax_model.msgpack")
+WRONG = "E_MODEL_WEIGHTS"
+log = logging.getLogger(__name__)
 
 
 def unique_weights(model: nn.Module) -> dict[str, Tensor]:
@@ -85,7 +99,12 @@ def weight_files(path: Path) -> list[Path]:
     if (path / WEIGHTS).is_file():
         return [path / WEIGHTS]
     if (path / INDEX).is_file():
-        return _parts(path)
+        parts, places = index_parts(path / INDEX, ".safetensors")
+        present = {name for part in parts for name in shapes_in(part)}
+        if missing := sorted(places.keys() - present):
+            where = f"the tensor {shown(missing[0])} is missing in {places[missing[0]]}"
+            raise UsageError(f"{path / INDEX}: {where}", code=WRONG)
+        return parts
     if pickles := [name for name in PICKLES if (path / name).is_file()]:
         advice = f'use "regard import {path} OUT", which reads its tensors and nothing else'
         if not pickles[0].startswith("pytorch_model"):
@@ -97,25 +116,16 @@ def weight_files(path: Path) -> list[Path]:
     )
 
 
-def _parts(path: Path) -> list[Path]:
-    places = read_json(path / INDEX, LARGE).get("weight_map")
+def index_parts(index: Path, suffix: str) -> tuple[list[Path], dict[str, str]]:
+    """The files that an index lists, which lie beside it, and the file of each tensor."""
+    places = read_json(index, LARGE).get("weight_map")
     if not isinstance(places, dict) or not places:
-        raise UsageError(f"{path / INDEX}: holds no weight_map")
-    wrong = [part for part in places.values() if not isinstance(part, str) or not _is_part(path, part)]
-    if wrong:
-        name = wrong[0] if isinstance(wrong[0], str) and wrong[0].isprintable() else shown(wrong[0])
-        raise UsageError(f"{path / INDEX}: names {name[:80]}, which is not in the folder")
-    parts = [path / part for part in sorted(set(places.values()))]
-    present = {name for part in parts for name in shapes_in(part)}
-    if missing := sorted(places.keys() - present):
-        raise UsageError(f"{path / INDEX}: the tensor {shown(missing[0])} is missing in {places[missing[0]]}")
-    return parts
-
-
-def _is_part(path: Path, name: str) -> bool:
-    """True for the plain name of a file beside the index."""
-    plain = not set(name) & set("/\\:\0") and name.endswith(".safetensors") and len(name) < 256
-    return plain and (path / name).is_file()
+        raise UsageError(f"{index}: has no weight_map", code=WRONG)
+    for part in places.values():
+        is_name = isinstance(part, str) and not set(part) & set("/\\:\0") and len(part) < 256
+        if not is_name or not part.endswith(suffix) or not (index.parent / part).is_file():
+            raise UsageError(f"{index}: lists {shown(part)}, which is not in the folder", code=WRONG)
+    return [index.parent / part for part in sorted(set(places.values()))], places
 
 
 def shapes_in(path: Path) -> dict[str, tuple[int, ...]]:
@@ -188,3 +198,52 @@ def _replace_parameters(model: nn.Module, weights: Mapping[nn.Parameter, Tensor]
     for module in model.modules():
         for name, parameter in list(module.named_parameters(recurse=False)):
             setattr(module, name, real[parameter])
+
+
+def write_calibration(folder: Path, ranges: Mapping[str, ActivationRange], origin: str) -> None:
+    """Write the ranges into a model folder or a checkpoint, with the hash of its weights."""
+    with friendly_os_errors(folder, "read"):
+        weights = weights_digest(folder)
+    write_json(folder / CALIBRATION, {"texts": origin, "weights": weights, "ranges": ranges})
+
+
+def read_calibration(folder: Path) -> Calibration:
+    """The ranges of a folder; {} if it was never calibrated, or has other weights since."""
+    path = folder / CALIBRATION
+    if not path.is_file():
+        return {}
+    content = read_json(path)
+    ranges = content.get("ranges", content.get("reaches"))  # "reaches": files without a hash
+    if not isinstance(ranges, dict) or not all(is_range(each) for each in ranges.values()):
+        raise UsageError(f'{path}: "ranges" must hold [smallest, largest] of each layer; delete the file')
+    with friendly_os_errors(folder, "read"):
+        is_current = _is_current(folder, content.get("weights"))
+    if not is_current:
+        log.warning('%s was measured on other weights and is ignored; run "regard calibrate" again', path)
+        return {}
+    return current_weight_names({name: (float(low), float(high)) for name, (low, high) in ranges.items()})
+
+
+def _is_current(folder: Path, expected: object) -> bool:
+    """A file of an older version has no hash: there the weights must not be newer than the ranges."""
+    if expected is not None:
+        return expected == weights_digest(folder)
+    written = max(path.stat().st_mtime for path in weight_files(folder))
+    return written <= (folder / CALIBRATION).stat().st_mtime + COPYING
+
+
+def weights_digest(folder: Path) -> str:
+    """SHA-256 of the weights file; of several parts, that of the list of their hashes."""
+    parts = weight_files(folder)
+    if len(parts) == 1:
+        return digest(parts[0])
+    return sha256_of("".join(f"{digest(path)}  {path.name}\n" for path in parts).encode())
+
+
+def is_range(value: object) -> bool:
+    return (
+        isinstance(value, list)
+        and len(value) == 2
+        and all(type(each) in (int, float) and math.isfinite(each) for each in value)
+        and value[0] <= value[1]
+    )

@@ -20,6 +20,7 @@ from regard.mapped import is_view, release_pages
 from regard.storage.files import Json
 
 Tensors = dict[str, Tensor]
+Fields = Mapping[str, str | tuple[str, Any]]  # theirs -> ours; with a default if a file may lack it
 TOLERANCE = 5e-3  # of values up to one that were stored in half precision
 MISMATCH, UNSUPPORTED = "E_MODEL_WEIGHTS", "E_MODEL_UNSUPPORTED"
 _OLD_NAMES = {"gamma": "weight", "beta": "bias"}  # of the first released BERTs
@@ -187,7 +188,7 @@ class Architecture:
     name: str
     family: str
     tasks: Mapping[str, str | None]  # class in `architectures` -> task; None: an encoder without a head
-    fields: Mapping[str, str | tuple[str, Any]]  # theirs -> ours; with a default if a file may lack it
+    fields: Fields
     table: Callable[[Any, Shape], Table]
     constants: Json = field(default_factory=dict)  # further fields that are written
     supported: Json = field(default_factory=dict)  # values that Regard computes with; others are refused
@@ -220,7 +221,7 @@ class Architecture:
         return entry if isinstance(entry, str) else entry[0]
 
 
-def activation(name: str, theirs: str) -> str:
+def activation(name: object, theirs: str) -> str:
     """Our name of an activation."""
     for ours, names in ACTIVATIONS.items():
         if name in names:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from regard.config.model import BertConfig
-from regard.storage.huggingface.architecture import Architecture, Row, Shape, Table, same
+from regard.storage.huggingface.architecture import Architecture, Fields, Row, Shape, Table, same
 
 CLASSES = {  # our head -> their class
     "words": "BertForMaskedLM",
@@ -21,7 +21,7 @@ TASKS = {
 }
 
 
-FIELDS = {
+FIELDS: Fields = {
     "hidden_size": "width",
     "num_hidden_layers": "layers",
     "num_attention_heads": "heads",

@@ -8,13 +8,14 @@ from regard.storage.huggingface.architecture import (
     FUSED_TRANSPOSED,
     TRANSPOSED,
     Architecture,
+    Fields,
     Row,
     Shape,
     Table,
     same,
 )
 
-FIELDS = {
+FIELDS: Fields = {
     "n_embd": "width",
     "n_layer": "layers",
     "n_head": "heads",

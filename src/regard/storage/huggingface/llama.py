@@ -6,9 +6,9 @@ from typing import Any
 
 from regard.config.model import LlamaConfig
 from regard.storage.files import Json
-from regard.storage.huggingface.architecture import Architecture, Row, Shape, Table, same, unsupported
+from regard.storage.huggingface.architecture import Architecture, Fields, Row, Shape, Table, same, unsupported
 
-FIELDS = {
+FIELDS: Fields = {
     "hidden_size": "width",
     "num_hidden_layers": "layers",
     "num_attention_heads": "heads",

@@ -19,13 +19,22 @@ from regard.config.reading import shown
 from regard.errors import UsageError
 from regard.models.positions import sinusoid
 from regard.storage.files import Json
-from regard.storage.huggingface.architecture import SAME, Architecture, Layout, Row, Shape, Table, permuted
+from regard.storage.huggingface.architecture import (
+    SAME,
+    Architecture,
+    Fields,
+    Layout,
+    Row,
+    Shape,
+    Table,
+    permuted,
+)
 
 BIAS = "final_logits_bias"
 AS_ROW = Layout(lambda theirs: [theirs.flatten()], lambda ours: ours[0][None])  # [1,V] there, [V] here
 
 
-FIELDS = {
+FIELDS: Fields = {
     "d_model": "width",
     "encoder_attention_heads": "heads",
     "encoder_ffn_dim": "feed_forward",

@@ -8,6 +8,7 @@ from regard.storage.files import Json
 from regard.storage.huggingface.architecture import (
     ACTIVATIONS,
     Architecture,
+    Fields,
     Row,
     Shape,
     Table,
@@ -18,7 +19,7 @@ from regard.storage.huggingface.architecture import (
 _GATED = "gated-"
 
 
-FIELDS = {
+FIELDS: Fields = {
     "d_model": "width",
     "d_ff": "feed_forward",
     "num_heads": "heads",
