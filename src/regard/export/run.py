@@ -1,24 +1,35 @@
-"""Write a model for another engine, and keep it only if that engine gives Regard's output."""
+"""Write a model for another engine, and keep it only if that engine gives Regard's output.
+
+Also calibrate a model for int8: measure the range of each linear layer's input on sample text."""
 
 from __future__ import annotations
 
 import shutil
 import tomllib
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import torch
+
+from regard.batch import Batch, collate
 from regard.errors import UsageError, extra
 from regard.export.check import LOGITS, TOLERANCES, Agreement, token_names
-from regard.export.sample import SampleTexts, sample_for
+from regard.export.sample import EncodedText, SampleTexts, real_texts, sample_for
+from regard.generation import decode
+from regard.generation.packing import activation_ranges
 from regard.models.encoder import EncoderOnly
+from regard.models.transformer import EncoderDecoder, LanguageModel
 from regard.resources import EXPORT_TEMPLATES
+from regard.sample import Sample
 from regard.storage import Folder, open_folder, write_json, write_text
 from regard.storage.files import new_folder
 from regard.storage.folder import FRAMES
+from regard.storage.models import find_model
+from regard.storage.weights import write_calibration
 
 MODULES = {"ctranslate2": "regard.export.to_ctranslate2", "onnx": "regard.export.to_onnx"}
 TITLES = {"ctranslate2": "CTranslate2", "onnx": "ONNX Runtime"}
@@ -26,6 +37,7 @@ FAMILIES = {  # supported, listed here so that the engine need not be installed
     "ctranslate2": ("transformer", "t5", "gpt", "llama"),
     "onnx": ("transformer", "t5", "gpt", "llama", "bert"),
 }
+BATCH_SIZE = 20  # texts of a calibration
 PROMPT_LENGTH = 60  # tokens of a prompt and its continuation, in README.md
 Log = Callable[[str], None]
 
@@ -149,3 +161,49 @@ def program(folder: Folder, programs: dict[str, str], show: dict[str, str]) -> s
         show=show["multi_label" if folder.task.multi_label else head],
     )
     return text if folder.labels else text.replace("labels = []\n", "")
+
+
+# Calibration for int8 in Regard itself
+
+
+def calibrate(path: Path, sample: Path | None) -> tuple[int, str]:
+    """Write calibration.json beside the weights; returns the number of texts and their origin."""
+    folder = open_folder(path)
+    if not isinstance(folder.model, EncoderDecoder | LanguageModel):
+        family = folder.config.family
+        message = f"{path}: only models that write text can use int8; this is of the family {family}"
+        raise UsageError(message, code="E_MODEL_FAMILY")
+    samples = real_texts(folder, sample)
+    if samples is None:
+        raise UsageError(
+            f"{path}: its validation texts are not available, and ranges are not measured on random input; "
+            "name a file with one text per line: --sample FILE",
+            code="E_EXPORT_TEXTS",
+        )
+    ranges = activation_ranges(folder.model, batches(folder, samples.texts))
+    write_calibration(find_model(path), ranges, samples.origin)
+    return len(samples.texts), samples.origin
+
+
+def batches(folder: Folder, texts: Sequence[EncodedText]) -> Iterator[Batch]:
+    """Batches as in training: what the model reads, and what it is to write."""
+    for first in range(0, len(texts), BATCH_SIZE):
+        group = texts[first : first + BATCH_SIZE]
+        if isinstance(folder.model, LanguageModel):
+            yield collate([Sample(target=[folder.special.start, *text.source]) for text in group], 1)
+        else:
+            yield collate([to_sample(folder, text) for text in with_targets(folder, group)], 1)
+
+
+def to_sample(folder: Folder, text: EncodedText) -> Sample:
+    return Sample(source=[*text.source, folder.source.end], target=[folder.special.start, *text.target])
+
+
+def with_targets(folder: Folder, texts: Sequence[EncodedText]) -> list[EncodedText]:
+    """The texts; without references, the model's greedy output is the target."""
+    if all(text.target for text in texts) or not isinstance(folder.model, EncoderDecoder):
+        return list(texts)
+    samples = [Sample(source=[*text.source, folder.source.end]) for text in texts]
+    options = folder.decode.model_copy(update={"beam": 1, "sample": False})
+    outputs = decode(folder.model, samples, options, folder.special, torch.device("cpu"))
+    return [replace(text, target=list(best[0].tokens)) for text, best in zip(texts, outputs)]
