@@ -43,6 +43,30 @@ class UsageError(RegardError):
     default_code = "E_USAGE"
 
 
+class DeviceError(UsageError):
+    """A device that torch does not have."""
+
+    default_code = "E_DEVICE"
+
+
+class TokenizerError(UsageError):
+    """A tokenizer that cannot be read, trained or used."""
+
+    default_code = "E_TOKENIZER"
+
+
+class WeightsError(UsageError):
+    """Weights that are missing, damaged, or of another model."""
+
+    default_code = "E_MODEL_WEIGHTS"
+
+
+class CheckpointError(UsageError):
+    """A checkpoint that is damaged, or of another run."""
+
+    default_code = "E_CHECKPOINT"
+
+
 @contextmanager
 def extra(name: str) -> Iterator[None]:
     """For imports of what `pip install 'regard[name]'` installs: a missing package names its extra.

@@ -155,7 +155,8 @@ def verify(
     if wrong:
         raise RegardError(
             f'{wrong} of {len(models)} models are damaged; "regard models pull NAME@REVISION" downloads the '
-            "damaged files again"
+            "damaged files again",
+            code="E_MODEL_CHECKSUM",
         )
     if not models:
         say("no pulled models")

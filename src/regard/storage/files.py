@@ -121,7 +121,8 @@ def friendly_os_errors(path: Path, doing: str = "write") -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise RegardError(os_error_message(path, doing, error)) from error
+        code = "E_DISK_FULL" if error.errno in (FULL, QUOTA) else f"E_FILE_{doing.upper()}"
+        raise RegardError(os_error_message(path, doing, error), code=code) from error
 
 
 def os_error_message(path: Path, doing: str, error: OSError) -> str:
@@ -299,9 +300,9 @@ def read_json(path: Path, most: int = SMALL, finite: bool = True) -> Json:
     try:
         return read_json_text(path, most, finite)[1]
     except FileNotFoundError:
-        raise UsageError(f"{path}: no such file") from None
+        raise UsageError(f"{path}: no such file", code="E_FILE_MISSING") from None
     except (OSError, ValueError) as error:
-        raise UsageError(f"{path}: cannot be read as JSON ({error})") from None
+        raise UsageError(f"{path}: cannot be read as JSON ({error})", code="E_FILE_JSON") from None
 
 
 def check_files(folder: Path) -> None:
@@ -346,7 +347,8 @@ def folder_lock(folder: Path) -> Iterator[None]:
         except BlockingIOError:
             raise UsageError(
                 f"{folder}: another process{_owner(handle)} trains there; wait until it ends, stop it, or "
-                "choose another folder with --out"
+                "choose another folder",
+                code="E_FOLDER_LOCKED",
             ) from None
         except OSError:  # a file system without locks
             pass

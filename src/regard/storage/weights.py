@@ -23,7 +23,7 @@ from regard.checksums import sha256_of
 from regard.compat import current_weight_names
 from regard.config.model import LlamaConfig, ModelConfig, RecurrentConfig
 from regard.config.reading import LARGE, shown
-from regard.errors import UsageError
+from regard.errors import UsageError, WeightsError
 from regard.mapped import map_file
 from regard.storage.checksums import WEIGHTS as WEIGHTS
 from regard.storage.checksums import digest
@@ -36,7 +36,6 @@ ActivationRange = tuple[float, float]  # smallest and largest value
 Calibration = dict[str, ActivationRange]  # by the name of the layer
 COPYING = 60.0  # seconds that may lie between the times of two files of a copied folder
 PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json", "tf_model.h5", "flax_model.msgpack")
-WRONG = "E_MODEL_WEIGHTS"
 log = logging.getLogger(__name__)
 
 
@@ -80,7 +79,7 @@ def open_safetensors(path: Path) -> Iterator[Any]:
         with safe_open(path, framework="pt") as file:
             yield file
     except (SafetensorError, OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
-        raise UsageError(f"{path}: not a readable safetensors file ({shown(str(error))})") from None
+        raise WeightsError(f"{path}: not a readable safetensors file ({shown(str(error))})") from None
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
@@ -89,7 +88,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     for part in weight_files(path):
         more = read_safetensors(part)
         if twice := sorted(tensors.keys() & more.keys()):
-            raise UsageError(f"{part}: the tensor {shown(twice[0])} is in another part as well")
+            raise WeightsError(f"{part}: the tensor {shown(twice[0])} is in another part as well")
         tensors |= more
     return tensors
 
@@ -103,14 +102,14 @@ def weight_files(path: Path) -> list[Path]:
         present = {name for part in parts for name in shapes_in(part)}
         if missing := sorted(places.keys() - present):
             where = f"the tensor {shown(missing[0])} is missing in {places[missing[0]]}"
-            raise UsageError(f"{path / INDEX}: {where}", code=WRONG)
+            raise WeightsError(f"{path / INDEX}: {where}")
         return parts
     if pickles := [name for name in PICKLES if (path / name).is_file()]:
         advice = f'use "regard import {path} OUT", which reads its tensors and nothing else'
         if not pickles[0].startswith("pytorch_model"):
             advice = "save the model as safetensors with the program that made it"
-        raise UsageError(f"{path} has its weights only as {pickles[0]}, a file that can run code; {advice}")
-    raise UsageError(
+        raise WeightsError(f"{path} has its weights only as {pickles[0]}, a file that can run code; {advice}")
+    raise WeightsError(
         f"{path} has no {WEIGHTS} yet; if its training was interrupted, continue with "
         f'"regard train --resume --out {path}"'
     )
@@ -120,11 +119,11 @@ def index_parts(index: Path, suffix: str) -> tuple[list[Path], dict[str, str]]:
     """The files that an index lists, which lie beside it, and the file of each tensor."""
     places = read_json(index, LARGE).get("weight_map")
     if not isinstance(places, dict) or not places:
-        raise UsageError(f"{index}: has no weight_map", code=WRONG)
+        raise WeightsError(f"{index}: has no weight_map")
     for part in places.values():
         is_name = isinstance(part, str) and not set(part) & set("/\\:\0") and len(part) < 256
         if not is_name or not part.endswith(suffix) or not (index.parent / part).is_file():
-            raise UsageError(f"{index}: lists {shown(part)}, which is not in the folder", code=WRONG)
+            raise WeightsError(f"{index}: lists {shown(part)}, which is not in the folder")
     return [index.parent / part for part in sorted(set(places.values()))], places
 
 
@@ -143,7 +142,7 @@ def check_size(path: Path, config: ModelConfig, vocabulary: int) -> None:
     present, needed = sum(map(math.prod, shapes)), min_parameters(config, vocabulary)
     layers = sum(config.depth)
     if needed > 2 * present or layers > len(shapes):
-        raise UsageError(
+        raise WeightsError(
             f"{path}: config.json describes a model of {layers} layers and {needed:,} numbers or more, but "
             f"its weights are {len(shapes)} tensors with {present:,} in all; one of the two is wrong"
         )
@@ -172,15 +171,17 @@ def load_weights_into(model: nn.Module, weights: Mapping[str, Tensor], path: Pat
     """
     parameters = dict(model.named_parameters())
     if missing := sorted(parameters.keys() - weights.keys()):
-        raise UsageError(f"{path}: the tensor {shown(missing[0])} is missing ({len(missing)} in all)")
+        raise WeightsError(f"{path}: the tensor {shown(missing[0])} is missing ({len(missing)} in all)")
     if unknown := sorted(weights.keys() - parameters.keys()):
-        raise UsageError(f"{path}: the tensor {shown(unknown[0])} is unknown ({len(unknown)} in all)")
+        raise WeightsError(f"{path}: the tensor {shown(unknown[0])} is unknown ({len(unknown)} in all)")
     for name, parameter in parameters.items():
         if parameter.shape != weights[name].shape:
             shapes = f"{shown(list(weights[name].shape))}, the model needs {list(parameter.shape)}"
-            raise UsageError(f'{path}: the tensor "{name}" has shape {shapes}')
+            raise WeightsError(f'{path}: the tensor "{name}" has shape {shapes}')
         if not weights[name].is_floating_point():
-            raise UsageError(f'{path}: the tensor "{name}" holds {weights[name].dtype}, which are no weights')
+            raise WeightsError(
+                f'{path}: the tensor "{name}" holds {weights[name].dtype}, which are no weights'
+            )
     if any(parameter.is_meta for parameter in parameters.values()):
         _replace_parameters(model, {parameters[name]: tensor for name, tensor in weights.items()})
         return
@@ -215,7 +216,8 @@ def read_calibration(folder: Path) -> Calibration:
     content = read_json(path)
     ranges = content.get("ranges", content.get("reaches"))  # "reaches": files without a hash
     if not isinstance(ranges, dict) or not all(is_range(each) for each in ranges.values()):
-        raise UsageError(f'{path}: "ranges" must hold [smallest, largest] of each layer; delete the file')
+        message = f'{path}: "ranges" must hold [smallest, largest] of each layer; delete the file'
+        raise UsageError(message, code="E_MODEL_CALIBRATION")
     with friendly_os_errors(folder, "read"):
         is_current = _is_current(folder, content.get("weights"))
     if not is_current:
