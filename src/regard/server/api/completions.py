@@ -1,0 +1,294 @@
+"""Request and response of `/v1/completions`: fields, validation, prompts, options, and tokens as text."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, Field
+
+from regard.config import Decode
+from regard.generation import Request
+from regard.inputs.text import Tokenizer
+from regard.server.errors import APIError
+from regard.server.requests import (
+    LONGEST_PROMPT,
+    LONGEST_STOP,
+    MOST_CHOICES,
+    MOST_LOGPROBS,
+    MOST_ROWS,
+    MOST_STOPS,
+    MOST_TEXTS,
+    MOST_TOKENS,
+    RequestBody,
+    Text,
+)
+from regard.server.service import Service
+from regard.tasks import Generator
+from regard.tasks.generator import REPLACEMENT_CHARACTER, added_text
+
+COLD = 1e-3  # temperatures below this mean greedy decoding
+Id = Annotated[int, Field(ge=0, lt=2**31)]
+Ids = Annotated[list[Id], Field(min_length=1, max_length=LONGEST_PROMPT)]
+Stop = Annotated[str, Field(min_length=1, max_length=LONGEST_STOP)]
+
+
+class StreamOptions(RequestBody):
+    include_usage: bool = False
+    include_obfuscation: bool = False
+
+
+class CompletionBody(RequestBody):
+    model: str = Field(max_length=1000)
+    prompt: (
+        Text
+        | Annotated[list[Text], Field(min_length=1, max_length=MOST_TEXTS)]
+        | Ids
+        | Annotated[list[Ids], Field(min_length=1, max_length=MOST_TEXTS)]
+    )
+    max_tokens: int | None = Field(16, ge=0, le=MOST_TOKENS)
+    temperature: float | None = Field(None, ge=0, le=2, description="default 1")
+    top_p: float | None = Field(1.0, ge=0, le=1)
+    n: int | None = Field(1, ge=1, le=MOST_CHOICES)
+    best_of: int | None = Field(None, ge=1, le=MOST_CHOICES)
+    stream: bool | None = False
+    stream_options: StreamOptions | None = None
+    logprobs: int | None = Field(None, ge=0, le=MOST_LOGPROBS)
+    echo: bool | None = False
+    stop: Stop | Annotated[list[Stop], Field(max_length=MOST_STOPS)] | None = None
+    seed: int | None = Field(None, ge=-(2**63), lt=2**63)
+    user: str | None = Field(None, max_length=1000)
+    presence_penalty: float | None = Field(0.0, description="only 0")
+    frequency_penalty: float | None = Field(0.0, description="only 0")
+    logit_bias: dict[str, float] | None = Field(None, description="not supported", max_length=300)
+    suffix: str | None = Field(None, description="not supported", max_length=1000)
+
+    @property
+    def stops(self) -> tuple[str, ...]:
+        return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
+
+
+class CompletionLogprobs(BaseModel):
+    tokens: list[str]
+    token_logprobs: list[float | None]
+    top_logprobs: list[dict[str, float] | None]
+    text_offset: list[int]
+
+
+class CompletionChoice(BaseModel):
+    index: int
+    text: str
+    finish_reason: Literal["stop", "length"] | None
+    logprobs: CompletionLogprobs | None
+
+
+class Usage(BaseModel):
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+
+
+class Completion(BaseModel):
+    id: str
+    object: Literal["text_completion"]
+    created: int
+    model: str
+    choices: list[CompletionChoice]
+    usage: Usage | None = None
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """`ids` begin with a start token, which the client did not send unless `given`."""
+
+    text: str
+    ids: list[int]
+    given: bool = False
+
+    @property
+    def shown(self) -> list[int]:
+        return self.ids if self.given else self.ids[1:]
+
+
+@dataclass(frozen=True)
+class CompletionText:
+    """A generated continuation of a prompt."""
+
+    prompt: Prompt
+    ids: tuple[int, ...]
+    text: str
+    score: float
+    ended: bool
+    begins: tuple[int, ...] = ()  # character offset of each token in the text
+
+
+def check(body: CompletionBody) -> None:
+    """Reject unsupported fields rather than ignore them."""
+    unsupported = {
+        "suffix": body.suffix,
+        "presence_penalty": body.presence_penalty,
+        "frequency_penalty": body.frequency_penalty,
+        "logit_bias": body.logit_bias,
+    }
+    for name, value in unsupported.items():
+        if value:
+            raise APIError(400, f"{name} is not supported", name, "unsupported_parameter")
+    n, best_of = body.n or 1, body.best_of
+    if best_of is not None and best_of < n:
+        raise APIError(400, f"best_of = {best_of} is less than n = {n}", "best_of")
+    if body.stream and best_of is not None and best_of > n:
+        raise APIError(400, "best_of needs complete texts: it cannot be combined with stream", "best_of")
+    if body.stream_options is not None and not body.stream:
+        raise APIError(400, "stream_options needs stream", "stream_options")
+    if len(prompts_of(body)) * max(n, best_of or 1) > MOST_ROWS:
+        raise APIError(400, f"prompts * choices must be at most {MOST_ROWS}", "n")
+
+
+def prompts_of(body: CompletionBody) -> list[str | list[int]]:
+    prompt = body.prompt
+    if isinstance(prompt, str):
+        return [prompt]
+    if isinstance(prompt[0], int):
+        return [[each for each in prompt if isinstance(each, int)]]
+    return [each for each in prompt if isinstance(each, str | list)]
+
+
+def read(generator: Generator, prompt: str | list[int]) -> Prompt:
+    """A prompt as token ids, with the start token of the model in front."""
+    tokenizer = generator.tokenizer
+    if isinstance(prompt, str):
+        ids = tokenizer.encode(prompt)
+        whole = generator.with_start(ids)
+        return Prompt(prompt, whole, given=len(whole) == len(ids))
+    if wrong := next((each for each in prompt if each >= len(tokenizer)), None):
+        raise APIError(
+            400, f"prompt: {wrong} is not a token id; the vocabulary has {len(tokenizer)}", "prompt"
+        )
+    whole = prompt if prompt[0] == tokenizer.start else generator.with_start(prompt)
+    return Prompt(tokenizer.decode(prompt), whole, given=len(whole) == len(prompt))
+
+
+def most_tokens(body: CompletionBody) -> int:
+    return 16 if body.max_tokens is None else body.max_tokens
+
+
+def check_room(generator: Generator, prompt: Prompt, body: CompletionBody) -> None:
+    limit, wanted = generator.model.longest_target, most_tokens(body)
+    if limit is not None and len(prompt.ids) + wanted - 1 > limit:
+        raise APIError(
+            400,
+            f"the model reads {limit} tokens; the prompt has {len(prompt.ids)} with its start, and "
+            f"max_tokens is {wanted}",
+            "prompt" if len(prompt.ids) > limit else "max_tokens",
+            "context_length_exceeded",
+        )
+
+
+def options_of(base: Decode, body: CompletionBody, seed: int) -> Decode:
+    """The options of the folder with those of the request; the default temperature is 1."""
+    temperature = 1.0 if body.temperature is None else body.temperature
+    overrides: dict[str, Any] = {"beam": 1, "max_length": max(1, most_tokens(body)), "seed": seed % 2**31}
+    if temperature < COLD:
+        return base.model_copy(update={**overrides, "sample": False})
+    top_p = max(1e-6, 1.0 if body.top_p is None else body.top_p)
+    return base.model_copy(update={**overrides, "sample": True, "temperature": temperature, "top_p": top_p})
+
+
+def decode_requests(generator: Generator, prompts: Sequence[Prompt], body: CompletionBody) -> list[Request]:
+    """One decode request per prompt and choice."""
+    seed = secrets.randbelow(2**31) if body.seed is None else body.seed
+    draws = max(body.n or 1, body.best_of or 1)
+    return [
+        Request(prompt.ids, options_of(generator.decode, body, seed), draw=draw)
+        for prompt in prompts
+        for draw in range(draws)
+    ]
+
+
+def completion_frame(body: CompletionBody) -> dict[str, Any]:
+    return {
+        "id": f"cmpl-{secrets.token_hex(12)}",
+        "object": "text_completion",
+        "created": int(time.time()),
+        "model": body.model,
+        "choices": [],
+    }
+
+
+def usage(service: Service, name: str, prompts: Sequence[Prompt], written: int) -> dict[str, int]:
+    prompt_tokens = sum(len(prompt.shown) for prompt in prompts)
+    service.metrics.add("tokens", prompt_tokens, kind="read", model=name)
+    service.metrics.add("tokens", written, kind="written", model=name)
+    return {
+        "prompt_tokens": prompt_tokens,
+        "completion_tokens": written,
+        "total_tokens": prompt_tokens + written,
+    }
+
+
+class Detokenizer:
+    """The text that tokens add to a prompt. `stopped` after a stop sequence, which is not emitted."""
+
+    def __init__(self, tokenizer: Tokenizer, prompt: Sequence[int], stops: Sequence[str] = ()) -> None:
+        self.tokenizer, self.stops = tokenizer, stops
+        self.ids = list(prompt)
+        self.begin = self.done = len(self.ids)
+        self.first = 0  # ids[first:done] are the context in which `rest` is decoded
+        self.fixed, self.rest = "", ""  # text of ids[begin:done], and of ids[done:]
+        self.emitted = 0  # characters returned so far
+        self.begins: list[int] = []  # character offset of each token
+        self.stopped = False
+
+    @property
+    def text(self) -> str:
+        return self.fixed + self.rest
+
+    def add(self, pieces: Sequence[int]) -> str:
+        """Add tokens; returns the text that is final now."""
+        for piece in pieces:
+            if self.stopped:
+                break
+            self.ids.append(piece)
+            before, fixed = self.rest, len(self.fixed)
+            self.rest = added_text(self.tokenizer, self.ids[self.first :], self.done - self.first)
+            self.begins.append(fixed + begin_of_new(before, self.rest))
+            if not self.rest.endswith(REPLACEMENT_CHARACTER):
+                self.fixed, self.rest = self.fixed + self.rest, ""
+                self.first, self.done = self.done, len(self.ids)
+            self.find_stop()
+        return self.emit(0 if self.stopped else self.held_back())
+
+    def end(self) -> str:
+        """The remaining text, after the last token."""
+        self.find_stop()
+        return self.emit(0)
+
+    def find_stop(self) -> None:
+        places = [place for stop in self.stops if (place := self.text.find(stop)) >= 0]
+        if places:
+            self.fixed, self.rest, self.stopped = self.text[: min(places)], "", True
+
+    def held_back(self) -> int:
+        """Number of final characters that may begin a stop sequence or be incomplete UTF-8."""
+        half = len(self.text) - len(self.text.rstrip(REPLACEMENT_CHARACTER))
+        partial_stops = [
+            size
+            for stop in self.stops
+            for size in range(1, len(stop))
+            if self.text.endswith(stop[:size])
+        ]  # fmt: skip
+        return max([half, *partial_stops])
+
+    def emit(self, held: int) -> str:
+        until = max(self.emitted, len(self.text) - held)
+        new, self.emitted = self.text[self.emitted : until], until
+        return new
+
+
+def begin_of_new(before: str, after: str) -> int:
+    """Offset of a token in the text it extends; a completed character counts as part of it."""
+    stands = after.startswith(before) and not after.endswith(REPLACEMENT_CHARACTER)
+    return len(before if stands else before.rstrip(REPLACEMENT_CHARACTER))
