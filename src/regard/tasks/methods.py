@@ -30,6 +30,7 @@ from regard.tasks.task_model import (
     TooLong,
     Warn,
     as_texts,
+    decode_fields,
     task_method,
     with_decode_fields,
     with_old_names,
@@ -116,7 +117,7 @@ class TranslateMethods(TaskModel):
         task = self if language is None else self.into(language)
         return task._translate(
             text,
-            options or task.decode_options({**(decode or {}), "beam": beam}, num_results),
+            options or task.decode_options(decode_fields(decode, beam=beam), num_results),
             num_results,
             alignment,
             split,
@@ -211,8 +212,8 @@ class GenerateMethods(TaskModel):
 
         In Python, `options` replaces all of `[decode]`.
         """
-        fields = {"max_length": max_length, "temperature": temperature, "top_k": top_k, "top_p": top_p}
-        fields = {**(decode or {}), **fields, "seed": seed, "beam": beam}
+        short = {"max_length": max_length, "temperature": temperature, "top_k": top_k, "top_p": top_p}
+        fields = decode_fields(decode, **short, seed=seed, beam=beam)
         options = options or self.decode_options(fields, num_results)
         return self._generate(prompt, options, num_results, on_too_long, warn)
 
