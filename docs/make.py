@@ -167,8 +167,8 @@ def tasks_page() -> str:
     parts = [
         WRITTEN,
         "# Every task\n\nA task has one description, the typed method of its class. Its command, its route "
-        "`POST /api/v1/TASK` and this page\nfollow from it: the same options, defaults and results. Fields of "
-        "a request have the names of the Python arguments.\n",
+        "`POST /api/v1/TASK` and this page\nfollow from it: the same options, defaults and results. Fields "
+        "of a request have the names of the Python arguments.\n",
     ]
     for name, spec in TASKS.items():
         methods = " or ".join(f"`{kind}.{spec.method}`" for kind in spec.methods)
