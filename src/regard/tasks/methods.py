@@ -76,7 +76,7 @@ class TranslateMethods(TaskModel):
 
         Options are those of `translate_lines`, and all of `[decode]`: beam=5, sample=True, top_p=0.9 ...
         """
-        named = with_decode_fields(TranslateMethods.translate_lines, options)
+        named = with_decode_fields("translate", TranslateMethods.translate_lines, options)
         texts = [each.text for each in self.translate_lines(as_texts(text), **named)]
         return texts[0] if isinstance(text, str) else texts
 
@@ -168,7 +168,8 @@ class GenerateMethods(TaskModel):
         `beam=1` is greedy, `beam=4` a search. A prompt that is too long is an error, unless `on_too_long`
         says otherwise: a string cannot tell that its prompt was truncated.
         """
-        named = with_decode_fields(GenerateMethods.generate_texts, {"on_too_long": "error", **options})
+        named = with_decode_fields("generate", GenerateMethods.generate_texts, options)
+        named.setdefault("on_too_long", "error")
         texts = [each.text for each in self.generate_texts(as_texts(prompt), **named)]
         return texts[0] if isinstance(prompt, str) else texts
 

@@ -126,8 +126,9 @@ def decode_fields(decode: Mapping[str, Any] | None, **short: Any) -> dict[str, A
     return {**(decode or {}), **{name: value for name, value in short.items() if value is not None}}
 
 
-def with_decode_fields(method: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
+def with_decode_fields(task: str, method: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
     """The keyword arguments of a method; all others go into its `decode`."""
+    options = current_options(task, options)
     named = set(inspect.signature(method).parameters)
     fields = {name: value for name, value in options.items() if name not in named}
     rest = {name: value for name, value in options.items() if name in named}
