@@ -114,7 +114,7 @@ def test_old_names_are_accepted_in_commands_and_methods(regard: Command, tiny_mo
     ]
     model = package.load(tiny_model)
     with pytest.warns(OldNameWarning, match="nbest is an old name of num_results"):
-        (result,) = model.translate_lines(["ba"], nbest=2, too_long="cut")
+        (result,) = model.translate_lines(["ba"], nbest=2, on_too_long="cut")
     assert len(result.candidates) == 2
     with pytest.warns(OldNameWarning, match=r"Translation\.broken is an old name of split"):
         assert result.broken is False
