@@ -1,4 +1,4 @@
-"""One client does not harm another: by large requests, slow sockets, unread answers, or work beside the API."""
+"""One client does not harm another: by large requests, slow sockets, unread answers, traces or lessons."""
 
 from __future__ import annotations
 
@@ -68,13 +68,12 @@ def test_a_large_request_shuts_nobody_out(keys: tuple[Keys, Any]) -> None:
     """One legal request filled the queue, and all others were refused until it was done."""
     known, headers = keys
     large = {**BODY, "q": [f"{TEXT} " * 15] * 50}
-    with (
-        served(keys=known, limits=BatchLimits(rows=4, queue_tokens=500)) as own,
-        ThreadPoolExecutor() as pool,
-    ):
-        ask = lambda who, body: httpx.post(
-            f"{own.address}/translate", json=body, headers=headers[who], timeout=90
-        )  # noqa: E731
+    limits = BatchLimits(rows=4, queue_tokens=500)
+    with served(keys=known, limits=limits) as own, ThreadPoolExecutor() as pool:
+
+        def ask(who: str, body: dict[str, Any]) -> httpx.Response:
+            return httpx.post(f"{own.address}/translate", json=body, headers=headers[who], timeout=90)
+
         slow = pool.submit(ask, "greedy", large)
         scheduler = own.service.schedulers["transformer"]
         while not scheduler.counters()["queue"]:
@@ -102,9 +101,8 @@ def test_traces_and_lessons_wait_in_a_queue(monkeypatch: pytest.MonkeyPatch) -> 
     go_on = threading.Event()
     monkeypatch.setattr(explorer, "lesson_json", lambda *_: {"waited": go_on.wait(60)})
     with served() as own, ThreadPoolExecutor(30) as pool:
-        lessons = [
-            pool.submit(httpx.get, f"{own.address}/api/v1/lessons/cost", timeout=90) for _ in range(30)
-        ]
+        address = f"{own.address}/api/v1/lessons/cost"
+        lessons = [pool.submit(httpx.get, address, timeout=90) for _ in range(30)]
         for path in ("/", "/web/js/main.js", "/api/v1/models", "/health/live"):
             assert httpx.get(own.address + path, timeout=20).status_code == 200
         assert httpx.post(f"{own.address}/translate", json=BODY, timeout=60).status_code == 200
