@@ -24,15 +24,27 @@ function filled(element, settings, children) {
 /** A word of a text: its direction is its own. */
 export const token = (text) => make("bdi", { dir: "auto", class: "token" }, text);
 
-export function live(text) { document.getElementById("live").textContent = text; }
+export function live(text) {
+  document.getElementById("live").textContent = text;
+}
 
 /** Arrow keys walk a row of tabs; one of them is in the order of the Tab key. */
 export function tabs(list, entries, chosen, choose) {
   const buttons = entries.map(([id, text]) =>
-    make("button", {
-      type: "button", role: "tab", id: `tab-${id}`, "aria-controls": "panel",
-      "aria-selected": String(id === chosen), tabindex: id === chosen ? "0" : "-1", onclick: () => choose(id),
-    }, text));
+    make(
+      "button",
+      {
+        type: "button",
+        role: "tab",
+        id: `tab-${id}`,
+        "aria-controls": "panel",
+        "aria-selected": String(id === chosen),
+        tabindex: id === chosen ? "0" : "-1",
+        onclick: () => choose(id),
+      },
+      text,
+    ),
+  );
   const had = list.contains(document.activeElement);
   list.replaceChildren(...buttons);
   if (had) document.getElementById(`tab-${chosen}`)?.focus();
@@ -42,7 +54,9 @@ export function tabs(list, entries, chosen, choose) {
   list.onkeydown = (event) => {
     const at = buttons.indexOf(document.activeElement);
     const last = buttons.length - 1;
-    const to = { ArrowRight: at === last ? 0 : at + 1, ArrowLeft: at ? at - 1 : last, Home: 0, End: last }[event.key];
+    const to = { ArrowRight: at === last ? 0 : at + 1, ArrowLeft: at ? at - 1 : last, Home: 0, End: last }[
+      event.key
+    ];
     if (at < 0 || to === undefined) return;
     event.preventDefault();
     choose(entries[to][0]);
@@ -57,39 +71,62 @@ export function roving(rows, start = [0, 0], arrived = () => {}) {
     for (const each of all) each.tabIndex = each === cell ? 0 : -1;
   };
   if (all.length) enter(rows[start[0]]?.[start[1]] ?? all[0]);
-  rows.forEach((cells, i) => cells.forEach((cell, j) => {
-    cell.addEventListener("focus", () => { enter(cell); arrived(i, j); });
-    cell.addEventListener("keydown", (event) => {
-      const to = walk(event, rows, i, j);
-      if (!to) return;
-      event.preventDefault();
-      to.focus();
-    });
-  }));
+  rows.forEach((cells, i) =>
+    cells.forEach((cell, j) => {
+      cell.addEventListener("focus", () => {
+        enter(cell);
+        arrived(i, j);
+      });
+      cell.addEventListener("keydown", (event) => {
+        const to = walk(event, rows, i, j);
+        if (!to) return;
+        event.preventDefault();
+        to.focus();
+      });
+    }),
+  );
 }
 
 function walk(event, rows, i, j) {
   const near = (r, c) => rows[r] && rows[r][Math.min(c, rows[r].length - 1)];
   switch (event.key) {
-    case "ArrowRight": return rows[i][j + 1];
-    case "ArrowLeft": return rows[i][j - 1];
-    case "ArrowDown": return near(i + 1, j);
-    case "ArrowUp": return near(i - 1, j);
-    case "Home": return event.ctrlKey ? rows[0][0] : rows[i][0];
-    case "End": return event.ctrlKey ? rows.at(-1).at(-1) : rows[i].at(-1);
-    default: return undefined;
+    case "ArrowRight":
+      return rows[i][j + 1];
+    case "ArrowLeft":
+      return rows[i][j - 1];
+    case "ArrowDown":
+      return near(i + 1, j);
+    case "ArrowUp":
+      return near(i - 1, j);
+    case "Home":
+      return event.ctrlKey ? rows[0][0] : rows[i][0];
+    case "End":
+      return event.ctrlKey ? rows.at(-1).at(-1) : rows[i].at(-1);
+    default:
+      return undefined;
   }
 }
 
 /** A row of buttons of which one is chosen. */
 export function choices(name, entries, chosen, choose) {
   const buttons = entries.map(([id, content, label]) =>
-    make("button", {
-      type: "button", class: "choice", "aria-pressed": String(String(id) === String(chosen)),
-      "aria-label": label, onclick: () => choose(id),
-    }, content));
+    make(
+      "button",
+      {
+        type: "button",
+        class: "choice",
+        "aria-pressed": String(String(id) === String(chosen)),
+        "aria-label": label,
+        onclick: () => choose(id),
+      },
+      content,
+    ),
+  );
   const group = make("div", { role: "group", "aria-label": name, class: "choices" }, ...buttons);
-  const at = Math.max(0, entries.findIndex(([id]) => String(id) === String(chosen)));
+  const at = Math.max(
+    0,
+    entries.findIndex(([id]) => String(id) === String(chosen)),
+  );
   roving([buttons], [0, at]);
   return group;
 }
@@ -97,11 +134,20 @@ export function choices(name, entries, chosen, choose) {
 export function select(name, entries, chosen, choose) {
   const id = `select-${name.toLowerCase().replaceAll(" ", "-")}`;
   const options = entries.map(([value, text]) => make("option", { value, selected: value === chosen }, text));
-  return make("div", { class: "field" }, make("label", { for: id }, name),
-    make("select", { id, onchange: (event) => choose(event.target.value) }, ...options));
+  return make(
+    "div",
+    { class: "field" },
+    make("label", { for: id }, name),
+    make("select", { id, onchange: (event) => choose(event.target.value) }, ...options),
+  );
 }
 
 export function check(name, checked, choose) {
-  const box = make("input", { type: "checkbox", checked, onchange: (event) => choose(event.target.checked), "aria-label": name });
+  const box = make("input", {
+    type: "checkbox",
+    checked,
+    onchange: (event) => choose(event.target.checked),
+    "aria-label": name,
+  });
   return make("label", { class: "check" }, box, name);
 }

@@ -1,7 +1,8 @@
 // Questions to the server. Whatever goes wrong becomes an Error whose message is a sentence.
 import { answer as answered } from "./source.js";
 
-const GONE = "The program behind this page does not answer. Start it again with “regard explore”, then press Trace.";
+const GONE =
+  "The program behind this page does not answer. Start it again with “regard explore”, then press Trace.";
 
 async function ask(path, options) {
   let answer;
@@ -13,14 +14,23 @@ async function ask(path, options) {
   }
   if (answer.ok) return answer;
   let message = null;
-  try { message = (await answer.json()).error; } catch { /* not JSON: default message below */ }
+  try {
+    message = (await answer.json()).error;
+  } catch {
+    /* not JSON: default message below */
+  }
   const failure = new Error(message ?? `The server answered with the status ${answer.status}.`);
   failure.status = answer.status;
   throw failure;
 }
 
 const post = (path, body, signal) =>
-  ask(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body), signal });
+  ask(path, {
+    method: "POST",
+    headers: { "Content-Type": "application/json" },
+    body: JSON.stringify(body),
+    signal,
+  });
 
 export const models = async () => (await ask("/api/v1/models")).json();
 export const trace = async (body, signal) => (await post("/api/v1/trace", body, signal)).json();
@@ -48,7 +58,8 @@ export async function reading(id, query) {
 }
 
 export const lessons = async () => (await ask("/api/v1/lessons")).json();
-export const lesson = async (name, query) => (await ask(`/api/v1/lessons/${name}?${new URLSearchParams(query)}`)).json();
+export const lesson = async (name, query) =>
+  (await ask(`/api/v1/lessons/${name}?${new URLSearchParams(query)}`)).json();
 
 /** Where the whole page with this trace inside is, as one file. */
 export const pageOf = (id) => `/api/v1/trace/${encodeURIComponent(id)}/export?format=html`;

@@ -17,11 +17,24 @@ import * as output from "./views/output.js";
 import * as stream from "./views/stream.js";
 
 const VIEWS = {
-  input, map, attention, heads, stream, output, compare, lessons,
+  input,
+  map,
+  attention,
+  heads,
+  stream,
+  output,
+  compare,
+  lessons,
 };
 const TABS = [
-  ["input", "Input"], ["map", "Map"], ["attention", "Attention"], ["heads", "Heads"], ["stream", "Stream"], ["output", "Output"],
-  ["compare", "Compare"], ["lessons", "Lessons"],
+  ["input", "Input"],
+  ["map", "Map"],
+  ["attention", "Attention"],
+  ["heads", "Heads"],
+  ["stream", "Stream"],
+  ["output", "Output"],
+  ["compare", "Compare"],
+  ["lessons", "Lessons"],
 ];
 const HERE = TABS.filter(([id]) => !kept || !["compare", "lessons"].includes(id)); // a file has no model to run
 const ASKING = ["text", "context", "model", "beam", "prefix", "change"]; // a change of these is another run
@@ -55,7 +68,10 @@ async function traced(body, interventions, signal) {
 }
 
 /** What views know beyond the run: the models, and how to run them. */
-const page = () => ({ models: about.models, traced: (run, changes) => traced(request(run.model, run.text), changes) });
+const page = () => ({
+  models: about.models,
+  traced: (run, changes) => traced(request(run.model, run.text), changes),
+});
 
 async function run() {
   running?.abort();
@@ -79,7 +95,7 @@ async function run() {
   } catch (error) {
     if (error.name === "AbortError") return;
     status("");
-    trouble(wrong = error.message);
+    trouble((wrong = error.message));
     if (!error.status) return; // a server that does not answer: what was there can still be read
     trace = plain = change = null;
     await show();
@@ -93,7 +109,9 @@ async function run() {
 async function runs(signal) {
   const changes = kept ? [] : fitting(model(), state().change);
   const first = await traced(request(), [], signal);
-  let second = first, comparison = null, failed = "";
+  let second = first,
+    comparison = null,
+    failed = "";
   try {
     if (changes.length) second = await traced(request(), changes, signal);
     if (changes.length) comparison = await api.compare(first.id, second.id, null, signal);
@@ -105,8 +123,12 @@ async function runs(signal) {
   return failed;
 }
 
-const status = (text) => { at("status").textContent = text; };
-const trouble = (text) => { at("trouble").textContent = text; };
+const status = (text) => {
+  at("status").textContent = text;
+};
+const trouble = (text) => {
+  at("trouble").textContent = text;
+};
 
 async function show() {
   const number = ++drawn;
@@ -119,7 +141,8 @@ async function show() {
   try {
     content = trace || chosen === "lessons" ? await VIEWS[chosen].render(trace, model(), page()) : welcome();
   } catch (error) {
-    if (error.status === 400 && /not kept/.test(error.message) && number === drawn && forgotten++ < 1) return run();
+    if (error.status === 400 && /not kept/.test(error.message) && number === drawn && forgotten++ < 1)
+      return run();
     if (number === drawn) trouble(error.message);
     return;
   }
@@ -141,7 +164,10 @@ function focused() {
   if (!home) return null;
   const name = focused.getAttribute("aria-label") ?? focused.id;
   const attribute = focused.hasAttribute("aria-label") ? "aria-label" : "id";
-  return () => [...home.querySelectorAll(`[${attribute}]`)].find((each) => each.getAttribute(attribute) === name)?.focus();
+  return () =>
+    [...home.querySelectorAll(`[${attribute}]`)]
+      .find((each) => each.getAttribute(attribute) === name)
+      ?.focus();
 }
 
 function answer() {
@@ -149,39 +175,89 @@ function answer() {
   at("asked").textContent = trace ? state().text : ""; // for paper, where the form is not
   at("forced").replaceChildren();
   if (!trace) return;
-  const labels = { translate: "Translation", generate: "Continuation", fill: "Filled", classify: "Label", tag: "Tags", answer: "Answer" };
+  const labels = {
+    translate: "Translation",
+    generate: "Continuation",
+    fill: "Filled",
+    classify: "Label",
+    tag: "Tags",
+    answer: "Answer",
+  };
   at("answer-label").textContent = `${labels[trace.meta.task] ?? "Output"}:`;
   at("answer-text").textContent = trace.output || "(nothing)";
   if (state().prefix) {
-    at("forced").replaceChildren(make("button", { type: "button", onclick: () => set({ prefix: "" }) }, "Undo the forced words"));
+    at("forced").replaceChildren(
+      make("button", { type: "button", onclick: () => set({ prefix: "" }) }, "Undo the forced words"),
+    );
   }
 }
 
 function welcome() {
   const chosen = model();
   const examples = {
-    fill: ["The <mask> is old."], answer: ["Who sleeps?"],
+    fill: ["The <mask> is old."],
+    answer: ["Who sleeps?"],
   }[chosen?.task] ?? ["I see the small house.", "The old man has a dog."];
-  return make("section", { class: "welcome" },
+  return make(
+    "section",
+    { class: "welcome" },
     make("h2", {}, "Type a sentence above"),
-    make("p", {}, "The model reads it, and every number it computes on the way can be looked at here. Nothing leaves this machine."),
-    make("div", { class: "choices" }, ...examples.map((text) =>
-      make("button", { type: "button", class: "choice", onclick: () => { at("text").value = text; set({ text }); } }, token(text)))));
+    make(
+      "p",
+      {},
+      "The model reads it, and every number it computes on the way can be looked at here. Nothing leaves this machine.",
+    ),
+    make(
+      "div",
+      { class: "choices" },
+      ...examples.map((text) =>
+        make(
+          "button",
+          {
+            type: "button",
+            class: "choice",
+            onclick: () => {
+              at("text").value = text;
+              set({ text });
+            },
+          },
+          token(text),
+        ),
+      ),
+    ),
+  );
 }
 
 function fillForm() {
   const chosen = model();
   const { text, context, beam } = state();
-  for (const [id, content] of [["text", text], ["context", context]]) {
+  for (const [id, content] of [
+    ["text", text],
+    ["context", context],
+  ]) {
     if (!waiting && at(id).value !== content) at(id).value = content; // a change of the box would move the cursor
   }
   at("context-field").hidden = chosen?.task !== "answer";
-  at("model").replaceChildren(...about.models.map((each) =>
-    make("option", { value: each.name, selected: each.name === chosen?.name }, `${each.name} (${each.family})`)));
+  at("model").replaceChildren(
+    ...about.models.map((each) =>
+      make(
+        "option",
+        { value: each.name, selected: each.name === chosen?.name },
+        `${each.name} (${each.family})`,
+      ),
+    ),
+  );
   const writes = ["translate", "generate"].includes(chosen?.task);
   at("beam").disabled = !writes;
-  at("beam").replaceChildren(...["", "1", "2", "4", "8"].map((size) =>
-    make("option", { value: size, selected: size === beam }, size || (writes ? `${chosen.beam} (model default)` : "none"))));
+  at("beam").replaceChildren(
+    ...["", "1", "2", "4", "8"].map((size) =>
+      make(
+        "option",
+        { value: size, selected: size === beam },
+        size || (writes ? `${chosen.beam} (model default)` : "none"),
+      ),
+    ),
+  );
   grow();
 }
 
@@ -199,9 +275,16 @@ function listenToForm() {
     if (changes.text !== state().text || changes.context !== state().context) set(changes);
   };
   for (const id of ["text", "context"]) {
-    at(id).addEventListener("input", () => { clearTimeout(waiting); waiting = setTimeout(typed, WAIT); grow(); });
+    at(id).addEventListener("input", () => {
+      clearTimeout(waiting);
+      waiting = setTimeout(typed, WAIT);
+      grow();
+    });
     at(id).addEventListener("keydown", (event) => {
-      if (event.key === "Enter" && !event.shiftKey && !event.isComposing) { event.preventDefault(); at("ask").requestSubmit(); }
+      if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
+        event.preventDefault();
+        at("ask").requestSubmit();
+      }
     });
   }
   at("ask").addEventListener("submit", (event) => {
@@ -213,7 +296,18 @@ function listenToForm() {
     else typed();
   });
   at("model").addEventListener("change", (event) =>
-    set({ model: event.target.value, where: "", head: "0", query: "", key: "", prefix: "", beam: "", change: "", neuron: "" }));
+    set({
+      model: event.target.value,
+      where: "",
+      head: "0",
+      query: "",
+      key: "",
+      prefix: "",
+      beam: "",
+      change: "",
+      neuron: "",
+    }),
+  );
   at("beam").addEventListener("change", (event) => set({ beam: event.target.value, prefix: "" }));
   addEventListener("keydown", (event) => {
     if (!["[", "]"].includes(event.key) || event.ctrlKey || event.metaKey || event.altKey) return;
@@ -228,7 +322,7 @@ async function begin() {
   try {
     if (!about.models.length) about = await api.models();
   } catch (error) {
-    return trouble(wrong = error.message);
+    return trouble((wrong = error.message));
   }
   fillForm();
   if (state().view === "lessons") show(); // which need no run

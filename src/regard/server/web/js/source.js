@@ -26,16 +26,25 @@ function respond(url, { method = "GET", body = "{}" }) {
   run ??= opened();
   const query = url.searchParams;
   switch (`${method} ${url.pathname}`) {
-    case "GET /api/v1/models": return json(run.models);
-    case "POST /api/v1/trace": return same(JSON.parse(body)) ? json(run.trace) : refused(ALONE);
-    case "GET /api/v1/trace/kept/tensors": return new Response(written(tensors(query)));
-    case "GET /api/v1/trace/kept/reading": return reading(query);
-    default: return refused(ALONE);
+    case "GET /api/v1/models":
+      return json(run.models);
+    case "POST /api/v1/trace":
+      return same(JSON.parse(body)) ? json(run.trace) : refused(ALONE);
+    case "GET /api/v1/trace/kept/tensors":
+      return new Response(written(tensors(query)));
+    case "GET /api/v1/trace/kept/reading":
+      return reading(query);
+    default:
+      return refused(ALONE);
   }
 }
 
 const same = ({ source, context, prefix, interventions, decode }) =>
-  source === run.models.kept.text && (context ?? "") === run.models.kept.context && !prefix?.length && !interventions?.length && !decode;
+  source === run.models.kept.text &&
+  (context ?? "") === run.models.kept.context &&
+  !prefix?.length &&
+  !interventions?.length &&
+  !decode;
 
 function opened() {
   const content = JSON.parse(embedded.textContent);
@@ -49,18 +58,26 @@ function opened() {
 
 /** One tensor, or the slice of a number along its first side. */
 function part(name, slice = null) {
-  const { dtype, shape, data_offsets: [from, to] } = run.header[name] ?? missing();
+  const {
+    dtype,
+    shape,
+    data_offsets: [from, to],
+  } = run.header[name] ?? missing();
   const bytes = run.numbers.subarray(from, to);
   if (slice === null) return { dtype, shape, bytes };
   const size = bytes.length / shape[0];
   return { dtype, shape: shape.slice(1), bytes: bytes.subarray(slice * size, (slice + 1) * size) };
 }
 
-function missing() { throw new Error("This page was written without these numbers, because the text is long."); }
+function missing() {
+  throw new Error("This page was written without these numbers, because the text is long.");
+}
 
 function tensors(query) {
   const folder = query.has("pool") ? "pooled/" : "whole/";
-  const all = Object.keys(run.header).filter((name) => name.startsWith(folder)).map((name) => name.slice(folder.length));
+  const all = Object.keys(run.header)
+    .filter((name) => name.startsWith(folder))
+    .map((name) => name.slice(folder.length));
   const selected = new Map();
   for (const pattern of query.getAll("name")) {
     const [before, after] = pattern.split("*"); // the page asks with one * at most
@@ -69,7 +86,8 @@ function tensors(query) {
       if (!fits) continue;
       let tensor = part(folder + name, query.has("head") ? ofHead(name, Number(query.get("head"))) : null);
       if (query.has("row")) tensor = narrowed(tensor, tensor.shape.length - 2, Number(query.get("row")));
-      if (query.has("column")) tensor = narrowed(tensor, tensor.shape.length - 1, Number(query.get("column")));
+      if (query.has("column"))
+        tensor = narrowed(tensor, tensor.shape.length - 1, Number(query.get("column")));
       selected.set(name, tensor);
     }
   }
@@ -105,15 +123,22 @@ function reading(query) {
     const names = Object.keys(run.header).filter((name) => name.startsWith("heads/"));
     return new Response(written(new Map(names.map((name) => [name.slice(6), part(name)]))));
   }
-  const name = `look/${kind}/${kind === "rollout" ? "" : query.get("where") ?? ""}/${query.get("words") === "true" ? "words" : "pieces"}`;
+  const name = `look/${kind}/${kind === "rollout" ? "" : (query.get("where") ?? "")}/${query.get("words") === "true" ? "words" : "pieces"}`;
   const mean = (query.get("head") ?? "mean") === "mean";
-  if (!run.header[name] && run.readings[name] && !mean) { // of a long text the plain weights are here, and no reading of them
+  if (!run.header[name] && run.readings[name] && !mean) {
+    // of a long text the plain weights are here, and no reading of them
     const values = part(`whole/${query.get("where")}.weights`, Number(query.get("head")));
-    return new Response(written(new Map([["values", values]]), { "regard.reading": JSON.stringify(run.readings[name][0]) }));
+    return new Response(
+      written(new Map([["values", values]]), { "regard.reading": JSON.stringify(run.readings[name][0]) }),
+    );
   }
   const last = (run.header[name] ?? missing()).shape[0] - 1;
   const about = run.readings[name][mean ? 1 : 0];
-  return new Response(written(new Map([["values", part(name, mean ? last : Number(query.get("head")))]]), { "regard.reading": JSON.stringify(about) }));
+  return new Response(
+    written(new Map([["values", part(name, mean ? last : Number(query.get("head")))]]), {
+      "regard.reading": JSON.stringify(about),
+    }),
+  );
 }
 
 /** A safetensors file of some parts. */

@@ -2,19 +2,51 @@
 import { kept, traced } from "./source.js";
 
 const FIRST = {
-  view: "attention", model: "", text: traced.text, context: traced.context, beam: "", prefix: "",
-  where: "", head: "0", query: "", key: "", side: "", neuron: "",
-  reading: "weights", words: "", hide: "", sort: "", pins: "", // of the heads
-  change: "", other_text: "", other_model: "", other_change: "", // what is changed in a run; the run it is compared with
-  lesson: "", step: "0", n: "", d: "", // of the lessons
+  view: "attention",
+  model: "",
+  text: traced.text,
+  context: traced.context,
+  beam: "",
+  prefix: "",
+  where: "",
+  head: "0",
+  query: "",
+  key: "",
+  side: "",
+  neuron: "",
+  reading: "weights",
+  words: "",
+  hide: "",
+  sort: "",
+  pins: "", // of the heads
+  change: "",
+  other_text: "",
+  other_model: "",
+  other_change: "", // what is changed in a run; the run it is compared with
+  lesson: "",
+  step: "0",
+  n: "",
+  d: "", // of the lessons
 };
-const STEPS = ["view", "prefix", "text", "change", "other_text", "other_model", "other_change", "lesson", "step"]; // each is a step that "back" undoes
+const STEPS = [
+  "view",
+  "prefix",
+  "text",
+  "change",
+  "other_text",
+  "other_model",
+  "other_change",
+  "lesson",
+  "step",
+]; // each is a step that "back" undoes
 export const NAMES = Object.keys(FIRST);
 const listeners = new Set();
 let current = read(place());
 
 /** Of a page that is a file, the part behind # alone may change. */
-function place() { return kept ? location.hash.slice(1) : location.search; }
+function place() {
+  return kept ? location.hash.slice(1) : location.search;
+}
 
 function read(search) {
   const given = new URLSearchParams(search);
@@ -49,7 +81,11 @@ export function set(changes) {
 
 /** In a frame of a notebook there is no address to change; the state lives on without. */
 function remember(how, target) {
-  try { history[how](null, "", target); } catch (error) { if (!kept) throw error; }
+  try {
+    history[how](null, "", target);
+  } catch (error) {
+    if (!kept) throw error;
+  }
 }
 
 export const listen = (listener) => listeners.add(listener);

@@ -21,7 +21,9 @@ export class Trace {
     this.cache = new Map();
   }
 
-  has(name) { return this.shapes.has(name); }
+  has(name) {
+    return this.shapes.has(name);
+  }
 
   /** `encoder.0.self`, `decoder.1.cross` ... in the order of the run. */
   get attentions() {
@@ -30,11 +32,17 @@ export class Trace {
 
   /** What was changed in this attention, or in one of its heads. */
   changes(type, where, head = null) {
-    return (this.meta.interventions ?? []).filter((each) => each.type === type
-      && (each.where ?? where) === where && (head === null || (each.head ?? head) === head));
+    return (this.meta.interventions ?? []).filter(
+      (each) =>
+        each.type === type &&
+        (each.where ?? where) === where &&
+        (head === null || (each.head ?? head) === head),
+    );
   }
 
-  heads(where) { return this.shapes.get(`${where}.weights`)[0]; }
+  heads(where) {
+    return this.shapes.get(`${where}.weights`)[0];
+  }
 
   /** The pieces of an attention's queries and keys. */
   sides(where) {
@@ -71,13 +79,18 @@ export class Trace {
   async head(where, head) {
     const side = where.split(".")[0];
     const plain = this.has(`${where}.query`) && this.has(`${where}.mixed`); // then the scores are computed again from q and k
-    const parts = ["query", "key", "value", "mask", ...(plain ? [] : ["scores"]), "weights", "mixed"].map((p) => `${where}.${p}`);
+    const parts = ["query", "key", "value", "mask", ...(plain ? [] : ["scores"]), "weights", "mixed"].map(
+      (p) => `${where}.${p}`,
+    );
     const bias = where.endsWith(".self") ? [`${side}.positions.bias`] : [];
     const tensors = await this.tensors([...parts, ...bias], { head });
     const short = Object.fromEntries(parts.map((name) => [name.slice(where.length + 1), tensors[name]]));
     return {
-      ...short, bias: bias.length ? tensors[bias[0]] : undefined, scale: this.scale(where, short),
-      equal: this.changes("uniform", where, head).length > 0, off: this.changes("zero_head", where, head).length > 0,
+      ...short,
+      bias: bias.length ? tensors[bias[0]] : undefined,
+      scale: this.scale(where, short),
+      equal: this.changes("uniform", where, head).length > 0,
+      off: this.changes("zero_head", where, head).length > 0,
     };
   }
 
@@ -99,14 +112,16 @@ export const row = (tensor, number) => {
 export function recompute(parts, query) {
   const keys = parts.weights.shape.at(-1);
   const visible = (j) => !parts.mask || parts.mask.data[query * keys + j] !== 0;
-  const products = [], scores = [];
+  const products = [],
+    scores = [];
   for (let j = 0; j < keys; j++) {
     if (parts.scale === null) {
       products.push(null);
       scores.push(parts.scores.data[query * keys + j]);
       continue;
     }
-    const q = row(parts.query, query), k = row(parts.key, j);
+    const q = row(parts.query, query),
+      k = row(parts.key, j);
     let sum = 0;
     for (let c = 0; c < q.length; c++) sum += q[c] * k[c];
     products.push(sum);
