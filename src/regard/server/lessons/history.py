@@ -8,21 +8,10 @@ from typing import Any
 
 from regard.data.phrasebook import Phrase, phrases
 from regard.interpret import Trace
+from regard.server.lessons.content import distinct, formula, lines, matrix, table
 from regard.server.lessons.decoder import word_names
-from regard.server.lessons.step import (
-    ChoiceQuestion,
-    Given,
-    Ledger,
-    Lesson,
-    LessonStep,
-    LessonUnavailable,
-    NumberQuestion,
-    distinct,
-    formula,
-    lines,
-    matrix,
-    table,
-)
+from regard.server.lessons.given import Given, Ledger, LessonUnavailable
+from regard.server.lessons.step import ChoiceQuestion, Lesson, LessonStep, NumberQuestion
 from regard.storage import builtin
 from regard.tasks import load
 
@@ -95,8 +84,8 @@ def carried(trace: Trace) -> int:
     return trace["decoder.first"].numel()
 
 
-def bottleneck(models: dict[str, Any]) -> LessonStep:
-    ledger = Ledger()
+def bottleneck(given: Given, ledger: Ledger) -> LessonStep:
+    models = runners(given)
     short, long = sentences()[0][0], sentences()[-1][0]
     sizes = {
         family: [ledger(carried, ledger(task.trace, each.english, each.german)) for each in (short, long)]
@@ -120,21 +109,18 @@ def bottleneck(models: dict[str, Any]) -> LessonStep:
         "every piece."
         if recurrent
         else f"More: one vector for every piece of the source, {pieces[1]} instead of {pieces[0]}.",
-        ledger.names,
-        before=[formula("hₜ = f(xₜ, hₜ₋₁)")],
-        after=[
-            table(
-                "Numbers that the writer has of the source",
-                ["model", "short sentence", "long sentence"],
-                rows,
-                0,
-            )
-        ],
+        before=formula("hₜ = f(xₜ, hₜ₋₁)"),
+        after=table(
+            "Numbers that the writer has of the source",
+            ["model", "short sentence", "long sentence"],
+            rows,
+            0,
+        ),
     )
 
 
-def longer(models: dict[str, Any]) -> LessonStep:
-    ledger = Ledger()
+def longer(given: Given, ledger: Ledger) -> LessonStep:
+    models = runners(given)
     scores = {FAMILIES[family]: ledger(right, task) for family, task in models.items()}
     names = list(scores)
     worst = min(names, key=lambda name: scores[name][-1])
@@ -163,7 +149,6 @@ def longer(models: dict[str, Any]) -> LessonStep:
         + ". On the shortest: "
         + ", ".join(f"{name} {100 * scores[name][0]:.0f} %" for name in names)
         + ".",
-        ledger.names,
         after=[
             lines("Share of sentences that are exactly right", "words", middle, scores, even=True, digits=2),
             *(
@@ -178,8 +163,10 @@ def longer(models: dict[str, Any]) -> LessonStep:
     )
 
 
-def looking_back(task: Any) -> LessonStep:
-    ledger = Ledger()
+def looking_back(given: Given, ledger: Ledger) -> LessonStep | None:
+    task = runners(given).get("bahdanau")
+    if task is None:
+        return None
     phrase = sentences()[1][0]
     trace = ledger(task.trace, phrase.english, phrase.german)
     shares = ledger(trace.alignment_weights)
@@ -201,17 +188,10 @@ def looking_back(task: Any) -> LessonStep:
             f"At which word does it look most when it says “{output[place]}”?", distinct(read), best
         ),
         f"At “{read[best]}”, with {float(shares[place, best]):.2f}.",
-        ledger.names,
-        before=[formula("eᵢⱼ = v · tanh(W sᵢ₋₁ + U hⱼ)      aᵢⱼ = softmaxⱼ(eᵢⱼ)      cᵢ = Σⱼ aᵢⱼ hⱼ")],
-        after=[matrix("Weights a: words said (rows), words read (columns)", shares, output, read)],
-        then=["This was the first attention. The Transformer kept it and threw the recurrent network away."],
+        before=formula("eᵢⱼ = v · tanh(W sᵢ₋₁ + U hⱼ)      aᵢⱼ = softmaxⱼ(eᵢⱼ)      cᵢ = Σⱼ aᵢⱼ hⱼ"),
+        after=matrix("Weights a: words said (rows), words read (columns)", shares, output, read),
+        then="This was the first attention. The Transformer kept it and threw the recurrent network away.",
     )
-
-
-def history(given: Given) -> list[LessonStep]:
-    models = runners(given)
-    steps = [bottleneck(models), longer(models)]
-    return [*steps, looking_back(models["bahdanau"])] if "bahdanau" in models else steps
 
 
 LESSONS = [
@@ -220,6 +200,6 @@ LESSONS = [
         "RNN, Bahdanau, Transformer",
         "One state for a whole sentence, a look back at every step, attention alone: longer and longer "
         "sentences.",
-        history,
+        (bottleneck, longer, looking_back),
     )
 ]
