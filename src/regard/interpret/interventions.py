@@ -108,12 +108,11 @@ def _parse(fields: Any, at: str, model: Model) -> Edits:
     if not isinstance(kind, str) or kind not in KINDS:
         near = near_miss(str(kind), KINDS)
         raise UsageError(f'{at}: "{kind}" is not a type of intervention: {", ".join(KINDS)}{near}')
-    make, allowed = KINDS[kind]
+    allowed = KINDS[kind].fields
     for name in fields:
         if name not in ("type", *allowed):
             raise UsageError(f'{at}: {kind} takes {", ".join(allowed) or "no other fields"}, not "{name}"')
-    edits: Edits = make(fields, at, model)
-    return edits
+    return KINDS[kind].make(fields, at, model)
 
 
 def _attentions(fields: Fields, at: str, model: Model, required: bool = True) -> dict[str, AttentionShape]:
@@ -243,11 +242,66 @@ def _describe(fields: Fields) -> str:
     return f'with "{fields.get("text")}" as token {fields.get("position")} of the {side or "source"}'
 
 
-KINDS: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
-    "zero_head": (zero_head, ("where", "head")),
-    "uniform": (uniform, ("where", "head")),
-    "drop_scale": (drop_scale, ("where",)),
-    "drop_positions": (drop_positions, ("side",)),
-    "unmask_future": (unmask_future, ()),
-    "replace_token": (replace_token, ("side", "position", "text")),
+@dataclass(frozen=True)
+class InterventionKind:
+    """`label` and `about` are for the page; `sides` names the list of a model that has its `side`."""
+
+    make: Callable[[Fields, str, Model], Edits]
+    fields: tuple[str, ...]
+    required: tuple[str, ...]
+    label: str
+    about: str
+    sides: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "make"}
+
+
+ATTENTION = ("where", "head")
+KINDS = {
+    "zero_head": InterventionKind(
+        zero_head,
+        ATTENTION,
+        ATTENTION,
+        "Ablate a head",
+        "The head's weighted sum of values becomes zero; all other heads stay.",
+    ),
+    "uniform": InterventionKind(
+        uniform,
+        ATTENTION,
+        (),
+        "Uniform attention in a head",
+        "All scores become equal, so that every visible key has the same weight.",
+    ),
+    "drop_scale": InterventionKind(
+        drop_scale,
+        ("where",),
+        (),
+        "Drop the scale 1/√d",
+        "The products of q and k are not divided by √d: the softmax becomes sharper.",
+    ),
+    "drop_positions": InterventionKind(
+        drop_positions,
+        ("side",),
+        (),
+        "Drop the positions",
+        "Nothing tells the order of the words any more.",
+        "stacks",
+    ),
+    "unmask_future": InterventionKind(
+        unmask_future,
+        (),
+        (),
+        "Unmask the future",
+        "Each position attends to later ones too, in the run that is shown. "
+        "While the tokens were chosen there were none yet.",
+    ),
+    "replace_token": InterventionKind(
+        replace_token,
+        ("side", "position", "text"),
+        ("position", "text"),
+        "Replace a token",
+        "The tokens of another text replace one token; <mask> and <unk> can be written too.",
+        "sides",
+    ),
 }

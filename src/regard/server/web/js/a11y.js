@@ -1,17 +1,31 @@
 // Elements, and the habits of keyboard and screen reader. Text enters the page by textContent alone.
 
-/** make("p", {class: "x", onclick}, "text", child): an element. */
+/** @typedef {Node | string | null | undefined | (Node | string | null)[]} Child */
+
+/**
+ * make("p", {class: "x", onclick}, "text", child): an element.
+ * @param {string} name
+ * @param {Record<string, any>} settings
+ * @param {...Child} children
+ * @returns {any}
+ */
 export function make(name, settings = {}, ...children) {
-  const element = document.createElement(name);
-  return filled(element, settings, children);
+  return fill(document.createElement(name), settings, children);
 }
 
-/** The same in SVG. */
+/**
+ * The same in SVG.
+ * @param {string} name
+ * @param {Record<string, any>} settings
+ * @param {...Child} children
+ * @returns {any}
+ */
 export function draw(name, settings = {}, ...children) {
-  return filled(document.createElementNS("http://www.w3.org/2000/svg", name), settings, children);
+  return fill(document.createElementNS("http://www.w3.org/2000/svg", name), settings, children);
 }
 
-function filled(element, settings, children) {
+/** @param {Element} element @param {Record<string, any>} settings @param {Child[]} children */
+function fill(element, settings, children) {
   for (const [name, value] of Object.entries(settings)) {
     if (value === null || value === undefined || value === false) continue;
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
@@ -20,6 +34,49 @@ function filled(element, settings, children) {
   element.append(...children.flat().filter((child) => child !== null && child !== undefined));
   return element;
 }
+
+/** A remark. @param {...Child} children */
+export const quiet = (...children) => make("p", { class: "quiet" }, ...children);
+
+/** A part of a view with a heading. @param {string} name @param {Child} title @param {...Child} children */
+export const section = (name, title, ...children) =>
+  make("section", { "aria-label": name }, make("h3", {}, title), ...children);
+
+/** A control with a label. @param {string} label @param {Child} control */
+export const field = (label, control) =>
+  make("div", { class: "field" }, make("span", { class: "label" }, label), control);
+
+/** A table of numbers. @param {Child[]} columns @param {Child[]} rows @param {Record<string, any>} more */
+export const table = (columns, rows, { caption = null, foot = null, kind = "" } = {}) =>
+  make(
+    "table",
+    { class: `numbers ${kind}` },
+    caption && make("caption", {}, ...caption),
+    make("thead", {}, make("tr", {}, ...columns.map((text) => make("th", { scope: "col" }, text)))),
+    make("tbody", {}, ...rows),
+    foot && make("tfoot", {}, foot),
+  );
+
+/** What is wider than the page; it can be scrolled with the keyboard too. @param {string} name @param {Child} inside */
+export const scrollable = (name, inside) =>
+  make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": name }, inside);
+
+/** The listeners of something that is chosen by a click, Enter or Space. @param {() => void} act */
+export const choosable = (act) => ({
+  onclick: act,
+  onkeydown: (/** @type {KeyboardEvent} */ event) => {
+    if (event.key !== "Enter" && event.key !== " ") return;
+    event.preventDefault();
+    act();
+  },
+});
+
+/** The listener of a link within the page; with Ctrl or Shift the browser opens it. @param {() => void} act */
+export const following = (act) => (/** @type {MouseEvent} */ event) => {
+  if (event.ctrlKey || event.metaKey || event.shiftKey) return;
+  event.preventDefault();
+  act();
+};
 
 /** A word of a text: its direction is its own. */
 export const token = (text) => make("bdi", { dir: "auto", class: "token" }, text);
@@ -65,7 +122,7 @@ export function tabs(list, entries, chosen, choose) {
 }
 
 /** Rows of cells of which one is in the order of the Tab key; arrows, Home and End walk among them. */
-export function roving(rows, start = [0, 0], arrived = () => {}) {
+export function roving(rows, start = [0, 0], arrived = (_i, _j) => {}) {
   const all = rows.flat();
   const enter = (cell) => {
     for (const each of all) each.tabIndex = each === cell ? 0 : -1;

@@ -1,11 +1,8 @@
 // Draws openapi.json: each route with the fields that it reads and answers. All text is set as text.
 
-/** @param {string} tag @param {(Node|string)[]} inside */
-function element(tag, ...inside) {
-  const made = document.createElement(tag);
-  made.append(...inside);
-  return made;
-}
+import { make } from "./a11y.js";
+
+const element = (tag, ...inside) => make(tag, {}, ...inside);
 
 /** The schema that a reference means. */
 function resolved(schema, document) {
@@ -51,8 +48,7 @@ function fields(schema, document) {
       : each.default === undefined
         ? ""
         : `else ${JSON.stringify(each.default)}`;
-    const head = element("th", element("code", name));
-    head.scope = "row";
+    const head = make("th", { scope: "row" }, element("code", name));
     table.append(
       element("tr", head, element("td", words(each, document)), element("td", each.description ?? needed)),
     );

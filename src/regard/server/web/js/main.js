@@ -3,11 +3,11 @@ import * as api from "./api.js";
 import { live, make, tabs, token } from "./a11y.js";
 import { onScheme } from "./color.js";
 import { exporter } from "./export.js";
-import { fitting, panel as whatIf } from "./interventions.js";
+import { read } from "./interventions.js";
 import * as lessons from "./lessons/lessons.js";
-import { kept } from "./source.js";
-import { listen, set, state } from "./state.js";
-import { remembered } from "./trace.js";
+import { isFile } from "./source.js";
+import { followHistory, listen, set, state } from "./state.js";
+import { traceOf } from "./trace.js";
 import * as attention from "./views/attention.js";
 import * as compare from "./views/compare.js";
 import * as heads from "./views/heads.js";
@@ -15,6 +15,7 @@ import * as input from "./views/input.js";
 import * as map from "./views/map.js";
 import * as output from "./views/output.js";
 import * as stream from "./views/stream.js";
+import { panel as whatIf } from "./views/what_if.js";
 
 const VIEWS = {
   input,
@@ -36,20 +37,22 @@ const TABS = [
   ["compare", "Compare"],
   ["lessons", "Lessons"],
 ];
-const HERE = TABS.filter(([id]) => !kept || !["compare", "lessons"].includes(id)); // a file has no model to run
+const HERE = TABS.filter(([id]) => !isFile() || !["compare", "lessons"].includes(id)); // a file has no model to run
 const ASKING = ["text", "context", "model", "beam", "prefix", "change"]; // a change of these is another run
 const WAIT = 350; // milliseconds without a key
+/** @returns {any} the element of an id; all of them stand in index.html */
 const at = (id) => document.getElementById(id);
 
-let about = { models: [], longest_text: 0 };
+let about = { models: [], settings: {} }; // what the server has
 let trace = null;
 let plain = null; // the same run without changes
 let change = null; // how the two differ
 let running = null;
 let drawn = 0;
+/** @type {ReturnType<typeof setTimeout> | 0} */
 let waiting = 0; // a timer, while a person types
 let wrong = ""; // what there is to say of the run
-let forgotten = 0; // how often the server had not kept a run, one after the other
+let expired = 0; // how often the server no longer had a run, one after the other
 
 const model = () => about.models.find((each) => each.name === state().model) ?? about.models[0];
 
@@ -64,13 +67,14 @@ function request(chosen = model(), text = state().text) {
 }
 
 async function traced(body, interventions, signal) {
-  return remembered(await api.trace(interventions.length ? { ...body, interventions } : body, signal));
+  return traceOf(await api.trace(interventions.length ? { ...body, interventions } : body, signal));
 }
 
 /** What views know beyond the run: the models, and how to run them. */
 const page = () => ({
   models: about.models,
-  traced: (run, changes) => traced(request(run.model, run.text), changes),
+  settings: about.settings,
+  traced: (other, changes) => traced(request(other.model, other.text), changes),
 });
 
 async function run() {
@@ -90,7 +94,7 @@ async function run() {
     clearTimeout(slow);
     status("");
     const sizes = Object.values(trace.tokens).map((side) => side.ids.length);
-    live(`Traced: ${trace.output}. ${sizes.join(" and ")} pieces.`);
+    live(`Traced: ${trace.output}. ${sizes.join(" and ")} tokens.`);
     await show();
   } catch (error) {
     if (error.name === "AbortError") return;
@@ -105,13 +109,13 @@ async function run() {
   }
 }
 
-/** The run as it is, then with its changes; a change that the model refuses is told, and left out. */
+/** The run as it is, then with its changes; a change that the model refuses is reported and left out. */
 async function runs(signal) {
-  const changes = kept ? [] : fitting(model(), state().change);
+  const changes = isFile() ? [] : read(model()?.interventions, state().change);
   const first = await traced(request(), [], signal);
-  let second = first,
-    comparison = null,
-    failed = "";
+  let second = first;
+  let comparison = null;
+  let failed = "";
   try {
     if (changes.length) second = await traced(request(), changes, signal);
     if (changes.length) comparison = await api.compare(first.id, second.id, null, signal);
@@ -141,29 +145,28 @@ async function show() {
   try {
     content = trace || chosen === "lessons" ? await VIEWS[chosen].render(trace, model(), page()) : welcome();
   } catch (error) {
-    if (error.status === 400 && /not kept/.test(error.message) && number === drawn && forgotten++ < 1)
-      return run();
+    if (api.isExpired(error) && number === drawn && expired++ < 1) return run();
     if (number === drawn) trouble(error.message);
     return;
   }
   if (number !== drawn) return;
   const back = focused();
-  at("what-if").replaceChildren(...(kept ? [] : whatIf(model(), plain, change)));
+  at("what-if").replaceChildren(...(isFile() ? [] : whatIf(model(), plain, change)));
   at("panel").replaceChildren(...[content].flat());
   at("panel").dataset.view = chosen;
-  at("exports").replaceChildren(...exporter(at("panel"), trace));
+  at("exports").replaceChildren(...exporter(at("panel"), trace, about.settings));
   trouble(wrong);
-  forgotten = 0;
+  expired = 0;
   back?.();
 }
 
 /** A view that is drawn anew keeps the place of the keyboard: what has the same name gets it back. */
 function focused() {
-  const focused = document.activeElement;
-  const home = ["panel", "what-if"].map(at).find((each) => focused && each.contains(focused));
+  const active = document.activeElement;
+  const home = ["panel", "what-if"].map(at).find((each) => active && each.contains(active));
   if (!home) return null;
-  const name = focused.getAttribute("aria-label") ?? focused.id;
-  const attribute = focused.hasAttribute("aria-label") ? "aria-label" : "id";
+  const name = active.getAttribute("aria-label") ?? active.id;
+  const attribute = active.hasAttribute("aria-label") ? "aria-label" : "id";
   return () =>
     [...home.querySelectorAll(`[${attribute}]`)]
       .find((each) => each.getAttribute(attribute) === name)
@@ -205,7 +208,8 @@ function welcome() {
     make(
       "p",
       {},
-      "The model reads it, and every number it computes on the way can be looked at here. Nothing leaves this machine.",
+      "The model reads it, and every number it computes on the way can be looked at here. ",
+      "Nothing leaves this machine.",
     ),
     make(
       "div",
@@ -235,7 +239,7 @@ function fillForm() {
     ["text", text],
     ["context", context],
   ]) {
-    if (!waiting && at(id).value !== content) at(id).value = content; // a change of the box would move the cursor
+    if (!waiting && at(id).value !== content) at(id).value = content; // a change moves the cursor
   }
   at("context-field").hidden = chosen?.task !== "answer";
   at("model").replaceChildren(
@@ -295,7 +299,7 @@ function listenToForm() {
     if (at("text").value === text && at("context").value === context) begin();
     else typed();
   });
-  at("model").addEventListener("change", (event) =>
+  at("model").addEventListener("change", (/** @type {any} */ event) =>
     set({
       model: event.target.value,
       where: "",
@@ -308,8 +312,10 @@ function listenToForm() {
       neuron: "",
     }),
   );
-  at("beam").addEventListener("change", (event) => set({ beam: event.target.value, prefix: "" }));
-  addEventListener("keydown", (event) => {
+  at("beam").addEventListener("change", (/** @type {any} */ event) =>
+    set({ beam: event.target.value, prefix: "" }),
+  );
+  addEventListener("keydown", (/** @type {any} */ event) => {
     if (!["[", "]"].includes(event.key) || event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.target.closest("textarea, input, select")) return;
     const place = HERE.findIndex(([id]) => id === state().view) + (event.key === "]" ? 1 : -1);
@@ -321,6 +327,9 @@ function listenToForm() {
 async function begin() {
   try {
     if (!about.models.length) about = await api.models();
+    for (const { interventions } of about.models) {
+      if (interventions) interventions.kinds = about.settings.interventions;
+    }
   } catch (error) {
     return trouble((wrong = error.message));
   }
@@ -336,8 +345,9 @@ listen((now, before) => {
   if (other) run();
 });
 document.querySelector("nav").before(make("section", { id: "what-if", "aria-label": "What if" }));
-document.body.classList.toggle("kept", kept);
-at("text").readOnly = at("context").readOnly = kept;
+document.body.classList.toggle("kept", isFile());
+at("text").readOnly = at("context").readOnly = isFile();
+followHistory();
 onScheme(show);
 listenToForm();
 show();

@@ -1,58 +1,15 @@
 // What a lesson draws: tables, matrices in colour, bars, curves and formulas, each from plain values.
 import { draw, make, token } from "../a11y.js";
-import { css, ink, reach, share, signed } from "../color.js";
-import { bar } from "../figures.js";
+import { reach, share, signed } from "../color.js";
+import { bar, fixed, paint } from "../figures.js";
+import { axis, formulaParts, short, shown } from "./numbers.js";
 
-const WRITTEN = 16; // columns up to which the number stands in the cell
-const WIDE = 640,
-  HIGH = 250,
-  LEFT = 62,
-  RIGHT = 16,
-  TOP = 14,
-  LOW = 44;
+const MAX_WRITTEN = 16; // columns up to which the number stands in the cell
+const WIDE = 640;
+const HIGH = 250;
+const [LEFT, RIGHT, TOP, LOW] = [62, 16, 14, 44]; // margins
 
-/** A number as a person writes it. */
-export function shown(value, digits = 3) {
-  if (typeof value === "boolean" || value === null || value === undefined)
-    return value === null || value === undefined ? "–" : String(value);
-  const size = Math.abs(value);
-  if (size !== 0 && digits > 3 && size < 0.5 * 10 ** -digits)
-    return value.toExponential(0).replaceAll("-", "−");
-  return value
-    .toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits })
-    .replace("-", "−");
-}
-
-const LOW_SIGNS = "ᵢⱼₖₜ₀₁₂₃₄₅₆₇₈₉₋",
-  LOW_WORDS = "ijkt0123456789−";
-const HIGH_SIGNS = "ᵀⁿˣᵐ¹²",
-  HIGH_WORDS = "Tn×m12";
-const SIGNS = new RegExp(
-  `([${LOW_SIGNS}]+)|([${HIGH_SIGNS}]+)|_([A-Za-z]+)|\\^\\(([^()]*)\\)|\\^([\\w.−ᵢⱼ₁₂]+)`,
-  "g",
-);
-
-/** A formula's small letters as such: fonts draw their own signs too small to be read. */
-function math(text) {
-  const parts = [];
-  let done = 0;
-  const turned = (signs, from, to) => [...signs].map((sign) => to[from.indexOf(sign)] ?? sign).join("");
-  for (const match of text.matchAll(SIGNS)) {
-    const [whole, low, high, letter, inside, power] = match;
-    parts.push(text.slice(done, match.index));
-    parts.push(
-      low || letter
-        ? make("sub", {}, low ? turned(low, LOW_SIGNS, LOW_WORDS) : letter)
-        : make(
-            "sup",
-            {},
-            high ? turned(high, HIGH_SIGNS, HIGH_WORDS) : turned(inside ?? power, LOW_SIGNS, LOW_WORDS),
-          ),
-    );
-    done = match.index + whole.length;
-  }
-  return [...parts, text.slice(done)].filter((part) => part !== "");
-}
+const math = (text) => formulaParts(text).map(([kind, part]) => (kind ? make(kind, {}, part) : part));
 
 /** Words of the lesson, and words of a text, which are set apart. */
 export const words = (text) =>
@@ -141,11 +98,11 @@ function table({ columns, rows, digits }) {
 
 function matrix({ values, rows, columns, signed: both, mask }) {
   const most = both ? reach(values.flat()) : 1;
-  const written = columns.length <= WRITTEN;
+  const written = columns.length <= MAX_WRITTEN;
   const whole = values.flat().every(Number.isInteger);
   const cell = (value, i, j) => {
     const hidden = mask && !mask[i][j];
-    const colour = both ? signed(value / most) : share(value);
+    const color = both ? signed(value / most) : share(value);
     const td = make(
       "td",
       {
@@ -157,11 +114,7 @@ function matrix({ values, rows, columns, signed: both, mask }) {
         ? make("span", { class: "unseen" }, "hidden")
         : make("span", { class: written ? null : "unseen" }, inCell(value, whole)),
     );
-    if (!hidden) {
-      td.style.backgroundColor = css(colour);
-      td.style.color = ink(colour);
-    }
-    return td;
+    return hidden ? td : paint(td, color);
   };
   return make(
     "div",
@@ -195,13 +148,7 @@ function matrix({ values, rows, columns, signed: both, mask }) {
   );
 }
 
-const inCell = (value, whole) =>
-  value === null
-    ? "–"
-    : value
-        .toFixed(whole ? 0 : 2)
-        .replace(/^-(?=0\.00$)/, "")
-        .replace("-", "−");
+const inCell = (value, whole) => (value === null ? "–" : fixed(value, whole ? 0 : 2));
 
 function barred({ names, values, digits, unit }) {
   const most = Math.max(...values, 1e-12);
@@ -223,45 +170,13 @@ function barred({ names, values, digits, unit }) {
   );
 }
 
-/** Where numbers lie on an axis. */
-function axis(low, high, log) {
-  const by = log ? (value) => Math.log10(Math.max(value, 1e-9)) : (value) => value;
-  const [from, to] = [by(low), by(high)];
-  return {
-    by: (value) => (to === from ? 0.5 : (by(value) - from) / (to - from)),
-    ticks: ticks(low, high, log),
-  };
-}
-
-function ticks(low, high, log) {
-  if (!log) {
-    const rough = (high - low) / 4,
-      power = 10 ** Math.floor(Math.log10(rough));
-    const round = power * ([1, 2, 5].find((factor) => factor * power >= rough) ?? 10); // 0.1, 0.2, 0.5, 1, 2 ...
-    const first = Math.ceil(low / round - 1e-9);
-    return Array.from({ length: Math.floor(high / round + 1e-9) - first + 1 }, (_, i) => (first + i) * round);
-  }
-  const first = Math.ceil(Math.log10(Math.max(low, 1e-9)) - 1e-9),
-    last = Math.floor(Math.log10(high) + 1e-9);
-  const step = Math.max(1, Math.ceil((last - first) / 5));
-  return Array.from(
-    { length: Math.max(0, Math.floor((last - first) / step) + 1) },
-    (_, i) => 10 ** (first + i * step),
-  );
-}
-
-const short = (value) =>
-  Math.abs(value) >= 1e5
-    ? value.toExponential(0).replace("e+", "e")
-    : String(Number(value.toPrecision(6))).replace("-", "−");
-
 function curves({ places, series, even, log, across, caption, digits }) {
   const values = series.flatMap((line) => line.values).filter((value) => value !== null);
   const [least, most] = [Math.min(...values), Math.max(...values)];
   const high = axis(log ? Math.max(least, 1e-9) : Math.min(0, least), most > least ? most : least + 1, log);
   const wide = axis(even ? 0 : places[0], even ? places.length - 1 : places.at(-1), false);
-  const x = (i) => LEFT + wide.by(even ? i : places[i]) * (WIDE - LEFT - RIGHT);
-  const y = (value) => TOP + (1 - high.by(value)) * (HIGH - TOP - LOW);
+  const x = (i) => LEFT + wide.at(even ? i : places[i]) * (WIDE - LEFT - RIGHT);
+  const y = (value) => TOP + (1 - high.at(value)) * (HIGH - TOP - LOW);
   const every = Math.max(1, Math.ceil(places.length / 8));
   return make(
     "div",

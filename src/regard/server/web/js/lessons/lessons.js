@@ -2,7 +2,8 @@
 import * as api from "../api.js";
 import { choices, live, make, token } from "../a11y.js";
 import { address, number, set, state } from "../state.js";
-import { figure, plain, shown, words } from "./figures.js";
+import { figure, plain, words } from "./figures.js";
+import { readNumber, shown } from "./numbers.js";
 
 const answers = new Map(); // what was predicted, by lesson and step; null: shown without a guess
 const drafts = new Map(); // what is being typed
@@ -19,7 +20,7 @@ export async function render(_, model) {
     throw error;
   });
   const { lessons } = await list;
-  const lesson = lessons.find((lesson) => lesson.name === state().lesson);
+  const lesson = lessons.find((each) => each.name === state().lesson);
   if (!lesson) return overview(lessons);
   return page(await computed(lesson, model), lessons);
 }
@@ -77,7 +78,8 @@ function overview(lessons) {
     make(
       "p",
       {},
-      "From a mixture of three words to a whole Transformer. Each step asks what you expect before it shows the number. ",
+      "From a mixture of three words to a whole Transformer. ",
+      "Each step asks what you expect before it shows the number. ",
       "A wrong guess costs nothing, and it is often the one that is remembered.",
     ),
     make(
@@ -307,7 +309,7 @@ function typed(lesson, i, task, given, skip) {
       class: "options",
       onsubmit: (event) => {
         event.preventDefault();
-        const value = read(field.value, task.digits);
+        const value = readNumber(field.value, task.digits);
         complaint.textContent = value === null ? "Type a number, such as 0.5." : "";
         if (value !== null) given(value);
       },
@@ -318,17 +320,6 @@ function typed(lesson, i, task, given, skip) {
     skip,
     complaint,
   );
-}
-
-/** A number as people type it: 0.5, 0,5, −3, 32 768, 32,768, 1e6. */
-export function read(text, digits) {
-  let given = text
-    .trim()
-    .replaceAll("−", "-")
-    .replaceAll(/[\s\u00a0\u202f'’%]/g, "");
-  given = digits === 0 ? given.replaceAll(/[.,](?=\d{3}(\D|$))/g, "") : given;
-  given = given.replace(",", ".");
-  return /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i.test(given) ? Number(given) : null;
 }
 
 /** The true value, whether the prediction fits, why, and what there is to see. What is said is returned. */

@@ -1,11 +1,11 @@
 // All heads of all layers as small pictures; one of them large, by one of several readings; up to four side by side.
-import { check, live, make, roving, select } from "../a11y.js";
+import { isRefused } from "../api.js";
+import { check, live, make, quiet, roving, section, select } from "../a11y.js";
 import { reach } from "../color.js";
-import { SMALL, cut, grid, number, picture, spoken } from "../figures.js";
+import { attentionFigure, cut, number, picture, spoken } from "../figures.js";
 import { set, state } from "../state.js";
-import { chosen, link, none } from "./attention.js";
+import { chosen, labels, link, none } from "./selection.js";
 
-const POOL = 32;
 const MOST_PINS = 4;
 const READINGS = [
   ["weights", "Weights: where it looks"],
@@ -17,20 +17,21 @@ const SORTS = [
   ["entropy", "Sharpest first (entropy)"],
   ["distance", "Nearest first (distance)"],
 ];
-const UNITS = { entropy: "bits", distance: "pieces" };
+const UNITS = { entropy: "bits", distance: "tokens" };
 const KINDS = [
   ["encoder self", "The source looks at itself"],
   ["decoder self", "The output looks back at itself"],
   ["decoder cross", "The output looks at the source"],
 ];
 
-export async function render(trace) {
+/** `page.settings.thumbnail`: cells on a side of a small picture. */
+export async function render(trace, _, page) {
   const selection = chosen(trace);
   if (!selection) return none(trace);
   if (state().head === "mean") selection.head = "mean";
   const reading = READINGS.some(([id]) => id === state().reading) ? state().reading : "weights";
   const sort = UNITS[state().sort] ? state().sort : "";
-  const all = await trace.tensors(["*.weights"], { pool: POOL, dtype: "U8" });
+  const all = await trace.tensors(["*.weights"], { pool: page.settings.thumbnail, dtype: "U8" });
   const numbers = sort ? await trace.reading({ kind: "heads" }) : null;
   const pins = pinned(trace);
   const [big, ...sides] = await Promise.all([
@@ -45,26 +46,18 @@ export async function render(trace) {
   return [
     make("h2", {}, "Heads and layers"),
     controls(reading, sort),
-    sides.length
-      ? make(
-          "section",
-          { "aria-label": "Pinned heads" },
-          make("h3", {}, "Side by side"),
-          make("div", { class: "pins" }, ...sides),
-        )
-      : null,
+    sides.length ? section("Pinned heads", "Side by side", make("div", { class: "pins" }, ...sides)) : null,
     make(
       "div",
       { class: "split" },
       make(
         "div",
         {},
-        make(
-          "p",
-          { class: "quiet" },
+        quiet(
           sort
             ? `Heads of a kind in the order of their ${sort}, in ${UNITS[sort]}.`
-            : "A row is a layer, a column a head. Dark fields on a light page (bright ones on a dark page) are large weights.",
+            : "A row is a layer, a column a head. Dark fields on a light page (bright ones on a dark page) " +
+                "are large weights.",
         ),
         ...groups,
       ),
@@ -142,16 +135,8 @@ function group(trace, selection, wheres, all, title, numbers, sort) {
       ),
     ),
   );
-  return make(
-    "section",
-    { "aria-label": title },
-    make("h3", {}, title),
-    make(
-      "div",
-      { class: "scroll" },
-      make("div", { class: "thumbs", role: "group", "aria-label": title }, ...lines),
-    ),
-  );
+  const thumbs = make("div", { class: "thumbs", role: "group", "aria-label": title }, ...lines);
+  return section(title, title, make("div", { class: "scroll" }, thumbs));
 }
 
 const chunks = (list, size) =>
@@ -171,6 +156,8 @@ function thumb(trace, selection, { where, head, value }, all, sort) {
   image.setAttribute("aria-hidden", "true");
   const [queries, keys] = trace.sides(where);
   const suffix = sort ? `, ${sort} ${number(value, 2)} ${UNITS[sort]}` : "";
+  const isWhole = height === queries.ids.length; // not pooled
+  const most = isWhole ? `, ${strongest(data, head, shape, labels(queries), keys.shown)}` : "";
   const button = make(
     "button",
     {
@@ -178,7 +165,7 @@ function thumb(trace, selection, { where, head, value }, all, sort) {
       class: "thumb",
       "aria-pressed": String(where === selection.where && head === selection.head),
       title: `${where}, head ${head}${suffix}`,
-      "aria-label": `${spoken(where)}, head ${head}${suffix}${height === queries.ids.length ? `, ${strongest(data, head, shape, queries.shown, keys.shown)}` : ""}`,
+      "aria-label": `${spoken(where)}, head ${head}${suffix}${most}`,
       onclick: () =>
         set({ where, head: String(head), query: state().where === where ? state().query : "", key: "" }),
     },
@@ -215,7 +202,7 @@ async function large(trace, selection, reading) {
   const name = `${selection.where}:${selection.head}`;
   const full = pinned(trace).length >= MOST_PINS;
   const isPinned = state().pins.split(",").includes(name);
-  const { figure, honest } = await shown(trace, selection.where, selection.head, reading, selection);
+  const { figure, caveats } = await shown(trace, selection.where, selection.head, reading, selection);
   return make(
     "section",
     { class: "big", "aria-label": "One head" },
@@ -242,7 +229,7 @@ async function large(trace, selection, reading) {
           ),
         ),
     figure,
-    ...honest.map((text) => make("p", { class: "quiet" }, text)),
+    ...caveats.map((text) => quiet(text)),
     reading === "rollout" || selection.head === "mean"
       ? null
       : make(
@@ -283,8 +270,8 @@ async function shown(...options) {
   try {
     return await drawn(...options);
   } catch (error) {
-    if (error.status !== 400 || /not kept/.test(error.message)) throw error;
-    return { figure: make("p", { class: "wrong" }, error.message), honest: [] };
+    if (!isRefused(error)) throw error;
+    return { figure: make("p", { class: "wrong" }, error.message), caveats: [] };
   }
 }
 
@@ -299,53 +286,25 @@ async function drawn(trace, where, head, kind, selection) {
     texts.map((_, i) => i).filter((i) => !hide || !look.special[side].includes(i));
   const [rows, columns] = [keep(0, look.rows), keep(1, look.columns)];
   const weights = cut(look.values, rows, columns);
-  const label = `${titled(where, head, kind)}: rows are queries, columns are keys`;
-  const given = {
+  const isOneHead = kind !== "rollout" && head !== "mean";
+  const choose = (i, j) => {
+    const [query, key] = [look.places[0][rows[i]], look.places[1][columns[j]]].map(String);
+    if (isOneHead) set({ view: "attention", where, head: String(head), query, key });
+  };
+  const left = "What is hidden keeps its share: rows shown may sum to less.";
+  const caveats = hide ? [...look.honest, left] : look.honest;
+  if (!rows.length || !columns.length) return { figure: make("p", {}, "Nothing is left to show."), caveats };
+  const figure = attentionFigure({
     weights,
     mask: mask && cut(mask, rows, columns),
     queries: rows.map((i) => look.rows[i]),
     keys: columns.map((j) => look.columns[j]),
-    label,
-  };
-  const choose = (i, j) =>
-    set(
-      kind === "rollout" || head === "mean"
-        ? {}
-        : {
-            view: "attention",
-            where,
-            head: String(head),
-            query: String(look.places[0][rows[i]]),
-            key: String(look.places[1][columns[j]]),
-          },
-    );
-  const honest = [
-    ...look.honest,
-    ...(hide ? ["What is hidden keeps its share: rows shown may sum to less."] : []),
-  ];
-  if (!rows.length || !columns.length) return { figure: make("p", {}, "Nothing is left to show."), honest };
-  const most = kind === "value_norm" ? reach(weights.data) : 1;
-  const figure =
-    Math.max(...weights.shape) <= SMALL
-      ? grid({
-          ...given,
-          most,
-          unit: kind === "value_norm" ? "length" : "weight",
-          query: words ? null : rows.indexOf(selection.query),
-          key: words ? null : columns.indexOf(selection.key),
-          choose,
-        })
-      : make(
-          "div",
-          { class: "large" },
-          picture({
-            ...weights,
-            kind: "share",
-            scale: most,
-            label,
-            rows: given.queries,
-            columns: given.keys,
-          }),
-        );
-  return { figure, honest };
+    query: words ? null : rows.indexOf(selection.query),
+    key: words ? null : columns.indexOf(selection.key),
+    label: `${titled(where, head, kind)}: rows are queries, columns are keys`,
+    most: kind === "value_norm" ? reach(weights.data) : 1,
+    unit: kind === "value_norm" ? "length" : "weight",
+    choose,
+  });
+  return { figure, caveats };
 }

@@ -1,10 +1,21 @@
 // What the model said, how sure it was, what it might have said, and the search.
-import { choices, draw, live, make, roving, token } from "../a11y.js";
-import { bar, number } from "../figures.js";
-import { kept } from "../source.js";
+import {
+  choices,
+  choosable,
+  draw,
+  field,
+  live,
+  make,
+  quiet,
+  roving,
+  section,
+  table,
+  token,
+} from "../a11y.js";
+import { bar, chip, fixed, number } from "../figures.js";
+import { isFile } from "../source.js";
 import { number as numbered, set } from "../state.js";
 
-const FEW = 5;
 const percent = (p) => (p >= 0.9995 ? "100 %" : p < 0.0005 ? "< 0.1 %" : `${(p * 100).toFixed(1)} %`);
 
 export async function render(trace) {
@@ -19,24 +30,22 @@ export async function render(trace) {
     steps[0]
   ).place;
   return [
-    make("h2", {}, writes ? "The output, piece by piece" : "What the model answers"),
+    make("h2", {}, writes ? "The output, token by token" : "What the model answers"),
     writes ? summary(steps) : null,
-    make(
-      "div",
-      { class: "field" },
-      make("span", { class: "label" }, "Place"),
+    field(
+      "Place",
       choices(
         "Place",
         steps.map((step) => [
           step.place,
-          chip(step),
+          chip(step.p ?? 0, token(step.shown)),
           `place ${step.place}, ${step.shown}${step.p === null ? "" : `, ${percent(step.p)}`}`,
         ]),
         at,
         (place) => set({ query: String(place) }),
       ),
     ),
-    place(
+    alternatives(
       trace,
       steps.find((step) => step.place === at),
       writes,
@@ -46,18 +55,10 @@ export async function render(trace) {
   ].filter(Boolean);
 }
 
-function chip(step) {
-  const inside = make("span", { class: "chip-bar" });
-  inside.style.width = `${(step.p ?? 0) * 100}%`;
-  return make("span", { class: "chip" }, token(step.shown), make("span", { class: "chip-track" }, inside));
-}
-
 function summary(steps) {
   const log = steps.reduce((sum, step) => sum + Math.log(step.p), 0);
-  return make(
-    "p",
-    { class: "quiet" },
-    `log p = ${number(log, 3)} for ${steps.length} pieces; the surest is `,
+  return quiet(
+    `log p = ${number(log, 3)} for ${steps.length} tokens; the surest is `,
     token(steps.reduce((a, b) => (a.p > b.p ? a : b)).shown),
     ", the least sure ",
     token(steps.reduce((a, b) => (a.p < b.p ? a : b)).shown),
@@ -68,10 +69,10 @@ function summary(steps) {
 /** The ids that lie before a place, as the address has them. */
 const before = (trace, place, prompt) => trace.tokens.output.ids.slice(prompt, place);
 
-function place(trace, step, writes, prompt) {
+function alternatives(trace, step, writes, prompt) {
   const end = trace.tokens.output?.ids.at(-1);
   const rows = step.best.map((word) => {
-    const chosen = trace.meta.many ? word.p >= 0.5 : word.id === step.id; // of many labels each is there or not for itself
+    const chosen = trace.meta.many ? word.p >= 0.5 : word.id === step.id; // many: each label for itself
     const ends = writes && trace.meta.finished !== false && word.id === end;
     return make(
       "tr",
@@ -79,7 +80,7 @@ function place(trace, step, writes, prompt) {
       make(
         "th",
         { scope: "row" },
-        writes && !kept && !chosen && !ends
+        writes && !isFile() && !chosen && !ends
           ? make(
               "button",
               {
@@ -100,41 +101,24 @@ function place(trace, step, writes, prompt) {
       make("td", { class: "quiet" }, chosen ? "said" : ends ? "would end here" : ""),
     );
   });
-  return make(
-    "section",
-    { "aria-label": "Alternatives" },
-    make("h3", {}, "At the place of ", token(step.shown)),
-    writes && !kept
-      ? make("p", { class: "quiet" }, "Choose another word: the model says it here and goes on from there.")
-      : null,
-    make(
-      "table",
-      { class: "numbers words" },
-      make(
-        "thead",
-        {},
-        make(
-          "tr",
-          {},
-          ...[trace.meta.labels?.length && !writes ? "Label" : "Word", "p", ""].map((t) =>
-            make("th", { scope: "col" }, t),
-          ),
-        ),
-      ),
-      make("tbody", {}, ...rows),
-    ),
+  const first = trace.meta.labels?.length && !writes ? "Label" : "Word";
+  const hint = "Choose another word: the model says it here and goes on from there.";
+  return section(
+    "Alternatives",
+    ["At the place of ", token(step.shown)],
+    writes && !isFile() ? quiet(hint) : null,
+    table([first, "p", ""], rows, { kind: "words" }),
   );
 }
 
-const WIDE = 136,
-  HIGH = 30,
-  TOP = 26;
+const WIDE = 136;
+const HIGH = 30;
+const TOP = 26;
 
 /** The beam search: a column is a step, a box is a continuation that was looked at. */
 function tree(trace, prompt) {
   const nodes = trace.beam;
-  if (!nodes.length)
-    return make("p", { class: "quiet" }, "Nothing was searched: the words were drawn, or given.");
+  if (!nodes.length) return quiet("Nothing was searched: the words were sampled, or given.");
   const columns = [];
   for (const node of nodes) (columns[node.step] ??= []).push(node);
   const place = new Map();
@@ -155,7 +139,7 @@ function tree(trace, prompt) {
         d: `M${from} ${py + 11}C${from + 12} ${py + 11} ${x - 12} ${y + 11} ${x} ${y + 11}`,
       });
     });
-  const boxes = nodes.map((node) => box(trace, nodes, node, place.get(node.number), prompt));
+  const boxes = nodes.map((node) => nodeBox(trace, nodes, node, place.get(node.number), prompt));
   const shown = columns.map((column) =>
     [...column]
       .sort((a, b) => place.get(a.number)[1] - place.get(b.number)[1])
@@ -176,15 +160,12 @@ function tree(trace, prompt) {
     ...edges,
     ...boxes,
   );
-  return make(
-    "section",
-    { "aria-label": "Beam search" },
-    make("h3", {}, "The search"),
-    make(
-      "p",
-      { class: "quiet" },
-      "Each step keeps the best beginnings. Strong boxes lead to the answer, dashed ones were dropped; double border: finished.",
-      kept ? "" : " Choose one to go on from it.",
+  return section(
+    "Beam search",
+    "The search",
+    quiet(
+      "Each step keeps the best beginnings. Strong boxes lead to the answer, dashed ones were pruned; ",
+      `double border: finished.${isFile() ? "" : " Choose one to go on from it."}`,
     ),
     make("div", { class: "scroll whole" }, svg),
   );
@@ -196,7 +177,7 @@ function transposed(columns) {
   return Array.from({ length: most }, (_, rank) => columns.map((column) => column[rank]).filter(Boolean));
 }
 
-function box(trace, nodes, node, [x, y], prompt) {
+function nodeBox(trace, nodes, node, [x, y], prompt) {
   const way = [];
   for (let at = node; at; at = nodes[at.parent]) way.unshift(at.token);
   const go = () =>
@@ -204,20 +185,11 @@ function box(trace, nodes, node, [x, y], prompt) {
       prefix: (node.fate === "finished" ? way.slice(0, -1) : way).join(","),
       query: String(prompt + node.step),
     });
-  const label = `step ${node.step}, ${node.shown}, log p ${number(node.log_p, 2)}, sum ${number(node.score, 2)}, ${node.best ? "on the way to the answer" : node.fate}`;
+  const sums = `log p ${number(node.log_p, 2)}, sum ${number(node.score, 2)}`;
+  const fate = node.best ? "on the way to the answer" : node.fate;
+  const label = `step ${node.step}, ${node.shown}, ${sums}, ${fate}`;
   const text = [...node.shown];
-  const chosen = kept
-    ? { role: "img" } // a file has no model to go on with
-    : {
-        role: "button",
-        onclick: go,
-        onkeydown: (event) => {
-          if (event.key === "Enter" || event.key === " ") {
-            event.preventDefault();
-            go();
-          }
-        },
-      };
+  const chosen = isFile() ? { role: "img" } : { role: "button", ...choosable(go) }; // a file has no model
   return draw(
     "g",
     {
@@ -229,10 +201,6 @@ function box(trace, nodes, node, [x, y], prompt) {
     draw("title", {}, label),
     draw("rect", { width: WIDE - 24, height: 22, rx: 4 }),
     draw("text", { x: 6, y: 15 }, text.length > 9 ? `${text.slice(0, 8).join("")}…` : node.shown),
-    draw(
-      "text",
-      { x: WIDE - 28, y: 15, "text-anchor": "end", class: "score" },
-      node.score.toFixed(1).replace("-", "−"),
-    ),
+    draw("text", { x: WIDE - 28, y: 15, "text-anchor": "end", class: "score" }, fixed(node.score, 1)),
   );
 }
