@@ -97,7 +97,7 @@ def test_a_head_is_switched_off_and_on(window: Window) -> None:
     page.wait_for_selector("#what-if-result", state="detached")
     page.go_back()
     page.wait_for_selector("#what-if-result")
-    page.get_by_role("button", name="Take back: head 1 of decoder.0.cross off").click()
+    page.get_by_role("button", name="Take back: without head 1 of decoder.0.cross").click()
     page.wait_for_selector("#what-if-result", state="detached")
 
 

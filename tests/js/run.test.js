@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { EmbeddedRun, narrow } from "../../src/regard/server/web/js/embedded.js";
-import { add, read, toggle, write } from "../../src/regard/server/web/js/interventions.js";
+import { add, describe, read, toggle, write } from "../../src/regard/server/web/js/interventions.js";
 import { encode, parse, readHeader } from "../../src/regard/server/web/js/safetensors.js";
 import { Trace, recompute, traceOf } from "../../src/regard/server/web/js/trace.js";
 
@@ -194,8 +194,18 @@ test("what was fetched is fetched once, unless it failed", async () => {
 const offered = {
   types: ["zero_head", "uniform", "drop_positions", "unmask_future", "replace_token"],
   kinds: {
-    zero_head: { fields: ["where", "head"], required: ["where", "head"], sides: "" },
-    uniform: { fields: ["where", "head"], required: [], sides: "" },
+    zero_head: {
+      fields: ["where", "head"],
+      required: ["where", "head"],
+      sides: "",
+      words: "without head {head} of {where}",
+    },
+    uniform: {
+      fields: ["where", "head"],
+      required: [],
+      sides: "",
+      words: "with equal scores[ in head {head}][ of {where}]",
+    },
     drop_positions: { fields: ["side"], required: [], sides: "stacks" },
     unmask_future: { fields: [], required: [], sides: "" },
     replace_token: {
@@ -257,4 +267,15 @@ test("an intervention is toggled, and another text for a token replaces the firs
   const once = add(offered, "", replace("x"));
   assert.equal(add(offered, once, replace("y")), "replace_token:source:1:y");
   assert.equal(add(offered, once, replace("x")), once);
+});
+
+test("an intervention is described in the words of its kind", () => {
+  for (const [change, words] of [
+    [{ type: "zero_head", where: "encoder.0.self", head: 0 }, "without head 0 of encoder.0.self"],
+    [{ type: "uniform" }, "with equal scores"],
+    [{ type: "uniform", head: 1 }, "with equal scores in head 1"],
+    [{ type: "uniform", where: "x", head: 0 }, "with equal scores in head 0 of x"],
+  ]) {
+    assert.equal(describe(offered, change), words);
+  }
 });

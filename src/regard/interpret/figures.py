@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from regard.errors import UsageError, near_miss
-from regard.interpret.activations import Activations, Node, TracedTokens, visible
+from regard.interpret.activations import MEAN, Activations, Node, TracedTokens, attention_matrix, visible
 from regard.interpret.drawing import Color, Element, Figure, Scene, bitmap, line, rect, text_at
 from regard.interpret.predictions import max_pool
-from regard.interpret.readings import entropy, mean_distance, word_attention
+from regard.interpret.readings import entropy, mean_distance
 
 MAX_CELLS = 64  # along a side; larger matrices become bitmaps
 THUMBNAIL, THUMBNAIL_CELLS = 64, 32
@@ -49,16 +49,12 @@ def draw(run: Activations, view: str, options: FigureOptions) -> Figure:
 
 def attention(run: Activations, options: FigureOptions) -> Figure:
     where = run.attention_name(options.where, options.layer)
-    weights = run.weights(where, options.head)
-    weights = weights.mean(dim=0) if options.head is None else weights
-    queries, keys = run.sides(where)
-    rows, columns = run.query_labels(where), keys.shown
-    if options.words:
-        weights = word_attention(weights, queries.groups, keys.groups)
-        rows, columns = queries.group_texts, keys.group_texts
+    head = MEAN if options.head is None else options.head
+    view = attention_matrix(run, "weights", where, head, options.words)
     description = f"Each row is a query; its weights over the keys sum to 1. {CAVEAT}"
     data = {"view": "attention", "where": where, "head": options.head, "words": options.words}
-    return matrix_figure(f"{where}, {options.head_name}", description, rows, columns, weights, data)
+    title = f"{where}, {options.head_name}"
+    return matrix_figure(title, description, view.rows, view.columns, view.values, data)
 
 
 def matrix_figure(

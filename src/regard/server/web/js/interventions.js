@@ -6,6 +6,7 @@
  * @property {string[]} fields in the order of the address
  * @property {string[]} required
  * @property {"stacks" | "sides" | ""} sides which list of the model the field `side` is of
+ * @property {string} words that describe an intervention
  * @property {string} label
  * @property {string} about
  *
@@ -130,23 +131,15 @@ export function add(offered, word, change) {
 }
 
 /**
- * For people.
+ * For people, in the words of the kind: "{head}" is a field, "[...]" is left out if its field is.
+ * @param {Interventions} offered
  * @param {Change} change
  */
-export function describe({ type, where, head, side, position, text }) {
-  const inside = where ? ` of ${where}` : "";
-  switch (type) {
-    case "zero_head":
-      return `head ${head}${inside} off`;
-    case "uniform":
-      return `${head === undefined ? "all heads" : `head ${head}`}${inside} alike`;
-    case "drop_scale":
-      return `no scale${where ? ` in ${where}` : ""}`;
-    case "drop_positions":
-      return `no positions${side ? ` in the ${side}` : ""}`;
-    case "replace_token":
-      return `${side ?? "source"} token ${position} → ${text}`;
-    default:
-      return type.replaceAll("_", " ");
-  }
+export function describe({ kinds }, change) {
+  const values = /** @type {Record<string, unknown>} */ (change);
+  const parts = /\[([^\]{]*)\{(\w+)\}([^\]]*)\]|\{(\w+)\}/g;
+  return kinds[change.type].words.replaceAll(parts, (_, before = "", optional, after = "", field) => {
+    const value = values[optional ?? field];
+    return value === undefined ? "" : `${before}${value}${after}`;
+  });
 }

@@ -119,7 +119,7 @@ function steps(selection, parts, computed) {
   );
   return section(
     "Steps",
-    ["What “", token(selection.rows[selection.query]), "” computes"],
+    ["What ", token(selection.rows[selection.query]), " computes"],
     scrollable("Steps of the query", table(columns, rows, { foot })),
   );
 }
@@ -175,11 +175,11 @@ function mixing(selection, parts, computed) {
     "The weighted sum of the values",
     strips(both, ["here", "model"], { label: "Σ a v" }),
     quiet(
-      "Σ a v for “",
+      "Σ a v for ",
       token(selection.rows[selection.query]),
       parts.off
-        ? "”; this head is switched off, so the model goes on with zeros in its place."
-        : `”; the model’s differs by at most ${number(apart, 7)}. ` +
+        ? "; this head is switched off, so the model goes on with zeros in its place."
+        : `; the model’s differs by at most ${number(apart, 7)}. ` +
             "All heads side by side then go through W_O.",
     ),
   );

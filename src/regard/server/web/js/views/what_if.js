@@ -20,8 +20,12 @@ export function chips(model, name) {
           changes.filter((each) => each !== change),
         ),
       });
-    const settings = { type: "button", "aria-label": `Take back: ${describe(change)}`, onclick: remove };
-    return make("li", { class: "change" }, token(describe(change)), make("button", settings, "×"));
+    const settings = {
+      type: "button",
+      "aria-label": `Take back: ${describe(offered, change)}`,
+      onclick: remove,
+    };
+    return make("li", { class: "change" }, token(describe(offered, change)), make("button", settings, "×"));
   };
   return make("ul", { class: "changes", "aria-label": "Changes" }, ...changes.map(chip));
 }
