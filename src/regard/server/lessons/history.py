@@ -12,7 +12,7 @@ from regard.server.lessons.content import distinct, formula, lines, matrix, tabl
 from regard.server.lessons.decoder import word_names
 from regard.server.lessons.given import Given, Ledger, LessonUnavailable
 from regard.server.lessons.step import ChoiceQuestion, Lesson, LessonStep, NumberQuestion
-from regard.storage import builtin
+from regard.storage import models as builtin
 from regard.tasks import load
 
 FAMILIES = {"rnn": "RNN", "bahdanau": "Bahdanau", "transformer": "Transformer"}
