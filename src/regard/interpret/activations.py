@@ -88,6 +88,11 @@ class TracedTokens:
         """The token positions of each word; tokens of no word are left out."""
         return [places for places in self.groups if self.words[places[0]] >= 0]
 
+    @property
+    def word_texts(self) -> list[str]:
+        texts = dict(zip(self.groups, self.group_texts))
+        return [texts[group] for group in self.word_groups]
+
     def as_json(self) -> dict[str, Any]:
         return {"ids": list(self.ids), "texts": list(self.texts), "words": list(self.words)}
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import UsageError, near_miss
-from regard.interpret.activations import MEAN, Activations, Node, TracedTokens, attention_matrix, visible
+from regard.interpret.activations import MEAN, Activations, Node, attention_matrix, visible
 from regard.interpret.drawing import Color, Element, Figure, Scene, bitmap, line, rect, text_at
 from regard.interpret.predictions import max_pool
 from regard.interpret.readings import entropy, mean_distance
@@ -228,7 +228,7 @@ def heads(run: Activations, options: FigureOptions) -> Figure:
 
 def alignment(run: Activations, options: FigureOptions) -> Figure:
     weights = run.alignment_weights(options.layer, options.head)
-    target, source = word_texts(run.tokens["output"]), word_texts(run.tokens["source"])
+    target, source = run.tokens["output"].word_texts, run.tokens["source"].word_texts
     title = f"Word alignment ({run.cross(options.layer)}, {options.head_name})"
     links = [list(pair) for pair in run.alignment(options.layer, options.head)]
     matrix = {"rows": target, "columns": source, "values": rounded(weights)}
@@ -263,11 +263,6 @@ def word_centers(words: Sequence[str]) -> list[tuple[float, float]]:
         centers.append((left + width / 2, width))
         left += width + WORD_GAP
     return centers
-
-
-def word_texts(tokens: TracedTokens) -> list[str]:
-    texts = dict(zip(tokens.groups, tokens.group_texts))
-    return [texts[group] for group in tokens.word_groups]
 
 
 def beam(run: Activations, options: FigureOptions) -> Figure:

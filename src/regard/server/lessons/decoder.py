@@ -8,18 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.interpret import Trace, TracedTokens
+from regard.interpret import Trace
 from regard.interpret.predictions import steps as chosen_words
 from regard.server.lessons.content import bars, distinct, fmt, formula, matrix, table, token
 from regard.server.lessons.given import Given, Ledger, LessonUnavailable
 from regard.server.lessons.step import ChoiceQuestion, Lesson, LessonStep, NumberQuestion
 
 MOST_OPTIONS = 6
-
-
-def word_names(pieces: TracedTokens) -> list[str]:
-    """The texts of whole words, as the rows and columns of an alignment."""
-    return [text for places, text in zip(pieces.groups, pieces.group_texts) if pieces.words[places[0]] >= 0]
 
 
 def crossing(given: Given, ledger: Ledger) -> tuple[Trace, str]:
@@ -29,7 +24,7 @@ def crossing(given: Given, ledger: Ledger) -> tuple[Trace, str]:
             "This lesson needs a model whose writer looks at a source (a translator with attention). This "
             "one has no cross-attention; choose another above."
         )
-    if not word_names(trace.tokens["output"]):
+    if not trace.tokens["output"].word_texts:
         raise LessonUnavailable("The model says nothing about this text; type another one above.")
     return trace, trace.cross()
 
@@ -48,14 +43,14 @@ def shapes(given: Given, ledger: Ledger) -> LessonStep:
             "A decoder layer has three parts: masked self-attention over what was written so far, attention "
             "to the source, and feed-forward. In the middle one, queries come from the decoder; keys and "
             f"values come from the encoder's output. {stacked}",
-            f"The source {token(given.sentence)} has {len(source)} pieces. The decoder reads {len(target)}, "
+            f"The source {token(given.sentence)} has {len(source)} tokens. The decoder reads {len(target)}, "
             f"its start and what it says: {token(trace.output)}",
         ],
         NumberQuestion(
             "How many columns has the matrix of weights of this attention?", weights.shape[1], 0.5, 0
         ),
         f"One row for each of the {len(target)} places of the decoder, one column for each of the "
-        f"{len(source)} pieces of the source.",
+        f"{len(source)} tokens of the source.",
         before=formula("softmax(Q_decoder K_encoderᵀ / √dₖ) V_encoder"),
         after=matrix(f"Weights of {where}, head 0", weights, target.shown, source.shown),
     )
@@ -64,7 +59,7 @@ def shapes(given: Given, ledger: Ledger) -> LessonStep:
 def aligned(given: Given, ledger: Ledger) -> LessonStep:
     trace, _ = crossing(given, ledger)
     shares = ledger(trace.alignment_weights)
-    output, read = word_names(trace.tokens["output"]), word_names(trace.tokens["source"])
+    output, read = trace.tokens["output"].word_texts, trace.tokens["source"].word_texts
     place = max(range(len(output)), key=lambda each: len(output[each]))
     order = shares[place].argsort(descending=True)[:MOST_OPTIONS].tolist()
     options = sorted(order)
@@ -96,7 +91,7 @@ def apart(one: Tensor, other: Tensor) -> float:
 
 def once(given: Given, ledger: Ledger) -> LessonStep:
     trace, _ = crossing(given, ledger)
-    first = word_names(trace.tokens["output"])[0]
+    first = trace.tokens["output"].word_texts[0]
     other = given.trace(ledger, target=first)
     difference = ledger(apart, cross_key(trace), cross_key(other))
     return LessonStep(

@@ -234,7 +234,7 @@ def stacked(given: Given, ledger: Ledger) -> LessonStep:
         [
             f"The paper stacks six such layers; this {side} has {layers}. Words are embedded only below the "
             "first. Each layer reads what the one below wrote, in the same shape.",
-            f"Below the first layer every piece has {width} numbers.",
+            f"Below the first layer every token has {width} numbers.",
         ],
         NumberQuestion("How many has it above the last?", trace[f"{side}.out"].shape[-1], 0.5, 0),
         "The same. That is why layers can be stacked. What changes is the meaning: below you see how far "

@@ -9,7 +9,6 @@ from typing import Any
 from regard.data.phrasebook import Phrase, phrases
 from regard.interpret import Trace
 from regard.server.lessons.content import distinct, formula, lines, matrix, table
-from regard.server.lessons.decoder import word_names
 from regard.server.lessons.given import Given, Ledger, LessonUnavailable
 from regard.server.lessons.step import ChoiceQuestion, Lesson, LessonStep, NumberQuestion
 from regard.storage import models as builtin
@@ -94,7 +93,7 @@ def bottleneck(given: Given, ledger: Ledger) -> LessonStep:
     family = "rnn" if "rnn" in models else next(iter(models))
     one, two = sizes[family]
     rows = [[FAMILIES[name], *pair] for name, pair in sizes.items()]
-    pieces = [len(next(iter(models.values())).folder.source.encode(each.english)) for each in (short, long)]
+    tokens = [len(next(iter(models.values())).folder.source.encode(each.english)) for each in (short, long)]
     recurrent = family == "rnn"
     return LessonStep(
         "One state for a whole sentence",
@@ -106,9 +105,9 @@ def bottleneck(given: Given, ledger: Ledger) -> LessonStep:
         ],
         NumberQuestion(f"How many for “{long.english}”?", two, 0.5, 0),
         "The same, however long the sentence is: a bottleneck. The other models hand over one vector for "
-        "every piece."
+        "every token."
         if recurrent
-        else f"More: one vector for every piece of the source, {pieces[1]} instead of {pieces[0]}.",
+        else f"More: one vector for every token of the source, {tokens[1]} instead of {tokens[0]}.",
         before=formula("hₜ = f(xₜ, hₜ₋₁)"),
         after=table(
             "Numbers that the writer has of the source",
@@ -170,7 +169,7 @@ def looking_back(given: Given, ledger: Ledger) -> LessonStep | None:
     phrase = sentences()[1][0]
     trace = ledger(task.trace, phrase.english, phrase.german)
     shares = ledger(trace.alignment_weights)
-    output, read = word_names(trace.tokens["output"]), word_names(trace.tokens["source"])
+    output, read = trace.tokens["output"].word_texts, trace.tokens["source"].word_texts
     place = max(range(len(output)), key=lambda each: len(output[each]))
     best = int(shares[place].argmax())
     width = trace["decoder.cross.value"].shape[-1]

@@ -142,8 +142,8 @@ def unmasked(given: Given, ledger: Ledger) -> LessonStep | None:
         if after <= before
         else f"It is {fmt(after)}.",
         after=table(
-            "log p of each piece",
-            ["piece", "with the mask", "without"],
+            "log p of each token",
+            ["token", "with the mask", "without"],
             [
                 list(row)
                 for row in zip(
