@@ -52,7 +52,7 @@ def shapes(given: Given, ledger: Ledger) -> LessonStep:
         f"One row for each of the {len(target)} places of the decoder, one column for each of the "
         f"{len(source)} tokens of the source.",
         before=formula("softmax(Q_decoder K_encoderᵀ / √dₖ) V_encoder"),
-        after=matrix(f"Weights of {where}, head 0", weights, target.shown, source.shown),
+        after=matrix(f"Weights of {where}, head 0", weights, trace.query_labels(where), source.shown),
     )
 
 
