@@ -192,7 +192,10 @@ def test_every_view_of_every_model(window: Window, kind: str) -> None:
         window.show(view)
         assert window.page.inner_text("#trouble") == "", view
         panels[view] = window.page.inner_text("#panel")
-    assert len(set(panels.values())) == len(panels), "two views show the same"
+    same = len(panels) - len(set(panels.values()))
+    assert same == (kind == "rnn"), (
+        "two views show the same; of an RNN, both views of attention that it has none"
+    )
 
 
 HOSTILE = [
