@@ -125,13 +125,13 @@ class TableFormat:
 def _first(value: Mapping[str, Any], names: Sequence[str | int]) -> Any:
     """The first field of these names; "a.b" is the field b of a."""
     for name in names:
-        found: Any = value.get(str(name))
-        if found is None and "." in str(name):
-            found = value
+        field: Any = value.get(str(name))
+        if field is None and "." in str(name):
+            field = value
             for part in str(name).split("."):
-                found = found.get(part) if isinstance(found, dict) else None
-        if found is not None:
-            return found
+                field = field.get(part) if isinstance(field, dict) else None
+        if field is not None:
+            return field
     return None
 
 
