@@ -5,16 +5,96 @@ A format is a class with `units` to translate and `content` to write, and a func
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
+from typing import Protocol
 
 from regard.config import Task
 from regard.data.files import format_suffix
-from regard.data.formats.document import Document, Pair, TranslationUnit, nonempty
 from regard.errors import UsageError
 
 SUFFIXES = (".po", ".pot", ".tmx", ".xliff", ".xlf", ".srt")
 FORMATS: tuple[str, ...] = SUFFIXES + tuple(f"{suffix}.gz" for suffix in SUFFIXES)
+Pair = tuple[int, str, str]  # line in the file, source, target
+UNKNOWN = Task()  # the default names, if the config does not set languages
+
+
+@dataclass(frozen=True)
+class TranslationUnit:
+    """Something to translate as a whole: one text, or the forms of a plural.
+
+    `fill` takes a translation for each source and whether a person should review it; `leave` marks a unit
+    that could not be translated. `fits(number, text)` is true if the text can be the translation of that
+    source (its tags are well nested).
+    """
+
+    sources: tuple[str, ...]
+    placeholders: re.Pattern[str]  # what a translation must preserve
+    fill: Callable[[Sequence[str], bool], None]
+    leave: Callable[[], None] = lambda: None
+    fits: Callable[[int, str], bool] = lambda number, text: True
+
+
+class Document(Protocol):
+    """A file that preserves its layout; units that are not filled do not change."""
+
+    entries: int  # units in all, translated or not
+    reviewable: bool  # whether the format can mark a translation for review
+
+    def units(self, everything: bool) -> list[TranslationUnit]: ...
+
+    def content(self) -> bytes: ...
+
+
+def decode(raw: bytes, encoding: str, path: Path) -> str:
+    """Decode bytes without changing newlines."""
+    try:
+        return raw.decode(encoding)
+    except LookupError:
+        message = f'{path}: its header names the unknown charset "{encoding}"'
+        raise UsageError(message, code="E_DATA_ENCODING") from None
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise UsageError(
+            f"{path}, line {line}: byte 0x{raw[error.start]:02x} is not {encoding}; "
+            "convert the file (for example with iconv)",
+            code="E_DATA_ENCODING",
+        ) from None
+
+
+def encode(text: str, encoding: str, path: Path) -> bytes:
+    try:
+        return text.encode(encoding)
+    except UnicodeEncodeError as error:
+        raise UsageError(
+            f'{path}: its charset {encoding} has no "{text[error.start]}"; convert it to UTF-8 first '
+            "(a .po with msgconv -t UTF-8)",
+            code="E_DATA_ENCODING",
+        ) from None
+
+
+@lru_cache(maxsize=1024)
+def same_language(one: str, other: str) -> bool:
+    """True if one code equals the other or its beginning: "en" and "en-US", but not "en-GB" and "en-US"."""
+    left, right = (re.split(r"[-_@.]", code.casefold()) for code in (one, other))
+    length = min(len(left), len(right))
+    return left[:length] == right[:length]
+
+
+def check_language(path: Path, role: str, language: str | None, expected: str) -> None:
+    """Refuse a file of another language, if both the file and the model name theirs."""
+    unknown = getattr(UNKNOWN, role)
+    if language and expected != unknown and not same_language(language, expected):
+        message = f'{path}: its {role} language is "{language}", not "{expected}"'
+        raise UsageError(message, code="E_DATA_LANGUAGE")
+
+
+def nonempty(pairs: Iterator[Pair]) -> Iterator[Pair]:
+    """The pairs with text on both sides."""
+    return (pair for pair in pairs if pair[1].strip() and pair[2].strip())
 
 
 def read_pairs(path: Path, task: Task, suffix: str = "") -> Iterator[Pair]:
@@ -36,8 +116,9 @@ def read_pairs(path: Path, task: Task, suffix: str = "") -> Iterator[Pair]:
 
             return read_xliff(path, task)
         case ".srt":
-            raise UsageError(f"{path}: subtitles have one language; to train on two of them make a .tsv")
-    raise UsageError(f"{path}: not one of {', '.join(SUFFIXES)}")
+            message = f"{path}: subtitles have one language; to train on two of them make a .tsv"
+            raise UsageError(message, code="E_DATA_TYPE")
+    raise UsageError(f"{path}: not one of {', '.join(SUFFIXES)}", code="E_DATA_TYPE")
 
 
 def open_document(path: Path, task: Task) -> Document:
@@ -59,7 +140,4 @@ def open_document(path: Path, task: Task) -> Document:
             from regard.data.formats.subtitles import SrtDocument
 
             return SrtDocument(path)
-    raise UsageError(f"{path}: not one of {', '.join(SUFFIXES)}")
-
-
-__all__ = ["FORMATS", "Document", "Pair", "TranslationUnit", "open_document", "read_pairs"]
+    raise UsageError(f"{path}: not one of {', '.join(SUFFIXES)}", code="E_DATA_TYPE")

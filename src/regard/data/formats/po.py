@@ -17,7 +17,7 @@ from pathlib import Path
 import polib
 
 from regard.data.files import read_bytes
-from regard.data.formats.document import Pair, TranslationUnit, check_language, decode, encode
+from regard.data.formats import Pair, TranslationUnit, check_language, decode, encode
 from regard.data.formats.placeholders import of_flags, survived
 from regard.errors import UsageError
 
@@ -108,7 +108,9 @@ class PoDocument:
                 raise ValueError("a form out of range")
             return count, form
         except (ValueError, RecursionError, ZeroDivisionError, OverflowError):
-            raise UsageError(f'{self.path}: the header\'s Plural-Forms cannot be read: "{rule[0]}"') from None
+            raise UsageError(
+                f'{self.path}: the header\'s Plural-Forms cannot be read: "{rule[0]}"', code="E_DATA_FORMAT"
+            ) from None
 
     def sources(self, entry: polib.POEntry) -> tuple[str, ...]:
         """The source of each form: msgid for the form of n = 1, msgid_plural for the others.
@@ -142,7 +144,10 @@ class PoDocument:
         first = next((at for at, line in enumerate(block) if line.lstrip().startswith("msgstr")), None)
         if first is None:
             line = self.all[number - 1].linenum
-            raise UsageError(f"{self.path}, line {line}: an entry without msgstr; msgfmt -c tells more")
+            raise UsageError(
+                f"{self.path}, line {line}: an entry without msgstr; msgfmt -c tells more",
+                code="E_DATA_FORMAT",
+            )
         last = first + 1
         while last < len(block) and block[last].lstrip().startswith(("msgstr", '"')):
             last += 1
@@ -192,7 +197,7 @@ def parse(text: str, path: Path) -> polib.POFile:
             line = re.search(r"\(line (\d+)\)", str(error))
             where = f", line {line[1]}" if line else ""
             reason = "a quote inside a string" if "quote" in str(error) else "not valid in gettext's format"
-            raise UsageError(f"{path}{where}: {reason}; msgfmt -c tells more") from None
+            raise UsageError(f"{path}{where}: {reason}; msgfmt -c tells more", code="E_DATA_FORMAT") from None
 
 
 def split_blocks(text: str, starts: Sequence[int]) -> list[list[str]]:
