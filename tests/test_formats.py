@@ -19,8 +19,17 @@ from lxml import etree
 
 from conftest import Command, Refused
 from regard.config import Task
-from regard.data.formats import FORMATS, open_document, read_pairs, same_language
-from regard.data.formats.placeholders import BRACED, PERCENT, PLAIN, put_accelerator, take_accelerator
+from regard.data.formats import (
+    BRACED,
+    FORMATS,
+    PERCENT,
+    PLAIN,
+    open_document,
+    put_accelerator,
+    read_pairs,
+    same_language,
+    take_accelerator,
+)
 from regard.data.formats.subtitles import wrap
 from regard.errors import UsageError
 from regard.tasks.documents import FilledCounts, fill_document

@@ -29,16 +29,16 @@ _MARK = re.compile(r"(</?\d+/?>)")
 
 
 @dataclass(eq=False)
-class Node:
+class XmlElement:
     """An element; an entity whose declaration is not known is a node with the tag "&name;"."""
 
     tag: str
     attributes: Mapping[str, str]
-    parent: Node | None
+    parent: XmlElement | None
     line: int
     start: int  # the byte of its start tag, in UTF-8
     stop: int = 0  # the byte of its end tag; of an empty element, the byte behind it
-    content: list[Node | str] = field(default_factory=list)
+    content: list[XmlElement | str] = field(default_factory=list)
 
     @property
     def name(self) -> str:
@@ -50,13 +50,13 @@ class Node:
         return "".join(each if isinstance(each, str) else each.text for each in self.content)
 
     @property
-    def children(self) -> list[Node]:
-        return [each for each in self.content if isinstance(each, Node)]
+    def children(self) -> list[XmlElement]:
+        return [each for each in self.content if isinstance(each, XmlElement)]
 
-    def child(self, name: str) -> Node | None:
+    def child(self, name: str) -> XmlElement | None:
         return next((each for each in self.children if each.name == name), None)
 
-    def find(self, *names: str) -> Iterator[Node]:
+    def find(self, *names: str) -> Iterator[XmlElement]:
         """The element itself and all inside it that have one of these names, in the order of the file."""
         if self.name in names:
             yield self
@@ -75,9 +75,9 @@ class _TreeBuilder:
 
     def __init__(self, path: Path, names: Sequence[str]) -> None:
         self.path, self.names = path, names
-        self.stack: list[Node] = []
+        self.stack: list[XmlElement] = []
         self.open = 0  # elements of these names
-        self.complete: list[Node] = []
+        self.complete: list[XmlElement] = []
         self.root = ""
         self.parser = parser = expat.ParserCreate()
         parser.buffer_text = True
@@ -85,7 +85,7 @@ class _TreeBuilder:
         parser.CharacterDataHandler, parser.SkippedEntityHandler = self.text, self.entity
         parser.EntityDeclHandler = self.declaration
 
-    def feed(self, text: str, is_last: bool = False) -> list[Node]:
+    def feed(self, text: str, is_last: bool = False) -> list[XmlElement]:
         """The elements of these names that end in this part of the file."""
         try:
             self.parser.Parse(text, is_last)
@@ -100,7 +100,7 @@ class _TreeBuilder:
             raise _not_xml(
                 self.path, f", line {parser.CurrentLineNumber}: more than {DEEPEST} nested elements"
             )
-        node = Node(tag, attributes, parent, parser.CurrentLineNumber, parser.CurrentByteIndex)
+        node = XmlElement(tag, attributes, parent, parser.CurrentLineNumber, parser.CurrentByteIndex)
         self.root = self.root or node.name
         if parent is not None and self.open:
             parent.content.append(node)
@@ -120,7 +120,7 @@ class _TreeBuilder:
 
     def entity(self, name: str, is_parameter: bool) -> None:
         if self.open:
-            self.stack[-1].content.append(Node(f"&{name};", {}, self.stack[-1], 0, 0))
+            self.stack[-1].content.append(XmlElement(f"&{name};", {}, self.stack[-1], 0, 0))
 
     def declaration(self, name: str, *rest: object) -> None:
         """Entities can expand to any size ("billion laughs") or read local files."""
@@ -139,7 +139,7 @@ def xml_encoding(beginning: bytes) -> str:
     return declared[1].decode("ascii") if declared else "utf-8"
 
 
-def elements(path: Path, *names: str) -> Iterator[Node]:
+def elements(path: Path, *names: str) -> Iterator[XmlElement]:
     """Iterate over the elements of these names; a file may be larger than the memory."""
     builder = _TreeBuilder(path, names)
     with open_binary(path) as file:
@@ -180,14 +180,14 @@ class XmlDocument:
         text = "".join([*pieces, self.raw[place:].decode()])
         return text.encode(self.encoding, errors="xmlcharrefreplace")
 
-    def span(self, node: Node) -> tuple[int, int, int, int]:
+    def span(self, node: XmlElement) -> tuple[int, int, int, int]:
         """The bytes of the start tag, of the content, of the end tag, and behind it."""
         tag = _START_TAG.match(self.raw, node.start)
         if tag is None or not self.raw.startswith(b"</", node.stop):
             return node.start, node.stop, node.stop, node.stop
         return node.start, tag.end(), node.stop, self.raw.index(b">", node.stop) + 1
 
-    def start_tag(self, node: Node, attributes: Mapping[str, str]) -> str:
+    def start_tag(self, node: XmlElement, attributes: Mapping[str, str]) -> str:
         """The start tag with other attributes, not closed if the element is empty."""
         start, inner, _, _ = self.span(node)
         tag = self.raw[start:inner].decode().removesuffix(">").removesuffix("/").rstrip()
@@ -196,19 +196,19 @@ class XmlDocument:
             tag = f"{before} {name}={quoteattr(value)}{''.join(after)}"
         return f"{tag}>"
 
-    def set_attributes(self, node: Node, attributes: Mapping[str, str]) -> None:
+    def set_attributes(self, node: XmlElement, attributes: Mapping[str, str]) -> None:
         start, inner, close, _ = self.span(node)
         end = "/>" if inner == close and self.raw.startswith(b"/>", inner - 2) else ">"
         self.edits[start, inner] = self.start_tag(node, attributes).removesuffix(">") + end
 
-    def element(self, node: Node, content: str, attributes: Mapping[str, str]) -> str:
+    def element(self, node: XmlElement, content: str, attributes: Mapping[str, str]) -> str:
         return f"{self.start_tag(node, attributes)}{content}</{node.tag}>"
 
-    def replace(self, node: Node, content: str, attributes: Mapping[str, str]) -> None:
+    def replace(self, node: XmlElement, content: str, attributes: Mapping[str, str]) -> None:
         start, _, _, end = self.span(node)
         self.edits[start, end] = self.element(node, content, attributes)
 
-    def insert_after(self, node: Node, text: str) -> None:
+    def insert_after(self, node: XmlElement, text: str) -> None:
         """Insert an element after another, with the same indentation."""
         start, _, _, end = self.span(node)
         before = self.raw[max(0, start - 1000) : start].decode("utf-8", "ignore")
@@ -224,7 +224,7 @@ class XmlDocument:
     def escaped(self, text: str) -> str:
         return escape(text).replace("\n", self.newline)
 
-    def marked(self, mark: str, node: Node) -> str:
+    def marked(self, mark: str, node: XmlElement) -> str:
         """The part of the source that a mark stands for."""
         if node.tag.startswith("&"):
             return node.tag
@@ -238,21 +238,23 @@ class Flat:
     """Text with marks for inline elements: <1> and </1> around text to translate, <2/> for code."""
 
     text: str
-    marks: dict[str, Node]
+    marks: dict[str, XmlElement]
 
 
-def flatten(element: Node, paired: frozenset[str], numbers: dict[tuple[str, str], int] | None = None) -> Flat:
+def flatten(
+    element: XmlElement, paired: frozenset[str], numbers: dict[tuple[str, str], int] | None = None
+) -> Flat:
     """The text of a segment; `numbers` (shared by source and target) maps elements to numbers."""
     numbers = {} if numbers is None else numbers
     taken = [int(number) for number in re.findall(r"</?(\d{1,9})/?>", element.text)]  # looks like a mark
     first = max(taken, default=0) + 1
-    marks: dict[str, Node] = {}
+    marks: dict[str, XmlElement] = {}
     unnamed = Counter[str]()
 
-    def walk(node: Node) -> str:
+    def walk(node: XmlElement) -> str:
         return "".join(each if isinstance(each, str) else mark(each) for each in node.content)
 
-    def mark(inner: Node) -> str:
+    def mark(inner: XmlElement) -> str:
         name = next((inner.attributes[key] for key in NAMES if inner.attributes.get(key)), None)
         if name is None:  # numbered by its order among elements of this kind, on both sides
             unnamed[inner.name] += 1

@@ -17,8 +17,7 @@ from pathlib import Path
 import polib
 
 from regard.data.files import read_bytes
-from regard.data.formats import Pair, TranslationUnit, check_language, decode, encode
-from regard.data.formats.placeholders import of_flags, survived
+from regard.data.formats import Pair, TranslationUnit, check_language, decode, encode, of_flags, survived
 from regard.errors import UsageError
 
 NOTE = "# Machine translated by Regard."

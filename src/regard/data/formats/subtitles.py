@@ -12,8 +12,7 @@ from pathlib import Path
 import srt
 
 from regard.data.files import read_bytes
-from regard.data.formats import TranslationUnit, decode, encode
-from regard.data.formats.placeholders import PLAIN
+from regard.data.formats import PLAIN, TranslationUnit, decode, encode
 from regard.errors import UsageError
 
 MARKS = re.compile(rf"{PLAIN.pattern}|\{{\\[^}}]*\}}", re.DOTALL)  # and {\an8}, a position
