@@ -20,7 +20,7 @@ from regard.config import Corpora, Data, Task
 from regard.data import lines
 from regard.data.batches import cut
 from regard.data.corpora import check_data, read_examples, read_rows
-from regard.data.files import MAGIC
+from regard.data.files import file_types
 from regard.data.report import DataReport
 from regard.errors import UsageError
 from regard.sample import IGNORED, Sample
@@ -126,7 +126,7 @@ def test_random_bytes_are_read_or_counted(tmp_path: Path, raw: list[bytes]) -> N
     de = put(tmp_path / "de", b"".join(b"%d\n" % number for number in range(len(raw))))
     findings = DataReport()
     corpus = read_rows((str(en), str(de)), ENGLISH_GERMAN, "test", findings)
-    if raw[0].startswith(tuple(MAGIC)):
+    if raw[0].startswith(tuple(map(bytes.fromhex, file_types()["magic"]))):
         with pytest.raises(UsageError) as caught:
             list(corpus)
         assert caught.value.code in ("E_DATA_TYPE", "E_DATA_ENCODING")
