@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import gzip
 import json
 import os
@@ -15,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
+import regard.data
 from regard.batch import collate
 from regard.config import Corpora, Data, Task
 from regard.data import lines
@@ -353,3 +355,11 @@ def test_collate_rounds_up_to_a_multiple(rows: list[list[int]], multiple: int) -
 def test_collate_of_nothing_asked_is_an_empty_batch() -> None:
     batch = collate([Sample()])
     assert (batch.source, batch.target, batch.labels) == (None, None, None)
+
+
+def test_every_refusal_has_a_code() -> None:
+    """Programs and tests depend on codes; an error class of the package has its own."""
+    for path in Path(regard.data.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("UsageError", "RegardError"):
+                assert any(keyword.arg == "code" for keyword in node.keywords), f"{path}:{node.lineno}"
