@@ -249,7 +249,7 @@ def test_the_catalogue_is_in_order() -> None:
 
 
 def test_the_hub_is_reached_before_anything_else_imported_its_parts() -> None:
-    """`regard data get` failed in a new process: huggingface_hub does not import all of its modules itself."""
+    """`regard data get` failed in a new process: huggingface_hub does not import all its modules."""
     code = "from regard.data.hub import explain; print(explain('a/b', ValueError('torn'), 'again'))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "a/b: download failed (torn); again\n"
