@@ -247,7 +247,7 @@ def test_a_damaged_sheet(tmp_path: Path, content: bytes) -> None:
 def test_the_extra_that_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "openpyxl", None)
     error = refusal(put(tmp_path / "some.xlsx", b""), CLASSIFY)
-    assert error.code == "E_EXTRA"
+    assert error.code == "E_EXTRA_MISSING"
     assert "regard[documents]" in str(error)
 
 

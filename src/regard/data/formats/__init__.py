@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 
 from regard.config import Task
 from regard.data.files import format_suffix
-from regard.errors import UsageError
+from regard.errors import UsageError, extra
 
 SUFFIXES = (".po", ".pot", ".tmx", ".xliff", ".xlf", ".srt")
 FORMATS: tuple[str, ...] = SUFFIXES + tuple(f"{suffix}.gz" for suffix in SUFFIXES)
@@ -98,6 +98,7 @@ def nonempty(pairs: Iterator[Pair]) -> Iterator[Pair]:
     return (pair for pair in pairs if pair[1].strip() and pair[2].strip())
 
 
+@extra("documents")
 def read_pairs(path: Path, task: Task, suffix: str = "") -> Iterator[Pair]:
     """(line, source, target) of every translated entry that is not marked fuzzy.
 
@@ -122,6 +123,7 @@ def read_pairs(path: Path, task: Task, suffix: str = "") -> Iterator[Pair]:
     raise UsageError(f"{path}: not one of {', '.join(SUFFIXES)}", code="E_DATA_TYPE")
 
 
+@extra("documents")
 def open_document(path: Path, task: Task) -> Document:
     """Open a file to translate with a model of these languages."""
     match format_suffix(path):
