@@ -43,6 +43,7 @@ def complaint(corpora: Corpora, task: Task = ENGLISH_GERMAN) -> str:
     with pytest.raises(UsageError) as caught:
         read_examples(corpora, task, "train")
     assert "\n" not in str(caught.value)
+    assert str(caught.value.code).startswith("E_DATA_")
     return str(caught.value)
 
 
