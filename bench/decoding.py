@@ -14,7 +14,8 @@ import torch
 from race import ours, race, report, shape
 from regard.config import Decode
 from regard.device import choose_machine
-from regard.generation import Request, SpecialTokens, make_engine
+from regard.generation import Request, SpecialTokens
+from regard.generation.engine import make_engine
 from regard.generation.search import BeamSearch
 from regard.storage import unique_weights, write_weights
 from regard.storage.huggingface.marian import write as marian_fields

@@ -22,7 +22,8 @@ from race import Runner, race, report
 from regard.device import choose_machine
 from regard.export.check import token_names as names
 from regard.export.to_ctranslate2 import write
-from regard.generation import decode, make_engine
+from regard.generation import decode
+from regard.generation.engine import make_engine
 from regard.sample import Sample
 from regard.storage import Folder, open_folder
 

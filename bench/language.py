@@ -26,7 +26,7 @@ import torch
 from regard.config import load_config
 from regard.device import choose_machine
 from regard.models.families import parameters
-from regard.training.evaluation.base import log_probabilities, mean_loss
+from regard.training.evaluation import log_probabilities, mean_loss
 from regard.training.prepare import prepare_data
 from regard.training.run import make_trainer
 

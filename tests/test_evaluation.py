@@ -20,7 +20,7 @@ from regard.sample import IGNORED
 from regard.storage import checkpoint_folder, checkpoint_steps
 from regard.training import train
 from regard.training.distributed import SingleProcess
-from regard.training.evaluation.base import labelled_positions
+from regard.training.evaluation import labelled_positions
 from regard.training.evaluation.language import MaskedLMEvaluation
 from regard.training.prepare import prepare_data
 from toys import task_config

@@ -27,7 +27,7 @@ from regard.storage import (
 )
 from regard.storage.checkpoint import load_checkpoint, load_weights
 from regard.storage.files import SUMS, free_bytes, friendly_os_errors, sha256, write_atomically
-from regard.training.model_folder import latest_checkpoint
+from regard.training.trainer import latest_checkpoint
 from survive import archives, damage, failing, power, system
 from survive.common import checkpoint, newest_step, write_model
 

@@ -4,8 +4,9 @@
 
 1   no `version` is written; `[model]` has the fields of all families, whatever its own is
 2   `version` is written; `[model]` has the fields of its family alone
+3   training: each row draws its own random numbers (which tokens are masked), not one after the other
 
-A run that began with version 1 stays version 1 when it is resumed, with the field names of today. What
+A run keeps its version when it is resumed, with the field names of today. What
 changes results (seeds, start tokens) depends on the version: equal bits are promised within a version.
 """
 
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from regard.errors import UsageError
 
-VERSION = 2
+VERSION = 3
 Value = TypeVar("Value")
 
 # section -> {old field: field of today}
@@ -84,6 +85,18 @@ PYTHON_NAMES = {
     "regard.interpret.Intervening": "regard.interpret.interventions.InterventionTap",
     "regard.interpret.Pieces": "regard.interpret.activations.TracedTokens",
     "regard.interpret.TokenChange": "regard.interpret.interventions.TokenReplacement",
+    "regard.generation.NextWord": "regard.generation.alternatives.NextWord",
+    "regard.generation.next_words": "regard.generation.alternatives.next_words",
+    "regard.generation.Constraint": "regard.generation.constraints.Constraint",
+    "regard.generation.ConstraintPhrase": "regard.generation.constraints.ConstraintPhrase",
+    "regard.generation.Lexicon": "regard.generation.constraints.Lexicon",
+    "regard.generation.Engine": "regard.generation.engine.Engine",
+    "regard.generation.make_engine": "regard.generation.engine.make_engine",
+    "regard.generation.Ensemble": "regard.generation.ensemble.Ensemble",
+    "regard.generation.Mean": "regard.generation.ensemble.Mean",
+    "regard.generation.scorer": "regard.generation.ensemble.scorer",
+    "regard.generation.Handle": "regard.generation.scheduler.Handle",
+    "regard.generation.Scheduler": "regard.generation.scheduler.Scheduler",
     "regard.generation.Wish": "regard.generation.Request",
     "regard.models.EncoderDecoder": "regard.models.transformer.EncoderDecoder",
     "regard.models.EncoderOnly": "regard.models.encoder.EncoderOnly",

@@ -231,8 +231,7 @@ def score_texts(folder: Folder, corpora: Corpora, output: Path | None) -> dict[s
     from regard.config import resolve
     from regard.data import read_examples
     from regard.data.report import StrictReport
-    from regard.training.evaluation import make_evaluation, make_objective
-    from regard.training.evaluation.base import drop_too_long
+    from regard.training.evaluation import drop_too_long, make_evaluation, make_objective
 
     config = run_config(folder.path)
     if config is None:

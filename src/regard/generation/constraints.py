@@ -184,6 +184,18 @@ class Constraint:
         """Tokens of all required phrases together."""
         return sum(len(phrase.tokens) for phrase in self.require)
 
+    def missing(self, tokens: Sequence[int]) -> list[ConstraintPhrase]:
+        """The required phrases that these tokens do not contain as whole words."""
+        text = self.lexicon.text_of(tokens)
+        return [phrase for phrase in self.require if not phrase.is_in(text)]
+
+    def banned_tokens(self, tokens: Sequence[int]) -> list[int]:
+        """The tokens that would complete a forbidden phrase after these ones."""
+        matchers = [phrase_matcher(phrase, self.lexicon) for phrase in self.forbid]
+        reach = max(len(matcher.content) for matcher in matchers) + MAX_CHARACTER  # a token has >= 1 byte
+        text = self.lexicon.bytes_of(tokens[-reach:])
+        return [token for matcher in matchers for token in matcher.banned(text)]
+
 
 class PhraseMatcher:
     """The tokens that complete one forbidden phrase, by how many of its bytes the text ends with.
@@ -247,14 +259,6 @@ def phrase_matcher(phrase: ConstraintPhrase, lexicon: Lexicon) -> PhraseMatcher:
     return PhraseMatcher(phrase, lexicon)
 
 
-def banned_tokens(constraint: Constraint, tokens: Sequence[int]) -> list[int]:
-    """The tokens that would complete a forbidden phrase after these ones."""
-    matchers = [phrase_matcher(phrase, constraint.lexicon) for phrase in constraint.forbid]
-    reach = max(len(matcher.content) for matcher in matchers) + MAX_CHARACTER  # a token has >= 1 byte
-    text = constraint.lexicon.bytes_of(tokens[-reach:])
-    return [token for matcher in matchers for token in matcher.banned(text)]
-
-
 class PhraseProgress:
     """The required phrases that a hypothesis lacks, and which tokens continue them.
 
@@ -266,7 +270,7 @@ class PhraseProgress:
         self.lexicon, self.tokens = constraint.lexicon, tokens
         text = self.lexicon.text_of(tokens)
         self.last = text[-1:]
-        self.missing = [phrase for phrase in constraint.require if not phrase.is_in(text)]
+        self.missing = constraint.missing(tokens)
         glued = f"{text}x"
         self.open = [p for p in constraint.require if p not in self.missing and not p.is_in(glued)]
 

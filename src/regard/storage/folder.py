@@ -22,8 +22,6 @@ from regard.errors import UsageError
 from regard.inputs.text import SpecialTokens, Tokenizer, load_tokenizer, special_tokens
 from regard.models.families import Model as AnyModel
 from regard.models.families import build_meta, parameters
-from regard.storage.builtin import find_model
-from regard.storage.calibration import read_calibration
 from regard.storage.checkpoint import load_weights
 from regard.storage.checksums import verified
 from regard.storage.files import Json, check_files, read_json, write_atomically, write_json, write_text
@@ -167,6 +165,8 @@ def _open_folder(path: Path, device: torch.device | None) -> Folder:
             "and as [init] from of a run it gets a head",
             code="E_MODEL_HEAD",
         )
+    from regard.storage.calibration import read_calibration  # a training run does not need it
+
     weights = weights_of(spec, spec.head)
     model = build_meta(spec.config, len(spec.source), spec.output_size)  # no memory until the weights fit
     load_weights_into(model, weights, path / WEIGHTS)
@@ -211,6 +211,8 @@ def _read_model(path: Path, head: str | None) -> Initial:
 
 def describe(path: Path) -> FolderSpec:
     """Read everything in a folder but the weights. Of run.toml only what inference needs."""
+    from regard.storage.builtin import find_model
+
     path = find_model(path)
     home = run_of(path) or path
     for folder in {path, home}:
@@ -254,6 +256,8 @@ def weights_of(spec: FolderSpec, head: str | None) -> dict[str, Tensor]:
 
 def verified_folder(path: Path) -> AbstractContextManager[None]:
     """Verify checksums after the block: the folder's, or those of a checkpoint's run."""
+    from regard.storage.builtin import find_model
+
     folder = find_model(path)
     return verified(run_of(folder) or folder, weights=run_of(folder) is None)
 

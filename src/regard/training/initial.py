@@ -1,9 +1,8 @@
-"""Start from a pretrained model: its shape, its weights, frozen layers, learning rates by layer (ULMFiT)."""
+"""Start from a pretrained model: its shape and its weights."""
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 
 import torch
@@ -13,8 +12,6 @@ from regard.config.model import ModelConfig
 from regard.config.schema import Config, Init
 from regard.errors import UsageError
 
-HEAD = ("head.", "output.", "decoder.readout.", "decoder.score.", "bridge.")
-_BLOCK = re.compile(r"^(?:encoder|decoder)\.blocks\.(\d+)\.|^(?:encoder|decoder)\.layers\.(\d+)\.")
 MAX_NAMES = 6  # of tensors in a message
 
 
@@ -82,40 +79,3 @@ def fitting(name: str, parameter: Tensor, tensor: Tensor) -> Tensor | None:
 def listed(names: list[str]) -> str:
     more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
     return ", ".join(names[:MAX_NAMES]) + more
-
-
-def freeze(model: nn.Module, init: Init) -> dict[str, float]:
-    """Freeze the lowest layers; returns the learning-rate factor of each parameter.
-
-    Layers are counted from the embeddings (0) through the blocks (1 .. N) to the head (N + 1); with
-    `layer_decay` d the factor of a layer k below the head is d^k.
-    """
-    levels = {name: level(name) for name, _ in model.named_parameters()}
-    top = max((each for each in levels.values() if each is not None), default=0) + 1
-    rates = {}
-    for name, parameter in model.named_parameters():
-        layer = levels[name]
-        height = top if layer is None else layer
-        frozen = layer is not None if init.freeze == "body" else height < top and height < first_free(init)
-        parameter.requires_grad_(not frozen)
-        rates[name] = init.layer_decay ** (top - height)
-    if not any(parameter.requires_grad for parameter in model.parameters()):
-        raise UsageError(
-            f"init.freeze = {json.dumps(init.freeze)}: nothing is left to train; freeze fewer layers",
-            code="E_INIT_FREEZE",
-        )
-    return rates
-
-
-def first_free(init: Init) -> int:
-    """The lowest layer that is trained."""
-    return int(init.freeze) + 1 if init.freeze else 0
-
-
-def level(name: str) -> int | None:
-    """0 for embeddings, i + 1 for block i, None for the head and the final norms."""
-    if match := _BLOCK.match(name):
-        return int(match[1] or match[2] or 0) + 1
-    if name.startswith(HEAD) or ".final_norm." in name:
-        return None
-    return 0

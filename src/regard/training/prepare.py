@@ -39,8 +39,7 @@ from regard.sample import Example
 from regard.storage import Initial, checkpoint_folder, checkpoint_steps, read_json
 from regard.storage.folder import load_tokenizers
 from regard.storage.huggingface import labels_of
-from regard.training.evaluation import Evaluation, make_evaluation, make_objective
-from regard.training.evaluation.base import drop_too_long, too_long
+from regard.training.evaluation import Evaluation, drop_too_long, make_evaluation, make_objective, too_long
 
 SENTENCES_SAMPLED = 2000  # lines in which sentences are counted
 FALLBACK_CACHE = ".data"  # in the run's folder, where the user's cache cannot be written

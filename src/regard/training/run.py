@@ -39,14 +39,12 @@ from regard.training.distributed import (
     local_threads,
     restarts,
 )
-from regard.training.initial import load_initial, with_shape
 from regard.training.instability import handle_non_finite, record_spike
-from regard.training.model_folder import latest_checkpoint, write_model_folder
 from regard.training.optimizer import epochs_as_steps
 from regard.training.prepare import Log, TrainingData, prepare_data
 from regard.training.progress import Listener, Metrics, NullListener, NullMetrics, Record
 from regard.training.stream import Stream
-from regard.training.trainer import Trainer, Window
+from regard.training.trainer import Trainer, Window, latest_checkpoint
 
 # What may differ when a run is resumed: where it ends and what it keeps. (With other `steps` a schedule that
 # falls to the end falls to another one.)
@@ -123,6 +121,8 @@ def train_run(run: Run, dist: SingleProcess, resume: bool, listener: Listener, s
         finished = run_updates(trainer, metrics)
     records: list[Record] = []
     if finished:
+        from regard.training.model_folder import write_model_folder
+
         trainer.model = dist.unsharded(trainer.model)
         records = dist.on_rank0(lambda: write_model_folder(trainer, metrics))
     progress, used = trainer.progress, machine_summary(machine, dist)
@@ -188,6 +188,8 @@ def open_or_resume(config: Config | None, folder: Path, resume: bool) -> Run:
     check_metric(config)
     pretrained = None
     if config.init.model is not None and not checkpoint_steps(folder):  # with a checkpoint it is not needed
+        from regard.training.initial import with_shape
+
         pretrained = read_model(Path(config.init.model), config.model.head)
         config = with_shape(config, pretrained.config)
     device, threads = local_device(config.train.device), local_threads(config.train.threads)
@@ -200,6 +202,8 @@ def resumed_config(config: Config, stored: Config, folder: Path) -> Config:
     train = config.train.model_copy(update=kept_fields(config, stored))
     config = config.model_copy(update={"train": train})
     if same_model(config.init.model, stored.init.model):
+        from regard.training.initial import with_shape
+
         init = config.init.model_copy(update={"model": stored.init.model})
         config = with_shape(config.model_copy(update={"init": init}), stored.model)
     config = config.model_copy(update={"version": stored.version})  # a run keeps the version that began it
@@ -264,6 +268,8 @@ def build_model(
     if machine.precision == "float64":
         model = model.double()
     if pretrained is not None:
+        from regard.training.initial import load_initial
+
         log(load_initial(model, pretrained.weights, config.init))
     return model
 
@@ -284,6 +290,7 @@ def make_trainer(
         train.seed,
         rank=dist.rank,
         world_size=dist.world_size,
+        version=config.version,
     )
     config = config.model_copy(update={"train": epochs_as_steps(train, stream.batches_per_epoch)})
     return Trainer(config, folder, model, stream, data, machine, dist)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,6 +20,7 @@ from regard.models.families import Model
 from regard.storage import (
     Checkpoint,
     checkpoint_steps,
+    load_latest,
     load_weights_into,
     prune,
     save_checkpoint,
@@ -27,11 +28,11 @@ from regard.storage import (
 )
 from regard.training.distributed import SingleProcess, shard_like
 from regard.training.flops import training_flops
-from regard.training.initial import freeze
 from regard.training.instability import NonFinite, non_finite_reason
 from regard.training.loss import batch_loss, count
 from regard.training.optimizer import (
     clip_gradients,
+    freeze,
     learning_rate,
     load_optimizer,
     make_optimizer,
@@ -305,6 +306,18 @@ class Trainer:
         self.progress = progress = progress_from_state(state, self.folder)
         self.saved_step = progress.step
         self.stream = replace(self.stream, epoch=progress.epoch, pool=progress.pool, batch=progress.batch)
+
+
+def latest_checkpoint(folder: Path, log: Callable[[str], None]) -> Checkpoint | None:
+    """The newest intact checkpoint. A run with only damaged ones does not silently begin anew."""
+    checkpoint = load_latest(folder, log)
+    if checkpoint is None and checkpoint_steps(folder):
+        count = len(checkpoint_steps(folder))
+        raise RegardError(
+            f"{folder / 'checkpoints'}: none of {count} checkpoints is intact; restore one from a copy, or "
+            "delete them all to begin again from the first step"
+        )
+    return checkpoint
 
 
 def refuse_non_finite(weights: Mapping[str, Tensor], optimizer: Mapping[str, Tensor], step: int) -> None:

@@ -6,19 +6,29 @@ from pathlib import Path
 
 from regard.inputs.text.byte_level import ByteLevelTokenizer, is_byte_level
 from regard.inputs.text.checks import check_content, read_object, to_pipeline
-from regard.inputs.text.hf import read_hf_tokenizer
-from regard.inputs.text.sentencepiece import is_sentencepiece, read_sentencepiece
 from regard.inputs.text.tokenizer import Tokenizer
 
 
 def load_tokenizer(path: Path) -> Tokenizer:
-    """Read a model folder, a tokenizer.json or an .spm file, written by Regard or by another program."""
-    if path.suffix == ".spm" or (path.is_dir() and is_sentencepiece(path)):
-        return read_sentencepiece(path / "source.spm" if path.is_dir() else path)
+    """Read a model folder, a tokenizer.json or an .spm file, written by Regard or by another program.
+
+    The module of a kind is imported when a tokenizer is of that kind.
+    """
+    if path.suffix == ".spm" or path.is_dir():
+        from regard.inputs.text.sentencepiece import is_sentencepiece, read_sentencepiece
+
+        if path.suffix == ".spm" or is_sentencepiece(path):
+            return read_sentencepiece(path / "source.spm" if path.is_dir() else path)
     if path.is_dir() and not (path / "tokenizer.json").is_file():
+        from regard.inputs.text.hf import read_hf_tokenizer
+
         return read_hf_tokenizer(path)
     path = path / "tokenizer.json" if path.is_dir() else path
     text, content = read_object(path)
     check_content(content, path)
     pipeline = to_pipeline(text, str(path))
-    return ByteLevelTokenizer(pipeline) if is_byte_level(pipeline) else read_hf_tokenizer(path, pipeline)
+    if is_byte_level(pipeline):
+        return ByteLevelTokenizer(pipeline)
+    from regard.inputs.text.hf import read_hf_tokenizer
+
+    return read_hf_tokenizer(path, pipeline)

@@ -15,7 +15,7 @@ from regard.errors import UsageError
 from regard.metrics.bleu import bleu_tokenization
 from regard.metrics.language import MAX_EXPONENT
 from regard.storage import read_json
-from regard.training.evaluation.base import FILES
+from regard.training.evaluation import FILES
 from regard.training.progress import FILE, Record, read_metrics
 
 SPLITS = {"test": "test", "final-valid": "valid"}  # kind of record: split; the one to look at first
