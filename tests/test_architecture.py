@@ -37,6 +37,7 @@ LAYERS = {
             ["storage", "generation"],
             ["interpret"],
             ["training", "tasks"],
+            ["evaluation"],
             ["export", "server"],
             ["cli"],
         ]
@@ -180,6 +181,35 @@ def test_the_models_need_little_else() -> None:
     code += "print(*sorted(name for name in sys.modules if name.split('.')[0] == 'regard'))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert len(done.stdout.split()) < 12, done.stdout
+
+
+TRAINING = """
+import sys
+from pathlib import Path
+from regard.config import resolve
+from regard.training import train
+home = Path(sys.argv[1])
+for name, count in (("train", 200), ("valid", 8)):
+    rows = [f"{name} {n} of {n % 7}\\tWort {n} von {n % 7}\\n" for n in range(count)]
+    (home / f"{name}.tsv").write_text("".join(rows))
+tree = {"data": {name: str(home / f"{name}.tsv") for name in ("train", "valid")}}
+tree |= {"text": {"vocabulary": 300}, "task": {"source": "en", "target": "de"}}
+tree["model"] = {"width": 16, "layers": 1, "heads": 2, "feed_forward": 16}
+tree["train"] = {"steps": 1, "tokens_per_batch": 128, "validate_sentences": 2, "checkpoint_every": 1}
+def look(frame, event, argument):
+    if frame.f_code.co_name == "save_checkpoint" and event == "call":
+        print(*sorted(name for name in sys.modules if name.split(".")[0] == "regard"))
+        sys.setprofile(None)
+sys.setprofile(look)
+train(resolve(tree), home / "run")
+"""
+
+
+def test_a_training_step_needs_a_part_of_the_package(tmp_path: Path) -> None:
+    """Update, validation and checkpoint of a translation model: no engine, no report, no other family."""
+    command = [sys.executable, "-c", TRAINING, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert 50 < len(done.stdout.split()) < 80, done.stdout
 
 
 def test_the_rules_can_fail() -> None:

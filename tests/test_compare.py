@@ -18,9 +18,9 @@ from conftest import SOURCE_WORDS, Command, Refused, Toy, toy_config, toy_transl
 from layers import ATTENTION, TORCH, Time, crossing
 from regard.config import RNNConfig, Text, load_config
 from regard.errors import UsageError
+from regard.evaluation.comparison import model_names, time_rounds
 from regard.models.families import build, parameters
 from regard.training import train
-from regard.training.comparison import model_names, time_rounds
 from regard.training.report.charts import chart, curve, svg_element
 
 RECIPES = Path(__file__).parent.parent / "recipes"

@@ -72,6 +72,7 @@ MODULES = {
     "regard.text": "regard.inputs.text",
     "regard.trace": "regard.interpret",
     "regard.train": "regard.training",
+    "regard.training.comparison": "regard.evaluation.comparison",
 }
 
 # old name, in the module of today -> name of today
@@ -241,6 +242,14 @@ class OldAttributes:
             return getattr(self, ATTRIBUTES[old])
 
 
+class OldModule(ModuleType):
+    """A module under its old name. `regard.train` is a function today, and stays one once the old module of
+    that name was imported."""
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        return getattr(self, self.__name__.rpartition(".")[2])(*arguments, **options)
+
+
 class OldModuleFinder:
     """Imports the modules of MODULES, which no other finder knows, as the modules of today."""
 
@@ -258,8 +267,8 @@ class OldModuleFinder:
         is_package = current.submodule_search_locations is not None
         return ModuleSpec(name, self, loader_state=current.name, is_package=is_package)  # type: ignore[arg-type]
 
-    def create_module(self, spec: ModuleSpec) -> None:
-        return None
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return OldModule(spec.name)
 
     def exec_module(self, module: ModuleType) -> None:
         current = importlib.import_module(module.__spec__.loader_state)  # type: ignore[union-attr]

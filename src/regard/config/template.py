@@ -12,7 +12,7 @@ from regard.config.model import Section
 from regard.config.schema import Config, TaskName
 
 HEAD = """\
-# A run of Regard. Train:   regard train {name} --out runs/my-model
+# A run of Regard. Train:   regard train {name} -o runs/my-model
 # Then use the model:       {use}
 # Paths are relative to this file. A line that begins with # shows a default.
 

@@ -15,7 +15,7 @@ from regard.models.families import Model
 from regard.models.layers import is_plain
 from regard.sample import IGNORED
 
-# rows of logits computed at once: as many as fit the caches of a CPU; on a GPU fewer, larger kernels are faster
+# rows of logits computed at once: as many as fit the caches of a CPU; a GPU is faster with larger kernels
 ROWS_AT_ONCE = {"cpu": 512}
 ROWS_ON_DEVICE = 16_384
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import torch
 
-from regard.config import Config, differing_field, load_config, to_toml
+from regard.config import Config, differing_field, load_config, resolve, to_toml
 from regard.config.schema import Recipe, TaskName
+from regard.data.corpora import check_data
 from regard.device import Machine, choose_machine
 from regard.errors import RegardError, UsageError
 from regard.models.families import Model, build, parameters
@@ -80,18 +82,25 @@ class Run:
 
 
 def train(
-    config: Config | None,
-    folder: Path,
+    config: Config | Mapping[str, Any] | str | Path | None,
+    folder: str | Path,
     resume: bool = False,
     listener: Listener | None = None,
     strict: bool = False,
 ) -> Outcome:
     """Train into `folder`. With `resume` continue from its newest valid checkpoint, bit for bit.
 
+    `config` is a TOML file, its content as dictionaries, or a `Config`; None for a run that is resumed.
     `strict` stops before training if the check of the data finds anything. Under torchrun all processes call
     this and train one model together.
     """
-    resume = resume or restarts() > 0
+    folder, resume = Path(folder), resume or restarts() > 0
+    if isinstance(config, str | Path):
+        config = load_config(Path(config))
+    elif isinstance(config, Mapping):
+        config = resolve(dict(config))
+    if config is not None and not resume:
+        check_data(config.data, config.task)  # before the folder is created
     with locked(folder, config, resume):
         run = open_or_resume(config, folder, resume)
         run.machine.use()
@@ -155,15 +164,19 @@ def check_folder(folder: Path, config: Config | None, resume: bool) -> None:
     if (folder / "run.toml").is_file():
         if not resume:
             raise UsageError(
-                f"{folder} already holds a run; continue it with --resume, or choose another one with --out"
+                f"{folder} already holds a run; resume it, or choose another folder", code="E_RUN_EXISTS"
             )
         return
     if config is None:
-        raise UsageError(f"{folder} holds no run to resume; give its TOML file to begin one")
+        raise UsageError(
+            f"{folder} holds no run to resume; give its TOML file to begin one", code="E_RUN_MISSING"
+        )
     if folder.is_file() or (
         folder.is_dir() and any(not path.name.startswith(".") for path in folder.iterdir())
     ):
-        raise UsageError(f"{folder} is not empty and holds no run; choose another folder with --out")
+        raise UsageError(
+            f"{folder} is not empty and holds no run; choose another folder", code="E_RUN_FOLDER"
+        )
 
 
 def check_metric(config: Config) -> None:
@@ -213,7 +226,8 @@ def resumed_config(config: Config, stored: Config, folder: Path) -> Config:
     if field is not None:
         raise UsageError(
             f"{field} is not what {folder} began with; only limits ({', '.join(LIMITS)}) may change "
-            "when resuming"
+            "when resuming",
+            code="E_RUN_CHANGED",
         )
     return config
 
@@ -349,7 +363,10 @@ def run_updates(trainer: Trainer, metrics: Metrics) -> bool:
         saved = trainer.dist.can_save_after(error) and trainer.save_if_possible()
         if not saved or not isinstance(error, RegardError | OSError):
             raise
-        raise RegardError(f"{error}; the run is saved up to step {trainer.progress.step}") from error
+        code = getattr(error, "code", None)
+        raise RegardError(
+            f"{error}; the run is saved up to step {trainer.progress.step}", code=code
+        ) from error
 
 
 def loop(trainer: Trainer, metrics: Metrics) -> bool:
