@@ -12,12 +12,12 @@ from typing import Any
 
 import torch
 
-from regard.config import Config, differing_field, load_config, resolve, to_toml
+from regard.config import Config, load_config, resolve, to_toml
 from regard.config.schema import Recipe, TaskName
 from regard.data.corpora import check_data
 from regard.device import Machine, choose_machine
 from regard.errors import RegardError, UsageError
-from regard.models.families import Model, build, parameters
+from regard.models.families import Model, build, build_meta, parameters
 from regard.storage import (
     Initial,
     checkpoint_steps,
@@ -47,13 +47,6 @@ from regard.training.prepare import Log, TrainingData, prepare_data
 from regard.training.progress import Listener, Metrics, NullListener, NullMetrics, Record
 from regard.training.stream import Stream
 from regard.training.trainer import Trainer, Window, latest_checkpoint
-
-# What may differ when a run is resumed: where it ends and what it keeps. (With other `steps` a schedule that
-# falls to the end falls to another one.)
-LIMITS = (
-    *("train.steps", "train.epochs", "train.minutes", "train.patience", "train.keep", "train.log_every"),
-    *("train.bad_steps_in_a_row", "train.on_bad", "train.parallel", "recipe.expected", "recipe.time"),
-)
 
 
 @dataclass(frozen=True)
@@ -116,8 +109,7 @@ def train_run(run: Run, dist: SingleProcess, resume: bool, listener: Listener, s
     """The outline of every run; all ranks execute it."""
     config, folder, machine, log = run.config, run.folder, run.machine, listener.log
     data = dist.rank0_first(lambda: prepare_data(config, folder, log, strict, run.pretrained))
-    model = build_model(config, data, machine, run.pretrained, log)
-    trainer = make_trainer(config, folder, data, machine, dist, model)
+    trainer = make_trainer(config, folder, data, machine, dist, run.pretrained, log)
     if resume and (checkpoint := latest_checkpoint(folder, log)) is not None:
         trainer.restore(checkpoint)
         log(f"resuming after step {trainer.progress.step}")
@@ -125,7 +117,7 @@ def train_run(run: Run, dist: SingleProcess, resume: bool, listener: Listener, s
     dist.on_rank0(lambda: write_run_files(trainer))
     metrics = (Metrics if dist.is_rank0 else NullMetrics)(folder, listener)
     metrics.rewind(trainer.progress.step)
-    log(f"{parameters(model):,} parameters; {machine_summary(machine, dist)}")
+    log(f"{parameters(trainer.model):,} parameters; {machine_summary(machine, dist)}")
     with stop_on_signal(trainer):
         finished = run_updates(trainer, metrics)
     records: list[Record] = []
@@ -195,6 +187,8 @@ def open_or_resume(config: Config | None, folder: Path, resume: bool) -> Run:
         with verified(folder, weights=False):
             stored = load_config(folder / "run.toml")
     if stored is not None:
+        from regard.training.initial import resumed_config
+
         config = stored if config is None else resumed_config(config, stored, folder)
     if config is None:
         raise ValueError("check_folder refuses a folder without a run and without a config")
@@ -208,49 +202,6 @@ def open_or_resume(config: Config | None, folder: Path, resume: bool) -> Run:
     device, threads = local_device(config.train.device), local_threads(config.train.threads)
     machine = choose_machine(device, config.train.precision, threads, config.model.width)
     return Run(with_machine(config, machine), folder, machine, pretrained)
-
-
-def resumed_config(config: Config, stored: Config, folder: Path) -> Config:
-    """A given config for a stored run; only limits may differ."""
-    train = config.train.model_copy(update=kept_fields(config, stored))
-    config = config.model_copy(update={"train": train})
-    if same_model(config.init.model, stored.init.model):
-        from regard.training.initial import with_shape
-
-        init = config.init.model_copy(update={"model": stored.init.model})
-        config = with_shape(config.model_copy(update={"init": init}), stored.model)
-    config = config.model_copy(update={"version": stored.version})  # a run keeps the version that began it
-    field = differing_field(config, stored, ignore=LIMITS)
-    if config.init.model != stored.init.model:
-        field = "init.from"  # its shape differs too
-    if field is not None:
-        raise UsageError(
-            f"{field} is not what {folder} began with; only limits ({', '.join(LIMITS)}) may change "
-            "when resuming",
-            code="E_RUN_CHANGED",
-        )
-    return config
-
-
-def same_model(given: str | None, stored: str | None) -> bool:
-    """Whether `init.from` names the stored folder. A relative path stays relative once the folder is gone."""
-    if given is None or stored is None:
-        return False
-    names = Path(given).parts
-    return given == stored or (not Path(stored).exists() and Path(stored).parts[-len(names) :] == names)
-
-
-def kept_fields(config: Config, stored: Config) -> dict[str, object]:
-    """What followed from the machine, and from the first limit of steps, stays as it was."""
-    kept: dict[str, object] = {}
-    for name, automatic in (("device", "auto"), ("precision", "auto"), ("threads", 0)):
-        if getattr(config.train, name) == automatic:
-            kept[name] = getattr(stored.train, name)
-    if config.train.device == "cuda" and stored.train.device.startswith("cuda:"):  # one of several processes
-        kept["device"] = stored.train.device
-    if config.train.steps != stored.train.steps:
-        kept["warmup"] = stored.train.warmup
-    return kept
 
 
 def with_machine(config: Config, machine: Machine) -> Config:
@@ -273,15 +224,16 @@ def build_model(
     machine: Machine,
     pretrained: Initial | None = None,
     log: Log = lambda text: None,
+    meta: bool = False,
 ) -> Model:
-    """Initial weights by the run's seed, or those of the pretrained model where they fit."""
+    """Initial weights by the run's seed, or of the pretrained model where they fit; or on the meta device."""
     torch.manual_seed(config.train.seed)
-    target = data.target
+    target, make = data.target, build_meta if meta else build
     outputs = data.labels or (None if target is None or data.source.shares_vocabulary(target) else target)
-    model = build(config.model, len(data.source), None if outputs is None else len(outputs))
+    model = make(config.model, len(data.source), None if outputs is None else len(outputs))
     if machine.precision == "float64":
         model = model.double()
-    if pretrained is not None:
+    if pretrained is not None and not meta:
         from regard.training.initial import load_initial
 
         log(load_initial(model, pretrained.weights, config.init))
@@ -294,9 +246,17 @@ def make_trainer(
     data: TrainingData,
     machine: Machine,
     dist: SingleProcess | None = None,
-    model: Model | None = None,
+    pretrained: Initial | None = None,
+    log: Log = lambda text: None,
 ) -> Trainer:
-    model, dist, train = model or build_model(config, data, machine), dist or SingleProcess(), config.train
+    """With FSDP, rank 0 alone has all initial weights at once, and only until they are divided."""
+    dist, train = dist or SingleProcess(), config.train
+    sharded, weights = dist.shards(train.parallel), {}
+    model = None if sharded and not dist.is_rank0 else build_model(config, data, machine, pretrained, log)
+    if sharded:
+        weights = dict(model.named_parameters()) if model is not None else {}
+        model = build_model(config, data, machine, meta=True)
+    assert model is not None
     stream = Stream(
         data.training,
         data.objective,
@@ -307,7 +267,7 @@ def make_trainer(
         version=config.version,
     )
     config = config.model_copy(update={"train": epochs_as_steps(train, stream.batches_per_epoch)})
-    return Trainer(config, folder, model, stream, data, machine, dist)
+    return Trainer(config, folder, model, stream, data, machine, dist, weights)
 
 
 def open_trainer(config: Config, folder: Path) -> Trainer:

@@ -83,7 +83,9 @@ class Trainer:
         data: TrainingData,
         machine: Machine,
         dist: SingleProcess | None = None,
+        weights: Mapping[str, Tensor] | None = None,
     ) -> None:
+        """`weights`: the initial ones of a model on the meta device, on rank 0."""
         self.config, self.folder, self.data, self.machine = config, folder, data, machine
         self.dist = dist or SingleProcess()
         self.model, self.stream = model, stream
@@ -93,6 +95,7 @@ class Trainer:
         self.loss_function = self.dist.wrap(
             model, lambda batch: self.loss(batch), config.train.parallel, machine.device
         )
+        self.dist.fill_shards(model, weights or {})
         self.optimizer = make_optimizer(model, config.train, multipliers)
         self.progress = Progress()
         self.stop_requested = False  # by a signal: finish the update, save, end
