@@ -51,7 +51,7 @@ def test_train_resume_and_what_may_change(
     assert (out / "README.md").is_file()
     # a second run into the same folder
     message = refused("train", run_file, "--output", out)
-    assert message.startswith(f"{out} already holds a run; continue it with --resume")
+    assert message.startswith(f"{out} already holds a run; resume it")
     # another field is named, a limit may change
     message = refused("train", run_file, "--output", out, "--resume", "--set", "train.lr=0.5")
     assert message.startswith(f"train.lr is not what {out} began with")

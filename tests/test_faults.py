@@ -14,7 +14,7 @@ import regard.training.trainer as trainer_module
 from regard.errors import RegardError
 from regard.storage import checkpoint_folder, checkpoint_steps, is_complete, use_disk
 from regard.training import train
-from regard.training.instability import is_spike, non_finite_reason, running_mean
+from regard.training.progress import is_spike, non_finite_reason, running_mean
 from regard.training.trainer import Trainer
 from survive import runs
 from survive.failing import Failing

@@ -41,10 +41,17 @@ from regard.training.distributed import (
     local_threads,
     restarts,
 )
-from regard.training.instability import handle_non_finite, record_spike
 from regard.training.optimizer import epochs_as_steps
 from regard.training.prepare import Log, TrainingData, prepare_data
-from regard.training.progress import Listener, Metrics, NullListener, NullMetrics, Record
+from regard.training.progress import (
+    Listener,
+    Metrics,
+    NonFinite,
+    NullListener,
+    NullMetrics,
+    Record,
+    record_spike,
+)
 from regard.training.stream import Stream
 from regard.training.trainer import Trainer, Window, latest_checkpoint
 
@@ -334,8 +341,8 @@ def loop(trainer: Trainer, metrics: Metrics) -> bool:
     window, log_every = Window(), trainer.config.train.log_every
     for step in trainer:
         if step.non_finite is None:
-            record_spike(trainer, step.loss / step.tokens, step.gradient_norm, metrics)
-        elif handle_non_finite(trainer, step.non_finite, metrics):  # rolled back
+            record_spike(trainer.progress, step.loss / step.tokens, step.gradient_norm, metrics)
+        elif is_rolled_back(trainer, step.non_finite, metrics):
             window = Window()
             continue
         window.loss, window.tokens = window.loss + step.loss, window.tokens + step.tokens
@@ -352,6 +359,12 @@ def loop(trainer: Trainer, metrics: Metrics) -> bool:
     if not trainer.is_scheduled(trainer.progress.step):
         validate_and_save(trainer, metrics)
     return True
+
+
+def is_rolled_back(trainer: Trainer, update: NonFinite, metrics: Metrics) -> bool:
+    from regard.training.instability import handle_non_finite  # most runs never need it
+
+    return handle_non_finite(trainer, update, metrics)
 
 
 def validate_and_save(trainer: Trainer, metrics: Metrics) -> None:

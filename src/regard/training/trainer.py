@@ -28,7 +28,6 @@ from regard.storage import (
 )
 from regard.training.distributed import SingleProcess, shard_like
 from regard.training.flops import training_flops
-from regard.training.instability import NonFinite, non_finite_reason
 from regard.training.loss import batch_loss, count
 from regard.training.optimizer import (
     clip_gradients,
@@ -40,7 +39,7 @@ from regard.training.optimizer import (
     scale_by_init,
 )
 from regard.training.prepare import TrainingData
-from regard.training.progress import Progress, Record, progress_from_state
+from regard.training.progress import NonFinite, Progress, Record, non_finite_reason, progress_from_state
 from regard.training.stream import Position, Stream
 
 TRIM_MEMORY_EVERY = 10  # updates; costs less than a hundredth of their time

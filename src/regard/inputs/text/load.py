@@ -14,11 +14,10 @@ def load_tokenizer(path: Path) -> Tokenizer:
 
     The module of a kind is imported when a tokenizer is of that kind.
     """
-    if path.suffix == ".spm" or path.is_dir():
-        from regard.inputs.text.sentencepiece import is_sentencepiece, read_sentencepiece
+    if path.suffix == ".spm" or all((path / name).is_file() for name in ("source.spm", "vocab.json")):
+        from regard.inputs.text.sentencepiece import read_sentencepiece
 
-        if path.suffix == ".spm" or is_sentencepiece(path):
-            return read_sentencepiece(path / "source.spm" if path.is_dir() else path)
+        return read_sentencepiece(path / "source.spm" if path.is_dir() else path)
     if path.is_dir() and not (path / "tokenizer.json").is_file():
         from regard.inputs.text.hf import read_hf_tokenizer
 
