@@ -150,7 +150,7 @@ class Distributed(SingleProcess):
             parameter: Any = getattr(*slots[0])
             full = torch.empty(parameter.shape, dtype=parameter.dtype, device=self.device)
             if self.is_rank0:
-                full.copy_(weights[name])
+                full.copy_(weights[name].detach())
             local = distribute_tensor(full, parameter.device_mesh, parameter.placements, src_data_rank=0)
             set_parameter(slots, nn.Parameter(local, parameter.requires_grad))
         for module in model.modules():
