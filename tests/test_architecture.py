@@ -176,6 +176,24 @@ def test_nothing_runs_what_a_file_says() -> None:
                 assert called not in wrong or (called == "torch.load" and weights_only), f"{path}: {called}"
 
 
+def errors_without_code(tree: ast.AST) -> list[str]:
+    """Errors for users that are raised without a stable code."""
+    calls = [node.exc for node in ast.walk(tree) if isinstance(node, ast.Raise)]
+    return [
+        f"{call.lineno}: {ast.unparse(call)[:60]}"
+        for call in calls
+        if isinstance(call, ast.Call)
+        and ast.unparse(call.func) in ("UsageError", "RegardError", "CollectiveError", "PeerError")
+        and not any(keyword.arg == "code" for keyword in call.keywords)
+    ]
+
+
+def test_refusals_have_a_code() -> None:
+    packages = ("evaluation", "generation", "metrics", "models", "training")
+    wrong = {path: errors_without_code(tree) for path, tree in FILES.items() if package_of(path) in packages}
+    assert not any(wrong.values()), report(wrong)
+
+
 def test_the_models_need_little_else() -> None:
     code = "import sys, regard.models.transformer; "
     code += "print(*sorted(name for name in sys.modules if name.split('.')[0] == 'regard'))"
@@ -219,6 +237,9 @@ def test_the_rules_can_fail() -> None:
         ast.parse("told = 1\ndef never_said(x): ...\nclass FoundList: ...\nunfounded = 2")
     )
     assert len(retired_identifiers(ast.parse("told = 1\ndef never_said(x): ...\nclass FoundList: ..."))) == 3
+    assert (
+        len(errors_without_code(ast.parse("raise UsageError('x')\nraise UsageError('x', code='E_X')"))) == 1
+    )
     assert retired_phrases(ast.parse("x = 'the first, unless\\n   told'"))
     assert long_functions("function f() {\n" + "  x;\n" * 70 + "}\n") == ["1: 72 lines"]
     assert not long_functions("const f = () => {\n  x;\n}\n")

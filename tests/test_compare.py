@@ -21,7 +21,7 @@ from regard.errors import UsageError
 from regard.evaluation.comparison import model_names, time_rounds
 from regard.models.families import build, parameters
 from regard.training import train
-from regard.training.report.charts import chart, curve, svg_element
+from regard.training.report.page import chart, curve, svg_element
 
 RECIPES = Path(__file__).parent.parent / "recipes"
 pytestmark = pytest.mark.usefixtures("same_threads")

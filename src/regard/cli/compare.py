@@ -99,7 +99,7 @@ def show(comparison: Comparison) -> None:
     from rich.text import Text
 
     from regard.evaluation.comparison import comparison_sections
-    from regard.training.report.charts import printable
+    from regard.training.report.page import printable
 
     console = tables()
     for block in (block for _, blocks in comparison_sections(comparison) for block in blocks):

@@ -94,8 +94,8 @@ def show(result: EvaluationResult) -> None:
     """The metrics of the report, and those of each label, entity type or phenomenon."""
     from rich.text import Text
 
+    from regard.training.report import clock
     from regard.training.report.run_data import TASKS
-    from regard.training.report.sections import clock
     from regard.training.report.texts import type_rows
 
     task, scores = TASKS[result.task], dict(result.scores)

@@ -23,15 +23,19 @@ from regard.sample import Example
 from regard.storage import write_atomically, write_text
 from regard.tasks import Translator, decode_options, load
 from regard.training.progress import FILE, Record, read_metrics
-from regard.training.report.charts import Chart, chart, curve, save, svg_file
 from regard.training.report.page import (
     Block,
+    Chart,
     Section,
+    chart,
     charts,
     code,
+    curve,
     html_page,
     markdown_page,
     paragraph,
+    save,
+    svg_file,
     table,
 )
 from regard.training.report.texts import length_unit, scores_by_length

@@ -114,10 +114,14 @@ class Lexicon:
         """A phrase as a user wrote it. In scripts with spaces, its tokens begin with one."""
         text = text.strip()
         if not text:
-            raise UsageError("a required or forbidden phrase is empty; give at least one word")
+            raise UsageError(
+                "a required or forbidden phrase is empty; give at least one word", code="E_PHRASE"
+            )
         tokens = self.encode(text)
         if not tokens:
-            raise UsageError(f"{text!r}: the tokenizer drops all of this phrase; give another")
+            raise UsageError(
+                f"{text!r}: the tokenizer drops all of this phrase; give another", code="E_PHRASE"
+            )
         first = self.content[tokens[0]] or b""
         if is_spaceless(text[0]):
             bare = self.spell(first.removeprefix(b" "))
@@ -132,7 +136,9 @@ class Lexicon:
         forbidden = [self.phrase(text) for text in dict.fromkeys(forbid)]
         for phrase in required:
             if clash := next((each for each in forbidden if each.is_in(phrase.text)), None):
-                raise UsageError(f'"{phrase.text}" is required, but "{clash.text}" is forbidden')
+                raise UsageError(
+                    f'"{phrase.text}" is required, but "{clash.text}" is forbidden', code="E_PHRASE_CONFLICT"
+                )
         # a phrase that is part of another one needs no tokens of its own
         needed = [p for p in required if not any(p != other and p.is_in(other.text) for other in required)]
         return Constraint(self, tuple(dict.fromkeys(needed)), tuple(forbidden))

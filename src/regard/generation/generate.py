@@ -246,6 +246,8 @@ def use_cores(count: int) -> None:
 class TooLarge(RegardError):
     """A single request needs more memory than there is."""
 
+    default_code = "E_OUT_OF_MEMORY"
+
     def __init__(self, cost: int) -> None:
         super().__init__(
             f"not enough memory for a single sentence ({cost} tokens times beams): "

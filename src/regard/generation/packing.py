@@ -104,15 +104,21 @@ def scale_of(reach: ActivationRange) -> tuple[float, int]:
 def choose_precision(requested: str, model: nn.Module, calibration: Calibration | None) -> str:
     """`auto` is int8 where a folder says how far its numbers reach, as somebody measured; else float32."""
     if requested not in PRECISIONS:
-        raise UsageError(f'precision "{requested}" is unknown; use {", ".join(PRECISIONS)}')
+        raise UsageError(
+            f'precision "{requested}" is unknown; use {", ".join(PRECISIONS)}', code="E_PRECISION"
+        )
     device = next(model.parameters()).device
     bytes_here = device.type == "cpu" and can_quantize()
     if requested == "auto":
         return "int8" if calibration and bytes_here else "float32"
     if requested == "int8" and not bytes_here:
-        raise UsageError("precision int8 needs a CPU for which torch has FBGEMM; use float32")
+        raise UsageError(
+            "precision int8 needs a CPU for which torch has FBGEMM; use float32", code="E_PRECISION"
+        )
     if requested == "bfloat16" and not can_pack(torch.empty(0, dtype=torch.bfloat16, device=device)):
-        raise UsageError("precision bfloat16 needs a CPU for which torch has oneDNN; use float32")
+        raise UsageError(
+            "precision bfloat16 needs a CPU for which torch has oneDNN; use float32", code="E_PRECISION"
+        )
     return requested
 
 

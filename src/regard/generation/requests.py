@@ -86,7 +86,9 @@ class Request:
         phrases = self.constraint is not None and bool(self.constraint.require)
         if options.sample:
             if phrases:
-                raise UsageError("required phrases need a beam search: turn decode.sample off")
+                raise UsageError(
+                    "required phrases need a beam search: turn decode.sample off", code="E_PHRASE_SAMPLING"
+                )
             return BatchKey("draws")
         if self.constraint is not None and phrases:  # one beam per bank: 0 .. size tokens of the phrases
             beams = max(beams, round_up(self.constraint.size + 1, BEAM_STEP))

@@ -81,7 +81,8 @@ class Learned(nn.Module):
         if may_exceed(self, positions, len(self.table)):
             raise UsageError(
                 f"a sequence of {int(positions.max()) + 1} tokens is too long for this model: "
-                f"it has learned {len(self.table)} positions"
+                f"it has learned {len(self.table)} positions",
+                code="E_TOO_LONG",
             )
         return self.table[positions.clamp(min=0)]
 

@@ -187,7 +187,7 @@ class Distributed(SingleProcess):
         if not self.is_rank0:
             received = self.broadcast_object(None)
             if not received:
-                raise PeerError("rank 0 of this run failed")
+                raise PeerError("rank 0 of this run failed", code="E_RUN_PEER")
             result: Result = received[0]
             return result
         try:
@@ -334,7 +334,8 @@ def connect(device: torch.device) -> Iterator[SingleProcess]:
         if isinstance(error, torch.distributed.DistError) or "gloo" in str(error).lower():
             raise PeerError(
                 "another process of this run ended; continue from the last checkpoint with --resume, or let "
-                "torchrun do that with --max-restarts"
+                "torchrun do that with --max-restarts",
+                code="E_RUN_PEER",
             ) from error
         raise
     if is_owner:  # after a failure the process ends anyway, and the others may not respond

@@ -108,7 +108,8 @@ def stop(trainer: Trainer, update: NonFinite, why: str) -> NoReturn:
         f"{MEANINGS[update.reason]} at step {update.step}, {times} times in a row (learning rate "
         f"{update.learning_rate:.2e}); {why}the samples are in {trainer.folder / FOLDER}: correct the data, "
         "or begin a run with a lower train.lr, a longer train.warmup or train.clip; --resume continues with "
-        "the batches after these"
+        "the batches after these",
+        code="E_RUN_DIVERGED",
     )
 
 

@@ -83,7 +83,9 @@ def choose_best(trainer: Trainer, metrics: Metrics) -> str:
     if not intact([checkpoint_folder(folder, best)], metrics):
         last = latest_checkpoint(folder, metrics.listener.log)
         if last is None:
-            raise RegardError(f"{folder}: its checkpoints are gone; begin a new run")
+            raise RegardError(
+                f"{folder}: its checkpoints are gone; begin a new run", code="E_CHECKPOINT_DAMAGED"
+            )
         load_weights_into(model, last.model, folder)
         return f"last checkpoint, step {last.state['step']}, because the best one is damaged"
     load_weights_into(model, load_checkpoint(checkpoint_folder(folder, best)).model, folder)

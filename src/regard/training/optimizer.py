@@ -147,7 +147,10 @@ def load_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, tensors: 
     for entry, tensor in tensors.items():
         name, _, key = entry.rpartition("/")
         if name not in parameters:
-            raise UsageError(f'the checkpoint holds the state of "{name}", which the model does not have')
+            raise UsageError(
+                f'the checkpoint holds the state of "{name}", which the model does not have',
+                code="E_CHECKPOINT_STATE",
+            )
         parameter = parameters[name]
         value = tensor.to(parameter.device)  # the step too: the fused update counts on the device
         optimizer.state[parameter][key] = (value if key == "step" else shard_like(value, parameter)).clone()

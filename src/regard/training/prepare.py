@@ -160,7 +160,8 @@ def refuse_findings(findings: Sequence[Mapping[str, Any]]) -> None:
         counts = ", ".join(f"{each['count']:,} x {each['kind']}" for each in findings)
         raise RegardError(
             f"--strict: {counts}; the first in {first['file']}, line {first['line']}; "
-            '"regard data check" lists them'
+            '"regard data check" lists them',
+            code="E_DATA_STRICT",
         )
 
 
@@ -224,7 +225,10 @@ def encode_shards(job: Preparation, checked: Checked, tokenizers: Tokenizers) ->
                 if len(corpus.dropped):
                     reason = "it is in data.valid or data.test; if that is intended, "
                     reason += 'set data.leaks = "keep"'
-                raise UsageError(f"data.train: every row of {describe(corpus.corpus)} is left out: {reason}")
+                raise UsageError(
+                    f"data.train: every row of {describe(corpus.corpus)} is left out: {reason}",
+                    code="E_DATA_EMPTY",
+                )
         shards = [shard for entries in corpora for shard in open_shards(folder, entries, 1.0).shards]
         columns = [shard.target if is_translation else shard.source for shard in shards]
         content = {
@@ -274,7 +278,9 @@ def encode_corpus(
         used += len(kept) - len(columns.left_out)
         start += len(portion)
     if checked.pairs and start != checked.pairs:
-        raise UsageError(f"{name} changed while it was read; start again when it is complete")
+        raise UsageError(
+            f"{name} changed while it was read; start again when it is complete", code="E_DATA_CHANGED"
+        )
     return used, unanswered
 
 

@@ -76,7 +76,8 @@ def progress_from_state(state: Mapping[str, Any], folder: Path) -> Progress:
         each is None or type(each) in (int, float) for each in state.values()
     ):
         raise RegardError(
-            f"{folder}: the newest checkpoint's state.json is of another program; begin a new run"
+            f"{folder}: the newest checkpoint's state.json is of another program; begin a new run",
+            code="E_CHECKPOINT_STATE",
         )
     return Progress(**{stored[name]: value for name, value in state.items()})
 

@@ -125,5 +125,6 @@ def check_file_sizes(dataset: Dataset, blocks: Numbers) -> None:
             if file.exists() and file.stat().st_size < array.offset + array.nbytes:
                 raise RegardError(
                     f"{file}: shorter than when the run began; delete its folder, and continue with "
-                    "--resume, which prepares it again from the corpora"
+                    "--resume, which prepares it again from the corpora",
+                    code="E_DATA_CHANGED",
                 )

@@ -297,7 +297,8 @@ class Trainer:
         if state.pop("data", None) != self.data.fingerprint:
             raise RegardError(
                 f"{self.folder}: the training data is not what this run began with; "
-                "put the files back as they were, or begin a new run"
+                "put the files back as they were, or begin a new run",
+                code="E_DATA_CHANGED",
             )
         parameters = dict(self.model.named_parameters())
         weights = {
@@ -317,7 +318,8 @@ def latest_checkpoint(folder: Path, log: Callable[[str], None]) -> Checkpoint | 
         count = len(checkpoint_steps(folder))
         raise RegardError(
             f"{folder / 'checkpoints'}: none of {count} checkpoints is intact; restore one from a copy, or "
-            "delete them all to begin again from the first step"
+            "delete them all to begin again from the first step",
+            code="E_CHECKPOINT_DAMAGED",
         )
     return checkpoint
 
@@ -328,7 +330,8 @@ def refuse_non_finite(weights: Mapping[str, Tensor], optimizer: Mapping[str, Ten
         if not bool(torch.isfinite(tensor).all()):
             raise RegardError(
                 f'"{name}" is not finite after step {step}, so that it was not saved; lower train.lr, or set '
-                "train.clip, in a new run: the last checkpoint of this one is intact"
+                "train.clip, in a new run: the last checkpoint of this one is intact",
+                code="E_RUN_DIVERGED",
             )
 
 

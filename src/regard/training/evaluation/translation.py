@@ -130,7 +130,8 @@ class TranslationEvaluation(Evaluation):
         if not all(results):  # the probabilities of a diverged model are NaN, and no hypothesis is left
             raise RegardError(
                 "the model's probabilities are not finite, so that nothing can be decoded; begin a run "
-                "with a lower train.lr or a longer train.warmup"
+                "with a lower train.lr or a longer train.warmup",
+                code="E_RUN_DIVERGED",
             )
         return [hypotheses[0] for hypotheses in results]
 
