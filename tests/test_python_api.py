@@ -15,7 +15,7 @@ from regard.compat import OldNameWarning
 from regard.config import to_toml, to_tree
 from regard.errors import UsageError
 from regard.evaluation import EvaluationResult
-from regard.storage.builtin import find_model
+from regard.storage.models import find_model
 
 pytestmark = pytest.mark.usefixtures("same_threads")
 PAIRS = [("ba", "Ab"), ("de", "WRONG")]

@@ -42,7 +42,7 @@ class TranslationJob:
     @property
     def key(self) -> str:
         """What the results depend on: not the device, nor the number of threads."""
-        from regard.storage.builtin import find_model
+        from regard.storage.models import find_model
 
         stamps = [[str(path.resolve()), sorted_stamps(path)] for path in map(find_model, self.model)]
         return json.dumps([repr(replace(self, device="", threads=0)), stamps])

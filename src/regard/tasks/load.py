@@ -11,7 +11,7 @@ import torch
 from regard.device import choose_machine
 from regard.errors import UsageError
 from regard.storage import Folder, open_folder
-from regard.storage.encoder import is_bare_encoder, open_encoder
+from regard.storage.folder import is_bare_encoder, open_encoder
 from regard.tasks.answerer import Answerer
 from regard.tasks.classifier import Classifier
 from regard.tasks.embedder import Embedder

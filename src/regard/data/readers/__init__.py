@@ -22,7 +22,7 @@ from typing import Any
 
 from regard.data.files import checked_lines, stamp
 from regard.data.report import DataReport
-from regard.errors import UsageError
+from regard.errors import UsageError, extra
 from regard.inputs.text.tokenizer import replace_surrogates
 
 RawRow = tuple[int, str, str]  # number, source, target
@@ -78,10 +78,8 @@ def _jsonl(path: Path, report: DataReport) -> Iterator[tuple[int, object]]:
 def _parquet(path: Path) -> Iterator[tuple[int, object]]:
     """Some rows at a time: the file may be larger than the memory."""
     stamp(path)
-    try:
+    with extra("hub"):
         library = import_module("pyarrow.parquet")
-    except ImportError:
-        raise UsageError(f'{path}: to read .parquet files, pip install "regard[hub]"') from None
     number = 0
     try:
         batches = library.ParquetFile(path).iter_batches(ROWS_AT_ONCE)
