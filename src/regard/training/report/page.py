@@ -24,6 +24,7 @@ Chart = dict[str, Any]
 Curve = dict[str, Any]
 
 TEMPLATES = Path(__file__).parents[2] / "builtin" / "report"
+CSS = TEMPLATES / "report.css"
 WIDTH, HEIGHT, LINE = 440, 210, 16  # of a chart with a legend of one line; of a line more
 MAX_CHARACTERS = 600  # of a text in a report
 BIDI_CONTROLS = {*range(0x202A, 0x202F), *range(0x2066, 0x206A)}
@@ -234,7 +235,7 @@ def svg_file(drawing: Chart) -> str:
     """The element as a file, with its title; light or dark as the reader's system."""
     names = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
     opening, content = (svg_element(drawing, title=True) or "<svg></svg>").split(">", 1)
-    style = (TEMPLATES / "report.css").read_text(encoding="utf-8")
+    style = CSS.read_text(encoding="utf-8")
     paper = '<rect class="paper" width="100%" height="100%"/>'
     return f"{opening.replace('<svg', f'<svg {names}', 1)}><style>{style}</style>{paper}{content}\n"
 
