@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from conftest import Command, Refused
+from hf_models import add_sentence_transformers, tiny_bert
 from hub_server import Repository, Server, running, sha256
 from regard.data.hub import is_plain
 from regard.errors import UsageError
 from regard.storage.models import find_model, pulled_models
 from regard.storage.pull import pull
 from small_models import small_config, small_model, written
-from test_embed import say_how, tiny_bert
 
 FIRST, SECOND = "a" * 40, "b" * 40
 NAME = "someone/tiny-bert"
@@ -137,7 +137,7 @@ def test_every_kind_of_command(
     regard: Command, server: Server, translating: dict[str, bytes], tmp_path: Path
 ) -> None:
     """A folder that Regard wrote, and a body without a head that only gives vectors."""
-    say_how(tiny_bert(tmp_path / "body"), {"pooling_mode_mean_tokens": True}, "Normalize")
+    add_sentence_transformers(tiny_bert(tmp_path / "body"), {"pooling_mode_mean_tokens": True}, "Normalize")
     for name, files in {"opus/mt": translating, "body": contents(tmp_path / "body")}.items():
         server.repositories[name] = Repository({FIRST: files}, {"main": FIRST})
         assert regard("models", "pull", name).code == 0
