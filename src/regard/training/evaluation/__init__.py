@@ -1,6 +1,6 @@
 """Evaluation on held-out text, one class a task; the trainer calls `validate` and `final`.
 
-Modules are imported for the task at hand only: sacreBLEU, scikit-learn and seqeval are slow to import.
+Modules are imported for the task at hand only: sacreBLEU is slow to import.
 """
 
 from __future__ import annotations
