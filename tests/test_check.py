@@ -398,6 +398,6 @@ def test_data_check_of_a_file_without_a_suffix(tmp_path: Path, regard: Command, 
 def test_strict_training_stops_before_a_folder_is_begun(tmp_path: Path, refused: Refused) -> None:
     leaky(tmp_path)
     (tmp_path / "run.toml").write_text('[data]\ntrain = "train.tsv"\ntest = "test.tsv"\n')
-    message = refused("train", tmp_path / "run.toml", "--out", tmp_path / "run", "--strict", code=1)
+    message = refused("train", tmp_path / "run.toml", "--output", tmp_path / "run", "--strict", code=1)
     assert "--strict" in message
     assert not (tmp_path / "run" / "run.toml").exists()

@@ -259,7 +259,7 @@ def test_texts_that_evaluate_cannot_read_are_told(regard: Command, tmp_path: Pat
 def test_what_evaluate_refuses(refused: Refused, tmp_path: Path) -> None:
     model = understanding.model("tag")
     assert "for models that translate" in refused("evaluate", "-m", model, "--beam", 3)
-    assert "--tokenize" in refused("evaluate", "-m", model, "--tokenize", "13b")
+    assert "tokenize" in refused("evaluate", "-m", model, "--tokenize", "13b")
     bare = shutil.copytree(model, tmp_path / "bare", ignore=shutil.ignore_patterns("checkpoints"))
     (bare / "run.toml").unlink()
     assert "names no test set" in refused("evaluate", "-m", bare)

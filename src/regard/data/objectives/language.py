@@ -42,7 +42,7 @@ class CausalLM:
 
     tokenizer: Tokenizer
     window: int  # tokens that the model reads at once
-    across_rows: bool = True  # predict the first token of the next row; not in runs of version 1
+    across_rows: bool = True  # predict the first token of the next row; from version 3 on
     loss: Loss = "words"
 
     @property
