@@ -263,3 +263,9 @@ def test_public_names_are_there() -> None:
         assert getattr(regard, name) is not None
     with pytest.raises(AttributeError, match="nonsense"):
         _ = regard.nonsense
+
+
+def test_tests_share_modules_and_do_not_import_one_another() -> None:
+    pattern = re.compile(r"^\s*(?:from|import) test_\w+|importorskip\(.test_", re.MULTILINE)
+    for path in Path(__file__).parent.glob("*.py"):
+        assert not pattern.findall(path.read_text(encoding="utf-8")), path.name

@@ -4,7 +4,8 @@
 
 1   no `version` is written; `[model]` has the fields of all families, whatever its own is
 2   `version` is written; `[model]` has the fields of its family alone
-3   training: each row draws its own random numbers (which tokens are masked), not one after the other
+3   training: each row draws its own random numbers (which tokens are masked), not one after the other;
+    the first token of the next part of a long document is predicted
 
 A run keeps its version when it is resumed, with the field names of today. What
 changes results (seeds, start tokens) depends on the version: equal bits are promised within a version.

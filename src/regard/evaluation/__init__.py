@@ -123,7 +123,7 @@ def read_test_set(
     if is_pairs(data):
         return [Example(*pair) for pair in cast(Sequence[tuple[str, str]], data)]
     corpora = choose_corpora(folder.path, cast(Any, data))
-    return read_examples(corpora, folder.task, "test", report, run.data.documents if run else "file")
+    return read_examples(corpora, folder.task, "test", report, run.data if run else None)
 
 
 def is_pairs(data: Data | None) -> bool:
@@ -213,7 +213,9 @@ def score_texts(folder: Folder, data: Data | None, precision: str, log: Log) -> 
     if config is None:
         defaults = resolve({"task": folder.task.model_dump(), "data": {"train": "-"}})
         config = defaults.model_copy(update={"model": folder.config})
-    objective = make_objective(folder.task, folder.config, folder.source, folder.target, folder.labels)
+    objective = make_objective(
+        folder.task, folder.config, folder.source, folder.target, folder.labels, config.version
+    )
     findings = StrictReport()
     examples = read_test_set(folder, data, findings, config)
     if empty := findings.counts["empty"]:

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.batch import Batch
-from regard.data.objectives.base import Loss
+from regard.data.dataset import Loss
 from regard.device import Machine
 from regard.models.families import Model
 from regard.models.layers import is_plain

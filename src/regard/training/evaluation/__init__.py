@@ -1,6 +1,6 @@
 """Evaluation on held-out text, one class a task; the trainer calls `validate` and `final`.
 
-Modules are imported for the task at hand only: sacreBLEU, scikit-learn and seqeval are slow to import.
+Modules are imported for the task at hand only: sacreBLEU is slow to import.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import torch
 
+from regard.compat import VERSION
 from regard.config import Config, Model, Task
 from regard.data import Objective
 from regard.data.objectives import CausalLM, Classify, ExtractiveQA, MaskedLM, Seq2Seq, SpanCorruption, Tag
@@ -80,14 +81,19 @@ class Evaluation(ABC):
 
 
 def make_objective(
-    task: Task, model: Model, source: Tokenizer, target: Tokenizer, labels: Sequence[str] = ()
+    task: Task,
+    model: Model,
+    source: Tokenizer,
+    target: Tokenizer,
+    labels: Sequence[str] = (),
+    version: int = VERSION,
 ) -> Objective:
     longest = model.max_length
     match task.name:
         case "translate":
             return Seq2Seq(source, target, longest)
         case "generate":
-            return CausalLM(source, longest)
+            return CausalLM(source, longest, across_rows=version > 2)
         case "fill" if model.family == "t5":
             return SpanCorruption(source, longest, task.mask_rate, mean_span=task.mean_span)
         case "fill":

@@ -1,4 +1,4 @@
-"""Encoder tasks: labels of texts and words (scikit-learn, seqeval), answers to questions (SQuAD's scores)."""
+"""Encoder tasks: labels of texts and words, answers to questions (SQuAD's scores)."""
 
 from __future__ import annotations
 
