@@ -50,17 +50,16 @@ def attention_table(
 ) -> Iterator[Table | Text]:
     """softmax(q . k / sqrt(C)) of one query, key by key."""
     from regard.errors import UsageError
-    from regard.interpret.figures import find_attention
 
-    name = find_attention(trace, where, layer)
+    name = trace.attention_name(where, layer)
     weights = trace.weights(name, head)  # [T,S]
     queries, keys = trace.sides(name)
-    step = len(queries) // 2 if step is None else step
+    step = trace.default_step(name) if step is None else step
     if step >= len(queries):
         raise UsageError(f"step = {step}: there are {len(queries)} tokens, from 0 on")
     products = raw_products(trace, name, head, step)
     columns = ["key", *(["q . k"] if products is not None else []), "score", "visible", "weight"]
-    yield Text(f"{name}, head {head}: query {queries.shown[step]} (position {step})", style="bold")
+    yield Text(f"{name}, head {head}: query {trace.query_labels(name)[step]} (position {step})", style="bold")
     table = Table(*columns)
     scores = trace[f"{name}.scores"][head, step].tolist()
     mask = trace[f"{name}.mask"][step].tolist() if f"{name}.mask" in trace else [True] * len(scores)

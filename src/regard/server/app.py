@@ -17,8 +17,10 @@ from starlette.exceptions import HTTPException
 from regard import __version__
 from regard.errors import RegardError, UsageError, near_miss
 from regard.interpret import TracedTokens
+from regard.interpret.page import SETTINGS
 from regard.interpret.predictions import page_json
 from regard.server.compare import available_interventions, compare_traces
+from regard.server.errors import APIError, error_response
 from regard.server.lessons import add_lessons
 from regard.server.origin_policy import OriginPolicy, OriginPolicyMiddleware
 from regard.server.requests import (
@@ -73,7 +75,8 @@ def add_models(app: FastAPI, models: Mapping[str, Any]) -> None:
     @app.get("/api/v1/models")
     async def list_models() -> dict[str, Any]:
         listed = [about(name, task) for name, task in models.items()]
-        return {"models": listed, "version": __version__, "longest_text": LONGEST_TEXT}
+        limits = {"longest_text": LONGEST_TEXT, "settings": SETTINGS}
+        return {"models": listed, "version": __version__, **limits}
 
     @app.post("/api/v1/tokenize")
     async def tokenize(raw: Raw) -> dict[str, Any]:
@@ -169,8 +172,9 @@ def about(name: str, task: Any) -> dict[str, Any]:
 
 def add_errors(app: FastAPI) -> None:
     @app.exception_handler(RegardError)
-    async def refused(_: Request, error: RegardError) -> JSONResponse:
-        return JSONResponse({"error": str(error)}, 400)
+    async def refused(request: Request, error: RegardError) -> JSONResponse:
+        api_error = error if isinstance(error, APIError) else APIError(400, str(error), code=error.code)
+        return error_response(request.url.path, api_error)
 
     @app.exception_handler(HTTPException)
     async def unknown(_: Request, error: HTTPException) -> JSONResponse:

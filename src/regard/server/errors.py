@@ -36,7 +36,7 @@ def rate_limit_error(text: str, seconds: float | None) -> APIError:
 
 def error_response(path: str, error: APIError) -> JSONResponse:
     """The JSON response to a request for `path`."""
-    content: Mapping[str, object] = {"error": str(error)}
+    content: Mapping[str, object] = {"error": str(error)} | ({"code": error.code} if error.code else {})
     if path.startswith(OPENAI):
         kind = KINDS.get(error.status) or (
             "rate_limit_error" if error.status == 429

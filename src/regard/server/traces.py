@@ -20,6 +20,7 @@ from regard.errors import UsageError, near_miss
 from regard.interpret import Trace
 from regard.interpret.activations import attention_matrix
 from regard.interpret.predictions import max_pool
+from regard.server.errors import APIError
 from regard.server.requests import TensorQuery, checked
 
 MOST = 16  # traces
@@ -43,7 +44,7 @@ class Traces:
     def require(self, number: str) -> Trace:
         trace = self.get(number)
         if trace is None:
-            raise UsageError("this trace is no longer cached; request it again")
+            raise APIError(410, "this trace is no longer cached; request it again", code="trace_expired")
         return trace
 
     def add(self, number: str, trace: Trace) -> None:

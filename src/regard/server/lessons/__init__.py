@@ -23,7 +23,8 @@ from regard.server.lessons import (
     scale,
     she,
 )
-from regard.server.lessons.step import Given, Lesson, LessonUnavailable
+from regard.server.lessons.given import Given, LessonUnavailable
+from regard.server.lessons.step import Lesson
 from regard.server.requests import checked, finite, whole
 
 __all__ = ["LESSONS", "add_lessons"]
