@@ -334,7 +334,7 @@ def test_halves_and_parts(pipelines, name, dtype, tmp_path):
     assert {parameter.dtype for parameter in folder.model.parameters()} == {torch.float32}
     compare(folder.model, theirs.float(), sample(folder.config.family))
     next(tmp_path.glob("model-00002-*.safetensors")).unlink()
-    with pytest.raises(UsageError, match=r"lists .model-00002-of-00003"):
+    with pytest.raises(UsageError, match=r"lists .model-00002"):
         open_folder(tmp_path)
     index = tmp_path / "model.safetensors.index.json"
     index.write_text(json.dumps({"weight_map": {"a": "../model.safetensors"}}))
