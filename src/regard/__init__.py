@@ -10,6 +10,7 @@ model.translate("I see the small house.")
 from __future__ import annotations
 
 import gc
+import importlib
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,8 +20,11 @@ from regard.compat import OldModuleFinder
 from regard.errors import RegardError, UsageError
 
 if TYPE_CHECKING:
+    from regard.evaluation import evaluate
+    from regard.evaluation.comparison import compare
     from regard.tasks import Answerer, Classifier, Embedder, Filler, Generator, Tagger, Translator
     from regard.tasks.load import load
+    from regard.training import train
 
 __version__ = "0.1.0"
 sys.meta_path.append(OldModuleFinder())  # `import regard.model` is `import regard.models`
@@ -35,9 +39,18 @@ __all__ = [
     "Translator",
     "UsageError",
     "__version__",
+    "compare",
+    "evaluate",
     "load",
+    "train",
 ]
 TASKS = ("Answerer", "Classifier", "Embedder", "Filler", "Generator", "Tagger", "Translator", "load")
+# name -> module, imported on first use, so that `import regard` does not wait for torch
+LAZY = dict.fromkeys(TASKS, "regard.tasks") | {
+    "compare": "regard.evaluation.comparison",
+    "evaluate": "regard.evaluation",
+    "train": "regard.training",
+}
 
 
 @contextmanager
@@ -53,9 +66,7 @@ def paused_gc() -> Iterator[None]:
 
 
 def __getattr__(name: str) -> object:
-    """The tasks on first use, so that `import regard` does not wait for torch."""
-    if name in TASKS:
+    if name in LAZY:
         with paused_gc():
-            from regard import tasks
-        return getattr(tasks, name)
+            return getattr(importlib.import_module(LAZY[name]), name)
     raise AttributeError(f"module 'regard' has no attribute {name!r}")

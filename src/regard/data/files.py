@@ -6,22 +6,48 @@ import gzip
 import os
 import re
 import stat
+import tomllib
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import BinaryIO, cast
 
 from regard.data.report import DataReport
 from regard.errors import UsageError
+from regard.resources import PACKAGE
 
 DATA_VARIABLE = "REGARD_DATA"
+FILE_TYPES = PACKAGE / "builtin" / "file_types.toml"
 LONGEST_LINE = 1 << 20  # bytes of a line of a corpus
 LONGEST_INPUT = 1 << 28  # bytes of a line, or of a file that is read as a whole
-UTF16_BOMS = (b"\xff\xfe", b"\xfe\xff")
 # Characters at which `str.splitlines` splits and `wc -l` does not, and characters that are not text.
 _ODD = re.compile("[\0\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029\ufeff]")
 _SEPARATOR = re.compile("[\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
+
+
+@cache
+def file_types() -> dict[str, dict[str, str]]:
+    """What a file is: by suffix for `binary` and `markup`, by its first bytes (in hex) for `magic`."""
+    tables = tomllib.loads(FILE_TYPES.read_text(encoding="utf-8"))
+    return {
+        name: {mark: kind for kind, marks in kinds.items() for mark in marks.split()}
+        for name, kinds in tables.items()
+    }
+
+
+def refuse_binary(path: Path, beginning: bytes = b"", suffix: str = "") -> None:
+    """Refuse a file that is not text, by its suffix or its first bytes."""
+    magic = file_types()["magic"].items()
+    kind = file_types()["binary"].get(suffix) or next(
+        (kind for first, kind in magic if beginning.startswith(bytes.fromhex(first))), None
+    )
+    if kind == "UTF-16":
+        advice = f"iconv -f UTF-16 -t UTF-8 {path.name} > new"
+        raise UsageError(f"{path}: UTF-16, not UTF-8; convert it: {advice}", code="E_DATA_ENCODING")
+    if kind is not None:
+        raise UsageError(f"{path}: not a text file but {kind}", code="E_DATA_TYPE")
 
 
 def find(name: str) -> Path:
@@ -31,7 +57,8 @@ def find(name: str) -> Path:
     root = os.environ.get(DATA_VARIABLE)
     if not root:
         raise UsageError(
-            f"{name}: set the environment variable {DATA_VARIABLE} to the folder of your corpora"
+            f"{name}: set the environment variable {DATA_VARIABLE} to the folder of your corpora",
+            code="E_DATA_FOLDER",
         )
     return Path(root) / name.removeprefix("data:")
 
@@ -46,14 +73,20 @@ def stamp(path: Path) -> tuple[int, int]:
     try:
         status = path.stat()
     except FileNotFoundError:
-        raise UsageError(f"{path}: no such file") from None
+        raise _file_error(f"{path}: no such file") from None
     except (OSError, ValueError) as error:
-        raise UsageError(f"{path}: cannot read it: {getattr(error, 'strerror', None) or error}") from None
+        raise _file_error(f"{path}: cannot read it: {getattr(error, 'strerror', None) or error}") from None
     if stat.S_ISDIR(status.st_mode):
-        raise UsageError(f"{path} is a folder, not a text file")
+        raise _file_error(f"{path} is a folder, not a text file")
     if not stat.S_ISREG(status.st_mode):
-        raise UsageError(f"{path} is a pipe or a device; training reads files twice: save it to a file first")
+        raise _file_error(
+            f"{path} is a pipe or a device; training reads files twice: save it to a file first"
+        )
     return status.st_size, status.st_mtime_ns
+
+
+def _file_error(message: str) -> UsageError:
+    return UsageError(message, code="E_DATA_FILE")
 
 
 @contextmanager
@@ -66,15 +99,16 @@ def open_binary(path: Path, position: Callable[[], str] = str) -> Iterator[Binar
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
             yield cast(BinaryIO, file)
     except FileNotFoundError:
-        raise UsageError(f"{path}: no such file") from None
+        raise _file_error(f"{path}: no such file") from None
     except IsADirectoryError:
-        raise UsageError(f"{path} is a folder, not a text file") from None
+        raise _file_error(f"{path} is a folder, not a text file") from None
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise UsageError(
-            f"{path}: the gzip file is damaged or cut short{position()} ({error}); fetch it again"
+            f"{path}: the gzip file is damaged or cut short{position()} ({error}); fetch it again",
+            code="E_DATA_DAMAGED",
         ) from None
     except OSError as error:  # no permission, a file where a folder should be, a failing disk
-        raise UsageError(f"{path}: cannot read it: {error.strerror}") from None
+        raise _file_error(f"{path}: cannot read it: {error.strerror}") from None
 
 
 def read_bytes(path: Path, advice: str = "split it into several files") -> bytes:
@@ -82,25 +116,41 @@ def read_bytes(path: Path, advice: str = "split it into several files") -> bytes
     with open_binary(path) as file:
         content = file.read(LONGEST_INPUT + 1)  # a small .gz may unpack to any size
     if len(content) > LONGEST_INPUT:
-        raise UsageError(f"{path}: larger than {LONGEST_INPUT >> 20} MiB; {advice}")
+        raise UsageError(f"{path}: larger than {LONGEST_INPUT >> 20} MiB; {advice}", code="E_DATA_SIZE")
     return content
 
 
 def lines(path: Path) -> Iterator[str]:
     """The lines of a file, without "\\n" or "\\r\\n" and without a byte order mark at the start."""
+    refuse_binary(path, suffix=format_suffix(path))
     for number, (_, raw, whole) in enumerate(_raw_lines(path, LONGEST_INPUT), start=1):
+        if number == 1:
+            refuse_binary(path, raw)
         if not whole:
-            raise UsageError(f"{path}, line {number}: longer than {LONGEST_INPUT >> 20} MiB")
+            raise UsageError(
+                f"{path}, line {number}: longer than {LONGEST_INPUT >> 20} MiB", code="E_DATA_SIZE"
+            )
         try:
             line = raw.decode("utf-8")
         except UnicodeDecodeError as error:
             byte = raw[error.start]
             raise UsageError(
                 f"{path}, line {number}: byte {error.start + 1} (0x{byte:02x}) is not UTF-8; "
-                "convert the file (for example with iconv) or remove the line"
+                "convert the file (for example with iconv) or remove the line",
+                code="E_DATA_ENCODING",
             ) from None
         line = line.removesuffix("\n").removesuffix("\r")
         yield line.removeprefix("\ufeff") if number == 1 else line
+
+
+def text_lines(path: Path) -> Iterator[str]:
+    """The lines of a plain text; a table or markup is refused by its type, never read as lines."""
+    if kind := file_types()["markup"].get(format_suffix(path)):
+        raise UsageError(
+            f"{path}: {kind} is not read as lines of text; if it shall be, give it through stdin",
+            code="E_DATA_TYPE",
+        )
+    return lines(path)
 
 
 def checked_lines(path: Path, report: DataReport, json: bool = False) -> Iterator[str | None]:
@@ -112,7 +162,7 @@ def checked_lines(path: Path, report: DataReport, json: bool = False) -> Iterato
     number, raw, whole = 0, b"", True
     for number, (offset, raw, whole) in enumerate(_raw_lines(path, LONGEST_LINE), start=1):
         if number == 1:
-            _refuse_utf16(path, raw)
+            refuse_binary(path, raw)
         if not whole:
             report.add("endless", name, number, offset)
             yield None
@@ -127,31 +177,32 @@ def checked_lines(path: Path, report: DataReport, json: bool = False) -> Iterato
         yield line if _ODD.search(line) is None else _repair(line, name, number, offset, report, json)
     if number and whole and not raw.endswith(b"\n"):
         report.add("no-newline", name, number)
-    if before is not None and stamp(path) != before:
-        raise UsageError(f"{path} changed while it was read; start again when it is complete")
+    if before is not None:
+        _refuse_change(path, before)
 
 
 def read_text(path: Path, report: DataReport) -> str:
     """A whole file, such as JSON, without a byte order mark."""
     before = stamp(path)
     content = read_bytes(path, "write it as a .jsonl")
-    _refuse_utf16(path, content)
+    refuse_binary(path, content)
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:
         raise UsageError(
-            f"{path}, byte {error.start}: 0x{content[error.start]:02x} is not UTF-8; convert the file"
+            f"{path}, byte {error.start}: 0x{content[error.start]:02x} is not UTF-8; convert the file",
+            code="E_DATA_ENCODING",
         ) from None
     if text.startswith("\ufeff"):
         report.add("bom", str(path), 1, 0)
-    if stamp(path) != before:
-        raise UsageError(f"{path} changed while it was read; start again when it is complete")
+    _refuse_change(path, before)
     return text.removeprefix("\ufeff")
 
 
-def _refuse_utf16(path: Path, beginning: bytes) -> None:
-    if beginning.startswith(UTF16_BOMS):
-        raise UsageError(f"{path}: UTF-16, not UTF-8; convert it: iconv -f UTF-16 -t UTF-8 {path.name} > new")
+def _refuse_change(path: Path, before: tuple[int, int]) -> None:
+    if stamp(path) != before:
+        message = f"{path} changed while it was read; start again when it is complete"
+        raise UsageError(message, code="E_DATA_CHANGED")
 
 
 def _repair(line: str, name: str, number: int, offset: int, report: DataReport, json: bool) -> str | None:

@@ -16,8 +16,8 @@ from threading import Condition, Thread
 from typing import Any, TypeVar
 
 from regard.errors import UsageError
-from regard.generation import Handle, Hypothesis, Request, Scheduler
-from regard.generation.scheduler import ENTER_SHARE
+from regard.generation import Hypothesis, Request
+from regard.generation.scheduler import ENTER_SHARE, Handle, Scheduler
 from regard.server.queue import BatchLimits, Full, PendingRequest, ResultStream, TooLate, Unit, estimate
 
 __all__ = ["BatchLimits", "Full", "Request", "ResultStream", "ServiceScheduler", "TooLate"]

@@ -14,9 +14,9 @@ from typing import Literal
 
 from regard.config import Decode
 from regard.errors import UsageError
-from regard.generation import Constraint, Hypothesis, Lexicon, longest_output
+from regard.generation import Hypothesis, longest_output
 from regard.generation.alignment import Links
-from regard.generation.constraints import PhraseProgress
+from regard.generation.constraints import Constraint, Lexicon, PhraseProgress
 from regard.inputs.text import Tokenizer, split_sentences, split_words
 
 Split = Literal["auto", "always", "never"]
