@@ -301,6 +301,8 @@ def test_similarity(regard: Command, refused: Refused, own: Path) -> None:
         "text": "the " * 9,
         "similarity": None,
         "skipped": True,
+        "truncated": False,
+        "precision": "float32",
     }
     alone = regard("embed", "-m", own, "--similarity", "cat")
     assert (alone.code, alone.out) == (2, "")

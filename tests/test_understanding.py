@@ -237,7 +237,7 @@ def test_the_answer_stands_behind_the_cue(answerer: Answerer) -> None:
     assert found.score > 0
     assert 0.5 < found.probability <= 1
     ranked = answerer.answer_pairs([("fu zu ?", context)], num_results=40)[0].answers
-    assert ranked[0] == found
+    assert ranked[0] == found.answers[0]
     assert len({(each.start, each.end) for each in ranked}) == len(ranked) == 5 + 4 + 3 + 2 + 1
     assert [each.score for each in ranked] == sorted((each.score for each in ranked), reverse=True)
     wide = answerer.answer_pairs([("fu zu ?", " ba   zu   fi  ")], num_results=20)[0].answers

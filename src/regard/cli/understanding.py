@@ -348,9 +348,12 @@ class EmbedCommand(TaskCommand):
         return [f"{each}\t{one_line(result.text)}" for each in self.cosine(number, result, "nan")]
 
     def json(self, number: int, result: Embedding) -> str:
+        from regard.tasks.results import as_dict
+
         if not self.similar:
             return super().json(number, result)
-        row = {"line": number, "text": result.text, "truncated": result.truncated, "skipped": result.skipped}
+        row = {"line": number, **as_dict(result)}
+        del row["vector"]
         cosine = self.cosine(number, result, "null")
         return f'{json_line(row)[:-1]}, "similarity": {cosine[0]}}}' if cosine else ""
 
