@@ -109,12 +109,13 @@ class GenerateCommand(CandidateCommand):
             return
         one = options.model_copy(update={"beam": 1})
         for sample in range(count):
+            parts = self.task.stream_one(prompt, one, sample, on_too_long, say)  # refuses a wrong prompt
             if self.written:
                 print_line(BETWEEN)
             self.written += 1
             end = "" if self.only_new else prompt
             put(end, flush=True)
-            for part in self.task.stream_one(prompt, one, sample, on_too_long, say):
+            for part in parts:
                 put(part, flush=True)
                 end = part
             put("" if end.endswith("\n") else "\n", flush=True)
