@@ -709,7 +709,7 @@ def test_the_command_says_what_does_not_go_together(
     )
     assert "--fuzzy" in refused("translate", "-m", tiny_model, other, "--fuzzy")
     assert "are for documents" in refused("translate", "-m", tiny_model, "ba", "--all")
-    assert "--too-long skip" in refused("translate", "-m", tiny_model, path, "--on-too-long", "skip")
+    assert "--on-too-long skip" in refused("translate", "-m", tiny_model, path, "--on-too-long", "skip")
     long = write(tmp_path, "long.po", f'msgid ""\nmsgstr ""\n\nmsgid "{"ba " * 300}"\nmsgstr ""\n')
     assert "more than the 63 tokens" in refused(
         "translate", "-m", tiny_model, long, "--on-too-long", "error", "--split", "never"

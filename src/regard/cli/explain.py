@@ -118,7 +118,6 @@ def explain(
       regard explain "I see the small house."
       regard explain -m runs/demo "I see the small house." --view lens -o lens.svg
       regard explain -m runs/demo "I see the small house." -o page.html
-      regard explain -m runs/demo "I see the small house." -o heads.svg
       regard explain -m runs/demo "I see it." --view attention --layer 2 --head 1 -o head.png
       regard explain -m runs/demo "I see it." --zero-head decoder.2.cross:1
       regard explain -m runs/demo "I see it." -o run.safetensors
@@ -127,12 +126,7 @@ def explain(
     from regard.interpret import compare
     from regard.tasks import load
 
-    for name, is_given in {"--view": view is not None, "--words": words}.items():
-        if is_given and output is None:
-            raise UsageError(f"{name}: for a figure; give its file with -o", code="E_OPTION_OUTPUT")
-    if output is not None and (step is not None or as_json):
-        name = "--json" if as_json else "--step"
-        raise UsageError(f"{name}: for the terminal; leave it or -o out", code="E_OPTION_OUTPUT")
+    refuse_without_effect(output, {"--view": view is not None, "--words": words}, step is not None, as_json)
     output, view = check_output(output, view)
     interventions = [*map(parse_zero_head, zero_head or []), *map(parse_change, change or [])]
     text = "\n".join(read_inputs([text]))
@@ -153,6 +147,15 @@ def explain(
         if comparison:
             say(comparison)
         say(f"wrote {output}")
+
+
+def refuse_without_effect(output: Path | None, figure: dict[str, bool], step: bool, as_json: bool) -> None:
+    """Options of a figure need -o, options of the terminal have no effect with it."""
+    if output is None and (wrong := [name for name, is_given in figure.items() if is_given]):
+        raise UsageError(f"{wrong[0]}: for a figure; give its file with -o", code="E_OPTION_OUTPUT")
+    if output is not None and (step or as_json):
+        name = "--json" if as_json else "--step"
+        raise UsageError(f"{name}: for the terminal; leave it or -o out", code="E_OPTION_OUTPUT")
 
 
 def as_object(trace: Trace, comparison: str) -> dict[str, Any]:

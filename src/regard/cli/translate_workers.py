@@ -45,7 +45,7 @@ def sorted_stamps(path: Path) -> list[list[Any]]:
 
 
 @dataclass
-class Portion:
+class LinePortion:
     number: int
     first: int  # its first line
     lines: list[str]
@@ -105,14 +105,14 @@ def worker_processes(job: TranslateCommand, workers: int) -> ThisProcess | Worke
 
 def split(
     key: str, lines: Iterable[str], constraints: LineConstraints | None, place: Path, at_once: int
-) -> Iterator[Portion]:
+) -> Iterator[LinePortion]:
     """Portions; the name of each file is a hash of all that its results depend on."""
     first = 1
     for number, portion in enumerate(portions(lines, at_once)):
         rows = constraints.next(len(portion)) if constraints else None
         content = json.dumps([key, first, portion, repr(rows)])
         name = f"{number:08d}-{hashlib.sha256(content.encode()).hexdigest()[:32]}.json"
-        yield Portion(number, first, portion, rows, place / name)
+        yield LinePortion(number, first, portion, rows, place / name)
         first += len(portion)
 
 
@@ -128,7 +128,7 @@ class ThisProcess:
     def __exit__(self, *error: object) -> None:
         pass
 
-    def give(self, portion: Portion) -> None:
+    def give(self, portion: LinePortion) -> None:
         if self.job.task is None:
             self.job.open()
         translate_portion(self.job, portion.first, portion.lines, portion.constraints, portion.file)
@@ -142,7 +142,7 @@ class WorkerProcesses:
 
     def __init__(self, job: TranslateCommand, workers: int) -> None:
         self.job, self.workers = job, workers
-        self.running: dict[Connection[Any, Any], tuple[BaseProcess, Portion | None]] = {}
+        self.running: dict[Connection[Any, Any], tuple[BaseProcess, LinePortion | None]] = {}
 
     def __enter__(self) -> WorkerProcesses:
         for _ in range(self.workers):  # all at once: each opens a model
@@ -155,7 +155,7 @@ class WorkerProcesses:
         for process, _ in self.running.values():
             process.join()
 
-    def give(self, portion: Portion) -> None:
+    def give(self, portion: LinePortion) -> None:
         """Send a portion to an idle process; wait for one if there is none."""
         free = next((line for line, (_, work) in self.running.items() if work is None), None)
         if free is None and len(self.running) < self.workers:
@@ -198,7 +198,7 @@ class WorkerProcesses:
         idle: Connection[Any, Any] = line
         return idle
 
-    def retry(self, portion: Portion, code: int | None) -> None:
+    def retry(self, portion: LinePortion, code: int | None) -> None:
         portion.tries += 1
         if portion.tries >= MAX_TRIES:
             raise RegardError(
