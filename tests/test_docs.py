@@ -113,7 +113,8 @@ def answer(own: Command, regard: Program, given: str) -> str:
 
 def pretend(arguments: list[str]) -> None:
     """Instead of training: the run's file and data are checked, and a model of its kind takes its place."""
-    out = Path(arguments[arguments.index("--out") + 1])
+    flag = next(each for each in ("-o", "--output", "--out") if each in arguments)
+    out = Path(arguments[arguments.index(flag) + 1])
     if "--resume" in arguments:
         assert out.is_dir()
         return
@@ -233,12 +234,12 @@ def test_a_stale_source_is_noticed(maker: ModuleType) -> None:
 def test_every_command_and_field_is_told(maker: ModuleType) -> None:
     import typer
 
-    from regard.cli.main import app
+    from regard.cli.main import make_app
     from regard.config import Config
     from regard.config.model import CLASSES
 
     told = maker.commands_page()
-    found = list(maker.walk(typer.main.get_command(app), "regard"))
+    found = list(maker.walk(typer.main.get_command(make_app()), "regard"))
     for path, command in found:
         assert f"\n## {path}\n" in told
         section = told.split(f"\n## {path}\n")[1].split("\n## ")[0]

@@ -21,7 +21,7 @@ from regard.data.files import LONGEST_LINE
 from regard.data.readers import CONTINUED, LABEL_SEPARATOR, MORE, RawRow
 from regard.data.readers import text as text_rows
 from regard.data.readers.annotated import TAG
-from regard.data.readers.text import LONGEST_PART, document_rows
+from regard.data.readers.text import LONGEST_PART, OPENING, document_rows
 from regard.data.report import ISSUE_KINDS, MAX_PLACES, DataReport
 from regard.errors import UsageError
 
@@ -61,6 +61,7 @@ def complaint(corpus: str, task: Task) -> str:
     with pytest.raises(UsageError) as caught:
         list(read_rows(corpus, task, "train"))
     assert "\n" not in str(caught.value)
+    assert str(caught.value.code).startswith("E_DATA_")
     return str(caught.value)
 
 
@@ -82,8 +83,11 @@ def test_the_parts_of_a_document_are_the_document(longest: int, document: str) -
     rows = list(document_rows(enumerate(document.split("\n"), start=1)))
     assert "".join(text for _, text, _ in rows) == document
     targets = [target for _, _, target in rows]
-    assert [CONTINUED in target for target in targets] == [number > 0 for number in range(len(rows))]
-    assert [MORE in target for target in reversed(targets)] == [number > 0 for number in range(len(rows))]
+    assert [target[:1] == CONTINUED for target in targets] == [number > 0 for number in range(len(rows))]
+    assert [target.removeprefix(CONTINUED) for target in targets] == [
+        *(MORE + text for _, text, _ in rows[1:]),
+        *[""] * bool(rows),
+    ]
     assert all(0 < len(text) <= longest for _, text, _ in rows) or document == ""
     for (_, before, _), (_, after, _) in pairwise(rows):
         hard = len(before) == longest and not any(c.isspace() for c in before.lstrip())
@@ -132,13 +136,14 @@ def test_a_long_document_is_cut_into_rows_of_64_ki_characters(tmp_path: Path) ->
     rows, found = read(path, GENERATE)
     assert found == {}
     assert "".join(text for _, text, _ in rows) == "\n".join([line] * 5000)
-    assert [target for _, _, target in rows] == [MORE, CONTINUED + MORE, CONTINUED]
+    opening = [MORE + text[:OPENING] for _, text, _ in rows[1:]]
+    assert [target for _, _, target in rows] == [opening[0], CONTINUED + opening[1], CONTINUED]
     assert all(LONGEST_PART - 40 < len(text) <= LONGEST_PART for _, text, _ in rows[:-1])
     assert all(text[0] in " \n" for _, text, _ in rows[1:])
     objects = put_objects(tmp_path / "long.jsonl", [{"text": "x" * (2 * LONGEST_PART)}, {"text": "short"}])
     rows, _ = read(objects, GENERATE)
     assert [(number, len(text), target) for number, text, target in rows] == [
-        (1, LONGEST_PART, MORE),
+        (1, LONGEST_PART, MORE + "x" * OPENING),
         (1, LONGEST_PART, CONTINUED),
         (2, 5, ""),
     ]

@@ -23,7 +23,7 @@ from safetensors.torch import save_file
 from conftest import Command, Refused
 from regard import interpret
 from regard.batch import collate
-from regard.cli.steps import show
+from regard.cli.explain import show
 from regard.errors import RegardError, UsageError
 from regard.interpret import Trace, align, pharaoh
 from regard.interpret import readings as read

@@ -35,7 +35,7 @@ COMMANDS = {
     "evaluate": "evaluate.evaluate",
     "compare": "compare.compare",
     "explain": "explain.explain",
-    "explore": "explore.explore",
+    "explore": "explain.explore",
     "serve": "serve.app",
     "report": "train.report",
     "average": "train.average",
@@ -70,7 +70,7 @@ def make_app(names: Iterable[str] = COMMANDS) -> typer.Typer:
     app = typer.Typer(
         name="regard",
         help="Train, run and see Transformers: text files in, a model of your own out.",
-        epilog="Begin with:  regard config init run.toml  &&  regard train run.toml --out runs/first",
+        epilog="Begin with:  regard config init run.toml  &&  regard train run.toml -o runs/first",
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         add_completion=True,

@@ -3,7 +3,7 @@
 | task | source | target |
 |---|---|---|
 | translate | a sentence | its translation |
-| generate, fill | a document, or a part of it | CONTINUED if it continues the row before, MORE if the next row continues it |
+| generate, fill | a document, or a part of it | CONTINUED if it continues the row before; MORE and the beginning of the next row if that continues it |
 | classify | a text | its labels, joined by LABEL_SEPARATOR |
 | tag | words, joined by spaces | as many tags, joined by spaces |
 | answer | the question, "\\n", the context | JSON: a list of [answer, its offset in the context] |

@@ -17,6 +17,7 @@ from regard.errors import UsageError
 from regard.inputs.text.tokenizer import replace_surrogates
 
 LONGEST_PART = 1 << 16  # characters of a row; a longer document is several rows
+OPENING = 256  # characters of the next row that determine its first token
 
 PHRASEBOOK_SIZE = {"train": 50_000, "valid": 500, "test": 1000}
 # Both sides in one file.
@@ -72,11 +73,22 @@ def _split(path: Path, documents: Documents, report: DataReport) -> Iterator[Ite
 def document_rows(lines: Iterable[Line]) -> Iterator[RawRow]:
     """Split a document into rows of at most LONGEST_PART characters; joined, they are the document.
 
-    It is split before white space if there is any. The number of a row is the line of its first word.
+    It is split before white space if there is any. The number of a row is the line of its first word. The
+    target of a row that the next one continues has the beginning of the next one.
     """
+    continued, row = "", None
+    for number, text in _parts(lines):
+        if row is not None:
+            yield *row, f"{continued}{MORE}{text[:OPENING]}"
+            continued = CONTINUED
+        row = number, text
+    if row is not None:
+        yield *row, continued
+
+
+def _parts(lines: Iterable[Line]) -> Iterator[Line]:
     parts: list[str] = []
     size = first = 0
-    continued = ""
     for number, line in lines:
         first = first or number
         parts.append(f"\n{line}" if parts else line)
@@ -85,11 +97,11 @@ def document_rows(lines: Iterable[Line]) -> Iterator[RawRow]:
             text = "".join(parts)
             while len(text) > LONGEST_PART:
                 end = _split_point(text)
-                yield first, text[:end], continued + MORE
-                text, first, continued = text[end:], number, CONTINUED
+                yield first, text[:end]
+                text, first = text[end:], number
             parts, size = [text], len(text)
     if parts:
-        yield first, "".join(parts), continued
+        yield first, "".join(parts)
 
 
 def _split_point(text: str) -> int:
