@@ -22,8 +22,7 @@ from regard.errors import RegardError, UsageError
 if TYPE_CHECKING:
     from regard.evaluation import evaluate
     from regard.evaluation.comparison import compare
-    from regard.tasks import Answerer, Classifier, Embedder, Filler, Generator, Tagger, Translator
-    from regard.tasks.load import load
+    from regard.tasks import Answerer, Classifier, Embedder, Filler, Generator, Tagger, Translator, load
     from regard.training import train
 
 __version__ = "0.1.0"

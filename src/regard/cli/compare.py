@@ -75,7 +75,7 @@ def compare(
             threads=thread_count(threads),
             precision=precision,
             status=status.update,
-            **parse_options(option, beam, 1),
+            **parse_options(option, beam),
         )
     files = [comparison.write(path) for path in outputs]  # first: a closed pipe ends the command
     print_line(json_line(comparison.to_dict())) if as_json else show(comparison)

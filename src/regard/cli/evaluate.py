@@ -85,7 +85,7 @@ def evaluate(
             threads=thread_count(threads),
             precision=precision,
             log=say,
-            **parse_options(option, beam, 1),
+            **parse_options(option, beam),
         )
     print_line(json_line(result.to_dict())) if as_json else show(result)
 

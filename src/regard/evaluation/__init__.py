@@ -123,7 +123,7 @@ def read_test_set(
     if is_pairs(data):
         return [Example(*pair) for pair in cast(Sequence[tuple[str, str]], data)]
     corpora = choose_corpora(folder.path, cast(Any, data))
-    return read_examples(corpora, folder.task, "test", report, run.data.documents if run else "file")
+    return read_examples(corpora, folder.task, "test", report, run.data if run else None)
 
 
 def is_pairs(data: Data | None) -> bool:

@@ -25,7 +25,7 @@ from regard.models.transformer import EncoderDecoder, LanguageModel
 from regard.resources import read_data
 from regard.sample import Sample
 from regard.storage import Folder, open_folder, write_json, write_text
-from regard.storage.files import new_folder
+from regard.storage.files import friendly_os_errors, new_folder
 from regard.storage.folder import FRAMES
 from regard.storage.models import find_model
 from regard.storage.weights import write_calibration
@@ -91,7 +91,8 @@ def write_and_check(
     shutil.rmtree(place)
     place.mkdir()
     say(f"writing the model for {TITLES[form]} in {precision}")
-    engine.write(folder, place, precision)
+    with friendly_os_errors(place):
+        engine.write(folder, place, precision)
     say(f"checking it with {len(texts.texts)} texts: {texts.origin}")
     agreement: Agreement = engine.check(place, folder, texts.texts)
     agreement.require(LOGITS if form == "onnx" else TOLERANCES[precision], TITLES[form])

@@ -117,7 +117,7 @@ def packable(model: EncoderDecoder) -> bool:
         can_pack(model.output.weight)
         and model.encoder.positions is None
         and model.decoder.positions is None
-        and all(isinstance(block.feed_forward, FeedForward) for block in model.decoder)
+        and all(isinstance(block.feed_forward, FeedForward) for block in (*model.encoder, *model.decoder))
         and all(block.attention.kv_heads == block.attention.heads for block in model.decoder)
         and all(block.attention.scale is None for block in model.decoder)
     )
@@ -232,16 +232,17 @@ class EngineDecoder(nn.Module):
     ) -> Tensor:
         """[R,D], for each block keys and values [N,H,S,C], the source's keys [N,H,C,S] -> logits [R,V]."""
         for number, layer in enumerate(self.layers):
-            key, value = keys[number], values[number]
-            source_key, source_value = source_keys[number], source_values[number]
-            if self.pre:
-                x = x + layer.self_attention(layer.self_norm(x), key, value, places, bias)
-                x = x + layer.cross_attention(layer.cross_norm(x), source_key, source_value, source_bias)
-                x = x + layer.down(activate(layer.up(layer.feed_norm(x)), layer.activation))
-            else:
-                x = layer.self_norm(x + layer.self_attention(x, key, value, places, bias))
-                x = layer.cross_norm(x + layer.cross_attention(x, source_key, source_value, source_bias))
-                x = layer.feed_norm(x + layer.down(activate(layer.up(x), layer.activation)))
+            y = layer.self_norm(x) if self.pre else x
+            q, k, v = layer.extend(layer.all(y), keys[number], values[number], places, bias.shape[2])
+            y = layer.output(layer.rows_of(mix(q, k, v, bias)))
+            x = x + y if self.pre else layer.self_norm(x + y)
+            y = layer.cross_norm(x) if self.pre else x
+            k, v = source_keys[number], source_values[number]
+            q = layer.source_queries(layer.query(y), k)
+            y = layer.cross_output(layer.rows_of(mix(q, k.flatten(0, 1), v.flatten(0, 1), source_bias)))
+            x = x + y if self.pre else layer.cross_norm(x + y)
+            y = layer.down(activate(layer.up(layer.feed_norm(x) if self.pre else x), layer.activation))
+            x = x + y if self.pre else layer.feed_norm(x + y)
         logits: Tensor = self.output(self.final_norm(x))
         return logits
 
@@ -262,26 +263,25 @@ class EngineLayer(nn.Module):
         names = {**ACTIVATIONS, "identity": identity}
         self.activation = next(name for name, each in names.items() if each is feed_forward.activation)
 
-    def self_attention(self, x: Tensor, key: Tensor, value: Tensor, places: Tensor, bias: Tensor) -> Tensor:
-        """Self-attention of a new word of each beam over the words of its source's beams, which it joins."""
+    def extend(
+        self, projected: Tensor, key: Tensor, value: Tensor, places: Tensor, length: int
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Keys and values of a new word of each beam join those of its source's beams, over which it attends.
+
+        [R,3*H*C] -> queries [N*H,K,C], all keys [N*H,C,S], all values [N*H,S,C].
+        """
         sources, channels = key.shape[0], key.shape[3]
-        parts = self.all(x).view(sources, -1, 3, self.heads, channels)  # [N,K,3,H,C]
+        parts = projected.view(sources, -1, 3, self.heads, channels)  # [N,K,3,H,C]
         q, k, v = contiguous(parts.permute(2, 0, 3, 1, 4), key.dtype).unbind(0)  # [N,H,K,C]
         key.view(-1, channels).index_copy_(0, places, k.view(-1, channels))
         value.view(-1, channels).index_copy_(0, places, v.view(-1, channels))
-        length = bias.shape[2]
-        seen = key[:, :, :length].flatten(0, 1).transpose(1, 2)  # [N*H,C,S]
-        z = mix(q.flatten(0, 1), seen, value[:, :, :length].flatten(0, 1), bias)  # [N*H,K,C]
-        y: Tensor = self.output(self.rows_of(z))
-        return y
+        seen = key[:, :, :length].flatten(0, 1).transpose(1, 2)
+        return q.flatten(0, 1), seen, value[:, :, :length].flatten(0, 1)
 
-    def cross_attention(self, x: Tensor, key: Tensor, value: Tensor, bias: Tensor) -> Tensor:
-        """Cross-attention; the beams of a source are queries on the same keys: [N,H,C,S], [N,H,S,C]."""
-        q = self.query(x).to(key.dtype).view(key.shape[0], -1, self.heads, key.shape[2])  # [N,K,H,C]
-        q = q.transpose(1, 2)  # [N,H,K,C]
-        z = mix(q.flatten(0, 1), key.flatten(0, 1), value.flatten(0, 1), bias)  # [N*H,K,C]
-        y: Tensor = self.cross_output(self.rows_of(z))
-        return y
+    def source_queries(self, projected: Tensor, key: Tensor) -> Tensor:
+        """The beams of a source are queries on the same keys [N,H,C,S]: [R,H*C] -> [N*H,K,C]."""
+        q = projected.to(key.dtype).view(key.shape[0], -1, self.heads, key.shape[2])  # [N,K,H,C]
+        return q.transpose(1, 2).flatten(0, 1)
 
     def rows_of(self, z: Tensor) -> Tensor:
         """[N*H,K,C] -> [N*K,H*C]."""

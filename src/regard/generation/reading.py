@@ -51,7 +51,9 @@ def encode_packed(model: EncoderDecoder, source: Tokens, places: Unpad) -> Tenso
         z = attend(q, k, v, mask, scale=attention.scale)  # [N,H,S,C]
         y = attention.output(places.words(z.transpose(1, 2)).flatten(1))
         x = after(block.attention_residual, x, y)
-        y = block.feed_forward(before(block.feed_forward_residual, x))
+        layer = block.feed_forward
+        y = layer.activation(layer.up(before(block.feed_forward_residual, x)))
+        y = layer.down(y)
         x = after(block.feed_forward_residual, x, y)
     out: Tensor = model.encoder.final_norm(x)
     return out

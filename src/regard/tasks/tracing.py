@@ -65,7 +65,7 @@ def trace(
     replacements = [each for each in parsed if isinstance(each, TokenReplacement)]
     target_replacements = [each for each in replacements if each.side == "target"]
     inputs = replace(inputs, sample=replace_source(inputs, replacements))
-    meta = describe(inputs, target, context, interventions)
+    meta = describe(inputs, target, context, interventions) | {"precision": task.precision}
     source = {"source": TracedTokens.of(folder.source, list(inputs.sample.source))}
     if inputs.read_output is not None:
         refuse_target("" if prefix else target, target_replacements)
@@ -198,7 +198,7 @@ def output_text(task: Any, inputs: TaskInput, ids: Ids) -> str:
         return "".join(detokenize_stream(task.tokenizer, list(inputs.sample.source), ids))
     if isinstance(task, Filler):
         hypothesis = Hypothesis(tuple(ids), 0.0, 0.0, tuple(0.0 for _ in ids), True)
-        return task.fillings(task.split_gaps(inputs.text, ""), [hypothesis], 1).text
+        return task.fillings(task.split_gaps(inputs.text), [hypothesis], 1).text
     return inputs.folder.target.decode(ids)
 
 
