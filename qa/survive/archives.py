@@ -22,6 +22,7 @@ MODULES = {"tarfile", "zipfile", "zipimport", "lzma", "bz2", "py7zr", "rarfile"}
 # `zipfile.is_zipfile` alone, in the process that reads tensors aside; and the sizes in an .xlsx, whose cells
 # openpyxl reads in memory: neither writes what an archive holds.
 KNOWN = {("storage/unpickle.py", "zipfile"), ("data/readers/tables.py", "zipfile")}
+MODEL_FILES = ("config.json", "model.safetensors", "tokenizer.json")
 NAMES = (
     *("../out", "/tmp/regard-out", "a/../../out", "link/out", "C:\\out", "a\\..\\..\\out"),
     *("a\0b", "x" * 300, "config.json", "CONFIG.json"),
