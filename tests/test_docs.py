@@ -19,7 +19,19 @@ import pytest
 import torch
 
 from conftest import Command as Program
-from documented import PAGES, ROOT, Block, Command, blocks, check, commands, make_workshop, stand_in
+from documented import (
+    PAGES,
+    ROOT,
+    Block,
+    Command,
+    blocks,
+    check,
+    commands,
+    make_workshop,
+    same_output,
+    sessions,
+    stand_in,
+)
 from regard.config import load_config, resolve
 from regard.config.load import read_toml
 from regard.data.corpora import check_data
@@ -27,7 +39,7 @@ from regard.data.corpora import check_data
 NAME = lambda page: str(page.relative_to(ROOT))  # noqa: E731
 BLOCKS = [block for page in PAGES for block in blocks(page)]
 RUN = {page: [block for block in BLOCKS if block.page == page and block.reason is None] for page in PAGES}
-KNOWN = {"sh", "python", "toml", "text", "math", "ini", "nginx", "yaml", "json"}
+KNOWN = {"sh", "console", "python", "toml", "text", "math", "ini", "nginx", "yaml", "json"}
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)|!\[[^\]]*\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#{1,6} (.+)$", re.MULTILINE)
 
@@ -66,6 +78,8 @@ def test_the_blocks_of_a_page_run_one_after_another(
             match block.language:
                 case "sh":
                     run_shell(block, regard, monkeypatch)
+                case "console":
+                    run_console(block, regard)
                 case "python":
                     exec(compile(block.text, block.where, "exec"), shared)
                 case "toml":
@@ -92,6 +106,14 @@ def run_shell(block: Block, regard: Program, monkeypatch: pytest.MonkeyPatch) ->
         said = answer(own, regard, given)
         if own.write:
             Path(own.write).write_text(said, encoding="utf-8")
+
+
+def run_console(block: Block, regard: Program) -> None:
+    """Commands with the output that the page shows."""
+    for line, shown in sessions(block.text):
+        (own,) = commands(line)
+        lines = answer(own, regard, "").splitlines()
+        assert same_output(shown, lines), f"{line} prints\n" + "\n".join(lines)
 
 
 def answer(own: Command, regard: Program, given: str) -> str:
@@ -129,7 +151,7 @@ def test_blocks_have_a_kind_and_those_that_do_not_run_a_reason() -> None:
     still = [block for block in BLOCKS if block.reason is not None]
     assert all(block.reason for block in still), "say why: ```sh no-run: needs a corpus"
     counted = Counter(re.sub(r"^from .*", "code of the package", block.reason or "") for block in still)
-    told = sum(block.language in ("sh", "python", "toml") for block in BLOCKS)
+    told = sum(block.language in ("sh", "console", "python", "toml") for block in BLOCKS)
     print(f"\n{len(still)} of {told} blocks are not run:")
     for reason, count in counted.most_common():
         print(f"{count:4} {reason}")
@@ -141,8 +163,11 @@ def test_what_is_not_run_could_be(page: Path) -> None:
         if block.reason is None:
             continue
         try:
-            if block.language == "sh":
-                for own in commands(block.text):
+            if block.language in ("sh", "console"):
+                text = block.text
+                if block.language == "console":
+                    text = "\n".join(line for line, _ in sessions(text))
+                for own in commands(text):
                     check(own)
             elif block.language == "python":
                 compile(block.text, block.where, "exec")
@@ -162,6 +187,15 @@ def test_the_check_of_commands_can_fail(wrong: str) -> None:
     with pytest.raises(Exception, match=r"."):
         for own in commands(wrong):
             check(own)
+
+
+def test_outputs_are_compared() -> None:
+    lines = ["one", "two 0.5012", "three", "four"]
+    assert same_output(["one", "two 0.5013", "...", "four"], lines)
+    assert same_output(["...", "three", "..."], lines)
+    assert not same_output(["one", "two 0.6", "..."], lines)
+    assert not same_output(["one", "two 0.5012"], lines)
+    assert not same_output(["...", "five"], lines)
 
 
 def test_how_a_line_is_read() -> None:
