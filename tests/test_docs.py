@@ -263,6 +263,29 @@ def test_every_command_and_field_is_told(maker: ModuleType) -> None:
             assert field.description, f"{section}.{name} has no meaning"
 
 
+def test_the_python_page_has_every_argument_and_field() -> None:
+    import dataclasses
+    import inspect
+
+    from regard.tasks import results
+    from regard.tasks.spec import TASKS
+
+    page = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
+    for spec in TASKS.values():
+        for method in spec.methods.values():
+            signature = re.search(rf"`{method.__name__}\(([^`]*)\)`", page)
+            assert signature, f"{method.__name__} is not on the page"
+            shown = set(re.findall(r"(\w+)(?:=|,|$)", signature[1]))
+            assert set(inspect.signature(method).parameters) - {"self"} <= shown, method.__name__
+    for name, kind in vars(results).items():
+        if dataclasses.is_dataclass(kind) and kind.__module__ == results.__name__:
+            listed = re.search(rf"`{name}`: ((?:`\w+`,?\s*)+)", page)
+            assert listed, f"{name} is not on the page"
+            fields = {field.name for field in dataclasses.fields(kind)}
+            names = set(re.findall(r"\w+", listed[1]))
+            assert fields <= names and all(hasattr(kind, each) for each in names - fields), name
+
+
 # links
 
 
