@@ -91,10 +91,10 @@ def test_every_kind_is_found_in_its_place_and_nothing_shifts(tmp_path: Path) -> 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.binary(max_size=12), min_size=1, max_size=6), st.booleans())
 def test_any_bytes_keep_the_lines_that_wc_counts(tmp_path: Path, pieces: list[bytes], ended: bool) -> None:
-    from regard.data.files import checked_lines
+    from regard.data.files import MAGIC, checked_lines
 
     content = b"\n".join(pieces) + b"\n" * ended
-    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
+    if content.startswith(tuple(MAGIC)):
         content = b"." + content
     path = tmp_path / "file"
     path.write_bytes(content)

@@ -276,7 +276,7 @@ def test_check_data_sees_what_is_missing_by_the_first_pair(tmp_path: Path) -> No
         ([[here, str(tmp_path)]], "is a folder"),
         ([[here, here, here]], r"\[source, target\] pair"),
         ("phrasebook:many", "write phrasebook:N"),
-        (str(put(tmp_path / "plain.en", b"a")), r"must be one of \.tsv, \.jsonl"),
+        (str(put(tmp_path / "plain.en", b"a")), r"must be one of \.tsv, \.csv, \.jsonl"),
     ):
         with pytest.raises(UsageError, match=word):
             check_data(Data.model_construct(train=here, valid=None, test=wrong), ENGLISH_GERMAN)

@@ -23,6 +23,7 @@ from regard.data.objectives import (
 )
 from regard.data.objectives.language import random_partition
 from regard.data.readers import CONTINUED, LABEL_SEPARATOR, MORE
+from regard.data.readers.text import document_rows
 from regard.inputs.text import train_tokenizer
 from regard.sample import IGNORED
 
@@ -88,21 +89,38 @@ def test_epochs_cut_the_same_text_at_other_places():
 @pytest.mark.parametrize("kind", ["bpe", "character", "word", "unigram"])
 @pytest.mark.parametrize("place", [13, 20])
 def test_a_document_of_several_rows_is_one_document(kind, place):
-    """A part that began with a space lost it, one that began with a new line got a space before."""
+    """A part that began with a space lost it, and the first token of a part was never predicted."""
     text = "the small cat sleeps\n and the dogs see it"
     tokenizer = train_tokenizer(TEXTS, kind, 300)
-    rows = [(1, text[:place], MORE), (2, text[place:], CONTINUED)]
-    source, _ = CausalLM(tokenizer, 99).encode(rows).source
-    assert source.tolist() == [tokenizer.start, *tokenizer.encode(text), tokenizer.end]
-    assert tokenizer.decode(source) == text
+    rows = [(1, text[:place], MORE + text[place:]), (2, text[place:], CONTINUED)]
+    ids = [tokenizer.start, *tokenizer.encode(text), tokenizer.end]
+    first, second = CausalLM(tokenizer, 99).chunks(rows)
+    assert first[:-1] + second == ids
+    assert first[-1] == second[0]
+    assert tokenizer.decode(first[:-1] + second) == text
+    samples = CausalLM(tokenizer, 99).eval_samples(rows)
+    assert [token for sample in samples for token in sample.labels] == ids[1:], "each token is predicted once"
+    old = list(CausalLM(tokenizer, 99, across_rows=False).chunks(rows))
+    assert old == [first[:-1], second], "a run of version 1 keeps its samples"
+
+
+@given(st.text("ab +-\n\u00e9", min_size=1, max_size=60), st.sampled_from([3, 8]))
+def test_each_token_of_a_long_document_is_predicted_once(text, longest):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("regard.data.readers.text.LONGEST_PART", longest)
+        rows = list(document_rows([(1, text)]))
+    objective = CausalLM(TOKENIZER, 99)
+    ids = [token for _, part, target in rows for token in objective.token_ids(part, target)]
+    labels = [token for sample in objective.eval_samples(rows) for token in sample.labels]
+    assert labels == ids[1:]
 
 
 @pytest.mark.parametrize("dropped", [0, 1, 2, 3])
 def test_a_dropped_row_changes_no_other_document(dropped):
     """Without the last part of a document (a duplicate or a leak), the next one had no <s>."""
     rows = [
-        (1, "the small", MORE),
-        (2, " cat", CONTINUED + MORE),
+        (1, "the small", MORE + " cat"),
+        (2, " cat", CONTINUED + MORE + " sleeps"),
         (3, " sleeps", CONTINUED),
         (4, "a dog", ""),
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 IGNORED = -100  # a label that does not count in the loss
 
@@ -14,6 +14,7 @@ class Example:
 
     source: str
     target: str = ""
+    line: int = field(default=0, compare=False)  # in its file, from 1; 0 if it comes from elsewhere
 
 
 @dataclass(frozen=True, slots=True)

@@ -188,12 +188,15 @@ def answer_data(
 
 def read_questions(path: Path) -> Iterator[Question]:
     """Questions with contexts, with or without answers; the default id is the number of the question."""
+    from regard.config import Task
     from regard.data.files import format_suffix
     from regard.data.readers import InvalidRow, string_field
-    from regard.data.readers.annotated import question_objects
+    from regard.data.readers.annotated import question_records
+    from regard.data.readers.tables import TableFormat
     from regard.data.report import StrictReport
 
-    for number, row in question_objects(path, format_suffix(path), StrictReport()):
+    table = TableFormat.of(Task(name="answer"), inputs_only=True)
+    for number, row in question_records(path, format_suffix(path), StrictReport(), table):
         name = row.get("id", number)
         if not isinstance(name, str | int):
             raise UsageError(f"{path}, question {number}: its id is neither a string nor a number")

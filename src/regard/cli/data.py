@@ -33,7 +33,7 @@ TASK_OPTIONS = {"name": "--task", "multi_label": "--many", "source": "--source",
 def check(
     corpus: Annotated[
         list[Path],
-        typer.Argument(help="A run's TOML file; or the training data: .tsv, .txt, .conll ..."),
+        typer.Argument(help="A run's TOML file; or the training data: .tsv, .csv, .txt, .conll ..."),
     ],
     valid: HeldOutFiles = None,
     test: HeldOutFiles = None,
@@ -47,6 +47,10 @@ def check(
     format: Annotated[
         str, typer.Option(help="Format of all files, if their names do not tell: conll, tsv, jsonl ...")
     ] = "",
+    column: Annotated[
+        list[str] | None,
+        typer.Option(help="A column of a table, as in text=Review; repeatable.", show_default=False),
+    ] = None,
     source: Annotated[
         str, typer.Option(help="Source language, where the format names languages.")
     ] = "source",
@@ -62,13 +66,15 @@ def check(
       regard data check train.en train.de --test test.en --test test.de --strict
       regard data check reviews.tsv --task classify --valid valid.tsv
       regard data check eng.train --task tag --format conll
+      regard data check reviews.csv --task classify --column text=Review --column label=Stars
     """
     from regard.data.check import check as check_corpora
     from regard.data.check import make_report, read_held_out
 
     task_fields = {"name": task, "multi_label": many, "source": source, "target": target}
     paths = {"train": corpus, "valid": valid, "test": test}
-    data, config_task = read_arguments(paths, task_fields, documents, format)
+    settings = {"documents": documents, "format": format or None, "columns": parse_columns(column or [])}
+    data, config_task = read_arguments(paths, task_fields, settings)
     report = make_report(data)
     checked = check_corpora(data, config_task, read_held_out(data, config_task, report), report, say)
     if as_json:
@@ -81,7 +87,7 @@ def check(
 
 
 def read_arguments(
-    paths: Mapping[str, list[Path] | None], task: Mapping[str, object], documents: str, format: str
+    paths: Mapping[str, list[Path] | None], task: Mapping[str, object], settings: Mapping[str, object]
 ) -> tuple[Data, Task]:
     """Data and task of a run's TOML file, or of the arguments."""
     from regard.config import load_config, resolve
@@ -90,21 +96,28 @@ def read_arguments(
     if len(corpus) == 1 and corpus[0].suffix == ".toml":
         options = {f"--{name}": bool(paths[name]) for name in ("valid", "test")}
         options |= {TASK_OPTIONS[name]: task[name] != value for name, value in TASK_DEFAULTS.items()}
-        options |= {"--documents": documents != "file", "--format": bool(format)}
+        options |= {"--documents": settings["documents"] != "file"}
+        options |= {"--format": bool(settings["format"]), "--column": bool(settings["columns"])}
         if wrong := [name for name, is_set in options.items() if is_set]:
             raise UsageError(f"{', '.join(wrong)}: {corpus[0]} already sets this; remove the option")
         config = load_config(corpus[0])
     else:
-        corpora = {name: as_corpora(files, format) for name, files in paths.items() if files}
-        tree = {"data": {**corpora, "documents": documents}, "task": task}
+        corpora = {name: [str(path) for path in files] for name, files in paths.items() if files}
+        given = {name: value for name, value in settings.items() if value}
+        tree = {"data": {**corpora, **given}, "task": task}
         config = resolve(tree, base=Path.cwd(), where="arguments")
     return config.data, config.task
 
 
-def as_corpora(paths: list[Path], format: str) -> str | list[str] | list[dict[str, str]]:
-    if format:
-        return [{"corpus": str(path), "format": format} for path in paths]
-    return str(paths[0]) if len(paths) == 1 else [str(path) for path in paths]
+def parse_columns(options: list[str]) -> dict[str, str | int]:
+    """`text=Review` names a column, `text=1` numbers it."""
+    columns: dict[str, str | int] = {}
+    for option in options:
+        word, equals, name = option.partition("=")
+        if not word or not equals or not name:
+            raise UsageError(f"--column {option}: write text=NAME or text=NUMBER", code="E_DATA_COLUMNS")
+        columns[word] = int(name) if name.isdecimal() else name
+    return columns
 
 
 def to_json(checked: Checked) -> dict[str, object]:

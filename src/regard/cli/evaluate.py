@@ -238,9 +238,11 @@ def score_texts(folder: Folder, corpora: Corpora, output: Path | None) -> dict[s
     if config is None:
         defaults = resolve({"task": folder.task.model_dump(), "data": {"train": "-"}})
         config = defaults.model_copy(update={"model": folder.config})
-    objective = make_objective(folder.task, folder.config, folder.source, folder.target, folder.labels)
+    objective = make_objective(
+        folder.task, folder.config, folder.source, folder.target, folder.labels, config.version
+    )
     findings = StrictReport()
-    examples = read_examples(corpora, folder.task, "test", findings, config.data.documents)
+    examples = read_examples(corpora, folder.task, "test", findings, config.data)
     if empty := findings.counts["empty"]:
         say(f"left out {empty:,} without a text (the first: {findings.places['empty'][0]})")
     report_unknown_labels(folder, examples)

@@ -146,15 +146,14 @@ def read_texts(files: Iterable[Path], document: bool) -> Iterator[str]:
 
     Each object of a .jsonl or .parquet is one text.
     """
+    from regard.data import iter_examples
     from regard.data.files import format_suffix, lines
-    from regard.data.readers import TABLES, read_objects, string_field
-    from regard.data.report import StrictReport
+    from regard.data.readers.tables import TABLES
 
     for path in files:
         suffix = format_suffix(path)
         if str(path) != "-" and suffix in TABLES:
-            rows = read_objects(path, suffix, StrictReport(), lambda value: (string_field(value, "text"), ""))
-            yield from (text for _, text, _ in rows)
+            yield from (example.source for example in iter_examples(path, "generate"))
             continue
         content = read_stdin() if str(path) == "-" else lines(path)
         texts = ["\n".join(content)] if document else content

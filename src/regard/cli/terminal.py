@@ -119,13 +119,13 @@ def read_all_stdin() -> str:
 
 def read_inputs(names: Iterable[str]) -> Iterator[str]:
     """The lines of files, of stdin for `-`, or texts given directly; nothing given means stdin."""
-    from regard.data.files import lines
+    from regard.data.files import text_lines
 
     for name in list(names) or ["-"]:
         if name == "-":
             yield from read_stdin()
         elif os.path.exists(name):  # noqa: PTH110  (Path.exists raises for a text longer than a file name)
-            yield from lines(Path(name))
+            yield from text_lines(Path(name))
         elif looks_like_path(name):
             raise UsageError(f"{name}: no such file (if it is meant as text, give it through stdin)")
         else:

@@ -5,12 +5,16 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from regard.compat import VERSION
 from regard.config.model import MOST, AnyModelConfig, Count, Section, Share, TransformerConfig
+
+Format = Literal["txt", "tsv", "csv", "xlsx", "jsonl", "json", "parquet", "conll", "po", "tmx", "xliff"]
+# text, label, source, target, tokens, tags, question, context, answers -> a column's name, or its number
+Columns = dict[str, str | Annotated[int, Field(ge=1)]]
 
 
 class Weighted(Section):
@@ -26,7 +30,8 @@ class Weighted(Section):
     )
     prefix: str = Field("", description="text before every source")
     say: dict[str, str] = Field(default_factory=dict, description="target -> the words to learn instead")
-    format: str | None = Field(None, description="format, if the name does not tell it: conll, tsv ...")
+    format: Format | None = Field(None, description="format, if the name does not tell it: conll, tsv ...")
+    columns: Columns = Field(default_factory=dict, description="columns of a table, see data.columns")
 
 
 # A corpus is a name or path, or a [source, target] pair of paths; a field takes one or a list of them.
@@ -50,8 +55,8 @@ class Task(Section):
 
 
 CORPORA = (
-    '"phrasebook", a path (pairs or labels: .tsv, .jsonl, .parquet; pairs: .po, .tmx, .xliff; text: .txt; '
-    "tags: .conll; questions: SQuAD's .json), a [source, target] pair, "
+    '"phrasebook", a path (tables: .tsv, .csv, .xlsx, .jsonl, .parquet; pairs: .po, .tmx, .xliff; '
+    "text: .txt; tags: .conll; questions: SQuAD's .json), a [source, target] pair, "
     "or a list of these or of {corpus = ..., weight = ...}"
 )
 
@@ -66,6 +71,12 @@ class Data(Section):
     duplicates: Literal["keep", "drop"] = Field("keep", description="repeated training pairs")
     documents: Literal["file", "paragraph", "line"] = Field(
         "file", description="generate, fill: what one document is in a plain text file"
+    )
+    format: Format | None = Field(None, description="format of all files, if their names do not tell it")
+    columns: Columns = Field(
+        default_factory=dict,
+        description='columns of tables, as in {text = "Review", label = "Stars"}, or by number where there '
+        "is no header; also source, target, tokens, tags, question, context, answers",
     )
 
     @field_validator("train", "valid", "test")

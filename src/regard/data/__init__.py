@@ -2,10 +2,21 @@
 
 from regard.compat import old_names
 from regard.data.batches import epoch_pools, plan
-from regard.data.corpora import read_examples
+from regard.data.corpora import has_rows, iter_examples, read_examples
 from regard.data.dataset import Dataset
-from regard.data.files import lines
+from regard.data.files import lines, text_lines
 from regard.data.objectives import Objective, Seq2Seq
 
-__all__ = ["Dataset", "Objective", "Seq2Seq", "epoch_pools", "lines", "plan", "read_examples"]
+__all__ = [
+    "Dataset",
+    "Objective",
+    "Seq2Seq",
+    "epoch_pools",
+    "has_rows",
+    "iter_examples",
+    "lines",
+    "plan",
+    "read_examples",
+    "text_lines",
+]
 __getattr__ = old_names(__name__)

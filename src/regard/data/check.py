@@ -97,11 +97,11 @@ def read_held_out(data: Data, task: Task, report: DataReport) -> dict[str, list[
         if corpora is not None:
             held_out[split] = [
                 row
-                for spec in corpus_specs(corpora, task, data.documents)
+                for spec in corpus_specs(corpora, task, data)
                 for row in read_rows(spec, task, split, report)
             ]
             if not held_out[split]:
-                raise UsageError(f"data.{split} has no {ROW_NAMES[task.name]}")
+                raise UsageError(f"data.{split} has no {ROW_NAMES[task.name]}", code="E_DATA_EMPTY")
     return held_out
 
 
@@ -123,7 +123,7 @@ def check(
     """One pass over the training corpora: issues, rows to drop, and a sample of the rest."""
     both = task.name == "translate"
     indexes = {split: HeldOutIndex(compared_texts(rows, both)) for split, rows in held_out.items()}
-    specs = corpus_specs(data.train, task, data.documents)
+    specs = corpus_specs(data.train, task, data)
     checks = [CorpusCheck(spec, task, report, indexes, held_out, len(specs)) for spec in specs]
     for each in checks:
         each.run(log)
@@ -131,7 +131,8 @@ def check(
         find_duplicates(checks, report)
     labels = set[str]().union(*(each.labels for each in checks))
     if task.name == "classify" and not labels and any(len(each.dropped) < each.count for each in checks):
-        raise UsageError("data.train: no row has a label, so there is nothing to learn")
+        message = "data.train: no row has a label, so there is nothing to learn"
+        raise UsageError(message, code="E_DATA_LABELS")
     if labels:
         find_unseen_labels(data, task, held_out, labels, report)
     return Checked(

@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from regard.config import Corpora, Corpus, Data, Task, Weighted
+from regard.config.schema import TaskName
 from regard.data.files import find, format_suffix, stamp
 from regard.data.readers import RawRow
 from regard.data.readers.annotated import read_labels, read_questions, read_tags
+from regard.data.readers.tables import TABLES, Columns, TableFormat
 from regard.data.readers.text import (
     ONE_FILE,
     Documents,
@@ -32,7 +34,6 @@ ROW_NAMES = {
     "tag": "sentence with tags",
     "answer": "question",
 }
-FORMAT_NAMES = ("txt", "tsv", "jsonl", "json", "parquet", "conll", "po", "tmx", "xliff")
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,8 @@ class CorpusSpec:
     label_words: Mapping[str, str] = field(default_factory=dict)  # targets to replace by words
     documents: Documents = "file"
     format: str | None = None  # None: by the suffix of the file
+    columns: Columns = field(default_factory=dict)  # of a table; {}: by their usual names
+    inputs_only: bool = False  # a table may lack the column of the targets
 
     @property
     def is_multitask(self) -> bool:
@@ -55,32 +58,47 @@ class CorpusSpec:
         return f".{self.format}" if self.format else format_suffix(path)
 
 
-def corpus_specs(corpora: Corpora, task: Task, documents: Documents = "file") -> list[CorpusSpec]:
-    """The corpora in order. For translation, two paths that are not tables are a [source, target] pair."""
-    if isinstance(corpora, str):
-        return [CorpusSpec(corpora, documents=documents)]
-    sides = [part for part in corpora if isinstance(part, str) and not has_both_sides(part)]
-    if task.name == "translate" and len(corpora) == len(sides) == 2:
-        return [CorpusSpec((sides[0], sides[1]), documents=documents)]
+def corpus_specs(corpora: Corpora, task: Task, data: Data | None = None) -> list[CorpusSpec]:
+    """The corpora in order; `data` has the settings that all of them share.
+
+    For translation, two paths that are not tables are a [source, target] pair.
+    """
+    listed: list[str | list[str] | Weighted] = [corpora] if isinstance(corpora, str) else [*corpora]
+    sides = [part for part in listed if isinstance(part, str) and not has_both_sides(part)]
+    shared_format = data.format if data is not None else None
+    if task.name == "translate" and len(listed) == len(sides) == 2 and shared_format in (None, "txt"):
+        listed = [sides]
     specs = []
-    for part in corpora:
+    for part in listed:
         entry = part if isinstance(part, Weighted) else Weighted(corpus=part)
         corpus: Corpus = entry.corpus if isinstance(entry.corpus, str) else _pair(entry.corpus, task)
         if entry.format and not isinstance(corpus, str):
-            raise UsageError(f"{describe(corpus)}: format is for a single file, not for a pair")
-        if entry.format and entry.format not in FORMAT_NAMES:
-            raise UsageError(f'format = "{entry.format}" is not one of {", ".join(FORMAT_NAMES)}')
-        specs.append(CorpusSpec(corpus, entry.weight, entry.prefix, entry.say, documents, entry.format))
+            raise _wrong(f"{describe(corpus)}: format is for a single file, not for a pair")
+        specs.append(
+            CorpusSpec(
+                corpus,
+                entry.weight,
+                entry.prefix,
+                entry.say,
+                data.documents if data is not None else "file",
+                entry.format or shared_format,
+                entry.columns or (data.columns if data is not None else {}),
+            )
+        )
     if not specs:
-        raise UsageError("the list of corpora is empty")
+        raise _wrong("the list of corpora is empty")
     return specs
+
+
+def _wrong(message: str) -> UsageError:
+    return UsageError(message, code="E_DATA_CORPUS")
 
 
 def _pair(names: list[str], task: Task) -> tuple[str, str]:
     if task.name != "translate":
-        raise UsageError(f'task.name = "{task.name}" reads single files, not the pair {names}')
+        raise _wrong(f'task.name = "{task.name}" reads single files, not the pair {names}')
     if len(names) != 2:
-        raise UsageError(f"a corpus of two files is a [source, target] pair, not {names}")
+        raise _wrong(f"a corpus of two files is a [source, target] pair, not {names}")
     return names[0], names[1]
 
 
@@ -92,28 +110,57 @@ def parts(corpora: Corpora, task: Task | None = None) -> list[tuple[Corpus, floa
 def read_examples(
     corpora: Corpora,
     task: Task,
-    split: str,
+    split: str = "test",
     report: DataReport | None = None,
-    documents: Documents = "file",
+    data: Data | None = None,
 ) -> list[Example]:
     """All rows of a setting such as `data.test`, in order.
 
     Without a `report`, a line that cannot be used is an error; with one, it is dropped and reported.
     """
     examples: list[Example] = []
-    for spec in corpus_specs(corpora, task, documents):
+    for spec in corpus_specs(corpora, task, data):
         before = len(examples)
-        examples += [Example(source, target) for _, source, target in read_rows(spec, task, split, report)]
+        examples += [
+            Example(source, target, line) for line, source, target in read_rows(spec, task, split, report)
+        ]
         if len(examples) == before:
             raise no_rows(spec, task, split)
     return examples
+
+
+def iter_examples(
+    path: str | Path,
+    task: Task | TaskName,
+    format: str | None = None,
+    columns: Columns | None = None,
+    *,
+    inputs_only: bool = False,
+    report: DataReport | None = None,
+) -> Iterator[Example]:
+    """The examples of one file, with their line numbers.
+
+    `format` is the name of a format, if the name of the file does not tell it; `columns` names the columns of
+    a table, as in {"text": "Review", "label": "Stars"}. With `inputs_only`, a table may lack the column of
+    the targets, which are "" then. A line that cannot be used is an error, unless there is a `report`.
+    """
+    task = task if isinstance(task, Task) else Task(name=task)
+    spec = CorpusSpec(str(path), format=format, columns=columns or {}, inputs_only=inputs_only)
+    return (Example(source, target, line) for line, source, target in read_rows(spec, task, "test", report))
+
+
+def has_rows(path: Path, task: Task, format: str | None = None) -> bool:
+    """True for a file that is read as rows (a table, CoNLL columns, SQuAD's JSON), not as lines of text."""
+    suffix = f".{format}" if format else format_suffix(path)
+    annotated = {"tag": (".conll", ".bio", ".iob", ".iob2"), "answer": (".json",)}
+    return suffix in (".tsv", *TABLES, *annotated.get(task.name, ()))
 
 
 def check_data(data: Data, task: Task) -> None:
     """Check that the corpora of a run exist and that the first row of each can be read."""
     for split in ("train", "valid", "test"):
         if getattr(data, split) is not None:
-            for spec in corpus_specs(getattr(data, split), task, data.documents):
+            for spec in corpus_specs(getattr(data, split), task, data):
                 for path in corpus_files(spec.corpus):
                     stamp(path)
                 if next(read_rows(spec, task, split, DataReport()), None) is None:
@@ -121,7 +168,8 @@ def check_data(data: Data, task: Task) -> None:
 
 
 def no_rows(spec: CorpusSpec, task: Task, split: str, reason: str = "") -> UsageError:
-    return UsageError(f"data.{split}: {describe(spec.corpus)} has no {ROW_NAMES[task.name]}{reason}")
+    message = f"data.{split}: {describe(spec.corpus)} has no {ROW_NAMES[task.name]}{reason}"
+    return UsageError(message, code="E_DATA_EMPTY")
 
 
 def has_both_sides(name: str) -> bool:
@@ -166,32 +214,35 @@ def read_rows(
     """
     spec = corpus if isinstance(corpus, CorpusSpec) else CorpusSpec(corpus)
     report = StrictReport() if report is None else report
+    table = TableFormat.of(task, spec.columns, spec.is_multitask, spec.inputs_only)
     if task.name == "translate":
-        return _read_pairs(spec, task, split, report)
+        return _read_pairs(spec, task, split, report, table)
     if is_phrasebook(spec.corpus) or not isinstance(spec.corpus, str):
-        raise UsageError(
+        raise _wrong(
             f'{describe(spec.corpus)}: pairs of sentences are for task.name = "translate", not "{task.name}"'
         )
     path = find(spec.corpus)
     suffix = spec.suffix(path)
     match task.name:
         case "classify":
-            return read_labels(path, suffix, task.multi_label, report)
+            return read_labels(path, suffix, report, table)
         case "tag":
-            return read_tags(path, suffix, report)
+            return read_tags(path, suffix, report, table)
         case "answer":
-            return read_questions(path, suffix, report)
-    return read_documents(path, suffix, spec.documents, report)
+            return read_questions(path, suffix, report, table)
+    return read_documents(path, suffix, report, spec.documents, table)
 
 
-def _read_pairs(spec: CorpusSpec, task: Task, split: str, report: DataReport) -> Iterator[RawRow]:
+def _read_pairs(
+    spec: CorpusSpec, task: Task, split: str, report: DataReport, table: TableFormat
+) -> Iterator[RawRow]:
     paths = corpus_files(spec.corpus)
     if not isinstance(spec.corpus, str):
         rows = read_aligned(paths[0], paths[1], report)
     elif is_phrasebook(spec.corpus):
         rows = read_phrasebook(spec.corpus, task, split)
     else:
-        rows = read_pair_file(paths[0], spec.suffix(paths[0]), task, report, labels=spec.is_multitask)
+        rows = read_pair_file(paths[0], spec.suffix(paths[0]), report, task, table)
     if split == "train" and paths:
         rows = training_pairs(rows, str(paths[0]), report, check_ratio=not spec.is_multitask)
     return _verbalise(rows, spec) if spec.is_multitask else rows

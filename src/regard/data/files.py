@@ -7,7 +7,7 @@ import os
 import re
 import stat
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, cast
@@ -18,10 +18,69 @@ from regard.errors import UsageError
 DATA_VARIABLE = "REGARD_DATA"
 LONGEST_LINE = 1 << 20  # bytes of a line of a corpus
 LONGEST_INPUT = 1 << 28  # bytes of a line, or of a file that is read as a whole
-UTF16_BOMS = (b"\xff\xfe", b"\xfe\xff")
 # Characters at which `str.splitlines` splits and `wc -l` does not, and characters that are not text.
 _ODD = re.compile("[\0\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029\ufeff]")
 _SEPARATOR = re.compile("[\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
+
+# Files that are not text, by suffix and by their first bytes.
+_BINARY = {
+    "a text document of an office program": ".doc .docx .odt .rtf .pages",
+    "a spreadsheet of another format than .xlsx": ".xls .xlsb .ods .numbers",
+    "a presentation": ".ppt .pptx .odp",
+    "a book": ".pdf .epub .mobi .djvu",
+    "an archive": ".zip .tar .tgz .7z .rar .bz2 .xz .zst",
+    "a picture": ".png .jpg .jpeg .gif .bmp .tif .tiff .webp .svg",
+    "a sound or video file": ".mp3 .wav .flac .ogg .m4a .mp4 .mkv .avi .mov .webm",
+    "a file of numbers": ".npy .npz .pt .pth .pkl .safetensors .onnx .h5",
+}
+# Text with a structure that lines do not have.
+_MARKUP = {
+    "a table": ".csv .tsv .jsonl .xlsx .parquet",
+    "JSON": ".json .ipynb",
+    "a web page": ".html .htm .xhtml",
+    "XML": ".xml",
+    "Markdown": ".md .markdown",
+    "a subtitle file": ".vtt .ass .ssa .srt",
+    "a translation file": ".po .pot .tmx .xliff .xlf",
+}
+UTF16 = "UTF-16"
+MAGIC = {
+    b"%PDF-": "a PDF",
+    b"PK\x03\x04": "a zip archive, such as .docx or .xlsx",
+    b"\x89PNG": "a picture",
+    b"\xff\xd8\xff": "a picture",
+    b"GIF8": "a picture",
+    b"RIFF": "a sound or video file",
+    b"OggS": "a sound or video file",
+    b"{\\rtf": "a text document of an office program",
+    b"\xd0\xcf\x11\xe0": "an old document of an office program",
+    b"\x1f\x8b": "compressed by gzip: give it a name that ends in .gz",
+    b"\xfd7zXZ": "an archive",
+    b"\x28\xb5\x2f\xfd": "an archive",
+    b"PAR1": "a table: give it a name that ends in .parquet",
+    b"\x7fELF": "a program",
+    b"\xff\xfe": UTF16,
+    b"\xfe\xff": UTF16,
+}
+
+
+def _by_suffix(kinds: Mapping[str, str]) -> dict[str, str]:
+    return {suffix: kind for kind, suffixes in kinds.items() for suffix in suffixes.split()}
+
+
+BINARY_TYPES, MARKUP_TYPES = _by_suffix(_BINARY), _by_suffix(_MARKUP)
+
+
+def refuse_binary(path: Path, beginning: bytes = b"", suffix: str = "") -> None:
+    """Refuse a file that is not text, by its suffix or its first bytes."""
+    kind = BINARY_TYPES.get(suffix) or next(
+        (kind for magic, kind in MAGIC.items() if beginning.startswith(magic)), None
+    )
+    if kind == UTF16:
+        advice = f"iconv -f UTF-16 -t UTF-8 {path.name} > new"
+        raise UsageError(f"{path}: UTF-16, not UTF-8; convert it: {advice}", code="E_DATA_ENCODING")
+    if kind is not None:
+        raise UsageError(f"{path}: not a text file but {kind}", code="E_DATA_TYPE")
 
 
 def find(name: str) -> Path:
@@ -31,7 +90,8 @@ def find(name: str) -> Path:
     root = os.environ.get(DATA_VARIABLE)
     if not root:
         raise UsageError(
-            f"{name}: set the environment variable {DATA_VARIABLE} to the folder of your corpora"
+            f"{name}: set the environment variable {DATA_VARIABLE} to the folder of your corpora",
+            code="E_DATA_FOLDER",
         )
     return Path(root) / name.removeprefix("data:")
 
@@ -46,14 +106,20 @@ def stamp(path: Path) -> tuple[int, int]:
     try:
         status = path.stat()
     except FileNotFoundError:
-        raise UsageError(f"{path}: no such file") from None
+        raise _file_error(f"{path}: no such file") from None
     except (OSError, ValueError) as error:
-        raise UsageError(f"{path}: cannot read it: {getattr(error, 'strerror', None) or error}") from None
+        raise _file_error(f"{path}: cannot read it: {getattr(error, 'strerror', None) or error}") from None
     if stat.S_ISDIR(status.st_mode):
-        raise UsageError(f"{path} is a folder, not a text file")
+        raise _file_error(f"{path} is a folder, not a text file")
     if not stat.S_ISREG(status.st_mode):
-        raise UsageError(f"{path} is a pipe or a device; training reads files twice: save it to a file first")
+        raise _file_error(
+            f"{path} is a pipe or a device; training reads files twice: save it to a file first"
+        )
     return status.st_size, status.st_mtime_ns
+
+
+def _file_error(message: str) -> UsageError:
+    return UsageError(message, code="E_DATA_FILE")
 
 
 @contextmanager
@@ -66,15 +132,16 @@ def open_binary(path: Path, position: Callable[[], str] = str) -> Iterator[Binar
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
             yield cast(BinaryIO, file)
     except FileNotFoundError:
-        raise UsageError(f"{path}: no such file") from None
+        raise _file_error(f"{path}: no such file") from None
     except IsADirectoryError:
-        raise UsageError(f"{path} is a folder, not a text file") from None
+        raise _file_error(f"{path} is a folder, not a text file") from None
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise UsageError(
-            f"{path}: the gzip file is damaged or cut short{position()} ({error}); fetch it again"
+            f"{path}: the gzip file is damaged or cut short{position()} ({error}); fetch it again",
+            code="E_DATA_DAMAGED",
         ) from None
     except OSError as error:  # no permission, a file where a folder should be, a failing disk
-        raise UsageError(f"{path}: cannot read it: {error.strerror}") from None
+        raise _file_error(f"{path}: cannot read it: {error.strerror}") from None
 
 
 def read_bytes(path: Path, advice: str = "split it into several files") -> bytes:
@@ -82,25 +149,41 @@ def read_bytes(path: Path, advice: str = "split it into several files") -> bytes
     with open_binary(path) as file:
         content = file.read(LONGEST_INPUT + 1)  # a small .gz may unpack to any size
     if len(content) > LONGEST_INPUT:
-        raise UsageError(f"{path}: larger than {LONGEST_INPUT >> 20} MiB; {advice}")
+        raise UsageError(f"{path}: larger than {LONGEST_INPUT >> 20} MiB; {advice}", code="E_DATA_SIZE")
     return content
 
 
 def lines(path: Path) -> Iterator[str]:
     """The lines of a file, without "\\n" or "\\r\\n" and without a byte order mark at the start."""
+    refuse_binary(path, suffix=format_suffix(path))
     for number, (_, raw, whole) in enumerate(_raw_lines(path, LONGEST_INPUT), start=1):
+        if number == 1:
+            refuse_binary(path, raw)
         if not whole:
-            raise UsageError(f"{path}, line {number}: longer than {LONGEST_INPUT >> 20} MiB")
+            raise UsageError(
+                f"{path}, line {number}: longer than {LONGEST_INPUT >> 20} MiB", code="E_DATA_SIZE"
+            )
         try:
             line = raw.decode("utf-8")
         except UnicodeDecodeError as error:
             byte = raw[error.start]
             raise UsageError(
                 f"{path}, line {number}: byte {error.start + 1} (0x{byte:02x}) is not UTF-8; "
-                "convert the file (for example with iconv) or remove the line"
+                "convert the file (for example with iconv) or remove the line",
+                code="E_DATA_ENCODING",
             ) from None
         line = line.removesuffix("\n").removesuffix("\r")
         yield line.removeprefix("\ufeff") if number == 1 else line
+
+
+def text_lines(path: Path) -> Iterator[str]:
+    """The lines of a plain text; a table or markup is refused by its type, never read as lines."""
+    if kind := MARKUP_TYPES.get(format_suffix(path)):
+        raise UsageError(
+            f"{path}: {kind} is not read as lines of text; if it shall be, give it through stdin",
+            code="E_DATA_TYPE",
+        )
+    return lines(path)
 
 
 def checked_lines(path: Path, report: DataReport, json: bool = False) -> Iterator[str | None]:
@@ -112,7 +195,7 @@ def checked_lines(path: Path, report: DataReport, json: bool = False) -> Iterato
     number, raw, whole = 0, b"", True
     for number, (offset, raw, whole) in enumerate(_raw_lines(path, LONGEST_LINE), start=1):
         if number == 1:
-            _refuse_utf16(path, raw)
+            refuse_binary(path, raw)
         if not whole:
             report.add("endless", name, number, offset)
             yield None
@@ -127,31 +210,32 @@ def checked_lines(path: Path, report: DataReport, json: bool = False) -> Iterato
         yield line if _ODD.search(line) is None else _repair(line, name, number, offset, report, json)
     if number and whole and not raw.endswith(b"\n"):
         report.add("no-newline", name, number)
-    if before is not None and stamp(path) != before:
-        raise UsageError(f"{path} changed while it was read; start again when it is complete")
+    if before is not None:
+        _refuse_change(path, before)
 
 
 def read_text(path: Path, report: DataReport) -> str:
     """A whole file, such as JSON, without a byte order mark."""
     before = stamp(path)
     content = read_bytes(path, "write it as a .jsonl")
-    _refuse_utf16(path, content)
+    refuse_binary(path, content)
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:
         raise UsageError(
-            f"{path}, byte {error.start}: 0x{content[error.start]:02x} is not UTF-8; convert the file"
+            f"{path}, byte {error.start}: 0x{content[error.start]:02x} is not UTF-8; convert the file",
+            code="E_DATA_ENCODING",
         ) from None
     if text.startswith("\ufeff"):
         report.add("bom", str(path), 1, 0)
-    if stamp(path) != before:
-        raise UsageError(f"{path} changed while it was read; start again when it is complete")
+    _refuse_change(path, before)
     return text.removeprefix("\ufeff")
 
 
-def _refuse_utf16(path: Path, beginning: bytes) -> None:
-    if beginning.startswith(UTF16_BOMS):
-        raise UsageError(f"{path}: UTF-16, not UTF-8; convert it: iconv -f UTF-16 -t UTF-8 {path.name} > new")
+def _refuse_change(path: Path, before: tuple[int, int]) -> None:
+    if stamp(path) != before:
+        message = f"{path} changed while it was read; start again when it is complete"
+        raise UsageError(message, code="E_DATA_CHANGED")
 
 
 def _repair(line: str, name: str, number: int, offset: int, report: DataReport, json: bool) -> str | None:

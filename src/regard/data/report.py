@@ -34,6 +34,7 @@ ISSUE_KINDS: Mapping[str, IssueKind] = {
     "ratio": IssueKind("a pair of very different lengths", True),
     "too-long": IssueKind("longer than model.max_length", True),
     "header": IssueKind("column names (not read as a row)", False),
+    "quoted": IssueKind("a .tsv with quoted fields (read as a .csv)", False),
     "bom": IssueKind("a byte order mark (removed)", False),
     "carriage-return": IssueKind('a line that ends in "\\r\\n" (read as "\\n")', False),
     "odd-separator": IssueKind("another line separator inside a line (kept as text)", False),
@@ -102,5 +103,6 @@ class StrictReport(DataReport):
 
     def add(self, kind: str, file: str, line: int, byte: int | None = None, note: str = "") -> None:
         if kind in UNREADABLE:
-            raise UsageError(f"{RowPlace(file, line, byte, note)}; fix or remove the line")
+            code = "E_DATA_ENCODING" if kind in ("bad-utf8", "nul") else "E_DATA_ROW"
+            raise UsageError(f"{RowPlace(file, line, byte, note)}; fix or remove the line", code=code)
         super().add(kind, file, line, byte, note)

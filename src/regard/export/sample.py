@@ -82,7 +82,7 @@ def validation(folder: Folder) -> Iterable[RawRow]:
     config = load_config(home / "run.toml")
     if config.data.valid is None:
         return ()
-    corpora = corpus_specs(config.data.valid, config.task, config.data.documents)
+    corpora = corpus_specs(config.data.valid, config.task, config.data)
     return (row for each in corpora for row in read_rows(each, config.task, "valid", DataReport()))
 
 

@@ -246,7 +246,9 @@ def encode_shards(job: Preparation, checked: Checked, tokenizers: Tokenizers) ->
 
 def objective_of(job: Preparation, tokenizers: Tokenizers, labels: Sequence[str]) -> Objective:
     target = tokenizers.target or tokenizers.source
-    return make_objective(job.config.task, job.config.model, tokenizers.source, target, labels)
+    return make_objective(
+        job.config.task, job.config.model, tokenizers.source, target, labels, job.config.version
+    )
 
 
 def pretrained_labels(job: Preparation) -> list[str]:
@@ -349,7 +351,7 @@ def tokenizers_key(job: Preparation) -> str:
 
 
 def shards_key(job: Preparation, tokenizers: Tokenizers) -> str:
-    settings = [job.config.model.max_length, pretrained_labels(job)]
+    settings = [job.config.model.max_length, pretrained_labels(job), job.config.version > 1]
     return cache_key(job, "shards", settings, *(each.fingerprint for each in tokenizers))
 
 
@@ -359,11 +361,12 @@ def cache_key(job: Preparation, kind: str, *more: Any) -> str:
     corpora = [
         [
             [describe(each.corpus), each.prefix, dict(each.label_words), each.documents, each.format],
+            dict(each.columns),
             [[str(path.resolve()), *stamp(path)] for path in corpus_files(each.corpus)],
         ]
         for setting in (data.train, data.valid, data.test)
         if setting is not None
-        for each in corpus_specs(setting, task, data.documents)
+        for each in corpus_specs(setting, task, data)
     ]
     settings = [data.leaks, data.duplicates, task.model_dump(), job.extra_tokens]
     return key_of([kind, code_version(), corpora, settings, *more])

@@ -24,12 +24,13 @@ class CausalLM:
     """Predict each token from those before it (Radford et al. 2018). A document is `<s> x_1 .. x_n </s>`.
 
     A long document is several rows of text; the target of a row tells whether it continues the row before and
-    whether the next row continues it. Chunks of a row overlap by one token: the last label of one is the
+    how the next row continues it. Chunks of a document overlap by one token: the last label of one is the
     first input of the next.
     """
 
     tokenizer: Tokenizer
     window: int  # tokens that the model reads at once
+    across_rows: bool = True  # predict the first token of the next row; not in runs of version 1
     loss: Loss = "words"
 
     @property
@@ -44,17 +45,20 @@ class CausalLM:
     def chunks(self, rows: Sequence[RawRow]) -> Iterator[list[int]]:
         for _, text, target in rows:
             ids = self.token_ids(text, target)
+            _, more, opening = target.removeprefix(CONTINUED).partition(MORE)
+            if more and self.across_rows:
+                ids += self.tokenizer.encode_inside(opening)[:1]
             for start in range(0, max(1, len(ids) - 1), self.longest - 1):
                 yield ids[start : start + self.longest]
 
     def token_ids(self, text: str, target: str) -> list[int]:
         """A row of text with `<s>` and `</s>` only where its document begins and ends."""
         tokenizer = self.tokenizer
-        if CONTINUED in target:
+        if target.startswith(CONTINUED):
             ids = list(tokenizer.encode_inside(text))
         else:
             ids = [tokenizer.start, *tokenizer.encode(text)]
-        return ids if MORE in target else [*ids, tokenizer.end]
+        return ids if target.removeprefix(CONTINUED) else [*ids, tokenizer.end]
 
     def too_long(self, rows: Sequence[RawRow]) -> list[int]:
         return []  # they are split

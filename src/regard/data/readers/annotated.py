@@ -4,28 +4,25 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from regard.data.files import checked_lines, read_text
 from regard.data.readers import (
     LABEL_SEPARATOR,
-    TABLES,
     InvalidRow,
-    Object,
     RawRow,
     label_name,
     list_field,
-    objects,
-    read_objects,
     string_field,
 )
+from regard.data.readers.tables import TABLES, Record, TableFormat, read_table, records
 from regard.data.report import DataReport
 from regard.errors import UsageError
 from regard.inputs.text.tokenizer import replace_surrogates
 
-TEXT_FIELDS, LABEL_FIELDS = ("text", "sentence"), ("label", "labels")
 TAG_SUFFIXES = (".conll", ".bio", ".iob", ".iob2", ".tsv", ".txt")
 # Outside; begin, inside and end (or last) of a span; a single (or unit) word: IOB, IOB2, IOBES, BILOU.
 TAG = re.compile(r"O|[BIESLU]-\S+")
@@ -34,59 +31,23 @@ _SPACES = re.compile(r"[ \t]+")
 _WHITE_SPACE = re.compile(r"\s+")
 
 
-# --- texts with labels: .tsv (text, tab, label), or objects with "text" and "label" or "labels"
+# --- texts with labels
 
 
-def read_labels(path: Path, suffix: str, many: bool, report: DataReport) -> Iterator[RawRow]:
-    """With `many`, a text has any number of labels: comma-separated in a .tsv, a list in an object."""
-    if suffix in TABLES:
-        return read_objects(path, suffix, report, lambda value: label_object(value, many))
-    if suffix == ".tsv":
-        return read_label_columns(path, many, report)
-    raise UsageError(f"{path}: labelled texts need a .tsv (text, tab, label), a .jsonl or a .parquet")
+def read_labels(path: Path, suffix: str, report: DataReport, table: TableFormat) -> Iterator[RawRow]:
+    """A multi-label text has any number of labels: a list in an object, comma-separated in a cell."""
+    if suffix in (".tsv", *TABLES):
+        return read_table(path, suffix, report, table, partial(labelled_record, many=table.multi_label))
+    raise UsageError(
+        f"{path}: labelled texts need a .tsv (text, tab, label), a .csv, .xlsx, .jsonl or .parquet",
+        code="E_DATA_TYPE",
+    )
 
 
-def read_label_columns(path: Path, many: bool, report: DataReport) -> Iterator[RawRow]:
-    """Two columns; below a header whose last name is "label", as many columns as the header."""
-    text_column, width = 0, 2
-    for number, line in enumerate(checked_lines(path, report), start=1):
-        if line is None or not line.strip("\r "):
-            continue
-        columns = line.split("\t")
-        if number == 1 and is_header(columns):
-            report.add("header", str(path), number)
-            names = [name.strip().casefold() for name in columns]
-            text_column = next((names.index(name) for name in TEXT_FIELDS if name in names), 0)
-            width = len(columns)
-            continue
-        try:
-            if len(columns) != width:
-                raise InvalidRow("malformed", f"{len(columns)} of {width} columns; write text, tab, label")
-            labels = columns[-1].split(",") if many else columns[-1:]
-            if many and not columns[-1].strip():
-                labels = []
-            sides = labelled_text(columns[text_column], labels, many)
-        except InvalidRow as error:
-            report.add(error.kind, str(path), number, note=error.note)
-        else:
-            yield number, *sides
-
-
-def has_header(path: Path) -> bool:
-    """True if a .tsv begins with column names, of which the last is "label"."""
-    first = next(checked_lines(path, DataReport()), None)
-    return first is not None and is_header(first.split("\t"))
-
-
-def is_header(columns: Sequence[str]) -> bool:
-    return len(columns) > 1 and columns[-1].strip().casefold() in LABEL_FIELDS
-
-
-def label_object(value: Object, many: bool) -> tuple[str, str]:
-    text = string_field(value, *TEXT_FIELDS)
-    label = next((value[name] for name in LABEL_FIELDS if value.get(name) is not None), None)
-    if label is None:
-        raise InvalidRow("malformed", 'needs "label" (or the list "labels")')
+def labelled_record(record: Record, many: bool) -> tuple[str, str]:
+    text, label = string_field(record, "text"), record.get("label")
+    if label is None:  # a text to classify
+        return text, ""
     return labelled_text(text, label if isinstance(label, list) else [label], many)
 
 
@@ -96,27 +57,30 @@ def labelled_text(text: str, values: Iterable[object], many: bool) -> tuple[str,
     if not all(names) or LABEL_SEPARATOR in "".join(labels):
         raise InvalidRow("malformed", "a label that is empty, or neither a string nor a number")
     if not many and len(labels) != 1:
-        raise InvalidRow("malformed", f"{len(labels)} labels; for any number of them set task.many = true")
+        raise InvalidRow(
+            "malformed", f"{len(labels)} labels; for any number of them set task.multi_label = true"
+        )
     if not text.strip():
         raise InvalidRow("empty")
     return text, LABEL_SEPARATOR.join(labels)
 
 
-# --- words with tags: CoNLL columns, or objects with "tokens" and "tags"
+# --- words with tags: CoNLL columns, or tables with "tokens" and "tags"
 
 
-def read_tags(path: Path, suffix: str, report: DataReport) -> Iterator[RawRow]:
+def read_tags(path: Path, suffix: str, report: DataReport, table: TableFormat) -> Iterator[RawRow]:
     """Words and tags, joined by spaces.
 
     White space inside a word ("New York", in a file with tabs or an object) becomes a no-break space, U+00A0.
     """
     if suffix in TABLES:
-        return read_objects(path, suffix, report, tag_object)
+        return read_table(path, suffix, report, table, tagged_record)
     if suffix in TAG_SUFFIXES:
         return read_conll(path, report)
     raise UsageError(
         f"{path}: tagged words need one of {', '.join((*TAG_SUFFIXES, *TABLES))}; "
-        'for a file of another name write {corpus = "...", format = "conll"}'
+        'for a file of another name write {corpus = "...", format = "conll"}',
+        code="E_DATA_TYPE",
     )
 
 
@@ -186,8 +150,9 @@ def is_comment(line: str) -> bool:
     return line.startswith("#") and not is_hashtag and TAG.fullmatch(columns[-1]) is None
 
 
-def tag_object(value: Object) -> tuple[str, str]:
-    words, tags = list_field(value, "tokens", "words"), list_field(value, "tags", "ner_tags")
+def tagged_record(record: Record) -> tuple[str, str]:
+    words = list_field(record, "tokens")
+    tags = list_field(record, "tags") if "tags" in record else ["O"] * len(words)  # words to tag
     if len(words) != len(tags):
         raise InvalidRow("misaligned", f"{len(words)} words and {len(tags)} tags")
     if not words:
@@ -200,46 +165,50 @@ def tag_object(value: Object) -> tuple[str, str]:
     return " ".join(words), " ".join(tags)
 
 
-# --- questions: SQuAD's .json (1.1 and 2.0), or objects with "question", "context", "answers"
+# --- questions: SQuAD's .json (1.1 and 2.0), or tables with "question", "context", "answers"
 
 
-def read_questions(path: Path, suffix: str, report: DataReport) -> Iterator[RawRow]:
+def read_questions(path: Path, suffix: str, report: DataReport, table: TableFormat) -> Iterator[RawRow]:
     """Drop a question whose answer is not at its offset: another occurrence may not be the answer."""
-    if suffix in TABLES:
-        return read_objects(path, suffix, report, question_object)
-    if suffix == ".json":
-        return read_squad(path, report)
-    raise UsageError(f"{path}: questions need SQuAD's .json, a .jsonl or a .parquet")
-
-
-def read_squad(path: Path, report: DataReport) -> Iterator[RawRow]:
-    for number, value in squad_objects(path, report):
+    for number, record in question_records(path, suffix, report, table):
         try:
-            sides = question_object(value)
+            if "answers" not in record and not table.inputs_only:
+                raise InvalidRow("malformed", 'needs "answers" with "text" and "answer_start"')
+            sides = question_record(record)
         except InvalidRow as error:
-            name = f"question {value['id']}: " if isinstance(value.get("id"), str) else ""
+            is_named = suffix == ".json" and isinstance(record.get("id"), str)
+            name = f"question {record['id']}: " if is_named else ""
             report.add(error.kind, str(path), number, note=f"{name}{error.note}")
         else:
             yield number, *sides
 
 
-def question_objects(path: Path, suffix: str, report: DataReport) -> Iterator[tuple[int, Object]]:
-    """The fields of each question, with or without answers, and its number in the file."""
-    return squad_objects(path, report) if suffix == ".json" else objects(path, suffix, report)
+def question_records(
+    path: Path, suffix: str, report: DataReport, table: TableFormat
+) -> Iterator[tuple[int, Record]]:
+    """The fields of each question and its number in the file."""
+    if suffix == ".json":
+        return squad_records(path, report)
+    if suffix in (".tsv", *TABLES):
+        return records(path, suffix, report, table)
+    raise UsageError(
+        f"{path}: questions need SQuAD's .json, a .jsonl, .csv, .tsv, .xlsx or .parquet", code="E_DATA_TYPE"
+    )
 
 
-def squad_objects(path: Path, report: DataReport) -> Iterator[tuple[int, Object]]:
+def squad_records(path: Path, report: DataReport) -> Iterator[tuple[int, Record]]:
     """Articles, their paragraphs, their questions; each with its context."""
     try:
         content = json.loads(read_text(path, report))
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{path}: not valid JSON ({error})") from None
+        raise UsageError(f"{path}: not valid JSON ({error})", code="E_DATA_FORMAT") from None
     if not isinstance(content, dict) or not isinstance(content.get("data"), list):
-        raise UsageError(f'{path}: not SQuAD\'s layout: it needs an object with the list "data"')
+        message = f'{path}: not SQuAD\'s layout: it needs an object with the list "data"'
+        raise UsageError(message, code="E_DATA_FORMAT")
     yield from enumerate(_questions(content["data"]), start=1)
 
 
-def _questions(articles: list[Any]) -> Iterator[Object]:
+def _questions(articles: list[Any]) -> Iterator[Record]:
     """Where the layout is wrong, an object without fields, which is then reported as malformed."""
     for article in articles:
         for paragraph in _items(article, "paragraphs"):
@@ -253,20 +222,28 @@ def _items(value: object, name: str) -> list[Any]:
     return items if isinstance(items, list) else [{}]
 
 
-def question_object(value: Object) -> tuple[str, str]:
-    question, context = string_field(value, "question").replace("\n", " "), string_field(value, "context")
-    answers = _answers(value)
+def question_record(record: Record) -> tuple[str, str]:
+    """The question and its context; the answers as JSON, "" if the record has no field for them."""
+    question, context = string_field(record, "question").replace("\n", " "), string_field(record, "context")
+    answers = _answers(record, context) if "answers" in record else None
     if not question.strip() or not context.strip():
         raise InvalidRow("empty")
-    for text, start in answers:
+    for text, start in answers or ():
         if not text.strip() or start < 0 or not context.startswith(text, start):
             raise InvalidRow("answer-not-there", f"at character {start}")
-    return f"{question}\n{context}", json.dumps(answers, ensure_ascii=False)
+    return f"{question}\n{context}", "" if answers is None else json.dumps(answers, ensure_ascii=False)
 
 
-def _answers(value: Object) -> list[tuple[str, int]]:
-    """[{"text": ..., "answer_start": ...}, ...] as in SQuAD, or one object of two lists as on the hub."""
-    answers = value.get("answers")
+def _answers(record: Record, context: str) -> list[tuple[str, int]]:
+    """[{"text": ..., "answer_start": ...}, ...] as in SQuAD, or one object of two lists as on the hub.
+
+    A string, as in a .csv, is an answer that occurs once in the context; "" if there is no answer.
+    """
+    answers = record["answers"]
+    if isinstance(answers, str):
+        if context.count(answers) > 1 and answers.strip():
+            raise InvalidRow("answer-not-there", "occurs several times, so that its place is unknown")
+        return [(answers, context.find(answers))] if answers.strip() else []
     if isinstance(answers, dict):
         texts, starts = answers.get("text"), answers.get("answer_start")
     elif isinstance(answers, list) and all(isinstance(each, dict) for each in answers):
@@ -277,6 +254,6 @@ def _answers(value: Object) -> list[tuple[str, int]]:
         raise InvalidRow("malformed", 'needs "answers" with "text" and "answer_start"')
     if not all(isinstance(text, str) for text in texts) or not all(type(start) is int for start in starts):
         raise InvalidRow("malformed", 'needs strings as "text" and whole numbers as "answer_start"')
-    if texts and value.get("is_impossible") is True:
+    if texts and record.get("is_impossible") is True:
         raise InvalidRow("malformed", "is_impossible is true, but there is an answer")
     return [(replace_surrogates(text), start) for text, start in zip(texts, starts)]

@@ -8,28 +8,20 @@ from pathlib import Path
 from typing import Literal
 
 from regard.config import Task
-from regard.data.files import checked_lines, stamp
+from regard.data.files import checked_lines, refuse_binary, stamp
 from regard.data.formats import FORMATS, read_pairs
-from regard.data.readers import (
-    CONTINUED,
-    MORE,
-    TABLES,
-    InvalidRow,
-    Object,
-    RawRow,
-    objects,
-    read_objects,
-    string_field,
-)
-from regard.data.readers.annotated import has_header, label_object, read_label_columns
+from regard.data.readers import CONTINUED, MORE, InvalidRow, RawRow, label_name, string_field
+from regard.data.readers.tables import TABLES, Record, TableFormat, dialect, read_table
 from regard.data.report import DataReport
 from regard.errors import UsageError
 from regard.inputs.text.tokenizer import replace_surrogates
 
 LONGEST_PART = 1 << 16  # characters of a row; a longer document is several rows
+OPENING = 256  # characters of the next row that determine its first token
 
 PHRASEBOOK_SIZE = {"train": 50_000, "valid": 500, "test": 1000}
-ONE_FILE = (".tsv", ".jsonl", ".tsv.gz", ".jsonl.gz", ".parquet", *FORMATS)  # both sides in one file
+# Both sides in one file.
+ONE_FILE = (".tsv", ".csv", ".jsonl", ".tsv.gz", ".csv.gz", ".jsonl.gz", ".xlsx", ".parquet", *FORMATS)
 
 # A pair is dropped if one side is RATIO times longer than the other. Both lengths are in UTF-8 bytes plus
 # ALLOWANCE, because a short sentence may well have a translation of thirty letters.
@@ -42,25 +34,27 @@ Line = tuple[int, str]
 # --- documents
 
 
-def read_documents(path: Path, suffix: str, documents: Documents, report: DataReport) -> Iterator[RawRow]:
-    """The "text" of each object of a table; else the whole file, its paragraphs or its lines.
+def read_documents(
+    path: Path, suffix: str, report: DataReport, documents: Documents, table: TableFormat
+) -> Iterator[RawRow]:
+    """The "text" of each row of a table; else the whole file, its paragraphs or its lines.
 
     Unusable lines are dropped from their document. Otherwise the text is unchanged, without the end of the
     last line and, for paragraphs, without blank lines.
     """
+    refuse_binary(path, suffix=suffix)
     if suffix in (".json", *FORMATS):
-        raise UsageError(f'{path}: not plain text; use a .txt, or a .jsonl or .parquet with "text"')
-    is_table = suffix in TABLES
-    for document in _objects(path, suffix, report) if is_table else _split(path, documents, report):
+        raise UsageError(
+            f'{path}: not plain text; use a .txt, or a table (.jsonl, .csv, .parquet) with a column "text"',
+            code="E_DATA_TYPE",
+        )
+    if suffix in (".tsv", *TABLES):
+        rows = read_table(path, suffix, report, table, lambda record: (string_field(record, "text"), ""))
+        texts: Iterator[Iterable[Line]] = ([(number, text)] for number, text, _ in rows)
+    else:
+        texts = _split(path, documents, report)
+    for document in texts:
         yield from _without_empty(document_rows(document), str(path), report)
-
-
-def _objects(path: Path, suffix: str, report: DataReport) -> Iterator[Iterable[Line]]:
-    for number, value in objects(path, suffix, report):
-        try:
-            yield [(number, string_field(value, "text"))]
-        except InvalidRow as error:
-            report.add(error.kind, str(path), number, note=error.note)
 
 
 def _split(path: Path, documents: Documents, report: DataReport) -> Iterator[Iterable[Line]]:
@@ -79,11 +73,22 @@ def _split(path: Path, documents: Documents, report: DataReport) -> Iterator[Ite
 def document_rows(lines: Iterable[Line]) -> Iterator[RawRow]:
     """Split a document into rows of at most LONGEST_PART characters; joined, they are the document.
 
-    It is split before white space if there is any. The number of a row is the line of its first word.
+    It is split before white space if there is any. The number of a row is the line of its first word. The
+    target of a row that the next one continues has the beginning of the next one.
     """
+    continued, row = "", None
+    for number, text in _parts(lines):
+        if row is not None:
+            yield *row, f"{continued}{MORE}{text[:OPENING]}"
+            continued = CONTINUED
+        row = number, text
+    if row is not None:
+        yield *row, continued
+
+
+def _parts(lines: Iterable[Line]) -> Iterator[Line]:
     parts: list[str] = []
     size = first = 0
-    continued = ""
     for number, line in lines:
         first = first or number
         parts.append(f"\n{line}" if parts else line)
@@ -92,11 +97,11 @@ def document_rows(lines: Iterable[Line]) -> Iterator[RawRow]:
             text = "".join(parts)
             while len(text) > LONGEST_PART:
                 end = _split_point(text)
-                yield first, text[:end], continued + MORE
-                text, first, continued = text[end:], number, CONTINUED
+                yield first, text[:end]
+                text, first = text[end:], number
             parts, size = [text], len(text)
     if parts:
-        yield first, "".join(parts), continued
+        yield first, "".join(parts)
 
 
 def _split_point(text: str) -> int:
@@ -123,24 +128,29 @@ def _without_empty(rows: Iterator[RawRow], file: str, report: DataReport) -> Ite
 
 
 def read_pair_file(
-    path: Path, suffix: str, task: Task, report: DataReport, labels: bool = False
+    path: Path, suffix: str, report: DataReport, task: Task, table: TableFormat
 ) -> Iterator[RawRow]:
-    """One file with both sides; with `labels` also a text and its label."""
-    match suffix:
-        case ".tsv":
-            stamp(path)
-            if labels and has_header(path):
-                return read_label_columns(path, False, report)
-            return split_pairs(checked_lines(path, report), str(path), report)
-        case ".jsonl" | ".parquet":
-            return read_objects(path, suffix, report, lambda value: pair_object(value, task, labels))
-        case _ if suffix in FORMATS:
-            return read_pairs(path, task, suffix)
+    """One file with both sides."""
     stamp(path)
+    if suffix == ".tsv" and not table.columns and is_plain_tsv(path, table):
+        return split_pairs(checked_lines(path, report), str(path), report)
+    if suffix in (".tsv", *TABLES):
+        labels = len(table.layouts) > 2
+        return read_table(path, suffix, report, table, lambda record: pair_record(record, labels))
+    if suffix in FORMATS:
+        return read_pairs(path, task, suffix)
+    refuse_binary(path, suffix=suffix)
     raise UsageError(
         f"{path}: a single file must be one of {', '.join(ONE_FILE)}; "
-        'for two files write ["file.source", "file.target"]'
+        'for two files write ["file.source", "file.target"]',
+        code="E_DATA_TYPE",
     )
+
+
+def is_plain_tsv(path: Path, table: TableFormat) -> bool:
+    """True for a .tsv of source, tab, target, without a header and quotes: it is read faster."""
+    first = next(checked_lines(path, DataReport()), None) or ""
+    return table.places(first.split("\t")) is None and not dialect(path, ".tsv")[1]
 
 
 def read_aligned(source: Path, target: Path, report: DataReport) -> Iterator[RawRow]:
@@ -153,7 +163,8 @@ def read_aligned(source: Path, target: Path, report: DataReport) -> Iterator[Raw
             total = number + sum(1 for _ in both)
             raise UsageError(
                 f"{short} has {number - 1} lines but {long} has {total}: "
-                f"line {number} has no counterpart; the files must be aligned line by line"
+                f"line {number} has no counterpart; the files must be aligned line by line",
+                code="E_DATA_ALIGNMENT",
             )
         if isinstance(left, str) and isinstance(right, str):
             yield number, left, right
@@ -171,17 +182,14 @@ def split_pairs(lines: Iterable[str | None], name: str, report: DataReport) -> I
             report.add("malformed", name, number, note="no tab; write source, tab, target")
 
 
-def pair_object(value: Object, task: Task, labels: bool) -> tuple[str, str]:
-    """ "source" and "target", or the two language codes, or these inside "translation"."""
-    inner = value.get("translation", value)
-    for names in (("source", "target"), (task.source, task.target)):
-        left, right = (inner.get(name) if isinstance(inner, dict) else None for name in names)
-        if isinstance(left, str) and isinstance(right, str):
-            return replace_surrogates(left), replace_surrogates(right)
-    if labels:
-        return label_object(value, many=False)
-    names_needed = f'"source" and "target" (or "{task.source}" and "{task.target}")'
-    raise InvalidRow("malformed", f"needs the strings {names_needed}")
+def pair_record(record: Record, labels: bool) -> tuple[str, str]:
+    """Source and target; with `labels` a target may be a number."""
+    target = record.get("target", "")
+    if labels and not isinstance(target, str):
+        target = label_name(target) or ""
+    if not isinstance(target, str):
+        raise InvalidRow("malformed", 'needs the strings "source" and "target"')
+    return string_field(record, "source"), replace_surrogates(target)
 
 
 def training_pairs(
@@ -211,11 +219,12 @@ def read_phrasebook(name: str, task: Task, split: str) -> Iterator[RawRow]:
 
     _, _, size = name.partition(":")
     if size and not size.isdecimal():
-        raise UsageError(f'"{name}": write phrasebook:N with a number of pairs')
+        raise UsageError(f'"{name}": write phrasebook:N with a number of pairs', code="E_DATA_CORPUS")
     if (task.source, task.target) not in (("en", "de"), ("de", "en")):
         raise UsageError(
             f"the phrasebook is English and German: set task.source and task.target to en and de, "
-            f'not "{task.source}" and "{task.target}"'
+            f'not "{task.source}" and "{task.target}"',
+            code="E_DATA_LANGUAGE",
         )
     for number, phrase in enumerate(phrases(split, int(size or PHRASEBOOK_SIZE[split])), start=1):
         if task.source == "en":

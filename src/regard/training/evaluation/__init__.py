@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from regard.compat import VERSION
 from regard.config import Config, Model, Task
 from regard.data import Objective
 from regard.data.objectives import CausalLM, Classify, ExtractiveQA, MaskedLM, Seq2Seq, SpanCorruption, Tag
@@ -18,14 +19,19 @@ __all__ = ["FILES", "Evaluation", "make_evaluation", "make_objective"]
 
 
 def make_objective(
-    task: Task, model: Model, source: Tokenizer, target: Tokenizer, labels: Sequence[str] = ()
+    task: Task,
+    model: Model,
+    source: Tokenizer,
+    target: Tokenizer,
+    labels: Sequence[str] = (),
+    version: int = VERSION,
 ) -> Objective:
     longest = model.max_length
     match task.name:
         case "translate":
             return Seq2Seq(source, target, longest)
         case "generate":
-            return CausalLM(source, longest)
+            return CausalLM(source, longest, across_rows=version > 1)
         case "fill" if model.family == "t5":
             return SpanCorruption(source, longest, task.mask_rate, mean_span=task.mean_span)
         case "fill":
