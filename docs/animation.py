@@ -48,7 +48,9 @@ class Recorder:
         shape = [(x + dx, y + dy) for dx, dy in ARROW]
         ImageDraw.Draw(image).polygon(shape, fill="black", outline="white")
         height = round(image.height * WIDTH / image.width)
-        self.frames.append((image.resize((WIDTH, height), Image.Resampling.LANCZOS), milliseconds))
+        frame = image.resize((WIDTH, height), Image.Resampling.LANCZOS)
+        ImageDraw.Draw(frame).rectangle((0, 0, WIDTH - 1, height - 1), outline="#b0b0b0")
+        self.frames.append((frame, milliseconds))
 
     def move(self, selector: str, steps: int = 5) -> None:
         """Move the pointer to the middle of an element."""
