@@ -71,6 +71,8 @@ class Recorder:
 
     def save(self, path: Path) -> None:
         """One palette for all frames: pixels that do not change cost nothing."""
+        poster = max(self.frames, key=lambda frame: frame[1])[0]  # what is shown where nothing moves
+        self.frames.insert(0, (poster, 1500))
         still = [image for image, milliseconds in self.frames if milliseconds > 500]
         sheet = Image.new("RGB", (WIDTH, len(still) * still[0].height))
         for number, image in enumerate(still):
