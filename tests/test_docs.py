@@ -133,7 +133,7 @@ def answer(own: Command, regard: Program, given: str) -> str:
 
 def pretend(arguments: list[str]) -> None:
     """Instead of training: the run's file and data are checked, and a model of its kind takes its place."""
-    out = Path(arguments[arguments.index("--out") + 1])
+    out = Path(arguments[arguments.index("-o") + 1])
     if "--resume" in arguments:
         assert out.is_dir()
         return
@@ -273,10 +273,10 @@ def test_the_python_page_has_every_argument_and_field() -> None:
     page = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
     for spec in TASKS.values():
         for method in spec.methods.values():
-            signature = re.search(rf"`{method.__name__}\(([^`]*)\)`", page)
-            assert signature, f"{method.__name__} is not on the page"
-            shown = set(re.findall(r"(\w+)(?:=|,|$)", signature[1]))
-            assert set(inspect.signature(method).parameters) - {"self"} <= shown, method.__name__
+            signatures = re.findall(rf"`{method.__name__}\(([^`]*)\)`", page)
+            names = set(inspect.signature(method).parameters) - {"self"}
+            shown = [set(re.findall(r"(\w+)(?:=|,|$)", each)) for each in signatures]
+            assert any(names <= each for each in shown), f"{method.__qualname__}: {sorted(names)}"
     for name, kind in vars(results).items():
         if dataclasses.is_dataclass(kind) and kind.__module__ == results.__name__:
             listed = re.search(rf"`{name}`: ((?:`\w+`,?\s*)+)", page)
