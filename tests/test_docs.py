@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from html.parser import HTMLParser
@@ -284,6 +285,17 @@ def test_the_python_page_has_every_argument_and_field() -> None:
             fields = {field.name for field in dataclasses.fields(kind)}
             names = set(re.findall(r"\w+", listed[1]))
             assert fields <= names and all(hasattr(kind, each) for each in names - fields), name
+
+
+WRITTEN_PAGES = [page for page in PAGES if "Written by docs/make.py" not in page.read_text(encoding="utf-8")]
+
+
+@pytest.mark.parametrize("page", WRITTEN_PAGES, ids=NAME)
+def test_pages_have_no_retired_words(page: Path) -> None:
+    retired = tomllib.loads((ROOT / "tests" / "retired_words.toml").read_text(encoding="utf-8"))
+    text = without_code(page.read_text(encoding="utf-8")).lower()
+    for phrase in [*retired["phrases"], *retired["pages"]]:
+        assert not re.search(rf"\b{re.escape(phrase.strip())}\b", text), f"{NAME(page)}: {phrase}"
 
 
 # links
