@@ -9,7 +9,7 @@ RUN := runs/demo
 WORKERS ?= 2
 SHARE ?= 1
 
-.PHONY: demo test check test-fast test-hard bench docs clean
+.PHONY: demo test check test-hard bench docs clean
 
 $(READY): pyproject.toml requirements.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -37,19 +37,17 @@ check: $(READY_TEST)
 	$(BIN)/ruff format --check src tests bench qa recipes docs/*.py
 	$(BIN)/mypy
 
-# Longer trials: all bars of reliability and of the server, larger samples of the laws, dirty files.
-# Each prints its figures. SHARE=0.05 is a sample of the first.
+# The slow tests and all release trials (qa/README.md), about an hour. SHARE=0.05 is a sample of the trials.
 test-hard: $(READY_TEST)
 	$(BIN)/python -m pytest -m slow
-	OMP_NUM_THREADS=1 $(BIN)/python bench/survive --share $(SHARE) --jobs 2
-	$(BIN)/python bench/dirty.py
 	test -d $(RUN) || $(BIN)/python recipes/demo.py $(RUN)
-	$(BIN)/python bench/bars.py --model $(RUN)
+	OMP_NUM_THREADS=1 $(BIN)/python qa --share $(SHARE) --jobs $(WORKERS) -m $(RUN)
 
-# Races against transformers and torch.nn; figures go to the terminal.
+# Races against transformers, torch.nn and CTranslate2 (bench/README.md).
 bench: $(READY_TEST)
-	$(BIN)/python bench/against.py train --preset transformer-tiny --preset transformer-base --against transformers --against torch.nn
-	$(BIN)/python bench/decoding.py
+	test -d $(RUN) || $(BIN)/python recipes/demo.py $(RUN)
+	$(BIN)/python -m bench.against train --preset transformer-tiny --preset transformer-base --against transformers --against torch.nn
+	$(BIN)/python -m bench.against decode -m $(RUN) --against ctranslate2 --against transformers
 
 # The site, into build/site: pages that follow from the code are written again, a link that leads nowhere is an error.
 docs: $(READY_TEST)

@@ -1,6 +1,6 @@
 """Decoding against CTranslate2: the same weights, exactly as many target tokens, by turns in one process.
 
-python bench/engines.py -m FOLDER [--rounds 7] [--cells 1x1 1x4 32x1 32x4 64x5] [--transformers]
+python -m bench.engines -m FOLDER [--rounds 7] [--cells 1x1 1x4 32x1 32x4 64x5] [--transformers]
 
 FOLDER is a translation model of ours, measured by `regard calibrate`; its CTranslate2 twin is written aside.
 With --transformers `generate` races too, which opens FOLDER itself, in float32.
@@ -8,7 +8,6 @@ With --transformers `generate` races too, which opens FOLDER itself, in float32.
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,22 +17,21 @@ import ctranslate2
 import torch
 from transformers import MarianMTModel
 
-from race import Runner, race, report
+from bench.race import Runner, arguments, race, report
 from regard.device import choose_machine
 from regard.export.check import token_names as names
 from regard.export.to_ctranslate2 import write
 from regard.generation import decode, make_engine
 from regard.sample import Sample
 from regard.storage import Folder, open_folder
+from regard.storage.huggingface import opens_in_transformers
 
 SOURCE, TARGET = 25, 32
 CELLS = ["1x1", "1x4", "32x1", "32x4", "64x5"]  # sentences x beams
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("-m", "--model", type=Path, required=True)
-    parser.add_argument("--rounds", type=int, default=7)
+    parser = arguments(__doc__, rounds=7)
     parser.add_argument("--cells", nargs="+", default=CELLS)
     parser.add_argument("--transformers", action="store_true")
     given = parser.parse_args()
@@ -43,6 +41,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         write(folder, Path(place), "float32")
         twins = {precision: twin(place, precision) for precision in ("int8", "float32")}
+    if given.transformers and not opens_in_transformers(folder.config):
+        parser.error(f"--transformers: it has no model of the shape of {given.model}")
     hugging = MarianMTModel.from_pretrained(given.model).eval() if given.transformers else None
     engines = {precision: engine(given.model, precision) for precision in ("int8", "float32")}
     for cell in given.cells:
@@ -54,7 +54,7 @@ def main() -> None:
             runners["transformers"] = generating(hugging, texts, beams)
         speeds = race(runners, given.rounds)
         for other in [name for name in runners if not name.startswith("regard")]:
-            report(f"{rows} sentences, {beams} beams", speeds, "regard int8", [other])
+            report(f"{rows} sentences, {beams} beams", speeds, "regard int8", other, given.json)
 
 
 def engine(path: Path, precision: str) -> Any:

@@ -1,16 +1,16 @@
 """A translation model exported to CTranslate2 and ONNX: share of equal texts on a test set, and BLEU.
 
-python bench/export.py runs/multi30k [--source data:multi30k/test_2016_flickr.lc.tok.en.gz] [--target ...]
+python -m bench.export -m runs/multi30k [--source data:multi30k/test_2016_flickr.lc.tok.en.gz] [--target ...]
 """
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+from bench.race import arguments, show
 from regard.data.files import find, lines
 from regard.device import choose_machine
 from regard.export import export_model
@@ -22,7 +22,7 @@ from regard.metrics.bleu import text_scores
 from regard.storage import Folder, open_folder
 
 TEST = "data:multi30k/test_2016_flickr.lc.tok"
-EQUAL, BLEU = 0.995, 0.05  # the bars
+EQUAL, BLEU = 0.995, 0.05  # share of equal texts, and difference of BLEU, that pass
 Search = Callable[[], list[list[int]]]
 
 
@@ -38,8 +38,7 @@ def searches(folder: Folder, reference: Reference, places: dict[str, Path]) -> d
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("model", type=Path)
+    parser = arguments(__doc__)
     parser.add_argument("--source", default=f"{TEST}.en.gz")
     parser.add_argument("--target", default=f"{TEST}.de.gz")
     parser.add_argument("--tokenize", default="none", help="of BLEU")
@@ -51,18 +50,18 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         places = {form: Path(scratch) / form for form in ("ctranslate2", "onnx")}
         for form, place in places.items():
-            begun = time.monotonic()
+            start = time.monotonic()
             agreement = export_model(options.model, form, place).agreement.summary
-            print(f"{form}: written and checked in {time.monotonic() - begun:.0f} s; {agreement}", flush=True)
+            seconds = round(time.monotonic() - start)
+            show({"export": form, "seconds": seconds, "agreement": agreement}, options.json)
         ours = {beam: reference.detokenize(reference.search(beam)) for beam in (GREEDY, BEAM)}
         bleu = {beam: text_scores(said, references, options.tokenize).bleu for beam, said in ours.items()}
         for name, (beam, search) in searches(folder, reference, places).items():
             said = reference.detokenize(search())
             equal = sum(one == other for one, other in zip(ours[beam], said)) / len(said)
             gap = text_scores(said, references, options.tokenize).bleu - bleu[beam]
-            verdict = "ok" if equal >= EQUAL and abs(gap) <= BLEU else "MISSED"
-            scores = f"BLEU {bleu[beam]:.2f} {gap:+.3f}"
-            print(f"{name}: {equal:.2%} of {len(said)} texts equal, {scores}  {verdict}", flush=True)
+            row = {"engine": name, "texts": len(said), "equal": equal, "BLEU": bleu[beam], "BLEU gap": gap}
+            show({**row, "passes": equal >= EQUAL and abs(gap) <= BLEU}, options.json)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Fine-tuning a BERT here and in transformers with equal settings: the score, and the time.
 
-python bench/finetune.py RECIPE --model FOLDER [--seeds 3] [--set train.steps=300]
+python -m bench.finetune RECIPE -m FOLDER [--seeds 3] [--set train.steps=300]
 
 RECIPE is recipes/ner.toml or recipes/squad.toml. Both begin with the same weights, head included, and take
 the same batches in the same order, with the same optimiser, schedule, dropout and precision (`--float32`:
@@ -12,9 +12,9 @@ data.test, or SQuAD's F1 of data.valid.
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -31,6 +31,7 @@ from transformers import (
     get_linear_schedule_with_warmup,
 )
 
+from bench.race import arguments, show
 from regard.batch import Batch
 from regard.config import Config, load_config
 from regard.data import read_examples
@@ -185,7 +186,7 @@ def our_trainer(config: Config, folder: Path, model: Path) -> Trainer:
     trainer = make_trainer(
         config, folder, prepare_data(config, folder, lambda text: None, pretrained=initial), machine
     )
-    print(load_initial(trainer.model, initial.weights, config.init), machine.precision)
+    print(load_initial(trainer.model, initial.weights, config.init), machine.precision, file=sys.stderr)
     return trainer
 
 
@@ -196,9 +197,8 @@ def our_score(trainer: Trainer, config: Config, folder: Path) -> float:
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    options = arguments(__doc__)
     options.add_argument("recipe", type=Path)
-    options.add_argument("--model", type=Path, required=True)
     options.add_argument("--seeds", type=int, default=3)
     options.add_argument("--first", type=int, default=1, help="the first seed")
     options.add_argument("--float32", action="store_true", help="transformers in float32")
@@ -218,7 +218,7 @@ def main() -> None:
             precision = "float32" if given.float32 else ours.machine.precision
             theirs = Theirs(task, given.model, ours, precision)
             count = sum(len(batch) for batch in ours.stream.batches) / len(ours.stream.batches)
-            print(f"seed {seed}: {count:.1f} rows a batch, theirs in {precision}")
+            print(f"seed {seed}: {count:.1f} rows a batch, theirs in {precision}", file=sys.stderr)
             seconds = {"ours": 0.0, "theirs": 0.0}
             for start in range(0, config.train.steps, TURN):
                 turn = min(TURN, config.train.steps - start)
@@ -228,9 +228,9 @@ def main() -> None:
             found["theirs"].append(task.score(theirs.model.eval()))
             found["our_seconds"].append(seconds["ours"])
             found["their_seconds"].append(seconds["theirs"])
-            print(json.dumps({name: values[-1] for name, values in found.items()}), flush=True)
+            show({"seed": seed, **{name: values[-1] for name, values in found.items()}}, given.json)
     means = {name: statistics.fmean(values) for name, values in found.items()}
-    print(json.dumps({**means, "ratio": means["our_seconds"] / means["their_seconds"], "each": found}))
+    show({**means, "ratio": means["our_seconds"] / means["their_seconds"], "each": found}, given.json)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """A character model of Shakespeare here and in nanoGPT: the loss over all held-out text, and the time.
 
-python bench/language.py --nanogpt FOLDER --text tinyshakespeare.txt [--steps 2000] [--set train.lr=4e-3]
+python -m bench.language --nanogpt FOLDER --text tinyshakespeare.txt [--steps 2000] [--set train.lr=4e-3]
 
 FOLDER is a copy of nanoGPT. Both train in its setting for a CPU (4 layers, 4 heads, width 128, 64 characters,
 12 windows a batch), a hundred updates by turns in one process, so that noise hits both alike. Then both are
@@ -9,9 +9,7 @@ asked for every character of the last tenth of the text, in windows of 64 one af
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
-import json
 import math
 import sys
 import tempfile
@@ -23,6 +21,7 @@ from types import ModuleType
 import numpy as np
 import torch
 
+from bench.race import arguments, show
 from regard.config import load_config
 from regard.device import choose_machine
 from regard.models.families import parameters
@@ -90,7 +89,7 @@ def timed(update: Callable[[], object], count: int) -> float:
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    options = arguments(__doc__, model=False)
     options.add_argument("--nanogpt", type=Path, required=True)
     options.add_argument("--text", type=Path, required=True)
     options.add_argument("--steps", type=int, default=2000, help="nanoGPT's updates")
@@ -114,8 +113,7 @@ def main() -> None:
         config = load_config(RECIPE, changes)
         machine = choose_machine(precision=config.train.precision, width=config.model.width)
         machine.use()
-        ours = make_trainer(config, folder, prepare_data(config, folder, print), machine)
-        print(f"{parameters(ours.model):,} parameters here, {machine.precision}, {machine.threads} threads")
+        ours = make_trainer(config, folder, prepare_data(config, folder, lambda text: None), machine)
         seconds = {"theirs": 0.0, "ours": 0.0}
         for turn in range(0, max(given.steps, steps), TURN):
             seconds["theirs"] += timed(theirs.update, max(0, min(TURN, given.steps - turn)))
@@ -127,7 +125,8 @@ def main() -> None:
             "regard": {"steps": steps, "seconds": seconds["ours"], "loss": own},
             "ratio": seconds["ours"] / seconds["theirs"],
         }
-        print(json.dumps(row, indent=1))
+        row["regard"] |= {"parameters": parameters(ours.model), "precision": machine.precision}
+        show(row, given.json)
 
 
 if __name__ == "__main__":

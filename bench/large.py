@@ -1,22 +1,21 @@
 """Train on a corpus larger than one wants in memory: preparation, memory, data's share of a step, order.
 
-    python bench/large.py --pairs 20000000 --steps 300
+    python -m bench.large --pairs 20000000 --steps 300
 
 The pairs are made by the phrasebook and kept as shards in the user's cache (REGARD_CACHE), so a second run
-begins at once. Prints one JSON line.
+begins at once.
 """
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
-import re
 import sys
 import tempfile
 import time
 from pathlib import Path
 
+from bench.race import arguments, held, show
 from regard.config import resolve
 from regard.data.cache import entries, size
 from regard.training import train
@@ -32,14 +31,6 @@ class Teller(Listener):
     def record(self, record: Record) -> None:
         if record["kind"] == "train":
             print(f"step {record['step']}: {record['tokens_per_second']:,.0f} tokens/s", file=sys.stderr)
-
-
-def memory(field: str) -> float:
-    """VmRSS (now) or VmHWM (the most ever) of this process, in MiB."""
-    found = re.search(rf"{field}:\s+(\d+)", Path("/proc/self/status").read_text())
-    if found is None:
-        raise ValueError(f"no {field} on this system")
-    return round(int(found[1]) / 1024, 1)
 
 
 def digest(path: Path) -> str:
@@ -64,7 +55,7 @@ def walk(data: TrainingData, tokens: int, batches: int) -> tuple[float, int]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
+    parser = arguments(__doc__, model=False)
     parser.add_argument("--pairs", type=int, default=20_000_000)
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--batches", type=int, default=5000, help="walked without a model")
@@ -79,16 +70,16 @@ def main() -> None:
     config = resolve(tree)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        figures: dict[str, object] = {"bench": "large", "pairs": options.pairs, "seed": 1}
+        figures: dict[str, object] = {"pairs": options.pairs, "seed": 1}
         for start in ("first_start_seconds", "second_start_seconds"):
             began = time.perf_counter()
             data = prepare_data(config, folder / "prepared", Teller().log)
             figures[start] = round(time.perf_counter() - began, 2)
-            figures[start.replace("seconds", "peak_mib")] = memory("VmHWM")
+            figures[start.replace("seconds", "peak_mib")] = held("VmHWM")
         figures["on_disk_mib"] = round(sum(map(size, entries())) / 2**20, 1)
         figures["batch_ms"], figures["batches_different"] = walk(data, 4096, options.batches)
         train(config, folder / "whole", listener=Teller())
-        figures["resident_mib"], figures["peak_mib"] = memory("VmRSS"), memory("VmHWM")  # of one run
+        figures["resident_mib"], figures["peak_mib"] = held("VmRSS"), held("VmHWM")  # of one run
         half = config.model_copy(
             update={"train": config.train.model_copy(update={"steps": options.steps // 2})}
         )
@@ -101,7 +92,7 @@ def main() -> None:
             digest(models[0] / file) == digest(models[1] / file)
             for file in ("model.safetensors", "optimizer.safetensors")
         )
-    print(json.dumps(figures))
+    show(figures, options.json)
 
 
 if __name__ == "__main__":

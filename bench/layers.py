@@ -1,6 +1,6 @@
 """Why attention (Vaswani et al. 2017, section 4): the time of one layer of each kind over length and width.
 
-    python bench/layers.py [--widths 64 256] [--lengths 32 512] [--rounds 3] [--quick] [--json F] [--chart F]
+    python -m bench.layers [--widths 64 256] [--lengths 32 512] [--rounds 3] [--quick] [--json] [--chart F]
 
 A self-attention layer, a recurrent one (our LSTM, and torch.nn.LSTM), and a convolution over three words, all
 from width d to width d; forward, and forward with backward; with batches of a fixed number of tokens, and
@@ -11,8 +11,6 @@ cross is read off between the two lengths it lies between.
 
 from __future__ import annotations
 
-import argparse
-import json
 import math
 import random
 import statistics
@@ -25,6 +23,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from bench.race import arguments, show
 from regard.device import choose_machine
 from regard.models.attention import MultiHeadAttention, attend, visible
 from regard.models.recurrent import LSTM, run_cell
@@ -229,15 +228,11 @@ def chart(times: list[Time], path: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = arguments(__doc__, rounds=3, model=False)
     parser.add_argument("--widths", type=int, nargs="+", default=[64, 128, 256, 512, 1024])
     parser.add_argument("--lengths", type=int, nargs="+", default=[2**power for power in range(5, 13)])
     parser.add_argument("--tokens", type=int, default=4096, help="of a batch, if no sentence is longer")
-    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="two widths, four lengths")
-    parser.add_argument("--json", type=Path, help="write every time there")
     parser.add_argument("--chart", type=Path, help="draw the curves there (.png, .svg)")
     options = parser.parse_args()
     if options.quick:
@@ -256,9 +251,11 @@ def main() -> None:
     for batch in ("tokens", "one"):
         for backward in (False, True):
             lines += table(times, batch, backward, options.tokens) + crossings(times, batch, backward)
-    print("\n".join(lines))
-    if options.json is not None:
-        options.json.write_text(json.dumps([asdict(each) for each in times]) + "\n", encoding="utf-8")
+    if options.json:
+        for each in times:
+            show(asdict(each), True)
+    else:
+        print("\n".join(lines))
     if options.chart is not None:
         chart(times, options.chart)
 

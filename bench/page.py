@@ -1,16 +1,17 @@
-"""How fast the explorer is, in a real browser against the real command.
+"""How fast the explorer is in a real browser, and what tracing costs.
 
-    python bench/page.py -m runs/demo --bert models/minilm --rounds 5
+    python -m bench.page -m runs/demo [--bert models/minilm] [--rounds 5]
 
-Prints one JSON line: seconds until the first paint and from a sentence to its attention (the best of the
-rounds and their middle); for a text of as many pieces as a BERT reads, seconds until the server has answered
-what the page asks for first (`processor`: of which it computed), until it is shown, and the bytes that came;
-bytes of the page's own files.
+`first_paint` and `sentence_to_attention` are seconds in the browser (the best of the rounds and their
+middle), `processor` those that the server computed; with --bert also for a text of as many tokens as a BERT
+reads, and the bytes that came. `tracing` is one run over source and output, traced and not (the best of the
+rounds, processor time): `checks` is how often the untraced run asks whether there is a hook, `share` what
+these questions take of it, `noise` how far the middle of its rounds lies above the best, and `apart` the
+largest difference of their logits.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import re
@@ -19,35 +20,30 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+import timeit
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from time import process_time
 from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
 
+from bench.race import arguments, show
+from qa.browser import chromium
+from regard.batch import collate
+from regard.interpret.record import record
+from regard.models import layers as taps
 from regard.resources import WEB
+from regard.sample import Sample
 from regard.tasks import load
-from screenshots import chromium
 
-WORDS = [
-    "a",
-    "man",
-    "in",
-    "a",
-    "blue",
-    "shirt",
-    "is",
-    "standing",
-    "on",
-    "a",
-    "ladder",
-    "near",
-    "the",
-    "old",
+BRANCHES = 2  # questions of each attention that are no call
+WORDS = (
+    *("a", "man", "in", "a", "blue", "shirt", "is", "standing", "on", "a", "ladder", "near", "the", "old"),
     "house",
-]
+)
 ASK = """async (text) => {
   const [area, panel] = ["text", "panel"].map(id => document.getElementById(id));
   const shown = new Promise(done => new MutationObserver((_, own) => { own.disconnect(); done(); })
@@ -158,27 +154,76 @@ def measure_long(browser: Any, address: str, process: int, text: str, rounds: in
     return {"answered": told(answers), "processor": told(works), "shown": told(shown), "bytes": size}
 
 
+def timed(run: Callable[[], Any], rounds: int) -> list[float]:
+    times = []
+    for _ in range(rounds):
+        start = process_time()
+        run()
+        times.append(process_time() - start)
+    return times
+
+
+def checks(run: Callable[[], Any], attentions: int) -> int:
+    """Calls of functions that ask for a tap, and the questions of the attentions."""
+    seen = 0
+
+    def count(frame: Any, event: str, _: Any) -> None:
+        nonlocal seen
+        seen += event == "call" and frame.f_code.co_filename == taps.__file__
+
+    sys.setprofile(count)
+    try:
+        run()
+    finally:
+        sys.setprofile(None)
+    return seen + BRANCHES * attentions
+
+
+def tracing(task: Any, text: str, rounds: int) -> dict[str, float]:
+    """One run over what was read and said."""
+    trace = task.trace(text)
+    sides = {side: trace.tokens[side].ids for side in ("source", "target") if side in trace.tokens}
+    sample = Sample(**sides, labels=trace.tokens["output"].ids if "output" in trace.tokens else [])
+    model = task.folder.model
+    batch = collate([sample]).to(next(model.parameters()).device)
+    with torch.no_grad():
+        plain: Any = lambda: model(batch)  # noqa: E731
+        times = timed(plain, rounds)
+        asked = checks(plain, len(trace.attentions))
+        apart = float((plain()[0] - record(model, sample)[1]).abs().max())
+    one = min(timeit.repeat(lambda: taps.tapped(None, "x", batch), number=10_000, repeat=5)) / 10_000
+    best = min(times)
+    return {
+        "untraced": best,
+        "traced": min(timed(lambda: record(model, sample), rounds)),
+        "checks": asked,
+        "check": one,
+        "share": asked * one / best,
+        "noise": statistics.median(times) / best - 1,
+        "apart": apart,
+    }
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
-    parser.add_argument("-m", "--model", type=Path, required=True)
-    parser.add_argument("--bert", type=Path, help="A folder of a BERT without a task.")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser = arguments(__doc__, rounds=5)
+    parser.add_argument("--bert", type=Path, help="a folder of a BERT without a task")
     given = parser.parse_args()
     files = {str(path.relative_to(WEB)): path.stat().st_size for path in WEB.rglob("*") if path.is_file()}
-    found: dict[str, Any] = {
+    figures: dict[str, Any] = {
         "page_bytes": sum(files.values()),
         "largest": max(files, key=lambda name: files[name]),
     }
     with tempfile.TemporaryDirectory() as scratch, chromium() as browser:
         with explored([given.model]) as (address, process):
-            found |= measure(browser, address, process, given.rounds)
+            figures |= measure(browser, address, process, given.rounds)
         if given.bert:
             bert = with_labels(given.bert, Path(scratch))
             text = long_text(bert)
             with explored([bert]) as (address, process):
-                found["long"] = measure_long(browser, address, process, text, given.rounds)
-                found["long"]["words"] = len(text.split())
-    print(json.dumps(found))
+                figures["long"] = measure_long(browser, address, process, text, given.rounds)
+                figures["long"]["words"] = len(text.split())
+    figures["tracing"] = tracing(load(given.model, "cpu", 1), " ".join(WORDS[:11]) + ".", 10 * given.rounds)
+    show(figures, given.json)
 
 
 if __name__ == "__main__":

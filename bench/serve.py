@@ -1,9 +1,9 @@
 """What batching is worth: a served translator with many clients, and ways to put their work together.
 
-    python bench/serve.py --model runs/demo --seconds 60 --clients 32
-    python bench/serve.py --model runs/demo --seconds 60 --clients 32 --mix     # texts of all lengths
+    python -m bench.serve -m runs/demo --seconds 60 --clients 32
+    python -m bench.serve -m runs/demo --seconds 60 --clients 32 --mix     # texts of all lengths
 
-Each line is JSON (the figures of `python bench/load.py`). All ways get the same texts, and the same engine
+All ways get the same texts, and the same engine
 computes them: one at a time; wait-and-run, which waits for further requests and runs a batch to its end
 (padded: with all its rows, else those that end leave); and continuous, where requests join and leave between
 two steps. The ways take turns in rounds, so that what else the machine does reaches all of them; beside the
@@ -13,17 +13,16 @@ either.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import json
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from bench.race import arguments, show
+from qa.serving import mix
+from qa.serving.client import Server, started
+from qa.serving.driver import REFUSED, Drive, Load, numbers, questions_for, sentences, times
 from regard.data.files import lines
-from serving import mix
-from serving.client import Server, started
-from serving.driver import REFUSED, Drive, Load, numbers, questions_for, sentences, times
 
 WAYS = {
     "one at a time": "continuous",
@@ -76,46 +75,40 @@ async def steps(server: Server) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--model", default="runs/demo")
+    parser = arguments(__doc__, rounds=3)
     parser.add_argument("--file", type=Path, help="texts to send, one a line; else of the phrasebook")
     parser.add_argument("--mix", action="store_true", help="texts of a word to some dozens of sentences")
     parser.add_argument("--clients", type=int, default=32)
     parser.add_argument("--rate", type=float, help="instead of clients: requests a second, by chance")
     parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", default="0", help="of the server's engine; 0 = one for each core")
-    arguments = parser.parse_args()
-    texts = mix.texts(arguments.seed) if arguments.mix else sentences(arguments.seed)
-    if arguments.file:
-        texts = [each for each in lines(arguments.file) if each.strip()]
+    given = parser.parse_args()
+    texts = mix.texts(given.seed) if given.mix else sentences(given.seed)
+    if given.file:
+        texts = [each for each in lines(given.file) if each.strip()]
     with ExitStack() as stack:
         ways = []
         for name, kind in WAYS.items():
             server = stack.enter_context(
-                started([arguments.model], "--threads", arguments.threads, batching=kind)
+                started([str(given.model)], "--threads", given.threads, batching=kind)
             )
-            clients, rate = (1, None) if name == "one at a time" else (arguments.clients, arguments.rate)
-            ways.append(
-                Way(name, server, Drive(clients, rate, arguments.seconds / arguments.rounds, arguments.seed))
-            )
+            clients, rate = (1, None) if name == "one at a time" else (given.clients, given.rate)
+            ways.append(Way(name, server, Drive(clients, rate, given.seconds / given.rounds, given.seed)))
             asyncio.run(warm(server, texts))
-        for _ in range(arguments.rounds):
+        for _ in range(given.rounds):
             for way in ways:
                 asyncio.run(way.round(texts))
         summaries = {way.name: way.summary() for way in ways}
         for summary in summaries.values():
-            print(json.dumps(summary), flush=True)
-        print(json.dumps(asyncio.run(steps(ways[-1].server))), flush=True)
+            show(summary, given.json)
+        show(asyncio.run(steps(ways[-1].server)), given.json)
     for figure in ("requests_per_second", "requests_per_processor_second"):
         best = summaries["continuous"][figure]
         more = {
             f"over {name}": round(best / summary[figure], 2) for name, summary in list(summaries.items())[:-1]
         }
-        print(json.dumps({"continuous, by": figure, **more}), flush=True)
+        show({"continuous, by": figure, **more}, given.json)
 
 
 if __name__ == "__main__":

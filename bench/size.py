@@ -1,4 +1,4 @@
-"""How large and how readable the package is, as figures: python bench/size.py [SRC ...]
+"""How large and how readable the package is, as figures: python -m bench.size [SRC ...] [--json]
 
 SRC is a folder that holds `regard` (default: this checkout's src). For each: files, lines and functions of
 Python, lines of JavaScript; class names that exist twice; how often retired words stand as identifiers;
@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import ast
 import collections
-import json
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+
+from bench.race import arguments, show
 
 ROOT = Path(__file__).resolve().parents[1]
 RETIRED = ("told", "own", "found", "said", "asked", "begun", "known")
@@ -124,9 +125,18 @@ def figures(source: Path) -> dict[str, object]:
     }
 
 
+def code_lines(folder: Path) -> int:
+    return sum(path.read_text(encoding="utf-8").count("\n") for path in folder.rglob("*.py"))
+
+
 def main() -> None:
-    for source in [Path(each) for each in sys.argv[1:]] or [ROOT / "src"]:
-        print(json.dumps({"src": str(source), **figures(source)}, indent=1))
+    parser = arguments(__doc__, model=False)
+    parser.add_argument("sources", type=Path, nargs="*", default=[ROOT / "src"])
+    given = parser.parse_args()
+    for source in given.sources:
+        show({"src": str(source), **figures(source)}, given.json)
+    outside = {name: code_lines(ROOT / name) for name in ("bench", "qa", "tests")}
+    show({"lines outside src": outside}, given.json)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Is this code slower than an earlier one? Both run the same work in processes of their own, interleaved.
 
-    python bench/versions.py OLD/src [NEW/src] [--pairs 15] [--skip base]
+    python -m bench.versions OLD/src [NEW/src] [--rounds 15] [--skip base]
 
 For training (tiny, base), decoding (five cells: sentences x beams), memory and start-up: the median ratio
 old / new of the pairs, and the 95 % bootstrap interval of that median. A ratio above 1 means that NEW is
@@ -9,7 +9,6 @@ faster, or smaller.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import random
@@ -17,6 +16,8 @@ import statistics
 import subprocess
 import sys
 from pathlib import Path
+
+from bench.race import arguments, show
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -95,25 +96,25 @@ def interval(ratios: list[float], seed: int = 1) -> tuple[float, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = arguments(__doc__, rounds=15, model=False)
     parser.add_argument("old", type=Path)
     parser.add_argument("new", type=Path, nargs="?", default=ROOT / "src")
-    parser.add_argument("--pairs", type=int, default=15)
     parser.add_argument("--skip", default="", help="base: without the training of the base model")
     given = parser.parse_args()
     pairs: list[tuple[dict[str, float], dict[str, float]]] = []
-    for number in range(given.pairs):
+    for number in range(given.rounds):
         first, second = (given.old, given.new) if number % 2 else (given.new, given.old)
         one, two = measure(first, given.skip), measure(second, given.skip)
         pairs.append((one, two) if number % 2 else (two, one))
-        print(f"{number + 1} of {given.pairs}", file=sys.stderr, flush=True)
+        print(f"{number + 1} of {given.rounds}", file=sys.stderr, flush=True)
     for name in pairs[0][0]:
         ratios = [old[name] / new[name] for old, new in pairs]
         low, high = interval(ratios)
         old, new = (statistics.median(pair[side][name] for pair in pairs) for side in (0, 1))
         middle = statistics.median(ratios)
+        if given.json:
+            show({"figure": name, "old": old, "new": new, "old/new": middle, "low": low, "high": high}, True)
+            continue
         print(f"{name:28} old {old:8.3f} new {new:8.3f}  old/new {middle:.3f} ({low:.3f} to {high:.3f})")
 
 

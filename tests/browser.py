@@ -6,10 +6,10 @@ A file of tests has them by `from browser import a_browser, a_site, a_window  # 
 from __future__ import annotations
 
 import os
-import shutil
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -18,20 +18,12 @@ import numpy as np
 import pytest
 import uvicorn
 
+from qa.browser import CHROMIUM, chromium
 from regard.server import make_app
 from regard.server.run import listen
 from regard.tasks import load
 from traced_models import opened_task
 
-CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or "/usr/bin/chromium"
-SWITCHES = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--no-first-run",
-]
 TEXT = "ba de gi"
 OTHERS = ("t5", "rnn", "bahdanau", "gpt", "llama", "fill", "classify", "tag")
 VIEWS = ("input", "map", "attention", "heads", "stream", "output", "compare")
@@ -68,13 +60,14 @@ def a_site(tiny_model: Path) -> Iterator[Site]:
 
 @pytest.fixture(scope="module", name="browser")
 def a_browser() -> Iterator[Any]:
-    playwright = pytest.importorskip("playwright.sync_api", reason="the browser's driver is not installed")
-    if not Path(CHROMIUM).exists():
-        pytest.skip("there is no Chromium on this machine")
-    with playwright.sync_playwright() as driver:
-        own = driver.chromium.launch(executable_path=CHROMIUM, args=SWITCHES)
+    """Where CI is set, a missing browser is a failure."""
+    missing = None if Path(CHROMIUM).exists() else "there is no Chromium on this machine"
+    if find_spec("playwright") is None:
+        missing = "the browser's driver (playwright) is not installed"
+    if missing is not None:
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(missing)
+    with chromium() as own:
         yield own
-        own.close()
 
 
 @dataclass

@@ -18,11 +18,13 @@ from filelock import FileLock
 
 from regard import cli
 from regard.config import Config, resolve
+from regard.training import report
 
 WORDS = {  # each word has one translation, and the order of the words is reversed
     "".join((onset, vowel)): "".join((vowel.upper(), onset)) for onset in "bdfgklmn" for vowel in "aei"
 }
 SOURCE_WORDS = sorted(WORDS)
+FINISH_REPORT = report.finish_report
 
 # What a shell begins in the background ignores Ctrl-C, and so do its children: tests that interrupt a command
 # would wait for ever. Workers of xdist collect in their main thread too.
@@ -78,7 +80,7 @@ def toy_config(folder: Path, **train: object) -> Config:
                 "threads": 1,
                 **train,
             },
-            "decode": {"beam": 2},
+            "decode": {"beam": 2, "max_length": 12},  # before it has learnt, a model writes on and on
         }
     )
 
@@ -109,6 +111,21 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def no_reports() -> Iterator[None]:
+    """Charts would take half of the time of the tests' small trainings; tests of reports use `reports`."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(report, "finish_report", lambda folder, log: None)
+        yield
+
+
+@pytest.fixture
+def reports() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(report, "finish_report", FINISH_REPORT)
+        yield
+
+
 @pytest.fixture(scope="session")
 def toy(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Toy:
     """Trained by the first process that asks; the others copy it, since some tests write beside it."""
@@ -133,6 +150,7 @@ def train_toy(corpora: Path, model: Path) -> None:
     threads = torch.get_num_threads()
     try:
         train(toy_config(corpora), model)
+        FINISH_REPORT(model, print)
     finally:
         torch.set_num_threads(threads)
 

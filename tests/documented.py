@@ -17,6 +17,7 @@ from typing import Any
 import torch
 import typer
 
+from qa.trials import TRIALS
 from regard.cli.main import app
 from regard.config import Config, resolve
 from regard.inputs.text import train_tokenizer
@@ -30,6 +31,7 @@ PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md")] + sorted((ROO
 FENCE = re.compile(r"^( *)```([\w-]*)([^\n`]*)\n(.*?)^\1```[ \t]*$", re.MULTILINE | re.DOTALL)
 SHELL_WORDS = ("regard", "echo", "python", "make", "pip")
 OUTSIDE = ("docker", "install", "lm_eval", ".", "cut", "sort", "uniq")  # nothing of ours to check
+INSTALLED = ("build", "joeynmt", "mkdocs", "pip", "pytest", "regard", "venv")  # by `python -m`
 LOOPS = ("for", "do", "done")
 
 
@@ -152,8 +154,12 @@ def check(own: Command) -> None:
             offered = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
             for extras in re.findall(r"\[(.+?)\]", " ".join(wanted)):
                 assert set(extras.split(",")) <= set(offered["optional-dependencies"]), extras
-        case ("python", "-m", *_):
-            return
+        case ("python", "-m", module, *_):
+            place = ROOT / module.replace(".", "/")
+            assert module.split(".")[0] in INSTALLED or place.with_suffix(".py").exists(), module
+        case ("python", "qa", *words):
+            for name in words[: next((at for at, word in enumerate(words) if word[0] == "-"), None)]:
+                assert name in TRIALS, f"python qa {name}"
         case ("python", script, *_):
             assert (ROOT / script).exists(), script
         case (program, *_):

@@ -1,4 +1,4 @@
-"""Short samples of the bars of a server (bench/bars.py), over a model that really translates."""
+"""Short samples of the trials of a server (qa/serving), over a model that really translates."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from conftest import toy_sentences
+from qa.serving import attack, batch_invariance, bounds, leaving
+from qa.serving import load as loads
+from qa.serving.client import Link, Result, Server
 from regard.server.keys import Keys, add_key
 from regard.server.requests import ServerLimits
 from regard.server.run import ListenAddress
 from regard.tasks import Translator, load
 from served import models, served
-from serving import attack, batch_invariance, bounds, leaving
-from serving import load as loads
-from serving.client import Link, Result, Server
 
 PAIR = ("toy", "TOY")
 TEXTS = toy_sentences(40, 9)
@@ -42,7 +42,7 @@ def check(result: Result) -> None:
 
 
 def test_overload(toy_translator: Translator) -> None:
-    """B13: more than can be done is refused with a time, and nothing else goes wrong.
+    """More than can be done is refused with a time, and nothing else goes wrong.
 
     With the usual deadlines: these clients share a process with the server, and when it is overloaded they
     are late with their own requests.
@@ -52,43 +52,41 @@ def test_overload(toy_translator: Translator) -> None:
 
 
 def test_input_limits(server: Server) -> None:
-    """B14"""
     result = asyncio.run(bounds.limits(server, 1, 40, "gpt", PAIR, huge=1 << 23))
     check(result)
     assert set(result.figure["statuses"]) <= {200, 400, 404, 413}
 
 
 def test_cancel(server: Server) -> None:
-    """B15: who leaves while waiting or reading a stream. A busy machine is given more than a step."""
-    check(asyncio.run(leaving.cancel(server, 1, 20, PAIR, TEXTS, "gpt")))
+    """Who leaves while waiting or reading a stream. A busy machine may take its time."""
+    check(asyncio.run(leaving.cancel(server, 1, 20, PAIR, TEXTS, "gpt", patience=60)))
 
 
 def test_deadline(toy_translator: Translator) -> None:
-    """B15: who has no time left is told so, and the work for it ends."""
+    """Who has no time left is told so, and the work for it ends."""
     with served(models={"toy": toy_translator}, bounds=ServerLimits(request_seconds=0.005)) as own:
-        check(asyncio.run(leaving.deadline(Server(own.port), 1, 2, 0.005, PAIR, TEXTS)))
+        check(asyncio.run(leaving.deadline(Server(own.port), 1, 2, 0.005, PAIR, TEXTS, patience=60)))
 
 
 def test_slow_clients(server: Server) -> None:
-    """B16; a busy machine may be late by seconds, but not for ever."""
-    check(asyncio.run(leaving.slow(server, 1, 10, 14.0, PAIR, TEXTS, most=13.0)))
+    """The server closes their connections before they give up."""
+    check(asyncio.run(leaving.slow(server, 1, 10, 60.0, PAIR, TEXTS, most=59.0)))
 
 
 def test_soak(server: Server) -> None:
-    """B18, too short to see memory grow: nothing is left open."""
+    """Too short to see memory grow: nothing is left open."""
     models = {"toy": "translate", "gpt": "generate", "fill": "fill"}
     result = asyncio.run(attack.soak(server, 1, 80, models, PAIR, TEXTS))
-    assert set(result.figure["asked"]) == set(models)
+    assert set(result.figure["asked"]) == set(models) and result.figure["wrong_answers"] == 0
     assert result.figure["after"]["fd"] <= result.figure["before"]["fd"] + 2, result.line()
 
 
 def test_protocol_fuzzing(server: Server) -> None:
-    """B19"""
     check(asyncio.run(attack.fuzz(server, 1, 120, 19, ["toy", "gpt", "fill"])))
 
 
 def test_the_same_in_company(server: Server, toy_translator: Translator) -> None:
-    """B20, and equal to what the model says without a server."""
+    """Equal to what the model says without a server."""
     n, failures, said = asyncio.run(batch_invariance.served(server, 1, 40, PAIR, TEXTS))
     assert n > 40 and failures == 0
     assert said == toy_translator.translate(TEXTS)
@@ -106,14 +104,13 @@ def test_the_same_in_company(server: Server, toy_translator: Translator) -> None
 @pytest.mark.slow  # twenty seconds
 @pytest.mark.usefixtures("same_threads")
 def test_scores_are_the_same_in_company(tiny_model: Path) -> None:
-    """B20, bit by bit; the control, without what makes sums steady, must differ."""
+    """Bit by bit; the control, without what makes sums steady, must differ."""
     n, failures, figure = batch_invariance.engine(str(tiny_model), 1, 12, TEXTS[:12])
     assert n == 72 and failures == 0, figure
     assert figure["control"]["scores"] > 0
 
 
 def test_foreign_pages(toy_translator: Translator, tmp_path: Path) -> None:
-    """B21"""
     key = add_key(tmp_path / "keys.json", "bar")
     with served(
         ListenAddress(port=0), models={"toy": toy_translator}, keys=Keys(tmp_path / "keys.json")
@@ -122,5 +119,6 @@ def test_foreign_pages(toy_translator: Translator, tmp_path: Path) -> None:
 
 
 def test_drain(tiny_model: Path) -> None:
-    """B17, with a process of its own: SIGTERM under load."""
-    check(asyncio.run(bounds.drain(bounds.fresh([str(tiny_model)], "--threads", "1"), 1, 1, PAIR, TEXTS)))
+    """With a process of its own: SIGTERM under load."""
+    make = bounds.fresh([str(tiny_model)], "--threads", "1")
+    check(asyncio.run(bounds.drain(make, 1, 1, PAIR, TEXTS, notice=30)))

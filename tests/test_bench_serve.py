@@ -12,14 +12,14 @@ from typing import Any, cast
 
 import pytest
 
-import load
+from bench import load
+from qa.serving import mix
+from qa.serving.driver import Question, closed, opened, question, questions_for, share, times
+from qa.serving.link import Address, Link, Reading
 from regard.errors import RegardError, UsageError
 from regard.server.keys import Keys, add_key
 from regard.server.run import ListenAddress, text_threads
 from served import Served, models, served
-from serving import mix
-from serving.driver import Question, closed, opened, question, questions_for, share, times
-from serving.link import Address, Link, Reading
 
 TEXTS = ["The cat sleeps .", "A house", "I see the small house ."]
 
@@ -31,7 +31,7 @@ def server() -> Iterator[Served]:
 
 
 def figures(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
-    load.main([*arguments])
+    load.main([*arguments, "--json"])
     result: dict[str, Any] = json.loads(capsys.readouterr().out)
     return result
 
@@ -100,13 +100,13 @@ def test_a_server_that_wants_a_key(tmp_path: Path, capsys: pytest.CaptureFixture
     ("options", "error", "part"),
     [
         ([], SystemExit, "2"),
-        (["runs/demo", "--url", "http://127.0.0.1:1"], SystemExit, "2"),
+        (["-m", "runs/demo", "--url", "http://127.0.0.1:1"], SystemExit, "2"),
         (["--url", "127.0.0.1:8000"], UsageError, "give the address as http://"),
         (["--url", "http://127.0.0.1:99999"], UsageError, "give the address as http://"),
         (["--url", "http://127.0.0.1:1/v1"], UsageError, "without /v1"),
         (["--url", "http://127.0.0.1:1"], RegardError, "nobody answers there"),
         (["--url", "http://127.0.0.1:1", "--file", "/dev/null"], UsageError, "contains no text"),
-        (["/no/such/model"], RegardError, "did not start"),
+        (["-m", "/no/such/model"], RegardError, "did not start"),
     ],
 )
 def test_wrong_use(options: list[str], error: type[BaseException], part: str) -> None:

@@ -9,8 +9,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-import against
-import learners as learning
+from bench import against
+from bench import learners as learning
 from conftest import Command, Refused, Toy, toy_sentences
 from regard.batch import Batch, collate
 from regard.config import resolve
@@ -58,7 +58,7 @@ def test_the_same_model_in_other_programs(
     (tmp_path / "texts.txt").write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
     given = ["decode", "-m", str(toy.model), "--file", str(tmp_path / "texts.txt"), "--rounds", "1"]
     both = ["--against", "ctranslate2", "--against", "transformers"]
-    against.main([*given, "--beam", "2", *both])
+    against.main([*given, "--beam", "2", "--json", *both])
     rows = races(capsys.readouterr().out)
     assert [row["against"] for row in rows] == [
         "ctranslate2 int8",
@@ -85,7 +85,7 @@ def test_how_fast_a_size_learns(regard: Command) -> None:
 
 def test_a_race_of_learners(capsys: pytest.CaptureFixture[str]) -> None:
     given = ["train", "--preset", "transformer-tiny", "--rounds", "2", *SMALL]
-    against.main([*given, "--against", "transformers", "--against", "torch.nn"])
+    against.main([*given, "--json", "--against", "transformers", "--against", "torch.nn"])
     rows = races(capsys.readouterr().out)
     programs = ["transformers float32", "transformers bfloat16", "torch.nn float32", "torch.nn bfloat16"]
     assert [row["against"] for row in rows] == programs
@@ -154,5 +154,5 @@ def test_wrong_use(refused: Refused, toy: Toy, tmp_path: Path) -> None:
     (tmp_path / "empty.txt").write_text("\n", encoding="utf-8")
     said = refused("bench", "decode", "-m", toy.model, "--file", tmp_path / "empty.txt")
     assert "contains no text" in said
-    assert "bench/against.py" in refused("bench", "decode", "-m", toy.model, "--against", "ctranslate2")
-    assert "bench/load.py" in refused("bench", "serve", "runs/demo", "--clients", "3")
+    assert "bench.against" in refused("bench", "decode", "-m", toy.model, "--against", "ctranslate2")
+    assert "bench.load" in refused("bench", "serve", "runs/demo", "--clients", "3")

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import dirty
 from conftest import Command, Refused
+from qa import dirty
 from regard.config import Task, resolve
 from regard.data import check as checking
 from regard.data.check import Checked, ThinnedSample, check, make_report, portions, read_held_out

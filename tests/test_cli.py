@@ -375,7 +375,8 @@ def test_score_refuses(refused: Refused, tiny_model: Path, tmp_path: Path) -> No
     assert f"{tmp_path / 'de'} has 1 lines but {tmp_path / 'en'} has 2" in message
     assert "stdin, line 2: no tab" in refused("score", "-m", tiny_model, "-", stdin="a\tb\nc\n")
     assert "give no file" in refused("score", "-m", tiny_model, "-", tmp_path / "de", stdin="a\tb\n")
-    assert "[" in refused("score", "-m", tiny_model, tmp_path / "en")
+    message = refused("score", "-m", tiny_model, tmp_path / "en")
+    assert message.startswith(f"{tmp_path / 'en'}: ") and ".tsv" in message
     assert "no such file" in refused("score", "-m", tiny_model, tmp_path / "none.tsv")
 
 

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bench.layers import ATTENTION, TORCH, Time, crossing
 from conftest import SOURCE_WORDS, Command, Refused, Toy, toy_config, toy_translation
-from layers import ATTENTION, TORCH, Time, crossing
 from regard.config import RNNConfig, Text, load_config
 from regard.errors import UsageError
 from regard.models.families import build, parameters

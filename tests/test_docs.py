@@ -182,7 +182,8 @@ def test_what_is_not_run_could_be(page: Path) -> None:
 @pytest.mark.parametrize(
     "wrong",
     ["regard translate --nonsense", "regard nonsense", "regard translate --beam x -m a", "make nonsense",
-     'pip install "regard[nonsense]"', "python bench/nonsense.py", "nonsense", "regard serve --nonsense x"],
+     'pip install "regard[nonsense]"', "python -m bench.nonsense", "nonsense", "regard serve --nonsense x",
+     "python qa nonsense"],
 )  # fmt: skip
 def test_the_check_of_commands_can_fail(wrong: str) -> None:
     with pytest.raises(Exception, match=r"."):

@@ -11,10 +11,11 @@ import pytest
 import torch
 import transformers
 from safetensors.torch import save_file
-from transformers import AutoTokenizer, BertConfig, BertModel
+from transformers import AutoTokenizer, BertModel
 
 import regard as package
 from conftest import Command, Refused
+from hf_models import LONGEST, WIDTH, add_sentence_transformers, tiny_bert
 from regard.errors import UsageError
 from regard.storage.encoder import open_encoder
 from regard.tasks import Embedder, load_as
@@ -22,26 +23,7 @@ from regard.tasks.embedder import similarity
 from small_models import small_config, small_model, written
 
 transformers.utils.logging.disable_progress_bar()
-WORDS = [
-    "the",
-    "old",
-    "cat",
-    "sat",
-    "on",
-    "a",
-    "mat",
-    "##s",
-    "##ting",
-    "dog",
-    "run",
-    ",",
-    ".",
-    "un",
-    "##happy",
-]
-VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
 TEXTS = ["The cat sat on a mat.", "dogs", "", "an unhappy dog, the old cats sat", "sitting"]
-WIDTH, LONGEST = 16, 20
 REAL = Path(os.environ.get("REGARD_MINILM", "no such folder"))
 
 # how a settings file asks for a pooling, and the same by its formula, over the states [S,D] of one text
@@ -55,39 +37,6 @@ FORMULAS = {
     ),
     "pooling_mode_lasttoken": lambda x: x[-1],
 }
-
-
-def tiny_bert(path: Path, kind: str = "BertModel", shard: str = "1GB") -> Path:
-    """A random BERT as transformers saves it, with a vocabulary of a few words."""
-    torch.manual_seed(3)
-    shape = {"hidden_size": WIDTH, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 24}
-    config = BertConfig(vocab_size=len(VOCABULARY), max_position_embeddings=LONGEST, **shape)
-    model = getattr(transformers, kind)(config)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.3 * torch.randn_like(parameter))
-    model.save_pretrained(path, max_shard_size=shard)
-    (path / "vocab.txt").write_text("".join(f"{word}\n" for word in VOCABULARY))
-    (path / "tokenizer_config.json").write_text(
-        json.dumps({"tokenizer_class": "BertTokenizer", "do_lower_case": True})
-    )
-    return path
-
-
-def say_how(path: Path, pooling: object, *after: str, **files: object) -> Path:
-    """The files of sentence-transformers beside a model."""
-    steps = ["Transformer", "Pooling", *after]
-    places = ["", *(f"{number}_{kind}" for number, kind in enumerate(steps) if number)]
-    listed = [
-        {"idx": number, "name": str(number), "path": place, "type": f"sentence_transformers.models.{kind}"}
-        for number, (kind, place) in enumerate(zip(steps, places))
-    ]
-    (path / "modules.json").write_text(json.dumps(listed))
-    (path / "1_Pooling").mkdir(exist_ok=True)
-    (path / "1_Pooling/config.json").write_text(json.dumps(pooling))
-    for name, content in files.items():
-        (path / f"{name}.json").write_text(json.dumps(content))
-    return path
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +69,9 @@ def opened(path: Path) -> Embedder:
 @pytest.mark.parametrize("normalised", [False, True])
 def test_pooling_is_that_of_the_formula(own: Path, flags: list[str], normalised: bool) -> None:
     settings = {flag: flag in flags for flag in FORMULAS}
-    say_how(own, {"word_embedding_dimension": WIDTH, **settings}, *(["Normalize"] if normalised else []))
+    add_sentence_transformers(
+        own, {"word_embedding_dimension": WIDTH, **settings}, *(["Normalize"] if normalised else [])
+    )
     found = opened(own)
     assert found.pooling.configured and found.width == WIDTH * len(flags)
     expected = [
@@ -134,14 +85,14 @@ def test_pooling_is_that_of_the_formula(own: Path, flags: list[str], normalised:
 
 
 def test_a_pooling_by_its_name(own: Path) -> None:
-    say_how(own, {"embedding_dimension": WIDTH, "pooling_mode": "cls"})
+    add_sentence_transformers(own, {"embedding_dimension": WIDTH, "pooling_mode": "cls"})
     expected = torch.stack([x[0] for x in states(own, TEXTS)])
     torch.testing.assert_close(torch.from_numpy(opened(own).vectors(TEXTS)), expected, atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize("bias", [True, False])
 def test_a_dense_step(own: Path, bias: bool) -> None:
-    say_how(own, {"pooling_mode_mean_tokens": True}, "Dense", "Normalize")
+    add_sentence_transformers(own, {"pooling_mode_mean_tokens": True}, "Dense", "Normalize")
     torch.manual_seed(5)
     layer = torch.nn.Linear(WIDTH, 6, bias=bias)
     (own / "2_Dense").mkdir()
@@ -165,7 +116,9 @@ def test_a_dense_step(own: Path, bias: bool) -> None:
 
 
 def test_a_dense_step_of_another_width(own: Path) -> None:
-    say_how(own, {"pooling_mode_mean_tokens": True, "pooling_mode_cls_token": True}, "Dense")
+    add_sentence_transformers(
+        own, {"pooling_mode_mean_tokens": True, "pooling_mode_cls_token": True}, "Dense"
+    )
     (own / "2_Dense").mkdir()
     (own / "2_Dense/config.json").write_text(json.dumps({"in_features": WIDTH, "out_features": 2}))
     with pytest.raises(UsageError, match="the module Dense has no model"):
@@ -220,7 +173,9 @@ def test_neighbours_make_no_difference(bare: Path) -> None:
 
 def test_long_texts(own: Path) -> None:
     """max_seq_length counts start and end, as it does there."""
-    say_how(own, {"pooling_mode_mean_tokens": True}, sentence_bert_config={"max_seq_length": 6})
+    add_sentence_transformers(
+        own, {"pooling_mode_mean_tokens": True}, sentence_bert_config={"max_seq_length": 6}
+    )
     found = opened(own)
     texts = ["the cat sat on", "the cat sat on a mat"]
     whole, cut = found.embed(texts)
@@ -235,12 +190,12 @@ def test_long_texts(own: Path) -> None:
 
 def test_what_stands_before_a_text(own: Path) -> None:
     prompts = {"prompts": {"query": "the old "}, "default_prompt_name": "query"}
-    say_how(own, {"pooling_mode_mean_tokens": True}, config_sentence_transformers=prompts)
+    add_sentence_transformers(own, {"pooling_mode_mean_tokens": True}, config_sentence_transformers=prompts)
     expected = states(own, ["the old cat"])[0].mean(dim=0)
     vector = opened(own).embed("cat").vector
     assert vector is not None
     torch.testing.assert_close(torch.from_numpy(vector), expected, atol=1e-5, rtol=0)
-    say_how(own, {"pooling_mode_mean_tokens": True, "include_prompt": False})
+    add_sentence_transformers(own, {"pooling_mode_mean_tokens": True, "include_prompt": False})
     with pytest.raises(UsageError, match="include_prompt = false"):
         opened(own)
 
@@ -248,9 +203,11 @@ def test_what_stands_before_a_text(own: Path) -> None:
 def test_texts_in_lower_case(own: Path) -> None:
     settings = {"tokenizer_class": "BertTokenizer", "do_lower_case": False}
     (own / "tokenizer_config.json").write_text(json.dumps(settings))
-    say_how(own, {"pooling_mode_mean_tokens": True})
+    add_sentence_transformers(own, {"pooling_mode_mean_tokens": True})
     assert not np.array_equal(opened(own).vectors(["the CAT"]), opened(own).vectors(["the cat"]))
-    say_how(own, {"pooling_mode_mean_tokens": True}, sentence_bert_config={"do_lower_case": True})
+    add_sentence_transformers(
+        own, {"pooling_mode_mean_tokens": True}, sentence_bert_config={"do_lower_case": True}
+    )
     assert np.array_equal(opened(own).vectors(["the CAT"]), opened(own).vectors(["the cat"]))
 
 
@@ -269,7 +226,9 @@ FAULTS: dict[str, tuple[str, object]] = {
 
 @pytest.mark.parametrize("reason", FAULTS)
 def test_settings_that_cannot_be_used(own: Path, reason: str) -> None:
-    say_how(own, {"pooling_mode_mean_tokens": True}, "LSTM" if "LSTM" in reason else "Normalize")
+    add_sentence_transformers(
+        own, {"pooling_mode_mean_tokens": True}, "LSTM" if "LSTM" in reason else "Normalize"
+    )
     name, content = FAULTS[reason]
     if content is None:
         (own / name).unlink()
@@ -298,7 +257,7 @@ def tiny_gpt(tmp_path: Path) -> Path:
 
 
 def test_lines_of_numbers(regard: Command, own: Path) -> None:
-    say_how(own, {"pooling_mode_mean_tokens": True}, "Normalize")
+    add_sentence_transformers(own, {"pooling_mode_mean_tokens": True}, "Normalize")
     expected = opened(own).vectors(TEXTS)
     result = regard("embed", "-m", own, stdin="".join(f"{text}\n" for text in TEXTS))
     assert result.code == 0
@@ -325,7 +284,9 @@ def test_an_array(regard: Command, refused: Refused, bare: Path, tmp_path: Path)
 
 
 def test_similarity(regard: Command, refused: Refused, own: Path) -> None:
-    say_how(own, {"pooling_mode_mean_tokens": True}, sentence_bert_config={"max_seq_length": 8})
+    add_sentence_transformers(
+        own, {"pooling_mode_mean_tokens": True}, sentence_bert_config={"max_seq_length": 8}
+    )
     vectors = opened(own).vectors(TEXTS[:2]).astype(float)
     cosine = vectors[0] @ vectors[1] / np.sqrt((vectors**2).sum(axis=1)).prod()
     result = regard("embed", "-m", own, "--similarity", TEXTS[0], TEXTS[1], TEXTS[0], "the " * 9)

@@ -1,6 +1,6 @@
 """Folders made to do harm: refused in one sentence, with no code run, no memory taken, nothing else read.
 
-`bench/hostile.py` has the bars; here are short samples of them, and the laws behind them.
+`qa/hostile` has the trials; here are short samples of them, and the laws behind them.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file
 
-import hostile
-from hostile_bombs import bombs
-from hostile_folders import INDEX, LINK, WEIGHTS, Folder, bases, lay, mutate
+from qa.hostile import trials as hostile
+from qa.hostile.bombs import bombs
+from qa.hostile.folders import INDEX, LINK, WEIGHTS, Folder, lay, mutate
 from regard.config.reading import DEEPEST, parse_json, read_bytes, shown
 from regard.errors import RegardError, UsageError
 from regard.inputs.text.checks import check_pattern
@@ -39,15 +39,13 @@ from regard.storage.files import to_json
 from regard.storage.weights import min_parameters, shapes_in
 from regard.training.progress import progress_from_state
 
-# a child process for each bar: newer Pythons warn of forks beside threads, and none is at work here
+# a child process for each trial: newer Pythons warn of forks beside threads, and none is at work here
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 
 
 @pytest.fixture(scope="module")
 def folders() -> dict[str, Folder]:
-    found = bases()
-    hostile.warm(found)
-    return found
+    return hostile.warm_folders()
 
 
 @pytest.fixture(autouse=True)
@@ -65,19 +63,20 @@ def refused(path: Path, folder: Folder) -> str:
 
 
 def test_nothing_in_a_folder_runs(folders):
-    bar = hostile.bar_code(folders, 60, seed=11)
-    assert bar.good and bar.figures["n"] == 60, bar
+    result = hostile.code(folders, 60, seed=11)
+    assert (result.n, result.failures) == (60, 0), result
 
 
 def test_the_watch_sees_what_it_is_for(folders, monkeypatch):
-    """Without our checks the same cases are found out: the bar can fail."""
+    """Without our checks the same cases are found out: the trial can fail."""
     monkeypatch.setattr("regard.storage.folder.check_files", lambda folder: None)
-    assert not hostile.bar_code(folders, 30, seed=11).good
+    assert hostile.code(folders, 30, seed=11).failures
 
 
-def test_mutations_give_our_errors_alone(folders):
-    bar = hostile.bar_mutations(folders, 250, seed=11)
-    assert bar.figures["failures"] == 0 and 0 < bar.figures["opened"] < 250, bar
+def test_mutations_give_our_errors_alone(folders, monkeypatch):
+    monkeypatch.setattr(hostile, "LONGEST", hostile.HANGS)  # the trial measures times
+    result = hostile.mutations(folders, 250, seed=11)
+    assert result.failures == 0 and 0 < result.more["opened"] < 250, result
 
 
 def test_crashes_and_other_errors_are_findings(folders, monkeypatch):
@@ -93,7 +92,7 @@ def test_crashes_and_other_errors_are_findings(folders, monkeypatch):
 
 
 def test_bombs_are_refused_with_little_memory(folders):
-    """All of them in one process that can have 64 MiB more than it has; times are for the bench to tell."""
+    """All of them in one process that can have 64 MiB more than it has; the trial measures times."""
     listed = list(bombs(folders))
     found = list(hostile.in_child(lambda first: iter(listed), 0, hostile.little_memory))
     assert len(listed) >= 60 and all(len(b"".join(_contents(each))) < 2**20 for _, each in listed)

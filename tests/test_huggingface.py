@@ -13,11 +13,10 @@ from typing import Any
 import pytest
 import tokenizers
 import torch
-import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
-from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import decoders, models, pre_tokenizers
 from torch._subclasses.fake_tensor import FakeTensorMode
 from transformers import (
     AutoModelForCausalLM,
@@ -29,16 +28,27 @@ from transformers import (
     AutoTokenizer,
     BertConfig,
     BertModel,
-    GPT2Config,
-    GPT2LMHeadModel,
-    LlamaConfig,
-    LlamaForCausalLM,
-    MarianConfig,
-    MarianMTModel,
-    T5Config,
-    T5ForConditionalGeneration,
 )
 
+from hf_models import (  # noqa: F401 - make_pipelines is a fixture
+    BERT_SHAPE,
+    CLOSE,
+    LABELS,
+    MAKERS,
+    MODELS,
+    NAMES,
+    SENTINELS,
+    TASKS,
+    bert,
+    gpt2,
+    llama,
+    make_pipelines,
+    marian,
+    put_tokenizer,
+    saved,
+    shaken,
+    t5,
+)
 from regard.batch import Batch, tokens
 from regard.config import Config, GPTConfig, TransformerConfig, resolve
 from regard.config import T5Config as OurT5Config
@@ -49,109 +59,9 @@ from regard.storage import open_folder, read_model, unique_weights, write_identi
 from regard.storage.generation import special_of
 from regard.storage.huggingface import config_json, opens_in_transformers
 from regard.storage.huggingface import to_hf as written_as
-from test_text import CORPUS, NASTY
+from texts import CORPUS, NASTY
 
-transformers.utils.logging.disable_progress_bar()
-CLOSE = {"atol": 1e-5, "rtol": 1e-6}
 ROWS = [[5, 6, 7, 8, 9, 3], [4, 11, 12]]
-AROUND = {"bert": ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"), "t5": ("<pad>", "</s>", "<unk>")}
-SENTINELS = tuple(f"<extra_id_{number}>" for number in range(5))
-
-
-# --- tokenizers as other programs have them, made with the library's own trainers
-
-
-def wordpiece() -> tokenizers.Tokenizer:
-    pipeline = tokenizers.Tokenizer(models.WordPiece(unk_token="[UNK]"))
-    pipeline.normalizer = normalizers.BertNormalizer()
-    pipeline.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    pipeline.decoder = decoders.WordPiece()
-    trainer = trainers.WordPieceTrainer(
-        vocab_size=300, special_tokens=list(AROUND["bert"]), show_progress=False, min_frequency=1
-    )
-    pipeline.train_from_iterator(CORPUS, trainer)
-    pipeline.post_processor = tokenizers.processors.TemplateProcessing(
-        single="[CLS] $A [SEP]",
-        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
-        special_tokens=[("[CLS]", 2), ("[SEP]", 3)],
-    )
-    return pipeline
-
-
-def byte_pairs() -> tokenizers.Tokenizer:
-    pipeline = tokenizers.Tokenizer(models.BPE())
-    pipeline.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    pipeline.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=320,
-        special_tokens=["<|endoftext|>"],
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    pipeline.train_from_iterator(CORPUS, trainer)
-    return pipeline
-
-
-def unigram() -> tokenizers.Tokenizer:
-    pipeline = tokenizers.Tokenizer(models.Unigram())
-    pipeline.normalizer = normalizers.NFKC()
-    pipeline.pre_tokenizer = pre_tokenizers.Metaspace()
-    pipeline.decoder = decoders.Metaspace()
-    trainer = trainers.UnigramTrainer(
-        vocab_size=200, special_tokens=list(AROUND["t5"]), unk_token="<unk>", show_progress=False
-    )
-    pipeline.train_from_iterator(CORPUS, trainer)
-    pipeline.add_special_tokens(list(SENTINELS))
-    pipeline.post_processor = tokenizers.processors.TemplateProcessing(
-        single="$A </s>", pair="$A </s> $B </s>", special_tokens=[("</s>", 1)]
-    )
-    return pipeline
-
-
-def pieces_with_bytes() -> tokenizers.Tokenizer:
-    """Llama's: joined pairs over the whole text with a sign for spaces, bytes for what is unknown."""
-    specials = ["<unk>", "<s>", "</s>"]
-    learner = tokenizers.Tokenizer(models.BPE(unk_token="<unk>"))
-    learner.pre_tokenizer = pre_tokenizers.Metaspace()
-    trainer = trainers.BpeTrainer(
-        vocab_size=500,
-        special_tokens=[*specials, *(f"<0x{byte:02X}>" for byte in range(256))],
-        show_progress=False,
-    )
-    learner.train_from_iterator(CORPUS, trainer)
-    content = json.loads(learner.to_str())
-    content["added_tokens"] = [token for token in content["added_tokens"] if token["content"] in specials]
-    content["model"] |= {"byte_fallback": True, "fuse_unk": True}
-    pipeline = tokenizers.Tokenizer.from_str(json.dumps(content))
-    pipeline.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
-    pipeline.pre_tokenizer = None
-    pipeline.decoder = decoders.Sequence(
-        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
-    )
-    pipeline.post_processor = tokenizers.processors.TemplateProcessing(
-        single="<s> $A", pair="<s> $A <s> $B", special_tokens=[("<s>", 1)]
-    )
-    return pipeline
-
-
-NAMES = {
-    "bert": {
-        "cls_token": "[CLS]",
-        "sep_token": "[SEP]",
-        "pad_token": "[PAD]",
-        "unk_token": "[UNK]",
-        "mask_token": "[MASK]",
-    },
-    "gpt2": {"bos_token": "<|endoftext|>", "eos_token": "<|endoftext|>", "unk_token": "<|endoftext|>"},
-    "t5": {"pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"},
-    "llama": {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"},
-}
-MAKERS = {"bert": wordpiece, "gpt2": byte_pairs, "t5": unigram, "llama": pieces_with_bytes}
-
-
-@pytest.fixture(scope="module")
-def pipelines() -> dict[str, tokenizers.Tokenizer]:
-    return {name: make() for name, make in MAKERS.items()}
 
 
 @pytest.fixture(scope="module")
@@ -160,13 +70,6 @@ def foreign(pipelines, tmp_path_factory) -> dict[str, Tokenizer]:
     for name, folder in folders.items():
         put_tokenizer(folder, name, pipelines[name])
     return {name: load_tokenizer(folder) for name, folder in folders.items()}
-
-
-def put_tokenizer(path: Path, name: str, pipeline: tokenizers.Tokenizer, **settings: object) -> None:
-    path.mkdir(exist_ok=True)
-    pipeline.save(str(path / "tokenizer.json"))
-    config = {"tokenizer_class": "PreTrainedTokenizerFast", **NAMES[name], **settings}
-    (path / "tokenizer_config.json").write_text(json.dumps(config))
 
 
 @pytest.mark.parametrize("name", MAKERS)
@@ -372,136 +275,6 @@ def test_tokenizers_that_are_none_are_refused(pipelines, tmp_path):
 
 
 # --- models
-
-
-def shaken(model: torch.nn.Module) -> torch.nn.Module:
-    """Fresh norms and biases are all ones and zeros, which would hide one that is used wrongly."""
-    torch.manual_seed(3)
-    with torch.no_grad():
-        for parameter in filter(lambda each: each.requires_grad, model.parameters()):  # not Marian's waves
-            parameter.add_(0.1 * torch.randn_like(parameter))
-    return model.eval()
-
-
-BERT_SHAPE = {
-    "hidden_size": 16,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 24,
-    "max_position_embeddings": 20,
-}
-LABELS = {0: "good", 1: "bad", 2: "neither"}
-
-
-def bert(kind: str, **more: object) -> torch.nn.Module:
-    labels = (
-        {} if kind in ("BertForMaskedLM", "BertForQuestionAnswering", "BertModel") else {"id2label": LABELS}
-    )
-    config = BertConfig(vocab_size=310, **BERT_SHAPE, **labels, **more)
-    return getattr(transformers, kind)(config)
-
-
-def gpt2(**more: object) -> torch.nn.Module:
-    shape = {"n_positions": 20, "n_embd": 16, "n_layer": 3, "n_head": 4, "bos_token_id": 0, "eos_token_id": 0}
-    return GPT2LMHeadModel(GPT2Config(vocab_size=320, **shape, **more))
-
-
-def llama(**more: object) -> torch.nn.Module:
-    shape = {
-        "hidden_size": 16,
-        "intermediate_size": 24,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-        "max_position_embeddings": 64,
-        **more,
-    }
-    return LlamaForCausalLM(LlamaConfig(vocab_size=500, **shape))
-
-
-def t5(gated: bool = False, own_output: bool = False, **more: object) -> torch.nn.Module:
-    config = T5Config(
-        vocab_size=256,
-        d_model=16,
-        d_kv=5,
-        d_ff=24,
-        num_layers=2,
-        num_heads=4,
-        feed_forward_proj="gated-gelu" if gated else "relu",
-        tie_word_embeddings=not gated,
-        decoder_start_token_id=0,
-        **more,
-    )
-    model = T5ForConditionalGeneration(config)
-    if own_output:
-        model.lm_head.weight = torch.nn.Parameter(torch.randn_like(model.lm_head.weight))
-    return model
-
-
-def marian() -> torch.nn.Module:
-    shape = {f"{side}_{part}": n for side in ("encoder", "decoder") for part, n in MARIAN_SHAPE.items()}
-    ids = {"pad_token_id": 0, "eos_token_id": 1, "decoder_start_token_id": 0, "forced_eos_token_id": 1}
-    config = MarianConfig(
-        vocab_size=256,
-        d_model=16,
-        max_position_embeddings=40,
-        scale_embedding=True,
-        activation_function="swish",
-        **shape,
-        **ids,
-    )
-    return MarianMTModel(config)
-
-
-MARIAN_SHAPE = {"layers": 2, "attention_heads": 4, "ffn_dim": 24}
-
-MODELS = {
-    "fill": ("bert", lambda: bert("BertForMaskedLM")),
-    "classify": ("bert", lambda: bert("BertForSequenceClassification", layer_norm_eps=1e-3)),
-    "many": (
-        "bert",
-        lambda: bert("BertForSequenceClassification", problem_type="multi_label_classification"),
-    ),
-    "tag": ("bert", lambda: bert("BertForTokenClassification", hidden_act="relu")),
-    "answer": ("bert", lambda: bert("BertForQuestionAnswering", hidden_act="gelu_new")),
-    "gpt2": ("gpt2", gpt2),
-    "gpt2 untied": (
-        "gpt2",
-        lambda: gpt2(
-            tie_word_embeddings=False, n_inner=20, activation_function="relu", layer_norm_epsilon=1e-3
-        ),
-    ),
-    "llama": ("llama", llama),
-    "llama tied": (
-        "llama",
-        lambda: llama(
-            tie_word_embeddings=True,
-            head_dim=6,
-            rms_norm_eps=1e-2,
-            rope_parameters={"rope_type": "default", "rope_theta": 500.0},
-        ),
-    ),
-    "t5": ("t5", t5),
-    "t5 1.1": ("t5", lambda: t5(gated=True, own_output=True, num_decoder_layers=3)),
-    "t5 buckets": (
-        "t5",
-        lambda: t5(gated=True, relative_attention_num_buckets=8, relative_attention_max_distance=6),
-    ),
-    "marian": ("t5", marian),
-}
-TASKS = {name: name for name in ("fill", "tag", "answer", "classify")} | {"many": "classify"}
-
-
-def saved(
-    path: Path, name: str, pipelines: dict[str, tokenizers.Tokenizer], **how: object
-) -> torch.nn.Module:
-    """A random model of transformers, saved by it, with a tokenizer that fits."""
-    kind, make = MODELS[name]
-    torch.manual_seed(1)
-    model = shaken(make())
-    model.save_pretrained(path, **how)
-    put_tokenizer(path, kind, pipelines[kind])
-    return model
 
 
 def sample(family: str) -> Batch:

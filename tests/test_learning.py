@@ -18,6 +18,7 @@ from regard.storage import open_folder, write_checksums
 from regard.training import NullListener, Outcome, train
 from regard.training.initial import fitting, freeze, load_initial, with_shape
 from regard.training.progress import Record
+from regard.training.report import write_report
 from regard.training.run import kept_fields
 from sampled import sampled
 from toys import CUES, SMALL, labelled, task_config
@@ -76,7 +77,7 @@ def test_every_family_learns_its_task(name: str, tmp_path: Path) -> None:
     assert rows and all("output" in row for row in rows)
     folder = open_folder(tmp_path / "run")
     assert folder.task.name == task
-    assert (tmp_path / "run" / "report.html").is_file()
+    assert all(path.is_file() for path in write_report(tmp_path / "run"))
 
 
 @pytest.mark.usefixtures("same_threads")

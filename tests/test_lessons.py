@@ -90,7 +90,7 @@ def test_every_step_is_whole(name: str, model: str) -> None:
     assert bool(own["steps"]) != bool(own["missing"])
     for each in own["steps"]:
         question = each["question"]
-        assert each["title"], each["text"]
+        assert each["title"] and each["text"]
         assert each["why"]
         if question["kind"] == "choice":
             assert len(set(question["options"])) == len(question["options"]) >= 2

@@ -27,6 +27,7 @@ from transformers import (
     MarianTokenizer,
 )
 
+from hf_models import CLOSE, byte_pairs, put_tokenizer, shaken
 from regard.batch import Batch, tokens
 from regard.config import resolve
 from regard.errors import UsageError
@@ -46,8 +47,7 @@ from regard.storage.average import average_into
 from regard.storage.importing import import_folder
 from regard.tasks import decode_options, load
 from sampled import sampled
-from test_huggingface import CLOSE, shaken
-from test_text import CORPUS, NASTY
+from texts import CORPUS, NASTY
 
 transformers.utils.logging.disable_progress_bar()
 transformers.utils.logging.set_verbosity_error()
@@ -453,8 +453,6 @@ def test_drawn_words_obey_the_folder(models, tmp_path):
 )
 def test_language_models_obey_their_folder(rules, tmp_path):
     """Their lengths count the prompt, and what may not be repeated begins there."""
-    from test_huggingface import byte_pairs, put_tokenizer
-
     shape = {"n_positions": 40, "n_embd": 12, "n_layer": 2, "n_head": 3, "initializer_range": 0.7}
     torch.manual_seed(1)
     theirs = shaken(GPT2LMHeadModel(GPT2Config(vocab_size=320, **shape, bos_token_id=0, eos_token_id=0)))

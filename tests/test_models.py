@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from conftest import Command, Refused
+from hf_models import add_sentence_transformers, tiny_bert
 from hub_server import Repository, Server, running, sha256
 from regard.data.hub import is_plain
 from regard.errors import UsageError
@@ -17,7 +18,6 @@ from regard.storage.builtin import find_model
 from regard.storage.pull import pull
 from regard.storage.pulled import pulled_models
 from small_models import small_config, small_model, written
-from test_embed import say_how, tiny_bert
 
 FIRST, SECOND = "a" * 40, "b" * 40
 NAME = "someone/tiny-bert"
@@ -136,7 +136,7 @@ def test_every_kind_of_command(
     regard: Command, server: Server, translating: dict[str, bytes], tmp_path: Path
 ) -> None:
     """A folder that Regard wrote, and a body without a head that only gives vectors."""
-    say_how(tiny_bert(tmp_path / "body"), {"pooling_mode_mean_tokens": True}, "Normalize")
+    add_sentence_transformers(tiny_bert(tmp_path / "body"), {"pooling_mode_mean_tokens": True}, "Normalize")
     for name, files in {"opus/mt": translating, "body": contents(tmp_path / "body")}.items():
         server.repositories[name] = Repository({FIRST: files}, {"main": FIRST})
         assert regard("models", "pull", name).code == 0

@@ -112,7 +112,7 @@ def test_the_sdist_can_be_built_and_tested_from(built: Path) -> None:
     with tarfile.open(path) as file:
         names = {name.partition("/")[2] for name in file.getnames()}
     tops = {name.split("/")[0] for name in names if name}
-    wanted = {"src", "tests", "bench", "recipes", "docs", "notebooks"}
+    wanted = {"src", "tests", "bench", "qa", "recipes", "docs", "notebooks"}
     files = {"Makefile", "requirements.txt", "mkdocs.yml", "pyproject.toml", "PKG-INFO", "LICENSE", "NOTICE"}
     read = {"README.md", "CHANGELOG.md", "CONTRIBUTING.md"}
     assert tops - {".gitignore", "Containerfile"} == wanted | files | read

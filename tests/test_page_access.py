@@ -2,30 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 import pytest
 
+from accessibility import violations
 from browser import TEXT, Window, a_browser, a_site, a_window  # noqa: F401 - fixtures
 from sampled import sampled
-
-axe = pytest.importorskip("axe_playwright_python", reason="axe-core is not installed")
-AXE = (Path(axe.__file__).parent / "axe.min.js").read_text(encoding="utf-8")
-TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
-RUN = """async (tags) => {
-  const wanted = { runOnly: { type: "tag", values: tags }, resultTypes: ["violations"] };
-  const told = node => node.target + " " + node.failureSummary;
-  const { violations } = await axe.run(document, wanted);
-  return violations.map(each => each.id + ": " + each.nodes.map(told).slice(0, 3).join(" | "));
-}"""
-
-
-def violations(page: Any) -> list[str]:
-    if not page.evaluate("'axe' in window"):
-        page.evaluate(AXE)
-    found: list[str] = page.evaluate(RUN, TAGS)
-    return found
 
 
 def test_the_rules_can_be_broken(window: Window) -> None:

@@ -18,8 +18,8 @@ import torch
 from fastapi.testclient import TestClient
 from safetensors.torch import load as load_tensors
 
-import xss
 from browser import TEXT, Window, a_browser, a_site, a_window  # noqa: F401 - fixtures
+from qa import xss
 from regard.errors import UsageError
 from regard.interpret import Trace
 from regard.interpret import page as page_module
@@ -460,7 +460,7 @@ def test_the_route_exports(client: TestClient, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("count", sampled([3, 6], 3))
 def test_texts_that_would_like_to_be_programs(browser: Any, site: Any, count: int) -> None:
-    """Wherever a text can stand, in every view, and in the page that is a file: bench/xss.py has more."""
+    """Wherever a text can stand, in every view, and in the page that is a file: qa/xss.py has more."""
     found = xss.run(browser, site.address, site.models["toy"].trace(TEXT), xss.payloads(count, 7))
     assert (found.ran, found.reports, found.requests, found.changed) == (0, 0, [], [])
     assert found.shown > 10

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from accessibility import violations
 from browser import Window, a_browser, a_site, a_window  # noqa: F401 - fixtures
 from regard.server.lessons import LESSONS
 from regard.server.lessons.first import GIVEN_WEIGHTS
@@ -29,7 +30,6 @@ def focused(page: Any) -> str:
 
 @pytest.mark.parametrize("name", sampled(LESSONS, "mixing", "heads", "history", "cost"))
 def test_every_lesson_opens_and_breaks_no_rule_on_a_narrow_screen(window: Window, name: str) -> None:
-    violations = pytest.importorskip("test_page_access").violations
     page = window.page
     page.set_viewport_size({"width": 400, "height": 800})
     page.emulate_media(color_scheme="dark" if list(LESSONS).index(name) % 2 else "light")

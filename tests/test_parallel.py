@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from parallel import changed, ids, losses, run_of, together
+from qa.survive.common import TEXTS, patched, write_model
+from qa.survive.parallel import changed, ids, losses, run_of, together
+from qa.survive.runs import ODD, bits, no_end, toy
 from regard.cli import translate_workers as workers
 from regard.cli.translate_output import LineConstraints, LineOptions
 from regard.config import Config, resolve
@@ -24,8 +26,6 @@ from regard.training.distributed import Distributed, SingleProcess, local_thread
 from regard.training.loss import multi_label_cross_entropy
 from regard.training.stream import Stream, without_labels
 from regard.training.trainer import dropout_seed
-from survive.common import TEXTS, patched, write_model
-from survive.runs import ODD, bits, no_end, toy
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the loopback device is called lo")
 UPDATES = 10

@@ -179,6 +179,8 @@ schedule = "inverse-sqrt"
 tokens_per_batch = 512
 checkpoint_every = 10
 label_smoothing = 0.0
+[decode]
+max_length = 12
 """)
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     assert regard("train", tmp_path / "run.toml", "--out", whole).code == 0
@@ -194,4 +196,4 @@ label_smoothing = 0.0
     right = sum(line.split("\t")[0] == toy_translation(s) for line, s in zip(told.lines, sentences))
     assert right >= 16 or family != "bahdanau"
     assert regard("score", "-m", whole, tmp_path / "test.tsv").code == 0
-    assert (whole / "report.html").is_file()
+    assert regard("report", whole).code == 0 and (whole / "report.html").is_file()

@@ -54,6 +54,8 @@ from regard.training.report.page import (
 from report_pages import HOSTILE, Page, rows_of, write_rows
 from samples import random_samples, small
 
+pytestmark = pytest.mark.usefixtures("reports")
+
 
 @pytest.fixture
 def folder(toy: Toy, tmp_path: Path) -> Path:

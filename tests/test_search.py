@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from hf_models import as_marian
 from regard.batch import collate
 from regard.config import Decode
 from regard.generation import SpecialTokens, decode, score
@@ -60,7 +61,7 @@ def test_a_full_beam_equals_brute_force():
 
 def test_greedy_takes_the_most_probable_word_each_time():
     model = small(5)
-    for sample in sources(6, 3):
+    for sample in sources(3, 3):
         state, words = model.start(collate([sample], 16)), [START]
         while words[-1] != END and len(words) <= len(sample.source) + 50:
             logits, state = model.step(state, torch.tensor([[words[-1]]]))
@@ -74,8 +75,8 @@ def test_greedy_takes_the_most_probable_word_each_time():
 def test_text_never_depends_on_the_neighbours(beam):
     """Alone, in company of any size, shuffled: the same words, and on this kind of CPU the same bits."""
     for seed, changes in ((6, {}), (7, {"norm": "pre", "width": 32})):
-        model, samples = small(seed, **changes), sources(20, 9, longest=40)
-        options = Decode(beam=beam, max_length=24)
+        model, samples = small(seed, **changes), sources(12, 9, longest=40)
+        options = Decode(beam=beam, max_length=16)
         alone = [best(model, [sample], options)[0] for sample in samples]
         for tokens in (64, 700, 10_000):
             together = best(model, samples, options.model_copy(update={"tokens_per_batch": tokens}))
@@ -86,8 +87,8 @@ def test_text_never_depends_on_the_neighbours(beam):
 
 
 def test_sampling_is_reproducible_and_blind_to_neighbours():
-    model, samples = small(8), sources(12, 4)
-    options = Decode(beam=3, sample=True, top_k=8, top_p=0.9, seed=5)
+    model, samples = small(8), sources(8, 4)
+    options = Decode(beam=3, sample=True, top_k=8, top_p=0.9, seed=5, max_length=16)
     together = decode(model, samples, options, SPECIAL, CPU)
     alone = [decode(model, [sample], options, SPECIAL, CPU)[0] for sample in samples]
     assert [[h.tokens for h in each] for each in together] == [[h.tokens for h in each] for each in alone]
@@ -122,10 +123,9 @@ def test_lengths_prefixes_and_details():
         longer = best(model, samples, Decode(beam=beam, min_length=4, max_length=6))
         assert all(4 <= len(h.tokens) <= 6 for h in longer)
         prefixes = [[4, 5], [6], [], [7, 8, 9], [4], [], [5, 5], [10]]
-        forced = best(model, samples, Decode(beam=beam), prefixes=prefixes)
-        alone = [
-            best(model, [s], Decode(beam=beam), prefixes=[p])[0].tokens for s, p in zip(samples, prefixes)
-        ]
+        options = Decode(beam=beam, max_length=16)
+        forced = best(model, samples, options, prefixes=prefixes)
+        alone = [best(model, [s], options, prefixes=[p])[0].tokens for s, p in zip(samples, prefixes)]
         for sample, prefix, hypothesis, lone in zip(samples, prefixes, forced, alone):
             assert list(hypothesis.tokens[: len(prefix)]) == prefix and hypothesis.tokens == lone
             details = scored(model, sample.source, hypothesis.tokens)[len(prefix) :]
@@ -163,8 +163,6 @@ def test_two_stage_top_is_topk():
 @pytest.mark.parametrize(("beam", "early_stopping"), [(1, False), (4, False), (4, True), (4, "never")])
 def test_equal_to_transformers(tmp_path, beam, early_stopping):
     """The same weights in MarianMTModel give the same ids, greedy and beam, for every way to stop."""
-    from test_store import as_marian
-
     model, theirs = as_marian(tmp_path, seed=12)
     samples = sources(25, 13, longest=12)
     batch = collate(samples)
@@ -195,8 +193,6 @@ def test_equal_to_transformers(tmp_path, beam, early_stopping):
 @pytest.mark.parametrize("beam", [1, 4])
 def test_several_end_tokens_are_those_of_transformers(tmp_path, beam):
     """`eos_token_id` may be a list; only the first of it once ended a hypothesis."""
-    from test_store import as_marian
-
     model, theirs = as_marian(tmp_path, seed=12)
     samples = sources(25, 13, longest=12)
     batch = collate(samples)

@@ -37,7 +37,7 @@ from regard.storage import (
 )
 from regard.storage.files import write_atomically
 from regard.storage.huggingface import opens_in_transformers, to_hf
-from samples import END, START, random_samples, small
+from samples import random_samples
 
 TEXTS = ["a small house stands here", "the cat sees a dog", "no dog sleeps in the house"] * 20
 LEARNED = train_tokenizer(TEXTS, "bpe", 300)
@@ -79,31 +79,6 @@ def test_a_folder_knows_its_languages_without_its_run(tmp_path):
         (tmp_path / "config.json").write_text(json.dumps(content))
         with pytest.raises(UsageError, match=r"regard\.languages"):
             open_folder(tmp_path)
-
-
-def as_marian(path: Path, seed: int):
-    """A small random model, and the same opened by transformers."""
-    from transformers import MarianMTModel
-
-    model = small(seed)
-    own = TransformerConfig(**MARIAN)
-    content = json.loads(json.dumps(_marian_json(own, model.output.weight.shape[0])))
-    (path / "config.json").write_text(json.dumps(content))
-    write_weights(path, own, unique_weights(model))
-    return model, MarianMTModel.from_pretrained(path).eval()
-
-
-def _marian_json(own: TransformerConfig, vocabulary: int) -> dict[str, object]:
-    from regard.storage.huggingface.marian import write
-
-    ids = {"pad_token_id": 0, "eos_token_id": END, "bos_token_id": START, "decoder_start_token_id": START}
-    return {
-        "model_type": "marian",
-        "vocab_size": vocabulary,
-        "is_encoder_decoder": True,
-        **ids,
-        **write(own),
-    }
 
 
 @pytest.mark.parametrize("changes", [{}, {"activation": "gelu"}, {"encoder_layers": 3, "decoder_layers": 1}])

@@ -1,4 +1,4 @@
-"""Checkpoints survive power cuts, failing disks and damage (samples of bench/survive); one run at a time."""
+"""Checkpoints survive power cuts, failing disks and damage (samples of qa/survive); one run at a time."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from qa.survive import archives, damage, failing, power, system
+from qa.survive.common import checkpoint, newest_step, write_model
 from regard.errors import RegardError, UsageError
 from regard.storage import (
     Disk,
@@ -28,26 +30,24 @@ from regard.storage import (
 from regard.storage.checkpoint import load_checkpoint, load_weights
 from regard.storage.files import SUMS, free_bytes, friendly_os_errors, sha256, write_atomically
 from regard.training.model_folder import latest_checkpoint
-from survive import archives, damage, failing, power, system
-from survive.common import checkpoint, newest_step, write_model
 
 
 def test_every_state_after_a_power_cut_is_the_old_or_the_new() -> None:
-    bar = power.power(240, seed=5)
-    assert bar.n >= 240 and bar.failures == 0, bar.wrong
+    result = power.power(240, seed=5)
+    assert result.n >= 240 and result.failures == 0, result.wrong
 
 
 @pytest.mark.slow  # half a minute
 @pytest.mark.parametrize("call", ["sync", "sync_folder"])
 def test_a_save_that_does_not_sync_is_found_out(call: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The bar can fail: without the one or the other call there are states that lose a checkpoint."""
+    """The trial can fail: without the one or the other call there are states that lose a checkpoint."""
     monkeypatch.setattr(power.Recorder, call, lambda recorder, on: None)
     assert power.power(40, seed=5).failures > 0
 
 
 def test_no_failing_call_of_a_save_damages_anything() -> None:
-    bar = failing.failing(0, seed=0)
-    assert bar.n > 200 and bar.failures == 0, bar.wrong
+    result = failing.failing(0, seed=0)
+    assert result.n > 200 and result.failures == 0, result.wrong
 
 
 def test_a_fault_that_is_swallowed_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,13 +83,13 @@ def test_a_save_whose_sums_fail_leaves_nothing(tmp_path: Path, monkeypatch: pyte
 
 
 def test_damage_is_noticed_and_named() -> None:
-    bar = damage.damage(180, seed=3)
-    assert bar.n >= 180 and bar.failures == 0, bar.wrong
+    result = damage.damage(180, seed=3)
+    assert result.n >= 180 and result.failures == 0, result.wrong
 
 
 def test_no_archive_is_unpacked() -> None:
-    bar = archives.bar(0, seed=0)
-    assert bar.n >= 40 and bar.failures == 0, bar.wrong
+    result = archives.archives(0, seed=0)
+    assert result.n >= 40 and result.failures == 0, result.wrong
 
 
 # --- stories

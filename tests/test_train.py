@@ -56,6 +56,7 @@ def toy(tmp_path: Path, change=list, count: int = 400, **train_fields: object) -
         "text": {"kind": "word", "vocabulary": 400},
         "model": {"width": 32, "layers": 1, "heads": 4, "feed_forward": 64, "dropout": 0.1, "max_length": 20},
         "train": {"steps": 12, "tokens_per_batch": 128, "checkpoint_every": 4, "threads": 1, **train_fields},
+        "decode": {"max_length": 12},  # before it has learnt, a model writes on and on
     }
     return resolve(tree)
 
@@ -261,6 +262,7 @@ def test_the_best_checkpoint_is_chosen(tmp_path):
     assert outcome.records[0]["loss"] == pytest.approx(min(losses.values()), rel=1e-9)
 
 
+@pytest.mark.usefixtures("reports")
 def test_a_run_leaves_a_picture_a_card_and_metrics(tmp_path):
     outcome = train(toy(tmp_path), tmp_path / "run")
     assert (tmp_path / "run" / "curves.png").read_bytes().startswith(b"\x89PNG")

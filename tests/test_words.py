@@ -8,13 +8,13 @@ import pytest
 import torch
 from transformers import GenerationConfig
 
+from hf_models import MODELS, make_pipelines, saved
 from regard.generation import decode, make_engine
 from regard.sample import Sample
 from regard.storage import Folder, open_folder
 from regard.tasks import Generator
-from test_huggingface import MODELS, pipelines, saved
 
-__all__ = ["pipelines"]  # a fixture
+__all__ = ["make_pipelines"]  # a fixture
 MOST = 9  # pieces after a prompt; the smallest model reads twenty
 WRITERS = [name for name, (kind, _) in MODELS.items() if kind in ("gpt2", "llama", "t5") and name != "marian"]
 

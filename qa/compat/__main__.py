@@ -1,6 +1,7 @@
 """Run the same calls on an earlier commit and on this code, and show every difference.
 
-    python qa/compat [--old a3b171c] [--work DIR] [--show NAME]
+    python qa compat
+    python -m qa.compat [--old a3b171c] [--work DIR] [--show NAME]
 
 Builds a wheel of the earlier commit, installs it aside, and runs `calls.py` once with each code: commands,
 Python, HTTP, folders written by version 1, a resumed run. A difference that `differences.toml` does not list
@@ -21,6 +22,8 @@ import tempfile
 import tomllib
 from pathlib import Path
 from typing import Any
+
+from qa.result import Result
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -59,6 +62,26 @@ def lines_of(value: Any) -> list[str]:
     return json.dumps(value, indent=1, ensure_ascii=False, sort_keys=True).splitlines()
 
 
+def compare(work: Path, commit: str = BASE, show: str = "") -> Result:
+    """Every call with both codes; `show` is a pattern of listed differences to print too."""
+    old, new = results_of(site_of(commit, work), "old", work), results_of(ROOT / "src", "new", work)
+    listed = tomllib.loads((HERE / "differences.toml").read_text(encoding="utf-8"))
+    reasons = {name: entry["reason"] for name, entry in listed.items()}
+    used, wrong = set(), list[str]()
+    differing = [name for name in old if old[name] != new[name]]
+    for name in differing:
+        pattern = next((each for each in reasons if fnmatch.fnmatchcase(name, each)), None)
+        used.add(pattern)
+        print(f"{name}: {reasons.get(pattern or '', 'NOT LISTED')}", file=sys.stderr)
+        if pattern is None or (show and fnmatch.fnmatchcase(name, show)):
+            lines = difflib.unified_diff(lines_of(old[name]), lines_of(new[name]), n=1)
+            print("\n".join(list(lines)[:40]), file=sys.stderr)
+        wrong += [f"{name}: differs and is not listed"] if pattern is None else []
+    figure = {"equal": len(old) - len(differing), "listed": len(differing) - len(wrong)}
+    wrong += [f"{name}: listed but equal" for name in sorted(set(reasons) - used)]
+    return Result("compat", len(old), len(wrong), figure, 0, {}, wrong)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -70,25 +93,9 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as aside:
         work = (given.work or Path(aside)).resolve()
         work.mkdir(parents=True, exist_ok=True)
-        old = results_of(site_of(given.old, work), "old", work)
-        new = results_of(ROOT / "src", "new", work)
-    listed = tomllib.loads((HERE / "differences.toml").read_text(encoding="utf-8"))
-    reasons = {name: entry["reason"] for name, entry in listed.items()}
-    used, unlisted = set(), 0
-    for name in old:
-        if old[name] == new[name]:
-            continue
-        pattern = next((each for each in reasons if fnmatch.fnmatchcase(name, each)), None)
-        used.add(pattern)
-        unlisted += pattern is None
-        print(f"{name}: {reasons.get(pattern or '', 'NOT LISTED')}")
-        if pattern is None or (given.show and fnmatch.fnmatchcase(name, given.show)):
-            print("\n".join(list(difflib.unified_diff(lines_of(old[name]), lines_of(new[name]), n=1))[:40]))
-    unused = sorted(set(reasons) - used)
-    equal = sum(old[name] == new[name] for name in old)
-    summary = {"calls": len(old), "equal": equal, "listed": len(old) - equal - unlisted, "unlisted": unlisted}
-    print(json.dumps({**summary, "listed but equal": unused}))
-    return int(bool(unlisted or unused))
+        result = compare(work, given.old, given.show)
+    print(result.line(), *result.wrong, sep="\n")
+    return int(result.failures > 0)
 
 
 if __name__ == "__main__":

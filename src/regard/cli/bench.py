@@ -29,7 +29,7 @@ RACES = "races against other programs and load tests are in bench/ of the source
 @app.command("serve", hidden=True, context_settings={"ignore_unknown_options": True})
 def serve(arguments: Annotated[list[str] | None, typer.Argument(hidden=True)] = None) -> None:
     """Moved to bench/load.py of the source repository."""
-    raise UsageError(RACES + "python bench/load.py --help")
+    raise UsageError(RACES + "python -m bench.load --help")
 
 
 @app.command("decode")
@@ -62,7 +62,7 @@ def decode(
     from regard.device import peak_memory
 
     if against:
-        raise UsageError(RACES + "python bench/against.py decode --help")
+        raise UsageError(RACES + "python -m bench.against decode --help")
     lines = (sentences() if file is None else read(file))[:texts]
     settings = [(precision, beam) for precision in precisions or ["float32"] for beam in beams or [1, 4]]
     runs = {each: decoder(model, lines, *each, device, threads) for each in settings}
@@ -149,7 +149,7 @@ def train(
       regard bench train --preset transformer-tiny --preset transformer-base
     """
     if against:
-        raise UsageError(RACES + "python bench/against.py train --help")
+        raise UsageError(RACES + "python -m bench.against train --help")
     results = {}
     for name, run in runs_of(config, presets or [], override or []).items():
         say(f"{name}: {updates} updates ...")

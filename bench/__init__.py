@@ -1,0 +1,1 @@
+"""Programs that measure what README and docs claim: see README.md."""

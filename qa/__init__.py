@@ -1,0 +1,1 @@
+"""Release trials: `python qa --list`."""

@@ -1,0 +1,1 @@
+"""The same calls with an earlier commit and with this code."""
