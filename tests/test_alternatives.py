@@ -68,7 +68,7 @@ def test_words_and_their_probabilities(seed, prefix):
 @pytest.mark.usefixtures("same_threads")
 def test_alternatives_are_words_with_their_endings(tiny_model: Path) -> None:
     model = package.load(tiny_model, "cpu", 1)
-    found = model.alternatives("ba de fi", "If", count=4)
+    found = model.alternatives("ba de fi", "If", num_results=4)
     assert len({each.word for each in found}) == 4
     assert found[0].word == "Ed"
     assert found[0].text == model.translate("ba de fi") == "If Ed Ab"
@@ -88,7 +88,7 @@ def test_from_the_shell(regard: Command, refused: Refused, tiny_model: Path) -> 
     assert [row[0] for row in rows] == ["1"] * 5 + ["2"] * 5
     assert rows[0][2:] == ["Ed", "If Ed Ab"]
     assert ["", "If"] in [row[2:] for row in rows[5:]]  # the translation of "fi" may end there
-    options = ("--alternatives", "If ", "--nbest", 2, "--json")
+    options = ("--alternatives", "If ", "--num-results", 2, "--json")
     found = json.loads(regard("translate", "-m", tiny_model, *options, "ba de fi").out)
     assert list(found) == ["line", "source", "prefix", "alternatives"]
     assert [each["word"] for each in found["alternatives"]] == [row[2] for row in rows[:2]]

@@ -186,7 +186,7 @@ def test_empty_input(regard: Command, tiny_model: Path, tmp_path: Path) -> None:
 
 
 def test_json_schema(regard: Command, tiny_model: Path) -> None:
-    result = regard("translate", "-m", tiny_model, "--json", "--nbest", 2, stdin="ba de\n\n")
+    result = regard("translate", "-m", tiny_model, "--json", "--num-results", 2, stdin="ba de\n\n")
     first, blank = [json.loads(line) for line in result.lines]
     assert list(first) == ["line", "source", "text", "candidates"]
     assert (first["line"], first["source"], first["text"]) == (1, "ba de", "Ed Ab")
@@ -207,7 +207,7 @@ def test_json_schema(regard: Command, tiny_model: Path) -> None:
 
 def test_nbest_in_moses_format(regard: Command, tiny_model: Path) -> None:
     rows = [
-        line.split(" ||| ") for line in regard("translate", "-m", tiny_model, "--nbest", 3, "ba", "de").lines
+        line.split(" ||| ") for line in regard("translate", "-m", tiny_model, "--num-results", 3, "ba", "de").lines
     ]
     assert [row[0] for row in rows] == ["0", "0", "0", "1", "1", "1"]
     assert (rows[0][1], rows[3][1]) == ("Ab", "Ed")
@@ -254,7 +254,7 @@ def test_sampling_is_reproducible_by_its_seed(regard: Command, tiny_model: Path)
         (["--set", "beam=0"], ["decode.beam = 0"]),
         (["--set", "beam"], ["--set beam", "field=value"]),
         (["--set", "temperature=nan"], ["decode.temperature", "finite"]),
-        (["--nbest", "5", "--beam", "3"], ["5 candidates need a beam of at least 5"]),
+        (["--num-results", "5", "--beam", "3"], ["5 results need a beam of at least 5"]),
         (["--device", "cuda:7"], ['device "cuda:7" is not available']),
         (["--device", "gpu"], ['device "gpu" is unknown']),
         (["--beam", "0"], ["--beam"]),

@@ -62,10 +62,10 @@ def test_texts_that_are_too_long_or_empty(regard: Command, refused: Refused) -> 
     found = regard("classify", "-m", model, "--json", stdin=f"ba grr\n{long}\n")
     assert [json.loads(line).get("cut", False) for line in found.lines] == [False, True]
     assert "line 2: too long for the model, which read only the beginning (--too-long)" in found.err
-    found = regard("classify", "-m", model, "--too-long", "skip", stdin=f"{long}\nba grr\n")
+    found = regard("classify", "-m", model, "--on-too-long", "skip", stdin=f"{long}\nba grr\n")
     assert found.lines == ["", "angry"]
     assert "line 1: skipped: too long for the model" in found.err
-    told = refused("classify", "-m", model, "--too-long", "error", stdin=f"ba\n{long}\n")
+    told = refused("classify", "-m", model, "--on-too-long", "error", stdin=f"ba\n{long}\n")
     assert told.startswith("line 2: the text has ")
     assert refused("classify", "-m", model, stdin="ba\n\n").startswith("line 2: the text is empty")
 
@@ -135,13 +135,13 @@ def test_several_answers_and_none(regard: Command) -> None:
     model = understanding.model("answer")
     rows = [
         line.split("\t")
-        for line in regard("answer", "-m", model, "--context", CONTEXT, "fu zu ?", "--nbest", 3).lines
+        for line in regard("answer", "-m", model, "--context", CONTEXT, "fu zu ?", "--num-results", 3).lines
     ]
     assert [row[0] for row in rows] == ["1"] * 3
     assert rows[0][2:] == ["9", "11", "fi"]
     assert all(CONTEXT[int(start) : int(end)] == text for _, _, start, end, text in rows)
     row = json.loads(
-        regard("answer", "-m", model, "--context", CONTEXT, "fu zu ?", "--nbest", 2, "--json").out
+        regard("answer", "-m", model, "--context", CONTEXT, "fu zu ?", "--num-results", 2, "--json").out
     )
     assert (row["line"], row["question"], row["text"], len(row["answers"])) == (1, "fu zu ?", "fi", 2)
     assert set(row["answers"][0]) == {"text", "start", "end", "score", "probability"}
@@ -180,12 +180,12 @@ def test_predictions_for_squads_own_script(regard: Command, refused: Refused, tm
     expected = [each["answers"][0]["text"] if each["answers"] else "" for each in questions]  # type: ignore[index]
     right = [one == other for one, other in zip(predictions.values(), expected)]
     assert sum(right) >= 18
-    rows = [json.loads(line) for line in regard("answer", "-m", model, bare, "--json", "--nbest", 2).lines]
+    rows = [json.loads(line) for line in regard("answer", "-m", model, bare, "--json", "--num-results", 2).lines]
     assert {row["id"]: row["text"] for row in rows} == predictions
     scored = squad(tmp_path / "scored.json", questions, answers=True)
     told = json.loads(regard("evaluate", "-m", model, "--data", scored, "--json").out)
     assert told["exact"] == pytest.approx(sum(right) / 20)
-    assert "take --json" in refused("answer", "-m", model, bare, "--nbest", 2)
+    assert "take --json" in refused("answer", "-m", model, bare, "--num-results", 2)
 
 
 def test_questions_that_cannot_be_asked(refused: Refused, tmp_path: Path) -> None:

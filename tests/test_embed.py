@@ -179,13 +179,13 @@ def test_long_texts(own: Path) -> None:
     found = opened(own)
     texts = ["the cat sat on", "the cat sat on a mat"]
     whole, cut = found.embed(texts)
-    assert (whole.cut, cut.cut) == (False, True)
+    assert (whole.truncated, cut.truncated) == (False, True)
     expected = torch.stack([x.mean(dim=0) for x in states(own, texts, longest=6)])
     torch.testing.assert_close(torch.from_numpy(found.vectors(texts)), expected, atol=1e-5, rtol=0)
-    assert [each.skipped for each in found.embed(texts, too_long="skip")] == [False, True]
-    assert np.isnan(found.vectors(texts, too_long="skip")).any(axis=1).tolist() == [False, True]
+    assert [each.skipped for each in found.embed(texts, on_too_long="skip")] == [False, True]
+    assert np.isnan(found.vectors(texts, on_too_long="skip")).any(axis=1).tolist() == [False, True]
     with pytest.raises(UsageError, match="line 8: the text has 6 tokens and the model reads 4"):
-        found.embed(texts, too_long="error", first=7)
+        found.embed(texts, on_too_long="error", first_line=7)
 
 
 def test_what_stands_before_a_text(own: Path) -> None:
@@ -295,7 +295,7 @@ def test_similarity(regard: Command, refused: Refused, own: Path) -> None:
     assert float(rows[0][0]) == pytest.approx(cosine, abs=6e-5)
     assert rows[1][0] == "1.0000"
     assert result.err.count("too long for the model, which read only the beginning") == 1
-    ask = ("embed", "-m", own, "--similarity", "--too-long", "skip", "--json", "cat", "the " * 9)
+    ask = ("embed", "-m", own, "--similarity", "--on-too-long", "skip", "--json", "cat", "the " * 9)
     assert json.loads(regard(*ask).out) == {
         "line": 2,
         "text": "the " * 9,
@@ -306,7 +306,7 @@ def test_similarity(regard: Command, refused: Refused, own: Path) -> None:
     assert (alone.code, alone.out) == (2, "")
     assert "give at least two" in alone.err
     assert "the first text is too long" in refused(
-        "embed", "-m", own, "--similarity", "--too-long", "skip", "the " * 9, "a"
+        "embed", "-m", own, "--similarity", "--on-too-long", "skip", "the " * 9, "a"
     )
 
 

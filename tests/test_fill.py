@@ -92,7 +92,7 @@ def test_a_gap_that_the_text_decides(guesser: Filler) -> None:
     for animal, sound in SAYS.items():
         found = guesser.fill(f"the {animal} says <mask>.")
         assert found.text == f"the {animal} says {sound}."
-        assert found.guesses[0][0].piece == sound
+        assert found.guesses[0][0].text == sound
         assert found.candidates[0].probability == found.guesses[0][0].probability > 0.5
         assert guesser.fill(f"the <mask> says {sound}.").text == f"the {animal} says {sound}."
     assert guesser.fill("<mask> cow says moo.").text == "the cow says moo."
@@ -107,7 +107,7 @@ def test_a_gap_may_be_written_in_three_ways(guesser: Filler) -> None:
 
 
 def test_guesses_are_probabilities_best_first(guesser: Filler) -> None:
-    (gap,) = guesser.fill("the dog says <mask>.", count=1000).guesses
+    (gap,) = guesser.fill("the dog says <mask>.", num_results=1000).guesses
     silent = {*guesser.tokenizer.suppressed, guesser.tokenizer.end}
     assert len(gap) == len(guesser.tokenizer) - len(silent)
     told = [guess.probability for guess in gap]
@@ -116,7 +116,7 @@ def test_guesses_are_probabilities_best_first(guesser: Filler) -> None:
 
 
 def test_several_gaps_are_guessed_each_by_itself(guesser: Filler) -> None:
-    found = guesser.fill("the owl <mask> <mask>.", count=4)
+    found = guesser.fill("the owl <mask> <mask>.", num_results=4)
     assert found.text == "the owl says hoot."
     pairs = [(one, two) for one in found.guesses[0] for two in found.guesses[1]]
     best = sorted((one.probability * two.probability for one, two in pairs), reverse=True)[:4]
@@ -156,8 +156,8 @@ def test_spans_are_written(writer: Filler) -> None:
         assert writer.fill(f"the {animal} says <mask>.").text == whole
         assert writer.fill(f"the {animal} <mask>.").text == whole  # two pieces in one gap
         assert writer.fill(f"the {animal} <mask> <mask>.").text == whole
-    found = writer.fill("the cow <mask> <mask>.", count=3)
-    assert [own[0].piece for own in found.guesses] == ["says", "moo"]
+    found = writer.fill("the cow <mask> <mask>.", num_results=3)
+    assert [own[0].text for own in found.guesses] == ["says", "moo"]
     assert len(found.candidates) == 3
     told = [each.probability for each in found.candidates]
     assert 1 >= told[0] > 0.5
@@ -289,11 +289,11 @@ def test_lines_in_lines_out(regard: Command, folder: Path, tmp_path: Path) -> No
 
 def test_more_than_the_best(regard: Command, folder: Path, guesser: Filler) -> None:
     text = "the cat says <mask>."
-    found = guesser.fill(text, count=3)
+    found = guesser.fill(text, num_results=3)
     best = found.candidates[0]
     scored = regard("fill", "-m", folder, text, "--scores").lines
     assert scored == [f"{best.probability:.4f}\t{best.text}"]
-    several = regard("fill", "-m", folder, text, "--nbest", 3).lines
+    several = regard("fill", "-m", folder, text, "--num-results", 3).lines
     assert several == [f"0 ||| {each.text} ||| {each.probability:.4f}" for each in found.candidates]
     blank, row = (
         json.loads(line) for line in regard("fill", "-m", folder, "--json", stdin=f"\n{text}").lines
@@ -302,7 +302,7 @@ def test_more_than_the_best(regard: Command, folder: Path, guesser: Filler) -> N
     assert row["line"] == 2
     assert row["text"] == best.text
     assert row["candidates"] == [{"text": best.text, "probability": pytest.approx(best.probability)}]
-    assert [guess["piece"] for guess in row["guesses"][0][:3]] == [guess.piece for guess in found.guesses[0]]
+    assert [guess["text"] for guess in row["guesses"][0][:3]] == [guess.text for guess in found.guesses[0]]
     assert len(row["guesses"][0]) == 5
 
 
@@ -322,5 +322,5 @@ def test_what_is_wrong_is_said_with_its_line(refused: Refused, folder: Path) -> 
 def test_spans_by_the_command(regard: Command, t5: Trained, tmp_path: Path) -> None:
     model = written(tmp_path, *t5)
     assert regard("fill", "-m", model, "the owl <mask>.").lines == ["the owl says hoot."]
-    several = regard("fill", "-m", model, "the owl <mask>.", "--nbest", 3).lines
+    several = regard("fill", "-m", model, "the owl <mask>.", "--num-results", 3).lines
     assert len({line.split(" ||| ")[1] for line in several}) == len(several) > 1, "each text once"

@@ -667,15 +667,15 @@ def test_the_command_says_what_does_not_go_together(
 ) -> None:
     path, other = write(tmp_path, "messages.po", TOY), write(tmp_path, "a.srt", SRT)
     assert "one such file at a time" in refused("translate", "-m", tiny_model, path, other)
-    assert "--nbest, --json: for lines" in refused(
-        "translate", "-m", tiny_model, path, "--nbest", 2, "--json"
+    assert "--num-results, --json: for lines" in refused(
+        "translate", "-m", tiny_model, path, "--num-results", 2, "--json"
     )
     assert "--fuzzy" in refused("translate", "-m", tiny_model, other, "--fuzzy")
     assert "are for documents" in refused("translate", "-m", tiny_model, "ba", "--all")
-    assert "--too-long skip" in refused("translate", "-m", tiny_model, path, "--too-long", "skip")
+    assert "--too-long skip" in refused("translate", "-m", tiny_model, path, "--on-too-long", "skip")
     long = write(tmp_path, "long.po", f'msgid ""\nmsgstr ""\n\nmsgid "{"ba " * 300}"\nmsgstr ""\n')
     assert "more than the 63 tokens" in refused(
-        "translate", "-m", tiny_model, long, "--too-long", "error", "--split", "never"
+        "translate", "-m", tiny_model, long, "--on-too-long", "error", "--split", "never"
     )
     told = regard("translate", "-m", tiny_model, long, "--split", "never").err
     assert "1 of its texts cut between words" in told  # it was filled in as good as any other

@@ -307,7 +307,7 @@ def test_log_probabilities_are_those_of_the_windows(tokenizer: Tokenizer) -> Non
                 logits = ours.model(Batch(target=tokens([ids[late:place]])))[0, -1]
             expected.append(float(logits.log_softmax(dim=0)[ids[place]]))
         (found,) = ours.score([text], stride)
-        assert found.pieces == pytest.approx(expected, abs=1e-4)
+        assert found.token_log_probabilities == pytest.approx(expected, abs=1e-4)
 
 
 def test_a_short_text_is_scored_as_a_whole(tokenizer: Tokenizer) -> None:
@@ -317,12 +317,12 @@ def test_a_short_text_is_scored_as_a_whole(tokenizer: Tokenizer) -> None:
     assert [found.text for found in whole] == texts
     assert whole == ours.score(texts, stride=1)
     assert whole == [ours.score([text])[0] for text in texts]
-    assert ours.score(["one two"], end=False)[0].pieces == whole[1].pieces[:-1]
+    assert ours.score(["one two"], end=False)[0].token_log_probabilities == whole[1].token_log_probabilities[:-1]
     numbers = whole[1].numbers
-    assert numbers["log_probability"] == pytest.approx(sum(whole[1].pieces))
+    assert numbers["log_probability"] == pytest.approx(sum(whole[1].token_log_probabilities))
     assert (numbers["tokens"], numbers["bytes"]) == (3, 7)
-    assert numbers["perplexity"] == pytest.approx(math.exp(-sum(whole[1].pieces) / 3))
-    assert numbers["bits_per_byte"] == pytest.approx(-sum(whole[1].pieces) / math.log(2) / 7)
+    assert numbers["perplexity"] == pytest.approx(math.exp(-sum(whole[1].token_log_probabilities) / 3))
+    assert numbers["bits_per_byte"] == pytest.approx(-sum(whole[1].token_log_probabilities) / math.log(2) / 7)
     with pytest.raises(UsageError, match="a stride of 17: it lies between 1 and the window of 16 tokens"):
         ours.score(["one"], stride=17)
 
@@ -398,7 +398,7 @@ def test_options_of_generate(regard: Command, refused: Refused, folder: Path) ->
     assert "decode.temperature = -1" in refused(*base, "--temperature", -1)
     long = counting(0, 30)
     assert "the prompt has 31 tokens" in refused("generate", "-m", folder, long)
-    cut = regard("generate", "-m", folder, long, "--too-long", "cut", "--beam", 1, "--max-length", 2)
+    cut = regard("generate", "-m", folder, long, "--on-too-long", "truncate", "--beam", 1, "--max-length", 2)
     assert cut.out == f"{long}{following(long, 2)}\n"
     assert "only its end is read" in cut.err
     assert 'use "regard generate"' in refused("translate", "-m", folder, "one")
@@ -442,7 +442,7 @@ def test_scores_of_lines_and_files(regard: Command, refused: Refused, folder: Pa
     assert [row["perplexity"] for row in rows] == pytest.approx(
         [each.numbers["perplexity"] for each in lines]
     )
-    assert rows[1]["pieces"] == pytest.approx(lines[1].pieces)
+    assert rows[1]["pieces"] == pytest.approx(lines[1].token_log_probabilities)
     whole = json.loads(
         regard("score", "-m", folder, text, "--document", "--total", "--json", "--stride", 4).out
     )

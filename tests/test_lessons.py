@@ -114,7 +114,7 @@ def test_the_ledger_names_what_ran() -> None:
     attention = machine()
     assert name_of(attention) == "regard.models.attention.MultiHeadAttention.forward"
     assert found(name_of(attention.queries)) is type(attention).queries
-    assert name_of(opened_task("gpt").trace) == "regard.tasks.traceable.Traceable.trace"
+    assert name_of(opened_task("gpt").trace) == "regard.tasks.methods.TaskModel.trace"
 
 
 # Python executes quickly

@@ -508,7 +508,7 @@ def test_words_are_aligned_as_they_stand_in_the_text(opus):
     """A language's sign was the first word of every source, and a word of unknown signs was none."""
     translator = load(opus, device="cpu", threads=1).into("deu")
     text = "A \U0001f600 man sees 漢 it."
-    (line,) = translator.translate_lines([text], nbest=2, alignment=True)
+    (line,) = translator.translate_lines([text], num_results=2, alignment=True)
     words = {source for found in line.candidates for source, _ in found.alignment}
     assert words and words <= set(range(len(text.split())))
     source = translator.folder.source

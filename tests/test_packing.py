@@ -263,7 +263,8 @@ def test_the_hash_of_weights_in_parts_follows_each_part(tmp_path: Path) -> None:
 
 def make_classifier_in_bytes() -> None:
     from regard.tasks.classifier import Classifier
-    from regard.tasks.load import make
+
+    from regard.tasks.loading import make
 
     make(Classifier, [opened_task("classify").folder], "int8")
 

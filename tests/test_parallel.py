@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from regard.cli.translate_output import LineConstraints, LineOptions
 
 from qa.survive.common import TEXTS, patched, write_model
 from qa.survive.parallel import changed, ids, losses, run_of, together
 from qa.survive.runs import ODD, bits, no_end, toy
 from regard.cli import translate_workers as workers
-from regard.cli.translate_output import LineConstraints, LineOptions
 from regard.config import Config, resolve
 from regard.models.families import build
 from regard.sample import IGNORED

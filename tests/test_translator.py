@@ -51,7 +51,7 @@ def test_each_line_has_its_own_wishes(model: Translator) -> None:
     together = model.translate_lines(lines, constraints=wishes)
     for line, wish, found in zip(lines, wishes, together):
         assert model.translate_lines([line], constraints=[wish])[0] == found
-        assert found.disobeyed == ()
+        assert found.unmet == ()
     assert together[0] == model.translate_lines(["ba de"])[0]
     assert "Ik" in together[1].text
     assert together[2].text == ""
@@ -119,13 +119,13 @@ def test_what_was_cut_is_said_once(regard: Command, refused: Refused, tiny_model
         "2 lines, the first is 2: cut between words, because a sentence is too long for the model "
         "(--too-long)\n"
     )
-    skipped = regard(*options, "--too-long", "skip", stdin=text)
+    skipped = regard(*options, "--on-too-long", "skip", stdin=text)
     assert skipped.lines == ["Ab", "", "Ed", ""]
     assert skipped.err == "2 lines, the first is 2: skipped: a sentence is too long for the model\n"
-    row = json.loads(regard(*options, "--too-long", "skip", "--json", stdin=long).out)
+    row = json.loads(regard(*options, "--on-too-long", "skip", "--json", stdin=long).out)
     assert row["skipped"] is True
     assert row["candidates"][0]["finished"] is False
-    message = refused(*options, "--too-long", "error", stdin=text)
+    message = refused(*options, "--on-too-long", "error", stdin=text)
     assert message.startswith("line 2: a sentence has more than the 63 tokens")
 
 
@@ -184,7 +184,7 @@ def test_context_is_read_and_not_repeated(model: Translator, context: int) -> No
     line = " ".join(sentences)
     expected = by_hand(model, sentences, context)
     assert expected != by_hand(model, sentences, 0), "the context must make a difference"
-    found = model.translate_lines([line, "ba", ""], options, split="always", nbest=2, alignment=True)
+    found = model.translate_lines([line, "ba", ""], options, split="always", num_results=2, alignment=True)
     assert found[0].text == " ".join(expected)
     assert found[1].text == "Ab"
     assert found[2].text == ""
@@ -199,5 +199,5 @@ def test_context_gives_way_where_it_does_not_fit(model: Translator) -> None:
     options = decode_options(model.folder.decode, {"beam": 1, "context": 99, "max_length": 6})
     line = " ".join(["Ba de fi ga."] * 30)
     found = model.translate_lines([line], options)[0]
-    assert not found.broken
+    assert not found.split
     assert len(found.text) > 30

@@ -80,7 +80,7 @@ def test_a_classifier_of_transformers(tmp_path: Path) -> None:
     ours = regard.load(tmp_path / "m")
     assert isinstance(ours, Classifier)
     texts = sentences(12, seed=1)
-    found = ours.classify(texts, count=3)
+    found = ours.classify(texts, num_results=3)
     for text, each in zip(texts, found, strict=True):
         with torch.no_grad():
             p = theirs(**tokenizer(text, return_tensors="pt")).logits[0].softmax(dim=0)
@@ -119,7 +119,7 @@ def test_answers_are_those_of_brute_force_over_the_logits_of_transformers(
     contexts = [text for text in sentences(60, 4, longest) if len(text) > longest or windows == 1][:6]
     pairs = list(zip(sentences(6, seed=3, most=3), contexts, strict=True))
     seen = 0
-    for (question, context), found in zip(pairs, ours.answer_pairs(pairs, count=7), strict=True):
+    for (question, context), found in zip(pairs, ours.answer_pairs(pairs, num_results=7), strict=True):
         read = tokenizer(
             question,
             context,
@@ -172,10 +172,10 @@ def test_a_text_gets_the_label_that_its_word_decides(moods: Classifier) -> None:
     pairs = [understanding.mood(dice) for _ in range(30)]
     found = moods.classify([text for text, _ in pairs])
     assert [each.label for each in found] == [label for _, label in pairs]
-    assert all(len(each.labels) == 1 and not each.cut for each in found)
+    assert all(len(each.labels) == 1 and not each.truncated for each in found)
     one = moods.classify("ba buhu de")
     assert (one.label, one.text) == ("sad", "ba buhu de")
-    assert moods.classify("ba buhu de", count=2).labels[0] == one.labels[0]
+    assert moods.classify("ba buhu de", num_results=2).labels[0] == one.labels[0]
 
 
 def test_a_text_by_the_mean_of_its_positions(moods: Classifier, tmp_path: Path) -> None:
@@ -210,7 +210,7 @@ def test_any_number_of_labels() -> None:
         found = many.classify(text)
         assert {label.name for label in found.labels} == labels
         assert {name for name, p in found.probabilities.items() if p >= 0.5} == labels
-        assert len(many.classify(text, count=1).labels) == 1
+        assert len(many.classify(text, num_results=1).labels) == 1
     assert many.classify("ba de").label == ""
 
 
@@ -236,11 +236,11 @@ def test_the_answer_stands_behind_the_cue(answerer: Answerer) -> None:
     assert (found.text, found.start, found.end) == ("fi", 9, 11)
     assert found.score > 0
     assert 0.5 < found.probability <= 1
-    ranked = answerer.answer_pairs([("fu zu ?", context)], count=40)[0].answers
+    ranked = answerer.answer_pairs([("fu zu ?", context)], num_results=40)[0].answers
     assert ranked[0] == found
     assert len({(each.start, each.end) for each in ranked}) == len(ranked) == 5 + 4 + 3 + 2 + 1
     assert [each.score for each in ranked] == sorted((each.score for each in ranked), reverse=True)
-    wide = answerer.answer_pairs([("fu zu ?", " ba   zu   fi  ")], count=20)[0].answers
+    wide = answerer.answer_pairs([("fu zu ?", " ba   zu   fi  ")], num_results=20)[0].answers
     assert all(each.text == each.text.strip() == " ba   zu   fi  "[each.start : each.end] for each in wide)
 
 
@@ -248,10 +248,10 @@ def test_no_answer_is_given_where_training_had_such_questions(answerer: Answerer
     none = answerer.answer("fu zu ?", "ba de fi ga")
     assert (none.text, none.start, none.end, none.probability) == ("", 0, 0, 0.0)
     assert none.score < 0
-    ranked = answerer.answer_pairs([("fu zu ?", "ba de fi ga")], count=3)[0].answers
+    ranked = answerer.answer_pairs([("fu zu ?", "ba de fi ga")], num_results=3)[0].answers
     assert [bool(each.text) for each in ranked] == [False, True, True]
-    assert answerer.answer("fu zu ?", "ba de fi ga", no_answer=-1000.0).text
-    assert not answerer.answer("fu zu ?", "ba zu fi ga", no_answer=1000.0).text
+    assert answerer.answer("fu zu ?", "ba de fi ga", min_score=-1000.0).text
+    assert not answerer.answer("fu zu ?", "ba zu fi ga", min_score=1000.0).text
     shutil.copytree(answerer.folder.path, tmp_path / "copy", ignore=shutil.ignore_patterns("checkpoints"))
     config = tmp_path / "copy" / "config.json"  # nobody knows any more: then it always answers
     config.write_text(config.read_text().replace('"may_refuse": true', '"may_refuse": false'))
@@ -265,15 +265,15 @@ def test_no_answer_is_given_where_training_had_such_questions(answerer: Answerer
 def test_a_long_text_is_cut_skipped_or_refused(moods: Classifier) -> None:
     long = "lala " + "ba " * 60 + "buhu"
     cut, short = moods.classify([long, "ba grr"])
-    assert (cut.label, cut.cut, cut.skipped) == ("happy", True, False)
+    assert (cut.label, cut.truncated, cut.skipped) == ("happy", True, False)
     assert cut.probabilities == pytest.approx(
         moods.classify("lala " + "ba " * 28 + "ba").probabilities, abs=1e-5
     )
-    skipped, same = moods.classify([long, "ba grr"], too_long="skip")
-    assert (skipped.labels, skipped.label, skipped.skipped, skipped.cut) == ((), "", True, False)
+    skipped, same = moods.classify([long, "ba grr"], on_too_long="skip")
+    assert (skipped.labels, skipped.label, skipped.skipped, skipped.truncated) == ((), "", True, False)
     assert same.probabilities == pytest.approx(short.probabilities, abs=1e-5)
     with pytest.raises(UsageError, match=r"line 5: the text has 62 tokens and the model reads 30"):
-        moods.classify(["ba", long], too_long="error", first=4)
+        moods.classify(["ba", long], on_too_long="error", first_line=4)
 
 
 def test_a_long_sentence_is_tagged_in_windows(tagger: Tagger) -> None:
@@ -406,7 +406,7 @@ def test_offsets_of_any_text(opinionated: Tagger) -> None:
 def test_offsets_of_answers_in_any_text(text: str) -> None:
     answerer = load_as(Answerer, understanding.model("answer"), threads=1)
     context = text + "zu"
-    found = answerer.answer_pairs([("fu zu ?", context)], count=4, no_answer=-1e9)[0].answers
+    found = answerer.answer_pairs([("fu zu ?", context)], num_results=4, min_score=-1e9)[0].answers
     assert all(context[each.start : each.end] == each.text for each in found)
     assert all(each.text.strip() for each in found)
     assert len({(each.start, each.end) for each in found}) == len(found)
@@ -417,9 +417,9 @@ def test_offsets_of_answers_in_any_text(text: str) -> None:
 
 def test_refusals(moods: Classifier, tagger: Tagger, answerer: Answerer) -> None:
     with pytest.raises(UsageError, match="line 3: the text is empty"):
-        moods.classify(["ba", "  "], first=2)
+        moods.classify(["ba", "  "], first_line=2)
     with pytest.raises(UsageError, match="count = 0"):
-        moods.classify("ba", count=0)
+        moods.classify("ba", num_results=0)
     with pytest.raises(UsageError, match="sentence 2: give a list of words"):
         tagger.tag_words([["ba"], ["ba", " "]])
     assert tagger.tag("  ").entities == ()

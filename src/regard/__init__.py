@@ -10,6 +10,7 @@ model.translate("I see the small house.")
 from __future__ import annotations
 
 import gc
+import importlib
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,8 +20,7 @@ from regard.compat import OldModuleFinder
 from regard.errors import RegardError, UsageError
 
 if TYPE_CHECKING:
-    from regard.tasks import Answerer, Classifier, Embedder, Filler, Generator, Tagger, Translator
-    from regard.tasks.load import load
+    from regard.tasks import Answerer, Classifier, Embedder, Filler, Generator, Tagger, Translator, load
 
 __version__ = "0.1.0"
 sys.meta_path.append(OldModuleFinder())  # `import regard.model` is `import regard.models`
@@ -37,7 +37,19 @@ __all__ = [
     "__version__",
     "load",
 ]
-TASKS = ("Answerer", "Classifier", "Embedder", "Filler", "Generator", "Tagger", "Translator", "load")
+# module -> its names here, imported on first use, so that `import regard` does not wait for torch
+LAZY = {
+    "regard.tasks": (
+        "Answerer",
+        "Classifier",
+        "Embedder",
+        "Filler",
+        "Generator",
+        "Tagger",
+        "Translator",
+        "load",
+    )
+}
 
 
 @contextmanager
@@ -53,9 +65,8 @@ def paused_gc() -> Iterator[None]:
 
 
 def __getattr__(name: str) -> object:
-    """The tasks on first use, so that `import regard` does not wait for torch."""
-    if name in TASKS:
-        with paused_gc():
-            from regard import tasks
-        return getattr(tasks, name)
+    for module, names in LAZY.items():
+        if name in names:
+            with paused_gc():
+                return getattr(importlib.import_module(module), name)
     raise AttributeError(f"module 'regard' has no attribute {name!r}")

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import importlib
 import re
+import sys
 import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from importlib.machinery import ModuleSpec
@@ -68,6 +69,9 @@ MODULES = {
     "regard.model": "regard.models",
     "regard.serve": "regard.server",
     "regard.store": "regard.storage",
+    "regard.tasks.answerer": "regard.tasks.encoder",
+    "regard.tasks.classifier": "regard.tasks.encoder",
+    "regard.tasks.load": "regard.tasks.loading",
     "regard.text": "regard.inputs.text",
     "regard.trace": "regard.interpret",
     "regard.train": "regard.training",
@@ -101,14 +105,55 @@ PYTHON_NAMES = {
     "regard.models.weights": "regard.models.attention.weights",
     "regard.models.Writing": "regard.models.families.GenerativeModel",
     "regard.models.outline": "regard.models.families.build_meta",
+    "regard.tasks.Answered": "regard.tasks.results.AnswerResult",
     "regard.tasks.Wish": "regard.tasks.PhraseConstraints",
     "regard.training.Silent": "regard.training.NullListener",
     "regard.training.text_scores": "regard.metrics.bleu.text_scores",
 }
 
 
+# task -> {old option: option of today}, in Python, in requests and, with "--" and "-", on the command line
+OPTIONS: dict[str, dict[str, str]] = {
+    "translate": {
+        "nbest": "num_results",
+        "count": "num_results",
+        "too_long": "on_too_long",
+        "lines": "text",
+    },
+    "generate": {"count": "num_results", "too_long": "on_too_long", "prompts": "prompt"},
+    "fill": {"nbest": "num_results", "count": "num_results", "top_k": "num_results"},
+    "classify": {
+        "count": "num_results",
+        "top_k": "num_results",
+        "too_long": "on_too_long",
+        "first": "first_line",
+    },
+    "answer": {
+        "nbest": "num_results",
+        "count": "num_results",
+        "top_k": "num_results",
+        "no_answer": "min_score",
+        "first": "first_line",
+    },
+    "embed": {"too_long": "on_too_long", "first": "first_line"},
+    "score": {"sources": "source", "targets": "target", "texts": "target"},
+}
+
+# command -> {old argument: arguments of today}, beside those of OPTIONS
+ARGUMENTS: dict[str, dict[str, tuple[str, ...]]] = {"classify": {"--all": ("--num-results", "1000")}}
+
+# option of today -> {old value: value of today}
+OPTION_VALUES: dict[str, dict[str, str]] = {"on_too_long": {"cut": "truncate"}}
+
 # class.old attribute -> attribute of today
 ATTRIBUTES = {
+    "Classification.cut": "truncated",
+    "Filler.fill_lines": "fill",
+    "Embedding.cut": "truncated",
+    "Guess.piece": "text",
+    "TextScore.pieces": "token_log_probabilities",
+    "Translation.broken": "split",
+    "Translation.disobeyed": "unmet",
     "Generator.pool": "scheduler",
     "Trace.rolled": "rollout_layers",
     "Translator.asked": "source_ids",
@@ -202,6 +247,54 @@ def current_record(record: Mapping[str, Any]) -> dict[str, Any]:
     return {METRIC_KEYS.get(key, key): value for key, value in record.items()}
 
 
+def current_options(task: str, options: Mapping[str, Any], where: str = "") -> dict[str, Any]:
+    """The options of a task under their names and values of today; an old name is warned of."""
+    names = OPTIONS.get(task, {})
+    current: dict[str, Any] = {}
+    for name, value in options.items():
+        new = names.get(name, name)
+        if new != name:
+            if new in options:
+                raise UsageError(
+                    f"{where}{name} is the old name of {new}: give one of them", code="E_OLD_NAME"
+                )
+            warnings.warn(f"{where}{name} is an old name of {new}", OldNameWarning, stacklevel=4)
+        known = OPTION_VALUES.get(new, {})
+        current[new] = known.get(value, value) if isinstance(value, str) else value
+    return current
+
+
+def current_arguments(arguments: Sequence[str], warn: Callable[[str], None]) -> list[str]:
+    """The arguments of a command with the options of today; `warn` gets a line about each old one."""
+    if not arguments:
+        return []
+    command, *rest = arguments
+    flags = {old: flag(new) for old, new in OPTIONS.get(command, {}).items() if old != "top_k"}
+    names = {flag(old): (new,) for old, new in flags.items()} | ARGUMENTS.get(command, {})
+    values = {flag(option): each for option, each in OPTION_VALUES.items()}
+    current, option = [command], ""  # the option whose value comes next
+    for at, argument in enumerate(rest):
+        if argument == "--":
+            return [*current, *rest[at:]]
+        name, equals, value = argument.partition("=")
+        if name in names:
+            warn(f"{name} is an old name of {' '.join(names[name])}")
+            name, *others = names[name]
+            argument = f"{name}={value}" if equals else name
+            current += [argument, *others]
+            option = "" if equals or others else name
+            continue
+        if name in values and equals:
+            argument = f"{name}={values[name].get(value, value)}"
+        current.append(values.get(option, {}).get(argument, argument))
+        option = argument
+    return current
+
+
+def flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
 def old_names(module: str) -> Callable[[str], object]:
     """A module's `__getattr__` for the names of PYTHON_NAMES that it had in earlier versions."""
 
@@ -211,6 +304,21 @@ def old_names(module: str) -> Callable[[str], object]:
         warnings.warn(f"{module}.{name} is an old name of {current}", OldNameWarning, stacklevel=2)
         home, _, attribute = current.rpartition(".")
         return getattr(importlib.import_module(home), attribute)
+
+    return get
+
+
+def lazy_names(package: str, modules: Mapping[str, Collection[str]]) -> Callable[[str], object]:
+    """A package's `__getattr__` that imports the names of its modules, and old names, on first use."""
+    home = {name: f"{package}.{module}" for module, names in modules.items() for name in names}
+    old = old_names(package)
+
+    def get(name: str) -> object:
+        if name not in home:
+            return old(name)
+        value = getattr(importlib.import_module(home[name]), name)
+        setattr(sys.modules[package], name, value)
+        return value
 
     return get
 

@@ -17,12 +17,12 @@ from regard.cli.terminal import (
     Threads,
     json_line,
     messages,
-    open_model,
     parse_options,
     print_line,
     print_table,
     say,
     tables,
+    thread_count,
     writable,
 )
 from regard.errors import UsageError
@@ -75,7 +75,7 @@ def compare(
     examples = read_test_set(choose_corpora(model[0], data), translators[0].folder.task)
     if not examples:
         raise UsageError("the test set is empty")
-    options = decode_options(translators[0].folder.decode, parse_options(option, beam, 1))
+    options = decode_options(translators[0].folder.decode, parse_options(option, beam))
     with messages().status("") as status:
         models = dict(zip(names, translators))
         comparison = compare_models(models, examples, options, tokenize, rounds, status.update)
@@ -97,8 +97,9 @@ def output_path(output: Path) -> Path:
 def open_models(paths: Sequence[Path], device: str, threads: int) -> list[Translator]:
     """The models, which must translate between the same languages, where their folders name them."""
     from regard.config import Task
+    from regard.tasks import Translator
 
-    translators = [open_model([path], device, threads) for path in paths]
+    translators = [Translator.load(path, device, "float32", thread_count(threads)) for path in paths]
     tasks = [each.folder.task for each in translators]
     for path, task in zip(paths, tasks):
         if task.name != "translate":

@@ -90,7 +90,7 @@ def evaluate(
     task = load(model, device, thread_count(threads), precision)
     corpora = choose_corpora(model[0], data)
     if isinstance(task, Translator):
-        options, tokenize = parse_options(option, beam, 1), choose_tokenization(model[0], tokenize)
+        options, tokenize = parse_options(option, beam), choose_tokenization(model[0], tokenize)
         scores = score_translations(task, corpora, options, tokenize, output)
     elif beam is not None or option or tokenize is not None:
         raise UsageError(

@@ -100,7 +100,7 @@ def explain(
     interventions = [*map(parse_zero_head, zero_head or []), *map(parse_change, change or [])]
     text = "\n".join(read_stdin()) if text == "-" else text
     task = load(model or builtin_translator(text, None), device, thread_count(threads), "float32")
-    arguments = {"target": target, "context": context, "decode": parse_options(option, None, 1)}
+    arguments = {"target": target, "context": context, "decode": parse_options(option)}
     plain = task.trace(text, **arguments)
     trace = task.trace(text, **arguments, interventions=interventions) if interventions else plain
     if output is None:

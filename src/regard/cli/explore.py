@@ -39,14 +39,14 @@ def explore(
     """
     from regard.server import serve
     from regard.tasks import load
-    from regard.tasks.traceable import Traceable
+    from regard.tasks.task_model import TaskModel
 
     tasks = {
         name: load(path, device, thread_count(threads), "float32")
         for name, path in unique_names(model or builtin_models()).items()
     }
     for name, task in tasks.items():
-        if not isinstance(task, Traceable):
+        if not isinstance(task, TaskModel):
             raise UsageError(f"{name}: the page does not show embedding models (see regard embed)")
     serve(tasks, port, text, not no_browser, say)
 

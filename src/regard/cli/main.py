@@ -3,76 +3,52 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import os
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from copy import copy
 from types import FrameType
+from typing import Any
 
 import typer
 
 from regard import __version__
-from regard.cli import (
-    answer,
-    bench,
-    compare,
-    config,
-    data,
-    doctor,
-    evaluate,
-    export,
-    generate,
-    models,
-    score,
-    serve,
-    tokenizer,
-    train,
-    translate,
-    understanding,
-)
-from regard.cli.explain import explain as explain_text
-from regard.cli.explore import explore
-from regard.cli.terminal import ReaderGone, explain
+from regard.cli.terminal import ReaderGone, explain, say
+from regard.compat import current_arguments
 from regard.errors import RegardError
 
 INTERRUPTED = 130  # what typer returns after Ctrl-C
 
-app = typer.Typer(
-    name="regard",
-    help="Train, run and see Transformers: text files in, a model of your own out.",
-    epilog="Begin with:  regard config init run.toml  &&  regard train run.toml --out runs/first",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    add_completion=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-app.command("train")(train.train)
-app.command("translate")(translate.translate)
-app.command("generate")(generate.generate)
-app.command("fill")(generate.fill)
-app.command("classify")(understanding.classify)
-app.command("tag")(understanding.tag)
-app.command("answer")(answer.answer)
-app.command("embed")(understanding.embed)
-app.command("score")(score.score)
-app.command("evaluate")(evaluate.evaluate)
-app.command("compare")(compare.compare)
-app.command("explain")(explain_text)
-app.command("explore")(explore)
-app.add_typer(serve.app, name="serve")
-app.command("report")(train.report)
-app.command("average")(train.average)
-app.command("export")(export.export)
-app.command("calibrate")(export.calibrate)
-app.command("import")(models.import_)
-app.add_typer(tokenizer.app, name="tokenizer")
-app.add_typer(config.app, name="config")
-app.add_typer(data.app, name="data")
-app.add_typer(models.app, name="models")
-app.add_typer(bench.app, name="bench")
-app.command("doctor")(doctor.doctor)
+# command -> module and function, group of commands (`app`), or class that extends the description of a task
+COMMANDS = {
+    "train": "train.train",
+    "translate": "translate.TranslateCommand",
+    "generate": "generate.GenerateCommand",
+    "fill": "generate.FillCommand",
+    "classify": "understanding.ClassifyCommand",
+    "tag": "understanding.TagCommand",
+    "answer": "understanding.AnswerCommand",
+    "embed": "understanding.EmbedCommand",
+    "score": "generate.ScoreCommand",
+    "evaluate": "evaluate.evaluate",
+    "compare": "compare.compare",
+    "explain": "explain.explain",
+    "explore": "explore.explore",
+    "serve": "serve.app",
+    "report": "train.report",
+    "average": "train.average",
+    "export": "export.export",
+    "calibrate": "export.calibrate",
+    "import": "models.import_",
+    "tokenizer": "tokenizer.app",
+    "config": "config.app",
+    "data": "data.app",
+    "models": "models.app",
+    "bench": "bench.app",
+    "doctor": "doctor.doctor",
+}
 
 
 def _version(wanted: bool) -> None:
@@ -81,7 +57,6 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def options(
     version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print it."),
     debug: bool = typer.Option(False, "--debug", help="Show the traceback of an error."),
@@ -89,15 +64,36 @@ def options(
     pass
 
 
-def app_for(command: str) -> typer.Typer:
-    """The app with only the named command, else the whole app: typer inspects all options of all commands,
-    which takes longer than translating a sentence."""
-    named = [each for each in app.registered_commands if each.name == command]
-    if not named:
-        return app
-    one = copy(app)
-    one.registered_commands, one.registered_groups = named, []
-    return one
+def make_app(names: Iterable[str] = COMMANDS) -> typer.Typer:
+    """The app with some commands. Typer inspects the options of all of them, which takes longer than
+    translating a sentence: so `main` makes the app of one command."""
+    app = typer.Typer(
+        name="regard",
+        help="Train, run and see Transformers: text files in, a model of your own out.",
+        epilog="Begin with:  regard config init run.toml  &&  regard train run.toml --out runs/first",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        add_completion=True,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(options)
+    for name in names:
+        command = find_command(name)
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, name=name)
+        else:
+            app.command(name)(command)
+    return app
+
+
+def find_command(name: str) -> Any:
+    module, member = COMMANDS[name].split(".")
+    command = getattr(importlib.import_module(f"regard.cli.{module}"), member)
+    if not isinstance(command, type):
+        return command
+    from regard.cli.tasks import make_command
+
+    return make_command(command)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -107,11 +103,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     os.environ.setdefault("GOMP_SPINCOUNT", "10000")
     gc.set_threshold(50_000)  # importing torch creates many objects and no garbage
     arguments = list(sys.argv[1:] if arguments is None else arguments)
-    debug = "--debug" in arguments
+    texts = arguments.index("--") if "--" in arguments else len(arguments)
+    debug = "--debug" in arguments[:texts]
     try:
-        rest = [argument for argument in arguments if argument != "--debug"]
+        rest = [each for at, each in enumerate(arguments) if each != "--debug" or at > texts]
+        app = make_app([rest[0]] if rest and rest[0] in COMMANDS else COMMANDS)
+        rest = current_arguments(rest, say)
         with keep_interrupts():
-            code = app_for(rest[0] if rest else "")(args=rest, prog_name="regard", standalone_mode=False)
+            code = app(args=rest, prog_name="regard", standalone_mode=False)
         sys.stdout.flush()  # here, where a closed pipe can still be handled
     except (BrokenPipeError, ReaderGone):
         # the reader of stdout has closed it, as `head` does

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
 
@@ -20,11 +20,10 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-    from regard.tasks import Translator
-
 Item = TypeVar("Item")
 _CONTROL_CHARACTERS = dict.fromkeys((7, 8, 11, 12, 13, 27))  # they move the cursor of a terminal
 AT_ONCE = 2000  # lines read before they are sorted by length and translated together
+MAX_PATH = 4096  # characters of a path
 
 Models = Annotated[
     list[Path],
@@ -44,16 +43,13 @@ Precision = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
 Texts = Annotated[list[str] | None, typer.Argument(help="Texts or files; nothing or - reads stdin.")]
+Files = Annotated[list[Path] | None, typer.Option("--input", "-i", help="A file of texts; repeatable.")]
 Output = Annotated[Path | None, typer.Option("--output", "-o", help="A file instead of stdout.")]
-Scores = Annotated[bool, typer.Option("--scores", help="Put the score and a tab before the text.")]
+Scores = Annotated[bool, typer.Option("--scores", help="Put the score and a tab before each result.")]
 Beam = Annotated[int | None, typer.Option(min=1, help="Hypotheses kept; 1 is greedy.")]
 Settings = Annotated[
     list[str] | None,
     typer.Option("--set", help="Any field of the section decode: --set length_penalty=0.6."),
-]
-TooLong = Annotated[
-    Literal["cut", "skip", "error"],
-    typer.Option("--too-long", help="A text too long for the model: read its beginning, skip it, or stop."),
 ]
 
 
@@ -84,15 +80,6 @@ def thread_count(threads: int) -> int:
     return threads or default_threads()
 
 
-def open_model(
-    paths: Sequence[Path], device: str, threads: int, precision: str = "auto", language: str | None = None
-) -> Translator:
-    from regard.tasks import Translator, load_as
-
-    opened = load_as(Translator, paths, device, thread_count(threads), precision)
-    return opened if language is None else opened.into(language)
-
-
 def read_stdin() -> Iterator[str]:
     """Lines of stdin, by the rules of a file: UTF-8, ending at a newline only."""
     if sys.stdin is None:
@@ -117,24 +104,31 @@ def read_all_stdin() -> str:
         raise UsageError(f"stdin, byte {error.start}: 0x{raw[error.start]:02x} is not UTF-8") from None
 
 
-def read_inputs(names: Iterable[str]) -> Iterator[str]:
+def read_inputs(names: Iterable[str], files: Iterable[Path] = ()) -> Iterator[str]:
     """The lines of files, of stdin for `-`, or texts given directly; nothing given means stdin."""
     from regard.data.files import text_lines
 
-    for name in list(names) or ["-"]:
+    names, files = list(names), list(files)
+    for path in files:
+        yield from text_lines(path)
+    for name in names or ([] if files else ["-"]):
         if name == "-":
             yield from read_stdin()
         elif os.path.exists(name):  # noqa: PTH110  (Path.exists raises for a text longer than a file name)
             yield from text_lines(Path(name))
         elif looks_like_path(name):
-            raise UsageError(f"{name}: no such file (if it is meant as text, give it through stdin)")
+            message = f"{name}: no such file (if it is meant as text, give it through stdin)"
+            raise UsageError(message, code="E_NO_FILE")
         else:
             yield from name.split("\n")
 
 
 def looks_like_path(text: str) -> bool:
-    """Whether a person who wrote this meant a file: one word with a suffix or a folder in it."""
-    return len(text.split()) == 1 and ("/" in text or "\\" in text or bool(Path(text).suffix.strip(".?!…")))
+    """Whether a person who wrote this meant a file: one word with a suffix, or in a folder that exists."""
+    if len(text.split()) != 1 or len(text) > MAX_PATH:
+        return False
+    in_folder = "/" in text and (text[0] in "./~" or Path(text).parent.is_dir())
+    return in_folder or "\\" in text or bool(Path(text).suffix.strip(".?!…"))
 
 
 def portions(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
@@ -151,8 +145,8 @@ def is_typed(text: list[str] | None) -> bool:
     return typed
 
 
-def parse_options(given: list[str] | None, beam: int | None, nbest: int) -> dict[str, object]:
-    """`--set field=value` and the short options as fields of [decode]."""
+def parse_options(given: list[str] | None, beam: int | None = None) -> dict[str, object]:
+    """`--set field=value` and `--beam` as fields of [decode]."""
     from regard.config.load import parse_value
 
     options: dict[str, object] = {}
@@ -161,11 +155,7 @@ def parse_options(given: list[str] | None, beam: int | None, nbest: int) -> dict
         if not equals:
             raise UsageError(f"--set {each}: write field=value, for example --set length_penalty=0.6")
         options[name.strip().removeprefix("decode.")] = parse_value(value)
-    if beam is not None:
-        options["beam"] = beam
-    elif nbest > 1 and "beam" not in options:
-        options["beam"] = max(4, nbest)
-    return options
+    return options if beam is None else {**options, "beam": beam}
 
 
 class ReaderGone(Exception):
@@ -259,47 +249,25 @@ class Notes:
         self.first.setdefault(kind, line)
         self.count[kind] = self.count.get(kind, 0) + count
 
-    def add_too_long(self, skipped: bool, cut: bool, line: int) -> None:
-        if skipped:
-            self.add("skipped: too long for the model", line)
-        elif cut:
-            self.add("too long for the model, which read only the beginning (--too-long)", line)
-
     def print(self) -> None:
         for kind, count in self.count.items():
             first = self.first[kind]
             say(f"{f'line {first}' if count == 1 else f'{count} lines, the first is {first}'}: {kind}")
 
 
-@dataclass
-class LineResults:
-    """Turns lines of text into lines of result, and collects notes about them."""
-
-    notes: Notes = field(default_factory=Notes, kw_only=True)
-
-    def __call__(self, lines: list[str], first: int) -> list[str]:
-        """The results of lines, the first of which is line `first` of the input."""
-        raise NotImplementedError
-
-    def end(self) -> None:
-        self.notes.print()
-
-
-def answer_texts(
-    results: LineResults, text: list[str] | None, output: Path | None, doing: str, done: str
-) -> None:
-    answer_lines(results, read_inputs(text or []), is_typed(text), output, doing, done)
-
-
 def answer_lines(
-    results: LineResults,
-    lines: Iterable[str],
+    results: Callable[[list[Any], int], list[str]],
+    lines: Iterable[Any],
     interactive: bool,
     output: Path | None,
-    doing: str = "translating",
-    done: str = "translations",
+    doing: str,
+    done: str,
+    end: Callable[[], None],
 ) -> None:
-    """Answer portion by portion: at once on stdout, or in the end into a file."""
+    """Answer portion by portion: at once on stdout, or in the end into a file.
+
+    `results` turns lines, the first of which has a number, into lines of result; `end` is called at the end.
+    """
     unwritten: list[str] = []
     count = 0
     shows_status = not interactive and sys.stderr is not None and sys.stderr.isatty()
@@ -315,4 +283,4 @@ def answer_lines(
                 unwritten = []
     if output is not None:
         put_lines(unwritten, output, f"{count:,} {done}")
-    results.end()
+    end()

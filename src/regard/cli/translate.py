@@ -1,9 +1,13 @@
-"""`regard translate`."""
+"""`regard translate`: lines of text, next words, documents (.po, .tmx, .xliff, .srt)."""
 
 from __future__ import annotations
 
+import gzip
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
@@ -14,182 +18,278 @@ from regard.cli.builtin import (
     preload_detector,
     with_sample,
 )
-from regard.cli.terminal import (
-    AsJson,
-    Beam,
-    Device,
-    Output,
-    Precision,
-    Scores,
-    Settings,
-    Texts,
-    Threads,
-    answer_lines,
-    is_typed,
-    open_model,
-    parse_options,
-    read_inputs,
-    writable,
-)
-from regard.cli.translate_output import (
-    LineOptions,
-    NextWords,
-    Translations,
-    fill_file,
-    find_document,
-    read_constraints,
-)
-from regard.cli.translate_workers import TranslationJob, translate_in_parts
+from regard.cli.tasks import CandidateCommand
+from regard.cli.terminal import answer_lines, is_typed, json_line, messages, one_line, put, say
 from regard.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from regard.tasks import PhraseConstraints, Translation
 
-Models = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--model",
-        "-m",
-        help="The model folder, or run/checkpoints/step-N; several are an ensemble; default: built-in.",
-    ),
-]
-NBest = Annotated[int, typer.Option(min=1, help="Candidates a line, as `line ||| text ||| score`.")]
-Alignment = Annotated[
-    bool, typer.Option("--alignment", help="Add a tab and the word alignment, source-target.")
-]
-Prefix = Annotated[str | None, typer.Option(help="What every translation begins with.")]
-Language = Annotated[
-    str | None,
-    typer.Option(
-        help="Target language, of a multilingual model (fra puts >>fra<< first) or of the built-in."
-    ),
-]
-Splitting = Annotated[
-    Literal["auto", "always", "never"], typer.Option(help="Split lines into sentences; auto: long ones.")
-]
-Require = Annotated[
-    list[str] | None, typer.Option(help="Words that every translation must contain; repeatable.")
-]
-Forbid = Annotated[list[str] | None, typer.Option(help="Words that no translation may contain; repeatable.")]
-ByLine = Annotated[
-    Path | None,
-    typer.Option("--constraints", help='A line each: {"require": ["a phrase"], "forbid": ["another"]}.'),
-]
-Alternatives = Annotated[
-    str | None,
-    typer.Option(help="After this beginning, the --nbest most probable next words, each with a translation."),
-]
-Over = Annotated[
-    Literal["cut", "skip", "error"],
-    typer.Option("--too-long", help="A sentence too long for the model: cut it, skip its line, or stop."),
-]
-Everything = Annotated[
-    bool, typer.Option("--all", help="In a .po, .tmx or .xliff: also what is translated already.")
-]
-Fuzzy = Annotated[bool, typer.Option("--fuzzy", help="In a .po or .xliff: mark new translations for review.")]
-Workers = Annotated[
-    int, typer.Option(min=1, max=1024, help="Processes for a large file; requires -o; can be resumed.")
-]
+USUAL_ALTERNATIVES = 5
+NEXT_WORD_OPTIONS = ("--num-results", "--json", "--alternatives")  # with --alternatives
 
 
-def translate(
-    model: Models = None,
-    text: Texts = None,
-    beam: Beam = None,
-    nbest: NBest = 1,
-    scores: Scores = False,
-    alignment: Alignment = False,
-    as_json: AsJson = False,
-    option: Settings = None,
-    prefix: Prefix = None,
-    language: Language = None,
-    require: Require = None,
-    forbid: Forbid = None,
-    constraints: ByLine = None,
-    alternatives: Alternatives = None,
-    split: Splitting = "auto",
-    too_long: Over = "cut",
-    output: Output = None,
-    everything: Everything = False,
-    fuzzy: Fuzzy = False,
-    device: Device = "auto",
-    threads: Threads = 0,
-    precision: Precision = "auto",
-    workers: Workers = 1,
-) -> None:
-    """Translate lines of text, or the untranslated entries of a .po, .tmx, .xliff or .srt.
-
-    [bold]--json[/] gives an object a line
-
-      line, source, text, candidates (best first), and where they apply
-      broken (a sentence was cut), skipped, disobeyed (constraints not met);
-      a candidate has text, score, log_probability,
-      finished (false: cut off at the length limit),
-      pieces, piece_log_probabilities (tokens, with the end of each sentence),
-      alignment (with --alignment: pairs of words, source and target)
-
-    [bold]Examples[/]
-
-      regard translate "I would like to read this book."
-      regard translate -m runs/demo article.txt -o article.de.txt
-      regard translate -m runs/demo "The cat sleeps." --nbest 3 --beam 5
-      regard translate -m runs/demo "The cat sleeps." --require Kater --forbid Katze
-      regard translate -m runs/demo "The cat sleeps." --alternatives "Die"
-      regard translate -m runs/demo messages.po -o messages.de.po
+@dataclass
+class TranslateCommand(CandidateCommand):
+    name: ClassVar[str] = "translate"
+    progress: ClassVar[tuple[str, str]] = ("translating", "translations")
+    blank: ClassVar[str] = "source"
+    notes_on: ClassVar[str] = """
+        Translates lines, or the untranslated entries of a .po, .tmx, .xliff or .srt. With -n a line is
+        `line ||| text ||| score`. What is done of a file with -o is kept beside it: after Ctrl-C the same
+        command continues.
     """
-    preload_detector(model, language, text or [])
-    output = writable(output)
-    phrases = read_constraints(require, forbid, constraints)
-    shown = LineOptions(nbest, scores, alignment, as_json, split, prefix, too_long)
-    document = check_options(shown, phrases.any, alternatives is not None, text, everything or fuzzy)
-    lines, typed = read_inputs(text or []), is_typed(text)
-    if model is None:
-        model, lines = choose_builtin(lines, language, document, 1 if typed else SAMPLE_LINES)
-        language = None
-    options = parse_options(option, beam, nbest)
-    if workers > 1:
-        place = check_workers(output, document, alternatives)
-        job = TranslationJob(tuple(model), options, shown, language, device, threads, precision)
-        translate_in_parts(job, lines, phrases, workers, place)
-        return
-    from regard.tasks import decode_options  # imports torch: after all checks
+    examples: ClassVar[str] = """
+        regard translate "I would like to read this book."
+        regard translate -m runs/demo article.txt -o article.de.txt
+        regard translate -m runs/demo "The cat sleeps." -n 3 --beam 5
+        regard translate -m runs/demo "The cat sleeps." --require Kater --forbid Katze
+        regard translate -m runs/demo "The cat sleeps." --alternatives "Die"
+        regard translate -m runs/demo messages.po -o messages.de.po
+    """
+    model_default: ClassVar[Any] = None
+    model_type: ClassVar[Any] = Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--model",
+            "-m",
+            help="The model folder, or run/checkpoints/step-N; several are an ensemble; default: built-in.",
+        ),
+    ]
 
-    translator = open_model(model, device, threads, precision, language)
-    decode = decode_options(translator.folder.decode, options)
-    if document is not None:
-        fill_file(document, translator, decode, split, too_long, everything, fuzzy, output)
-    elif alternatives is not None:
-        answer_lines(NextWords(translator, decode, alternatives, nbest, as_json), lines, typed, output)
-    else:
-        answer_lines(Translations(translator, decode, phrases, shown), lines, typed, output)
+    constraints: Annotated[
+        Path | None,
+        typer.Option("--constraints", help='A line each: {"require": ["a phrase"], "forbid": ["another"]}.'),
+    ] = None
+    alternatives: Annotated[
+        str | None,
+        typer.Option(help="After this beginning, the -n most probable next words, each with a translation."),
+    ] = None
+    everything: Annotated[
+        bool, typer.Option("--all", help="In a .po, .tmx or .xliff: also what is translated already.")
+    ] = False
+    fuzzy: Annotated[
+        bool, typer.Option("--fuzzy", help="In a .po or .xliff: mark new translations for review.")
+    ] = False
+    workers: Annotated[
+        int, typer.Option(min=1, max=1024, help="Processes for a large file; requires -o.")
+    ] = 1
+    by_line: LineConstraints | None = field(init=False, default=None)
+
+    def run(self) -> None:
+        preload_detector(self.common["model"], self.options["language"], self.texts)
+        self.by_line = read_constraints(self.constraints)
+        document = self.check_options()
+        lines, typed = self.read(), not self.common["files"] and is_typed(self.texts)
+        if self.common["model"] is None:
+            lines = self.choose_builtin(lines, document, 1 if typed else SAMPLE_LINES)
+        if document is not None:
+            self.open()
+            self.fill_document(document)
+        elif self.alternatives is not None:
+            self.open()
+            answer_lines(self.next_words, lines, typed, self.output, *self.progress, self.end)
+        elif self.output is not None and not typed and self.may_continue(self.output):
+            from regard.cli.translate_workers import translate_in_parts
+
+            translate_in_parts(self, lines, self.workers, self.output)
+        else:
+            self.open()
+            answer_lines(self, lines, typed, self.output, *self.progress, self.end)
+
+    def choose_builtin(self, lines: Iterable[str], document: Path | None, count: int) -> Iterable[str]:
+        """Set the built-in model for the language of the first `count` lines; all the lines."""
+        sample, lines = (document_sample(document), lines) if document else with_sample(lines, count)
+        self.common["model"] = [builtin_translator(sample, self.options["language"])]
+        self.options["language"] = None
+        return lines
+
+    def may_continue(self, output: Path) -> bool:
+        from regard.storage.files import is_special
+
+        if self.workers > 1 and is_special(output):
+            raise UsageError(f"{output} is a device or a pipe; --workers needs a regular file for -o")
+        return not is_special(output)
+
+    def results(self, lines: Sequence[str], first: int) -> Sequence[Any]:
+        constraints = self.by_line.next(len(lines)) if self.by_line else None
+        return self.spec.run(
+            self.task, lines, self.options, constraints=constraints, first_line=first, warn=say
+        )
+
+    def lines(self, number: int, result: Translation) -> list[str]:
+        if not self.options["alignment"]:
+            return super().lines(number, result)
+        from regard.interpret import pharaoh
+
+        shown = super().lines(number, result)
+        return [f"{line}\t{pharaoh(each.alignment or [])}" for line, each in zip(shown, result.candidates)]
+
+    def add_notes(self, number: int, result: Translation) -> None:
+        if result.skipped:
+            self.notes.add("skipped: a sentence is too long for the model", number)
+        elif not result.candidates[0].finished:
+            self.notes.add("cut off at the length limit (decode.max_length)", number)
+        if result.split:
+            self.notes.add(
+                "split between words, because a sentence is too long for the model (--on-too-long)", number
+            )
+        for phrase in result.unmet:
+            self.notes.add(f'constraint not met: see "{phrase}"', number)
+
+    def end(self) -> None:
+        if self.by_line is not None:
+            self.by_line.check_all_used()
+        super().end()
+
+    def next_words(self, lines: list[str], first: int) -> list[str]:
+        """For each line the most probable words after a prefix, each with the best translation."""
+        from regard.tasks.results import as_dict
+
+        shown: list[str] = []
+        count = self.options["num_results"] if self.shows_all else USUAL_ALTERNATIVES
+        fields = {**(self.options["decode"] or {}), "beam": self.options["beam"]}
+        task = self.task if self.options["language"] is None else self.task.into(self.options["language"])
+        options = task.decode_options(fields, 1)
+        for number, line in enumerate(lines, first):
+            words = task.alternatives(line, self.alternatives or "", count, options)
+            if self.common["as_json"]:
+                rows = [
+                    {
+                        "word": each.word,
+                        "word_log_probability": each.log_probability,
+                        **as_dict(each.candidate),
+                    }
+                    for each in words
+                ]
+                row = {"line": number, "source": line, "prefix": self.alternatives, "alternatives": rows}
+                shown.append(json_line({**row, "precision": task.precision}))
+                continue
+            shown += [
+                f"{number}\t{each.log_probability:.4f}\t{one_line(each.word)}\t{one_line(each.text)}"
+                for each in words
+            ]
+        return shown
+
+    # documents
+
+    def check_options(self) -> Path | None:
+        """Refuse options that have no effect here; the document to translate, if one is named."""
+        from regard.data.formats import FORMATS
+
+        options, common = self.options, self.common
+        constraints = bool(self.constraints or options["require"] or options["forbid"])
+        given = {
+            "--num-results": self.shows_all,
+            "--json": common["as_json"],
+            "--alternatives": self.alternatives is not None,
+            "--scores": self.scores,
+            "--alignment": options["alignment"],
+            "--prefix": options["prefix"] is not None,
+            "--require, --forbid or --constraints": constraints,
+            "--workers": self.workers > 1,
+        }
+        if self.alternatives is not None:
+            others = {name: is_given for name, is_given in given.items() if name not in NEXT_WORD_OPTIONS}
+            others["--split"] = options["split"] != "auto"
+            others["--on-too-long"] = options["on_too_long"] != "truncate"
+            refuse(others, "not with --alternatives; leave one of them out")
+        names = [*map(str, common["files"] or []), *self.texts]
+        paths = [Path(name) for name in names if name.casefold().endswith(FORMATS) and Path(name).exists()]
+        if not paths:
+            if self.everything or self.fuzzy:
+                raise UsageError("--all and --fuzzy are for documents: a .po, .tmx or .xliff file")
+            if self.workers > 1 and self.output is None:
+                raise UsageError("--workers: give the file to write with -o; what is done is kept beside it")
+            return None
+        if len(names) > 1:
+            raise UsageError(f"{paths[0]} is translated as a document: give one such file at a time")
+        refuse(given, f"for lines of text, not for a document such as {paths[0]}")
+        if options["on_too_long"] == "skip":
+            raise UsageError("--on-too-long skip: for lines of text; texts of a document are split")
+        return paths[0]
+
+    def fill_document(self, path: Path) -> None:
+        """Translate the untranslated entries of a file; to -o, or to stdout."""
+        from regard.data.formats import open_document
+        from regard.storage import write_atomically
+        from regard.tasks.documents import fill_document
+
+        document = open_document(path, self.task.folder.task)
+        if self.fuzzy and not document.reviewable:
+            raise UsageError(f"--fuzzy: {path} has no mark for review; a .po or .xliff has")
+        split = 0
+
+        def translate(lines: Sequence[str]) -> list[str]:
+            nonlocal split
+            translations = self.spec.run(self.task, lines, self.options)
+            split += sum(each.split for each in translations)
+            return [each.text for each in translations]
+
+        with messages().status("translating"):
+            counts = fill_document(document, translate, self.everything, self.fuzzy)
+        content, output = document.content(), self.output
+        if output is None:
+            put(content, flush=True)
+        else:
+            write_atomically(output, gzip.compress(content, mtime=0) if output.suffix == ".gz" else content)
+        left = f", {counts.left:,} left because placeholders were lost" if counts.left else ""
+        where = f"; wrote {output}" if output is not None else ""
+        say(f"{path}: {counts.filled:,} translated{left}, {counts.kept:,} not touched{where}")
+        if split:
+            say(f"{split:,} of its texts split between words: too long for the model (--on-too-long)")
 
 
-def choose_builtin(
-    lines: Iterable[str], language: str | None, document: Path | None, count: int
-) -> tuple[list[Path], Iterator[str]]:
-    """The built-in model for the language of the first `count` lines, and all the lines."""
-    sample, every = ("", iter(lines)) if document is not None else with_sample(lines, count)
-    return [builtin_translator(document_sample(document) if document else sample, language)], every
+def refuse(given: dict[str, bool], why: str) -> None:
+    if wrong := [name for name, is_given in given.items() if is_given]:
+        raise UsageError(f"{', '.join(wrong)}: {why}", code="E_OPTION_CONFLICT")
 
 
-def check_workers(output: Path | None, document: Path | None, alternatives: str | None) -> Path:
-    """Several processes translate lines only, and need a file."""
-    if output is None:
-        raise UsageError("--workers: give the file to write with -o; what is done is kept beside it")
-    if document is not None or alternatives is not None:
-        which = f"{document} is a document" if document is not None else "--alternatives"
-        raise UsageError(f"--workers: for lines of text ({which}); leave it out")
-    return output
+# --- constraints ------------------------------------------------------------------------------------------
 
 
-def check_options(
-    options: LineOptions, constraints: bool, alternatives: bool, names: list[str] | None, for_document: bool
-) -> Path | None:
-    """Refuse options that have no effect with --alternatives or a document; the document, if there is one."""
-    given = options.given(constraints, alternatives)
-    if alternatives:
-        others = {**given, "--split": options.split != "auto", "--too-long": options.too_long != "cut"}
-        fitting = ("--nbest", "--json", "--alternatives")
-        if wrong := [name for name, is_given in others.items() if is_given and name not in fitting]:
-            raise UsageError(f"{', '.join(wrong)}: not with --alternatives; leave one of them out")
-    return find_document(names, given, for_document)
+@dataclass
+class LineConstraints:
+    """The phrases of the file --constraints, for each line."""
+
+    rows: list[PhraseConstraints]
+    path: Path | None = None
+    used: int = 0
+
+    def next(self, count: int) -> list[PhraseConstraints]:
+        """The constraints of the next lines."""
+        rows = self.rows[self.used : self.used + count]
+        self.used += count
+        if len(rows) < count:
+            raise UsageError(f"{self.path} has {len(self.rows)} lines, the text has more: one for each")
+        return rows
+
+    def check_all_used(self) -> None:
+        if self.used < len(self.rows):
+            raise UsageError(f"{self.path} has {len(self.rows)} lines, the text {self.used}: one for each")
+
+
+def read_constraints(path: Path | None) -> LineConstraints | None:
+    from regard.data.files import lines
+
+    if path is None:
+        return None
+    rows = [parse_constraints(line, f"{path}, line {number}") for number, line in enumerate(lines(path), 1)]
+    return LineConstraints(rows, path)
+
+
+def parse_constraints(line: str, where: str) -> PhraseConstraints:
+    """`{"require": ["..."], "forbid": ["..."]}`; a blank line has no constraints."""
+    from regard.tasks import PhraseConstraints
+
+    try:
+        content: Any = json.loads(line) if line.strip() else {}
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{where}: not JSON ({error})") from None
+    example = '{"require": ["a phrase"], "forbid": ["another"]}'
+    if not isinstance(content, dict) or not set(content) <= {"require", "forbid"}:
+        raise UsageError(f"{where}: write an object such as {example}")
+    for phrases in content.values():
+        if not isinstance(phrases, list) or not all(isinstance(phrase, str) for phrase in phrases):
+            raise UsageError(f"{where}: phrases are a list of texts, as in {example}")
+    return PhraseConstraints(tuple(content.get("require", ())), tuple(content.get("forbid", ())))

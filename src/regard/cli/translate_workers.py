@@ -1,4 +1,4 @@
-"""`regard translate --workers N`: a large file by several processes, resumable.
+"""`regard translate FILE -o OUT`: a large file by one or several processes, resumable.
 
 Each portion is translated by one process and kept beside the output until all are complete. The same command
 resumes with those that are missing; a portion whose process was killed is translated again.
@@ -11,14 +11,15 @@ import json
 import signal
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from copy import copy
+from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from regard.cli.terminal import AT_ONCE, Notes, messages, open_model, portions, say
-from regard.cli.translate_output import LineConstraints, LineOptions, Translations
+from regard.cli.terminal import AT_ONCE, Notes, messages, portions, say
+from regard.cli.translate import LineConstraints, TranslateCommand
 from regard.errors import RegardError, UsageError
 
 if TYPE_CHECKING:
@@ -27,32 +28,13 @@ if TYPE_CHECKING:
 MAX_TRIES = 3  # of a portion whose process dies
 
 
-@dataclass(frozen=True)
-class TranslationJob:
-    """How lines are translated: what a process needs."""
+def job_key(job: TranslateCommand) -> str:
+    """What the results depend on: not the device, nor the number of threads."""
+    from regard.storage.builtin import find_model
 
-    model: tuple[Path, ...]
-    decode: dict[str, Any]  # options of [decode]
-    options: LineOptions
-    language: str | None
-    device: str
-    threads: int
-    precision: str
-
-    @property
-    def key(self) -> str:
-        """What the results depend on: not the device, nor the number of threads."""
-        from regard.storage.builtin import find_model
-
-        stamps = [[str(path.resolve()), sorted_stamps(path)] for path in map(find_model, self.model)]
-        return json.dumps([repr(replace(self, device="", threads=0)), stamps])
-
-    def open(self) -> Translations:
-        from regard.tasks import PhraseConstraints, decode_options
-
-        translator = open_model(self.model, self.device, self.threads, self.precision, self.language)
-        decode = decode_options(translator.folder.decode, self.decode)
-        return Translations(translator, decode, LineConstraints(PhraseConstraints()), self.options)
+    common = [job.common[name] for name in ("precision", "as_json")]
+    stamps = [[str(path.resolve()), sorted_stamps(path)] for path in map(find_model, job.common["model"])]
+    return json.dumps([repr([job.options, common, job.scores, job.shows_all]), stamps])
 
 
 def sorted_stamps(path: Path) -> list[list[Any]]:
@@ -73,37 +55,36 @@ class Portion:
 
 
 def translate_in_parts(
-    job: TranslationJob,
-    lines: Iterable[str],
-    constraints: LineConstraints,
-    workers: int,
-    output: Path,
-    at_once: int = AT_ONCE,
+    job: TranslateCommand, lines: Iterable[str], workers: int, output: Path, at_once: int = AT_ONCE
 ) -> None:
-    from regard.device import available_cores
+    """Translate portions that are kept beside the output until all are complete; those of before count."""
     from regard.storage import friendly_os_errors, make_folders
-    from regard.storage.files import is_special, remove_tree
+    from regard.storage.files import remove_tree
 
-    if not job.threads:
-        job = replace(job, threads=max(1, len(available_cores()) // workers))
-    if is_special(output):
-        raise UsageError(f"{output} is a device or a pipe; --workers needs a regular file for -o")
     output = output.resolve()
     place = output.with_name(f".{output.name}.parts")
     with friendly_os_errors(place):
         make_folders(place)
     parts: list[Path] = []
     old = 0
-    with messages().status("translating") as status, WorkerProcesses(job, workers) as processes:
-        for portion in split(job.key, lines, constraints, place, at_once):
-            parts.append(portion.file)
-            if portion.file.is_file():
-                old += 1
-            else:
-                processes.give(portion)
-            status.update(f"translating: {portion.first - 1 + len(portion.lines):,} lines")
-        processes.finish()
-    constraints.check_all_used()
+    try:
+        with messages().status("translating") as status, worker_processes(job, workers) as processes:
+            for portion in split(job_key(job), lines, job.by_line, place, at_once):
+                parts.append(portion.file)
+                if portion.file.is_file():
+                    old += 1
+                else:
+                    processes.give(portion)
+                status.update(f"translating: {portion.first - 1 + len(portion.lines):,} lines")
+            processes.finish()
+    except KeyboardInterrupt:
+        say(f"what is done is kept in {place}; the same command continues")
+        raise
+    finally:
+        if not any(place.iterdir()):
+            remove_tree(place)
+    if job.by_line is not None:
+        job.by_line.check_all_used()
     if old:
         say(f"{old} of {len(parts)} portions were there from before")
     count, notes = join(parts, output)
@@ -112,23 +93,54 @@ def translate_in_parts(
     remove_tree(place)
 
 
+def worker_processes(job: TranslateCommand, workers: int) -> ThisProcess | WorkerProcesses:
+    from regard.device import available_cores
+
+    if workers == 1:
+        return ThisProcess(job)
+    if not job.common["threads"]:
+        job.common["threads"] = max(1, len(available_cores()) // workers)
+    return WorkerProcesses(job, workers)
+
+
 def split(
-    key: str, lines: Iterable[str], constraints: LineConstraints, place: Path, at_once: int
+    key: str, lines: Iterable[str], constraints: LineConstraints | None, place: Path, at_once: int
 ) -> Iterator[Portion]:
     """Portions; the name of each file is a hash of all that its results depend on."""
     first = 1
     for number, portion in enumerate(portions(lines, at_once)):
-        rows = constraints.next(len(portion))
+        rows = constraints.next(len(portion)) if constraints else None
         content = json.dumps([key, first, portion, repr(rows)])
         name = f"{number:08d}-{hashlib.sha256(content.encode()).hexdigest()[:32]}.json"
         yield Portion(number, first, portion, rows, place / name)
         first += len(portion)
 
 
+class ThisProcess:
+    """Translates portions one after another."""
+
+    def __init__(self, job: TranslateCommand) -> None:
+        self.job = job
+
+    def __enter__(self) -> ThisProcess:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def give(self, portion: Portion) -> None:
+        if self.job.task is None:
+            self.job.open()
+        translate_portion(self.job, portion.first, portion.lines, portion.constraints, portion.file)
+
+    def finish(self) -> None:
+        pass
+
+
 class WorkerProcesses:
     """Processes that translate portions; a dead one is replaced, and its portion translated again."""
 
-    def __init__(self, job: TranslationJob, workers: int) -> None:
+    def __init__(self, job: TranslateCommand, workers: int) -> None:
         self.job, self.workers = job, workers
         self.running: dict[Connection[Any, Any], tuple[BaseProcess, Portion | None]] = {}
 
@@ -197,25 +209,30 @@ class WorkerProcesses:
         self.give(portion)
 
 
-def work(job: TranslationJob, line: Connection[Any, Any]) -> None:
+def work(job: TranslateCommand, line: Connection[Any, Any]) -> None:
     """The worker process: translate portions until the connection is closed."""
-    from regard.storage import write_json
-    from regard.tasks import PhraseConstraints
-
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends it
     try:
-        results = job.open()
+        job.open()
         while True:
-            first, lines, rows, file = line.recv()
-            results.constraints, results.notes = LineConstraints(PhraseConstraints(), rows), Notes()
-            texts = results(lines, first)
-            notes = {"first": results.notes.first, "count": results.notes.count}
-            write_json(file, {"lines": len(lines), "results": texts, "notes": notes})
+            translate_portion(job, *line.recv())
             line.send(None)
     except EOFError:
         return
     except RegardError as error:
         line.send((str(error), error.exit_code))
+
+
+def translate_portion(
+    job: TranslateCommand, first: int, lines: list[str], constraints: list[Any] | None, file: Path
+) -> None:
+    from regard.storage import write_json
+
+    portion = copy(job)
+    portion.by_line, portion.notes = LineConstraints(constraints) if constraints else None, Notes()
+    texts = portion(lines, first)
+    notes = {"first": portion.notes.first, "count": portion.notes.count}
+    write_json(file, {"lines": len(lines), "results": texts, "notes": notes})
 
 
 def join(parts: list[Path], output: Path) -> tuple[int, Notes]:

@@ -33,7 +33,7 @@ from regard.server.requests import (
     parse,
 )
 from regard.server.traces import Traces, add_export, add_readings, number_of, tensor_bytes
-from regard.tasks.traceable import Traceable
+from regard.tasks.task_model import TaskModel
 
 WEB = Path(__file__).parent / "web"
 
@@ -47,7 +47,7 @@ Raw = Annotated[bytes, Depends(raw_body)]
 
 def make_app(models: Mapping[str, Any], access: OriginPolicy = OriginPolicy()) -> FastAPI:
     """The explorer over loaded models by name; the first is the default."""
-    models = {name: task for name, task in models.items() if isinstance(task, Traceable)}
+    models = {name: task for name, task in models.items() if isinstance(task, TaskModel)}
     app = FastAPI(title="regard", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
     app.add_middleware(OriginPolicyMiddleware, access=access)
     traces = Traces()

@@ -1,20 +1,41 @@
-"""Text in, answer out."""
+"""Text in, answer out. The classes of models are imported on first use: results and specs need no torch."""
 
-from regard.compat import old_names
-from regard.tasks.answerer import Answer, Answered, Answerer
-from regard.tasks.classifier import Classification, Classifier, Label
-from regard.tasks.embedder import Embedder, Embedding
-from regard.tasks.filler import Filler
-from regard.tasks.generator import Generator
-from regard.tasks.load import load, load_as
-from regard.tasks.tagger import Entity, Tagger, Tagging, Word
-from regard.tasks.translation import Alternative, Candidate, PhraseConstraints, Split, TooLong, Translation
-from regard.tasks.translator import Translator, decode_options
+from typing import TYPE_CHECKING
+
+from regard.compat import lazy_names
+from regard.tasks.results import (
+    Alternative,
+    Answer,
+    AnswerResult,
+    Candidate,
+    Classification,
+    Embedding,
+    Entity,
+    Filling,
+    Generation,
+    Label,
+    Results,
+    Tagging,
+    TextScore,
+    Translation,
+    Word,
+)
+from regard.tasks.task_model import Split, TaskModel, TooLong
+
+if TYPE_CHECKING:
+    from regard.tasks.embedder import Embedder
+    from regard.tasks.encoder import Answerer, Classifier
+    from regard.tasks.filler import Filler
+    from regard.tasks.generator import Generator
+    from regard.tasks.loading import load, load_as
+    from regard.tasks.tagger import Tagger
+    from regard.tasks.translation import PhraseConstraints
+    from regard.tasks.translator import Translator, decode_options
 
 __all__ = [
     "Alternative",
     "Answer",
-    "Answered",
+    "AnswerResult",
     "Answerer",
     "Candidate",
     "Classification",
@@ -23,12 +44,17 @@ __all__ = [
     "Embedding",
     "Entity",
     "Filler",
+    "Filling",
+    "Generation",
     "Generator",
     "Label",
     "PhraseConstraints",
+    "Results",
     "Split",
     "Tagger",
     "Tagging",
+    "TaskModel",
+    "TextScore",
     "TooLong",
     "Translation",
     "Translator",
@@ -37,5 +63,16 @@ __all__ = [
     "load",
     "load_as",
 ]
-
-__getattr__ = old_names(__name__)
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "embedder": ("Embedder",),
+        "encoder": ("Answerer", "Classifier"),
+        "filler": ("Filler",),
+        "generator": ("Generator",),
+        "loading": ("load", "load_as"),
+        "tagger": ("Tagger",),
+        "translation": ("PhraseConstraints",),
+        "translator": ("Translator", "decode_options"),
+    },
+)

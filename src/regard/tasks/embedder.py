@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import overload
 
 import numpy as np
 import torch
@@ -22,25 +21,21 @@ from regard.storage import read_json
 from regard.storage.encoder import BareEncoder
 from regard.storage.files import Json, check_files
 from regard.storage.weights import read_safetensors
-from regard.tasks.classifier import TOKENS_PER_BATCH, within_limit
-from regard.tasks.translation import TooLong
+from regard.tasks.encoder import TOKENS_PER_BATCH, pack
+from regard.tasks.methods import EmbedMethods
+from regard.tasks.results import Embedding
+from regard.tasks.task_model import TooLong, within_limit
 
 Vector = NDArray[np.float32]
 
 
-@dataclass(frozen=True)
-class Embedding:
-    text: str
-    vector: Vector | None  # [W]; None if the text was skipped
-    cut: bool = False  # the text was too long and was truncated
-    skipped: bool = False  # the text was too long, and `too_long="skip"`
-
-
-class Embedder:
+class Embedder(EmbedMethods):
     """A BERT, with or without a head, that embeds texts."""
 
-    def __init__(self, body: BareEncoder) -> None:
+    def __init__(self, body: BareEncoder, precision: str = "auto") -> None:
         self.path, self.model, self.tokenizer = body.path, body.model, body.tokenizer
+        self.config = body.config
+        self.use_precision(precision, [pack(body.model, precision)])
         self.device = next(body.model.parameters()).device
         self.pooling = read_pooling(body.home)
         limit = min(body.config.max_length, self.pooling.longest or body.config.max_length)
@@ -58,44 +53,33 @@ class Embedder:
                 f"{body.config.width} ({str(error).splitlines()[0]})"
             ) from None
 
-    @overload
-    def embed(self, text: str, *, too_long: TooLong = "cut", first: int = 1) -> Embedding: ...  # type: ignore[overload-overlap]
-    @overload
-    def embed(self, text: Sequence[str], *, too_long: TooLong = "cut", first: int = 1) -> list[Embedding]: ...
-    def embed(
-        self, text: str | Sequence[str], *, too_long: TooLong = "cut", first: int = 1
-    ) -> Embedding | list[Embedding]:
-        """The vectors of one text or many; none depends on the batch.
-
-        `too_long` says what happens to a text that is longer than the model's input: truncate it ("cut"; the
-        result says so), skip it, or raise an error. `first` is the number of the first text in messages.
-        """
-        texts = [text] if isinstance(text, str) else list(text)
-        rows = [self.encode(each, too_long, number) for number, each in enumerate(texts, first)]
+    def _embed(self, texts: Sequence[str], on_too_long: TooLong, first_line: int) -> list[Embedding]:
+        rows = [self.encode(each, on_too_long, number) for number, each in enumerate(texts, first_line)]
         samples = [self.sample(ids) for ids in rows if ids is not None]
         vectors = iter(answers(self.vectors_of, samples, TOKENS_PER_BATCH, self.device))
-        results = [
-            Embedding(each, None, skipped=True)
+        return [
+            Embedding(each, None, skipped=True, precision=self.precision)
             if ids is None
-            else Embedding(each, next(vectors)[0].numpy(), cut=len(ids) > self.longest)
+            else Embedding(
+                each, next(vectors)[0].numpy(), truncated=len(ids) > self.longest, precision=self.precision
+            )
             for each, ids in zip(texts, rows)
         ]
-        return results[0] if isinstance(text, str) else results
 
-    def vectors(self, texts: Sequence[str], too_long: TooLong = "cut") -> Vector:
+    def vectors(self, texts: Sequence[str], on_too_long: TooLong = "truncate") -> Vector:
         """The vectors of texts as one array [texts, width]; the row of a skipped text is NaN."""
-        return self.as_array(self.embed(list(texts), too_long=too_long))
+        return self.as_array(self.embed(list(texts), on_too_long=on_too_long))
 
     def as_array(self, embeddings: Sequence[Embedding]) -> Vector:
         blank = np.full(self.width, np.nan, dtype=np.float32)
         rows = [blank if each.vector is None else each.vector for each in embeddings]
         return np.stack(rows) if rows else np.empty((0, self.width), dtype=np.float32)
 
-    def encode(self, text: str, too_long: TooLong, number: int) -> list[int] | None:
+    def encode(self, text: str, on_too_long: TooLong, number: int) -> list[int] | None:
         """The token ids of a text, None for one to skip."""
         whole = self.pooling.prompt + text
         ids = self.tokenizer.encode(whole.lower() if self.pooling.lowercase else whole)
-        return within_limit(ids, self.longest, too_long, number)
+        return within_limit(ids, self.longest, on_too_long, number)
 
     def sample(self, ids: Sequence[int]) -> Sample:
         return Sample(source=[self.tokenizer.start, *ids[: self.longest], self.tokenizer.end])

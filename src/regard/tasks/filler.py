@@ -6,9 +6,8 @@ import heapq
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple, overload
 
 import torch
 
@@ -20,35 +19,14 @@ from regard.models.encoder import EncoderOnly
 from regard.models.transformer import EncoderDecoder
 from regard.sample import Sample
 from regard.storage import Folder
-from regard.tasks.traceable import Traceable
+from regard.tasks.encoder import pack
+from regard.tasks.methods import FillMethods
+from regard.tasks.results import FilledText, Filling, Guess
+from regard.tasks.task_model import TooLong
 from regard.tasks.translator import decode_options
 
 GAP = re.compile(r"<mask>|\[MASK\]|_{3,}")  # how users write a gap
 MIN_BEAM = 4  # of T5's search
-
-
-class Guess(NamedTuple):
-    piece: str  # the text, without the space before it
-    probability: float
-
-
-@dataclass(frozen=True)
-class FilledText:
-    text: str
-    probability: float  # of all gaps together
-
-
-@dataclass(frozen=True)
-class Filling:
-    """A text with its gaps filled: whole texts, and the guesses for each gap, best first."""
-
-    source: str
-    candidates: list[FilledText]
-    guesses: list[list[Guess]]  # of each gap
-
-    @property
-    def text(self) -> str:
-        return self.candidates[0].text
 
 
 @dataclass(frozen=True)
@@ -66,20 +44,26 @@ class GappedText:
     source: str
     parts: list[str]
     ids: list[list[int]]
+    truncated: bool = False  # the ids are those around the gaps
+    skipped: bool = False
 
     @property
     def gaps(self) -> int:
         return len(self.parts) - 1
 
+    @property
+    def tokens(self) -> int:
+        return sum(map(len, self.ids)) + self.gaps
 
-class Filler(Traceable):
+
+class Filler(FillMethods):
     """A masked language model (BERT) or a model of span corruption (T5).
 
     BERT predicts one token for each gap, several gaps independently of one another. T5 writes spans of any
     length, each given those before it.
     """
 
-    def __init__(self, folder: Folder) -> None:
+    def __init__(self, folder: Folder, precision: str = "auto") -> None:
         self.folder, self.model, self.tokenizer = folder, folder.model, folder.source
         spans = isinstance(folder.model, EncoderDecoder) and bool(folder.source.sentinels)
         words = isinstance(folder.model, EncoderOnly) and folder.config.head in (None, "words")
@@ -88,43 +72,52 @@ class Filler(Traceable):
         self.device = next(folder.model.parameters()).device
         self.longest = folder.config.max_length - 2  # tokens of a text, without start and end
         self.cutter = GapCutter(folder.source)
+        self.use_precision(precision, [pack(folder.model, precision)])
 
-    @overload
-    def fill(self, text: str, count: int = 5) -> Filling: ...  # type: ignore[overload-overlap]
-    @overload
-    def fill(self, text: Sequence[str], count: int = 5) -> list[Filling]: ...
-    def fill(self, text: str | Sequence[str], count: int = 5) -> Filling | list[Filling]:
-        """Fill `<mask>` in one text or in many: the `count` best guesses and texts."""
-        texts = [text] if isinstance(text, str) else list(text)
-        results = self.fill_lines(texts, count)
-        return results[0] if isinstance(text, str) else results
-
-    def fill_lines(
-        self, texts: Sequence[str], count: int = 5, numbers: Sequence[int] | None = None
+    def _fill(
+        self, texts: Sequence[str], num_results: int, on_too_long: TooLong, first_line: int
     ) -> list[Filling]:
-        """`numbers` are the line numbers for messages."""
-        where = [f"line {number}: " for number in numbers] if numbers else [""] * len(texts)
-        gapped = [self.split_gaps(text, place) for text, place in zip(texts, where)]
+        gapped = [
+            self.split_gaps(text, f"line {number}: ", on_too_long) if text.strip() else None
+            for number, text in enumerate(texts, first_line)
+        ]
+        read = [each for each in gapped if each is not None and not each.skipped]
         if isinstance(self.model, EncoderOnly):
-            return [self.combine(each, spans) for each, spans in zip(gapped, self.guess(gapped, count))]
-        return [self.fillings(each, beams, count) for each, beams in zip(gapped, self.search(gapped, count))]
+            fillings = (self.combine(each, spans) for each, spans in zip(read, self.guess(read, num_results)))
+        else:
+            beams = self.search(read, num_results) if read else []
+            fillings = (self.fillings(each, some, num_results) for each, some in zip(read, beams))
+        return [
+            Filling(text, "" if each else text, [], [], skipped=each is not None, precision=self.precision)
+            if each is None or each.skipped
+            else next(fillings)
+            for text, each in zip(texts, gapped)
+        ]
 
-    def split_gaps(self, text: str, where: str) -> GappedText:
+    def split_gaps(self, text: str, where: str = "", on_too_long: TooLong = "error") -> GappedText:
         gapped = self.cutter.cut(text)
         limit = len(self.tokenizer.sentinels) - 1  # the last sentinel ends T5's output
         if not gapped.gaps:
             raise UsageError(
                 f'{where}"{shortened(text)}" has no gap; write <mask> where a word is missing, '
-                'as in "The <mask> sleeps."'
+                'as in "The <mask> sleeps."',
+                code="E_FILL_GAP",
             )
         if isinstance(self.model, EncoderDecoder) and gapped.gaps > limit:
             raise UsageError(f"{where}the text has {gapped.gaps} gaps, the model has sentinels for {limit}")
-        tokens = sum(map(len, gapped.ids)) + gapped.gaps
-        if tokens > self.longest:
+        if gapped.tokens <= self.longest:
+            return gapped
+        if on_too_long == "skip":
+            return replace(gapped, skipped=True)
+        room = self.longest - (gapped.tokens - len(gapped.ids[0]) - len(gapped.ids[-1]))
+        if on_too_long == "error" or room < 0:
             raise UsageError(
-                f"{where}the text has {tokens} tokens, but the model reads {self.longest}; shorten it"
+                f"{where}the text has {gapped.tokens} tokens, but the model reads {self.longest}; shorten it",
+                code="E_TOO_LONG",
             )
-        return gapped
+        before = min(len(gapped.ids[0]), max(room // 2, room - len(gapped.ids[-1])))
+        first, last = gapped.ids[0][len(gapped.ids[0]) - before :], gapped.ids[-1][: room - before]
+        return replace(gapped, ids=[first, *gapped.ids[1:-1], last], truncated=True)
 
     # BERT: a token for each gap
 
@@ -159,7 +152,7 @@ class Filler(Traceable):
             longer = [(p + each.log_probability, (*spans, each)) for p, spans in best for each in guesses]
             best = heapq.nlargest(len(gaps[0]), longer, key=lambda pair: pair[0])
         candidates = [FilledText(self.cutter.join(text, spans), math.exp(p)) for p, spans in best]
-        return Filling(text.source, candidates, [self.readable(guesses) for guesses in gaps])
+        return self.filling(text, candidates, [self.readable(guesses) for guesses in gaps])
 
     # T5: one span after another
 
@@ -185,7 +178,7 @@ class Filler(Traceable):
         best = list(by_text.items())[:count]
         candidates = [FilledText(whole, probability) for whole, (probability, _) in best]
         by_gap = zip(*(spans for _, (_, spans) in best))
-        return Filling(text.source, candidates, [self.readable(distinct(spans)) for spans in by_gap])
+        return self.filling(text, candidates, [self.readable(distinct(spans)) for spans in by_gap])
 
     def spans_of(self, hypothesis: Hypothesis, gaps: int) -> list[GapSpan]:
         """The span after each sentinel of the output; empty where a sentinel is missing."""
@@ -202,6 +195,10 @@ class Filler(Traceable):
                 ids[gap].append(token)
                 log_p[gap] += token_log_p
         return [GapSpan(tuple(span), p) for span, p in zip(ids, log_p)]
+
+    def filling(self, text: GappedText, candidates: list[FilledText], guesses: list[list[Guess]]) -> Filling:
+        best = candidates[0].text
+        return Filling(text.source, best, candidates, guesses, text.truncated, precision=self.precision)
 
     def readable(self, spans: Sequence[GapSpan]) -> list[Guess]:
         return [Guess(self.cutter.spelling(span.ids)[1], math.exp(span.log_probability)) for span in spans]

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, overload
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from regard.config import Decode
 from regard.config.load import searched
@@ -23,55 +21,22 @@ from regard.generation import (
     make_engine,
     score,
 )
+from regard.generation.packing import choose_precision
 from regard.generation.score import TOKENS_PER_BATCH
 from regard.generation.sliding import SlidingWindow
 from regard.inputs.text import Tokenizer
-from regard.metrics.language import perplexity_scores
 from regard.models.transformer import LanguageModel
 from regard.sample import IGNORED, Sample
 from regard.storage import Folder
-from regard.tasks.traceable import Traceable
+from regard.tasks.methods import GenerateMethods
+from regard.tasks.results import GeneratedText, Generation, TextScore
+from regard.tasks.task_model import TooLong, Warn
 from regard.tasks.translator import decode_options
 
-TooLongPrompt = Literal["error", "cut"]
-Warn = Callable[[str], None]
 REPLACEMENT_CHARACTER = "\ufffd"  # of bytes that are no complete character, perhaps not yet
 
 
-@dataclass(frozen=True)
-class GeneratedText:
-    """The continuation of a prompt; `prompt + text` is the whole."""
-
-    prompt: str
-    text: str
-    tokens: tuple[int, ...]  # ids of the text
-    log_probability: float  # of the text and its end, as sampled: after temperature, top-k and top-p
-    finished: bool  # the model ended the text; False if the length limit truncated it
-
-
-@dataclass(frozen=True)
-class TextScore:
-    """log p of a text, token by token."""
-
-    text: str
-    pieces: list[float]  # log p of each token, and of the end
-
-    @property
-    def numbers(self) -> dict[str, float]:
-        return total_score([self])
-
-
-def total_score(scores: Iterable[TextScore]) -> dict[str, float]:
-    """The scores of texts as one: log_probability, tokens, bytes, perplexity, bits_per_byte."""
-    log_p, tokens, size = 0.0, 0, 0
-    for each in scores:
-        log_p, tokens = log_p + math.fsum(each.pieces), tokens + len(each.pieces)
-        size += len(each.text.encode(errors="replace"))
-    totals = {"log_probability": log_p, "tokens": tokens, "bytes": size}
-    return totals | perplexity_scores(log_p, tokens, size)
-
-
-class Generator(Traceable):
+class Generator(GenerateMethods):
     """An opened language model (GPT, Llama).
 
     It reads `window` tokens at once. A longer text continues from the last half of them, and so on. A model
@@ -83,7 +48,9 @@ class Generator(Traceable):
     def __init__(self, folder: Folder, precision: str = "auto") -> None:
         if not isinstance(folder.model, LanguageModel):
             raise UsageError(f"{folder.path}: a {folder.config.family} model cannot continue a text")
-        make_engine(folder.model, precision, folder.calibration)  # packs the model in place
+        chosen = choose_precision(precision, folder.model, folder.calibration)
+        self.use_precision(precision, [chosen])
+        make_engine(folder.model, chosen, folder.calibration)  # packs the model in place
         self.folder, self.model, self.tokenizer = folder, folder.model, folder.source
         self.device = next(folder.model.parameters()).device
         self.sliding = SlidingWindow(self.model, self.model.longest_target or folder.config.max_length)
@@ -98,36 +65,48 @@ class Generator(Traceable):
         """The folder's [decode] with some fields replaced; `beam` without `sample` means search."""
         return decode_options(self.decode, searched(dict(given)))
 
-    @overload
-    def generate(self, prompt: str, **options: object) -> str: ...  # type: ignore[overload-overlap]
-    @overload
-    def generate(self, prompt: Sequence[str], **options: object) -> list[str]: ...
-    def generate(self, prompt: str | Sequence[str], **options: object) -> str | list[str]:
-        """The continuation of a prompt, or of each of many, without the prompt itself.
+    def decode_options(self, fields: Mapping[str, Any], num_results: int) -> Decode:
+        """As `options`, with a beam as wide as the results need."""
+        options = self.options({name: value for name, value in fields.items() if value is not None})
+        if options.sample:
+            return options.model_copy(update={"beam": num_results})
+        if num_results > options.beam:
+            message = f"{num_results} results of a search need a beam of at least {num_results}"
+            raise UsageError(f"{message}, not {options.beam}", code="E_BEAM")
+        return options
 
-        Options are those of `[decode]`: sample=True, temperature=0.8, top_p=0.9, seed=1, max_length=200 ...;
-        `beam=1` is greedy, `beam=4` a search.
-        """
-        prompts = [prompt] if isinstance(prompt, str) else list(prompt)
-        texts = [samples[0].text for samples in self.write(prompts, self.options(options))]
-        return texts[0] if isinstance(prompt, str) else texts
+    def _generate(
+        self, prompts: Sequence[str], options: Decode, num_results: int, on_too_long: TooLong, warn: Warn
+    ) -> list[Generation]:
+        whole = [self.with_start(self.tokenizer.encode(prompt)) for prompt in prompts]
+        limit = self.model.longest_target
+        long = [limit is not None and len(ids) > limit for ids in whole]
+        skipped = [each and on_too_long == "skip" for each in long]
+        read = [prompt for prompt, skip in zip(prompts, skipped) if not skip]
+        texts = iter(self.write(read, options, on_too_long, warn))
+        results = []
+        for prompt, skip, cut in zip(prompts, skipped, long):
+            candidates = [] if skip else next(texts)[:num_results]
+            best = candidates[0].text if candidates else ""
+            results.append(Generation(prompt, best, candidates, cut and not skip, skip, self.precision))
+        return results
 
     def write(
         self,
         prompts: Sequence[str],
         options: Decode | None = None,
-        too_long: TooLongPrompt = "error",
+        on_too_long: TooLong = "error",
         warn: Warn = lambda text: None,
     ) -> list[list[GeneratedText]]:
-        """For each prompt its `options.beam` draws or hypotheses, best first."""
+        """For each prompt its `options.beam` samples or hypotheses, best first."""
         options = options or self.decode
-        ids = [self.prompt_ids(prompt, too_long, warn) for prompt in prompts]
+        ids = [self.prompt_ids(prompt, on_too_long, warn) for prompt in prompts]
         requests = [Request(each, options) for each in ids]
         budget = options.tokens_per_batch
         results = generate(self.model_for, requests, self.special, self.device, budget, warn)
         return [
-            [self.generated_text(prompt, each, hypothesis) for hypothesis in hypotheses]
-            for prompt, each, hypotheses in zip(prompts, ids, results)
+            [self.generated_text(each, hypothesis) for hypothesis in hypotheses]
+            for each, hypotheses in zip(ids, results)
         ]
 
     def stream(self, prompt: str, **options: object) -> Iterator[str]:
@@ -139,27 +118,28 @@ class Generator(Traceable):
         prompt: str,
         options: Decode,
         draw: int = 0,
-        too_long: TooLongPrompt = "error",
+        on_too_long: TooLong = "error",
         warn: Warn = lambda text: None,
     ) -> Iterator[str]:
         """A wrong prompt raises at once. `draw` is the index of a draw among several."""
-        ids = self.prompt_ids(prompt, too_long, warn)
+        ids = self.prompt_ids(prompt, on_too_long, warn)
         is_single = options.sample and options.beam == 1  # of several draws only the best one is streamed
         request = Request(ids, options, draw=draw if is_single else None)
         scheduler = self.scheduler(options.tokens_per_batch)
         return detokenize_stream(self.tokenizer, ids, scheduler.stream(request))
 
     def prompt_ids(
-        self, prompt: str, too_long: TooLongPrompt = "error", warn: Warn = lambda text: None
+        self, prompt: str, on_too_long: TooLong = "error", warn: Warn = lambda text: None
     ) -> list[int]:
-        """The tokens of a prompt, after the start token if the tokenizer adds one; `cut` keeps their end."""
+        """The tokens of a prompt after the start token, if the tokenizer adds one."""
         ids = self.with_start(self.tokenizer.encode(prompt))
         limit = self.model.longest_target
         if limit is None or len(ids) <= limit:
             return ids
         problem = f"the prompt has {len(ids)} tokens, but the model reads {limit} at once"
-        if too_long == "error":
-            raise UsageError(f'{problem}; shorten it, or let only its end be read (too_long = "cut")')
+        if on_too_long == "error":
+            message = f"{problem}; shorten it, or let only its end be read (on too long: truncate)"
+            raise UsageError(message, code="E_TOO_LONG")
         warn(f"{problem}: only its end is read")
         return ids[-limit:]
 
@@ -180,28 +160,29 @@ class Generator(Traceable):
     def model_for(self, request: Request) -> Steppable[Any]:
         return self.sliding if self.overflows(len(request.ids), request.options) else self.model
 
-    def generated_text(self, prompt: str, ids: Sequence[int], hypothesis: Hypothesis) -> GeneratedText:
+    def generated_text(self, ids: Sequence[int], hypothesis: Hypothesis) -> GeneratedText:
         text = "".join(detokenize_stream(self.tokenizer, ids, hypothesis.tokens))
-        return GeneratedText(prompt, text, hypothesis.tokens, hypothesis.log_probability, hypothesis.finished)
+        tokens = tuple(self.tokenizer.tokens(hypothesis.tokens))
+        return GeneratedText(text, hypothesis.log_probability, hypothesis.finished, tokens, hypothesis.tokens)
 
-    def score(self, texts: Sequence[str], stride: int | None = None, end: bool = True) -> list[TextScore]:
-        """log p of each token of each text, and of its end.
-
-        A text longer than the window is read in overlapping windows, each `stride` tokens further (default:
-        half of the window): each token is scored once, with at least `window - stride` tokens of context,
-        where there are so many.
-        """
+    def _score(self, texts: Sequence[str], stride: int | None, end: bool) -> list[TextScore]:
         stride = max(1, self.window // 2) if stride is None else stride
         if not 1 <= stride <= self.window:
             raise UsageError(
                 f"a stride of {stride}: it lies between 1 and the window of {self.window} tokens"
             )
-        samples = [windows(self.document_ids(text, end), self.window, stride) for text in texts]
+        documents = [self.document_ids(text, end) for text in texts]
+        samples = [windows(ids, self.window, stride) for ids in documents]
         rows = score(self.model, [each for group in samples for each in group], TOKENS_PER_BATCH, self.device)
         rest = iter(rows)
         return [
-            TextScore(text, [log_p for _ in group for log_p in next(rest)])
-            for text, group in zip(texts, samples)
+            TextScore.of(
+                text,
+                self.tokenizer.tokens(ids[1:]),
+                [log_p for _ in group for log_p in next(rest)],
+                precision=self.precision,
+            )
+            for text, ids, group in zip(texts, documents, samples)
         ]
 
     def document_ids(self, text: str, end: bool) -> list[int]:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import overload
 
 from regard.data.objectives import Tag
 from regard.errors import UsageError
 from regard.inputs.text import split_sentences
 from regard.metrics.labels import spans
 from regard.storage import Folder
-from regard.tasks.classifier import EncoderTask
+from regard.tasks.encoder import EncoderTask
+from regard.tasks.methods import TagMethods
+from regard.tasks.results import Entity, Tagging, Word
+from regard.tasks.task_model import TooLong, within_limit
 
 Place = tuple[int, int]  # characters start .. end - 1 of a text
 
@@ -37,34 +39,6 @@ _SPACE = re.compile(r"\s+")
 
 
 @dataclass(frozen=True)
-class Entity:
-    """`text` is characters `start` to `end - 1` of the tagged text."""
-
-    type: str
-    start: int
-    end: int
-    text: str
-    score: float  # the lowest probability among the tags of its words
-
-
-@dataclass(frozen=True)
-class Word:
-    text: str
-    start: int
-    end: int
-    tag: str
-    probability: float
-
-
-@dataclass(frozen=True)
-class Tagging:
-    text: str
-    words: tuple[Word, ...]
-    entities: tuple[Entity, ...]
-    windows: int = 1  # above 1: a sentence was split into so many overlapping parts
-
-
-@dataclass(frozen=True)
 class TokenWindow:
     """Tokens `start` to `end - 1` of a sentence, read together."""
 
@@ -76,29 +50,40 @@ class TokenWindow:
         return min(token - self.start, self.end - 1 - token)
 
 
-class Tagger(EncoderTask):
+class Tagger(EncoderTask, TagMethods):
     """A model that tags each word."""
 
     head = "tokens"
 
-    def __init__(self, folder: Folder) -> None:
-        super().__init__(folder)
+    def __init__(self, folder: Folder, precision: str = "auto") -> None:
+        super().__init__(folder, precision)
         self.labels = folder.labels
         self.objective = Tag(folder.source, folder.config.max_length, folder.labels)
         self.split_above = min(folder.split_above, self.objective.longest)
 
-    @overload
-    def tag(self, text: str) -> Tagging: ...  # type: ignore[overload-overlap]
-    @overload
-    def tag(self, text: Sequence[str]) -> list[Tagging]: ...
-    def tag(self, text: str | Sequence[str]) -> Tagging | list[Tagging]:
-        """The words and entities of one raw text or of many; `find_words` splits texts into words."""
-        texts = [text] if isinstance(text, str) else list(text)
+    def _tag(self, texts: Sequence[str], on_too_long: TooLong, first_line: int) -> list[Tagging]:
+        """`find_words` splits texts into words."""
         split = [self.sentences(each) for each in texts]
-        words = [[t[a:b] for a, b in places] for t, parts in zip(texts, split) for places in parts]
+        skipped = [
+            any(self.is_skipped(text, places, on_too_long, number) for places in parts)
+            for number, (text, parts) in enumerate(zip(texts, split), first_line)
+        ]
+        read = [[] if skip else parts for parts, skip in zip(split, skipped)]
+        words = [[t[a:b] for a, b in places] for t, parts in zip(texts, read) for places in parts]
         tags = iter(self.predict(words))
-        results = [joined(each, [(part, next(tags)) for part in parts]) for each, parts in zip(texts, split)]
-        return results[0] if isinstance(text, str) else results
+        return [
+            replace(
+                joined(text, [(part, next(tags)) for part in parts]), skipped=skip, precision=self.precision
+            )
+            for text, parts, skip in zip(texts, read, skipped)
+        ]
+
+    def is_skipped(self, text: str, places: Sequence[Place], on_too_long: TooLong, number: int) -> bool:
+        """Whether a sentence is too long and to be skipped; by default it is read in parts."""
+        if on_too_long == "truncate":
+            return False
+        ids = self.objective.encode_words([text[a:b] for a, b in places])[0]
+        return within_limit(ids, self.objective.longest, on_too_long, number) is None
 
     def tag_words(self, sentences: Sequence[Sequence[str]], first: int = 1) -> list[list[str]]:
         """The tag of each word of sentences that are split into words already.
@@ -181,7 +166,7 @@ def joined(text: str, parts: Sequence[tuple[list[Place], tuple[list[tuple[str, f
             entities.append(Entity(kind, start, end, text[start:end], score))
         words += sentence
     windows = max((count for _, (_, count) in parts), default=1)
-    return Tagging(text, tuple(words), tuple(entities), windows)
+    return Tagging(text, tuple(entities), tuple(words), windows)
 
 
 # --- words ------------------------------------------------------------------------------------------------

@@ -15,8 +15,7 @@ from regard.inputs.text.tokenizer import replace_surrogates
 from regard.models.transformer import EncoderDecoder
 from regard.sample import Sample
 from regard.storage import Folder
-from regard.tasks.answerer import Answerer
-from regard.tasks.classifier import Classifier
+from regard.tasks.encoder import Answerer, Classifier
 from regard.tasks.filler import Filler, GapSpan
 from regard.tasks.generator import Generator
 from regard.tasks.tagger import Tagger, find_words
@@ -62,7 +61,7 @@ def generate_input(task: Generator, text: str, _: str | None) -> TaskInput:
 
 
 def fill_input(task: Filler, text: str, _: str | None) -> TaskInput:
-    gapped = task.split_gaps(text, "")
+    gapped = task.split_gaps(text)
     if isinstance(task.model, EncoderDecoder):
         return TaskInput(task.folder, Sample(source=task.with_sentinels(gapped)), text)
     row = task.with_masks(gapped)
@@ -84,7 +83,7 @@ def classify_input(task: Classifier, text: str, _: str | None) -> TaskInput:
     check_length(len(ids), task.objective.longest)
 
     def read_output(logits: Tensor) -> tuple[str, list[tuple[int, int]]]:
-        labels = task.result(text, logits[0], None, cut=False).labels
+        labels = task.result(text, logits[0], None, truncated=False).labels
         return ", ".join(each.name for each in labels), [(0, task.labels.index(each.name)) for each in labels]
 
     return TaskInput(task.folder, task.objective.text(ids), text, read_output)

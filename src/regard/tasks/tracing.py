@@ -198,7 +198,7 @@ def output_text(task: Any, inputs: TaskInput, ids: Ids) -> str:
         return "".join(detokenize_stream(task.tokenizer, list(inputs.sample.source), ids))
     if isinstance(task, Filler):
         hypothesis = Hypothesis(tuple(ids), 0.0, 0.0, tuple(0.0 for _ in ids), True)
-        return task.fillings(task.split_gaps(inputs.text, ""), [hypothesis], 1).text
+        return task.fillings(task.split_gaps(inputs.text), [hypothesis], 1).text
     return inputs.folder.target.decode(ids)
 
 

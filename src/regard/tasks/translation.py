@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import Literal
 
 from regard.config import Decode
 from regard.errors import UsageError
@@ -18,9 +17,10 @@ from regard.generation import Constraint, Hypothesis, Lexicon, longest_output
 from regard.generation.alignment import Links
 from regard.generation.constraints import PhraseProgress
 from regard.inputs.text import Tokenizer, split_sentences, split_words
+from regard.tasks.results import Candidate
+from regard.tasks.task_model import Split, TooLong
 
-Split = Literal["auto", "always", "never"]
-TooLong = Literal["cut", "skip", "error"]
+LONGEST_LINE = 1_000_000  # characters: its tokens take some hundred times as many bytes
 
 # --- segments of a line -----------------------------------------------------------------------------------
 
@@ -110,15 +110,24 @@ class LineSplitter:
     tokenizer: Tokenizer
     above: int
     longest: int
-    too_long: TooLong = "cut"
+    on_too_long: TooLong = "truncate"
     source_prefix: str = ""  # before every segment
 
     def split(self, texts: Sequence[str], splits: Sequence[Split], first_line: int = 1) -> list[Line]:
         """The lines, numbered from `first_line` in messages. Only long ones are tokenized twice."""
-        whole = self.encode([text.strip() for text in texts])
+        for number, text in enumerate(texts, first_line):
+            if len(text) > LONGEST_LINE and self.on_too_long != "skip":
+                raise UsageError(
+                    f"line {number} has {len(text):,} characters; split it into lines of {LONGEST_LINE:,}",
+                    code="E_LINE_LENGTH",
+                )
+        endless = [len(text) > LONGEST_LINE for text in texts]
+        whole = self.encode(["" if skip else text.strip() for text, skip in zip(texts, endless)])
         return [
-            self.split_line(text, ids, split, number)
-            for number, (text, ids, split) in enumerate(zip(texts, whole, splits, strict=True), first_line)
+            Line(text, [], [], skipped=True) if skip else self.split_line(text, ids, split, number)
+            for number, (text, ids, split, skip) in enumerate(
+                zip(texts, whole, splits, endless, strict=True), first_line
+            )
         ]
 
     def split_line(self, text: str, ids: list[int], split: Split, number: int) -> Line:
@@ -127,12 +136,13 @@ class LineSplitter:
             return Line(text, [segment(text)], [ids])
         parts = segments(text, self.count_tokens, split, self.above, self.longest)
         is_broken = any(part.broken for part in parts)
-        if is_broken and self.too_long == "error":
+        if is_broken and self.on_too_long == "error":
             raise UsageError(
                 f"line {number}: a sentence has more than the {self.longest} tokens that the model reads; "
-                'shorten it, or let it be cut (too_long = "cut")'
+                "shorten it, or let it be split (on too long: truncate)",
+                code="E_TOO_LONG",
             )
-        if is_broken and self.too_long == "skip":
+        if is_broken and self.on_too_long == "skip":
             return Line(text, parts, [], skipped=True)
         return Line(text, parts, self.encode([part.text for part in parts]))
 
@@ -306,62 +316,24 @@ AlignedHypotheses = list[tuple[Hypothesis, Links | None]]  # of one segment, bes
 
 
 @dataclass(frozen=True)
-class Candidate:
-    """One translation of a line. `score` and `log_probability` are sums over its sentences."""
-
-    text: str
-    score: float = 0.0
-    log_probability: float = 0.0
-    alignment: Links | None = None
-    finished: bool = True  # False if the length limit truncated it
-    tokens: tuple[int, ...] = ()  # ids, with the end of each sentence
-    token_log_probabilities: tuple[float, ...] = ()  # of each of them, 0 in a forced prefix
-
-
-@dataclass(frozen=True)
-class Translation:
-    source: str
-    candidates: list[Candidate]  # best first
-    broken: bool = False  # a sentence was too long for the model and was cut between words
-    skipped: bool = False  # a sentence was too long and the line was not translated (too_long = "skip")
-    disobeyed: tuple[str, ...] = ()  # required phrases that the text lacks, forbidden ones that it contains
-
-    @property
-    def text(self) -> str:
-        return self.candidates[0].text
-
-
-@dataclass(frozen=True)
-class Alternative:
-    """A next word after the beginning of a translation, and the best translation that continues with it."""
-
-    word: str  # empty where the translation ends
-    log_probability: float  # of the word
-    candidate: Candidate  # the whole translation
-
-    @property
-    def text(self) -> str:
-        return self.candidate.text
-
-
-@dataclass(frozen=True)
 class SegmentJoiner:
     """Joins the segments of a line: candidate k consists of the k-th hypothesis of each segment."""
 
     decode: Callable[[Sequence[int]], str]
+    show: Callable[[Sequence[int]], list[str]]  # the text of each token
     end: int  # the id that ends a sentence
 
     def join(
         self,
         line: Sequence[Segment],
         hypotheses: Sequence[AlignedHypotheses | None],
-        nbest: int,
+        num_results: int,
         aligned: bool,
     ) -> list[Candidate]:
         count = min((len(each) for each in hypotheses if each is not None), default=1)
         return [
             self.join_one(line, [each[k] if each else None for each in hypotheses], aligned)
-            for k in range(min(nbest, count))
+            for k in range(min(num_results, count))
         ]
 
     def join_one(
@@ -380,6 +352,7 @@ class SegmentJoiner:
         self, whole: Candidate, source: str, part: Segment, hypothesis: Hypothesis, links: Links | None
     ) -> Candidate:
         text = self.decode(hypothesis.tokens)
+        ids = [*hypothesis.tokens, *([self.end] if hypothesis.finished else ())]
         left, right = words_before(source, part.text), words_before(whole.text, text)
         shifted = [(word + left, target + right) for word, target in links or ()]
         return Candidate(
@@ -388,7 +361,8 @@ class SegmentJoiner:
             log_probability=whole.log_probability + hypothesis.log_probability,
             alignment=None if whole.alignment is None else whole.alignment + shifted,
             finished=whole.finished and hypothesis.finished,
-            tokens=(*whole.tokens, *hypothesis.tokens, *([self.end] if hypothesis.finished else ())),
+            tokens=(*whole.tokens, *self.show(ids)),
+            token_ids=(*whole.token_ids, *ids),
             token_log_probabilities=(*whole.token_log_probabilities, *hypothesis.token_log_probabilities),
         )
 

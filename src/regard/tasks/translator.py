@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from functools import cached_property, partial
-from typing import Any, overload
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -32,24 +32,21 @@ from regard.generation import (
     scorer,
 )
 from regard.generation.alignment import Links, align
+from regard.generation.packing import choose_precision
 from regard.models.encoder import EncoderOnly
 from regard.models.families import GenerativeModel
-from regard.sample import Sample
 from regard.storage import Folder
-from regard.tasks.traceable import Traceable
+from regard.tasks.methods import TranslateMethods
+from regard.tasks.results import Alternative, Candidate, TextScore, Translation
+from regard.tasks.task_model import Split, TooLong, Warn, with_old_names, within_limit
 from regard.tasks.translation import (
     AlignedHypotheses,
-    Alternative,
-    Candidate,
     ContextDecoder,
     Line,
     LineSplitter,
     PhraseConstraints,
     SegmentInput,
     SegmentJoiner,
-    Split,
-    TooLong,
-    Translation,
     check_constraints,
     compile_constraints,
     segment,
@@ -57,12 +54,11 @@ from regard.tasks.translation import (
     violated,
 )
 
-Warn = Callable[[str], None]
 Texts = Sequence[str]
 SCORE_TOKENS = 4096  # tokens at once, each with logits over the whole vocabulary
 
 
-class Translator(Traceable):
+class Translator(TranslateMethods):
     """An opened translation model, or an ensemble of several with the same tokenizers."""
 
     def __init__(self, folder: Folder, *others: Folder, precision: str = "auto") -> None:
@@ -70,8 +66,14 @@ class Translator(Traceable):
         self.folder = folder  # its tokenizers and options apply to all
         for other in others:
             check_same_tokenizers(folder, other)
+        models = [generative_model(each) for each in self.folders]
+        chosen = [
+            choose_precision(precision, model, each.calibration) for model, each in zip(models, self.folders)
+        ]
+        self.use_precision(precision, chosen)
         self.engines = [
-            make_engine(generative_model(each), precision, each.calibration) for each in self.folders
+            make_engine(model, each, folder.calibration)
+            for model, each, folder in zip(models, chosen, self.folders)
         ]
         means: tuple[Mean, ...] = ("probability", "log")
         self.ensembles = {mean: Ensemble(self.engines, mean) for mean in means}
@@ -81,7 +83,7 @@ class Translator(Traceable):
         self.special = folder.special
         self.longest = min(each.config.max_length for each in self.folders) - 1  # tokens of a source
         self.split_above = min(each.split_above for each in self.folders)
-        self.joiner = SegmentJoiner(folder.target.decode, folder.target.end)
+        self.joiner = SegmentJoiner(folder.target.decode, folder.target.tokens, folder.target.end)
         self.source_prefix = ""  # before every source: the target language of a multilingual model
 
     def warm_up(self) -> None:
@@ -104,57 +106,51 @@ class Translator(Traceable):
     def lexicon(self) -> Lexicon:
         return Lexicon.of(self.folder.target)
 
-    @overload
-    def translate(  # type: ignore[overload-overlap]
-        self, text: str, *, require: Texts = (), forbid: Texts = (), **options: object
-    ) -> str: ...
-    @overload
-    def translate(
-        self, text: Texts, *, require: Texts = (), forbid: Texts = (), **options: object
-    ) -> list[str]: ...
-    def translate(
-        self, text: str | Texts, *, require: Texts = (), forbid: Texts = (), **options: object
-    ) -> str | list[str]:
-        """Translate one text or many; options are those of `[decode]`: beam=5, sample=True, top_p=0.9 ...
+    def decode_options(self, fields: Mapping[str, Any], num_results: int) -> Decode:
+        """The folder's [decode] with some fields replaced; the beam is as wide as the results need."""
+        options = decode_options(self.folder.decode, fields)
+        if fields.get("beam") is None and num_results > options.beam:
+            return options.model_copy(update={"beam": num_results})
+        return options
 
-        Every translation contains the phrases of `require` and none of `forbid`, as whole words.
-        """
-        lines = [text] if isinstance(text, str) else list(text)
-        phrases = PhraseConstraints(tuple(require), tuple(forbid))
-        constraints = [phrases] * len(lines) if require or forbid else None
-        chosen = decode_options(self.folder.decode, options)
-        texts = [each.text for each in self.translate_lines(lines, chosen, constraints=constraints)]
-        return texts[0] if isinstance(text, str) else texts
+    def _line_constraints(
+        self,
+        count: int,
+        require: Texts,
+        forbid: Texts,
+        by_line: Sequence[PhraseConstraints] | None,
+    ) -> Sequence[PhraseConstraints] | None:
+        """The phrases of each line: those of all lines, and its own."""
+        always = PhraseConstraints(tuple(require), tuple(forbid))
+        if by_line is not None:
+            return [always + each for each in by_line]
+        return [always] * count if require or forbid else None
 
-    def translate_lines(
+    def _translate(
         self,
         lines: Texts,
-        options: Decode | None = None,
-        nbest: int = 1,
+        options: Decode,
+        num_results: int = 1,
         alignment: bool = False,
         split: Split = "auto",
         prefixes: Texts | None = None,
         constraints: Sequence[PhraseConstraints] | None = None,
-        too_long: TooLong = "cut",
+        on_too_long: TooLong = "truncate",
         first_line: int = 1,
         warn: Warn = lambda text: None,
     ) -> list[Translation]:
-        """Translate lines with scores and candidates; a prefix is the beginning of a translation.
-
-        `too_long` says what to do with a sentence that the model cannot read: cut it between words, skip its
-        line (the translation is empty and marked), or raise; `first_line` numbers the lines in messages.
-        `warn` is called when memory runs short.
-        """
-        options = options or self.folder.decode
-        if nbest > options.beam:
-            raise UsageError(f"{nbest} candidates need a beam of at least {nbest}, not {options.beam}")
+        if num_results > options.beam:
+            raise UsageError(
+                f"{num_results} results need a beam of at least {num_results}, not {options.beam}",
+                code="E_BEAM",
+            )
         compiled = compile_constraints(self.lexicon, constraints, first_line) if constraints else None
         splits: list[Split] = [split] * len(lines)
         for number in range(len(lines)):  # a prefix and required phrases belong to the line as a whole
             if prefixes is not None or (compiled and compiled[number].require):
                 splits[number] = "never"
         splitter = LineSplitter(
-            self.folder.source, self.split_above, self.longest, too_long, self.source_prefix
+            self.folder.source, self.split_above, self.longest, on_too_long, self.source_prefix
         )
         split_lines = splitter.split(lines, splits, first_line)
         forced = [self.folder.target.encode(prefix) for prefix in prefixes] if prefixes is not None else None
@@ -176,7 +172,7 @@ class Translator(Traceable):
             hypotheses = context.run(inputs, lambda some: decode(self.requests(some, options)))
         else:
             hypotheses = decode(self.requests(inputs, options))
-        return self.translations(split_lines, inputs, hypotheses, nbest, alignment, compiled)
+        return self.translations(split_lines, inputs, hypotheses, num_results, alignment, compiled)
 
     def model(self, options: Decode) -> Steppable[Any]:
         """What decodes: the one model, or the ensemble."""
@@ -203,12 +199,12 @@ class Translator(Traceable):
         lines: Sequence[Line],
         inputs: Sequence[SegmentInput],
         hypotheses: Sequence[Sequence[Hypothesis]],
-        nbest: int = 1,
+        num_results: int = 1,
         alignment: bool = False,
         constraints: Sequence[Constraint] | None = None,
     ) -> list[Translation]:
         """The results of lines from the hypotheses of their segments."""
-        best = [each[:nbest] for each in hypotheses]
+        best = [each[:num_results] for each in hypotheses]
         links = self.align([each.source for each in inputs], best) if alignment else None
         by_segment: dict[tuple[int, int], AlignedHypotheses] = {
             (each.line, each.index): list(zip(best[at], links[at] if links else [None] * len(best[at])))
@@ -218,13 +214,16 @@ class Translator(Traceable):
         for number, line in enumerate(lines):
             if line.skipped:
                 nothing = Candidate("", alignment=[] if alignment else None, finished=False)
-                results.append(Translation(line.text, [nothing], skipped=True))
+                results.append(Translation(line.text, "", [nothing], skipped=True, precision=self.precision))
                 continue
             parts = [by_segment.get((number, index)) for index in range(len(line.segments))]
-            candidates = self.joiner.join(line.segments, parts, nbest, alignment)
+            candidates = self.joiner.join(line.segments, parts, num_results, alignment)
             is_bound = constraints is not None and bool(line.translatable)
             wrong = violated(constraints[number], candidates[0].text) if constraints and is_bound else ()
-            results.append(Translation(line.text, candidates, line.broken, disobeyed=wrong))
+            text = candidates[0].text
+            results.append(
+                Translation(line.text, text, candidates, line.broken, unmet=wrong, precision=self.precision)
+            )
         return results
 
     def align(
@@ -237,8 +236,9 @@ class Translator(Traceable):
         rest = iter(align(models, pairs, self.folder.source, self.folder.target, skipped))
         return [[next(rest) for _ in best] for best in hypotheses]
 
+    @with_old_names("translate")
     def alternatives(
-        self, source: str, prefix: str = "", count: int = 5, options: Decode | None = None
+        self, source: str, prefix: str = "", num_results: int = 5, options: Decode | None = None
     ) -> list[Alternative]:
         """The most probable next words after the beginning of a translation, each with its best ending.
 
@@ -250,7 +250,7 @@ class Translator(Traceable):
             raise UsageError(f"a text of {len(ids)} tokens is too long: the model reads {self.longest}")
         start = self.folder.target.encode(prefix.strip()) if prefix.strip() else []
         sample, model = self.objective.source_sample(ids), self.model(options)
-        words = next_words(model, sample, start, count, self.special, self.lexicon, self.device)
+        words = next_words(model, sample, start, num_results, self.special, self.lexicon, self.device)
         whole = Constraint(self.lexicon, whole_prefix=True)
         requests = [
             Request(sample.source, options, [*start, *word.tokens], whole) for word in words if word.tokens
@@ -268,15 +268,32 @@ class Translator(Traceable):
             return Candidate(prefix.strip(), word.log_probability, word.log_probability)
         return self.joiner.add(Candidate(""), "", segment(""), next(endings)[0], None)
 
-    def score(self, sources: Texts, targets: Texts, mean: Mean = "probability") -> list[list[float]]:
-        """log p of each token of each given target, and of its end."""
-        if len(sources) != len(targets):
-            raise UsageError(f"{len(sources)} sources and {len(targets)} targets: they come in pairs")
+    def _score(self, sources: Texts, targets: Texts, mean: Mean, on_too_long: TooLong) -> list[TextScore]:
         left = self.folder.source.encode_batch([self.source_prefix + source for source in sources])
         right = self.folder.target.encode_batch(list(targets))
-        samples: list[Sample] = [self.objective.sample(s, t) for s, t in zip(left, right)]
+        cut, samples = [], []
+        for number, ids in enumerate(zip(left, right), 1):
+            kept = [within_limit(each, self.longest, on_too_long, number) for each in ids]
+            cut.append(None if None in kept else max(map(len, ids)) > self.longest)
+            source, target = (each[: self.longest] for each in ids)
+            samples.append(self.objective.sample(source, target))
+        read = [sample for sample, is_cut in zip(samples, cut) if is_cut is not None]
         model = scorer([folder.model for folder in self.folders], mean)
-        return score(model, samples, min(self.folder.decode.tokens_per_batch, SCORE_TOKENS), self.device)
+        rows = iter(score(model, read, min(self.folder.decode.tokens_per_batch, SCORE_TOKENS), self.device))
+        end = self.folder.target.end
+        return [
+            TextScore.of(target, [], [], source=source, skipped=True, precision=self.precision)
+            if is_cut is None
+            else TextScore.of(
+                target,
+                self.folder.target.tokens([*ids[: self.longest], end]),
+                next(rows),
+                source=source,
+                truncated=is_cut,
+                precision=self.precision,
+            )
+            for source, target, ids, is_cut in zip(sources, targets, right, cut)
+        ]
 
 
 def generative_model(folder: Folder) -> GenerativeModel:

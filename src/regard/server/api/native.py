@@ -146,7 +146,7 @@ async def score(service: Service, body: ScoreBody, call: Call) -> dict[str, Any]
                 400, "source: not supported by a language model; send the text as target", "source"
             )
         scores = await service.run(
-            name, lambda: [each.pieces for each in task.score(targets)], call, about(targets)
+            name, lambda: [list(each) for each in task.score(targets)], call, about(targets)
         )
     else:
         if body.source is None:
@@ -157,7 +157,9 @@ async def score(service: Service, body: ScoreBody, call: Call) -> dict[str, Any]
                 400, f"{len(sources)} sources and {len(targets)} targets: the numbers must be equal", "target"
             )
         check_readable(task, sources, targets)
-        scores = await service.run(name, lambda: task.score(sources, targets), call, about(targets))
+        scores = await service.run(
+            name, lambda: [list(each) for each in task.score(sources, targets)], call, about(targets)
+        )
     tokenizer = task.folder.target
     ids = [[*tokenizer.encode(target), tokenizer.end] for target in targets]
     service.metrics.add("tokens", sum(map(len, ids)), kind="read", model=name)
@@ -189,7 +191,10 @@ async def fill(service: Service, body: FillBody, call: Call) -> dict[str, Any]:
     results = [
         {
             "candidates": [{"text": c.text, "probability": c.probability} for c in each.candidates],
-            "gaps": [[guess._asdict() for guess in guesses] for guesses in each.guesses],
+            "gaps": [
+                [{"piece": guess.text, "probability": guess.probability} for guess in guesses]
+                for guesses in each.guesses
+            ],
         }
         for each in fillings
     ]
@@ -203,7 +208,7 @@ async def classify(service: Service, body: ClassifyBody, call: Call) -> dict[str
     results = [
         {
             "labels": [{"name": label.name, "probability": label.probability} for label in each.labels],
-            "cut": each.cut,
+            "cut": each.truncated,
         }
         for each in classifications
     ]

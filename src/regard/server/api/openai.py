@@ -44,7 +44,7 @@ from regard.server.requests import MOST_TEXTS, RequestBody, Text
 from regard.server.service import TASK_ROUTES, Call, Service
 from regard.server.service_scheduler import ResultStream
 from regard.tasks import Embedder, Filler, Generator, Translator
-from regard.tasks.load import CLASSES
+from regard.tasks.loading import CLASSES
 
 
 class EmbeddingBody(RequestBody):

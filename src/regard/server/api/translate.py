@@ -67,7 +67,11 @@ def split_texts(translator: Translator, texts: Sequence[str]) -> SplitTexts:
     lines = [text.split("\n") for text in texts]
     flat = [line for text_lines in lines for line in text_lines]
     splitter = LineSplitter(
-        translator.folder.source, translator.split_above, translator.longest, "cut", translator.source_prefix
+        translator.folder.source,
+        translator.split_above,
+        translator.longest,
+        "truncate",
+        translator.source_prefix,
     )
     cut = splitter.split(flat, ["auto"] * len(flat))
     return SplitTexts(cut, [len(text_lines) for text_lines in lines], segment_inputs(cut))

@@ -1,0 +1,199 @@
+"""What all tasks share: a model that was opened, and methods that take one text or many."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Generic,
+    Literal,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    cast,
+    overload,
+)
+
+from regard.compat import OldAttributes, current_options
+from regard.errors import UsageError
+from regard.tasks.results import Results
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from regard.interpret import Trace
+
+Split = Literal["auto", "always", "never"]
+TooLong = Literal["truncate", "skip", "error"]
+Warn = Callable[[str], None]
+Texts = str | Iterable[str]  # one text, a sequence, or a column of a pandas or polars table
+P = ParamSpec("P")
+Result = TypeVar("Result")
+Function = TypeVar("Function", bound=Callable[..., Any])
+Result_co = TypeVar("Result_co", covariant=True)
+
+
+def as_texts(text: str | Iterable[str]) -> list[str]:
+    """One text, a sequence, or a column of a table as a list."""
+    texts = [text] if isinstance(text, str) else list(text)
+    for number, each in enumerate(texts, 1):
+        if not isinstance(each, str):
+            raise UsageError(f"text {number} is {each!r}, not a string", code="E_TEXT_TYPE")
+    return texts
+
+
+class OneOrMany(Protocol[P, Result_co]):
+    """A method of a text, with one result, or of many texts, with as many."""
+
+    @overload
+    def __call__(  # type: ignore[overload-overlap]
+        self, text: str, /, *args: P.args, **options: P.kwargs
+    ) -> Result_co: ...
+    @overload
+    def __call__(self, text: Iterable[str], /, *args: P.args, **options: P.kwargs) -> Results[Any]: ...
+
+
+class TaskMethod(Generic[P, Result]):
+    """A method that is written for a list of texts, and also takes one, and option names of earlier versions.
+
+    On its class it is the plain function, whose signature describes the task.
+    """
+
+    def __init__(
+        self, task: str, function: Callable[Concatenate[Any, list[str], P], Sequence[Result]]
+    ) -> None:
+        self.task, self.function = task, function
+
+    @overload
+    def __get__(self, model: None, owner: type[Any]) -> Callable[..., Sequence[Result]]: ...
+    @overload
+    def __get__(self, model: object, owner: type[Any]) -> OneOrMany[P, Result]: ...
+    def __get__(self, model: object | None, owner: type[Any]) -> Any:
+        if model is None:
+            return self.function
+        method = functools.partial(self.call, model)
+        return functools.update_wrapper(method, self.function)
+
+    def call(self, model: object, *args: Any, **options: Any) -> Any:
+        options = current_options(self.task, options)
+        if not args:  # the text by its name
+            args = (options.pop(list(inspect.signature(self.function).parameters)[1]),)
+        text, *others = args
+        results: Any = Results(self.function(model, as_texts(text), *others, **options))
+        return results[0] if isinstance(text, str) else results
+
+
+def with_old_names(task: str) -> Callable[[Function], Function]:
+    """A method that also takes option names of earlier versions."""
+
+    def decorate(method: Function) -> Function:
+        @functools.wraps(method)
+        def call(model: object, *args: Any, **options: Any) -> Any:
+            return method(model, *args, **current_options(task, options))
+
+        return cast(Function, call)
+
+    return decorate
+
+
+def task_method(
+    task: str,
+) -> Callable[[Callable[Concatenate[Any, list[str], P], Sequence[Result]]], TaskMethod[P, Result]]:
+    return lambda function: TaskMethod(task, function)
+
+
+def within_limit(ids: list[int], limit: int, on_too_long: TooLong, number: int) -> list[int] | None:
+    """The ids as they are, None for a text to skip; with "error" a text above the limit is refused."""
+    if len(ids) > limit and on_too_long == "error":
+        raise UsageError(
+            f"line {number}: the text has {len(ids)} tokens and the model reads {limit}; shorten it, or "
+            "let it be truncated or skipped (on too long)",
+            code="E_TOO_LONG",
+        )
+    return None if len(ids) > limit and on_too_long == "skip" else ids
+
+
+def with_decode_fields(method: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """The keyword arguments of a method; all others go into its `decode`."""
+    named = set(inspect.signature(method).parameters)
+    fields = {name: value for name, value in options.items() if name not in named}
+    rest = {name: value for name, value in options.items() if name in named}
+    return rest | ({"decode": {**(rest.get("decode") or {}), **fields}} if fields else {})
+
+
+class TaskModel(OldAttributes):
+    """A model that was opened for its task."""
+
+    precision: str  # float32, bfloat16 or int8: what "auto" became
+    folder: Any
+    device: Any  # a torch.device
+    parameters: int = 0  # of a model that `load` opened
+    _named_precision: bool  # False for "auto"
+    _reopened: dict[str, Any]  # what `exact` has opened; shared by copies
+
+    @classmethod
+    def load(
+        cls,
+        path: str | Path | Sequence[str | Path],
+        device: str = "auto",
+        precision: str = "auto",
+        threads: int = 0,
+    ) -> Self:
+        """Open a model folder; one of another task is refused."""
+        from regard.tasks.loading import load_as
+
+        return load_as(cls, path, device, threads, precision)
+
+    def __repr__(self) -> str:
+        from regard.tasks.loading import describe
+
+        return f"<{type(self).__name__} {describe(self)}>"
+
+    def exact(self) -> Self:
+        """The same model for scores and traces: in float32, unless a precision was named."""
+        if self.precision == "float32" or self._named_precision:
+            return self
+        from regard.tasks.loading import reopen
+
+        return reopen(self, self._reopened)
+
+    def use_precision(self, requested: str, chosen: Sequence[str]) -> None:
+        """`chosen` are the precisions of the models of an ensemble."""
+        self.precision = "+".join(dict.fromkeys(chosen))
+        self._named_precision = requested != "auto"
+        self._reopened = {}
+
+    def trace(
+        self,
+        text: str,
+        target: str | None = None,
+        *,
+        prefix: Sequence[int] = (),
+        context: str | None = None,
+        decode: Mapping[str, object] | None = None,
+        interventions: Sequence[Mapping[str, Any]] = (),
+        only: Sequence[str] | None = None,
+    ) -> Trace:
+        """Record one run, every tensor by name; in float32, unless a precision was named.
+
+        Without a target the model decodes first, with the options of `[decode]` in `decode`; then one run
+        over source and output is recorded. `prefix` are token ids that the output starts with. `context` is
+        the text for a question. `only` keeps the tensors of some names: ("decoder.*.cross.weights",).
+        `interventions` change the run: see docs/trace.md.
+        """
+        from regard.tasks.tracing import trace  # not at the top: it imports the tasks that inherit from this
+
+        return trace(self.exact(), text, target, context, decode or {}, interventions, only, prefix)
+
+    def occlusion(
+        self, text: str, target: str | None = None, *, context: str | None = None
+    ) -> list[tuple[str, float]]:
+        """Each word of the text with the drop in log p of the output when the word is hidden or left out."""
+        from regard.tasks.tracing import occlusion
+
+        return occlusion(self.exact(), text, target, context)
