@@ -20,7 +20,7 @@ from typing import Any, get_args, get_origin
 
 import typer
 
-from regard.cli.main import app
+from regard.cli.main import make_app
 from regard.config import schema
 from regard.config.model import CLASSES
 from regard.config.presets import PRESETS
@@ -57,7 +57,7 @@ def pages() -> dict[Path, str]:
 
 
 def commands_page() -> str:
-    root = typer.main.get_command(app)
+    root = typer.main.get_command(make_app())
     commands = list(walk(root, "regard"))
     listed = [f"- [`{path}`](#{anchor(path)}): {first_sentence(command)}" for path, command in commands]
     intro = (

@@ -18,7 +18,7 @@ import torch
 import typer
 
 from qa.trials import TRIALS
-from regard.cli.main import app
+from regard.cli.main import make_app
 from regard.config import Config, resolve
 from regard.inputs.text import train_tokenizer
 from regard.models.families import build
@@ -168,7 +168,7 @@ def check(own: Command) -> None:
 
 @cache
 def program() -> Any:
-    return typer.main.get_command(app)
+    return typer.main.get_command(make_app())
 
 
 def parse(arguments: list[str]) -> None:

@@ -238,12 +238,12 @@ def test_a_stale_source_is_noticed(maker: ModuleType) -> None:
 def test_every_command_and_field_is_told(maker: ModuleType) -> None:
     import typer
 
-    from regard.cli.main import app
+    from regard.cli.main import make_app
     from regard.config import Config
     from regard.config.model import CLASSES
 
     told = maker.commands_page()
-    found = list(maker.walk(typer.main.get_command(app), "regard"))
+    found = list(maker.walk(typer.main.get_command(make_app()), "regard"))
     for path, command in found:
         assert f"\n## {path}\n" in told
         section = told.split(f"\n## {path}\n")[1].split("\n## ")[0]
