@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import re
 import shutil
@@ -36,6 +37,7 @@ from documented import (
 from regard.config import load_config, resolve
 from regard.config.load import read_toml
 from regard.data.corpora import check_data
+from regard.data.phrasebook import phrases
 
 NAME = lambda page: str(page.relative_to(ROOT))  # noqa: E731
 BLOCKS = [block for page in PAGES for block in blocks(page)]
@@ -145,6 +147,34 @@ def pretend(arguments: list[str]) -> None:
     if model != out:
         shutil.rmtree(out, ignore_errors=True)
         shutil.copytree(model, out)
+
+
+SMALLER = (
+    *("model.preset=transformer-tiny", "text.vocabulary=400", "decode.max_length=12"),
+    *("train.steps=6", "train.checkpoint_every=3", "train.tokens_per_batch=256"),
+)
+
+
+def test_the_flow_of_the_readme_really_trains(place: Path, regard: Program) -> None:
+    """Its own data, check, train, translate, evaluate: the commands as they stand, with a smaller model."""
+    for split, count in (("train", 300), ("valid", 20), ("test", 20)):
+        rows = list(phrases(split, count))
+        (place / f"{split}.en").write_text("".join(f"{row.english}\n" for row in rows), encoding="utf-8")
+        (place / f"{split}.de").write_text("".join(f"{row.german}\n" for row in rows), encoding="utf-8")
+    shutil.rmtree(place / "runs")
+    blocks_of_page = RUN[ROOT / "README.md"]
+    flow = next(block for block in blocks_of_page if block.language == "sh" and "regard train" in block.text)
+    resolve_block(next(block for block in blocks_of_page if block.language == "toml"))
+    for own in commands(flow.text):
+        if own.words[:2] == ("regard", "train"):
+            result = regard(*own.words[1:], *(word for change in SMALLER for word in ("--set", change)))
+            assert result.code == 0, result.err
+            (folder,) = (place / "runs").iterdir()
+            steps = [json.loads(line)["step"] for line in (folder / "metrics.jsonl").read_text().splitlines()]
+            assert max(steps) == 6
+        else:
+            answer(own, regard, "")
+    assert len((place / "article.de.txt").read_text(encoding="utf-8").splitlines()) == 1
 
 
 def test_blocks_have_a_kind_and_those_that_do_not_run_a_reason() -> None:
