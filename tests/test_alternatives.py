@@ -90,7 +90,7 @@ def test_from_the_shell(regard: Command, refused: Refused, tiny_model: Path) -> 
     assert ["", "If"] in [row[2:] for row in rows[5:]]  # the translation of "fi" may end there
     options = ("--alternatives", "If ", "--num-results", 2, "--json")
     found = json.loads(regard("translate", "-m", tiny_model, *options, "ba de fi").out)
-    assert list(found) == ["line", "source", "prefix", "alternatives"]
+    assert list(found) == ["line", "source", "prefix", "alternatives", "precision"]
     assert [each["word"] for each in found["alternatives"]] == [row[2] for row in rows[:2]]
     assert found["alternatives"][0]["text"] == "If Ed Ab"
     assert float(rows[0][1]) == pytest.approx(found["alternatives"][0]["word_log_probability"], abs=1e-4)

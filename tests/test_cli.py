@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import fields
 from pathlib import Path
 from types import SimpleNamespace
 from typing import get_args
@@ -21,6 +22,7 @@ import pytest
 from conftest import Command, Refused, Result, Toy, toy_config, toy_sentences, toy_translation
 from regard.cli import main
 from regard.config import to_toml
+from regard.tasks import Candidate, Translation
 
 pytestmark = pytest.mark.usefixtures("same_threads")
 
@@ -188,28 +190,30 @@ def test_empty_input(regard: Command, tiny_model: Path, tmp_path: Path) -> None:
 def test_json_schema(regard: Command, tiny_model: Path) -> None:
     result = regard("translate", "-m", tiny_model, "--json", "--num-results", 2, stdin="ba de\n\n")
     first, blank = [json.loads(line) for line in result.lines]
-    assert list(first) == ["line", "source", "text", "candidates"]
+    assert list(first) == ["line", *(each.name for each in fields(Translation))]
     assert (first["line"], first["source"], first["text"]) == (1, "ba de", "Ed Ab")
-    known = ["text", "score", "log_probability", "finished", "pieces", "piece_log_probabilities"]
+    known = [each.name for each in fields(Candidate)]
     assert [list(each) for each in first["candidates"]] == [known] * 2
-    assert first["candidates"][0]["pieces"] == [" Ed", " Ab", "</s>"]
+    assert first["candidates"][0]["tokens"] == [" Ed", " Ab", "</s>"]
     for each in first["candidates"]:
-        assert len(each["pieces"]) == len(each["piece_log_probabilities"])
-        assert sum(each["piece_log_probabilities"]) == pytest.approx(each["log_probability"], abs=1e-5)
+        assert len(each["tokens"]) == len(each["token_log_probabilities"])
+        assert sum(each["token_log_probabilities"]) == pytest.approx(each["log_probability"], abs=1e-5)
     assert first["candidates"][0]["text"] == first["text"]
     assert 0 >= first["candidates"][0]["score"] >= first["candidates"][1]["score"]
     nothing = {"text": "", "score": 0.0, "log_probability": 0.0, "finished": True}
-    nothing |= {"pieces": [], "piece_log_probabilities": []}
-    assert blank == {"line": 2, "source": "", "text": "", "candidates": [nothing]}
+    nothing |= {"tokens": [], "token_ids": [], "token_log_probabilities": [], "alignment": None}
+    assert (blank["line"], blank["source"], blank["text"]) == (2, "", "")
+    assert blank["candidates"] == [nothing]
     aligned = regard("translate", "-m", tiny_model, "--json", "--alignment", stdin="\n").lines[0]
     assert json.loads(aligned)["candidates"] == [{**nothing, "alignment": []}]
 
 
 def test_nbest_in_moses_format(regard: Command, tiny_model: Path) -> None:
     rows = [
-        line.split(" ||| ") for line in regard("translate", "-m", tiny_model, "--num-results", 3, "ba", "de").lines
+        line.split(" ||| ")
+        for line in regard("translate", "-m", tiny_model, "--num-results", 3, "ba", "de").lines
     ]
-    assert [row[0] for row in rows] == ["0", "0", "0", "1", "1", "1"]
+    assert [row[0] for row in rows] == ["1", "1", "1", "2", "2", "2"]
     assert (rows[0][1], rows[3][1]) == ("Ab", "Ed")
     scores = [float(row[2]) for row in rows]
     assert scores[:3] == sorted(scores[:3], reverse=True)

@@ -31,22 +31,20 @@ def test_a_label_a_line_by_every_way_in(regard: Command, tmp_path: Path) -> None
 def test_labels_with_probabilities(regard: Command) -> None:
     model = understanding.model("classify")
     (line,) = regard("classify", "-m", model, "ba lala", "--scores").lines
-    label, p = line.split("\t")
+    p, label = line.split("\t")
     assert label == "happy"
     assert 0.5 < float(p) <= 1
-    (line,) = regard("classify", "-m", model, "ba lala", "--all").lines
-    names, numbers = line.split("\t")[::2], [float(p) for p in line.split("\t")[1::2]]
+    (line,) = regard("classify", "-m", model, "ba lala", "--all").lines  # the old name of -n 1000
+    assert line == regard("classify", "-m", model, "ba lala", "-n", 3).lines[0]
+    names, numbers = line.split("\t")[1::2], [float(p) for p in line.split("\t")[::2]]
     assert names[0] == "happy"
     assert set(names) == {"happy", "sad", "angry"}
     assert numbers == sorted(numbers, reverse=True)
     row = json.loads(regard("classify", "-m", model, "ba lala", "--json").out)
-    assert {key: row[key] for key in ("line", "text", "labels")} == {
-        "line": 1,
-        "text": "ba lala",
-        "labels": ["happy"],
-    }
-    assert [f"{row['probabilities'][name]:.4f}" for name in names] == line.split("\t")[1::2]
-    assert "cut" not in row
+    assert (row["line"], row["text"], row["label"], row["precision"]) == (1, "ba lala", "happy", "float32")
+    assert row["labels"] == [{"name": "happy", "probability": row["probabilities"]["happy"]}]
+    assert [f"{row['probabilities'][name]:.4f}" for name in names] == line.split("\t")[::2]
+    assert not row["truncated"]
 
 
 def test_many_labels(regard: Command) -> None:
@@ -60,14 +58,14 @@ def test_texts_that_are_too_long_or_empty(regard: Command, refused: Refused) -> 
     model = understanding.model("classify")
     long = "lala " + "ba " * 50
     found = regard("classify", "-m", model, "--json", stdin=f"ba grr\n{long}\n")
-    assert [json.loads(line).get("cut", False) for line in found.lines] == [False, True]
-    assert "line 2: too long for the model, which read only the beginning (--too-long)" in found.err
+    assert [json.loads(line)["truncated"] for line in found.lines] == [False, True]
+    assert "line 2: too long for the model, which read only a part of it (--on-too-long)" in found.err
     found = regard("classify", "-m", model, "--on-too-long", "skip", stdin=f"{long}\nba grr\n")
     assert found.lines == ["", "angry"]
     assert "line 1: skipped: too long for the model" in found.err
     told = refused("classify", "-m", model, "--on-too-long", "error", stdin=f"ba\n{long}\n")
     assert told.startswith("line 2: the text has ")
-    assert refused("classify", "-m", model, stdin="ba\n\n").startswith("line 2: the text is empty")
+    assert regard("classify", "-m", model, stdin="ba grr\n\nba grr\n").lines == ["angry", "", "angry"]
 
 
 # tag
@@ -91,7 +89,7 @@ def test_entities_marked_in_their_lines(regard: Command) -> None:
 def test_a_sentence_longer_than_the_model_is_told(regard: Command) -> None:
     found = regard("tag", "-m", understanding.model("tag"), "ba", "de Oslo " * 30, "--json")
     rows = [json.loads(line) for line in found.lines]
-    assert "windows" not in rows[0]
+    assert rows[0]["windows"] == 1
     assert rows[1]["windows"] > 1
     assert len(rows[1]["entities"]) == 30
     assert "line 2: a sentence is too long for the model, and was read in parts" in found.err
@@ -146,7 +144,7 @@ def test_several_answers_and_none(regard: Command) -> None:
     assert (row["line"], row["question"], row["text"], len(row["answers"])) == (1, "fu zu ?", "fi", 2)
     assert set(row["answers"][0]) == {"text", "start", "end", "score", "probability"}
     assert regard("answer", "-m", model, "--context", "ba de fi", "fu zu ?").lines == [""]
-    assert regard("answer", "-m", model, "--context", "ba de fi", "fu zu ?", "--no-answer", "-999").lines != [
+    assert regard("answer", "-m", model, "--context", "ba de fi", "fu zu ?", "--min-score", "-999").lines != [
         ""
     ]
 
@@ -180,7 +178,8 @@ def test_predictions_for_squads_own_script(regard: Command, refused: Refused, tm
     expected = [each["answers"][0]["text"] if each["answers"] else "" for each in questions]  # type: ignore[index]
     right = [one == other for one, other in zip(predictions.values(), expected)]
     assert sum(right) >= 18
-    rows = [json.loads(line) for line in regard("answer", "-m", model, bare, "--json", "--num-results", 2).lines]
+    shown = regard("answer", "-m", model, bare, "--json", "--num-results", 2)
+    rows = [json.loads(line) for line in shown.lines]
     assert {row["id"]: row["text"] for row in rows} == predictions
     scored = squad(tmp_path / "scored.json", questions, answers=True)
     told = json.loads(regard("evaluate", "-m", model, "--data", scored, "--json").out)
@@ -188,15 +187,15 @@ def test_predictions_for_squads_own_script(regard: Command, refused: Refused, tm
     assert "take --json" in refused("answer", "-m", model, bare, "--num-results", 2)
 
 
-def test_questions_that_cannot_be_asked(refused: Refused, tmp_path: Path) -> None:
+def test_questions_that_cannot_be_asked(regard: Command, refused: Refused, tmp_path: Path) -> None:
     model = understanding.model("answer")
     assert "--context is missing" in refused("answer", "-m", model, "fu zu ?")
     assert "no such file" in refused("answer", "-m", model, "--context", "folder/missing.txt", "fu ?")
     assert "give the questions as arguments" in refused("answer", "-m", model, "--context", "-", stdin="ba")
-    told = refused("answer", "-m", model, "--context", "ba", stdin="fu ?\n\n")
-    assert told == "question 2: the question is empty"
+    blank = regard("answer", "-m", model, "--context", CONTEXT, stdin="fu zu ?\n\nfu zu ?\n")
+    assert blank.lines == ["fi", "", "fi"]
     long = "ba " * 39 + "ba ?"
-    told = refused("answer", "-m", model, "--context", "ba", long)
+    told = refused("answer", "-m", model, "--context", "ba", long, "--on-too-long", "error")
     assert "41 tokens leave no room" in told
     assert "reads 32" in told
     twice = {"question": "fu ?", "context": "ba", "id": "x"}

@@ -294,7 +294,7 @@ def test_similarity(regard: Command, refused: Refused, own: Path) -> None:
     assert [row[1] for row in rows] == [TEXTS[1], TEXTS[0], "the " * 9]
     assert float(rows[0][0]) == pytest.approx(cosine, abs=6e-5)
     assert rows[1][0] == "1.0000"
-    assert result.err.count("too long for the model, which read only the beginning") == 1
+    assert result.err.count("too long for the model, which read only a part of it") == 1
     ask = ("embed", "-m", own, "--similarity", "--on-too-long", "skip", "--json", "cat", "the " * 9)
     assert json.loads(regard(*ask).out) == {
         "line": 2,

@@ -104,8 +104,8 @@ def test_checkpoints_of_a_run_together(regard: Command, refused: Refused, tiny_m
     both = regard("translate", "-m", last, "-m", middle, "--json", "--alignment", "ba de fi").lines[0]
     found = json.loads(both)["candidates"][0]
     translator = package.load([last, middle], "cpu", 1)
-    rows = translator.score(["ba de fi"], [found["text"]])[0]
-    assert rows == pytest.approx(found["piece_log_probabilities"], abs=1e-3)
+    score = translator.score(["ba de fi"], [found["text"]])[0]
+    assert list(score) == pytest.approx(found["token_log_probabilities"], abs=1e-3)
     assert len(found["alignment"]) == len(found["text"].split())
     broken = tiny_model.parent / "copy" / "checkpoints" / "step-400"
     broken.mkdir(parents=True)

@@ -199,7 +199,9 @@ def test_a_prompt_longer_than_the_window(generator: Generator) -> None:
     with pytest.raises(UsageError, match="31 tokens"):
         generator.stream(prompt)  # at once, not when the first piece is asked for
     told: list[str] = []
-    found = generator.write([prompt], generator.options({"beam": 1, "max_length": 4}), "cut", told.append)
+    found = generator.write(
+        [prompt], generator.options({"beam": 1, "max_length": 4}), "truncate", told.append
+    )
     assert found[0][0].text == following(prompt, 4)
     assert told == ["the prompt has 31 tokens, but the model reads 16 at once: only its end is read"]
 
@@ -317,7 +319,8 @@ def test_a_short_text_is_scored_as_a_whole(tokenizer: Tokenizer) -> None:
     assert [found.text for found in whole] == texts
     assert whole == ours.score(texts, stride=1)
     assert whole == [ours.score([text])[0] for text in texts]
-    assert ours.score(["one two"], end=False)[0].token_log_probabilities == whole[1].token_log_probabilities[:-1]
+    without_end = ours.score(["one two"], end=False)[0]
+    assert without_end.token_log_probabilities == whole[1].token_log_probabilities[:-1]
     numbers = whole[1].numbers
     assert numbers["log_probability"] == pytest.approx(sum(whole[1].token_log_probabilities))
     assert (numbers["tokens"], numbers["bytes"]) == (3, 7)
@@ -360,21 +363,15 @@ def test_the_prompt_and_what_follows(regard: Command, folder: Path, tmp_path: Pa
 
 
 def test_objects_for_programs(regard: Command, folder: Path, generator: Generator) -> None:
-    rows = [
-        json.loads(line) for line in regard("generate", "-m", folder, "one", "--json", "--count", 3).lines
-    ]
+    rows = [json.loads(line) for line in regard("generate", "-m", folder, "one", "--json", "-n", 3).lines]
     found = generator.write(["one"], replace_beam(generator, 3))[0]
-    assert rows == [
-        {
-            "prompt": "one",
-            "text": each.text,
-            "tokens": len(each.tokens),
-            "log_probability": pytest.approx(each.log_probability),
-            "finished": each.finished,
-        }
-        for each in found
+    (row,) = rows
+    assert (row["line"], row["prompt"], row["text"], row["precision"]) == (1, "one", found[0].text, "float32")
+    assert [(each["text"], each["finished"], len(each["tokens"])) for each in row["candidates"]] == [
+        (each.text, each.finished, len(each.token_ids)) for each in found
     ]
-    printed = regard("generate", "-m", folder, "one", "--only-new", "--count", 3).out
+    assert row["candidates"][0]["log_probability"] == pytest.approx(found[0].log_probability)
+    printed = regard("generate", "-m", folder, "one", "--only-new", "-n", 3).out
     assert sorted(printed.removesuffix("\n").split("\n---\n")) == sorted(each.text for each in found)
 
 
@@ -389,15 +386,15 @@ def test_options_of_generate(regard: Command, refused: Refused, folder: Path) ->
     assert one != regard(*base, "--temperature", 3, "--seed", 2, "--max-length", 20).out
     assert regard(*base, "--top-k", 1, "--max-length", 3).out == "one two three four\n"
     assert regard(*base, "--top-p", 0.01, "--max-length", 3).out == "one two three four\n"
-    assert len(regard(*base, "--beam", 3, "--count", 3, "--json").lines) == 3
-    assert regard(*base, "--beam", 2, "--count", 2, "--max-length", 3).lines[:2] == [
+    assert len(json.loads(regard(*base, "--beam", 3, "-n", 3, "--json").out)["candidates"]) == 3
+    assert regard(*base, "--beam", 2, "-n", 2, "--max-length", 3).lines[:2] == [
         "one two three four",
         "---",
     ]
-    assert "need a beam of at least 3, not 2" in refused(*base, "--beam", 2, "--count", 3)
+    assert "need a beam of at least 3, not 2" in refused(*base, "--beam", 2, "-n", 3)
     assert "decode.temperature = -1" in refused(*base, "--temperature", -1)
     long = counting(0, 30)
-    assert "the prompt has 31 tokens" in refused("generate", "-m", folder, long)
+    assert "the prompt has 31 tokens" in refused("generate", "-m", folder, long, "--on-too-long", "error")
     cut = regard("generate", "-m", folder, long, "--on-too-long", "truncate", "--beam", 1, "--max-length", 2)
     assert cut.out == f"{long}{following(long, 2)}\n"
     assert "only its end is read" in cut.err
@@ -442,10 +439,11 @@ def test_scores_of_lines_and_files(regard: Command, refused: Refused, folder: Pa
     assert [row["perplexity"] for row in rows] == pytest.approx(
         [each.numbers["perplexity"] for each in lines]
     )
-    assert rows[1]["pieces"] == pytest.approx(lines[1].token_log_probabilities)
+    assert rows[1]["token_log_probabilities"] == pytest.approx(lines[1].token_log_probabilities)
     whole = json.loads(
         regard("score", "-m", folder, text, "--document", "--total", "--json", "--stride", 4).out
     )
+    assert whole.pop("precision") == "float32"
     content = text.read_text(encoding="utf-8").removesuffix("\n")
     assert whole == pytest.approx(generator.score([content], stride=4)[0].numbers)
     together = regard("score", "-m", folder, text, text, "--total", "--no-end")

@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 import torch
-from regard.cli.translate_output import LineConstraints, LineOptions
 
 from qa.survive.common import TEXTS, patched, write_model
 from qa.survive.parallel import changed, ids, losses, run_of, together
 from qa.survive.runs import ODD, bits, no_end, toy
 from regard.cli import translate_workers as workers
+from regard.cli.translate import TranslateCommand
 from regard.config import Config, resolve
 from regard.models.families import build
 from regard.sample import IGNORED
 from regard.storage import checkpoint_folder, checkpoint_steps, load_checkpoint
-from regard.tasks import PhraseConstraints
+from regard.tasks.spec import TASKS
 from regard.training import train
 from regard.training.distributed import Distributed, SingleProcess, local_threads, world_size
 from regard.training.loss import multi_label_cross_entropy
@@ -207,7 +207,10 @@ def test_translating_with_workers_keeps_the_order_and_survives(tmp_path, monkeyp
     model, output = tmp_path / "model", tmp_path / "out.txt"
     write_model(model, seed=1)
     lines = [f"{text} {number}" for number, text in enumerate(TEXTS[:24])]
-    job = workers.TranslationJob((model,), {"beam": 1}, LineOptions(scores=True), None, "cpu", 1, "auto")
+    job = TranslateCommand(scores=True)
+    job.shows_all = False
+    job.options = {name: each.default for name, each in TASKS["translate"].options.items()} | {"beam": 1}
+    job.common = {"model": [model], "device": "cpu", "threads": 1, "precision": "auto", "as_json": False}
     start_process, started = workers.WorkerProcesses.start, list[int]()
 
     def start_and_kill(processes):
@@ -225,7 +228,7 @@ def test_translating_with_workers_keeps_the_order_and_survives(tmp_path, monkeyp
         patch.setattr(workers.WorkerProcesses, "start", start_and_kill)
         patch.setattr(workers, "join", cut_off)
         with pytest.raises(KeyboardInterrupt):
-            workers.translate_in_parts(job, lines, LineConstraints(PhraseConstraints()), 2, output, at_once=5)
+            workers.translate_in_parts(job, lines, 2, output, at_once=5)
     assert len(started) == 3
     assert "done again" in capsys.readouterr().err
     assert not output.exists()
@@ -235,9 +238,9 @@ def test_translating_with_workers_keeps_the_order_and_survives(tmp_path, monkeyp
 
     monkeypatch.setattr(workers.WorkerProcesses, "start", lambda processes: None)
     monkeypatch.setattr(workers.WorkerProcesses, "give", nothing_to_do)
-    workers.translate_in_parts(job, lines, LineConstraints(PhraseConstraints()), 2, output, at_once=5)
+    workers.translate_in_parts(job, lines, 2, output, at_once=5)
     assert "5 of 5 portions were there" in capsys.readouterr().err
-    results = job.open()
-    expected = [row for start in range(0, 24, 5) for row in results(lines[start : start + 5], start + 1)]
+    job.open()
+    expected = [row for start in range(0, 24, 5) for row in job(lines[start : start + 5], start + 1)]
     assert output.read_text().splitlines() == expected
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "out.txt"]

@@ -114,10 +114,10 @@ def test_what_was_cut_is_said_once(regard: Command, refused: Refused, tiny_model
     options = ("translate", "-m", tiny_model)
     result = regard(*options, "--json", stdin=text)
     rows = [json.loads(line) for line in result.lines]
-    assert [row.get("broken", False) for row in rows] == [False, True, False, True]
+    assert [row["split"] for row in rows] == [False, True, False, True]
     assert result.err == (
-        "2 lines, the first is 2: cut between words, because a sentence is too long for the model "
-        "(--too-long)\n"
+        "2 lines, the first is 2: split between words, because a sentence is too long for the model "
+        "(--on-too-long)\n"
     )
     skipped = regard(*options, "--on-too-long", "skip", stdin=text)
     assert skipped.lines == ["Ab", "", "Ed", ""]
@@ -134,7 +134,7 @@ def test_an_unfinished_translation_is_marked(regard: Command, tiny_model: Path) 
     rows = [json.loads(line) for line in result.lines]
     assert [row["candidates"][0]["finished"] for row in rows] == [True, False]
     assert result.err == "line 2: cut off at the length limit (decode.max_length)\n"
-    assert len(rows[1]["candidates"][0]["pieces"]) == 2
+    assert len(rows[1]["candidates"][0]["tokens"]) == 2
 
 
 def test_short_lines_are_tokenised_once(model: Translator) -> None:

@@ -259,8 +259,8 @@ def current_options(task: str, options: Mapping[str, Any], where: str = "") -> d
                     f"{where}{name} is the old name of {new}: give one of them", code="E_OLD_NAME"
                 )
             warnings.warn(f"{where}{name} is an old name of {new}", OldNameWarning, stacklevel=4)
-        known = OPTION_VALUES.get(new, {})
-        current[new] = known.get(value, value) if isinstance(value, str) else value
+        values = OPTION_VALUES.get(new, {})
+        current[new] = values.get(value, value) if isinstance(value, str) else value
     return current
 
 

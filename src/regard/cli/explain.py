@@ -10,11 +10,15 @@ import typer
 
 from regard.cli.builtin import builtin_translator, preload_detector
 from regard.cli.terminal import (
+    AsJson,
+    Beam,
     Device,
+    Precision,
     Settings,
     Threads,
     parse_options,
-    read_stdin,
+    print_line,
+    read_inputs,
     say,
     tables,
     thread_count,
@@ -56,7 +60,7 @@ Change = Annotated[
 
 
 def explain(
-    text: Annotated[str, typer.Argument(help="One text; - reads stdin.")],
+    text: Annotated[str, typer.Argument(help="One text, or a file of it; - reads stdin.")],
     model: Model = None,
     output: Output = None,
     view: View = None,
@@ -69,18 +73,27 @@ def explain(
     context: Context = None,
     zero_head: ZeroHead = None,
     change: Change = None,
+    beam: Beam = None,
     option: Settings = None,
+    as_json: AsJson = False,
     device: Device = "auto",
     threads: Threads = 0,
+    precision: Precision = "auto",
 ) -> None:
     """Trace a model on one text: in the terminal, as a figure, a page or a file with all tensors.
 
     Without -o: the tokens, the scores of one head step by step (product, scale, mask,
     softmax), and the most probable tokens at each step.
-    Layers, heads and steps are counted from 0.
+    Layers, heads and steps are counted from 0. The model runs in float32, unless
+    [bold]--precision[/] names another.
 
     With an intervention ([bold]--zero-head[/], [bold]--change[/]) the run is compared with the plain one.
     Types: zero_head, uniform, drop_scale, drop_positions, unmask_future, replace_token
+
+    [bold]--json[/] gives an object
+
+      text, output, precision, tokens (of each side), steps (after; choices: text, probability),
+      comparison (with an intervention)
 
     [bold]Examples[/]
 
@@ -96,24 +109,48 @@ def explain(
     from regard.interpret import compare
     from regard.tasks import load
 
+    for name, is_given in {"--view": view is not None, "--words": words}.items():
+        if is_given and output is None:
+            raise UsageError(f"{name}: for a figure; give its file with -o", code="E_OPTION_OUTPUT")
+    if output is not None and (step is not None or as_json):
+        name = "--json" if as_json else "--step"
+        raise UsageError(f"{name}: for the terminal; leave it or -o out", code="E_OPTION_OUTPUT")
     output, view = check_output(output, view)
     interventions = [*map(parse_zero_head, zero_head or []), *map(parse_change, change or [])]
-    text = "\n".join(read_stdin()) if text == "-" else text
-    task = load(model or builtin_translator(text, None), device, thread_count(threads), "float32")
-    arguments = {"target": target, "context": context, "decode": parse_options(option)}
+    text = "\n".join(read_inputs([text]))
+    path = model or builtin_translator(text, None)
+    task = load(path, device, thread_count(threads), "float32" if precision == "auto" else precision)
+    arguments = {"target": target, "context": context, "decode": parse_options(option, beam)}
     plain = task.trace(text, **arguments)
     trace = task.trace(text, **arguments, interventions=interventions) if interventions else plain
-    if output is None:
-        from regard.cli.steps import show
+    comparison = compare(plain, trace).sentence if interventions else ""
+    from regard.cli.steps import show
 
+    if as_json:
+        print_line(json.dumps(as_object(trace, comparison), ensure_ascii=False))
+    elif output is None:
         show(trace, tables(), where, layer, head, step)
-        if interventions:
-            tables().print(compare(plain, trace).sentence, markup=False)
-        return
-    save(trace, output, view, layer, head, where, words)
-    if interventions:
-        say(compare(plain, trace).sentence)
-    say(f"wrote {output}")
+        if comparison:
+            tables().print(comparison, markup=False)
+    else:
+        save(trace, output, view, layer, head, where, words)
+        if comparison:
+            say(comparison)
+        say(f"wrote {output}")
+
+
+def as_object(trace: Trace, comparison: str) -> dict[str, Any]:
+    """A trace as JSON: what was read, written, and most probable at each step."""
+    from regard.cli.steps import predictions
+
+    steps = [
+        {"after": after, "choices": [{"text": text, "probability": p} for text, p in choices]}
+        for after, choices in predictions(trace)
+    ]
+    tokens = {side: list(tokens.shown) for side, tokens in trace.tokens.items()}
+    row = {"text": trace.meta["text"], "output": trace.output, "precision": trace.meta["precision"]}
+    row |= {"tokens": tokens, "steps": steps}
+    return row | ({"comparison": comparison} if comparison else {})
 
 
 def check_output(output: Path | None, view: str | None) -> tuple[Path | None, str]:

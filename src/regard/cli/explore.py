@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from regard.cli.builtin import builtin_models
-from regard.cli.terminal import Device, Threads, say, thread_count
+from regard.cli.terminal import Device, Precision, Threads, say, thread_count
 from regard.errors import UsageError
 
 Models = Annotated[
@@ -26,6 +26,7 @@ def explore(
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the address only.")] = False,
     device: Device = "auto",
     threads: Threads = 0,
+    precision: Precision = "auto",
 ) -> None:
     """Open a web page that shows every step of a model on your text.
 
@@ -42,7 +43,7 @@ def explore(
     from regard.tasks.task_model import TaskModel
 
     tasks = {
-        name: load(path, device, thread_count(threads), "float32")
+        name: load(path, device, thread_count(threads), "float32" if precision == "auto" else precision)
         for name, path in unique_names(model or builtin_models()).items()
     }
     for name, task in tasks.items():

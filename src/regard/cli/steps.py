@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -96,20 +97,30 @@ def score_equation(trace: Trace, name: str) -> str:
     return f"; score = q . k / sqrt({query.shape[-1]})"
 
 
-def prediction_table(trace: Trace) -> Iterator[Table | Text]:
-    """The most probable choices at each step."""
-    from regard.interpret.activations import visible
+def predictions(trace: Trace) -> Iterator[tuple[str, list[tuple[str, float]]]]:
+    """The text before each step, and the most probable choices there."""
     from regard.interpret.predictions import choice_logits, choice_texts, text_before
 
     logits = choice_logits(trace)
-    yield Text("the most probable choices", style="bold")
-    table = Table("step", "after", *(f"{n + 1}." for n in range(CHOICES)))
-    first = max(0, int(trace.meta.get("prompt", 0)) - 1)
-    for step in range(first, min(len(logits), first + MAX_ROWS)):
+    for step in range(first_step(trace), len(logits)):
         best = logits[step].softmax(dim=-1).topk(min(CHOICES, logits.shape[-1]))
         texts = choice_texts(trace, trace, best.indices.tolist())
-        cells = [Text(f"{text} {p:.3f}") for text, p in zip(texts, best.values.tolist())]
-        table.add_row(str(step), Text(text_before(trace, step)), *cells)
+        yield text_before(trace, step), list(zip(texts, best.values.tolist()))
+
+
+def first_step(trace: Trace) -> int:
+    return max(0, int(trace.meta.get("prompt", 0)) - 1)
+
+
+def prediction_table(trace: Trace) -> Iterator[Table | Text]:
+    """The most probable choices at each step."""
+    from regard.interpret.activations import visible
+
+    yield Text("the most probable choices", style="bold")
+    table = Table("step", "after", *(f"{n + 1}." for n in range(CHOICES)))
+    for step, (after, choices) in enumerate(islice(predictions(trace), MAX_ROWS), first_step(trace)):
+        cells = [Text(f"{text} {p:.3f}") for text, p in choices]
+        table.add_row(str(step), Text(after), *cells)
     yield table
     yield Text.assemble(("output: ", "bold"), visible(trace.output))
 

@@ -155,22 +155,22 @@ class CandidateCommand(TaskCommand):
 def make_command(kind: type[TaskCommand]) -> Callable[..., None]:
     """The function that typer reads: the options of the task, of its command, and of all commands."""
     spec, hints = TASKS[kind.name], get_type_hints(kind, include_extras=True)
-    own = [each for each in fields(kind) if each.init]
+    extra = [each for each in fields(kind) if each.init]
     types: dict[str, tuple[Any, Any]] = {
-        "context": (typer.Context, inspect.Parameter.empty),
+        "typer_context": (typer.Context, inspect.Parameter.empty),
         "model": (kind.model_type, kind.model_default),
         "text": (kind.argument_type, None),
         **{name: option_type(each) for name, each in spec.options.items()},
-        **{each.name: (hints[each.name], each.default) for each in own},
+        **{each.name: (hints[each.name], each.default) for each in extra},
         **COMMON,
     }
 
-    def command(context: typer.Context, **values: Any) -> None:
-        instance = kind(**{each.name: values[each.name] for each in own})
+    def command(typer_context: typer.Context, **values: Any) -> None:
+        instance = kind(**{each.name: values[each.name] for each in extra})
         instance.options = {name: option_value(each, values[name]) for name, each in spec.options.items()}
         instance.common = {name: values[name] for name in ("model", "text", *COMMON)}
         instance.common["output"] = writable(values["output"])
-        source = context.get_parameter_source("num_results") if "num_results" in values else None
+        source = typer_context.get_parameter_source("num_results") if "num_results" in values else None
         instance.shows_all = source is not None and source.name == "COMMANDLINE"
         instance.run()
 

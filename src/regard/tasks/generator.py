@@ -69,7 +69,7 @@ class Generator(GenerateMethods):
         """As `options`, with a beam as wide as the results need."""
         options = self.options({name: value for name, value in fields.items() if value is not None})
         if options.sample:
-            return options.model_copy(update={"beam": num_results})
+            return options.model_copy(update={"beam": max(num_results, options.beam)})
         if num_results > options.beam:
             message = f"{num_results} results of a search need a beam of at least {num_results}"
             raise UsageError(f"{message}, not {options.beam}", code="E_BEAM")

@@ -164,9 +164,10 @@ class GenerateMethods(TaskModel):
         """Continue one prompt or many: the text that follows, without the prompt.
 
         Options are those of `generate_texts`, and all of `[decode]`: sample=True, seed=1, max_length=200 ...;
-        `beam=1` is greedy, `beam=4` a search.
+        `beam=1` is greedy, `beam=4` a search. A prompt that is too long is an error, unless `on_too_long`
+        says otherwise: a string cannot tell that its prompt was truncated.
         """
-        named = with_decode_fields(GenerateMethods.generate_texts, options)
+        named = with_decode_fields(GenerateMethods.generate_texts, {"on_too_long": "error", **options})
         texts = [each.text for each in self.generate_texts(as_texts(prompt), **named)]
         return texts[0] if isinstance(prompt, str) else texts
 

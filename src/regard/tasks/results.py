@@ -114,7 +114,7 @@ class Generation:
 
     prompt: str
     text: str  # of the best candidate
-    candidates: list[GeneratedText]  # best first; samples in the order they were drawn
+    candidates: list[GeneratedText]  # best first
     truncated: bool = False  # only the end of the prompt was read
     skipped: bool = False
     precision: str = "float32"

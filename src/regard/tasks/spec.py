@@ -96,7 +96,7 @@ class TaskSpec:
 
     @cached_property
     def options(self) -> dict[str, Option]:
-        found: dict[str, Option] = {}
+        options: dict[str, Option] = {}
         for method in self.methods.values():
             defaults = inspect.signature(method).parameters
             for name, each in parameters(method).items():
@@ -104,8 +104,8 @@ class TaskSpec:
                     continue
                 kind, *metadata = get_args(each)
                 field = next(one for one in metadata if isinstance(one, FieldInfo))
-                found.setdefault(name, Option(name, kind, defaults[name].default, field))
-        return found
+                options.setdefault(name, Option(name, kind, defaults[name].default, field))
+        return options
 
     def request_model(
         self,

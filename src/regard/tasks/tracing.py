@@ -65,7 +65,7 @@ def trace(
     replacements = [each for each in parsed if isinstance(each, TokenReplacement)]
     target_replacements = [each for each in replacements if each.side == "target"]
     inputs = replace(inputs, sample=replace_source(inputs, replacements))
-    meta = describe(inputs, target, context, interventions)
+    meta = describe(inputs, target, context, interventions) | {"precision": task.precision}
     source = {"source": TracedTokens.of(folder.source, list(inputs.sample.source))}
     if inputs.read_output is not None:
         refuse_target("" if prefix else target, target_replacements)
