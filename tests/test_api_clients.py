@@ -15,6 +15,7 @@ import openai
 import pytest
 from libretranslatepy import LibreTranslateAPI
 
+from regard.tasks.spec import TASKS
 from served import Served, models, served
 from traced_models import CONTEXT, TEXT
 
@@ -91,7 +92,7 @@ def test_libretranslate_shapes(web: httpx.Client) -> None:
 def test_libretranslate_errors(web: httpx.Client, change: dict[str, object], error: str) -> None:
     body = {"q": TEXT, "source": "en", "target": "de", **change}
     answer = web.post("/translate", json={name: value for name, value in body.items() if value is not None})
-    assert (answer.status_code, answer.json()) == (400, {"error": error})
+    assert (answer.status_code, answer.json()) == (400, {"error": error, "code": "invalid_request"})
 
 
 def test_markup_stays(web: httpx.Client) -> None:
@@ -254,7 +255,7 @@ def test_lm_eval_reads_what_direct_scoring_says(web: httpx.Client) -> None:
         assert log_p[0] is None
         assert all(best[1:])
         text = generator.tokenizer.decode(row)
-        direct = generator.score([text], end=False)[0].pieces
+        direct = list(generator.score([text], end=False)[0])
         assert len(direct) == len(row)
         assert log_p[split:-1] == pytest.approx(direct[split:], abs=1e-5)
         greedy = all(own == max(top.values()) for own, top in zip(log_p[split:-1], best[split:-1]))
@@ -327,36 +328,89 @@ def test_embeddings(client: openai.OpenAI) -> None:
             client.post("/embeddings", body={"model": "embed", "input": "a", **wrong}, cast_to=object)
 
 
-def test_own_routes(web: httpx.Client) -> None:
-    def ask(route: str, **body: object) -> list[dict[str, object]]:
-        answer = web.post(f"/api/v1/{route}", json=body)
-        assert answer.status_code == 200, answer.text
-        results: list[dict[str, object]] = answer.json()["results"]
-        return results
+NATIVE = {  # the model and the request of each task
+    "translate": ("transformer", {"text": [TEXT, CONTEXT], "num_results": 2, "beam": 3}),
+    "generate": ("gpt", {"prompt": TEXT, "max_length": 6, "seed": 3, "num_results": 2}),
+    "fill": ("t5 gated", {"text": "the <mask> sees a house", "num_results": 3}),
+    "classify": ("classify", {"text": [TEXT, CONTEXT], "num_results": 2}),
+    "tag": ("tag", {"text": TEXT}),
+    "answer": ("answer", {"question": ["who sleeps?", "where?"], "context": CONTEXT}),
+    "embed": ("embed", {"text": [TEXT, CONTEXT]}),
+    "score": ("transformer", {"source": TEXT, "target": CONTEXT}),
+}
 
-    pair = ask("score", source=TEXT, target=CONTEXT)[0]
-    assert pair["log_probabilities"] == models()["transformer"].score([TEXT], [CONTEXT])[0]
-    alone = ask("score", model="llama", target=[TEXT])[0]
-    assert alone["log_probabilities"] == models()["llama"].score([TEXT])[0].pieces
-    assert len(alone["pieces"]) == len(alone["log_probabilities"])  # type: ignore[arg-type]
-    for model in ("fill", "t5 gated"):
-        text = "the <mask> sees a house"
-        filled = ask("fill", model=model, text=text, top_k=3)[0]
-        direct = models()[model].fill(text, 3)
-        assert [each["text"] for each in filled["candidates"]] == [each.text for each in direct.candidates]  # type: ignore[attr-defined]
-    labels = ask("classify", text=[TEXT, CONTEXT], top_k=2)
-    assert [each["labels"][0]["name"] for each in labels] == [  # type: ignore[index]
-        own.label for own in models()["classify"].classify([TEXT, CONTEXT])
-    ]
-    tags = ask("tag", text=TEXT)[0]["entities"]
-    assert tags == [vars(own) for own in models()["tag"].tag(TEXT).entities]
-    answer = ask("answer", question="who sleeps?", context=CONTEXT)[0]
-    assert answer == vars(models()["answer"].answer("who sleeps?", CONTEXT))
-    for route, body in (("score", {"target": TEXT}), ("fill", {"text": "no gap"}), ("tag", {"text": ""})):
-        assert web.post(f"/api/v1/{route}", json=body).status_code in (200, 400)
-    assert web.get("/api/v1/limits").json()["body"] == 1 << 20
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_native_route_answers_as_the_method(web: httpx.Client, task: str) -> None:
+    """Every task of the table has a route, with the names, defaults and results of its method."""
+    model, body = NATIVE[task]
+    spec = TASKS[task]
+    inputs = {name: value for name, value in body.items() if name in spec.inputs}
+    options = {name: value for name, value in body.items() if name in spec.options}
+    direct = spec.run(models()[model], inputs, options).to_dicts()
+    answer = web.post(f"/api/v1/{task}", json={"model": model, **body})
+    assert answer.status_code == 200, answer.text
+    found = answer.json()
+    assert (found["model"], found["precision"]) == (model, "float32")
+    rows = [{name: value for name, value in row.items() if name in direct[0]} for row in found["results"]]
+    assert rows == direct
+    other = web.post(f"/api/v1/{task}", json={"model": model, **body, "beems": 3})
+    assert (other.status_code, other.json()["code"]) == (400, "invalid_request")
+
+
+def test_a_large_request_is_the_sum_of_its_portions(web: httpx.Client) -> None:
+    texts = [f"{TEXT} {number}" * (1 + number % 9) for number in range(64)]
+    found = web.post("/api/v1/classify", json={"text": texts, "num_results": 2}).json()["results"]
+    direct = models()["classify"].classify(texts, 2)
+    assert [row["label"] for row in found] == [each.label for each in direct]
+    assert [row["labels"][0]["probability"] for row in found] == pytest.approx(
+        [each.labels[0].probability for each in direct], abs=1e-6
+    )
+
+
+@pytest.mark.filterwarnings("ignore::regard.compat.OldNameWarning")
+def test_fields_of_earlier_versions(web: httpx.Client) -> None:
+    answer = web.post("/api/v1/fill", json={"model": "fill", "text": "the <mask> sees", "top_k": 2})
+    assert len(answer.json()["results"][0]["candidates"]) == 2
+    assert answer.headers["warning"] == '299 - "top_k is an old name of num_results"'
+    assert [guess["piece"] for guess in answer.json()["results"][0]["gaps"][0]]
+    both = web.post("/api/v1/fill", json={"text": "the <mask> sees", "top_k": 2, "num_results": 2})
+    assert both.status_code == 400
+    scored = web.post("/api/v1/score", json={"source": TEXT, "target": CONTEXT}).json()["results"][0]
+    assert scored["log_probabilities"] == scored["token_log_probabilities"]
+    assert scored["pieces"] == scored["tokens"]
+    assert web.post("/api/v1/classify", json={"text": TEXT}).json()["results"][0]["cut"] is False
+
+
+@pytest.mark.parametrize(
+    ("task", "body"),
+    [
+        ("score", {"target": TEXT}),
+        ("score", {"source": [TEXT, TEXT], "target": [CONTEXT]}),
+        ("score", {"model": "gpt", "source": TEXT, "target": CONTEXT}),
+        ("fill", {"text": "no gap"}),
+        ("translate", {"text": TEXT, "beam": 900}),
+        ("translate", {"text": TEXT, "decode": {"max_length": 10**8}}),
+        ("translate", {"text": TEXT, "num_results": 40}),
+        ("generate", {"prompt": TEXT, "max_length": 10**6}),
+        ("classify", {"text": ["a" * 19_000] * 3}),
+        ("classify", {"text": []}),
+        ("classify", {"text": TEXT, "model": "tag"}),
+    ],
+)
+def test_a_native_request_is_refused(web: httpx.Client, task: str, body: dict[str, object]) -> None:
+    answer = web.post(f"/api/v1/{task}", json=body)
+    assert answer.status_code == 400, answer.text
+    assert answer.json()["code"]
+
+
+def test_health_and_limits(web: httpx.Client) -> None:
+    limits = web.get("/api/v1/limits").json()
+    assert limits["body"] == 1 << 20
+    assert limits.keys() >= {"connections", "answers", "bodies", "desk_queue_tokens", "request_seconds"}
     assert web.get("/health/ready").json() == {"status": "ready"}
     assert web.get("/health/live").json() == {"status": "ok"}
+    assert web.head("/").status_code == 200
 
 
 def test_the_routes_are_shown_from_own_files(web: httpx.Client) -> None:

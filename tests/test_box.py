@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 
 from conftest import Command, Refused, Toy, toy_config
 from regard.data.phrasebook import phrases
-from regard.server.app import about
+from regard.server.explorer import about
 from regard.storage import builtin
 from regard.tasks import load
 from served import served

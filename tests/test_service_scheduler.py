@@ -14,7 +14,7 @@ import torch
 from regard.config import Decode
 from regard.errors import UsageError
 from regard.generation import Hypothesis, Request, Scheduler, SpecialTokens, scheduler
-from regard.server.service_scheduler import BatchLimits, Full, ServiceScheduler, TooLate, estimate
+from regard.server.scheduler import BatchLimits, Full, ServiceScheduler, TooLate, estimate
 from samples import END, START, random_samples, small
 
 SPECIAL = SpecialTokens(START, END, suppressed=(0, START, 3))
@@ -90,7 +90,7 @@ def with_scheduler(
     finally:
         task.may_step.set()
         service.close()
-    assert not service.worker.is_alive()
+    assert service.worker is None or not service.worker.is_alive()
     return service, task
 
 
@@ -271,30 +271,6 @@ def test_what_does_not_fit_is_refused_at_once():
         await asyncio.gather(first, large)
         assert service.counters()["refused"] == 3
         assert await service.run(lambda: "there is room again") == "there is room again"
-
-    with_scheduler(story, BatchLimits(rows=2, queue_tokens=100))
-
-
-def test_who_was_let_in_is_not_refused_when_prepared():
-    """Many found room, were cut into pieces all at once, and most of them were refused only then."""
-
-    async def story(service: ServiceScheduler, task: Task) -> None:
-        requests = [Request([5, 6, END], SHORT)] * 8
-        with service.reserve(80):
-            with pytest.raises(Full), service.reserve(80):
-                raise AssertionError("the room of another")
-            with pytest.raises(Full):
-                await service.generate(requests)
-            assert service.counters()["refused"] == 2
-            preparing = asyncio.create_task(service.generate(requests, promised=True))
-        assert await preparing == [alone(requests[0])] * 8
-        assert service.reserved_tokens == 0
-        with pytest.raises(ValueError), service.reserve(80):
-            raise ValueError("a text that cannot be cut")
-        assert service.reserved_tokens == 0
-        service.closing = True
-        with pytest.raises(Full, match="shutting down"):
-            await service.generate(requests, promised=True)
 
     with_scheduler(story, BatchLimits(rows=2, queue_tokens=100))
 

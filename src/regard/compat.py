@@ -137,6 +137,14 @@ OPTIONS: dict[str, dict[str, str]] = {
     },
     "embed": {"too_long": "on_too_long", "first": "first_line"},
     "score": {"sources": "source", "targets": "target", "texts": "target"},
+    "serve": {"listen": "host"},  # with --listen, --host is what --allow-host is today
+}
+
+# task -> {old field of a result over HTTP: field of today}; both are answered
+RESULT_FIELDS: dict[str, dict[str, str]] = {
+    "score": {"pieces": "tokens", "log_probabilities": "token_log_probabilities"},
+    "fill": {"gaps": "guesses"},
+    "classify": {"cut": "truncated"},
 }
 
 # command -> {old argument: arguments of today}, beside those of OPTIONS

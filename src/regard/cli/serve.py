@@ -14,26 +14,49 @@ from regard.cli.terminal import Device, Precision, Threads, print_line, say, thr
 from regard.errors import UsageError
 
 
-class Either(TyperGroup):
-    """`serve keys ...` manages keys; anything else runs the server."""
+class ServeGroup(TyperGroup):
+    """`serve keys add | list | revoke` manages keys; anything else runs the server.
+
+    Folders called "keys" or "run" are served all the same: by -m, or where nothing else can be meant.
+    """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, args if args[:1] in (["keys"], ["run"]) else ["run", *args])
+        if args[:1] == ["keys"] and len(args) == 1 and Path("keys").is_dir():
+            raise UsageError(
+                'keys: "regard serve -m keys" serves the folder, "regard serve keys --help" lists commands',
+                code="E_SERVE_KEYS",
+            )
+        manages = args[:1] == ["keys"] and (args[1:2] or ["--help"])[0] in ("add", "list", "revoke", "--help")
+        return super().parse_args(ctx, args if manages else ["run", *args])
 
 
 app = typer.Typer(
-    cls=Either, help="Serve models over HTTP: translation, completion and more, and the explorer."
+    cls=ServeGroup, help="Serve models over HTTP: translation, completion and more, and the explorer."
 )
 keys = typer.Typer(help="Manage API keys: a file of names and salted hashes.", no_args_is_help=True)
 app.add_typer(keys, name="keys")
 
-Folders = Annotated[
+Models = Annotated[
     list[Path] | None,
-    typer.Argument(help="Model folders or names; default: the built-in models.", metavar="DIR"),
+    typer.Option("--model", "-m", help="A model folder or name; repeatable; default: the built-in models."),
 ]
+Folders = Annotated[list[Path] | None, typer.Argument(help="The same as -m.", metavar="DIR", hidden=True)]
 Port = Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 chooses a free one.")]
-Listen = Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 = all interfaces.")]
-Hosts = Annotated[list[str], typer.Option("--host", help="Accepted Host header; repeatable.")]
+Host = Annotated[
+    list[str],
+    typer.Option("--host", help="Address to listen on; default 127.0.0.1; 0.0.0.0 = all interfaces."),
+]
+Listen = Annotated[str | None, typer.Option(hidden=True)]  # of earlier versions, see listen_address
+AllowHost = Annotated[
+    list[str], typer.Option("--allow-host", help="Accepted Host header, such as mt.example.org; repeatable.")
+]
+Proxies = Annotated[
+    list[str],
+    typer.Option(
+        "--trust-proxy",
+        help="Address or network of a proxy whose X-Forwarded-For names the client; repeatable.",
+    ),
+]
 KeyFile = Annotated[Path | None, typer.Option("--keys", help="File of API keys that requests must have.")]
 Anybody = Annotated[bool, typer.Option("--insecure-no-key", help="Listen on other interfaces without keys.")]
 Origins = Annotated[
@@ -56,9 +79,12 @@ Name = Annotated[str, typer.Argument(help="Name of the key.")]
 @app.command("run")
 def serve(
     folders: Folders = None,
+    model: Models = None,
     port: Port = 8000,
-    listen: Listen = "127.0.0.1",
-    host: Hosts = [],  # noqa: B006
+    host: Host = [],  # noqa: B006
+    allow_host: AllowHost = [],  # noqa: B006
+    listen: Listen = None,
+    trust_proxy: Proxies = [],  # noqa: B006
     keys: KeyFile = None,
     insecure_no_key: Anybody = False,
     cors_origin: Origins = [],  # noqa: B006
@@ -80,30 +106,47 @@ def serve(
     [bold]Examples[/]
 
       regard serve
-      regard serve runs/demo
+      regard serve -m runs/demo
       regard serve keys add keys.json anna
-      regard serve runs/demo runs/gpt --listen 0.0.0.0 --host mt.example.org --keys keys.json
+      regard serve -m runs/demo -m runs/gpt --host 0.0.0.0 --allow-host mt.example.org --keys keys.json
     """
     from regard.server.keys import Keys
     from regard.server.requests import ServerLimits
     from regard.server.run import ListenAddress, serve_api
+    from regard.server.scheduler import BatchLimits
     from regard.server.service import Service
-    from regard.server.service_scheduler import BatchLimits
     from regard.server.telemetry import Log
     from regard.tasks import load
 
-    place = ListenAddress(listen, port, tuple(host), tuple(cors_origin), insecure_no_key)
+    address, names = listen_address(host, allow_host, listen)
+    place = ListenAddress(
+        address, port, tuple(names), tuple(cors_origin), insecure_no_key, tuple(trust_proxy)
+    )
     for origin in cors_origin:
         if not origin.startswith(("http://", "https://")):
             raise UsageError(f"--cors-origin {origin}: give it as https://example.org")
     api_keys = Keys(keys) if keys is not None else None
+    paths = [*(folders or []), *(model or [])] or builtin_models()
     opened = {
         name: load(path, device, thread_count(threads), precision)
-        for name, path in unique_names(folders or builtin_models()).items()
+        for name, path in unique_names(paths).items()
     }
     bounds = ServerLimits(body=largest_body, request_seconds=timeout, drain_seconds=drain)
     service = Service(opened, bounds, BatchLimits(queue_tokens=queue_tokens), api_keys, Log(texts=log_text))
     serve_api(service, place, say)
+
+
+def listen_address(host: list[str], allow_host: list[str], listen: str | None) -> tuple[str, list[str]]:
+    """The address to listen on, and the accepted Host headers.
+
+    In earlier versions --listen was the address and --host an accepted name: with --listen it still is.
+    """
+    if listen is not None:
+        say("--listen is an old name of --host; what --host was is --allow-host")
+        return listen, [*allow_host, *host]
+    if len(host) > 1:
+        raise UsageError("--host: give one address; accepted names are --allow-host", code="E_SERVE_HOST")
+    return (host or ["127.0.0.1"])[0], allow_host
 
 
 @keys.command("add")

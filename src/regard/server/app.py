@@ -1,187 +1,93 @@
-"""The app of the explorer and its routes. They return JSON or bytes; errors are {"error": message}."""
+"""The FastAPI app: routes, middleware, errors, the page and the OpenAPI document with its page."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
-from threading import Lock
-from typing import Annotated, Any
+from typing import Any
 
 from fastapi import Depends, FastAPI, Request
-from fastapi.responses import FileResponse, JSONResponse, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import FileResponse, JSONResponse
+from fastapi.security import HTTPBearer
 from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from regard import __version__
-from regard.errors import RegardError, UsageError, near_miss
-from regard.interpret import TracedTokens
-from regard.interpret.predictions import page_json
-from regard.server.compare import available_interventions, compare_traces
-from regard.server.lessons import add_lessons
+from regard.errors import RegardError
+from regard.server import explorer
+from regard.server.api import libretranslate, native, openai
+from regard.server.errors import error_response
+from regard.server.middleware import BodyAndKeyMiddleware, RequestLogMiddleware
 from regard.server.origin_policy import OriginPolicy, OriginPolicyMiddleware
-from regard.server.requests import (
-    LONGEST_TEXT,
-    CompareQuery,
-    TensorQuery,
-    TokenizeBody,
-    TraceBody,
-    check_decode,
-    checked,
-    key_of,
-    parse,
-)
-from regard.server.traces import Traces, add_export, add_readings, number_of, tensor_bytes
-from regard.tasks.task_model import TaskModel
+from regard.server.requests import ServerLimits
+from regard.server.service import Service
+from regard.server.telemetry import Log
 
 WEB = Path(__file__).parent / "web"
-
-
-async def raw_body(request: Request) -> bytes:
-    return await request.body()
-
-
-Raw = Annotated[bytes, Depends(raw_body)]
+LOCAL = ServerLimits(request_seconds=3600)  # of the explorer on one's own machine
 
 
 def make_app(models: Mapping[str, Any], access: OriginPolicy = OriginPolicy()) -> FastAPI:
-    """The explorer over loaded models by name; the first is the default."""
-    models = {name: task for name, task in models.items() if isinstance(task, TaskModel)}
-    app = FastAPI(title="regard", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
-    app.add_middleware(OriginPolicyMiddleware, access=access)
-    traces = Traces()
-    add_errors(app)
-    add_models(app, models)
-    add_traces(app, models, traces)
-    add_comparisons(app, traces)
-    add_lessons(app, models)
+    """The explorer alone, over loaded models by name; the first is the default."""
+    return app_of(Service(models, LOCAL, log=Log(requests=False)), access, api=False)
+
+
+def app_of(
+    service: Service, access: OriginPolicy = OriginPolicy(), proxies: tuple[str, ...] = (), api: bool = True
+) -> FastAPI:
+    """The explorer and, with `api`, all other routes. Proxies may name the client in X-Forwarded-For."""
+    app = FastAPI(
+        title="Regard",
+        version=__version__,
+        description="Transformer models over HTTP.",
+        docs_url=None,
+        redoc_url=None,
+        openapi_url="/openapi.json" if api else None,
+    )
+    app.state.service = service
+    bearer = [Depends(HTTPBearer(auto_error=False))] if service.keys is not None else []
+    app.include_router(explorer.router, dependencies=bearer)
+    if api:
+        for part in (libretranslate, openai, native):
+            app.include_router(part.router, dependencies=bearer)
+        add_docs(app)
     add_page(app)
+    for kind in (RegardError, RequestValidationError, HTTPException, RecursionError, MemoryError):
+        app.add_exception_handler(kind, refuse)
+    routes = frozenset({"/", "/docs", "/spec", *app.openapi()["paths"]})
+    app.user_middleware = [
+        Middleware(RequestLogMiddleware, service=service, routes=routes),
+        *([Middleware(ProxyHeadersMiddleware, trusted_hosts=list(proxies))] if proxies else []),
+        Middleware(OriginPolicyMiddleware, access=access),
+        Middleware(BodyAndKeyMiddleware, service=service),
+    ]
     return app
 
 
+async def refuse(request: Request, error: Exception) -> JSONResponse:
+    """The one error handler; unexpected errors are answered and logged by the outermost middleware."""
+    api_error = request.app.state.service.api_error(error, request.url.path)
+    response = error_response(request.url.path, api_error)
+    response.headers.update(getattr(error, "headers", None) or {})
+    return response
+
+
 def add_page(app: FastAPI) -> None:
-    @app.get("/")
-    def page() -> FileResponse:
+    @app.api_route("/", methods=["GET", "HEAD"], include_in_schema=False)
+    async def page() -> FileResponse:
         return FileResponse(WEB / "index.html")
 
     app.mount("/web", StaticFiles(directory=WEB), name="web")
 
 
-def add_models(app: FastAPI, models: Mapping[str, Any]) -> None:
-    # Frequent routes are coroutines. FastAPI runs plain functions in threads: used for traces and files.
-    @app.get("/api/v1/models")
-    async def list_models() -> dict[str, Any]:
-        listed = [about(name, task) for name, task in models.items()]
-        return {"models": listed, "version": __version__, "longest_text": LONGEST_TEXT}
+def add_docs(app: FastAPI) -> None:
+    @app.get("/spec", include_in_schema=False)  # LibreTranslate's address of the document
+    async def spec() -> dict[str, Any]:
+        return app.openapi()
 
-    @app.post("/api/v1/tokenize")
-    async def tokenize(raw: Raw) -> dict[str, Any]:
-        return await asyncio.to_thread(pieces_of, models, parse(TokenizeBody, raw))
-
-
-def pieces_of(models: Mapping[str, Any], body: TokenizeBody) -> dict[str, Any]:
-    tokenizer = find(models, body.model)[1].folder.source
-    pieces = TracedTokens.of(tokenizer, tokenizer.encode(body.text))
-    return {**pieces.as_json(), "shown": list(pieces.shown)}
-
-
-def add_comparisons(app: FastAPI, traces: Traces) -> None:
-    @app.get("/api/v1/compare")
-    def side_by_side(request: Request) -> dict[str, Any]:
-        query = checked(CompareQuery, dict(request.query_params))
-        return compare_traces(traces.require(query.before), traces.require(query.after), query.step)
-
-
-def add_traces(app: FastAPI, models: Mapping[str, Any], traces: Traces) -> None:
-    running = Lock()
-
-    @app.post("/api/v1/trace")
-    def trace(raw: Raw) -> dict[str, Any]:
-        body = parse(TraceBody, raw)
-        name, task = find(models, body.model)
-        check_target(task.folder, body.target)
-        number = number_of(key_of(body.model_copy(update={"model": name})))
-        with running:  # one trace at a time uses all cores
-            result = traces.get(number)
-            if result is None:
-                result = task.trace(
-                    body.source,
-                    body.target,
-                    prefix=body.prefix,
-                    context=body.context,
-                    decode=check_decode(body.decode, task.folder.config.max_length),
-                    interventions=body.interventions,
-                )
-                result = replace(result, meta={**result.meta, "model": name})  # no local path
-                traces.add(number, result)
-        return {"model": name, **page_json(number, result)}
-
-    @app.get("/api/v1/trace/{number}")
-    def again(number: str) -> dict[str, Any]:
-        return page_json(number, traces.require(number))
-
-    @app.get("/api/v1/trace/{number}/tensors")
-    def tensors(number: str, request: Request) -> Response:
-        parameters = request.query_params
-        given: dict[str, Any] = {field: parameters[field] for field in parameters} | {
-            "name": parameters.getlist("name")
-        }
-        query = checked(TensorQuery, given)
-        content = tensor_bytes(traces.require(number), query)
-        return Response(content, media_type="application/octet-stream")
-
-    add_readings(app, traces)
-    add_export(app, traces)
-
-
-def check_target(folder: Any, target: str | None) -> None:
-    """Attention grows with the square of the length, and computed positions have no limit."""
-    pieces, most = len(folder.target.encode(target or "")), folder.config.max_length
-    if pieces > most:
-        raise UsageError(f"target: {pieces} tokens are too long, at most {most} are allowed")
-
-
-def find(models: Mapping[str, Any], name: str) -> tuple[str, Any]:
-    name = name or next(iter(models), "")
-    if name not in models:
-        hint = near_miss(name, models) or f"; there are {', '.join(models) or 'none to look into'}"
-        raise UsageError(f'model: there is no "{name}"{hint}')
-    return name, models[name]
-
-
-def about(name: str, task: Any) -> dict[str, Any]:
-    folder = task.folder
-    return {
-        "name": name,
-        "task": folder.task.name,
-        "source": folder.task.source,
-        "target": folder.task.target,
-        "family": folder.config.family,
-        "config": folder.config.model_dump(mode="json"),
-        "vocabulary": len(folder.target),
-        "parameters": folder.parameters,
-        "labels": list(folder.labels),
-        "beam": folder.decode.beam,
-        "interventions": available_interventions(folder.model),
-    }
-
-
-def add_errors(app: FastAPI) -> None:
-    @app.exception_handler(RegardError)
-    async def refused(_: Request, error: RegardError) -> JSONResponse:
-        return JSONResponse({"error": str(error)}, 400)
-
-    @app.exception_handler(HTTPException)
-    async def unknown(_: Request, error: HTTPException) -> JSONResponse:
-        words = {404: "there is nothing at this address", 405: "method not allowed"}
-        return JSONResponse({"error": words.get(error.status_code, str(error.detail))}, error.status_code)
-
-    @app.exception_handler(MemoryError)
-    async def too_much(_: Request, __: MemoryError) -> JSONResponse:
-        return JSONResponse({"error": "not enough memory for this text; try a shorter one"}, 507)
-
-    @app.exception_handler(Exception)
-    async def surprised(_: Request, error: Exception) -> JSONResponse:
-        text = f"{type(error).__name__}: {error}; internal error, see the terminal"
-        return JSONResponse({"error": text}, 500)
+    @app.get("/docs", include_in_schema=False)
+    async def docs() -> FileResponse:
+        return FileResponse(WEB / "docs.html")

@@ -1,19 +1,38 @@
-"""Errors as responses: a status, a message, and the JSON shape of the API that was called."""
+"""Errors as responses: a status, a message, a stable code, and the JSON shape of the API that was called."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from typing import Any
 
+from pydantic import BaseModel
 from starlette.responses import JSONResponse
 
 from regard.errors import RegardError
 
 OPENAI = "/v1/"  # its errors are objects
-KINDS = {401: "authentication_error", 403: "permission_error", 404: "not_found_error"}
+CODES = {  # the code of a status, where an error has none of its own
+    400: "invalid_request",
+    401: "invalid_api_key",
+    403: "forbidden",
+    404: "not_found",
+    405: "method_not_allowed",
+    408: "request_timeout",
+    413: "request_too_large",
+    415: "unsupported_media_type",
+    429: "rate_limit_exceeded",
+    431: "headers_too_large",
+    503: "unavailable",
+}
+KINDS = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    429: "rate_limit_error",
+}
 
 
 class APIError(RegardError):
-    """An error response; `param` is the invalid field, `code` the error code of OpenAI's API."""
+    """An error response; `param` is the invalid field, `code` identifies the error."""
 
     def __init__(
         self,
@@ -24,25 +43,41 @@ class APIError(RegardError):
         retry_after: float | None = None,
         close: bool = False,
     ) -> None:
-        super().__init__(text)
-        self.status, self.param, self.code, self.close = status, param, code, close
-        self.retry_after = retry_after
+        super().__init__(text, code=code or CODES.get(status, "internal_error"))
+        self.status, self.param, self.retry_after, self.close = status, param, retry_after, close
 
 
-def rate_limit_error(text: str, seconds: float | None) -> APIError:
-    """429 for a full queue."""
-    return APIError(429, f"Slowdown: {text}", code="rate_limit_exceeded", retry_after=seconds)
+class ErrorBody(BaseModel):
+    """Errors of the native and LibreTranslate routes."""
+
+    error: str
+    code: str
+
+
+class OpenAIErrorDetail(BaseModel):
+    message: str
+    type: str
+    param: str | None
+    code: str | None
+
+
+class OpenAIErrorBody(BaseModel):
+    error: OpenAIErrorDetail
+
+
+def responses(model: type[BaseModel]) -> dict[int | str, dict[str, Any]]:
+    """The errors of a router, for the OpenAPI document."""
+    return {
+        "4XX": {"model": model, "description": "The request is refused; the code says why."},
+        "5XX": {"model": model, "description": "The server failed or is busy; see Retry-After."},
+    }
 
 
 def error_response(path: str, error: APIError) -> JSONResponse:
     """The JSON response to a request for `path`."""
-    content: Mapping[str, object] = {"error": str(error)}
+    content: dict[str, Any] = {"error": str(error), "code": error.code}
     if path.startswith(OPENAI):
-        kind = KINDS.get(error.status) or (
-            "rate_limit_error" if error.status == 429
-            else "server_error" if error.status >= 500
-            else "invalid_request_error"
-        )  # fmt: skip
+        kind = KINDS.get(error.status, "server_error" if error.status >= 500 else "invalid_request_error")
         content = {"error": {"message": str(error), "type": kind, "param": error.param, "code": error.code}}
     headers = {}
     if error.retry_after is not None:

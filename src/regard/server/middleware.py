@@ -1,4 +1,4 @@
-"""ASGI middleware of the server: request log and metrics, bounded bodies, API keys."""
+"""ASGI middleware of the server: request log, bounded responses, hosts and origins, keys, bounded bodies."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import json
 import re
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qs
@@ -15,17 +16,25 @@ from urllib.parse import parse_qs
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from regard.errors import RegardError
 from regard.server.errors import APIError, error_response
-from regard.server.keys import Keys, secret_in
-from regard.server.origin_policy import FORM
+from regard.server.keys import secret_in
+from regard.server.origin_policy import FORM, FORMS
 from regard.server.service import Service
 
 CLIENT_CLOSED = 499  # status in the log when the client disconnected before the response
 NUMBER = re.compile(r"[A-Za-z0-9._-]{1,64}")
 TRACES = "/api/v1/trace"
 HEALTH = frozenset({"/health", "/health/live", "/health/ready", "/metrics"})
-MOST_READING = 32 << 20  # bytes of all bodies being read
-LINGER_SECONDS, LINGER_BYTES = 1.0, 64 << 20  # a rejected body is drained up to here
+KEYLESS = frozenset({"/health", "/health/live"})  # need no API key
+KEY_FIELDS = FORMS | {
+    "/languages",
+    "/frontend/settings",
+}  # LibreTranslate: the key may be a field of the body
+# refused unread if the queues are full
+MODEL_PATHS = re.compile(r"/translate|/v1/\w+|/api/v1/(?!tokenize|trace)\w+")
+CHUNK = 64 << 10  # bytes of a response that are sent at once
+MOST_FIELDS = 1000  # of a form
 
 
 class RequestLogMiddleware:
@@ -33,57 +42,40 @@ class RequestLogMiddleware:
 
     def __init__(self, app: ASGIApp, service: Service, routes: frozenset[str]) -> None:
         self.app, self.service, self.routes = app, service, routes
-        self.traces = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        start, context = time.monotonic(), self.request_context(scope)
-        status = CLIENT_CLOSED
-
-        async def noted(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-                MutableHeaders(scope=message)["X-Request-ID"] = context["number"]
-            await send(message)
-
-        service, path = self.service, scope["path"]
-        counts = path not in HEALTH
-        tracing = path == TRACES and scope["method"] == "POST"
-        service.in_flight += counts
-        self.traces += tracing
-        try:
-            refused = self.refused(path, tracing)
-            if refused is not None:
-                await error_response(path, refused)(scope, receive, noted)
-            else:
-                await self.app(scope, receive, noted)
-        except Exception as error:
-            service.log.error(error, request=context["number"], route=path)
-            if status != CLIENT_CLOSED:  # the response has started
-                raise
-            await error_response(path, APIError(500, "internal error; see the server log"))(
-                scope, receive, noted
-            )
-        finally:
-            service.in_flight -= counts
-            self.traces -= tracing
-            self.record(scope, status, time.monotonic() - start, context)
-
-    def request_context(self, scope: Scope) -> dict[str, Any]:
-        client = scope.get("client") or ("",)
-        context: dict[str, Any] = {"number": request_id(Headers(scope=scope)), "client": str(client[0])}
+        service, path, start = self.service, scope["path"], time.monotonic()
+        client, number = scope.get("client"), request_id(Headers(scope=scope))
+        connection = service.connections.begin(tuple(client) if client else None)
+        response = BoundedSend(service, path, send, number)
+        context: dict[str, Any] = {"number": number, "connection": connection, "response": response}
         scope["regard"] = context
-        return context
-
-    def refused(self, path: str, tracing: bool) -> APIError | None:
-        if self.service.draining and path not in HEALTH:
-            return APIError(503, "the server is shutting down; try again", retry_after=5, close=True)
-        if tracing and self.traces > self.service.bounds.traces:
-            return APIError(429, "too many traces are waiting; try again", retry_after=2)
-        return None
+        counts = path not in HEALTH
+        service.in_flight += counts
+        try:
+            if counts and service.draining:
+                raise APIError(503, "the server is shutting down; try again", retry_after=5, close=True)
+            if counts and connection is not None and connection.extra:
+                raise APIError(503, "too many connections; try again", retry_after=1, close=True)
+            check_head(scope, service.bounds.headers)
+            await self.app(scope, receive, response)
+        except APIError as error:
+            await error_response(path, error)(scope, receive, response)
+        except Exception as error:
+            service.log.error(error, request=number, route=path)
+            if response.status != CLIENT_CLOSED:  # the response has started
+                raise
+            text = f"internal error; see the server log, request {number}"
+            await error_response(path, APIError(500, text))(scope, receive, response)
+        finally:
+            response.release()
+            service.in_flight -= counts
+            if connection is not None:
+                service.connections.end(connection)
+            self.record(scope, response.status, time.monotonic() - start, context)
 
     def record(self, scope: Scope, status: int, seconds: float, context: dict[str, Any]) -> None:
         path = scope["path"]
@@ -94,141 +86,246 @@ class RequestLogMiddleware:
         self.service.note(route, method, status, seconds, context["number"], context.get("key"))
 
 
+def check_head(scope: Scope, most: int) -> None:
+    """Reject what proxies and servers may read differently, and headers that are too large."""
+    headers, version = Headers(scope=scope), scope.get("http_version", "1.1")
+    size = len(scope.get("raw_path") or b"") + len(scope.get("query_string") or b"")
+    if size + sum(len(name) + len(value) for name, value in scope["headers"]) > most:
+        raise APIError(431, f"the headers are too large: {most} bytes at most", close=True)
+    if version not in ("1.0", "1.1"):
+        raise APIError(400, "unsupported HTTP version", close=True)
+    if "transfer-encoding" in headers and ("content-length" in headers or version == "1.0"):
+        raise APIError(400, "ambiguous body length", close=True)
+
+
 def request_id(headers: Headers) -> str:
     """The request id of the client, or a random one."""
     given = headers.get("x-request-id", "")
     return given if NUMBER.fullmatch(given) else secrets.token_hex(8)
 
 
-@dataclass(frozen=True)
-class KeyPolicy:
-    """Which paths need an API key, and where it may be sent."""
+class BoundedSend:
+    """Sends a response in small parts, so that a client that does not read holds up its sender.
 
-    keyless: frozenset[str]  # paths that need no key
-    fields: frozenset[str]  # paths whose body may hold the key
+    Large bodies of all responses together are bounded: one too many becomes a 503.
+    """
 
-    def owner(self, keys: Keys | None, path: str, headers: Headers, raw: bytes) -> str | None:
-        """The name of the key of a request, None if no key is needed; APIError if it is missing or wrong."""
-        if keys is None or path in self.keyless:
-            return None
-        secret = secret_in(headers.get("authorization"))
-        if secret is None and path in self.fields:
-            secret = key_in(raw, headers)
-        owner = keys.owner(secret)
-        if owner is not None:
-            return owner
-        if path in self.fields:
-            raise APIError(403, "Invalid API key")
-        raise APIError(401, "this server needs a key: Authorization: Bearer KEY", code="invalid_api_key")
+    def __init__(self, service: Service, path: str, send: Send, number: str) -> None:
+        self.service, self.path, self.send, self.number = service, path, send, number
+        self.status, self.held = CLIENT_CLOSED, 0
+        self.start: Message | None = None
+        self.complete = False
 
-
-class BodyAndKeyMiddleware:
-    """Innermost: reads the whole body within its time and size limits, then checks the key."""
-
-    def __init__(self, app: ASGIApp, service: Service, locks: KeyPolicy) -> None:
-        self.app, self.service, self.locks = app, service, locks
-        self.reading = 0  # bytes
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.start = message
             return
-        path, headers = scope["path"], Headers(scope=scope)
-        held = 0
+        if self.complete:  # replaced by an error
+            return
+        body = message.get("body", b"")
+        if self.start is not None:
+            body = await self.begin(self.start, body)
+        for at in range(0, len(body) - CHUNK, CHUNK):
+            await self.send({**message, "body": body[at : at + CHUNK], "more_body": True})
+        self.complete = self.complete or not message.get("more_body", False)
+        rest = body[max(0, (len(body) - 1) // CHUNK * CHUNK) :]
+        await self.send({**message, "body": rest, "more_body": not self.complete})
 
-        def hold(size: int) -> None:
-            nonlocal held
-            held, self.reading = held + size, self.reading + size
+    async def begin(self, start: Message, body: bytes) -> bytes:
+        """Send the status and headers; returns the body to send."""
+        if len(body) > CHUNK:
+            if self.service.unread_answers + len(body) > self.service.bounds.answers:
+                error = APIError(503, "too many responses are unread; try again", retry_after=1)
+                response = error_response(self.path, error)
+                start = {**start, "status": error.status, "headers": response.raw_headers}
+                body, self.complete = bytes(response.body), True
+            else:
+                self.held = len(body)
+                self.service.unread_answers += self.held
+        self.start, self.status = None, start["status"]
+        MutableHeaders(scope=start)["X-Request-ID"] = self.number
+        await self.send(start)
+        return body
 
-        try:
-            raw = await self.read(headers, receive, hold)
-            if (owner := self.locks.owner(self.service.keys, path, headers, raw)) is not None:
-                scope["regard"] |= {"client": f"key {owner}", "key": owner}
-            await self.app(scope, replayed(raw, receive), send)
-        except ClientDisconnected:
-            self.service.metrics.add("gone")
-        except APIError as error:
-            await error_response(path, error)(scope, receive, holding(send) if error.close else send)
-            if error.close:
-                await linger(receive)
-                await send({"type": "http.response.body", "body": b"", "more_body": False})
-        finally:
-            self.reading -= held
-
-    async def read(self, headers: Headers, receive: Receive, hold: Callable[[int], None]) -> bytes:
-        if "content-length" not in headers and "transfer-encoding" not in headers:
-            return b""
-        most, parts, size = self.service.bounds.body, list[bytes](), 0
-        length = headers.get("content-length", "0")
-        if len(length) > 12 or int(length) > most:
-            raise APIError(413, f"the request is too large: {most} bytes at most", close=True)
-        try:
-            async with asyncio.timeout(self.service.bounds.body_seconds):
-                while True:
-                    message = await receive()
-                    if message["type"] == "http.disconnect":
-                        raise ClientDisconnected
-                    parts.append(message.get("body", b""))
-                    size += len(parts[-1])
-                    hold(len(parts[-1]))
-                    if size > most:
-                        raise APIError(413, f"the request is too large: {most} bytes at most", close=True)
-                    if self.reading > max(MOST_READING, most):
-                        raise APIError(503, "too many large requests; try again", retry_after=1, close=True)
-                    if not message.get("more_body", False):
-                        return b"".join(parts)
-        except TimeoutError:
-            raise APIError(408, "request body timed out", close=True) from None
+    def release(self) -> None:
+        self.service.unread_answers -= self.held
+        self.held = 0
 
 
 class ClientDisconnected(Exception):
     pass
 
 
+@dataclass(eq=False)
+class BodyReader:
+    """A body that is being read."""
+
+    keyed: bool
+    limit: asyncio.Timeout
+    size: int = 0
+    evicted: bool = False
+
+    def evict(self) -> None:
+        self.evicted = True
+        self.limit.reschedule(asyncio.get_running_loop().time())
+
+
+class BodyAndKeyMiddleware:
+    """Innermost: checks the key, then reads the body within its limits; cancels work for absent clients."""
+
+    def __init__(self, app: ASGIApp, service: Service) -> None:
+        self.app, self.service = app, service
+        self.readers: dict[BodyReader, None] = {}  # oldest first
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        path, headers, context = scope["path"], Headers(scope=scope), scope["regard"]
+        connection = context["connection"]
+        try:
+            secret = secret_in(headers.get("authorization"))
+            owner = self.owner(path, secret, final=secret is not None or path not in KEY_FIELDS)
+            context["client"] = str((scope.get("client") or ("",))[0]) if owner is None else f"key {owner}"
+            if scope["method"] == "POST" and MODEL_PATHS.fullmatch(path):
+                self.service.check_capacity(context["client"])
+            if connection is not None:
+                connection.admitted = owner is not None
+            raw = await self.read(headers, receive, keyed=owner is not None)
+            if owner is None and self.service.keys is not None and path in KEY_FIELDS:
+                owner = self.owner(path, key_in(raw, headers))
+                context["client"] = f"key {owner}"
+            context["key"] = owner
+            if connection is not None:
+                connection.admitted = True
+            if path in FORMS and headers.get("content-type", "").lower().startswith(FORM):
+                raw = form_as_json(raw)
+                MutableHeaders(scope=scope)["content-type"] = "application/json"
+            self.log_text(raw)
+            async with watched(receive, raw, context["response"]) as again:
+                await self.app(scope, again, send)
+        except ClientDisconnected:
+            self.service.metrics.add("gone")
+        except RegardError as error:
+            await error_response(path, self.service.api_error(error))(scope, receive, send)
+
+    def owner(self, path: str, secret: str | None, final: bool = True) -> str | None:
+        """The name of the key, None if no key is needed; an error if it is missing or wrong and `final`."""
+        if self.service.keys is None or path in KEYLESS:
+            return None
+        owner = self.service.keys.owner(secret)
+        if owner is None and final:
+            if path in KEY_FIELDS:
+                raise APIError(403, "Invalid API key", code="invalid_api_key")
+            raise APIError(401, "this server needs a key: Authorization: Bearer KEY")
+        return owner
+
+    def log_text(self, raw: bytes) -> None:
+        if self.service.log.texts and raw:
+            content = json_in(raw)
+            if isinstance(content, dict):
+                content = {name: value for name, value in content.items() if name != "api_key"}
+            self.service.log("text", request=content)
+
+    async def read(self, headers: Headers, receive: Receive, keyed: bool) -> bytes:
+        if "content-length" not in headers and "transfer-encoding" not in headers:
+            return b""
+        most, parts = self.service.bounds.body, list[bytes]()
+        too_large = APIError(413, f"the request is too large: {most} bytes at most")
+        length = headers.get("content-length", "0")
+        if not length.isdecimal() or len(length) > 12 or int(length) > most:
+            raise too_large
+        reader = BodyReader(keyed, asyncio.timeout(self.service.bounds.body_seconds))
+        self.readers[reader] = None
+        try:
+            async with reader.limit:
+                while True:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        raise ClientDisconnected
+                    parts.append(message.get("body", b""))
+                    reader.size += len(parts[-1])
+                    if reader.size > most:
+                        raise too_large
+                    if not message.get("more_body", False):
+                        return b"".join(parts)
+                    self.make_room()
+        except TimeoutError:
+            if reader.evicted:
+                text = "too many large requests are being read; try again"
+                raise APIError(503, text, retry_after=1, close=True) from None
+            raise APIError(408, "request body timed out", close=True) from None
+        finally:
+            del self.readers[reader]
+
+    def make_room(self) -> None:
+        """Stop reading the oldest body while all together are too large; those without a key first."""
+        while sum(reader.size for reader in self.readers if not reader.evicted) > self.service.bounds.bodies:
+            readers = [reader for reader in self.readers if not reader.evicted]
+            next((reader for reader in readers if not reader.keyed), readers[0]).evict()
+
+
+def json_in(raw: bytes) -> Any:
+    try:
+        return json.loads(raw)
+    except (ValueError, RecursionError):
+        return None
+
+
 def key_in(raw: bytes, headers: Headers) -> str | None:
     """The field `api_key` of a JSON or form body; None for a body that does not parse."""
+    is_form = headers.get("content-type", "").lower().startswith(FORM)
     try:
-        if headers.get("content-type", "").lower().startswith(FORM):
-            return parse_qs(raw.decode("utf-8"), max_num_fields=1000).get("api_key", [None])[0]
-        content = json.loads(raw)
-    except (ValueError, RecursionError):
+        content = json_in(form_as_json(raw) if is_form else raw)
+    except APIError:
         return None
     key = content.get("api_key") if isinstance(content, dict) else None
     return key if isinstance(key, str) else None
 
 
-def replayed(raw: bytes, receive: Receive) -> Receive:
-    """A `receive` that returns the body already read, then what follows."""
-    first = True
+def form_as_json(raw: bytes) -> bytes:
+    """A form as the JSON object that it stands for: a repeated name is a list, `alternatives` a number."""
+    try:
+        fields = parse_qs(
+            raw.decode("utf-8"), keep_blank_values=True, errors="strict", max_num_fields=MOST_FIELDS
+        )
+    except ValueError:
+        raise APIError(400, "the request is not a form in UTF-8") from None
+    content: dict[str, Any] = {
+        name: values[0] if len(values) == 1 else values for name, values in fields.items()
+    }
+    number = content.get("alternatives")
+    if isinstance(number, str) and number.isdecimal() and len(number) < 10:
+        content["alternatives"] = int(number)
+    return json.dumps(content).encode()
+
+
+@asynccontextmanager
+async def watched(receive: Receive, raw: bytes, response: BoundedSend) -> AsyncIterator[Receive]:
+    """A `receive` that returns a body already read; ClientDisconnected if the client leaves meanwhile."""
+    gone, first, task = asyncio.Event(), True, asyncio.current_task()
 
     async def again() -> Message:
         nonlocal first
         if first:
             first = False
             return {"type": "http.request", "body": raw, "more_body": False}
-        return await receive()
+        await gone.wait()
+        return {"type": "http.disconnect"}
 
-    return again
+    async def watch() -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        gone.set()
+        if task is not None and not response.complete:
+            task.cancel()
 
-
-def holding(send: Send) -> Send:
-    """A `send` that leaves the response open, so that a client can read it while it still sends."""
-
-    async def hold(message: Message) -> None:
-        await send({**message, "more_body": True} if message["type"] == "http.response.body" else message)
-
-    return hold
-
-
-async def linger(receive: Receive) -> None:
-    """Drain the body for a moment: closing on a client that still sends would lose the response."""
-    size = 0
+    watching = asyncio.ensure_future(watch())
     try:
-        async with asyncio.timeout(LINGER_SECONDS):
-            while size < LINGER_BYTES:
-                message = await receive()
-                size += len(message.get("body", b""))
-                if message["type"] == "http.disconnect" or not message.get("more_body", False):
-                    return
-    except TimeoutError:
-        return
+        yield again
+    except asyncio.CancelledError:
+        if gone.is_set() and task is not None and not task.uncancel():
+            raise ClientDisconnected from None
+        raise
+    finally:
+        watching.cancel()

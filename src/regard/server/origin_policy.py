@@ -1,8 +1,4 @@
-"""Host and origin checks, and the security headers of every response.
-
-The server usually listens on localhost, but any web page can make a browser send requests to it. So `Host`
-must name this server (against DNS rebinding), and `Origin`, if present, this server or an allowed page.
-"""
+"""Host and origin checks, and the security headers of every response."""
 
 from __future__ import annotations
 
@@ -16,9 +12,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from regard.server.errors import APIError, error_response
 
-HOSTS = frozenset({"127.0.0.1", "localhost", "::1"})
-LARGEST_BODY = 1 << 20  # bytes
 FORM = "application/x-www-form-urlencoded"
+FORMS = frozenset({"/translate", "/detect", "/suggest", "/translate_file"})  # LibreTranslate also takes forms
+BODILESS = frozenset({"/suggest", "/translate_file"})  # always refused, whatever is sent
+HOSTS = frozenset({"127.0.0.1", "localhost", "::1"})
 SAFE = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
@@ -29,46 +26,39 @@ SAFE = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-store",  # user texts are never cached
 }
+PREFLIGHT = {
+    "Access-Control-Allow-Methods": "GET, POST",
+    "Access-Control-Allow-Headers": "Authorization, Content-Type",
+    "Access-Control-Max-Age": "600",
+}
 
 
 @dataclass(frozen=True)
 class OriginPolicy:
-    """Allowed hosts, origins and content types."""
+    """Allowed hosts and origins.
+
+    The server usually listens on localhost, but any web page can make a browser send requests to it. So
+    `Host` must name this server (against DNS rebinding), and `Origin`, if present, this server or an allowed
+    page.
+    """
 
     hosts: frozenset[str] = HOSTS  # accepted Host headers
     origins: frozenset[str] = frozenset()  # other allowed pages, as "https://name:port"
-    forms: frozenset[str] = frozenset()  # paths that also accept a form
-    bodiless: frozenset[str] = frozenset()  # paths whose body is ignored
-    counted: bool = False  # another middleware limits the body while it arrives
 
-    def reason(self, path: str, method: str, headers: Headers) -> tuple[int, str] | None:
-        """(status, message) of a rejected request; None if it may pass."""
-        host = headers.get("host", "")
+    def check(self, path: str, method: str, headers: Headers) -> None:
+        host, origin = headers.get("host", ""), headers.get("origin")
         if name_in(f"//{host}") not in self.hosts:
             names = " or ".join(sorted(self.hosts - HOSTS)) or "127.0.0.1 or localhost"
-            return 403, f"this server answers only as {names}"
-        origin = headers.get("origin")
+            raise APIError(403, f"this server answers only as {names}", code="host_not_allowed")
         allowed = (f"http://{host}".lower(), f"https://{host}".lower(), *self.origins)
-        if origin is not None and origin.lower() not in allowed:
-            return 403, "this server answers only its own page"
         followed = method == "GET" and headers.get("sec-fetch-mode", "navigate") == "navigate"  # a link
-        if origin is None and headers.get("sec-fetch-site") == "cross-site" and not followed:
-            return 403, "this server answers only its own page"
-        return self.body_reason(path, headers) if method == "POST" else None
-
-    def body_reason(self, path: str, headers: Headers) -> tuple[int, str] | None:
+        cross_site = headers.get("sec-fetch-site") == "cross-site" and not followed
+        if cross_site if origin is None else origin.lower() not in allowed:
+            raise APIError(403, "this server answers only its own page", code="origin_not_allowed")
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-        fits = kind == "application/json" or (kind == FORM and path in self.forms)
-        if not fits and path not in self.bodiless:
-            return 415, "send JSON, with the header Content-Type: application/json"
-        if self.counted:
-            return None
-        length = headers.get("content-length", "")
-        if not length.isdecimal():
-            return 411, "the header Content-Length is missing"
-        if len(length) > 12 or int(length) > LARGEST_BODY:
-            return 413, f"the request is too large: {LARGEST_BODY} bytes at most"
-        return None
+        fits = kind == "application/json" or (kind == FORM and path in FORMS) or path in BODILESS
+        if method == "POST" and not fits:
+            raise APIError(415, "send JSON, with the header Content-Type: application/json")
 
 
 class OriginPolicyMiddleware:
@@ -82,8 +72,7 @@ class OriginPolicyMiddleware:
             await self.app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        origin = headers.get("origin", "").lower()
-        allowed = origin in self.access.origins
+        allowed = headers.get("origin", "").lower() in self.access.origins
 
         async def safely(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -95,23 +84,15 @@ class OriginPolicyMiddleware:
                     )
             await send(message)
 
-        refused = self.access.reason(scope["path"], scope["method"], headers)
-        if refused is not None:
-            status, text = refused
-            await error_response(scope["path"], APIError(status, text, close=status == 413))(
-                scope, receive, safely
-            )
-        elif allowed and scope["method"] == "OPTIONS":
+        try:
+            self.access.check(scope["path"], scope["method"], headers)
+        except APIError as error:
+            await error_response(scope["path"], error)(scope, receive, safely)
+            return
+        if allowed and scope["method"] == "OPTIONS":
             await Response(status_code=204, headers=PREFLIGHT)(scope, receive, safely)
         else:
             await self.app(scope, receive, safely)
-
-
-PREFLIGHT = {
-    "Access-Control-Allow-Methods": "GET, POST",
-    "Access-Control-Allow-Headers": "Authorization, Content-Type",
-    "Access-Control-Max-Age": "600",
-}
 
 
 @lru_cache(64)  # a server has few names

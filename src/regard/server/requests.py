@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from regard.errors import UsageError
 from regard.inputs.text.tokenizer import replace_surrogates
@@ -19,11 +20,15 @@ from regard.inputs.text.tokenizer import replace_surrogates
 LONGEST_TEXT = 20_000  # characters
 LARGEST_BEAM = 16
 Text = Annotated[str, Field(max_length=LONGEST_TEXT)]
-Kind = TypeVar("Kind", bound=BaseModel)
 
 
 class RequestBody(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def replace_lone_surrogates(cls, content: Any) -> Any:
+        return whole(content)
 
 
 class TokenizeBody(RequestBody):
@@ -41,10 +46,13 @@ class TraceBody(RequestBody):
     interventions: list[dict[str, Any]] = Field([], max_length=100)
 
 
-class TensorQuery(BaseModel):
-    """Query string parameters: numbers arrive as text, so no strict types."""
+class QueryString(BaseModel):
+    """Numbers arrive as text, so no strict types."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class TensorQuery(QueryString):
     name: list[str] = Field(min_length=1, max_length=200)
     head: int | None = Field(None, ge=0)
     row: int | None = Field(None, ge=0)
@@ -53,45 +61,22 @@ class TensorQuery(BaseModel):
     dtype: Literal["F32", "U8"] = "F32"
 
 
-class CompareQuery(BaseModel):
+class CompareQuery(QueryString):
     """Two trace ids; `step` defaults to the step that changed most."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
     before: str
     after: str
     step: int | None = Field(None, ge=0)
 
 
-def parse(kind: type[Kind], raw: bytes) -> Kind:
-    """Parse and validate a JSON body; UsageError names the invalid field."""
-    return checked(kind, read_json(raw))
-
-
-def read_json(raw: bytes) -> Any:
-    try:
-        return whole(json.loads(raw.decode("utf-8"), parse_constant=no_number))
-    except (ValueError, RecursionError):
-        raise UsageError("the request is not JSON in UTF-8") from None
-
-
-def no_number(name: str) -> float:
-    raise ValueError(f"{name} is not a JSON number")
-
-
-def checked(kind: type[Kind], content: object) -> Kind:
-    try:
-        return kind.model_validate(content)
-    except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(map(str, first["loc"])) or "the request"
-        raise UsageError(f"{field}: {sentence(first)}") from None
-
-
 def sentence(error: Any) -> str:
+    """A validation error of pydantic in a few words."""
     if error["type"] == "string_too_long":
         return f"the text is too long: {error['ctx']['max_length']} characters at most"
     if error["type"] == "extra_forbidden":
         return "there is no such field"
+    if error["type"].startswith("json_invalid") or error["type"] in ("model_attributes_type", "dict_type"):
+        return "the request is not a JSON object in UTF-8"
     message: str = error["msg"]
     return message[:1].lower() + message[1:]
 
@@ -118,12 +103,12 @@ def finite(content: Any) -> Any:
     return content
 
 
-def check_decode(options: dict[str, Any], longest: int) -> dict[str, Any]:
-    """Reject beams and lengths that are too slow for an interactive page."""
-    for name, most in {"beam": LARGEST_BEAM, "max_length": longest, "min_length": longest}.items():
-        wanted = options.get(name)
-        if isinstance(wanted, int) and wanted > most:
-            raise UsageError(f"decode.{name} = {wanted}: the explorer allows {most} at most")
+def check_decode(options: Mapping[str, Any], longest: int, where: str = "decode.") -> Mapping[str, Any]:
+    """Reject beams and lengths that take too long."""
+    most = {"beam": LARGEST_BEAM, "max_length": longest, "min_length": longest, "num_results": MOST_RANKED}
+    for name, wanted in options.items():
+        if name in most and isinstance(wanted, int) and wanted > most[name]:
+            raise UsageError(f"{where}{name} = {wanted}: this server allows {most[name]} at most")
     return options
 
 
@@ -147,15 +132,15 @@ MOST_RANKED = 50  # guesses, labels or answers
 class ServerLimits:
     """Limits that can be set per server."""
 
-    body: int = 1 << 20  # bytes
-    headers: int = 16 << 10  # bytes in total
-    chunks: int = 4096  # chunks of one body
+    body: int = 1 << 20  # bytes of one request
+    bodies: int = 32 << 20  # bytes of all requests being read
+    headers: int = 16 << 10  # bytes
     unread: int = 128 << 10  # send buffer per connection in bytes
+    answers: int = 128 << 20  # bytes of all large responses that are being sent
     connections: int = 600
-    traces: int = 4  # traces of the explorer, waiting or running
-    header_seconds: float = 5.0  # from connect to the end of the headers
+    header_seconds: float = 5.0  # for a connection without a request
     body_seconds: float = 8.0  # from the headers to the end of the body
-    write_seconds: float = 5.0  # for a client to read a response
+    write_seconds: float = 5.0  # for a client to read what has been sent
     idle_seconds: float = 5.0  # keep-alive
     request_seconds: float = 30.0  # until a request times out
     drain_seconds: float = 30.0  # for running requests at shutdown

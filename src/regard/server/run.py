@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 import sys
 import time
@@ -16,16 +17,12 @@ from typing import Any
 from urllib.parse import urlencode
 
 import uvicorn
-from fastapi import FastAPI
-from starlette.middleware import Middleware
 
 from regard.device import freeze_gc
 from regard.errors import UsageError
-from regard.server.api.register import ROUTES, add_api
-from regard.server.app import make_app
-from regard.server.middleware import BodyAndKeyMiddleware, KeyPolicy, RequestLogMiddleware
+from regard.server.app import app_of, make_app
+from regard.server.connections import protocol_for
 from regard.server.origin_policy import HOSTS, OriginPolicy
-from regard.server.protocol import EarlyRejection, protocol_for
 from regard.server.service import Service
 from regard.server.telemetry import redirect_loggers
 from regard.tasks import Translator
@@ -62,6 +59,7 @@ class ListenAddress:
     hosts: tuple[str, ...] = ()  # further accepted Host headers
     origins: tuple[str, ...] = ()  # allowed cross-origin pages
     open: bool = False  # accept other machines without a key
+    proxies: tuple[str, ...] = ()  # addresses of proxies that may name the client
 
 
 HANDOVER = 0.0005  # switch interval in seconds: the event loop preempts computing threads sooner
@@ -94,29 +92,22 @@ def check_open(service: Service, place: ListenAddress) -> None:
 
 def server_of(service: Service, place: ListenAddress) -> DrainingServer:
     redirect_loggers(service.log)
-    bounds = service.bounds
-    paths = frozenset(route.path for route in ROUTES if route.reads is not None and route.models)
-    early_rejection = EarlyRejection(service, access_to(place), KEY_POLICY, paths)
+    limits = service.bounds
     config = uvicorn.Config(
-        app_of(service, place),
-        http=protocol_for(bounds, early_rejection),
+        app_of(service, access_to(place), place.proxies),
+        http=protocol_for(service.connections),
         ws="none",
         lifespan="off",
         log_config=None,
         access_log=False,
         server_header=False,
-        proxy_headers=False,
+        proxy_headers=False,  # see app_of
         backlog=2048,
-        timeout_keep_alive=max(1, round(bounds.idle_seconds)),
+        h11_max_incomplete_event_size=limits.headers,
+        timeout_keep_alive=max(1, round(limits.idle_seconds)),
         timeout_graceful_shutdown=2,
     )
     return DrainingServer(config, service)
-
-
-KEY_POLICY = KeyPolicy(
-    keyless=frozenset(route.path for route in ROUTES if route.open),
-    fields=frozenset(route.path for route in ROUTES if route.group == "LibreTranslate"),
-)
 
 
 def access_to(place: ListenAddress) -> OriginPolicy:
@@ -124,20 +115,7 @@ def access_to(place: ListenAddress) -> OriginPolicy:
     return OriginPolicy(
         hosts=HOSTS | here | {name.lower() for name in place.hosts},
         origins=frozenset(origin.lower().rstrip("/") for origin in place.origins),
-        forms=frozenset(route.path for route in ROUTES if route.form),
-        bodiless=frozenset(route.path for route in ROUTES if route.reads is None),
-        counted=True,
     )
-
-
-def app_of(service: Service, place: ListenAddress = ListenAddress()) -> FastAPI:
-    """The app of the explorer with all API routes and middleware."""
-    app = make_app(service.models, access_to(place))
-    add_api(app, service)
-    routes = frozenset(str(getattr(route, "path", "")) for route in app.routes)
-    app.user_middleware.insert(0, Middleware(RequestLogMiddleware, service=service, routes=routes))
-    app.user_middleware.append(Middleware(BodyAndKeyMiddleware, service=service, locks=KEY_POLICY))
-    return app
 
 
 class DrainingServer(uvicorn.Server):
@@ -166,11 +144,11 @@ class DrainingServer(uvicorn.Server):
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        for scheduler in self.service.schedulers.values():
-            await scheduler.drain(0)  # pending requests fail
+        await self.service.drain()  # pending requests fail
         await super().shutdown(sockets)
         self.service.close()
         self.service.log("ended")
+        self.service.log.close()
 
 
 def text_threads(count: int) -> ThreadPoolExecutor:
@@ -192,7 +170,13 @@ def listen(port: int, address: str = HOST) -> socket.socket:
         listening.listen(2048)  # early connections wait instead of failing
     except OSError as error:
         listening.close()
+        if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
+            raise UsageError(
+                f"--host {address} is not an address of this machine; accepted names are --allow-host",
+                code="E_SERVE_HOST",
+            ) from None
         raise UsageError(
-            f"port {port}: {error.strerror}; choose another with --port; 0 selects a free one"
+            f"port {port}: {error.strerror}; choose another with --port; 0 selects a free one",
+            code="E_SERVE_PORT",
         ) from None
     return listening

@@ -6,16 +6,23 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from regard.errors import near_miss
+from fastapi import Depends
+from fastapi import Request as HTTPRequest
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+from regard.errors import RegardError, near_miss
 from regard.generation import Request
 from regard.inputs.language import Detector
+from regard.server.connections import Connections
 from regard.server.errors import APIError
 from regard.server.keys import Keys
-from regard.server.requests import ServerLimits
-from regard.server.service_scheduler import CALL_TOKENS, BatchLimits, Full, ServiceScheduler, TooLate
+from regard.server.requests import ServerLimits, sentence
+from regard.server.scheduler import CALL_TOKENS, BatchLimits, Full, Portion, ServiceScheduler, TooLate
 from regard.server.telemetry import Log, ServerMetrics
+from regard.server.traces import Explorer
 from regard.tasks import Answerer, Classifier, Embedder, Filler, Generator, Tagger, Translator
 
 T = TypeVar("T")
@@ -51,8 +58,12 @@ class Service:
     metrics: ServerMetrics = field(default_factory=ServerMetrics)
     draining: bool = False
     in_flight: int = 0
+    unread_answers: int = 0  # bytes of large responses that are being sent
 
     def __post_init__(self) -> None:
+        self.connections = Connections(self.bounds)
+        self.explorer = Explorer(self.models)
+        self.explorer_scheduler = ServiceScheduler(None, self.limits)  # traces and lessons: one at a time
         self.schedulers = {name: ServiceScheduler(task, self.limits) for name, task in self.models.items()}
         self.detector = Detector()
         self.pairs = pairs_of(self.models)
@@ -79,21 +90,43 @@ class Service:
         """Run `work` on a model between decoding steps; `tokens` estimates its size."""
         return await self.schedulers[name].run(work, call.client, call.deadline, max(1, tokens))
 
-    def full(self) -> Full | None:
-        """The error of any request while all queues are full; None if one has room."""
-        full: Full | None = None
-        for scheduler in self.schedulers.values():
-            full = scheduler.full(CALL_TOKENS)
-            if full is None:
-                return None
-        return full
+    async def run_portions(self, name: str, portions: Sequence[Portion], call: Call) -> list[Any]:
+        """Run several calls on a model; other clients have their turn between them."""
+        return await self.schedulers[name].run_portions(portions, call.client, call.deadline)
 
-    def check_capacity(self) -> None:
-        """Raise Full, counted at every scheduler, if all queues are full."""
-        if (full := self.full()) is not None:
+    async def explore(self, work: Callable[[], T], call: Call, tokens: int) -> T:
+        """Run a trace or a lesson, which may use several models, beside the decoding of all."""
+        return await self.explorer_scheduler.run(work, call.client, call.deadline, max(1, tokens))
+
+    def check_capacity(self, client: str) -> None:
+        """Raise Full, counted at every scheduler, if the queues of all models are full for a client."""
+        full = [scheduler.full(client, CALL_TOKENS) for scheduler in self.schedulers.values()]
+        if full and all(full) and full[0] is not None:
             for scheduler in self.schedulers.values():
                 scheduler.counts["refused"] += 1
-            raise full
+            raise full[0]
+
+    def api_error(self, error: Exception, path: str = "") -> APIError:
+        """The response to an error; unexpected ones raise again, to be logged."""
+        match error:
+            case APIError():
+                return error
+            case Full(retry_after=seconds):
+                self.metrics.add("refused")
+                return APIError(429, f"Slowdown: {error}", retry_after=seconds)
+            case TooLate():
+                return APIError(503, str(error), code="timeout", retry_after=5)
+            case RegardError():
+                return APIError(400, self.without_paths(str(error)), code=error.code)
+            case RequestValidationError():
+                return validation_error(error, path)
+            case HTTPException(status_code=status):
+                return APIError(status, WORDS.get(status, "the request is not JSON in UTF-8"))
+            case RecursionError():
+                return APIError(400, "the request is nested too deeply")
+            case MemoryError():
+                return APIError(503, "not enough memory for this; try a shorter text", retry_after=5)
+        raise error
 
     def note(
         self, route: str, method: str, status: int, seconds: float, number: str, key: str | None
@@ -101,15 +134,9 @@ class Service:
         """Count a finished request and log it."""
         self.metrics.add("requests", route=route, method=method, status=str(status))
         self.metrics.observe("seconds", seconds, route=route)
-        self.log(
-            "request",
-            id=number,
-            method=method,
-            route=route,
-            status=status,
-            seconds=round(seconds, 4),
-            key=key,
-        )
+        if self.log.requests:
+            fields = {"method": method, "route": route, "status": status, "seconds": round(seconds, 4)}
+            self.log("request", id=number, **fields, key=key)
 
     def without_paths(self, text: str) -> str:
         """A message with the paths of models replaced by their names."""
@@ -154,9 +181,43 @@ class Service:
                 self.metrics.set("desk", value, model=name, what=what)
         return self.metrics.text()
 
+    async def drain(self) -> None:
+        """Fail what is pending."""
+        for scheduler in (self.explorer_scheduler, *self.schedulers.values()):
+            await scheduler.drain(0)
+
     def close(self) -> None:
-        for scheduler in self.schedulers.values():
+        for scheduler in (self.explorer_scheduler, *self.schedulers.values()):
             scheduler.close()
+
+
+WORDS = {404: "there is nothing at this address", 405: "method not allowed"}
+
+
+def validation_error(error: RequestValidationError, path: str) -> APIError:
+    """The first invalid field; a missing one of LibreTranslate's routes in its words."""
+    first = error.errors()[0]
+    place = [str(each) for each in first["loc"] if each not in ("body", "query", "path")]
+    field = place[0] if place and first["type"] != "json_invalid" else None
+    if first["type"] == "missing" and field and not path.startswith(("/api/", "/v1/")):
+        return APIError(400, f"Invalid request: missing {field} parameter", field)
+    return APIError(400, f"{field or 'the request'}: {sentence(first)}", field)
+
+
+async def service_of(request: HTTPRequest) -> Service:
+    service: Service = request.app.state.service
+    return service
+
+
+async def call_of(request: HTTPRequest) -> Call:
+    context, service = request.scope["regard"], request.app.state.service
+    deadline = time.monotonic() + service.bounds.request_seconds
+    return Call(context["client"], deadline, context["number"])
+
+
+# what a route asks FastAPI for
+TheService = Annotated[Service, Depends(service_of)]
+TheCall = Annotated[Call, Depends(call_of)]
 
 
 def probe_task(task: Any) -> None:

@@ -9,27 +9,49 @@ import traceback
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
+from queue import Full, Queue
+from threading import Thread
 from typing import TextIO
 
 WRITER = json.JSONEncoder(default=str)  # escapes control characters
 
 
 class Log:
-    """Writes events. `texts`: whether user texts may be logged."""
+    """Writes events. `texts`: whether user texts may be logged; `requests`: whether requests are."""
 
-    def __init__(self, out: TextIO | None = None, texts: bool = False) -> None:
-        self.out, self.texts = out, texts
+    def __init__(self, out: TextIO | None = None, texts: bool = False, requests: bool = True) -> None:
+        self.out, self.texts, self.requests = out, texts, requests
+        self.lines: Queue[str] = Queue(10_000)  # an empty line ends the writer
+        self.writer: Thread | None = None
 
     def __call__(self, event: str, **fields: object) -> None:
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
-        line = WRITER.encode({"time": now, "event": event, **fields})
-        out = self.out or sys.stderr
-        try:
-            out.write(f"{line}\n")
-            out.flush()
-        except (OSError, ValueError):  # the reader is gone
-            pass
+        line = WRITER.encode({"time": now, "event": event, **fields}) + "\n"
+        if self.out is not None:
+            self.out.write(line)
+            return
+        if self.writer is None:
+            self.writer = Thread(target=self.write, name="log", daemon=True)
+            self.writer.start()
+        with suppress(Full):  # nobody reads stderr: lines are lost, requests are not
+            self.lines.put_nowait(line)
+
+    def write(self) -> None:
+        """Write to stderr in a thread: a reader that stops must not stop the event loop."""
+        while line := self.lines.get():
+            with suppress(OSError, ValueError):  # the reader is gone
+                sys.stderr.write(line)
+                sys.stderr.flush()
+
+    def close(self) -> None:
+        """Write what is left."""
+        if self.writer is not None:
+            with suppress(Full):
+                self.lines.put("", timeout=1)
+            self.writer.join(1)
+            self.writer = None
 
     def error(self, error: BaseException, **fields: object) -> None:
         """Log an error with its frames; the message may hold user text and needs `texts`."""

@@ -1,27 +1,32 @@
-"""Recent traces of the explorer, and their parts as bytes: tensors, readings, exports."""
+"""Recent traces of the explorer: their parts as bytes (tensors, readings, exports), and two compared."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import struct
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from difflib import SequenceMatcher
 from threading import Lock
 from typing import Any, Literal
 
 import torch
-from fastapi import FastAPI, Request
-from fastapi.responses import Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from safetensors.torch import save
 from torch import Tensor
 
 from regard.errors import UsageError, near_miss
-from regard.interpret import Trace
-from regard.interpret.activations import attention_matrix
+from regard.interpret import Trace, TracedTokens, compare
+from regard.interpret.activations import attention_matrix, visible
 from regard.interpret.predictions import max_pool
-from regard.server.requests import TensorQuery, checked
+from regard.server.errors import APIError
+from regard.server.requests import QueryString, TensorQuery, TraceBody, check_decode
+from regard.tasks import Embedder
+from regard.tasks.task_model import TaskModel
 
+CHUNK = 64 << 10  # bytes of a tensor that are sent at once
 MOST = 16  # traces
 MOST_BYTES = 1 << 30
 
@@ -43,7 +48,7 @@ class Traces:
     def require(self, number: str) -> Trace:
         trace = self.get(number)
         if trace is None:
-            raise UsageError("this trace is no longer cached; request it again")
+            raise APIError(410, "this trace is no longer cached; request it again", code="trace_expired")
         return trace
 
     def add(self, number: str, trace: Trace) -> None:
@@ -57,18 +62,109 @@ class Traces:
         return sum(t.nbytes for trace in self.kept.values() for t in trace.tensors.values())
 
 
+class Explorer:
+    """The models that can be traced, and the recent traces."""
+
+    def __init__(self, models: Mapping[str, Any]) -> None:
+        self.models: dict[str, Any] = {
+            name: task
+            for name, task in models.items()
+            if isinstance(task, TaskModel) and not isinstance(task, Embedder)
+        }
+        self.traces = Traces()
+
+    def find(self, name: str) -> tuple[str, Any]:
+        name = name or next(iter(self.models), "")
+        if name not in self.models:
+            names = ", ".join(self.models) or "none to look into"
+            hint = near_miss(name, self.models) or f"; there are {names}"
+            raise APIError(404, f'model: there is no "{name}"{hint}', "model", "model_not_found")
+        return name, self.models[name]
+
+    def trace(self, number: str, name: str, body: TraceBody) -> Trace:
+        """The trace of a request, from the cache if it is there."""
+        if (kept := self.traces.get(number)) is not None:
+            return kept
+        task = self.models[name]
+        result: Trace = task.trace(
+            body.source,
+            body.target,
+            prefix=body.prefix,
+            context=body.context,
+            decode=check_decode(body.decode, task.folder.config.max_length),
+            interventions=body.interventions,
+        )
+        result = replace(result, meta={**result.meta, "model": name})  # no local path
+        self.traces.add(number, result)
+        return result
+
+
+def trace_tokens(task: Any, body: TraceBody) -> int:
+    """Tokens that a trace reads and writes; a target that is too long is an error.
+
+    Attention grows with the square of the length, and computed positions have no limit.
+    """
+    folder = task.folder
+    source, target = len(folder.source.encode(body.source)), len(folder.target.encode(body.target or ""))
+    most = folder.config.max_length
+    if target > most:
+        raise UsageError(f"target: {target} tokens are too long, at most {most} are allowed")
+    return source + (target or source) * int(body.decode.get("beam", folder.decode.beam) or 1)
+
+
 def number_of(key: str) -> str:
     """The id of a trace: equal requests share it, so reloading a page computes nothing."""
     return hashlib.sha256(key.encode("utf-8", "replace")).hexdigest()[:24]
 
 
 SHARES = (".weights", ".probabilities", ".mask")  # values between 0 and 1
+DTYPES = {
+    torch.float64: "F64",
+    torch.float32: "F32",
+    torch.float16: "F16",
+    torch.bfloat16: "BF16",
+    torch.int64: "I64",
+    torch.int32: "I32",
+    torch.uint8: "U8",
+    torch.bool: "BOOL",
+}
 
 
-def tensor_bytes(trace: Trace, query: TensorQuery) -> bytes:
-    """A safetensors file of the named tensors; patterns such as `*.weights` are allowed."""
-    tensors = {name: part(trace, name, query) for name in chosen(trace, query.name)}
-    return save({name: tensor.contiguous().clone() for name, tensor in tensors.items()})
+class TensorStream:
+    """A safetensors file of some tensors of a trace, computed and sent part by part.
+
+    It holds one tensor at a time, not the trace: a client that does not read keeps no trace in memory.
+    """
+
+    def __init__(
+        self, traces: Traces, number: str, query: TensorQuery, meta: dict[str, str] | None = None
+    ) -> None:
+        self.traces, self.number, self.query = traces, number, query
+        trace = traces.require(number)
+        self.names = chosen(trace, query.name)
+        header: dict[str, Any] = {"__metadata__": meta} if meta else {}
+        size = 0
+        for name in self.names:
+            shape_only = part(trace, name, query, "meta")  # nothing is computed
+            end = size + shape_only.nbytes
+            header[name] = {
+                "dtype": DTYPES[shape_only.dtype],
+                "shape": list(shape_only.shape),
+                "data_offsets": [size, end],
+            }
+            size = end
+        raw = json.dumps(header).encode()
+        raw += b" " * (-len(raw) % 8)
+        self.header = struct.pack("<Q", len(raw)) + raw
+        self.size = len(self.header) + size
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield self.header
+        for name in self.names:
+            tensor = part(self.traces.require(self.number), name, self.query)
+            data = tensor.contiguous().reshape(-1).view(torch.uint8).numpy()
+            for at in range(0, len(data), CHUNK):
+                yield data[at : at + CHUNK].tobytes()
 
 
 def chosen(trace: Trace, patterns: list[str]) -> list[str]:
@@ -81,8 +177,9 @@ def chosen(trace: Trace, patterns: list[str]) -> list[str]:
     return list(names)
 
 
-def part(trace: Trace, name: str, query: TensorQuery) -> Tensor:
-    tensor = trace[name]
+def part(trace: Trace, name: str, query: TensorQuery, device: str = "cpu") -> Tensor:
+    """The part of a tensor that a query selects; on "meta" its shape alone."""
+    tensor = trace[name].to(device)
     if query.head is not None and tensor.dim() == 3:
         tensor = of_head(trace, name, tensor, query.head)
     if query.row is not None:
@@ -117,10 +214,7 @@ def in_bytes(name: str, tensor: Tensor) -> Tensor:
     return (tensor.float() * 255).round().clamp(0, 255).to(torch.uint8)
 
 
-class ReadingQuery(BaseModel):
-    """Query string parameters."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class ReadingQuery(QueryString):
     kind: str
     where: str = ""
     head: int | Literal["mean"] = "mean"
@@ -156,13 +250,6 @@ def reading_bytes(trace: Trace, query: ReadingQuery) -> bytes:
     )
 
 
-def add_readings(app: FastAPI, traces: Traces) -> None:
-    @app.get("/api/v1/trace/{number}/reading")
-    def reading(number: str, request: Request) -> Response:
-        query = checked(ReadingQuery, dict(request.query_params))
-        return Response(reading_bytes(traces.require(number), query), media_type="application/octet-stream")
-
-
 MEDIA_TYPES = {
     "html": "text/html; charset=utf-8",
     "svg": "image/svg+xml",
@@ -172,10 +259,9 @@ MEDIA_TYPES = {
 }
 
 
-class ExportQuery(BaseModel):
-    """Query string parameters. `view` and the following select the figure of svg, png and json."""
+class ExportQuery(QueryString):
+    """`view` and the following select the figure of svg, png and json."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
     format: Literal["html", "svg", "png", "json", "safetensors"]
     view: str = "heads"
     layer: int | None = Field(None, ge=0)
@@ -184,20 +270,9 @@ class ExportQuery(BaseModel):
     words: bool = False
 
 
-def add_export(app: FastAPI, traces: Traces) -> None:
-    @app.get("/api/v1/trace/{number}/export")
-    def export(number: str, request: Request) -> Response:
-        query = checked(ExportQuery, dict(request.query_params))
-        content = exported(traces.require(number), query)
-        named = f'attachment; filename="regard.{query.format}"'  # saved, never rendered from this origin
-        return Response(content, media_type=MEDIA_TYPES[query.format], headers={"Content-Disposition": named})
-
-
 def exported(trace: Trace, query: ExportQuery) -> bytes:
     if query.format == "html":
         return trace.page().html.encode()
-    if query.format == "safetensors":
-        return trace.to_bytes()
     figure = trace.figure(query.view, query.layer, query.head, query.where, query.words)
     match query.format:
         case "svg":
@@ -205,3 +280,68 @@ def exported(trace: Trace, query: ExportQuery) -> bytes:
         case "png":
             return figure.scene.png()
     return figure.json.encode()
+
+
+def compare_traces(before: Trace, after: Trace, step: int | None = None) -> dict[str, Any]:
+    """How the second run differs. If the output distributions are not comparable, `reason` says why and only
+    the output words are compared."""
+    reason = incomparable_reason(before, after)
+    comparison = None if reason else compare(before, after, step)
+    return {
+        "comparison": None if comparison is None else comparison.as_json(),
+        "reason": reason,
+        "sentence": output_sentence(before, after) if comparison is None else comparison.sentence,
+        "words": words(before.output, after.output),
+        "pairs": {
+            side: pairs(before.tokens[side], after.tokens[side])
+            for side in ("source", "target")
+            if side in before.tokens and side in after.tokens
+        },
+    }
+
+
+def incomparable_reason(before: Trace, after: Trace) -> str | None:
+    """Why the output distributions of two runs are not comparable; None if they are."""
+    different = (
+        "The two models choose among different words, so that their probabilities have no common scale."
+    )
+    if "logits" not in before or "logits" not in after:
+        return "One of the runs recorded no logits."
+    if any(before.meta.get(name) != after.meta.get(name) for name in ("head", "labels", "many")):
+        return different
+    if before.meta.get("head") == "span":
+        same = before["logits"].shape == after["logits"].shape
+        return None if same else "The answers are places of texts of different lengths."
+    if before["logits"].shape[-1] != after["logits"].shape[-1]:
+        return different
+    shared = before.vocabulary.keys() & after.vocabulary.keys()
+    return None if all(before.vocabulary[each] == after.vocabulary[each] for each in shared) else different
+
+
+def output_sentence(before: Trace, after: Trace) -> str:
+    if before.output == after.output:
+        return f'Both say "{visible(before.output)}".'
+    return f'One says "{visible(before.output)}", the other "{visible(after.output)}".'
+
+
+def words(before: str, after: str) -> list[dict[str, Any]]:
+    """A word diff of two outputs: [{"kind": "same" | "gone" | "new", "shown": text}]."""
+    one, two = before.split(), after.split()
+    result: list[dict[str, Any]] = []
+    for kind, a, b, c, d in SequenceMatcher(None, one, two, autojunk=False).get_opcodes():
+        if kind == "equal":
+            result.append({"kind": "same", "shown": visible(" ".join(one[a:b]))})
+            continue
+        for name, part in (("gone", one[a:b]), ("new", two[c:d])):
+            if part:
+                result.append({"kind": name, "shown": visible(" ".join(part))})
+    return result
+
+
+def pairs(before: TracedTokens, after: TracedTokens) -> list[tuple[int, int]]:
+    """Aligned positions: equal tokens, and runs of equal length between them."""
+    result: list[tuple[int, int]] = []
+    for kind, a, b, c, d in SequenceMatcher(None, before.ids, after.ids, autojunk=False).get_opcodes():
+        if kind == "equal" or b - a == d - c:
+            result.extend(zip(range(a, b), range(c, d)))
+    return result

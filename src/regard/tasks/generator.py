@@ -30,7 +30,7 @@ from regard.sample import IGNORED, Sample
 from regard.storage import Folder
 from regard.tasks.methods import GenerateMethods
 from regard.tasks.results import GeneratedText, Generation, TextScore
-from regard.tasks.task_model import TooLong, Warn
+from regard.tasks.task_model import Deferred, TooLong, Warn
 from regard.tasks.translator import decode_options
 
 REPLACEMENT_CHARACTER = "\ufffd"  # of bytes that are no complete character, perhaps not yet
@@ -83,13 +83,21 @@ class Generator(GenerateMethods):
         long = [limit is not None and len(ids) > limit for ids in whole]
         skipped = [each and on_too_long == "skip" for each in long]
         read = [prompt for prompt, skip in zip(prompts, skipped) if not skip]
-        texts = iter(self.write(read, options, on_too_long, warn))
-        results = []
-        for prompt, skip, cut in zip(prompts, skipped, long):
-            candidates = [] if skip else next(texts)[:num_results]
-            best = candidates[0].text if candidates else ""
-            results.append(Generation(prompt, best, candidates, cut and not skip, skip, self.precision))
-        return results
+        ids = [self.prompt_ids(prompt, on_too_long, warn) for prompt in read]
+        requests = [Request(each, options) for each in ids]
+
+        def finish(hypotheses: Sequence[Sequence[Hypothesis]]) -> list[Generation]:
+            texts = iter(self.generated_texts(ids, hypotheses))
+            results = []
+            for prompt, skip, cut in zip(prompts, skipped, long):
+                candidates = [] if skip else next(texts)[:num_results]
+                best = candidates[0].text if candidates else ""
+                results.append(Generation(prompt, best, candidates, cut and not skip, skip, self.precision))
+            return results
+
+        if self.defers:
+            return [Deferred(requests, finish)]  # type: ignore[list-item]
+        return finish(self.decode_requests(requests, options, warn))
 
     def write(
         self,
@@ -102,8 +110,17 @@ class Generator(GenerateMethods):
         options = options or self.decode
         ids = [self.prompt_ids(prompt, on_too_long, warn) for prompt in prompts]
         requests = [Request(each, options) for each in ids]
+        return self.generated_texts(ids, self.decode_requests(requests, options, warn))
+
+    def decode_requests(
+        self, requests: Sequence[Request], options: Decode, warn: Warn
+    ) -> list[list[Hypothesis]]:
         budget = options.tokens_per_batch
-        results = generate(self.model_for, requests, self.special, self.device, budget, warn)
+        return generate(self.model_for, requests, self.special, self.device, budget, warn)
+
+    def generated_texts(
+        self, ids: Sequence[Sequence[int]], results: Sequence[Sequence[Hypothesis]]
+    ) -> list[list[GeneratedText]]:
         return [
             [self.generated_text(each, hypothesis) for hypothesis in hypotheses]
             for each, hypotheses in zip(ids, results)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass
 from pathlib import Path
 from typing import (
     TYPE_CHECKING,
@@ -26,6 +28,7 @@ from regard.tasks.results import Results
 if TYPE_CHECKING:
     from typing import Self
 
+    from regard.generation import Hypothesis, Request
     from regard.interpret import Trace
 
 Split = Literal["auto", "always", "never"]
@@ -126,6 +129,14 @@ def with_decode_fields(method: Callable[..., Any], options: Mapping[str, Any]) -
     return rest | ({"decode": {**(rest.get("decode") or {}), **fields}} if fields else {})
 
 
+@dataclass(frozen=True)
+class Deferred:
+    """Texts that are ready to be decoded. `finish` makes the results of them from the hypotheses."""
+
+    requests: list[Request]
+    finish: Callable[[Sequence[Sequence[Hypothesis]]], list[Any]]
+
+
 class TaskModel(OldAttributes):
     """A model that was opened for its task."""
 
@@ -133,6 +144,7 @@ class TaskModel(OldAttributes):
     folder: Any
     device: Any  # a torch.device
     parameters: int = 0  # of a model that `load` opened
+    defers: bool = False  # see `deferred`
     _named_precision: bool  # False for "auto"
     _reopened: dict[str, Any]  # what `exact` has opened; shared by copies
 
@@ -161,6 +173,12 @@ class TaskModel(OldAttributes):
         from regard.tasks.loading import reopen
 
         return reopen(self, self._reopened)
+
+    def deferred(self) -> Self:
+        """The same model; what it would generate is returned as one `Deferred`, for a server to decode."""
+        chosen = copy(self)
+        chosen.defers = True
+        return chosen
 
     def use_precision(self, requested: str, chosen: Sequence[str]) -> None:
         """`chosen` are the precisions of the models of an ensemble."""

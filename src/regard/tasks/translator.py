@@ -38,7 +38,7 @@ from regard.models.families import GenerativeModel
 from regard.storage import Folder
 from regard.tasks.methods import TranslateMethods
 from regard.tasks.results import Alternative, Candidate, TextScore, Translation
-from regard.tasks.task_model import Split, TooLong, Warn, with_old_names, within_limit
+from regard.tasks.task_model import Deferred, Split, TooLong, Warn, with_old_names, within_limit
 from regard.tasks.translation import (
     AlignedHypotheses,
     ContextDecoder,
@@ -164,15 +164,20 @@ class Translator(TranslateMethods):
             tokens_per_batch=options.tokens_per_batch,
             warn=warn,
         )
-        if options.context:
-            source, target = self.folder.source, self.folder.target
-            context = ContextDecoder(
-                split_lines, source, target, options.context, self.longest, self.source_prefix
-            )
-            hypotheses = context.run(inputs, lambda some: decode(self.requests(some, options)))
-        else:
-            hypotheses = decode(self.requests(inputs, options))
-        return self.translations(split_lines, inputs, hypotheses, num_results, alignment, compiled)
+
+        def finish(hypotheses: Sequence[Sequence[Hypothesis]]) -> list[Translation]:
+            if options.context:  # sentences depend on the translations of earlier ones
+                source, target = self.folder.source, self.folder.target
+                context = ContextDecoder(
+                    split_lines, source, target, options.context, self.longest, self.source_prefix
+                )
+                hypotheses = context.run(inputs, lambda some: decode(self.requests(some, options)))
+            return self.translations(split_lines, inputs, hypotheses, num_results, alignment, compiled)
+
+        requests = [] if options.context else self.requests(inputs, options)
+        if self.defers:
+            return [Deferred(requests, finish)]  # type: ignore[list-item]
+        return finish(decode(requests))
 
     def model(self, options: Decode) -> Steppable[Any]:
         """What decodes: the one model, or the ensemble."""

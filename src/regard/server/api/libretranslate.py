@@ -8,24 +8,26 @@ import re
 from dataclasses import dataclass
 from html.parser import HTMLParser
 from itertools import accumulate
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
-from pydantic import Field
+from fastapi import APIRouter
+from pydantic import BaseModel, Field
 
-from regard.server.api.routes import Route
+from regard.inputs.language import Detector
 from regard.server.api.translate import check_size, translate
-from regard.server.errors import APIError
+from regard.server.errors import APIError, ErrorBody, responses
+from regard.server.origin_policy import FORM
 from regard.server.requests import LONGEST_TEXT, MOST_CHOICES, MOST_TEXTS, RequestBody, Text
-from regard.server.service import Call, Service
+from regard.server.service import Call, Service, TheCall, TheService
 
 LEAST = 1.0  # per cent; less probable languages are omitted
+CERTAIN = 50.0  # per cent; a text that is in the target language so probably is left as it is
 
 Code = Annotated[str, Field(max_length=64)]
 Texts = Annotated[list[Text], Field(max_length=MOST_TEXTS)]
 
 
 class LibreTranslateRequest(RequestBody):
-    missing: ClassVar[str] = "Invalid request: missing {} parameter"
     api_key: str = ""
 
 
@@ -41,28 +43,28 @@ class DetectBody(LibreTranslateRequest):
     q: Text
 
 
-class Detected(RequestBody):
+class Detected(BaseModel):
     confidence: float = Field(ge=0, le=100)
     language: str
 
 
-class Translated(RequestBody):
+class Translated(BaseModel):
     translatedText: str | list[str]
     detectedLanguage: Detected | list[Detected] | None = None
     alternatives: list[str] | list[list[str]] | None = None
 
 
-class LanguageItem(RequestBody):
+class LanguageItem(BaseModel):
     code: str
     name: str
     targets: list[str]
 
 
-class Health(RequestBody):
+class Health(BaseModel):
     status: str
 
 
-class FrontendSettings(RequestBody):
+class FrontendSettings(BaseModel):
     charLimit: int
     frontendTimeout: int
     apiKeys: bool
@@ -73,7 +75,23 @@ class FrontendSettings(RequestBody):
     language: dict[str, Any]
 
 
-async def translate_route(service: Service, body: TranslateBody, call: Call) -> dict[str, Any]:
+router = APIRouter(tags=["LibreTranslate"], responses=responses(ErrorBody))
+
+
+def form_of(model: type[BaseModel]) -> dict[str, Any]:
+    """The OpenAPI document of a route that also takes a form."""
+    schema = {"$ref": f"#/components/schemas/{model.__name__}"}
+    return {"requestBody": {"content": {FORM: {"schema": schema}}}}
+
+
+@router.post(
+    "/translate",
+    summary="Translate a text or a list of texts.",
+    response_model=Translated,
+    response_model_exclude_none=True,
+    openapi_extra=form_of(TranslateBody),
+)
+async def translate_texts(service: TheService, body: TranslateBody, call: TheCall) -> dict[str, Any]:
     if body.format not in ("text", "html"):
         raise APIError(400, f"{body.format} format is not supported", "format")
     texts = [body.q] if isinstance(body.q, str) else list(body.q)
@@ -111,7 +129,15 @@ async def find_sources(service: Service, texts: list[str], body: TranslateBody) 
     among = [source for source, target in service.pairs if target == body.target]
     if not among:
         raise APIError(400, f"{body.target} is not supported", "target")
-    return await asyncio.to_thread(lambda: [service.detector.choose(text, among) for text in texts])
+    return await asyncio.to_thread(
+        lambda: [detect_source(service.detector, text, among, body.target) for text in texts]
+    )
+
+
+def detect_source(detector: Detector, text: str, among: list[str], target: str) -> tuple[str, float]:
+    """The language of a text: a source of the models or, if that is clear, the target itself."""
+    code, share = detector.choose(text, [*among, target])
+    return (code, share) if code != target or share >= CERTAIN else detector.choose(text, among)
 
 
 async def candidates(
@@ -145,7 +171,8 @@ def document_of(parts: list[MarkupPart], texts: list[str]) -> str:
     return "".join(part.written(None if part.text is None else next(rest)) for part in parts)
 
 
-async def languages(service: Service, _: None, __: Call) -> list[dict[str, Any]]:
+@router.get("/languages", summary="List the languages and their targets.", response_model=list[LanguageItem])
+async def languages(service: TheService) -> list[dict[str, Any]]:
     codes = dict.fromkeys(code for pair in service.pairs for code in pair)
     return [
         {
@@ -157,18 +184,30 @@ async def languages(service: Service, _: None, __: Call) -> list[dict[str, Any]]
     ]
 
 
-async def detect(service: Service, body: DetectBody, _: Call) -> list[dict[str, Any]]:
+@router.post(
+    "/detect",
+    summary="Detect the language of a text, best first.",
+    response_model=list[Detected],
+    openapi_extra=form_of(DetectBody),
+)
+async def detect(service: TheService, body: DetectBody) -> list[dict[str, Any]]:
     sources = list(dict.fromkeys(source for source, _ in service.pairs))
     ranked = await asyncio.to_thread(service.detector.rank, body.q)
     likely = [(code, share) for code, share in ranked if share >= LEAST] or [(code, 0.0) for code in sources]
     return [{"confidence": share, "language": code} for code, share in likely]
 
 
-async def health(service: Service, _: None, __: Call) -> dict[str, str]:
-    return {"status": "ok"}
+@router.get("/health", summary="Whether the server runs.")
+async def health() -> Health:
+    return Health(status="ok")
 
 
-async def settings(service: Service, _: None, __: Call) -> dict[str, Any]:
+@router.get(
+    "/frontend/settings",
+    summary="Settings for the LibreTranslate web page.",
+    response_model=FrontendSettings,
+)
+async def settings(service: TheService) -> dict[str, Any]:
     source, target = next(iter(service.pairs), ("", ""))
     return {
         "charLimit": LONGEST_TEXT,
@@ -185,28 +224,14 @@ async def settings(service: Service, _: None, __: Call) -> dict[str, Any]:
     }
 
 
-async def no_suggestions(service: Service, _: None, __: Call) -> None:
+@router.post("/suggest", summary="Always refused.")
+async def no_suggestions() -> None:
     raise APIError(403, "Suggestions are disabled on this server.")
 
 
-async def no_files(service: Service, _: None, __: Call) -> None:
+@router.post("/translate_file", summary="Always refused.")
+async def no_files() -> None:
     raise APIError(403, "File translation is disabled; use the command regard translate.")
-
-
-GROUP = "LibreTranslate"
-ROUTES = [
-    Route("POST", "/translate", GROUP, "Translate a text or a list of texts.", translate_route,
-          TranslateBody, Translated, form=True),
-    Route("GET", "/languages", GROUP, "List the languages and their targets.", languages,
-          gives=list[LanguageItem]),
-    Route("POST", "/detect", GROUP, "Detect the language of a text, best first.", detect, DetectBody,
-          list[Detected], form=True, models=False),
-    Route("GET", "/health", GROUP, "Whether the server runs.", health, gives=Health, open=True),
-    Route("GET", "/frontend/settings", GROUP, "Settings for the LibreTranslate web page.", settings,
-          gives=FrontendSettings),
-    Route("POST", "/suggest", GROUP, "Always refused.", no_suggestions, form=True, refuses=(403,)),
-    Route("POST", "/translate_file", GROUP, "Always refused.", no_files, form=True, refuses=(403,)),
-]  # fmt: skip
 
 
 TABLE = """

@@ -1,271 +1,177 @@
-"""Native routes: score, fill, classify, tag, answer; limits, health, metrics."""
+"""Native routes: `POST /api/v1/{task}` for every task of `regard.tasks.spec`; limits, health, metrics."""
 
 from __future__ import annotations
 
-import math
-from typing import Annotated, Any
+import asyncio
+import inspect
+from functools import partial
+from typing import Any
 
-from pydantic import Field
-from starlette.responses import PlainTextResponse
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse, PlainTextResponse
+from pydantic import BaseModel, Field, create_model
 
-from regard.server.api.routes import Route
-from regard.server.api.translate import about, check_size
-from regard.server.errors import APIError
-from regard.server.requests import MOST_RANKED, MOST_TEXTS, RequestBody, Text
-from regard.server.service import Call, Service
-from regard.tasks import Answerer, Classifier, Filler, Generator, Tagger, Translator
+from regard.compat import OPTIONS, RESULT_FIELDS
+from regard.server.errors import APIError, ErrorBody, responses
+from regard.server.requests import (
+    LARGEST_BEAM,
+    LONGEST_TEXT,
+    MOST_CHARACTERS,
+    MOST_TEXTS,
+    MOST_TOKENS,
+    RequestBody,
+    check_decode,
+    finite,
+)
+from regard.server.scheduler import Portion
+from regard.server.service import Call, Service, TheCall, TheService
+from regard.tasks.results import as_dict
+from regard.tasks.spec import TASKS, TaskSpec
+from regard.tasks.task_model import Deferred
 
-Name = Annotated[str, Field(max_length=1000)]
-Texts = Text | Annotated[list[Text], Field(min_length=1, max_length=MOST_TEXTS)]
-Count = Annotated[int, Field(ge=1, le=MOST_RANKED)]
+router = APIRouter(tags=["Regard"], responses=responses(ErrorBody))
+PORTION = 500  # tokens that a call reads; then other clients have their turn
+DECODED = ("translate", "generate")  # their texts join the running batch of the model
 
 
 class NativeRequest(RequestBody):
-    model: Name = Field("", description="default: the first model of this task")
+    model: str = Field("", max_length=1000, description="Default: the first model of this task.")
 
 
-class ScoreBody(NativeRequest):
-    source: Texts | None = Field(None, description="source texts; only for translation models")
-    target: Texts
+async def run_task(
+    service: Service, spec: TaskSpec, name: str, task: Any, inputs: dict[str, Any], options: Any, call: Call
+) -> list[Any]:
+    """The results of a task, through the scheduler of the model."""
+    cost = spec.cost(inputs, options)
+    service.schedulers[name].check_capacity(call.client, cost)  # before the texts are tokenized
+    if spec.name in DECODED:
+        work = partial(spec.run, task.deferred(), inputs, options)
+        (deferred,) = await asyncio.to_thread(work)
+        results = await decode(service, name, deferred, call, cost)
+    else:
+        named = spec.named(inputs)
+        portions = [
+            Portion(partial(run_part, spec, task, part, options, first), spec.cost(part, options))
+            for first, part in parts_of(spec, named, options)
+        ]
+        results = [each for part in await service.run_portions(name, portions, call) for each in part]
+    service.metrics.add("tokens", cost, kind="estimated", model=name)
+    return results
 
 
-class FillBody(NativeRequest):
-    text: Texts
-    top_k: Count = 5
+async def decode(service: Service, name: str, deferred: Deferred, call: Call, cost: int) -> list[Any]:
+    """Decode in the running batch of a model; what decodes by itself is called between its steps."""
+    if not deferred.requests:
+        return await service.run(name, partial(deferred.finish, []), call, cost)
+    hypotheses = await service.schedulers[name].generate(deferred.requests, call.client, call.deadline)
+    read = sum(len(request.ids) for request in deferred.requests)
+    service.metrics.add("tokens", read, kind="read", model=name)
+    written = sum(len(best[0].tokens) for best in hypotheses if best)
+    service.metrics.add("tokens", written, kind="written", model=name)
+    return await asyncio.to_thread(deferred.finish, hypotheses)
 
 
-class ClassifyBody(NativeRequest):
-    text: Texts
-    top_k: Count | None = Field(None, description="number of labels; default: those the model predicts")
+def parts_of(spec: TaskSpec, inputs: dict[str, Any], options: Any) -> list[tuple[int, dict[str, Any]]]:
+    """The inputs in portions of at most `PORTION` tokens, each with the index of its first text."""
+    count = max(len(each) for each in inputs.values() if not isinstance(each, str))
+
+    def part(start: int, end: int) -> dict[str, Any]:
+        return {name: each if isinstance(each, str) else each[start:end] for name, each in inputs.items()}
+
+    parts, start, total = [], 0, 0
+    for at in range(count):
+        cost = spec.cost(part(at, at + 1), options)
+        if at > start and total + cost > PORTION:
+            parts.append((start, part(start, at)))
+            start, total = at, 0
+        total += cost
+    return [*parts, (start, part(start, count))]
 
 
-class TagBody(NativeRequest):
-    text: Texts
+def run_part(spec: TaskSpec, task: Any, part: dict[str, Any], options: Any, first: int) -> list[Any]:
+    method = getattr(type(task), spec.method)
+    others = {"first_line": first + 1} if "first_line" in inspect.signature(method).parameters else {}
+    return list(spec.run(task, part, options, **others))
 
 
-class AnswerBody(NativeRequest):
-    question: Text
-    context: Text
-    top_k: Count = 1
-    no_answer: float | None = Field(None, ge=-1e6, le=1e6)
+def check_sizes(spec: TaskSpec, inputs: dict[str, Any], options: dict[str, Any]) -> None:
+    named = spec.named(inputs).values()
+    size = sum(len(each) if isinstance(each, str) else sum(map(len, each)) for each in named)
+    if size > MOST_CHARACTERS:
+        raise APIError(400, f"the request has {size} characters; at most {MOST_CHARACTERS} are allowed")
+    check_decode(options, MOST_TOKENS, "")
+    check_decode(options.get("decode") or {}, MOST_TOKENS)
+    if spec.name in DECODED and (options["num_results"] or 1) > LARGEST_BEAM:
+        raise APIError(400, f"num_results: this server allows {LARGEST_BEAM} at most", "num_results")
+    lists = {name: each for name, each in inputs.items() if isinstance(each, list)}
+    if len(set(map(len, lists.values()))) > 1:
+        numbers = " and ".join(f"{len(each)} {name}s" for name, each in lists.items())
+        raise APIError(400, f"{numbers}: the numbers must be equal", next(iter(lists)))
 
 
-class ScoreItem(RequestBody):
-    log_probability: float | None
-    pieces: list[str]
-    log_probabilities: list[float | None]
+def row_of(spec: TaskSpec, result: Any) -> dict[str, Any]:
+    """A result as JSON, with the field names of earlier versions."""
+    row = as_dict(result)
+    row |= {old: row[new] for old, new in RESULT_FIELDS.get(spec.name, {}).items()}
+    if "gaps" in row:
+        row["gaps"] = [[{**guess, "piece": guess["text"]} for guess in gap] for gap in row["gaps"]]
+    content: dict[str, Any] = finite(row)
+    return content
 
 
-class ScoreResponse(RequestBody):
-    model: str
-    results: list[ScoreItem]
+def add_task(spec: TaskSpec) -> None:
+    body_type = spec.request_model(NativeRequest, MOST_TEXTS, LONGEST_TEXT)
+    answer = create_model(
+        f"{spec.name.capitalize()}Response",
+        model=str,
+        precision=str,
+        results=list[spec.result],  # type: ignore[name-defined]
+    )
+
+    async def route(service: TheService, body: Any, call: TheCall, request: Request) -> JSONResponse:
+        name, task = service.find(body.model, *spec.classes)
+        inputs, options = spec.split(body)
+        check_sizes(spec, inputs, options)
+        results = await run_task(service, spec, name, task, inputs, options, call)
+        rows = await asyncio.to_thread(lambda: [row_of(spec, each) for each in results])
+        precision = rows[0]["precision"] if rows else task.precision
+        response = JSONResponse({"model": name, "precision": precision, "results": rows})
+        names = OPTIONS.get(spec.name, {})
+        if old := [name for name in await request.json() if name in names]:
+            words = "; ".join(f"{name} is an old name of {names[name]}" for name in old)
+            response.headers["Warning"] = f'299 - "{words}"'
+        return response
+
+    route.__annotations__["body"] = body_type
+    summary = spec.summary.replace("\n", " ")
+    router.post(f"/api/v1/{spec.name}", summary=summary, response_model=answer, name=spec.name)(route)
 
 
-class GuessItem(RequestBody):
-    piece: str
-    probability: float
+for each in TASKS.values():
+    add_task(each)
 
 
-class FillCandidate(RequestBody):
-    text: str
-    probability: float
-
-
-class FillItem(RequestBody):
-    candidates: list[FillCandidate]
-    gaps: list[list[GuessItem]]
-
-
-class FillResponse(RequestBody):
-    model: str
-    results: list[FillItem]
-
-
-class LabelItem(RequestBody):
-    name: str
-    probability: float
-
-
-class ClassificationItem(RequestBody):
-    labels: list[LabelItem]
-    cut: bool
-
-
-class ClassifyResponse(RequestBody):
-    model: str
-    results: list[ClassificationItem]
-
-
-class EntityItem(RequestBody):
-    type: str
-    start: int
-    end: int
-    text: str
-    score: float
-
-
-class TaggingItem(RequestBody):
-    entities: list[EntityItem]
-
-
-class TagResponse(RequestBody):
-    model: str
-    results: list[TaggingItem]
-
-
-class AnswerItem(RequestBody):
-    text: str
-    start: int
-    end: int
-    score: float
-    probability: float
-
-
-class AnswerResponse(RequestBody):
-    model: str
-    results: list[AnswerItem]
-
-
-class HealthStatus(RequestBody):
+class HealthStatus(BaseModel):
     status: str
 
 
-def text_list(texts: str | list[str]) -> list[str]:
-    result = [texts] if isinstance(texts, str) else list(texts)
-    check_size(result)
-    return result
-
-
-async def score(service: Service, body: ScoreBody, call: Call) -> dict[str, Any]:
-    """log p of each token of a text, and of the end token."""
-    name, task = service.find(body.model, Translator, Generator)
-    targets = text_list(body.target)
-    if isinstance(task, Generator):
-        if body.source is not None:
-            raise APIError(
-                400, "source: not supported by a language model; send the text as target", "source"
-            )
-        scores = await service.run(
-            name, lambda: [list(each) for each in task.score(targets)], call, about(targets)
-        )
-    else:
-        if body.source is None:
-            raise APIError(400, "source: field required by a translation model", "source")
-        sources = text_list(body.source)
-        if len(sources) != len(targets):
-            raise APIError(
-                400, f"{len(sources)} sources and {len(targets)} targets: the numbers must be equal", "target"
-            )
-        check_readable(task, sources, targets)
-        scores = await service.run(
-            name, lambda: [list(each) for each in task.score(sources, targets)], call, about(targets)
-        )
-    tokenizer = task.folder.target
-    ids = [[*tokenizer.encode(target), tokenizer.end] for target in targets]
-    service.metrics.add("tokens", sum(map(len, ids)), kind="read", model=name)
-    pieces = [tokenizer.tokens(tokens) if len(tokens) == len(log_p) else [""] * len(log_p)
-              for tokens, log_p in zip(ids, scores)]  # fmt: skip
-    results = [
-        {"log_probability": math.fsum(log_p), "pieces": tokens, "log_probabilities": log_p}
-        for tokens, log_p in zip(pieces, scores)
-    ]
-    return {"model": name, "results": results}
-
-
-def check_readable(task: Translator, sources: list[str], targets: list[str]) -> None:
-    """Reject texts longer than the model's positions."""
-    for field, texts, tokenizer in (
-        ("source", sources, task.folder.source),
-        ("target", targets, task.folder.target),
-    ):
-        most = max(map(len, tokenizer.encode_batch(texts)))
-        if most > task.longest:
-            message = f"{field}: a text has {most} tokens; the model reads {task.longest}"
-            raise APIError(400, message, field)
-
-
-async def fill(service: Service, body: FillBody, call: Call) -> dict[str, Any]:
-    name, task = service.find(body.model, Filler)
-    texts = text_list(body.text)
-    fillings = await service.run(name, lambda: task.fill(texts, body.top_k), call, about(texts))
-    results = [
-        {
-            "candidates": [{"text": c.text, "probability": c.probability} for c in each.candidates],
-            "gaps": [
-                [{"piece": guess.text, "probability": guess.probability} for guess in guesses]
-                for guesses in each.guesses
-            ],
-        }
-        for each in fillings
-    ]
-    return {"model": name, "results": results}
-
-
-async def classify(service: Service, body: ClassifyBody, call: Call) -> dict[str, Any]:
-    name, task = service.find(body.model, Classifier)
-    texts = text_list(body.text)
-    classifications = await service.run(name, lambda: task.classify(texts, body.top_k), call, about(texts))
-    results = [
-        {
-            "labels": [{"name": label.name, "probability": label.probability} for label in each.labels],
-            "cut": each.truncated,
-        }
-        for each in classifications
-    ]
-    return {"model": name, "results": results}
-
-
-async def tag(service: Service, body: TagBody, call: Call) -> dict[str, Any]:
-    name, task = service.find(body.model, Tagger)
-    texts = text_list(body.text)
-    taggings = await service.run(name, lambda: task.tag(texts), call, about(texts))
-    results = [{"entities": [vars(entity) for entity in each.entities]} for each in taggings]
-    return {"model": name, "results": results}
-
-
-async def answer(service: Service, body: AnswerBody, call: Call) -> dict[str, Any]:
-    name, task = service.find(body.model, Answerer)
-    check_size([body.question, body.context])
-    pairs = [(body.question, body.context)]
-    size = about([body.question, body.context])
-    answers = await service.run(
-        name, lambda: task.answer_pairs(pairs, body.top_k, body.no_answer), call, size
-    )
-    return {"model": name, "results": [vars(item) for item in answers[0].answers]}
-
-
-async def limits(service: Service, _: None, __: Call) -> dict[str, Any]:
+@router.get("/api/v1/limits", summary="The limits of the server.")
+async def limits(service: TheService) -> dict[str, float | None]:
     batch_limits = {f"desk_{name}": value for name, value in vars(service.limits).items()}
     return service.bounds.as_dict() | batch_limits
 
 
-async def live(service: Service, _: None, __: Call) -> dict[str, str]:
-    return {"status": "ok"}
+@router.get("/health/live", summary="Whether the server runs.")
+async def live() -> HealthStatus:
+    return HealthStatus(status="ok")
 
 
-async def ready(service: Service, _: None, __: Call) -> dict[str, str]:
+@router.get("/health/ready", summary="Whether every model responds.")
+async def ready(service: TheService) -> HealthStatus:
     await service.ready()
-    return {"status": "ready"}
+    return HealthStatus(status="ready")
 
 
-async def metrics(service: Service, _: None, __: Call) -> PlainTextResponse:
+@router.get("/metrics", summary="Prometheus metrics.", response_class=PlainTextResponse)
+async def metrics(service: TheService) -> PlainTextResponse:
     return PlainTextResponse(service.metrics_text(), media_type="text/plain; version=0.0.4")
-
-
-GROUP = "Regard"
-ROUTES = [
-    Route("POST", "/api/v1/score", GROUP, "Log-probability of given texts, by token.", score, ScoreBody,
-          ScoreResponse, refuses=(404,)),
-    Route("POST", "/api/v1/fill", GROUP, "Fill in <mask> tokens.", fill, FillBody, FillResponse,
-          refuses=(404,)),
-    Route("POST", "/api/v1/classify", GROUP, "Classify texts.", classify, ClassifyBody, ClassifyResponse,
-          refuses=(404,)),
-    Route("POST", "/api/v1/tag", GROUP, "Tag entities in texts.", tag, TagBody, TagResponse, refuses=(404,)),
-    Route("POST", "/api/v1/answer", GROUP, "Extract the answer to a question from a context.", answer,
-          AnswerBody, AnswerResponse, refuses=(404,)),
-    Route("GET", "/api/v1/limits", GROUP, "The limits of the server.", limits, gives=dict[str, float | None]),
-    Route("GET", "/health/live", GROUP, "Whether the server runs.", live, gives=HealthStatus, open=True),
-    Route("GET", "/health/ready", GROUP, "Whether every model responds.", ready, gives=HealthStatus,
-          refuses=(503,)),
-    Route("GET", "/metrics", GROUP, "Prometheus metrics.", metrics, media="text/plain"),
-]  # fmt: skip

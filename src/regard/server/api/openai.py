@@ -10,14 +10,16 @@ from dataclasses import replace
 from statistics import fmean
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
-from starlette.responses import StreamingResponse
+from fastapi import APIRouter
+from fastapi.responses import JSONResponse, StreamingResponse
+from pydantic import BaseModel, Field
 
 from regard.generation import Hypothesis
-from regard.server.api.completion_schema import (
+from regard.server.api.completions import (
     Completion,
     CompletionBody,
     CompletionText,
+    Detokenizer,
     Prompt,
     check,
     check_room,
@@ -28,7 +30,7 @@ from regard.server.api.completion_schema import (
     read,
     usage,
 )
-from regard.server.api.detokenizer import Detokenizer
+from regard.server.api.native import run_task
 from regard.server.api.probabilities import (
     TokenLogprob,
     as_logprobs,
@@ -36,15 +38,15 @@ from regard.server.api.probabilities import (
     token_logprobs,
     without_first_logprob,
 )
-from regard.server.api.routes import Route
 from regard.server.api.streaming import line, stream_completion, together
-from regard.server.api.translate import about, check_size, translate
-from regard.server.errors import APIError
-from regard.server.requests import MOST_TEXTS, RequestBody, Text
-from regard.server.service import TASK_ROUTES, Call, Service
-from regard.server.service_scheduler import ResultStream
+from regard.server.api.translate import check_size, translate
+from regard.server.errors import APIError, OpenAIErrorBody, responses
+from regard.server.requests import MOST_TEXTS, RequestBody, Text, finite
+from regard.server.scheduler import ResultStream
+from regard.server.service import TASK_ROUTES, Call, Service, TheCall, TheService
 from regard.tasks import Embedder, Filler, Generator, Translator
 from regard.tasks.loading import CLASSES
+from regard.tasks.spec import TASKS
 
 
 class EmbeddingBody(RequestBody):
@@ -55,61 +57,75 @@ class EmbeddingBody(RequestBody):
     user: str | None = Field(None, max_length=1000)
 
 
-class EmbeddingItem(RequestBody):
+class EmbeddingItem(BaseModel):
     object: Literal["embedding"]
     index: int
     embedding: list[float] | str
 
 
-class EmbeddingUsage(RequestBody):
+class EmbeddingUsage(BaseModel):
     prompt_tokens: int
     total_tokens: int
 
 
-class EmbeddingResponse(RequestBody):
+class EmbeddingResponse(BaseModel):
     object: Literal["list"]
     data: list[EmbeddingItem]
     model: str
     usage: EmbeddingUsage
 
 
-class ModelItem(RequestBody):
+class ModelItem(BaseModel):
     id: str
     object: Literal["model"]
     created: int
     owned_by: str
 
 
-class ModelList(RequestBody):
+class ModelList(BaseModel):
     object: Literal["list"]
     data: list[ModelItem]
 
 
-async def embeddings(service: Service, body: EmbeddingBody, call: Call) -> dict[str, Any]:
+router = APIRouter(prefix="/v1", tags=["OpenAI"], responses=responses(OpenAIErrorBody))
+
+
+@router.post("/embeddings", summary="Embed texts.")
+async def embeddings(service: TheService, body: EmbeddingBody, call: TheCall) -> EmbeddingResponse:
     name, embedder = service.find(body.model, Embedder)
     if body.dimensions not in (None, embedder.width):
         raise APIError(400, f"dimensions: this model has {embedder.width}", "dimensions")
     texts = [body.input] if isinstance(body.input, str) else list(body.input)
     check_size(texts)
-    embedded = await service.run(name, lambda: embedder.embed(texts), call, about(texts))
-    count = sum(len(embedder.tokenizer.encode(text)) for text in texts)
+    embedded = await run_task(service, TASKS["embed"], name, embedder, {"text": texts}, {}, call)
+    count = await asyncio.to_thread(lambda: sum(map(len, embedder.tokenizer.encode_batch(texts))))
     service.metrics.add("tokens", count, kind="read", model=name)
     vectors = [each.vector.astype("<f4") for each in embedded]
     coded = [
         base64.b64encode(vector.tobytes()).decode() if body.encoding_format == "base64" else vector.tolist()
         for vector in vectors
     ]
-    data = [{"object": "embedding", "index": at, "embedding": each} for at, each in enumerate(coded)]
-    usage = {"prompt_tokens": count, "total_tokens": count}
-    return {"object": "list", "data": data, "model": body.model, "usage": usage}
+    return EmbeddingResponse(
+        object="list",
+        data=[EmbeddingItem(object="embedding", index=at, embedding=each) for at, each in enumerate(coded)],
+        model=body.model,
+        usage=EmbeddingUsage(prompt_tokens=count, total_tokens=count),
+    )
 
 
-async def models(service: Service, _: None, __: Call) -> dict[str, Any]:
-    data = [{"id": name, "object": "model", "created": 0, "owned_by": "local"} for name in service.models]
-    return {"object": "list", "data": data}
+@router.get("/models", summary="List the models.")
+async def models(service: TheService) -> ModelList:
+    data = [ModelItem(id=name, object="model", created=0, owned_by="local") for name in service.models]
+    return ModelList(object="list", data=data)
 
 
-async def completions(service: Service, body: CompletionBody, call: Call) -> Any:
+STREAMS = {"content": {"text/event-stream": {"schema": {"type": "string"}}}}
+
+
+@router.post(
+    "/completions", summary="Complete a prompt.", response_model=Completion, responses={200: STREAMS}
+)
+async def completions(service: TheService, body: CompletionBody, call: TheCall) -> Any:
     check(body)
     name, task = service.find(body.model, *CLASSES.values())
     if isinstance(task, Translator):
@@ -129,7 +145,7 @@ async def completions(service: Service, body: CompletionBody, call: Call) -> Any
         lambda: [choice(task, *each, body, logprobs) for each, logprobs in zip(enumerate(generated), places)]
     )
     frame["usage"] = usage(service, name, prompts, sum(len(each.ids) for each in generated))
-    return frame
+    return JSONResponse(finite(frame))
 
 
 async def write(
@@ -264,9 +280,23 @@ async def complete_by_translating(
             raise APIError(400, f"{field} is not supported by a translation model", field)
     if body.top_p not in (None, 1.0):
         raise APIError(400, "top_p is not supported by a translation model", "top_p")
-    n = body.n or 1
-    translations = await translate(service, name, translator, prompts, call, n)
+    translations = await translate(service, name, translator, prompts, call, body.n or 1)
+    choices, total = await asyncio.to_thread(translated_choices, translator, prompts, translations, body)
+    if not body.stream:
+        return JSONResponse({**completion_frame(body), "choices": choices, "usage": total})
+    frame = completion_frame(body)
+    events = [line({**frame, "choices": [each]}) for each in choices]
+    if body.stream_options is not None and body.stream_options.include_usage:
+        events.append(line({**frame, "usage": total}))
+    return StreamingResponse(iter([*events, "data: [DONE]\n\n"]), media_type="text/event-stream")
+
+
+def translated_choices(
+    translator: Translator, prompts: list[str], translations: list[list[str]], body: CompletionBody
+) -> tuple[list[dict[str, Any]], dict[str, int]]:
+    """The choices of a completion, and its usage."""
     choices: list[dict[str, Any]] = []
+    n = body.n or 1
     for candidates in translations:
         for text in [*candidates, *[candidates[-1]] * n][:n]:
             cut, reason = shortened(translator, text, body)
@@ -278,14 +308,7 @@ async def complete_by_translating(
             (translator.folder.target, [each["text"] for each in choices]),
         )
     )
-    total = {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
-    if not body.stream:
-        return {**completion_frame(body), "choices": choices, "usage": total}
-    frame = completion_frame(body)
-    events = [line({**frame, "choices": [each]}) for each in choices]
-    if body.stream_options is not None and body.stream_options.include_usage:
-        events.append(line({**frame, "usage": total}))
-    return StreamingResponse(iter([*events, "data: [DONE]\n\n"]), media_type="text/event-stream")
+    return choices, {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
 
 
 def shortened(translator: Translator, text: str, body: CompletionBody) -> tuple[str, str]:
@@ -298,13 +321,3 @@ def shortened(translator: Translator, text: str, body: CompletionBody) -> tuple[
     if len(pieces) <= body.max_tokens:
         return text, "stop"
     return translator.folder.target.decode(pieces[: body.max_tokens]), "length"
-
-
-GROUP = "OpenAI"
-ROUTES = [
-    Route("POST", "/v1/completions", GROUP, "Complete a prompt.", completions, CompletionBody, Completion,
-          refuses=(404,)),
-    Route("POST", "/v1/embeddings", GROUP, "Embed texts.", embeddings, EmbeddingBody,
-          EmbeddingResponse, refuses=(404,)),
-    Route("GET", "/v1/models", GROUP, "List the models.", models, gives=ModelList),
-]  # fmt: skip

@@ -13,8 +13,7 @@ from regard.generation.requests import first_tokens
 from regard.inputs.text import Tokenizer
 from regard.models.state import BLOCK, State
 from regard.sample import Sample
-from regard.server.api.completion_schema import Prompt
-from regard.server.api.detokenizer import Detokenizer
+from regard.server.api.completions import Detokenizer, Prompt
 from regard.tasks import Generator
 
 MOST_NUMBERS = 1 << 26  # of one batch: rows * tokens * vocabulary

@@ -13,15 +13,15 @@ from starlette.responses import StreamingResponse
 
 from regard.errors import RegardError
 from regard.generation import Hypothesis, Request
-from regard.server.api.completion_schema import (
+from regard.server.api.completions import (
     CompletionBody,
+    Detokenizer,
     Prompt,
     completion_frame,
     decode_requests,
     most_tokens,
     usage,
 )
-from regard.server.api.detokenizer import Detokenizer
 from regard.server.api.probabilities import (
     IncrementalLogprobs,
     TokenLogprob,
@@ -31,8 +31,8 @@ from regard.server.api.probabilities import (
     without_first_logprob,
 )
 from regard.server.errors import APIError, error_response
+from regard.server.scheduler import ResultStream
 from regard.server.service import Call, Service
-from regard.server.service_scheduler import ResultStream
 from regard.tasks import Generator
 
 T = TypeVar("T")

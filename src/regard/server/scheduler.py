@@ -1,7 +1,8 @@
 """Runs the requests of many clients on one model: one worker thread owns the model and its running batch.
 
 Requests join the batch between two decoding steps. They leave it when they finish, time out or are cancelled.
-Requests that do not fit wait in one queue per client; the queues are served round-robin.
+Each request is split into units: one text to decode, or one call. Units that do not fit wait in a fair queue:
+a large request is served in turn with the small ones of other clients and never shuts them out.
 """
 
 from __future__ import annotations
@@ -9,24 +10,36 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager, suppress
 from threading import Condition, Thread
 from typing import Any, TypeVar
 
 from regard.errors import UsageError
 from regard.generation import Handle, Hypothesis, Request, Scheduler
 from regard.generation.scheduler import ENTER_SHARE
-from regard.server.queue import BatchLimits, Full, PendingRequest, ResultStream, TooLate, Unit, estimate
+from regard.server.queue import (
+    BatchLimits,
+    FairQueue,
+    Full,
+    PendingRequest,
+    Portion,
+    ResultStream,
+    TooLate,
+    Unit,
+    estimate,
+)
 
-__all__ = ["BatchLimits", "Full", "Request", "ResultStream", "ServiceScheduler", "TooLate"]
+__all__ = ["BatchLimits", "Full", "Portion", "Request", "ResultStream", "ServiceScheduler", "TooLate"]
 
 T = TypeVar("T")
 CALL_TOKENS = 100  # estimate for a call of unknown size
 FIRST_SPEED = 500.0  # tokens per second, until measured
 TIMED_OUT = "request timed out; try again later, or send a smaller request"
 MEMORY = 30.0  # seconds of work after which older measurements are halved
+RECENT = 2.0  # seconds for which a client counts as active
+MOST_SHARES = 8  # a client beside others gets at least this part of the rows
 
 
 class ServiceScheduler:
@@ -36,18 +49,17 @@ class ServiceScheduler:
         self.task, self.limits = task, limits
         self.continues = getattr(task, "continues", False)  # generates up to max_length
         self.condition = Condition()  # guards all fields down to `counts`
-        self.queues: dict[str, deque[Unit]] = {}  # by client; the first is served next
+        self.queue = FairQueue()
         self.live: set[PendingRequest] = set()
         self.cancelled: list[PendingRequest] = []  # withdrawn; their rows are not freed yet
-        self.queue_tokens = self.reserved_tokens = 0  # waiting, and being prepared
+        self.seen: dict[str, float] = {}  # when a client last sent a request
         self.closing = self.closed = False
         self.counts = dict.fromkeys(("done", "cancelled", "late", "refused", "failed"), 0)
         self.scheduler = self.new_scheduler()
         self.load = 0  # rows in the batch, or about to join it
         self.tokens, self.row_steps, self.steps = 0, 0, 0
         self.work, self.seconds = FIRST_SPEED, 1.0  # estimated tokens done, and their time
-        self.worker = Thread(target=self.serve, name="scheduler", daemon=True)
-        self.worker.start()
+        self.worker: Thread | None = None  # started by the first request
 
     def new_scheduler(self) -> Scheduler | None:
         """The running batch; None for a task that does not generate."""
@@ -58,24 +70,22 @@ class ServiceScheduler:
     # Called by clients
 
     async def generate(
-        self,
-        requests: Sequence[Request],
-        client: str = "",
-        deadline: float | None = None,
-        promised: bool = False,
+        self, requests: Sequence[Request], client: str = "", deadline: float | None = None
     ) -> list[list[Hypothesis]]:
-        """The hypotheses of each request, best first; `promised` if their tokens are reserved already."""
+        """The hypotheses of each request, best first."""
         if not requests:
             return []
-        return await self.wait(self.submit_requests(requests, client, deadline, promised=promised))
+        request = PendingRequest(client, deadline)
+        self.submit(request, self.units_of(request, requests))
+        return await self.wait(request)
 
     def stream(
-        self, decode_request: Request, client: str = "", deadline: float | None = None, promised: bool = False
+        self, decode_request: Request, client: str = "", deadline: float | None = None, admitted: bool = False
     ) -> ResultStream:
         """The tokens of one result as they are generated. An invalid request raises here."""
         request = PendingRequest(client, deadline)
         request.tokens_queue = asyncio.Queue()
-        self.submit_requests([decode_request], client, deadline, request, promised)
+        self.submit(request, self.units_of(request, [decode_request]), admitted)
         return ResultStream(request, request.tokens_queue, self.withdraw)
 
     @asynccontextmanager
@@ -85,12 +95,13 @@ class ServiceScheduler:
         """Several results of one request: all of them are admitted, or none."""
         opened: list[ResultStream] = []
         try:
-            with self.reserve(sum(estimate(each, each.rows, self.continues) for each in decode_requests)):
-                opened += (self.stream(each, client, deadline, promised=True) for each in decode_requests)
+            tokens = sum(estimate(each, each.rows, self.continues) for each in decode_requests)
+            self.check_capacity(client, tokens)
+            opened += (self.stream(each, client, deadline, admitted=True) for each in decode_requests)
             yield opened
         finally:
-            for each in opened:
-                await each.aclose()
+            for stream in opened:
+                await stream.aclose()
 
     async def run(
         self,
@@ -100,10 +111,19 @@ class ServiceScheduler:
         tokens: int = CALL_TOKENS,
     ) -> T:
         """Call `call` in the worker thread between two steps; `tokens` estimates its work."""
+        result: T = (await self.run_portions([Portion(call, tokens)], client, deadline))[0]
+        return result
+
+    async def run_portions(
+        self, portions: Sequence[Portion], client: str = "", deadline: float | None = None
+    ) -> list[Any]:
+        """The results of several calls, between which other clients have their turn."""
+        if not portions:
+            return []
         request = PendingRequest(client, deadline)
-        self.submit(request, [Unit(request, 0, 0, tokens, call=call)])
-        results: list[T] = await self.wait(request)
-        return results[0]
+        units = [Unit(request, n, 0, max(1, each.tokens), call=each.call) for n, each in enumerate(portions)]
+        self.submit(request, units)
+        return await self.wait(request)
 
     async def wait(self, request: PendingRequest) -> list[Any]:
         """The results. Raises TooLate at the deadline even while a long step is running."""
@@ -115,68 +135,49 @@ class ServiceScheduler:
         finally:
             self.withdraw(request)
 
-    def submit_requests(
-        self,
-        decode_requests: Sequence[Request],
-        client: str,
-        deadline: float | None,
-        request: PendingRequest | None = None,
-        promised: bool = False,
-    ) -> PendingRequest:
+    def units_of(self, request: PendingRequest, decode_requests: Sequence[Request]) -> list[Unit]:
         if self.scheduler is None:
             raise UsageError("this model does not generate text: there is nothing to decode")
-        request = request or PendingRequest(client, deadline)
-        rows = [each.rows for each in decode_requests]
-        units = [
-            Unit(
-                request,
-                number,
-                rows[number],
-                estimate(each, rows[number], self.continues),
-                decode_request=each,
-            )
+        return [
+            Unit(request, number, each.rows, estimate(each, each.rows, self.continues), decode_request=each)
             for number, each in enumerate(decode_requests)
         ]
-        self.submit(request, units, promised)
-        return request
 
-    def submit(self, request: PendingRequest, units: Sequence[Unit], promised: bool = False) -> None:
-        """Queue the units of a request; Full if they do not fit."""
-        tokens = sum(unit.tokens for unit in units)
+    def submit(self, request: PendingRequest, units: Sequence[Unit], admitted: bool = False) -> None:
+        """Queue the units of a request; Full if they do not fit and are not `admitted` already."""
         request.expect(len(units))
         with self.condition:
-            self.check_capacity(0 if promised else tokens)
-            self.queue_tokens += tokens
-            self.queues.setdefault(request.client, deque()).extend(units)
+            if not admitted:
+                self.check_capacity(request.client, sum(unit.tokens for unit in units))
+            for unit in units:
+                self.queue.add(unit)
             self.live.add(request)
+            self.seen[request.client] = time.monotonic()
+            if self.worker is None:
+                self.worker = Thread(target=self.serve, name="scheduler", daemon=True)
+                self.worker.start()
             self.condition.notify()
 
-    @contextmanager
-    def reserve(self, tokens: int) -> Iterator[None]:
-        """Reserve queue capacity while a request is being tokenized; raises Full before that work."""
-        with self.condition:
-            self.check_capacity(tokens)
-            self.reserved_tokens += tokens
-        try:
-            yield
-        finally:
-            with self.condition:
-                self.reserved_tokens -= tokens
-
-    def check_capacity(self, tokens: int) -> None:
-        """Raise Full if `tokens` more do not fit into the queue."""
-        if (full := self.full(tokens)) is not None:
+    def check_capacity(self, client: str, tokens: int) -> None:
+        """Raise Full if `tokens` more of a client do not fit into the queue."""
+        if (full := self.full(client, tokens)) is not None:
             self.counts["refused"] += not self.closing
             raise full
 
-    def full(self, tokens: int) -> Full | None:
-        """The error for `tokens` more; None if they fit."""
+    def full(self, client: str, tokens: int) -> Full | None:
+        """The error for `tokens` more of a client; None if they fit.
+
+        What counts is the work that is done before them in fair turns, not how much others have asked for. A
+        client that waits for nothing may send a request of any size: it delays nobody else.
+        """
         if self.closing:
             return Full("the server is shutting down; try again in a moment", 5.0)
-        before = self.queue_tokens + self.reserved_tokens
-        if not tokens or not before or before + tokens <= self.limits.queue_tokens:
+        with self.condition:
+            ahead = self.queue.ahead(client, tokens)
+            more = tokens if self.queue.tokens.get(client) else 0
+        if ahead + more <= self.limits.queue_tokens:
             return None
-        seconds = max(1.0, math.ceil(before * self.seconds / self.work))
+        seconds = max(1.0, math.ceil(ahead * self.seconds / self.work))
         return Full(f"the queue is full; try again in {seconds:.0f} s", seconds)
 
     def withdraw(self, request: PendingRequest, reason: str = "cancelled") -> None:
@@ -191,8 +192,8 @@ class ServiceScheduler:
     def counters(self) -> dict[str, float]:
         with self.condition:
             return {
-                "queue": sum(len(queue) for queue in self.queues.values()),
-                "queue_tokens": self.queue_tokens,
+                "queue": len(self.queue),
+                "queue_tokens": sum(self.queue.tokens.values()),
                 "clients": len({request.client for request in self.live}),
                 "requests": len(self.live),
                 "rows": self.load,
@@ -223,7 +224,8 @@ class ServiceScheduler:
         with self.condition:
             self.closing = self.closed = True
             self.condition.notify()
-        self.worker.join(timeout=5)
+        if self.worker is not None:
+            self.worker.join(timeout=5)
 
     # Called by the worker thread
 
@@ -269,31 +271,45 @@ class ServiceScheduler:
         self.end(request, TooLate(TIMED_OUT))
 
     def next_units(self) -> list[Unit]:
-        """Units to start now: round-robin over clients, as many as there are rows for, and at most one call.
+        """Units to start now: in fair order, as many as there are rows for, and at most one call.
 
         A decode request that does not fit keeps its turn and blocks those behind it, so that wide ones start.
+        A client that has its share of the rows waits without blocking others.
         """
         room = self.limits.rows + self.limits.rows // ENTER_SHARE - self.load  # a few wait in the scheduler
         taken: list[Unit] = []
+        passed: set[str] = set()  # clients whose next unit cannot start now
         may_call = may_decode = True
         with self.condition:
-            progress = True
-            while progress:
-                progress = False
-                for client, queue in list(self.queues.items()):
-                    unit = queue[0]
-                    if unit.call is None:
-                        may_decode = may_decode and (unit.rows <= room or not (self.load or taken))
-                    if not (may_decode if unit.call is None else may_call):
-                        continue
-                    taken.append(queue.popleft())
-                    del self.queues[client]
-                    if queue:
-                        self.queues[client] = queue  # to the end of the round
-                    self.queue_tokens -= unit.tokens
-                    room -= unit.rows
-                    may_call, progress = may_call and unit.call is None, True
+            rows, share = self.rows_by_client(), self.share()
+            while (unit := self.queue.first(passed)) is not None:
+                client = unit.request.client
+                if unit.call is not None:
+                    starts, may_call = may_call, False
+                elif starts := not rows[client] or rows[client] + unit.rows <= share:
+                    starts = may_decode = may_decode and (unit.rows <= room or not (self.load or taken))
+                if not starts:
+                    passed.add(client)
+                    continue
+                self.queue.take(unit)
+                taken.append(unit)
+                room -= unit.rows
+                rows[client] += unit.rows
         return taken
+
+    def rows_by_client(self) -> Counter[str]:
+        rows: Counter[str] = Counter()
+        for request in self.live:
+            rows[request.client] += sum(unit.rows for unit in request.handles.values())
+        return rows
+
+    def share(self) -> int:
+        """Rows that one client may have: all if it is alone; beside others, their steps stay short."""
+        recent = time.monotonic() - RECENT
+        self.seen = {client: at for client, at in self.seen.items() if at > recent}
+        clients = self.seen.keys() | {request.client for request in self.live}
+        rows = self.limits.rows + self.limits.rows // ENTER_SHARE
+        return rows // max(1, min(MOST_SHARES, len(clients)))
 
     def start_unit(self, unit: Unit) -> None:
         request = unit.request
@@ -371,19 +387,13 @@ class ServiceScheduler:
     def remove_pending(self, request: PendingRequest) -> None:
         """Remove a request and its queued units. Caller holds `condition`."""
         self.live.discard(request)
-        queue = self.queues.get(request.client, ())
-        self.queue_tokens -= sum(unit.tokens for unit in queue if unit.request is request)
-        rest = deque(unit for unit in queue if unit.request is not request)
-        if rest:
-            self.queues[request.client] = rest
-        else:
-            self.queues.pop(request.client, None)
+        self.queue.remove(request)
 
     def reset(self, error: Exception) -> None:
         """Fail all pending requests with `error` and start with an empty batch."""
         with self.condition:
             pending: Iterable[PendingRequest] = list(self.live)
-            self.live, self.cancelled, self.queues, self.queue_tokens = set(), [], {}, 0
+            self.live, self.cancelled, self.queue = set(), [], FairQueue()
         if self.scheduler is not None:
             with suppress(Exception):  # its requests have failed already
                 self.scheduler.collect()
