@@ -14,7 +14,7 @@ from regard.errors import UsageError
 from regard.export.check import token_names as names
 from regard.models.transformer import EncoderDecoder
 from regard.storage import Folder, open_folder
-from regard.storage.builtin import find_model
+from regard.storage.models import find_model
 
 TOKENS = (
     4096  # source pieces of a batch of CTranslate2; 32 sentences, its usual size, are slower on two cores

@@ -21,9 +21,8 @@ from typing import Any, get_args, get_origin
 import typer
 
 from regard.cli.main import make_app
-from regard.config import schema
+from regard.config import PRESETS, schema
 from regard.config.model import CLASSES
-from regard.config.presets import PRESETS
 
 DOCS = Path(__file__).parent
 SOURCES = DOCS.parent / "src"

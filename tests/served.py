@@ -21,7 +21,7 @@ from regard.models.layers import Linear
 from regard.server.run import DrainingServer, ListenAddress, listen, server_of
 from regard.server.service import Service
 from regard.server.telemetry import Log
-from regard.storage.encoder import BareEncoder
+from regard.storage.folder import BareEncoder
 from regard.tasks import Embedder
 from traced_models import opened_task
 

@@ -21,13 +21,14 @@ RETIRED = tomllib.loads((Path(__file__).parent / "retired_words.toml").read_text
 ENTRY_POINTS = {SOURCE / "__init__.py", SOURCE / "__main__.py"}  # may name any package
 UNPICKLE = SOURCE / "storage" / "unpickle.py"  # a process of its own that reads tensors alone
 MAX_FILE, MAX_FUNCTION = 400, 70
+WITHOUT_CODES = {"data", "models", "generation", "interpret", "training", "tasks", "server", "cli", "metrics"}
 
 # A package imports only from packages with a lower number, and not from others with the same number.
 LAYERS = {
     name: layer
     for layer, names in enumerate(
         [
-            ["errors", "sample", "resources", "__init__"],
+            ["errors", "checksums", "sample", "resources", "__init__"],
             ["compat"],
             ["config"],
             ["device", "mapped", "batch", "metrics"],
@@ -159,6 +160,17 @@ def test_retired_words_do_not_come_back() -> None:
     assert not any(names.values()), report(names)
     phrases = {path: retired_phrases(tree) for path, tree in FILES.items()}
     assert not any(phrases.values()), report(phrases)
+
+
+def test_every_refusal_has_a_code() -> None:
+    """UsageError and RegardError are raised with `code`; their subclasses have one of their own."""
+    for path, tree in FILES.items():
+        if package_of(path) in WITHOUT_CODES:
+            continue
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in ("UsageError", "RegardError"):
+                has_code = any(keyword.arg == "code" for keyword in node.keywords)
+                assert has_code, f"{path.relative_to(SOURCE)}:{node.lineno}"
 
 
 def test_nothing_runs_what_a_file_says() -> None:

@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from conftest import Command, Refused, Toy, toy_config
 from regard.data.phrasebook import phrases
 from regard.server.explorer import about
-from regard.storage import builtin
+from regard.storage import models as builtin
 from regard.tasks import load
 from served import served
 
@@ -30,7 +30,7 @@ def package(toy: Toy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     place = tmp_path / "models"
     for name in ("toy-de-en", "toy-en-de", "lesson-rnn"):
         shutil.copytree(toy.model, place / name, ignore=shutil.ignore_patterns("checkpoints"))
-    monkeypatch.setattr("regard.storage.builtin.PLACE", place)
+    monkeypatch.setattr("regard.storage.models.PLACE", place)
     return place
 
 
@@ -83,7 +83,7 @@ def test_a_language_can_be_asked_for(
 def test_a_package_without_translators_asks_for_a_model(
     refused: Refused, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("regard.storage.builtin.PLACE", tmp_path / "nothing")
+    monkeypatch.setattr("regard.storage.models.PLACE", tmp_path / "nothing")
     for command in (["translate", ENGLISH], ["explain", ENGLISH], ["explore", "--no-browser"], ["serve"]):
         assert "give a model with -m" in refused(*command)
 

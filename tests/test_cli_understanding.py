@@ -202,7 +202,7 @@ def test_questions_that_cannot_be_asked(regard: Command, refused: Refused, tmp_p
     (tmp_path / "q.jsonl").write_text(f"{json.dumps(twice)}\n" * 2, encoding="utf-8")
     assert 'the id "x" occurs twice' in refused("answer", "-m", model, tmp_path / "q.jsonl")
     (tmp_path / "q.jsonl").write_text('{"question": "fu ?"}\n', encoding="utf-8")
-    assert 'line 1: needs "question" and "context"' in refused("answer", "-m", model, tmp_path / "q.jsonl")
+    assert 'needs "question" and "context"' in refused("answer", "-m", model, tmp_path / "q.jsonl")
 
 
 # evaluate

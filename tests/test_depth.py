@@ -9,7 +9,7 @@ from types import FrameType
 import pytest
 
 import regard
-from regard.storage.builtin import find_model
+from regard.storage.models import find_model
 
 HOME = str(Path(regard.__file__).parent)
 MAX_FRAMES = 10

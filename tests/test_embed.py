@@ -17,7 +17,7 @@ import regard as package
 from conftest import Command, Refused
 from hf_models import LONGEST, WIDTH, add_sentence_transformers, tiny_bert
 from regard.errors import UsageError
-from regard.storage.encoder import open_encoder
+from regard.storage.folder import open_encoder
 from regard.tasks import Embedder, load_as
 from regard.tasks.embedder import similarity
 from small_models import small_config, small_model, written

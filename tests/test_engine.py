@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from regard.batch import collate
 from regard.config import Decode
 from regard.device import bfloat16_hardware
-from regard.generation import SpecialTokens, decode, make_engine, score
+from regard.generation import SpecialTokens, decode, kernels, make_engine, score
 from regard.generation.engine import Engine, mix
 from regard.generation.kernels import can_pack, can_quantize
 from regard.generation.packing import PackedLinear
@@ -195,3 +195,22 @@ def test_a_state_that_others_went_on_from_is_refused_when_its_words_have_moved()
     engine.step(sibling, tokens)
     with pytest.raises(ValueError, match="moved the words"):
         engine.step(tree, tokens)
+
+
+@pytest.mark.parametrize("fault", [AttributeError, None])
+def test_a_kernel_that_is_missing_or_computes_something_else_is_not_used(
+    monkeypatch: pytest.MonkeyPatch, fault: type[Exception] | None
+) -> None:
+    """Another version of torch may have no such operator, or another one of the same name."""
+
+    def product(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+        if fault is not None:
+            raise fault("no such operator")
+        return x
+
+    monkeypatch.setattr(kernels, "packed_product", product)
+    kernels.packing_works.cache_clear()
+    try:
+        assert not can_pack(torch.ones(2, 2))
+    finally:
+        kernels.packing_works.cache_clear()

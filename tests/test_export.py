@@ -320,7 +320,7 @@ def test_wrong_use(toy: Toy, tmp_path: Path, refused: Refused, monkeypatch: pyte
     out = tmp_path / "out"
     out.mkdir()
     command = ("export", "-m", toy.model, "-o")
-    assert refused(*command, out, "-f", "onnx") == f"{out} already exists; choose another folder with --out"
+    assert refused(*command, out, "-f", "onnx") == f"{out} already exists; choose another folder"
     out.rmdir()
     assert "written in float32" in refused(*command, out, "-f", "onnx", "--precision", "int8")
     assert "no such file" in refused(*command, out, "-f", "ctranslate2", "--sample", tmp_path / "none.txt")
@@ -330,7 +330,7 @@ def test_wrong_use(toy: Toy, tmp_path: Path, refused: Refused, monkeypatch: pyte
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
     monkeypatch.delitem(sys.modules, "regard.export.to_ctranslate2")
     message = refused(*command, out, "-f", "ctranslate2")
-    assert message == 'exporting to ctranslate2 needs the package ctranslate2; pip install "regard[export]"'
+    assert message == "this needs the package ctranslate2: pip install 'regard[export]'"
     assert not out.exists()
 
 

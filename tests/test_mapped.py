@@ -15,7 +15,7 @@ from regard.errors import UsageError
 from regard.generation import make_engine
 from regard.mapped import is_view, release_pages
 from regard.storage import open_folder, weights
-from regard.storage.huggingface import MARIAN, Shape, table
+from regard.storage.huggingface import MARIAN, Shape, architecture
 from regard.storage.weights import read_safetensors
 from small_models import small_config, small_model, written
 from traced_models import tokenizer
@@ -150,8 +150,8 @@ def test_what_had_to_be_copied_is_let_go_of(tmp_path, monkeypatch):
     config = small_config("translate", "transformer")
     folder = written(tmp_path / "model", config, small_model(config, tokenizer()), tokenizer())
     tensors, gone = read_safetensors(folder / "model.safetensors"), []
-    monkeypatch.setattr(table, "release_pages", gone.append)
-    found = table.tensors_from_hf(tensors, MARIAN.table(config.model, Shape()))
+    monkeypatch.setattr(architecture, "release_pages", gone.append)
+    found = architecture.tensors_from_hf(tensors, MARIAN.table(config.model, Shape()))
     mapped = {name for name, part in found.items() if is_view(part, next(iter(tensors.values())))}
     assert mapped and all(name.endswith(".bias") for name in mapped)
     assert len(gone) == len(tensors) - len(mapped)

@@ -628,7 +628,7 @@ def test_pickles_come_in_aside(opus, form, regard, tmp_path):
     assert [path.name for path in out.parent.iterdir()] == ["out"]
     before, after = unique_weights(open_folder(opus).model), unique_weights(open_folder(out).model)
     assert all(torch.equal(before[name], after[name]) for name in before)
-    with pytest.raises(UsageError, match="out exists"):
+    with pytest.raises(UsageError, match="out already exists"):
         import_folder(source, out)
 
 

@@ -14,9 +14,8 @@ from hf_models import add_sentence_transformers, tiny_bert
 from hub_server import Repository, Server, running, sha256
 from regard.data.hub import is_plain
 from regard.errors import UsageError
-from regard.storage.builtin import find_model
+from regard.storage.models import find_model, pulled_models
 from regard.storage.pull import pull
-from regard.storage.pulled import pulled_models
 from small_models import small_config, small_model, written
 
 FIRST, SECOND = "a" * 40, "b" * 40
@@ -67,7 +66,7 @@ def translating(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, bert: dict[str, bytes]) -> Iterator[Server]:
     monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr("regard.storage.builtin.PLACE", tmp_path / "package")
+    monkeypatch.setattr("regard.storage.models.PLACE", tmp_path / "package")
     monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
     monkeypatch.setenv("HF_TOKEN", "hf_of_nobody")
     monkeypatch.setattr("time.sleep", lambda seconds: None)
@@ -100,6 +99,8 @@ def test_a_model_is_pulled_and_then_known_by_its_name(
     kept = {**bert, "README.md": EXTRA["README.md"], "LICENSE": EXTRA["LICENSE"]}
     found = contents(place)
     record = json.loads(found.pop(f"{FIRST}/pulled.json"))
+    sums = found.pop(f"{FIRST}/SHA256SUMS").decode()
+    assert all(f"{sha256(content)}  {name}\n" in sums for name, content in kept.items())
     assert found == {f"{FIRST}/{name}": content for name, content in kept.items()}
     assert record["revision"] == FIRST and record["name"] == NAME
     before = len(server.requests)
@@ -270,7 +271,7 @@ def test_weights_in_several_files(regard: Command, server: Server, place: Path, 
     assert "model.safetensors.index.json" in files
     server.repositories[NAME] = Repository({FIRST: {**files, "other.safetensors": b""}}, {"main": FIRST})
     assert regard("models", "pull", NAME).code == 0
-    assert contents(place / FIRST).keys() - {"pulled.json"} == files.keys()
+    assert contents(place / FIRST).keys() - {"pulled.json", "SHA256SUMS"} == files.keys()
     assert regard("fill", "-m", NAME, "the [MASK] sat").code == 0
 
 
@@ -382,7 +383,7 @@ def test_models_of_the_package_are_listed(
     regard: Command, refused: Refused, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tiny_bert(tmp_path / "package/small", "BertForMaskedLM")
-    monkeypatch.setattr("regard.storage.builtin.PLACE", tmp_path / "package")
+    monkeypatch.setattr("regard.storage.models.PLACE", tmp_path / "package")
     (row,) = map(json.loads, regard("models", "list", "--json").lines)
     assert (row["name"], row["task"], row["revision"], row["licence"]) == ("small", "fill", None, None)
     assert find_model(Path("small")) == tmp_path / "package/small"
@@ -399,6 +400,7 @@ def test_verify_finds_what_changed_and_pull_mends_it(
     assert "files verified" in regard("models", "verify", NAME).err
     victim = place / FIRST / "model.safetensors"
     victim.write_bytes(victim.read_bytes()[:-1] + b"!")
+    assert "changed since it was written" in regard("fill", "-m", NAME, "the [MASK] sat").err
     (place / FIRST / "vocab.txt").unlink()
     found = regard("models", "verify")
     assert found.code == 1
@@ -471,10 +473,10 @@ def test_without_the_library_the_error_names_the_extra(
     refused: Refused, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def missing(name: str) -> None:
-        raise ImportError(name)
+        raise ModuleNotFoundError(name=name)
 
     monkeypatch.setattr("regard.data.hub.import_module", missing)
-    assert 'pip install "regard[hub]"' in refused("models", "pull", NAME)
+    assert "pip install 'regard[hub]'" in refused("models", "pull", NAME)
 
 
 @pytest.mark.parametrize("commit", ["../../../x", "a" * 39, "", None])

@@ -18,6 +18,9 @@ import pytest
 import regard
 from conftest import Command
 from regard.cli import doctor
+from regard.config import Task
+from regard.data.formats import open_document
+from regard.errors import UsageError
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -93,6 +96,25 @@ def test_every_pinned_version_is_allowed() -> None:
     ]
     names = {re.split(r"[<>=\[ ]", each)[0].lower().replace("_", "-") for each in asked}
     assert names - pinned <= {"regard"}
+
+
+@pytest.mark.parametrize(
+    ("package", "module", "name"),
+    [
+        ("polib", "po", "a.po"),
+        ("lxml", "tmx", "a.tmx"),
+        ("lxml", "xliff", "a.xlf"),
+        ("srt", "subtitles", "a.srt"),
+    ],
+)
+def test_a_document_format_without_its_extra_is_refused_by_name(
+    package: str, module: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    monkeypatch.delitem(sys.modules, f"regard.data.formats.{module}", raising=False)
+    with pytest.raises(UsageError, match=r"regard\[documents\]") as caught:
+        open_document(tmp_path / name, Task())
+    assert caught.value.code == "E_EXTRA_MISSING"
 
 
 def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
@@ -199,7 +221,7 @@ def test_the_doctor_tells_what_lacks_and_what_to_do(
     assert told["extra export"] == "lacks onnx"
     advice = "\n".join(told["advice"])
     for sentence in (
-        'pip install "regard[export]"',
+        "pip install 'regard[export]'",
         "REGARD_DATA",
         "OMP_NUM_THREADS = 1 ",
         "tokens_per_batch",

@@ -38,9 +38,8 @@ from regard.storage import (
     write_checksums,
     write_weights,
 )
-from regard.storage.builtin import find_model
-from regard.storage.calibration import read_calibration, weights_digest, write_calibration
-from regard.storage.weights import CALIBRATION
+from regard.storage.models import find_model
+from regard.storage.weights import CALIBRATION, read_calibration, weights_digest, write_calibration
 from regard.tasks import Translator, load
 from regard.training import train
 from traced_models import opened_task

@@ -14,6 +14,7 @@ import pytest
 
 from qa.survive import archives, damage, failing, power, system
 from qa.survive.common import checkpoint, newest_step, write_model
+from regard.checksums import SUMS, sha256
 from regard.errors import RegardError, UsageError
 from regard.storage import (
     Disk,
@@ -28,7 +29,7 @@ from regard.storage import (
     use_disk,
 )
 from regard.storage.checkpoint import load_checkpoint, load_weights
-from regard.storage.files import SUMS, free_bytes, friendly_os_errors, sha256, write_atomically
+from regard.storage.files import free_bytes, friendly_os_errors, write_atomically
 from regard.training.model_folder import latest_checkpoint
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 
-from regard.errors import UsageError
+from regard.errors import DeviceError
 
 MIN_BFLOAT16_WIDTH = 128  # below this width converting to bfloat16 and back costs a CPU more than it saves
 CGROUPS, PROCESS_CGROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
@@ -47,14 +47,14 @@ def choose_device(name: str) -> torch.device:
     try:
         device = torch.device(name)
     except RuntimeError:
-        raise UsageError(f'device "{name}" is unknown; use auto, cpu, cuda, cuda:1 or mps') from None
+        raise DeviceError(f'device "{name}" is unknown; use auto, cpu, cuda, cuda:1 or mps') from None
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         count = torch.cuda.device_count()
-        raise UsageError(f'device "{name}" is not available: torch sees {count} CUDA devices')
+        raise DeviceError(f'device "{name}" is not available: torch sees {count} CUDA devices')
     if device.type == "mps" and not torch.backends.mps.is_available():
-        raise UsageError(f'device "{name}" is not available: this machine has no Metal device')
+        raise DeviceError(f'device "{name}" is not available: this machine has no Metal device')
     if device.type not in ("cpu", "cuda", "mps"):
-        raise UsageError(f'device "{name}" is not supported; use auto, cpu, cuda, cuda:1 or mps')
+        raise DeviceError(f'device "{name}" is not supported; use auto, cpu, cuda, cuda:1 or mps')
     return device
 
 

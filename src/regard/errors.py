@@ -7,7 +7,8 @@ has a stable `code` for programs and tests; its message may change. A traceback 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 MAX_MESSAGE = 4000  # characters
 
@@ -40,6 +41,55 @@ class UsageError(RegardError):
 
     exit_code = 2
     default_code = "E_USAGE"
+
+
+class DeviceError(UsageError):
+    """A device that torch does not have."""
+
+    default_code = "E_DEVICE"
+
+
+class TokenizerError(UsageError):
+    """A tokenizer that cannot be read, trained or used."""
+
+    default_code = "E_TOKENIZER"
+
+
+class WeightsError(UsageError):
+    """Weights that are missing, damaged, or of another model."""
+
+    default_code = "E_MODEL_WEIGHTS"
+
+
+class CheckpointError(UsageError):
+    """A checkpoint that is damaged, or of another run."""
+
+    default_code = "E_CHECKPOINT"
+
+
+@contextmanager
+def extra(name: str) -> Iterator[None]:
+    """For imports of what `pip install 'regard[name]'` installs: a missing package names its extra.
+
+    Also a decorator, of a function that imports inside.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = str(error.name).split(".")[0]
+        if package == "regard":
+            raise
+        message = f"this needs the package {package}: pip install 'regard[{name}]'"
+        raise UsageError(message, code="E_EXTRA_MISSING") from None
+
+
+@contextmanager
+def located(place: object) -> Iterator[None]:
+    """Put the file or field before the message of a UsageError from inside."""
+    try:
+        yield
+    except UsageError as error:
+        raise UsageError(f"{place}: {error}", code=error.code) from None
 
 
 def near_miss(word: str, allowed: Iterable[str]) -> str:

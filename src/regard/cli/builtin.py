@@ -36,7 +36,7 @@ def preload_detector(model: object, language: str | None, texts: Iterable[str]) 
 
 def builtin_models() -> list[Path]:
     """All built-in models, translators first."""
-    from regard.storage import builtin
+    from regard.storage import models as builtin
 
     translators = list(builtin.translators().values())
     others = [name for name in builtin.names() if name not in translators]
@@ -48,7 +48,7 @@ def builtin_models() -> list[Path]:
 def builtin_translator(sample: str, language: str | None) -> Path:
     """The translator from the language of `sample`, or the one into `language`."""
     from regard.inputs.language import by_words
-    from regard.storage import builtin
+    from regard.storage import models as builtin
 
     translators = builtin.translators()
     if not translators:
@@ -76,7 +76,7 @@ def document_sample(path: Path) -> str:
     """The first texts of a document that a built-in translator can translate."""
     from regard.config import Task
     from regard.data.formats import open_document
-    from regard.storage import builtin
+    from regard.storage import models as builtin
 
     for source, target in builtin.translators():
         try:

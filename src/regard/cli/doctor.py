@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 LIBRARIES = ("torch", "tokenizers", "safetensors", "sacrebleu", "numpy", "pydantic")
 EXTRAS = {  # `pip install "regard[...]"`: its modules, and their use
+    "documents": (("lxml", "openpyxl", "polib", "srt"), ".po, .tmx, .xliff, .srt and .xlsx files"),
     "hub": (("huggingface_hub", "pyarrow"), "models and corpora of the hub"),
     "export": (("ctranslate2", "onnx", "onnxruntime", "onnxscript"), "CTranslate2 and ONNX"),
 }
@@ -93,7 +94,7 @@ def advice() -> Iterator[str]:
 
     for extra, lacking in missing().items():
         if lacking:
-            yield f'for {EXTRAS[extra][1]}: pip install "regard[{extra}]"'
+            yield f"for {EXTRAS[extra][1]}: pip install 'regard[{extra}]'"
     if not os.environ.get("REGARD_DATA"):
         yield "for recipes and public corpora: set REGARD_DATA to a folder for them"
     if len(available_cores()) < (os.cpu_count() or 1):

@@ -12,7 +12,7 @@ from regard.cli.terminal import AsJson, json_line, messages, print_line, print_t
 from regard.errors import RegardError
 
 if TYPE_CHECKING:
-    from regard.storage.info import ModelInfo
+    from regard.storage.models import ModelInfo
 
 app = typer.Typer(help="Download, list, verify and delete models of the hub.", no_args_is_help=True)
 Name = Annotated[str, typer.Argument(help="owner/name, or owner/name@revision.", metavar="NAME[@REVISION]")]
@@ -59,7 +59,7 @@ def list_models(as_json: AsJson = False) -> None:
       regard models list
       regard models list --json
     """
-    from regard.storage.info import all_models
+    from regard.storage.models import all_models
 
     models = all_models()
     if as_json:
@@ -89,10 +89,10 @@ def show(
       regard models show Helsinki-NLP/opus-mt-en-de
       regard models show runs/demo --json
     """
-    from regard.storage.info import describe, model_info
+    from regard.storage.models import describe_model, model_info
 
     model = model_info(name)
-    rows = describe(model)
+    rows = describe_model(model)
     if as_json:
         old = {"asked for as": rows["branches"]} if "branches" in rows else {}  # key of version 0.1
         print_line(json_line({**rows, **old, **as_object(model)}))
@@ -111,7 +111,7 @@ def remove(
 
       regard models rm Helsinki-NLP/opus-mt-en-de --yes
     """
-    from regard.storage import pulled
+    from regard.storage import models as pulled
 
     hub_name = pulled.parse_hub_name(name)
     root = pulled.require_pulled(name).path.parent
@@ -141,7 +141,7 @@ def verify(
       regard models verify
       regard models verify Helsinki-NLP/opus-mt-en-de
     """
-    from regard.storage.pulled import pulled_models, require_pulled
+    from regard.storage.models import pulled_models, require_pulled
 
     models = [require_pulled(name)] if name else pulled_models()
     wrong = 0
@@ -155,7 +155,8 @@ def verify(
     if wrong:
         raise RegardError(
             f'{wrong} of {len(models)} models are damaged; "regard models pull NAME@REVISION" downloads the '
-            "damaged files again"
+            "damaged files again",
+            code="E_MODEL_CHECKSUM",
         )
     if not models:
         say("no pulled models")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from regard.cli.terminal import print_line, read_inputs, say
-from regard.errors import UsageError
+from regard.errors import TokenizerError
 
 if TYPE_CHECKING:
     from regard.inputs.text import Tokenizer
@@ -73,7 +73,7 @@ def decode(model: Model, numbers: Inputs = None) -> None:
         try:
             ids = [int(number) for number in line.split()]
         except ValueError:
-            raise UsageError(f'"{line}": give token ids, separated by spaces') from None
+            raise TokenizerError(f'"{line}": give token ids, separated by spaces') from None
         print_line(tokenizer.decode(ids))
 
 
@@ -83,6 +83,6 @@ def load(path: Path) -> Tokenizer:
 
     if path.is_file() or path.suffix == ".json":
         return load_tokenizer(path)
-    from regard.storage.builtin import find_model
+    from regard.storage.models import find_model
 
     return load_tokenizer(find_model(path))

@@ -11,18 +11,10 @@ import typer
 
 from regard.cli.terminal import messages, print_line, say
 from regard.errors import UsageError
+from regard.resources import task_texts
 
 if TYPE_CHECKING:
     from regard.config import Config
-
-USE = {
-    "translate": 'echo "a sentence" | regard translate -m {model}',
-    "generate": 'regard generate -m {model} "A beginning"',
-    "fill": 'regard fill -m {model} "A <mask> in a text."',
-    "classify": 'echo "a text" | regard classify -m {model}',
-    "tag": 'echo "a text" | regard tag -m {model}',
-    "answer": 'regard answer -m {model} --context article.txt "A question?"',
-}
 
 Out = Annotated[Path, typer.Option("--out", "-o", help="The new model folder.", show_default=False)]
 
@@ -104,7 +96,8 @@ def run(config: Config | None, out: Path, resume: bool, strict: bool, plain: boo
     for record in outcome.records:
         console.print(score_line(outcome.task, record))
     console.print(f"the report is {out / 'report.html'}")
-    console.print(f"the model is in {out}; use it:  {USE[outcome.task].format(model=place)}")
+    use = task_texts()[outcome.task]["command"].format(model=place)
+    console.print(f"the model is in {out}; use it:  {use}")
 
 
 def average(

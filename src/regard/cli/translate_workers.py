@@ -30,7 +30,7 @@ MAX_TRIES = 3  # of a portion whose process dies
 
 def job_key(job: TranslateCommand) -> str:
     """What the results depend on: not the device, nor the number of threads."""
-    from regard.storage.builtin import find_model
+    from regard.storage.models import find_model
 
     common = [job.common[name] for name in ("precision", "as_json")]
     stamps = [[str(path.resolve()), sorted_stamps(path)] for path in map(find_model, job.common["model"])]

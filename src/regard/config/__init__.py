@@ -1,6 +1,6 @@
 """What a run is: task, data, model, training, decoding; presets; TOML. Does not import torch."""
 
-from regard.config.load import differing_field, load_config, resolve, to_toml, to_tree, usual_warmup
+from regard.config.load import PRESETS, differing_field, load_config, resolve, to_toml, to_tree, usual_warmup
 from regard.config.model import (
     BahdanauConfig,
     BertConfig,
@@ -12,7 +12,6 @@ from regard.config.model import (
     TransformerConfig,
     parse_model,
 )
-from regard.config.presets import PRESETS
 from regard.config.schema import (
     Config,
     Corpora,

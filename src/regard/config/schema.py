@@ -267,6 +267,11 @@ METRICS = {
     "tag": ("f1", "accuracy", "loss"),
     "answer": ("f1", "exact", "loss"),
 }
+# Defaults of [decode] by task: continuations of a prompt are sampled, in smaller batches than translations,
+# because the cache holds the prompt too.
+DECODE_DEFAULTS: dict[str, dict[str, object]] = {
+    "generate": {"sample": True, "beam": 1, "temperature": 0.8, "max_length": 200, "tokens_per_batch": 4096}
+}
 HEADS = {"fill": "words", "classify": "sentence", "tag": "tokens", "answer": "span"}  # of BERT
 
 

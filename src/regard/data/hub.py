@@ -18,7 +18,8 @@ from pathlib import Path, PurePosixPath
 from types import ModuleType
 from typing import Any, Literal
 
-from regard.errors import RegardError, UsageError
+from regard.checksums import sha256
+from regard.errors import RegardError, extra
 
 TIMEOUT = 60  # seconds
 RESUME = "run the command again to resume"
@@ -117,12 +118,10 @@ def download(address: str, part: Path, size: int | None = None, login: bool = Fa
 
 
 def hub_library() -> ModuleType:
-    try:
+    with extra("hub"):
         library = import_module("huggingface_hub")
-        library.utils.disable_progress_bars()
-        library.utils.logging.set_verbosity_error()  # errors are reported once, by `hub_errors`
-    except ImportError:
-        raise UsageError('downloads need huggingface_hub: pip install "regard[hub]"') from None
+    library.utils.disable_progress_bars()
+    library.utils.logging.set_verbosity_error()  # errors are reported once, by `hub_errors`
     return library
 
 
@@ -174,11 +173,6 @@ def is_plain(name: str) -> bool:
     """True for a relative path that stays inside its folder."""
     path = PurePosixPath(name)
     return not path.is_absolute() and ".." not in path.parts and "\\" not in name and ":" not in name
-
-
-def sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def git_hash(path: Path) -> str:

@@ -18,13 +18,14 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
+from regard.checksums import SUMS, format_sums, parse_sums, sha256
 from regard.data.files import DATA_VARIABLE
-from regard.data.hub import HubFile, download, hub_errors, matches, open_repository, sha256
+from regard.data.hub import HubFile, download, hub_errors, matches, open_repository
 from regard.errors import RegardError, UsageError, near_miss
 
 CATALOGUE = Path(__file__).parents[1] / "builtin" / "datasets.toml"
 MIRROR_VARIABLE = "REGARD_DATA_MIRROR"
-SUMS, LICENCE = "SHA256SUMS", "LICENCE.txt"
+LICENCE = "LICENCE.txt"
 COPY = "or copy it from a folder with --from FOLDER"
 Say = Callable[[str], None]
 
@@ -126,7 +127,7 @@ def get(dataset: PublicDataset, root: Path, mirror: Path | None, say: Say) -> in
         new += 1
         say(f"  data:{dataset.place}/{source.name}  {path.stat().st_size:,} bytes")
     sums |= {source.name: sha256(folder / source.name) for source in sources}
-    write_text(folder / SUMS, "".join(f"{value}  {name}\n" for name, value in sorted(sums.items())))
+    write_text(folder / SUMS, format_sums(dict(sorted(sums.items()))))
     shutil.rmtree(folder / ".hub", ignore_errors=True)
     return new
 
@@ -263,10 +264,9 @@ def verify(dataset: PublicDataset, root: Path) -> int:
 
 def read_sums(folder: Path) -> dict[str, str]:
     try:
-        lines = (folder / SUMS).read_text(encoding="utf-8").splitlines()
+        return parse_sums((folder / SUMS).read_text(encoding="utf-8")) or {}
     except FileNotFoundError:
         return {}
-    return {name: value for value, _, name in (line.partition("  ") for line in lines)}
 
 
 def write_text(path: Path, text: str) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from regard.checksums import sha256
 from regard.data.dataset import CorpusShards, Encoded, Ids, Shard, ShardColumn, narrowest
 from regard.errors import RegardError
 
@@ -58,8 +59,7 @@ def write_array(path: Path, array: npt.NDArray[Any]) -> str:
     """Write one .npy file and return its SHA-256."""
     with path.open("wb") as file:
         np.lib.format.write_array(file, array, version=(1, 0), allow_pickle=False)
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return sha256(path)
 
 
 def write_manifest(folder: Path, content: Mapping[str, Any]) -> None:

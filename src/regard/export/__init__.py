@@ -1,8 +1,7 @@
 """Models for other engines, CTranslate2 and ONNX Runtime, each checked against Regard's output."""
 
 from regard.compat import old_names
-from regard.export.calibration import calibrate
-from regard.export.run import ExportResult, export_model
+from regard.export.run import ExportResult, calibrate, export_model
 
 __all__ = ["ExportResult", "calibrate", "export_model"]
 

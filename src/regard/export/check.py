@@ -10,7 +10,7 @@ import torch
 
 from regard.config import Decode
 from regard.data.objectives import Seq2Seq
-from regard.errors import RegardError, UsageError
+from regard.errors import RegardError, TokenizerError
 from regard.export.sample import EncodedText, Ids
 from regard.generation import decode, score
 from regard.generation.requests import EXTRA_LENGTH
@@ -21,6 +21,7 @@ from regard.sample import Sample
 from regard.storage import Folder
 
 GREEDY, BEAM = 1, 4
+DIFFERS = "E_EXPORT_DIFFERS"
 CONTINUATION = 32  # tokens that a language model generates
 CPU = torch.device("cpu")
 
@@ -57,13 +58,15 @@ class Agreement:
         if share < min(tolerance.equal, 1 - 1 / self.texts):
             raise RegardError(
                 f"the export is refused: {engine} gives Regard's text ({search}) for {share:.1%} of "
-                f"{self.texts} texts, and {tolerance.equal:.1%} are needed; nothing was written"
+                f"{self.texts} texts, and {tolerance.equal:.1%} are needed; nothing was written",
+                code=DIFFERS,
             )
         # written so that NaN fails too
         if not (self.largest <= tolerance.largest and self.mean <= tolerance.mean):
             raise RegardError(
                 f"the export is refused: the numbers of {engine} differ from Regard's by up to "
-                f"{self.largest:.2g}, {self.mean:.2g} on average; nothing was written"
+                f"{self.largest:.2g}, {self.mean:.2g} on average; nothing was written",
+                code=DIFFERS,
             )
 
     @property
@@ -135,5 +138,5 @@ def token_names(tokenizer: Tokenizer) -> list[str]:
     pipeline = tokenizers.Tokenizer.from_str(tokenizer.to_json())
     names = [pipeline.id_to_token(number) or f"<row {number}>" for number in range(len(tokenizer))]
     if len(set(names)) < len(names):
-        raise UsageError("two tokens of the vocabulary have one name: other engines cannot distinguish them")
+        raise TokenizerError("two tokens of the vocabulary have one name, which other engines do not support")
     return names

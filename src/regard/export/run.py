@@ -1,24 +1,35 @@
-"""Write a model for another engine, and keep it only if that engine gives Regard's output."""
+"""Write a model for another engine, and keep it only if that engine gives Regard's output.
+
+Also calibrate a model for int8: measure the range of each linear layer's input on sample text."""
 
 from __future__ import annotations
 
 import shutil
 import tomllib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from regard.errors import UsageError
+import torch
+
+from regard.batch import Batch, collate
+from regard.errors import UsageError, extra
 from regard.export.check import LOGITS, TOLERANCES, Agreement, token_names
-from regard.export.sample import SampleTexts, sample_for
+from regard.export.sample import EncodedText, SampleTexts, real_texts, sample_for
+from regard.generation import decode
+from regard.generation.packing import activation_ranges
 from regard.models.encoder import EncoderOnly
+from regard.models.transformer import EncoderDecoder, LanguageModel
 from regard.resources import EXPORT_TEMPLATES
-from regard.storage import Folder, friendly_os_errors, open_folder, write_json, write_text
+from regard.sample import Sample
+from regard.storage import Folder, open_folder, write_json, write_text
+from regard.storage.files import new_folder
 from regard.storage.folder import FRAMES
+from regard.storage.models import find_model
+from regard.storage.weights import write_calibration
 
 MODULES = {"ctranslate2": "regard.export.to_ctranslate2", "onnx": "regard.export.to_onnx"}
 TITLES = {"ctranslate2": "CTranslate2", "onnx": "ONNX Runtime"}
@@ -26,6 +37,7 @@ FAMILIES = {  # supported, listed here so that the engine need not be installed
     "ctranslate2": ("transformer", "t5", "gpt", "llama"),
     "onnx": ("transformer", "t5", "gpt", "llama", "bert"),
 }
+BATCH_SIZE = 20  # texts of a calibration
 PROMPT_LENGTH = 60  # tokens of a prompt and its continuation, in README.md
 Log = Callable[[str], None]
 
@@ -50,19 +62,21 @@ def export_model(
     It appears only after the check: equal text for at least 99.5 % of a sample, and numbers that differ by
     rounding only. float16 and int8 are checked in float32 first.
     """
-    if out.exists():
-        raise UsageError(f"{out} already exists; choose another folder with --out")
-    if form == "onnx" and precision != "float32":
-        raise UsageError(f"--precision {precision}: ONNX files are written in float32; leave it out")
-    engine = import_engine(form)
-    folder = open_folder(model)
-    if folder.config.family not in FAMILIES[form]:
-        raise UsageError(
-            f"{model}: a {folder.config.family} model cannot be exported to {form}, which supports "
-            f"{', '.join(FAMILIES[form])}"
-        )
-    texts = sample_for(folder, sample)
-    with partial_folder(out) as place:
+    with new_folder(out) as place:
+        if form == "onnx" and precision != "float32":
+            raise UsageError(
+                f"precision {precision}: ONNX files are written in float32", code="E_EXPORT_PRECISION"
+            )
+        with extra("export"):
+            engine = import_module(MODULES[form])
+        folder = open_folder(model)
+        if folder.config.family not in FAMILIES[form]:
+            raise UsageError(
+                f"{model}: a {folder.config.family} model cannot be exported to {form}, which supports "
+                f"{', '.join(FAMILIES[form])}",
+                code="E_MODEL_FAMILY",
+            )
+        texts = sample_for(folder, sample)
         for each in dict.fromkeys(("float32", precision)):
             agreement = write_and_check(engine, form, folder, place, each, texts, say)
         write_tokenizers(place, folder)
@@ -83,32 +97,6 @@ def write_and_check(
     agreement: Agreement = engine.check(place, folder, texts.texts)
     agreement.require(LOGITS if form == "onnx" else TOLERANCES[precision], TITLES[form])
     return agreement
-
-
-def import_engine(form: str) -> ModuleType:
-    """The module for an engine; a UsageError names a package that is not installed."""
-    try:
-        return import_module(MODULES[form])
-    except ModuleNotFoundError as error:
-        if str(error.name).split(".")[0] == "regard":
-            raise
-        raise UsageError(
-            f'exporting to {form} needs the package {error.name}; pip install "regard[export]"'
-        ) from None
-
-
-@contextmanager
-def partial_folder(out: Path) -> Iterator[Path]:
-    """A folder that is renamed to `out` on success and removed on failure."""
-    place = out.with_name(f".{out.name}.partial")
-    with friendly_os_errors(out):
-        shutil.rmtree(place, ignore_errors=True)
-        place.mkdir(parents=True)
-        try:
-            yield place
-            place.rename(out)
-        finally:
-            shutil.rmtree(place, ignore_errors=True)
 
 
 def write_tokenizers(place: Path, folder: Folder) -> None:
@@ -173,3 +161,49 @@ def program(folder: Folder, programs: dict[str, str], show: dict[str, str]) -> s
         show=show["multi_label" if folder.task.multi_label else head],
     )
     return text if folder.labels else text.replace("labels = []\n", "")
+
+
+# Calibration for int8 in Regard itself
+
+
+def calibrate(path: Path, sample: Path | None) -> tuple[int, str]:
+    """Write calibration.json beside the weights; returns the number of texts and their origin."""
+    folder = open_folder(path)
+    if not isinstance(folder.model, EncoderDecoder | LanguageModel):
+        family = folder.config.family
+        message = f"{path}: only models that write text can use int8; this is of the family {family}"
+        raise UsageError(message, code="E_MODEL_FAMILY")
+    samples = real_texts(folder, sample)
+    if samples is None:
+        raise UsageError(
+            f"{path}: its validation texts are not available, and ranges are not measured on random input; "
+            "name a file with one text per line: --sample FILE",
+            code="E_EXPORT_TEXTS",
+        )
+    ranges = activation_ranges(folder.model, batches(folder, samples.texts))
+    write_calibration(find_model(path), ranges, samples.origin)
+    return len(samples.texts), samples.origin
+
+
+def batches(folder: Folder, texts: Sequence[EncodedText]) -> Iterator[Batch]:
+    """Batches as in training: what the model reads, and what it is to write."""
+    for first in range(0, len(texts), BATCH_SIZE):
+        group = texts[first : first + BATCH_SIZE]
+        if isinstance(folder.model, LanguageModel):
+            yield collate([Sample(target=[folder.special.start, *text.source]) for text in group], 1)
+        else:
+            yield collate([to_sample(folder, text) for text in with_targets(folder, group)], 1)
+
+
+def to_sample(folder: Folder, text: EncodedText) -> Sample:
+    return Sample(source=[*text.source, folder.source.end], target=[folder.special.start, *text.target])
+
+
+def with_targets(folder: Folder, texts: Sequence[EncodedText]) -> list[EncodedText]:
+    """The texts; without references, the model's greedy output is the target."""
+    if all(text.target for text in texts) or not isinstance(folder.model, EncoderDecoder):
+        return list(texts)
+    samples = [Sample(source=[*text.source, folder.source.end]) for text in texts]
+    options = folder.decode.model_copy(update={"beam": 1, "sample": False})
+    outputs = decode(folder.model, samples, options, folder.special, torch.device("cpu"))
+    return [replace(text, target=list(best[0].tokens)) for text, best in zip(texts, outputs)]

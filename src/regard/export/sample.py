@@ -71,7 +71,7 @@ def real_texts(folder: Folder, path: Path | None) -> SampleTexts | None:
         if texts:
             return SampleTexts(texts, origin)
     if path is not None:
-        raise UsageError(f"{path} holds no text")
+        raise UsageError(f"{path} holds no text", code="E_EXPORT_TEXTS")
     return None
 
 

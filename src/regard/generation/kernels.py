@@ -1,4 +1,7 @@
-"""The one file that touches kernels outside the documented API; where they are missing, nothing is packed.
+"""The one file that touches kernels outside torch's documented API.
+
+Each is tried once on a small product: where it is missing, or gives something else than `F.linear`, nothing
+is packed and the model's own layers serve.
 
 oneDNN multiplies by weights that it has laid out for the processor beforehand. Measured (float32, 2 cores
 with AVX512, torch 2.13; microseconds, plain / packed): 512x512 with 4 rows 59 / 32, 512x10000 with 4 rows
@@ -13,21 +16,48 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 
 def can_pack(weight: Tensor) -> bool:
     """Whether this machine packs this weight; if not, the model's own layers serve."""
-    return (
-        weight.device.type == "cpu"
-        and weight.dtype in (torch.float32, torch.bfloat16)
-        and bool(torch.backends.mkldnn.is_available())  # type: ignore[no-untyped-call]
-        and hasattr(torch.ops.mkldnn, "_reorder_linear_weight")
-        and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+    is_float = weight.dtype in (torch.float32, torch.bfloat16)
+    return weight.device.type == "cpu" and is_float and packing_works(weight.dtype)
+
+
+@cache
+def packing_works(dtype: torch.dtype) -> bool:
+    """Whether this build of torch has oneDNN's packed product, and it agrees with the plain one."""
+    return _agrees(lambda weight, bias, x: packed_product(x, pack(weight), bias), dtype)
+
+
+@cache
+def can_quantize() -> bool:
+    """Whether this build of torch multiplies bytes, and the product agrees with the plain one."""
+    if "fbgemm" not in torch.backends.quantized.supported_engines:
+        return False
+    products = (
+        lambda weight, bias, x: Int8Product(weight, bias, 0.0, 0)(x),
+        lambda weight, bias, x: Int8Product(weight, bias, 1 / 127, 128)(x),
+        lambda weight, bias, x: Int8Product(weight, bias, 1 / 127, 128).rectified(x),
     )
+    return all(map(_agrees, products))
+
+
+def _agrees(product: Callable[[Tensor, Tensor, Tensor], Tensor], dtype: torch.dtype = torch.float32) -> bool:
+    """Compare a kernel with `F.linear`; where it is missing or is called otherwise, it does not agree."""
+    numbers = torch.arange(-1.0, 1.0, 1 / 128, device="cpu").cos().to(dtype)  # 256, all positive
+    weight, bias, x = numbers.view(16, 16), numbers[:16], numbers[64:192].view(8, 16)
+    try:
+        with torch.inference_mode(False), torch.no_grad():
+            return torch.allclose(product(weight, bias, x), F.linear(x, weight, bias), rtol=0.05)
+    except Exception:  # of many kinds: no such operator, other arguments, not for this processor
+        return False
 
 
 def pack(weight: Tensor) -> Tensor:
@@ -73,13 +103,6 @@ def scripted(module: nn.Module) -> Callable[..., Any]:
             return torch.jit.freeze(torch.jit.script(module.eval()))  # type: ignore[no-any-return]
     except Exception:  # of many kinds: it lacks, it does not know something, the source is not at hand
         return module
-
-
-def can_quantize() -> bool:
-    """Whether this machine multiplies bytes."""
-    return "fbgemm" in torch.backends.quantized.supported_engines and hasattr(
-        torch.ops.quantized, "linear_with_input_q_dq_qweight_dq_output_fp32"
-    )
 
 
 def quantize(weight: Tensor, bias: Tensor | None) -> object:

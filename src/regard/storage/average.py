@@ -5,18 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from regard.config import load_config
-from regard.errors import UsageError
+from regard.errors import CheckpointError
 from regard.storage.checkpoint import MANIFEST, average_weights, checkpoint_folder, checkpoint_steps
 from regard.storage.checksums import FOLDER_FILES, write_checksums
-from regard.storage.files import (
-    PARTIAL,
-    friendly_os_errors,
-    make_folders,
-    remove,
-    remove_tree,
-    sync_folder,
-    write_new,
-)
+from regard.storage.files import new_folder, write_new
 from regard.storage.folder import open_folder
 from regard.storage.weights import write_weights
 
@@ -26,27 +18,15 @@ def average_into(paths: list[Path], out: Path, last: int) -> list[Path]:
 
     The folder is opened before it gets its name: `out` is a model that works, or does not exist.
     """
-    if out.exists():
-        raise UsageError(f"{out} already exists; choose another folder with --out")
-    folders = checkpoints_of(paths, last)
-    run = common_run(folders)
-    weights = average_weights(folders)
-    partial = out.with_name(f".{out.name}{PARTIAL}")
-    with friendly_os_errors(out):
-        try:
-            remove_tree(partial)
-            make_folders(partial)
-            for name in FOLDER_FILES:
-                if (run / name).is_file():
-                    write_new(partial / name, (run / name).read_bytes())
-            write_weights(partial, load_config(run / "run.toml").model, weights)
-            write_checksums(partial)
-            open_folder(partial)
-            partial.rename(out)
-        except BaseException:
-            remove(partial)
-            raise
-        sync_folder(out.parent)
+    with new_folder(out) as folder:
+        folders = checkpoints_of(paths, last)
+        run = common_run(folders)
+        for name in FOLDER_FILES:
+            if (run / name).is_file():
+                write_new(folder / name, (run / name).read_bytes())
+        write_weights(folder, load_config(run / "run.toml").model, average_weights(folders))
+        write_checksums(folder)
+        open_folder(folder)
     return folders
 
 
@@ -56,10 +36,12 @@ def checkpoints_of(paths: list[Path], last: int) -> list[Path]:
     if len(paths) == 1 and (paths[0] / "checkpoints").is_dir():
         folders = [checkpoint_folder(paths[0], step) for step in checkpoint_steps(paths[0])[-last:]]
         if len(folders) < last:
-            raise UsageError(f"{paths[0]} has {len(folders)} checkpoints, not {last}; lower --last")
+            raise CheckpointError(f"{paths[0]} has {len(folders)} checkpoints, not {last}; lower --last")
     for folder in folders:
         if not (folder / MANIFEST).is_file():
-            raise UsageError(f"{folder} is not a checkpoint; give step-N folders or a run with checkpoints")
+            raise CheckpointError(
+                f"{folder} is not a checkpoint; give step-N folders or a run with checkpoints"
+            )
     return folders
 
 
@@ -69,7 +51,9 @@ def common_run(folders: list[Path]) -> Path:
     configs = [path.read_bytes() if (path := run / "config.json").is_file() else b"" for run in runs]
     for run, config in zip(runs, configs):
         if config != configs[0]:
-            raise UsageError(f"{run} has another config.json than {runs[0]}: their weights do not mix")
+            raise CheckpointError(f"{run} has another config.json than {runs[0]}: their weights do not mix")
     if not configs[0]:
-        raise UsageError(f"{runs[0]} has no config.json: checkpoints are averaged inside their run's folder")
+        raise CheckpointError(
+            f"{runs[0]} has no config.json: checkpoints are averaged inside their run's folder"
+        )
     return runs[0]

@@ -16,9 +16,10 @@ from pathlib import Path
 from safetensors.torch import save
 from torch import Tensor
 
+from regard.checksums import sha256_of
 from regard.compat import current_weight_names
-from regard.errors import RegardError, UsageError
-from regard.storage.checksums import WEIGHTS, file_entry, sha256_of
+from regard.errors import CheckpointError, RegardError
+from regard.storage.checksums import WEIGHTS, file_entry
 from regard.storage.files import (
     PARTIAL,
     Json,
@@ -115,14 +116,14 @@ def verify(folder: Path, names: Iterable[str] = CONTENT) -> None:
         is_as_written = to_json(manifest).encode() == path.read_bytes()  # a changed space is a change too
     files = manifest.get("files")
     if not is_as_written or folder.name != f"step-{manifest.get('step')}" or not isinstance(files, dict):
-        raise UsageError(f"{path}: damaged, or of another checkpoint")
+        raise CheckpointError(f"{path}: damaged, or of another checkpoint")
     if set(files) != set(CONTENT):
-        raise UsageError(f"{path}: not a manifest of a checkpoint")
+        raise CheckpointError(f"{path}: not a manifest of a checkpoint")
     for name in names:
         with friendly_os_errors(folder / name, "read"):
             is_intact = (folder / name).is_file() and files[name] == file_entry(folder / name)
         if not is_intact:
-            raise UsageError(f"{folder / name}: missing or damaged (it differs from the manifest)")
+            raise CheckpointError(f"{folder / name}: missing or damaged (it differs from the manifest)")
 
 
 def is_complete(folder: Path) -> bool:
@@ -179,13 +180,13 @@ def prune(run: Path, keep: set[int]) -> None:
 def average_weights(folders: list[Path]) -> dict[str, Tensor]:
     """The mean of the weights of several checkpoints, summed in float64."""
     if not folders:
-        raise RegardError("there is no checkpoint to average")
+        raise CheckpointError("there is no checkpoint to average")
     first = load_weights(folders[0])
     total = {name: tensor.double() for name, tensor in first.items()}
     for folder in folders[1:]:
         other = load_weights(folder)
         if {n: t.shape for n, t in other.items()} != {n: t.shape for n, t in first.items()}:
-            raise UsageError(f"{folder}: its weights have other names or shapes than {folders[0]}")
+            raise CheckpointError(f"{folder}: its weights have other names or shapes than {folders[0]}")
         for name, tensor in other.items():
             total[name] += tensor.double()
     return {name: (tensor / len(folders)).to(first[name].dtype) for name, tensor in total.items()}

@@ -13,22 +13,20 @@ What is verified when:
 
 from __future__ import annotations
 
-import hashlib
 import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from regard.checksums import SUMS, format_sums, parse_sums, sha256, sha256_of
 from regard.config.reading import LARGE, read_bytes
 from regard.data.cache import cache_folder
 from regard.errors import RegardError, UsageError
 from regard.storage.files import (
-    SUMS,
     Json,
     friendly_os_errors,
     remove_tree,
-    sha256,
     sync_folder,
     write_atomically,
     write_text,
@@ -49,13 +47,8 @@ FOLDER_FILES = (  # of a model folder beside the weights: config, decoding optio
     "target_vocab.json",
 )
 REMEMBERED_ABOVE = 1 << 24  # bytes; hashing a smaller file takes less time than looking it up is worth
+CHANGED = "E_MODEL_CHECKSUM"
 CLOCK_TICK = 2.0  # seconds within which a second change may leave the time of a file as it is
-_LINE = re.compile(r"([0-9a-f]{64})  ([a-z_]+\.[a-z]+)")
-_TRAILER = "# of the lines above: "
-
-
-def sha256_of(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
 
 
 def digest(path: Path) -> str:
@@ -90,8 +83,8 @@ def write_checksums(folder: Path) -> None:
     """Write SHA256SUMS of the files as they are now."""
     names = [name for name in (*FOLDER_FILES, WEIGHTS) if (folder / name).is_file()]
     with friendly_os_errors(folder, "read"):
-        lines = "".join(f"{sha256(folder / name)}  {name}\n" for name in names)
-    write_text(folder / SUMS, f"{lines}{_TRAILER}{sha256_of(lines.encode())}\n")
+        sums = {name: sha256(folder / name) for name in names}
+    write_text(folder / SUMS, format_sums(sums))
 
 
 def remove_checksums(folder: Path) -> None:
@@ -111,15 +104,20 @@ def changed_files(folder: Path, weights: bool = True) -> list[Path]:
     sums = _read(path)
     if sums is None:
         return [path]
-    names = [name for name in sums if weights or name != WEIGHTS]
+    names = [name for name in sums if name in FOLDER_FILES or (weights and is_weights(name))]
     with friendly_os_errors(folder, "read"):
         return [folder / name for name in names if _has_changed(folder / name, sums[name])]
+
+
+def is_weights(name: str) -> bool:
+    """True for model.safetensors, and for its parts in the same folder."""
+    return "/" not in name and name.endswith(".safetensors")
 
 
 def _has_changed(path: Path, expected: str) -> bool:
     if not path.is_file():
         return False
-    if path.name == WEIGHTS:
+    if is_weights(path.name):
         return digest(path) != expected
     return path.stat().st_size > LARGE or sha256(path) != expected  # none is that large
 
@@ -132,10 +130,10 @@ def verified(folder: Path, weights: bool = True) -> Iterator[None]:
     except UsageError as error:
         # an error about weights names them already; links are not followed
         if not _has_links(folder) and (changed := changed_files(folder, weights=False)):
-            raise UsageError(f"{error}; {_message(changed[0])}") from None
+            raise UsageError(f"{error}; {_message(changed[0])}", code=CHANGED) from None
         raise
     if changed := changed_files(folder, weights):
-        raise UsageError(_message(changed[0]))
+        raise UsageError(_message(changed[0]), code=CHANGED)
 
 
 def _has_links(folder: Path) -> bool:
@@ -152,14 +150,8 @@ def _message(path: Path) -> str:
 
 
 def _read(path: Path) -> dict[str, str] | None:
-    """SHA-256 by name; None if the file is not as `seal` writes it."""
+    """SHA-256 by name; None if the file is not as `format_sums` gives it."""
     try:
-        text = read_bytes(path).decode("ascii")
+        return parse_sums(read_bytes(path).decode("ascii"), strict=True)
     except (OSError, ValueError, UsageError):
         return None
-    lines, trailer, end = text.rpartition(_TRAILER)
-    matches = [_LINE.fullmatch(line) for line in lines.split("\n")[:-1]]
-    if not trailer or end != f"{sha256_of(lines.encode())}\n" or not all(matches):
-        return None
-    sums = {match[2]: match[1] for match in matches if match}
-    return sums if sums.keys() <= {*FOLDER_FILES, WEIGHTS} else None

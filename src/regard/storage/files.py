@@ -8,7 +8,6 @@ disk. A folder may come from anywhere, so its files are checked before they are 
 from __future__ import annotations
 
 import errno
-import hashlib
 import itertools
 import json
 import os
@@ -18,6 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
+from regard.checksums import SUMS
 from regard.config.reading import SMALL, read_json_text
 from regard.errors import RegardError, UsageError
 
@@ -25,7 +25,6 @@ Json = dict[str, Any]
 Result = TypeVar("Result")
 
 READ = {".json", ".safetensors", ".txt", ".toml", ".spm", ".model"}  # suffixes of the files of a model folder
-SUMS = "SHA256SUMS"
 LOCK = ".lock"
 PARTIAL = ".partial"  # suffix of incomplete files and folders; their names start with a dot
 WRITE_SIZE = 1 << 26  # bytes per write call
@@ -122,7 +121,8 @@ def friendly_os_errors(path: Path, doing: str = "write") -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise RegardError(os_error_message(path, doing, error)) from error
+        code = "E_DISK_FULL" if error.errno in (FULL, QUOTA) else f"E_FILE_{doing.upper()}"
+        raise RegardError(os_error_message(path, doing, error), code=code) from error
 
 
 def os_error_message(path: Path, doing: str, error: OSError) -> str:
@@ -265,6 +265,24 @@ def remove_partials(folder: Path) -> None:
             remove(path)
 
 
+@contextmanager
+def new_folder(out: Path) -> Iterator[Path]:
+    """A folder to fill, which gets the name `out` when all went well and is removed if not."""
+    if out.exists():
+        raise UsageError(f"{out} already exists; choose another folder", code="E_OUTPUT_EXISTS")
+    partial = out.with_name(f".{out.name}{PARTIAL}")
+    with friendly_os_errors(out):
+        try:
+            remove_tree(partial)
+            make_folders(partial)
+            yield partial
+            retry_eintr(lambda: disk().rename(partial, out))
+        except BaseException:
+            remove(partial)
+            raise
+        sync_folder(out.parent)
+
+
 def write_text(path: Path, text: str) -> None:
     write_atomically(path, text.encode("utf-8"))
 
@@ -282,34 +300,32 @@ def read_json(path: Path, most: int = SMALL, finite: bool = True) -> Json:
     try:
         return read_json_text(path, most, finite)[1]
     except FileNotFoundError:
-        raise UsageError(f"{path}: no such file") from None
+        raise UsageError(f"{path}: no such file", code="E_FILE_MISSING") from None
     except (OSError, ValueError) as error:
-        raise UsageError(f"{path}: cannot be read as JSON ({error})") from None
+        raise UsageError(f"{path}: cannot be read as JSON ({error})", code="E_FILE_JSON") from None
 
 
 def check_files(folder: Path) -> None:
-    """Refuse a folder with links that lead out of it, or with something else under the name of a file.
+    """Refuse a folder with links that lead out of it, or with something else under the name of a file."""
+    with friendly_os_errors(folder, "read"), os.scandir(folder) as entries:
+        for entry in entries:
+            if Path(entry.name).suffix in READ or entry.name == SUMS:
+                check_inside(Path(entry.path))
+                if not entry.is_file():
+                    raise UsageError(f"{entry.path}: not an ordinary file", code="E_FILE_TYPE")
+
+
+def check_inside(path: Path) -> None:
+    """Refuse a link that leads out of its folder.
 
     The cache of Hugging Face's hub keeps the files of `snapshots/<revision>` in `blobs` beside it.
     """
-    home = folder.resolve()
-    inside = [home] + ([home.parent.parent / "blobs"] if home.parent.name == "snapshots" else [])
-    with friendly_os_errors(folder, "read"), os.scandir(folder) as entries:
-        for entry in entries:
-            if Path(entry.name).suffix not in READ and entry.name != SUMS:
-                continue
-            target = Path(os.path.realpath(entry.path)) if entry.is_symlink() else home
-            if not any(target.is_relative_to(place) for place in inside):
-                raise UsageError(
-                    f"{entry.path}: a link that leads out of the folder; put the file itself there"
-                )
-            if not entry.is_file():
-                raise UsageError(f"{entry.path}: not an ordinary file")
-
-
-def sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    if path.is_symlink():
+        home, target = path.parent.resolve(), Path(os.path.realpath(path))
+        blobs = home.parent.parent / "blobs" if home.parent.name == "snapshots" else home
+        if not (target.is_relative_to(home) or target.is_relative_to(blobs)):
+            message = f"{path}: a link that leads out of the folder; put the file itself there"
+            raise UsageError(message, code="E_FILE_LINK")
 
 
 @contextmanager
@@ -331,7 +347,8 @@ def folder_lock(folder: Path) -> Iterator[None]:
         except BlockingIOError:
             raise UsageError(
                 f"{folder}: another process{_owner(handle)} trains there; wait until it ends, stop it, or "
-                "choose another folder with --out"
+                "choose another folder",
+                code="E_FOLDER_LOCKED",
             ) from None
         except OSError:  # a file system without locks
             pass

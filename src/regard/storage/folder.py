@@ -10,20 +10,21 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.compat import VERSION, file_version
 from regard.config.load import RunSettings, load_run_settings, to_toml
 from regard.config.model import GPTConfig, LlamaConfig, ModelConfig, TransformerConfig
 from regard.config.schema import Config, Decode, Task
-from regard.errors import UsageError
+from regard.errors import UsageError, located
 from regard.inputs.text import SpecialTokens, Tokenizer, load_tokenizer, special_tokens
+from regard.models.encoder import EncoderOnly
 from regard.models.families import Model as AnyModel
 from regard.models.families import build_meta, parameters
-from regard.storage.builtin import find_model
-from regard.storage.calibration import read_calibration
+from regard.models.layers import Linear
 from regard.storage.checkpoint import load_weights
 from regard.storage.checksums import verified
 from regard.storage.files import Json, check_files, read_json, write_atomically, write_json, write_text
@@ -36,7 +37,8 @@ from regard.storage.huggingface import (
     regard_section,
     task_of,
 )
-from regard.storage.weights import WEIGHTS, check_size, load_weights_into, read_tensors
+from regard.storage.models import find_model
+from regard.storage.weights import WEIGHTS, check_size, load_weights_into, read_calibration, read_tensors
 
 NAMES = ("tokenizer.json", "target_tokenizer.json")
 FRAMES = {"bert": "both", "gpt": "start", "llama": "start"}  # special tokens around a text; else its end
@@ -57,12 +59,23 @@ class Folder:
     split_above: int  # tokens; longer lines are split into sentences, because training hardly had such lines
     may_refuse: bool = False  # some questions of the training data have no answer
     labels: tuple[str, ...] = ()  # of a classifier or tagger
-    calibration: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # see storage/calibration.py
+    calibration: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # by layer
     parameters: int = 0  # when it was opened: an engine packs the weights
     version: int = VERSION  # of the format, see regard.compat; 1 for folders of other programs
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parameters", self.parameters or parameters(self.model))
+
+
+@dataclass(frozen=True)
+class BareEncoder:
+    """An opened encoder without a head: its output is the hidden states, [B,S,D]."""
+
+    path: Path
+    home: Path  # folder of the files beside the weights
+    config: ModelConfig
+    tokenizer: Tokenizer
+    model: EncoderOnly
 
 
 @dataclass(frozen=True)
@@ -156,37 +169,58 @@ def open_folder(path: Path, device: torch.device | None = None) -> Folder:
     A checkpoint of a run opens as well: its weights, and everything else from the run's folder.
     """
     with verified_folder(path):
-        return _open_folder(path, device)
-
-
-def _open_folder(path: Path, device: torch.device | None) -> Folder:
-    spec = describe(path)
-    if spec.task is None:
-        raise UsageError(
-            f'{path} is an encoder without a head for a task (BertModel): "regard embed" gives its vectors, '
-            "and as [init] from of a run it gets a head",
-            code="E_MODEL_HEAD",
+        spec = describe(path)
+        if spec.task is None:
+            raise UsageError(
+                f'{path} is an encoder without a head for a task (BertModel): "regard embed" gives its '
+                "vectors, and as [init] from of a run it gets a head",
+                code="E_MODEL_HEAD",
+            )
+        weights = weights_of(spec, spec.head)
+        model = build_meta(spec.config, len(spec.source), spec.output_size)  # no memory until the weights fit
+        load_weights_into(model, weights, path / WEIGHTS)
+        section = regard_section(spec.content)
+        decode, special_tokens = generation_settings(spec)
+        return Folder(
+            path=path,
+            task=spec.task,
+            decode=decode,
+            config=spec.config,
+            model=model.to(device or torch.device("cpu")).eval(),
+            source=spec.source,
+            target=spec.target,
+            special=special_tokens,
+            split_above=int(section.get("split_above", spec.config.max_length)),
+            may_refuse=bool(section.get("may_refuse", False)),
+            labels=spec.labels,
+            calibration=read_calibration(spec.path),
+            version=spec.version,
         )
-    weights = weights_of(spec, spec.head)
-    model = build_meta(spec.config, len(spec.source), spec.output_size)  # no memory until the weights fit
-    load_weights_into(model, weights, path / WEIGHTS)
-    section = regard_section(spec.content)
-    decode, special_tokens = generation_settings(spec)
-    return Folder(
-        path=path,
-        task=spec.task,
-        decode=decode,
-        config=spec.config,
-        model=model.to(device or torch.device("cpu")).eval(),
-        source=spec.source,
-        target=spec.target,
-        special=special_tokens,
-        split_above=int(section.get("split_above", spec.config.max_length)),
-        may_refuse=bool(section.get("may_refuse", False)),
-        labels=spec.labels,
-        calibration=read_calibration(spec.path),
-        version=spec.version,
-    )
+
+
+def is_bare_encoder(path: Path) -> bool:
+    """Whether a folder has an encoder without a head, which `open_folder` refuses."""
+    folder = find_model(path)
+    file = folder / "config.json"
+    if run_of(folder) or (folder / "run.toml").is_file() or not file.is_file():
+        return False
+    return task_of(read_json(file), str(file)) is None
+
+
+def open_encoder(path: Path, device: torch.device | None = None) -> BareEncoder:
+    """Open the encoder of a BERT: a folder of another program, a run, or a checkpoint."""
+    with verified_folder(path):
+        spec = describe(path)
+        whole = build_meta(spec.config, len(spec.source), spec.output_size)  # no memory until the weights fit
+        if not isinstance(whole, EncoderOnly):
+            raise UsageError(
+                f"{path}: embeddings need an encoder (bert), and this model is a {spec.config.family}",
+                code="E_MODEL_FAMILY",
+            )
+        model = EncoderOnly(whole.source, whole.encoder, nn.Identity(), cast(Linear, nn.Identity()))
+        load_weights_into(model, weights_of(spec, None), spec.path / WEIGHTS)
+        model = model.to(device or torch.device("cpu")).eval()
+        return BareEncoder(path, spec.home, spec.config, spec.source, model)
 
 
 def read_model(path: Path, head: str | None = None) -> Initial:
@@ -196,17 +230,12 @@ def read_model(path: Path, head: str | None = None) -> Initial:
     that the pooler which most BERTs have is used for the head "sentence".
     """
     with verified_folder(path):
-        return _read_model(path, head)
-
-
-def _read_model(path: Path, head: str | None) -> Initial:
-    spec = describe(path)
-    head = head or spec.head
-    if spec.config.family != "bert" or head == spec.head:
+        spec = describe(path)
+        head = head or spec.head
+        if spec.config.family == "bert" and head != spec.head:
+            head = "pooler" if head == "sentence" else None
         weights = weights_of(spec, head)
-    else:
-        weights = weights_of(spec, "pooler" if head == "sentence" else None)
-    return Initial(path, spec.config, spec.task, spec.source, spec.target, spec.labels, weights)
+        return Initial(path, spec.config, spec.task, spec.source, spec.target, spec.labels, weights)
 
 
 def describe(path: Path) -> FolderSpec:
@@ -246,10 +275,8 @@ def weights_of(spec: FolderSpec, head: str | None) -> dict[str, Tensor]:
         content, tensors = spec.content, read_tensors(spec.path)
     if head == "pooler" and not any(name.endswith("pooler.dense.weight") for name in tensors):
         head = None
-    try:
+    with located(spec.path / WEIGHTS):
         return from_hf(content, spec.config, tensors, spec.joint, head)
-    except UsageError as error:
-        raise UsageError(f"{spec.path / WEIGHTS}: {error}", code=error.code) from None
 
 
 def verified_folder(path: Path) -> AbstractContextManager[None]:

@@ -12,13 +12,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from regard.checksums import SUMS, format_sums, sha256
 from regard.data.hub import HubFile, Repository, matches, open_repository
 from regard.errors import UsageError
-from regard.storage.encoder import is_bare_encoder, open_encoder
-from regard.storage.files import friendly_os_errors, read_json, sha256
-from regard.storage.folder import load_tokenizers, open_folder
+from regard.storage.files import friendly_os_errors, read_json, write_text
+from regard.storage.folder import is_bare_encoder, load_tokenizers, open_encoder, open_folder
 from regard.storage.huggingface import model_config, task_of
-from regard.storage.pulled import (
+from regard.storage.models import (
     MAIN,
     RECORD,
     HubName,
@@ -76,7 +76,8 @@ def pull(
         problem = f"{damaged[0]} of {name} is damaged" if damaged else f"{name} is not on this machine"
         raise UsageError(
             f'{problem}, and --offline or {OFFLINE_VARIABLE} is set; "regard models pull {name}" '
-            "downloads it when there is a connection"
+            "downloads it when there is a connection",
+            code="E_HUB_OFFLINE",
         )
     repository = open_repository(name.name, model.commit if model and damaged else revision)
     existing = read_record(model_root(name.name) / repository.commit)
@@ -107,21 +108,20 @@ def select_files(repository: Repository, name: str, pickle: bool) -> list[HubFil
     """The files that Regard reads, weights last."""
 
     def select(*patterns: str) -> list[HubFile]:
-        return sorted(
-            (file for file in repository.files if matches(file.name, patterns)), key=lambda f: f.name
-        )
+        files = (file for file in repository.files if matches(file.name, patterns))
+        return sorted(files, key=lambda file: file.name)
 
     weights = select(WEIGHTS) or (select(INDEX, SHARDS) if select(INDEX) else [])
-    pickles = select(*PICKLES)
+    pickles, problem = select(*PICKLES), ""
     if not select("config.json"):
-        raise UsageError(f"{name} is not a model that Regard opens: it has no config.json")
-    if not weights and not pickles:
-        raise UsageError(f"{name} has no {WEIGHTS}, and no other weights that Regard reads")
-    if not weights and not pickle:
-        raise UsageError(
-            f'{name} has its weights only as {pickles[0].name}; download it with "regard models pull {name} '
-            '--pickle" and convert it with "regard import"'
-        )
+        problem = "is not a model that Regard opens: it has no config.json"
+    elif not weights and not pickles:
+        problem = f"has no {WEIGHTS}, and no other weights that Regard reads"
+    elif not weights and not pickle:
+        problem = f'has its weights only as {pickles[0].name}; download it with "regard models pull {name} '
+        problem += '--pickle" and convert it with "regard import"'
+    if problem:
+        raise UsageError(f"{name} {problem}", code="E_HUB_MODEL")
     return sorted([*select(*FILES), *(weights or pickles)], key=is_weights)
 
 
@@ -137,7 +137,7 @@ def part_folder(repository: Repository, existing: PulledModel | None) -> Path:
             damaged = [file for file, _ in existing.damage()]
             shutil.rmtree(part, ignore_errors=True)
             existing.path.rename(part)
-            for file in (*damaged, RECORD):
+            for file in (*damaged, RECORD, SUMS):
                 (part / file).unlink(missing_ok=True)
         part.mkdir(parents=True, exist_ok=True)
     return part
@@ -177,7 +177,8 @@ def check_opens(name: str, folder: Path, open_: Callable[[Path], object], keep: 
         reason = str(error).replace(f"{folder}{os.sep}", "").replace(str(folder), "it")
         if not keep:
             shutil.rmtree(folder, ignore_errors=True)
-            raise UsageError(f"{name} cannot be opened: {reason}; it was deleted (--keep keeps it)") from None
+            message = f"{name} cannot be opened: {reason}; it was deleted (--keep keeps it)"
+            raise UsageError(message, code=error.code) from None
         say(f"kept, though it cannot be opened: {reason}")
 
 
@@ -185,7 +186,8 @@ def finish(
     repository: Repository, revisions: tuple[str, ...], files: list[HubFile], part: Path
 ) -> PulledModel:
     """Write the record and give the folder its name."""
-    sums = {file.name: sha256(part / file.name) for file in files}
+    sums = {file.name: sha256(part / file.name) for file in sorted(files, key=lambda file: file.name)}
+    write_text(part / SUMS, format_sums(sums))
     model = PulledModel(repository.name, repository.commit, revisions, now(), sums, part)
     write_record(model)
     path = part.with_name(repository.commit)

@@ -1,7 +1,13 @@
-"""The weights of a folder: one safetensors file, or several with an index, under Hugging Face's names."""
+"""The weights of a folder: one safetensors file, or several with an index, under Hugging Face's names.
+
+Beside them `calibration.json` may have the range of the activations that each linear layer reads, for int8
+inference. It holds the SHA-256 of the weights on which the ranges were measured, and is ignored with a
+warning when the folder has other weights by now.
+"""
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -13,17 +19,24 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 
+from regard.checksums import sha256_of
+from regard.compat import current_weight_names
 from regard.config.model import LlamaConfig, ModelConfig, RecurrentConfig
 from regard.config.reading import LARGE, shown
-from regard.errors import UsageError
+from regard.errors import UsageError, WeightsError
 from regard.mapped import map_file
 from regard.storage.checksums import WEIGHTS as WEIGHTS
-from regard.storage.files import friendly_os_errors, read_json, remove_tree, write_atomically
+from regard.storage.checksums import digest
+from regard.storage.files import friendly_os_errors, read_json, remove_tree, write_atomically, write_json
 from regard.storage.huggingface import to_hf
 
 CALIBRATION = "calibration.json"
 INDEX = "model.safetensors.index.json"
+ActivationRange = tuple[float, float]  # smallest and largest value
+Calibration = dict[str, ActivationRange]  # by the name of the layer
+COPYING = 60.0  # seconds that may lie between the times of two files of a copied folder
 PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json", "tf_model.h5", "flax_model.msgpack")
+log = logging.getLogger(__name__)
 
 
 def unique_weights(model: nn.Module) -> dict[str, Tensor]:
@@ -66,7 +79,7 @@ def open_safetensors(path: Path) -> Iterator[Any]:
         with safe_open(path, framework="pt") as file:
             yield file
     except (SafetensorError, OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
-        raise UsageError(f"{path}: not a readable safetensors file ({shown(str(error))})") from None
+        raise WeightsError(f"{path}: not a readable safetensors file ({shown(str(error))})") from None
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
@@ -75,7 +88,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     for part in weight_files(path):
         more = read_safetensors(part)
         if twice := sorted(tensors.keys() & more.keys()):
-            raise UsageError(f"{part}: the tensor {shown(twice[0])} is in another part as well")
+            raise WeightsError(f"{part}: the tensor {shown(twice[0])} is in another part as well")
         tensors |= more
     return tensors
 
@@ -85,37 +98,33 @@ def weight_files(path: Path) -> list[Path]:
     if (path / WEIGHTS).is_file():
         return [path / WEIGHTS]
     if (path / INDEX).is_file():
-        return _parts(path)
+        parts, places = index_parts(path / INDEX, ".safetensors")
+        present = {name for part in parts for name in shapes_in(part)}
+        if missing := sorted(places.keys() - present):
+            where = f"the tensor {shown(missing[0])} is missing in {places[missing[0]]}"
+            raise WeightsError(f"{path / INDEX}: {where}")
+        return parts
     if pickles := [name for name in PICKLES if (path / name).is_file()]:
         advice = f'use "regard import {path} OUT", which reads its tensors and nothing else'
         if not pickles[0].startswith("pytorch_model"):
             advice = "save the model as safetensors with the program that made it"
-        raise UsageError(f"{path} has its weights only as {pickles[0]}, a file that can run code; {advice}")
-    raise UsageError(
+        raise WeightsError(f"{path} has its weights only as {pickles[0]}, a file that can run code; {advice}")
+    raise WeightsError(
         f"{path} has no {WEIGHTS} yet; if its training was interrupted, continue with "
         f'"regard train --resume --out {path}"'
     )
 
 
-def _parts(path: Path) -> list[Path]:
-    places = read_json(path / INDEX, LARGE).get("weight_map")
+def index_parts(index: Path, suffix: str) -> tuple[list[Path], dict[str, str]]:
+    """The files that an index lists, which lie beside it, and the file of each tensor."""
+    places = read_json(index, LARGE).get("weight_map")
     if not isinstance(places, dict) or not places:
-        raise UsageError(f"{path / INDEX}: holds no weight_map")
-    wrong = [part for part in places.values() if not isinstance(part, str) or not _is_part(path, part)]
-    if wrong:
-        name = wrong[0] if isinstance(wrong[0], str) and wrong[0].isprintable() else shown(wrong[0])
-        raise UsageError(f"{path / INDEX}: names {name[:80]}, which is not in the folder")
-    parts = [path / part for part in sorted(set(places.values()))]
-    present = {name for part in parts for name in shapes_in(part)}
-    if missing := sorted(places.keys() - present):
-        raise UsageError(f"{path / INDEX}: the tensor {shown(missing[0])} is missing in {places[missing[0]]}")
-    return parts
-
-
-def _is_part(path: Path, name: str) -> bool:
-    """True for the plain name of a file beside the index."""
-    plain = not set(name) & set("/\\:\0") and name.endswith(".safetensors") and len(name) < 256
-    return plain and (path / name).is_file()
+        raise WeightsError(f"{index}: has no weight_map")
+    for part in places.values():
+        is_name = isinstance(part, str) and not set(part) & set("/\\:\0") and len(part) < 256
+        if not is_name or not part.endswith(suffix) or not (index.parent / part).is_file():
+            raise WeightsError(f"{index}: lists {shown(part)}, which is not in the folder")
+    return [index.parent / part for part in sorted(set(places.values()))], places
 
 
 def shapes_in(path: Path) -> dict[str, tuple[int, ...]]:
@@ -133,7 +142,7 @@ def check_size(path: Path, config: ModelConfig, vocabulary: int) -> None:
     present, needed = sum(map(math.prod, shapes)), min_parameters(config, vocabulary)
     layers = sum(config.depth)
     if needed > 2 * present or layers > len(shapes):
-        raise UsageError(
+        raise WeightsError(
             f"{path}: config.json describes a model of {layers} layers and {needed:,} numbers or more, but "
             f"its weights are {len(shapes)} tensors with {present:,} in all; one of the two is wrong"
         )
@@ -162,15 +171,17 @@ def load_weights_into(model: nn.Module, weights: Mapping[str, Tensor], path: Pat
     """
     parameters = dict(model.named_parameters())
     if missing := sorted(parameters.keys() - weights.keys()):
-        raise UsageError(f"{path}: the tensor {shown(missing[0])} is missing ({len(missing)} in all)")
+        raise WeightsError(f"{path}: the tensor {shown(missing[0])} is missing ({len(missing)} in all)")
     if unknown := sorted(weights.keys() - parameters.keys()):
-        raise UsageError(f"{path}: the tensor {shown(unknown[0])} is unknown ({len(unknown)} in all)")
+        raise WeightsError(f"{path}: the tensor {shown(unknown[0])} is unknown ({len(unknown)} in all)")
     for name, parameter in parameters.items():
         if parameter.shape != weights[name].shape:
             shapes = f"{shown(list(weights[name].shape))}, the model needs {list(parameter.shape)}"
-            raise UsageError(f'{path}: the tensor "{name}" has shape {shapes}')
+            raise WeightsError(f'{path}: the tensor "{name}" has shape {shapes}')
         if not weights[name].is_floating_point():
-            raise UsageError(f'{path}: the tensor "{name}" holds {weights[name].dtype}, which are no weights')
+            raise WeightsError(
+                f'{path}: the tensor "{name}" holds {weights[name].dtype}, which are no weights'
+            )
     if any(parameter.is_meta for parameter in parameters.values()):
         _replace_parameters(model, {parameters[name]: tensor for name, tensor in weights.items()})
         return
@@ -188,3 +199,53 @@ def _replace_parameters(model: nn.Module, weights: Mapping[nn.Parameter, Tensor]
     for module in model.modules():
         for name, parameter in list(module.named_parameters(recurse=False)):
             setattr(module, name, real[parameter])
+
+
+def write_calibration(folder: Path, ranges: Mapping[str, ActivationRange], origin: str) -> None:
+    """Write the ranges into a model folder or a checkpoint, with the hash of its weights."""
+    with friendly_os_errors(folder, "read"):
+        weights = weights_digest(folder)
+    write_json(folder / CALIBRATION, {"texts": origin, "weights": weights, "ranges": ranges})
+
+
+def read_calibration(folder: Path) -> Calibration:
+    """The ranges of a folder; {} if it was never calibrated, or has other weights since."""
+    path = folder / CALIBRATION
+    if not path.is_file():
+        return {}
+    content = read_json(path)
+    ranges = content.get("ranges", content.get("reaches"))  # "reaches": files without a hash
+    if not isinstance(ranges, dict) or not all(is_range(each) for each in ranges.values()):
+        message = f'{path}: "ranges" must hold [smallest, largest] of each layer; delete the file'
+        raise UsageError(message, code="E_MODEL_CALIBRATION")
+    with friendly_os_errors(folder, "read"):
+        is_current = _is_current(folder, content.get("weights"))
+    if not is_current:
+        log.warning('%s was measured on other weights and is ignored; run "regard calibrate" again', path)
+        return {}
+    return current_weight_names({name: (float(low), float(high)) for name, (low, high) in ranges.items()})
+
+
+def _is_current(folder: Path, expected: object) -> bool:
+    """A file of an older version has no hash: there the weights must not be newer than the ranges."""
+    if expected is not None:
+        return expected == weights_digest(folder)
+    written = max(path.stat().st_mtime for path in weight_files(folder))
+    return written <= (folder / CALIBRATION).stat().st_mtime + COPYING
+
+
+def weights_digest(folder: Path) -> str:
+    """SHA-256 of the weights file; of several parts, that of the list of their hashes."""
+    parts = weight_files(folder)
+    if len(parts) == 1:
+        return digest(parts[0])
+    return sha256_of("".join(f"{digest(path)}  {path.name}\n" for path in parts).encode())
+
+
+def is_range(value: object) -> bool:
+    return (
+        isinstance(value, list)
+        and len(value) == 2
+        and all(type(each) in (int, float) and math.isfinite(each) for each in value)
+        and value[0] <= value[1]
+    )

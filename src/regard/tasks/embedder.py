@@ -18,8 +18,8 @@ from regard.errors import UsageError
 from regard.generation import answers
 from regard.sample import Sample
 from regard.storage import read_json
-from regard.storage.encoder import BareEncoder
 from regard.storage.files import Json, check_files
+from regard.storage.folder import BareEncoder
 from regard.storage.weights import read_safetensors
 from regard.tasks.encoder import TOKENS_PER_BATCH, pack
 from regard.tasks.methods import EmbedMethods

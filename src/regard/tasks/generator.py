@@ -7,7 +7,7 @@ from typing import Any
 
 from regard.config import Decode
 from regard.config.load import searched
-from regard.config.presets import DECODE_DEFAULTS
+from regard.config.schema import DECODE_DEFAULTS
 from regard.data.objectives import CausalLM
 from regard.data.readers.text import document_rows
 from regard.errors import UsageError

@@ -13,7 +13,7 @@ from regard.device import choose_machine
 from regard.errors import UsageError
 from regard.models.families import parameters
 from regard.storage import Folder, open_folder
-from regard.storage.encoder import is_bare_encoder, open_encoder
+from regard.storage.folder import is_bare_encoder, open_encoder
 from regard.tasks.embedder import Embedder
 from regard.tasks.encoder import Answerer, Classifier
 from regard.tasks.filler import Filler

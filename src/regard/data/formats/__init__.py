@@ -11,12 +11,13 @@ from pathlib import Path
 from regard.config import Task
 from regard.data.files import format_suffix
 from regard.data.formats.document import Document, Pair, TranslationUnit, nonempty
-from regard.errors import UsageError
+from regard.errors import UsageError, extra
 
 SUFFIXES = (".po", ".pot", ".tmx", ".xliff", ".xlf", ".srt")
 FORMATS: tuple[str, ...] = SUFFIXES + tuple(f"{suffix}.gz" for suffix in SUFFIXES)
 
 
+@extra("documents")
 def read_pairs(path: Path, task: Task, suffix: str = "") -> Iterator[Pair]:
     """(line, source, target) of every translated entry that is not marked fuzzy.
 
@@ -40,6 +41,7 @@ def read_pairs(path: Path, task: Task, suffix: str = "") -> Iterator[Pair]:
     raise UsageError(f"{path}: not one of {', '.join(SUFFIXES)}")
 
 
+@extra("documents")
 def open_document(path: Path, task: Task) -> Document:
     """Open a file to translate with a model of these languages."""
     match format_suffix(path):

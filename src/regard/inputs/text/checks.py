@@ -15,7 +15,7 @@ from typing import Any
 import tokenizers
 
 from regard.config.reading import LARGE, read_bytes, read_json_text, shown
-from regard.errors import UsageError
+from regard.errors import TokenizerError, UsageError
 
 MAX_TOKENS = 1 << 20
 _MAX_TOKEN_LENGTH = 4096  # characters
@@ -34,11 +34,11 @@ def read_object(path: Path) -> tuple[str, dict[str, Any]]:
     try:
         return read_json_text(path, LARGE)
     except FileNotFoundError as error:
-        raise UsageError(f"{path}: no such file; give the tokenizer.json of a model folder") from error
+        raise TokenizerError(f"{path}: no such file; give the tokenizer.json of a model folder") from error
     except OSError as error:
-        raise UsageError(f"{path}: cannot read the tokenizer: {error.strerror}") from error
+        raise TokenizerError(f"{path}: cannot read the tokenizer: {error.strerror}") from error
     except ValueError as error:
-        raise UsageError(
+        raise TokenizerError(
             f"{path}: not a tokenizer, invalid JSON ({error}); copy or train it again"
         ) from error
 
@@ -53,10 +53,10 @@ def read_lines(path: Path) -> list[str]:
     try:
         content = read_bytes(path, LARGE)
         if content.count(b"\n") > MAX_TOKENS:
-            raise UsageError(f"{path}: has more than {MAX_TOKENS:,} lines")
+            raise TokenizerError(f"{path}: has more than {MAX_TOKENS:,} lines")
         return content.decode().split("\n")
     except (OSError, ValueError) as error:
-        raise UsageError(f"{path}: cannot be read as a vocabulary ({error})") from None
+        raise TokenizerError(f"{path}: cannot be read as a vocabulary ({error})") from None
 
 
 @contextmanager
@@ -68,7 +68,7 @@ def tokenizer_errors(source: object) -> Iterator[None]:
         raise
     except BaseException as error:
         if isinstance(error, Exception) or type(error).__name__ == "PanicException":
-            raise UsageError(
+            raise TokenizerError(
                 f"{source}: not a tokenizer ({shown(str(error))}); give the tokenizer.json of a model"
             ) from None
         raise
@@ -87,7 +87,7 @@ def check_sizes(sizes: Any, source: str) -> dict[str, int]:
     """The "regard" object of tokenizer_config.json: size of the vocabulary ("pieces"), id of "start"."""
     numbers = sizes.values() if isinstance(sizes, dict) else [None]
     if wrong := [n for n in numbers if type(n) is not int or not 0 <= n <= MAX_TOKENS]:
-        raise UsageError(f"{source}: {shown(wrong[0])} is neither a vocabulary size nor a token id")
+        raise TokenizerError(f"{source}: {shown(wrong[0])} is neither a vocabulary size nor a token id")
     return dict(sizes)
 
 
@@ -108,7 +108,7 @@ def check_content(content: Mapping[str, Any], source: object) -> None:
             [content.get(part) for part in ("normalizer", "pre_tokenizer", "post_processor", "decoder")]
         )
     except ValueError as error:
-        raise UsageError(
+        raise TokenizerError(
             f"{source}: not a tokenizer that Regard opens ({error}); give the tokenizer.json of a model"
         ) from None
 

@@ -18,7 +18,7 @@ import tokenizers
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors
 
 from regard.config.reading import shown
-from regard.errors import UsageError
+from regard.errors import TokenizerError
 from regard.inputs.text.byte_level import BYTE_OF, special_ids
 from regard.inputs.text.checks import (
     check_sizes,
@@ -70,7 +70,7 @@ class HFTokenizer(Tokenizer):
         specials = special_ids(pipeline)
         roles = {role: specials[name] for role, name in names.items()}
         if not {"sep_token", "eos_token"} & roles.keys():
-            raise UsageError(
+            raise TokenizerError(
                 f"{source}: no token ends a text; name one as eos_token or sep_token in tokenizer_config.json"
             )
         self.end = roles["sep_token"] if "sep_token" in roles else roles["eos_token"]
@@ -82,7 +82,7 @@ class HFTokenizer(Tokenizer):
         self._size = max(tokens, sizes.get("pieces", 0))
         last = max(pipeline.get_vocab().values(), default=0)
         if max(last, self.start) >= self._size:
-            raise UsageError(
+            raise TokenizerError(
                 f"{source}: the vocabulary has {self._size} tokens, and no id {max(last, self.start)}"
             )
         suppressed = {
@@ -174,7 +174,7 @@ class HFTokenizer(Tokenizer):
     @cached_property
     def token_bytes(self) -> list[bytes | None]:
         if self._kind == "wordpiece":
-            raise UsageError(
+            raise TokenizerError(
                 "this model's tokenizer (WordPiece) changes the text, so its tokens have no bytes; "
                 "use a model with another kind of tokenizer for this"
             )
@@ -230,7 +230,7 @@ def kind_of(content: Mapping[str, Any], source: str) -> str:
         return "bytes"
     if "Metaspace" in around or _SPACE in around:
         return "sentencepiece"
-    raise UsageError(
+    raise TokenizerError(
         f"{source}: unknown kind of tokenizer; give the tokenizer.json of a model with WordPiece, "
         "byte-level BPE (GPT-2) or a SentencePiece vocabulary"
     )
@@ -279,7 +279,7 @@ def _from_vocabulary(folder: Path, config: Settings) -> tokenizers.Tokenizer:
         return _wordpiece(folder / "vocab.txt", config)
     if (folder / "vocab.json").is_file() and (folder / "merges.txt").is_file():
         return _byte_level_bpe(folder, config)
-    raise UsageError(
+    raise TokenizerError(
         f"{folder}: no tokenizer that Regard reads (tokenizer.json, vocab.txt, or vocab.json with merges.txt)"
     )
 
@@ -293,7 +293,7 @@ def _wordpiece(path: Path, config: Settings) -> tokenizers.Tokenizer:
     special = {role: token_name(config.get(role) or ROLES[role][0]) for role in roles}
     for role in ("unk_token", "cls_token", "sep_token"):
         if special[role] not in vocabulary:
-            raise UsageError(f"{path}: not a BERT vocabulary, {shown(special[role])} is missing")
+            raise TokenizerError(f"{path}: not a BERT vocabulary, {shown(special[role])} is missing")
     pipeline = tokenizers.Tokenizer(models.WordPiece(vocabulary, unk_token=special["unk_token"]))
     strip = config.get("strip_accents")
     pipeline.normalizer = normalizers.BertNormalizer(

@@ -17,7 +17,7 @@ from typing import Any
 from sentencepiece import SentencePieceProcessor
 
 from regard.config.reading import LARGE, read_bytes, shown
-from regard.errors import UsageError
+from regard.errors import TokenizerError
 from regard.inputs.text.checks import check_sizes, read_object, read_settings
 from regard.inputs.text.tokenizer import (
     Settings,
@@ -75,7 +75,7 @@ class SentencePieceTokenizer(Tokenizer):
     def folder_files(self, target: Tokenizer | None, frame: str, longest: int) -> dict[str, bytes]:
         other = self if target is None else target
         if not isinstance(other, SentencePieceTokenizer):
-            raise UsageError("a model with a SentencePiece source tokenizer needs one for the target too")
+            raise TokenizerError("a model with a SentencePiece source tokenizer needs one for the target too")
         separate = not self.shares_vocabulary(other)
         config = {
             "tokenizer_class": "MarianTokenizer",
@@ -92,7 +92,7 @@ class SentencePieceTokenizer(Tokenizer):
         return files | ({"target_vocab.json": _json(other._vocabulary)} if separate else {})
 
     def to_json(self, frame: str | None = None) -> str:
-        raise UsageError("a SentencePiece tokenizer has no tokenizer.json; copy its folder instead")
+        raise TokenizerError("a SentencePiece tokenizer has no tokenizer.json; copy its folder instead")
 
     def save(self, path: Path) -> None:
         """Write the files into the folder of `path`, as the tokenizer of both sides."""
@@ -154,7 +154,7 @@ def to_processor(model: bytes, path: str) -> SentencePieceProcessor:
     try:
         return SentencePieceProcessor.from_proto(model)
     except RuntimeError as error:
-        raise UsageError(f"{path}: not a SentencePiece model ({error}); copy it again") from None
+        raise TokenizerError(f"{path}: not a SentencePiece model ({error}); copy it again") from None
 
 
 def is_sentencepiece(folder: Path) -> bool:
@@ -165,7 +165,7 @@ def read_sentencepiece(path: Path) -> SentencePieceTokenizer:
     """One side of a model folder: source.spm or target.spm, and the files beside it."""
     folder, is_target = path.parent, path.name == "target.spm"
     if not (folder / "target.spm").is_file():
-        raise UsageError(f"{folder}: has source.spm, but no target.spm; copy the folder again")
+        raise TokenizerError(f"{folder}: has source.spm, but no target.spm; copy the folder again")
     config = read_settings(folder / "tokenizer_config.json")
     model = read_settings(folder / "config.json")
     sizes = check_sizes(_sizes(config, model, is_target), str(folder / "tokenizer_config.json"))
@@ -174,13 +174,13 @@ def read_sentencepiece(path: Path) -> SentencePieceTokenizer:
     vocabulary = read_vocabulary(folder / name, sizes.get("pieces", 0))
     settings: Settings = {key: config[key] for key in _COPIED if key in config}
     if settings.get("sp_model_kwargs"):
-        raise UsageError(f"{folder / 'tokenizer_config.json'}: sp_model_kwargs is not supported")
+        raise TokenizerError(f"{folder / 'tokenizer_config.json'}: sp_model_kwargs is not supported")
     names = {**read_settings(folder / "special_tokens_map.json"), **config}
     for role, usual in _ROLES.items():
         value = names.get(role) or usual
         settings[role] = str(value.get("content") if isinstance(value, dict) else value)
         if settings[role] not in vocabulary:
-            raise UsageError(
+            raise TokenizerError(
                 f"{folder / name}: not the vocabulary of a Marian model, {shown(settings[role])} is missing"
             )
     settings["separate_vocabs"] = separate or model.get("share_encoder_decoder_embeddings") is False
@@ -188,7 +188,7 @@ def read_sentencepiece(path: Path) -> SentencePieceTokenizer:
     try:
         return SentencePieceTokenizer(read_bytes(path, LARGE), vocabulary, settings, str(path))
     except OSError as error:
-        raise UsageError(f"{path}: cannot read the tokenizer: {error.strerror}") from None
+        raise TokenizerError(f"{path}: cannot read the tokenizer: {error.strerror}") from None
 
 
 def _sizes(config: Settings, model: Settings, is_target: bool) -> Settings:
@@ -205,9 +205,9 @@ def _sizes(config: Settings, model: Settings, is_target: bool) -> Settings:
 def read_vocabulary(path: Path, size: int) -> dict[str, int]:
     content = read_object(path)[1]
     if not content or not all(type(number) is int and number >= 0 for number in content.values()):
-        raise UsageError(f"{path}: not a vocabulary, which maps each token to an id")
+        raise TokenizerError(f"{path}: not a vocabulary, which maps each token to an id")
     if len(set(content.values())) < len(content) or max(content.values()) >= max(size, len(content)):
-        raise UsageError(f"{path}: not a vocabulary, two tokens share an id or an id is out of range")
+        raise TokenizerError(f"{path}: not a vocabulary, two tokens share an id or an id is out of range")
     return dict(content)
 
 

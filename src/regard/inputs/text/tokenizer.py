@@ -182,7 +182,8 @@ def save_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise RegardError(f"{path}: cannot write the tokenizer: {error.strerror}") from error
+        message = f"{path}: cannot write the tokenizer: {error.strerror}"
+        raise RegardError(message, code="E_FILE_WRITE") from error
 
 
 def _word_of_each_byte(text: str) -> list[int]:

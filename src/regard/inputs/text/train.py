@@ -12,7 +12,7 @@ from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 from tokenizers import Regex, models, pre_tokenizers, trainers
 from tokenizers import Tokenizer as Pipeline
 
-from regard.errors import UsageError, near_miss
+from regard.errors import TokenizerError, near_miss
 from regard.inputs.text.byte_level import (
     BYTE_ALPHABET,
     CHUNK,
@@ -42,17 +42,19 @@ def train_tokenizer(
     """
     if kind not in _TRAINERS:
         names = ", ".join(_TRAINERS)
-        raise UsageError(f'unknown kind of tokenizer "{kind}", it can be {names}{near_miss(kind, _TRAINERS)}')
+        raise TokenizerError(
+            f'unknown kind of tokenizer "{kind}", it can be {names}{near_miss(kind, _TRAINERS)}'
+        )
     least = LEAST_VOCABULARY + len(extra)
     if vocabulary < least:
-        raise UsageError(
+        raise TokenizerError(
             f"a vocabulary of {vocabulary} is too small: {len(SPECIALS) + len(extra)} special tokens, 256 "
             f"bytes and one learned token need at least {least}"
         )
     clean = (replace_surrogates(text) for text in texts if text and not text.isspace())
     first = next(clean, None)
     if first is None:
-        raise UsageError(
+        raise TokenizerError(
             "cannot train a tokenizer: the corpus has no text; give at least one line that is not blank"
         )
     pipeline = _TRAINERS[kind](chain([first], clean), vocabulary - len(extra))

@@ -23,7 +23,7 @@ from regard.server.lessons.step import (
     matrix,
     table,
 )
-from regard.storage import builtin
+from regard.storage import models as builtin
 from regard.tasks import load
 
 FAMILIES = {"rnn": "RNN", "bahdanau": "Bahdanau", "transformer": "Transformer"}

@@ -16,17 +16,23 @@ from regard.config.model import CLASSES as FAMILIES
 from regard.config.model import FIELDS, ModelConfig, parse_model
 from regard.config.reading import shown
 from regard.config.schema import HEADS, Task
-from regard.errors import UsageError
+from regard.errors import UsageError, located
 from regard.inputs.text import Tokenizer
 from regard.inputs.text.checks import MAX_TOKENS
 from regard.storage.files import Json
-from regard.storage.huggingface.architecture import Architecture, Shape
+from regard.storage.huggingface.architecture import (
+    Architecture,
+    Shape,
+    Tensors,
+    as_computed,
+    tensors_from_hf,
+    tensors_to_hf,
+)
 from regard.storage.huggingface.bert import BERT, CLASSES
 from regard.storage.huggingface.gpt2 import GPT2
 from regard.storage.huggingface.llama import LLAMA
 from regard.storage.huggingface.marian import MARIAN
 from regard.storage.huggingface.t5 import T5
-from regard.storage.huggingface.table import Tensors, as_computed, tensors_from_hf, tensors_to_hf
 
 ARCHITECTURES = {each.name: each for each in (MARIAN, BERT, GPT2, T5, LLAMA)}
 MULTI_LABEL = "multi_label_classification"
@@ -124,26 +130,24 @@ def model_config(config: Json, path: str) -> ModelConfig:
             f"{path}: model_type {shown(name)} is not one that Regard opens ({supported})", code=UNSUPPORTED
         )
     try:
-        _check_numbers(config)
-        if name == "regard":
-            fields = config.get("model", {})
-            is_old = file_version(regard_section(config), "regard") == 1
-            return parse_model(upgrade_model(fields, FIELDS) if is_old else fields)
-        architecture = ARCHITECTURES[name]
-        head = HEADS.get(_task_name(config, architecture) or "") if architecture is BERT else None
-        return parse_model({**architecture.read(config), "head": head})
-    except UsageError as error:
-        raise UsageError(f"{path}: {error}", code=error.code) from None
+        with located(path):
+            _check_numbers(config)
+            if name == "regard":
+                fields = config.get("model", {})
+                is_old = file_version(regard_section(config), "regard") == 1
+                return parse_model(upgrade_model(fields, FIELDS) if is_old else fields)
+            architecture = ARCHITECTURES[name]
+            head = HEADS.get(_task_name(config, architecture) or "") if architecture is BERT else None
+            return parse_model({**architecture.read(config), "head": head})
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"] if part not in FAMILIES)
-        raise UsageError(
-            f"{path}: not a config that Regard can use ({place}: {first['msg']})", code=CONFIG
-        ) from None
+        reason = f"{place}: {first['msg']}"
     except KeyError as error:
-        raise UsageError(f"{path}: not a config that Regard can use (missing {error})", code=CONFIG) from None
+        reason = f"missing {error}"
     except (TypeError, ValueError, AttributeError, ArithmeticError) as error:  # a field of another type
-        raise UsageError(f"{path}: not a config that Regard can use ({error})", code=CONFIG) from None
+        reason = str(error)
+    raise UsageError(f"{path}: not a config that Regard can use ({reason})", code=CONFIG)
 
 
 def _check_numbers(config: Json) -> None:
@@ -200,7 +204,7 @@ def task_of(config: Json, path: str) -> Task | None:
     """The task of the class in `architectures`; None for an encoder without a head."""
     architecture = ARCHITECTURES.get(str(config.get("model_type")))
     problem = config.get("problem_type")
-    try:
+    with located(path):
         languages = _languages(config)
         if architecture is None:
             return Task.model_validate(languages)
@@ -208,8 +212,6 @@ def task_of(config: Json, path: str) -> Task | None:
         is_single = name == "classify" and problem != MULTI_LABEL
         if is_single and (problem == "regression" or len(_labels(config)) < 2):
             raise UsageError("a class with one number as its output (regression)", code=UNSUPPORTED)
-    except UsageError as error:
-        raise UsageError(f"{path}: {error}", code=error.code) from None
     if name is None:
         return None
     multi_label = name == "classify" and problem == MULTI_LABEL
@@ -220,10 +222,8 @@ def labels_of(config: Json, task: Task | None, path: str) -> tuple[str, ...]:
     """The labels of a classifier or tagger, in their order."""
     if task is None or task.name not in ("classify", "tag"):
         return ()
-    try:
+    with located(path):
         return _labels(config)
-    except UsageError as error:
-        raise UsageError(f"{path}: {error}", code=error.code) from None
 
 
 def _labels(config: Json) -> tuple[str, ...]:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from regard.config.model import BertConfig
-from regard.storage.files import Json
-from regard.storage.huggingface.architecture import ACTIVATIONS, Architecture, Shape, activation, refuse
-from regard.storage.huggingface.table import Row, Table, same
+from regard.storage.huggingface.architecture import Architecture, Fields, Row, Shape, Table, same
 
 CLASSES = {  # our head -> their class
     "words": "BertForMaskedLM",
@@ -23,43 +21,18 @@ TASKS = {
 }
 
 
-def write(model: BertConfig) -> Json:
-    return {
-        "hidden_size": model.width,
-        "num_hidden_layers": model.layers,
-        "num_attention_heads": model.heads,
-        "intermediate_size": model.feed_forward,
-        "hidden_act": ACTIVATIONS[model.activation][0],
-        "hidden_dropout_prob": model.dropout,
-        "attention_probs_dropout_prob": 0.0,
-        "max_position_embeddings": model.max_length,
-        "layer_norm_eps": model.epsilon,
-        "type_vocab_size": 2,
-        "position_embedding_type": "absolute",
-        "tie_word_embeddings": model.tie_embeddings,
-    }
-
-
-def read(config: Json) -> Json:
-    refuse(
-        config,
-        position_embedding_type="absolute",
-        is_decoder=False,
-        add_cross_attention=False,
-        type_vocab_size=2,
-    )
-    return {
-        "family": "bert",
-        "width": config["hidden_size"],
-        "layers": config["num_hidden_layers"],
-        "heads": config["num_attention_heads"],
-        "feed_forward": config["intermediate_size"],
-        "activation": activation(config.get("hidden_act", "gelu"), "hidden_act"),
-        "dropout": config.get("hidden_dropout_prob", 0.1),
-        "max_length": config["max_position_embeddings"],
-        "epsilon": config.get("layer_norm_eps", 1e-12),
-        "tie_embeddings": config.get("tie_word_embeddings", True),
-    }
+FIELDS: Fields = {
+    "hidden_size": "width",
+    "num_hidden_layers": "layers",
+    "num_attention_heads": "heads",
+    "intermediate_size": "feed_forward",
+    "hidden_act": ("activation", "gelu"),
+    "hidden_dropout_prob": ("dropout", 0.1),
+    "max_position_embeddings": "max_length",
+    "layer_norm_eps": ("epsilon", 1e-12),
+    "tie_word_embeddings": ("tie_embeddings", True),
+}
+FIXED = {"type_vocab_size": 2, "position_embedding_type": "absolute"}
 
 
 def table(model: BertConfig, shape: Shape) -> Table:
@@ -121,4 +94,12 @@ def _head(model: BertConfig, head: str | None) -> list[Row]:
     }[head]
 
 
-BERT = Architecture("bert", "bert", TASKS, write, read, table)
+BERT = Architecture(
+    "bert",
+    "bert",
+    TASKS,
+    FIELDS,
+    table,
+    constants={"attention_probs_dropout_prob": 0.0, **FIXED},
+    supported={"is_decoder": False, "add_cross_attention": False, **FIXED},
+)

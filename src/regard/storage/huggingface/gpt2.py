@@ -3,46 +3,29 @@
 from __future__ import annotations
 
 from regard.config.model import GPTConfig
-from regard.storage.files import Json
-from regard.storage.huggingface.architecture import ACTIVATIONS, Architecture, Shape, activation, refuse
-from regard.storage.huggingface.table import FUSED, FUSED_TRANSPOSED, TRANSPOSED, Row, Table, same
+from regard.storage.huggingface.architecture import (
+    FUSED,
+    FUSED_TRANSPOSED,
+    TRANSPOSED,
+    Architecture,
+    Fields,
+    Row,
+    Shape,
+    Table,
+    same,
+)
 
-
-def write(model: GPTConfig) -> Json:
-    return {
-        "n_embd": model.width,
-        "n_layer": model.layers,
-        "n_head": model.heads,
-        "n_inner": model.feed_forward,
-        "n_positions": model.max_length,
-        "activation_function": ACTIVATIONS[model.activation][0],
-        "layer_norm_epsilon": model.epsilon,
-        "resid_pdrop": model.dropout,
-        "embd_pdrop": model.dropout,
-        "attn_pdrop": 0.0,
-        "tie_word_embeddings": model.tie_embeddings,
-    }
-
-
-def read(config: Json) -> Json:
-    refuse(
-        config,
-        scale_attn_weights=True,
-        scale_attn_by_inverse_layer_idx=False,
-        add_cross_attention=False,
-    )
-    return {
-        "family": "gpt",
-        "width": config["n_embd"],
-        "layers": config["n_layer"],
-        "heads": config["n_head"],
-        "feed_forward": config.get("n_inner") or 4 * config["n_embd"],
-        "max_length": config["n_positions"],
-        "activation": activation(config.get("activation_function", "gelu_new"), "activation_function"),
-        "epsilon": config.get("layer_norm_epsilon", 1e-5),
-        "dropout": config.get("resid_pdrop", 0.1),
-        "tie_embeddings": config.get("tie_word_embeddings", True),
-    }
+FIELDS: Fields = {
+    "n_embd": "width",
+    "n_layer": "layers",
+    "n_head": "heads",
+    "n_inner": ("feed_forward", None),
+    "n_positions": "max_length",
+    "activation_function": ("activation", "gelu_new"),
+    "layer_norm_epsilon": ("epsilon", 1e-5),
+    "resid_pdrop": ("dropout", 0.1),
+    "tie_word_embeddings": ("tie_embeddings", True),
+}
 
 
 def table(model: GPTConfig, shape: Shape) -> Table:
@@ -72,4 +55,18 @@ def table(model: GPTConfig, shape: Shape) -> Table:
     return Table(rows, "transformer.", tied, unused=(r"h\.\d+\.attn\.(masked_)?bias",))
 
 
-GPT2 = Architecture("gpt2", "gpt", {"GPT2LMHeadModel": "generate"}, write, read, table)
+GPT2 = Architecture(
+    "gpt2",
+    "gpt",
+    {"GPT2LMHeadModel": "generate"},
+    FIELDS,
+    table,
+    constants={"attn_pdrop": 0.0},
+    supported={
+        "scale_attn_weights": True,
+        "scale_attn_by_inverse_layer_idx": False,
+        "add_cross_attention": False,
+    },
+    write_more=lambda model: {"embd_pdrop": model.dropout},
+    read_more=lambda config: {"feed_forward": config.get("n_inner") or 4 * config["n_embd"]},
+)

@@ -6,54 +6,37 @@ from typing import Any
 
 from regard.config.model import LlamaConfig
 from regard.storage.files import Json
-from regard.storage.huggingface.architecture import (
-    ACTIVATIONS,
-    Architecture,
-    Shape,
-    activation,
-    refuse,
-    unsupported,
-)
-from regard.storage.huggingface.table import Row, Table, same
+from regard.storage.huggingface.architecture import Architecture, Fields, Row, Shape, Table, same, unsupported
+
+FIELDS: Fields = {
+    "hidden_size": "width",
+    "num_hidden_layers": "layers",
+    "num_attention_heads": "heads",
+    "intermediate_size": "feed_forward",
+    "hidden_act": ("activation", "silu"),
+    "max_position_embeddings": "max_length",
+    "rms_norm_eps": ("epsilon", 1e-6),
+    "tie_word_embeddings": ("tie_embeddings", False),
+}
+FIXED = {"attention_bias": False, "mlp_bias": False}
 
 
-def write(model: LlamaConfig) -> Json:
+def write_more(model: LlamaConfig) -> Json:
     return {
-        "hidden_size": model.width,
-        "num_hidden_layers": model.layers,
-        "num_attention_heads": model.heads,
         "num_key_value_heads": model.kv_heads or model.heads,
         "head_dim": model.channels,
-        "intermediate_size": model.feed_forward,
-        "hidden_act": ACTIVATIONS[model.activation][0],
-        "max_position_embeddings": model.max_length,
-        "rms_norm_eps": model.epsilon,
         "rope_theta": model.rope_theta,
         "rope_parameters": {"rope_type": "default", "rope_theta": model.rope_theta},
-        "attention_bias": False,
-        "mlp_bias": False,
-        "attention_dropout": 0.0,
-        "tie_word_embeddings": model.tie_embeddings,
     }
 
 
-def read(config: Json) -> Json:
-    refuse(config, attention_bias=False, mlp_bias=False)
+def read_more(config: Json) -> Json:
     heads = config["num_attention_heads"]
     return {
-        "family": "llama",
-        "width": config["hidden_size"],
-        "layers": config["num_hidden_layers"],
-        "heads": heads,
         "kv_heads": config.get("num_key_value_heads") or heads,
         "head_width": config.get("head_dim") or config["hidden_size"] // heads,
-        "feed_forward": config["intermediate_size"],
-        "activation": activation(config.get("hidden_act", "silu"), "hidden_act"),
-        "max_length": config["max_position_embeddings"],
-        "epsilon": config.get("rms_norm_eps", 1e-6),
         "rope_theta": _theta(config),
         "dropout": 0.0,
-        "tie_embeddings": config.get("tie_word_embeddings", False),
     }
 
 
@@ -93,4 +76,14 @@ def table(model: LlamaConfig, shape: Shape) -> Table:
     return Table(rows, "model.", tied, unused=(r"layers\.\d+\.self_attn\.rotary_emb\.inv_freq",))
 
 
-LLAMA = Architecture("llama", "llama", {"LlamaForCausalLM": "generate"}, write, read, table)
+LLAMA = Architecture(
+    "llama",
+    "llama",
+    {"LlamaForCausalLM": "generate"},
+    FIELDS,
+    table,
+    constants={"attention_dropout": 0.0, **FIXED},
+    supported=FIXED,
+    write_more=write_more,
+    read_more=read_more,
+)

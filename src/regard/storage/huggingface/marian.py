@@ -19,47 +19,48 @@ from regard.config.reading import shown
 from regard.errors import UsageError
 from regard.models.positions import sinusoid
 from regard.storage.files import Json
-from regard.storage.huggingface.architecture import ACTIVATIONS, Architecture, Shape, activation, refuse
-from regard.storage.huggingface.table import SAME, Layout, Row, Table, permuted
+from regard.storage.huggingface.architecture import (
+    SAME,
+    Architecture,
+    Fields,
+    Layout,
+    Row,
+    Shape,
+    Table,
+    permuted,
+)
 
 BIAS = "final_logits_bias"
 AS_ROW = Layout(lambda theirs: [theirs.flatten()], lambda ours: ours[0][None])  # [1,V] there, [V] here
 
 
-def write(model: TransformerConfig) -> Json:
+FIELDS: Fields = {
+    "d_model": "width",
+    "encoder_attention_heads": "heads",
+    "encoder_ffn_dim": "feed_forward",
+    "activation_function": ("activation", "gelu"),
+    "dropout": ("dropout", 0.1),
+    "max_position_embeddings": "max_length",
+    "scale_embedding": ("scale_embeddings", False),
+    "tie_word_embeddings": ("tie_embeddings", True),
+}
+FIXED = {"static_position_embeddings": True, "normalize_before": False}
+
+
+def write_more(model: TransformerConfig) -> Json:
     encoder_layers, decoder_layers = model.depth
     untied = {} if model.tie_embeddings else {"share_encoder_decoder_embeddings": False}
     return {
-        "d_model": model.width,
         "encoder_layers": encoder_layers,
         "decoder_layers": decoder_layers,
-        "encoder_attention_heads": model.heads,
         "decoder_attention_heads": model.heads,
-        "encoder_ffn_dim": model.feed_forward,
         "decoder_ffn_dim": model.feed_forward,
-        "activation_function": ACTIVATIONS[model.activation][0],
-        "dropout": model.dropout,
-        "attention_dropout": 0.0,
-        "activation_dropout": 0.0,
-        "max_position_embeddings": model.max_length,
-        "scale_embedding": model.scale_embeddings,
-        "static_position_embeddings": True,
-        "normalize_before": False,
-        "tie_word_embeddings": model.tie_embeddings,
         "output_bias": model.output_bias,
         **untied,
     }
 
 
-def read(config: Json) -> Json:
-    refuse(
-        config,
-        normalize_before=False,
-        normalize_embedding=False,
-        add_final_layer_norm=False,
-        static_position_embeddings=True,
-        is_decoder=False,
-    )
+def read_more(config: Json) -> Json:
     for encoder in ("encoder_attention_heads", "encoder_ffn_dim"):
         decoder = encoder.replace("encoder", "decoder")
         if config[encoder] != config[decoder]:
@@ -76,21 +77,12 @@ def read(config: Json) -> Json:
             code="E_MODEL_CONFIG",
         )
     return {
-        "family": "transformer",
-        "width": config["d_model"],
         "layers": max(config["encoder_layers"], config["decoder_layers"]),
         "encoder_layers": config["encoder_layers"],
         "decoder_layers": config["decoder_layers"],
-        "heads": config["encoder_attention_heads"],
-        "feed_forward": config["encoder_ffn_dim"],
         "positions": "sinusoidal_halves",
-        "activation": activation(config.get("activation_function", "gelu"), "activation_function"),
-        "dropout": config.get("dropout", 0.1),
-        "scale_embeddings": config.get("scale_embedding", False),
-        "tie_embeddings": config.get("tie_word_embeddings", True),
         # every model of Marian has a bias; ours have a field for it
         "output_bias": config.get("output_bias", "regard" not in config),
-        "max_length": config["max_position_embeddings"],
     }
 
 
@@ -173,5 +165,19 @@ def _attention(ours: str, theirs: str, layouts: dict[int, Layout]) -> list[Row]:
 
 
 MARIAN = Architecture(
-    "marian", "transformer", {"MarianMTModel": "translate"}, write, read, table, two_vocabularies=True
+    "marian",
+    "transformer",
+    {"MarianMTModel": "translate"},
+    FIELDS,
+    table,
+    constants={"attention_dropout": 0.0, "activation_dropout": 0.0, **FIXED},
+    supported={
+        "normalize_embedding": False,
+        "add_final_layer_norm": False,
+        "is_decoder": False,
+        **FIXED,
+    },
+    write_more=write_more,
+    read_more=read_more,
+    two_vocabularies=True,
 )

@@ -5,53 +5,55 @@ from __future__ import annotations
 from regard.config.model import T5Config
 from regard.errors import UsageError
 from regard.storage.files import Json
-from regard.storage.huggingface.architecture import ACTIVATIONS, Architecture, Shape, activation
-from regard.storage.huggingface.table import Row, Table, same
+from regard.storage.huggingface.architecture import (
+    ACTIVATIONS,
+    Architecture,
+    Fields,
+    Row,
+    Shape,
+    Table,
+    activation,
+    same,
+)
 
 _GATED = "gated-"
 
 
-def write(model: T5Config) -> Json:
+FIELDS: Fields = {
+    "d_model": "width",
+    "d_ff": "feed_forward",
+    "num_heads": "heads",
+    "relative_attention_num_buckets": ("relative_buckets", 32),
+    "relative_attention_max_distance": ("relative_max_distance", 128),
+    "n_positions": ("max_length", 512),
+    "dropout_rate": ("dropout", 0.1),
+    "layer_norm_epsilon": ("epsilon", 1e-6),
+}
+
+
+def write_more(model: T5Config) -> Json:
     # "gated-gelu" means the tanh form, so that a gate with the exact GELU has no name
     acts = "gelu" if model.gated and model.activation == "gelu_tanh" else ACTIVATIONS[model.activation][0]
     return {
-        "d_model": model.width,
         "d_kv": model.channels,
-        "d_ff": model.feed_forward,
         "num_layers": model.depth[0],
         "num_decoder_layers": model.depth[1],
-        "num_heads": model.heads,
-        "relative_attention_num_buckets": model.relative_buckets,
-        "relative_attention_max_distance": model.relative_max_distance,
-        "n_positions": model.max_length,
-        "dropout_rate": model.dropout,
-        "layer_norm_epsilon": model.epsilon,
         "feed_forward_proj": f"{_GATED if model.gated else ''}{acts}",
         "tie_word_embeddings": model.tie_embeddings,
         "scale_decoder_outputs": model.tie_embeddings,
     }
 
 
-def read(config: Json) -> Json:
+def read_more(config: Json) -> Json:
     forward = str(config.get("feed_forward_proj", "relu"))
-    gated = forward.startswith(_GATED)
     name = "gelu_new" if forward == "gated-gelu" else forward.removeprefix(_GATED)
     layers = config["num_layers"]
     return {
-        "family": "t5",
-        "width": config["d_model"],
         "head_width": config["d_kv"],
-        "feed_forward": config["d_ff"],
         "layers": layers,
         "encoder_layers": layers,
         "decoder_layers": config.get("num_decoder_layers") or layers,
-        "heads": config["num_heads"],
-        "relative_buckets": config.get("relative_attention_num_buckets", 32),
-        "relative_max_distance": config.get("relative_attention_max_distance", 128),
-        "max_length": config.get("n_positions", 512),
-        "dropout": config.get("dropout_rate", 0.1),
-        "epsilon": config.get("layer_norm_epsilon", 1e-6),
-        "gated": gated,
+        "gated": forward.startswith(_GATED),
         "activation": activation(name, "feed_forward_proj"),
         "tie_embeddings": _tied(config),
     }
@@ -103,4 +105,12 @@ def _block(ours: str, theirs: str, gated: bool, cross: bool) -> list[Row]:
     return rows
 
 
-T5 = Architecture("t5", "t5", {"T5ForConditionalGeneration": "translate"}, write, read, table)
+T5 = Architecture(
+    "t5",
+    "t5",
+    {"T5ForConditionalGeneration": "translate"},
+    FIELDS,
+    table,
+    write_more=write_more,
+    read_more=read_more,
+)
