@@ -24,7 +24,7 @@ from transformers import (
 
 from regard.config import TransformerConfig
 from regard.storage import unique_weights, write_weights
-from regard.storage.huggingface.marian import write as write_marian
+from regard.storage.huggingface.marian import MARIAN
 from samples import END, START, small
 from texts import CORPUS
 
@@ -346,5 +346,5 @@ def _marian_json(own: TransformerConfig, vocabulary: int) -> dict[str, object]:
         "vocab_size": vocabulary,
         "is_encoder_decoder": True,
         **ids,
-        **write_marian(own),
+        **MARIAN.write(own),
     }
