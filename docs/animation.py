@@ -110,8 +110,8 @@ def record(recorder: Recorder, address: str) -> None:
         page.locator("#text").fill(TEXT[:end])
         recorder.shoot(80)
     recorder.click("button:has-text('Trace')", 1800, "[role=grid] [role=gridcell]")
-    recorder.click("[role=grid] tbody tr:nth-child(2) [role=gridcell] >> nth=1", 4000)
-    recorder.click("[role=grid] tbody tr:nth-child(3) [role=gridcell] >> nth=5", 2500)
+    recorder.click("[role=grid] tbody tr:nth-child(3) [role=gridcell] >> nth=5", 4000)
+    recorder.click("[role=grid] tbody tr:nth-child(4) [role=gridcell] >> nth=6", 2500)
     recorder.click("#tab-heads", 3000, "#panel[data-view=heads] h2")
     recorder.click("#tab-output", 3500, "#panel[data-view=output] h2")
 
