@@ -136,7 +136,8 @@ def answer(own: Command, regard: Program, given: str) -> str:
 
 def pretend(arguments: list[str]) -> None:
     """Instead of training: the run's file and data are checked, and a model of its kind takes its place."""
-    out = Path(arguments[arguments.index("-o") + 1])
+    flag = next(each for each in ("-o", "--output", "--out") if each in arguments)
+    out = Path(arguments[arguments.index(flag) + 1])
     if "--resume" in arguments:
         assert out.is_dir()
         return
