@@ -29,6 +29,7 @@ demo: $(READY)
 
 # All checks and tests. Threads that wait sleep: those of one worker do not keep a core from the other.
 test: $(READY_TEST) check
+	sh tests/js/run.sh test
 	OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -m "not slow" -n $(WORKERS) --dist loadfile \
 	  --no-loadscope-reorder
 
@@ -36,6 +37,7 @@ check: $(READY_TEST)
 	$(BIN)/ruff check src tests bench qa recipes docs/*.py
 	$(BIN)/ruff format --check src tests bench qa recipes docs/*.py
 	$(BIN)/mypy
+	sh tests/js/run.sh check
 
 # The slow tests and all release trials (qa/README.md), about an hour. SHARE=0.05 is a sample of the trials.
 test-hard: $(READY_TEST)
@@ -55,4 +57,4 @@ docs: $(READY_TEST)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 
 clean:
-	rm -rf $(VENV) runs build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) tests/js/node_modules runs build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

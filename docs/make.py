@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import dataclasses
 import importlib
 import inspect
 import re
@@ -23,6 +24,7 @@ import typer
 from regard.cli.main import make_app
 from regard.config import PRESETS, schema
 from regard.config.model import CLASSES
+from regard.tasks.spec import TASKS
 
 DOCS = Path(__file__).parent
 SOURCES = DOCS.parent / "src"
@@ -46,6 +48,7 @@ def pages() -> dict[Path, str]:
     made = {
         DOCS / "reference" / "commands.md": commands_page(),
         DOCS / "reference" / "config.md": config_page(),
+        DOCS / "reference" / "tasks.md": tasks_page(),
         DOCS / "recipes.md": recipes_page(),
     }
     equations = DOCS / "equations.md"
@@ -154,6 +157,35 @@ def value_of(annotation: Any) -> str:
     inner = get_args(annotation)[0] if get_origin(annotation) is list else annotation
     names = {int: "whole number", float: "number", str: "text", Path: "path"}
     return names.get(inner) or ", ".join(f"`{choice}`" for choice in get_args(inner))
+
+
+# tasks
+
+
+def tasks_page() -> str:
+    """The inputs and options of each task, by their names in Python, over HTTP and on the command line."""
+    parts = [
+        WRITTEN,
+        "# Every task\n\nA task has one description, the typed method of its class. Its command, its route "
+        "`POST /api/v1/TASK` and this page\nfollow from it: the same options, defaults and results. Fields "
+        "of a request have the names of the Python arguments.\n",
+    ]
+    for name, spec in TASKS.items():
+        methods = " or ".join(f"`{kind}.{spec.method}`" for kind in spec.methods)
+        texts = ", ".join(
+            f"`{each}`" + ("" if needed else " (optional)") for each, needed in spec.inputs.items()
+        )
+        parts.append(f"\n## {name}\n\n{spec.summary} {methods}, `regard {name}`, `POST /api/v1/{name}`.\n")
+        parts.append(f"\nTexts: {texts}.\n\n| Python, HTTP | command | default | |\n|---|---|---|---|\n")
+        for option in spec.options.values():
+            flag = {"decode": "--set", "num_results": "-n, --num-results"}.get(
+                option.name, f"--{option.name.replace('_', '-')}"
+            )
+            default = "" if option.default in (None, ()) else f"`{option.default}`"
+            parts.append(f"| `{option.name}` | `{flag}` | {default} | {cell(option.description)} |\n")
+        result = ", ".join(f"`{field.name}`" for field in dataclasses.fields(spec.result))
+        parts.append(f"\nResult `{spec.result.__name__}`: {result}.\n")
+    return "".join(parts)
 
 
 # recipes

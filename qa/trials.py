@@ -260,6 +260,46 @@ def slow_clients(job: Job) -> Result:
         return asyncio.run(leaving.slow(server, job.seed, job.count, 60 if job.count >= 500 else 15))
 
 
+@contextmanager
+def keyed_server(job: Job) -> Iterator[tuple[Server, list[str]]]:
+    """A server with keys, and as many as there are clients."""
+    from qa.serving.fair import POLITE
+    from regard.server.keys import add_key
+
+    file = job.work / "keys.json"
+    keys = [add_key(file, f"client-{number}") for number in range(POLITE + 1)]
+    with server_for(job, "--keys", str(file)) as server:
+        yield server, keys
+
+
+@trial(60, 180, alone=True, needs_model=True)
+def greedy(job: Job) -> Result:
+    """Beside a client that sends 64 texts again and again, 32 polite ones at half the capacity have at most
+    twice their p99."""
+    from qa.serving import fair
+
+    with keyed_server(job) as (server, keys):
+        return asyncio.run(fair.greedy(server, job.seed, job.count, keys))
+
+
+@trial(700, 40, alone=True, needs_model=True)
+def slow_sockets(job: Job) -> Result:
+    """Slow sockets without a key do not harm clients that have one, and liveness is always answered."""
+    from qa.serving import fair
+
+    with keyed_server(job) as (server, keys):
+        return asyncio.run(fair.slow_sockets(server, job.seed, job.count, keys))
+
+
+@trial(100, 20, alone=True, needs_model=True)
+def unread(job: Job) -> Result:
+    """Answers of many megabytes that nobody reads hold little memory."""
+    from qa.serving import fair
+
+    with keyed_server(job) as (server, keys):
+        return asyncio.run(fair.unread(server, job.seed, job.count, keys))
+
+
 @trial(20, 80, alone=True, needs_model=True)
 def drain(job: Job) -> Result:
     """After SIGTERM under load everything accepted is answered, readiness falls at once, liveness stays."""

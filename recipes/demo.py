@@ -18,7 +18,7 @@ SENTENCES = [
 NEXT = """
 What to try next
   echo "The small cat does not want to drink the cold milk." | {regard} translate -m {run}
-  {regard} translate -m {run} --nbest 3 --scores --alignment "Why has he sold the blue car?"
+  {regard} translate -m {run} -n 3 --scores --alignment "Why has he sold the blue car?"
   {regard} config init my-run.toml     # then put your own files into [data]
   {regard} train my-run.toml --out runs/my-run
 The report of this run is {run}/report.html, its card {run}/README.md.

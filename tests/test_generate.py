@@ -106,7 +106,7 @@ def test_greedy_and_beam_search_are_those_of_transformers(
             suppress_tokens=sorted(tokenizer.suppressed),
         )[0, ids.shape[1] :].tolist()
         found = ours.write([prompt], ours.options({"beam": beam, "max_length": 20}))[0][0]
-        assert [*found.tokens, *([tokenizer.end] if found.finished else [])] == expected
+        assert [*found.token_ids, *([tokenizer.end] if found.finished else [])] == expected
 
 
 def test_a_model_goes_on_counting(generator: Generator) -> None:
@@ -140,7 +140,7 @@ def test_a_full_window_is_left_for_its_last_half(prompt: str, tokenizer: Tokeniz
         said.append(int(logits.argmax()))
         read.append(said[-1])
     found = ours.write([prompt], ours.options({"beam": 1, "min_length": 50, "max_length": 50}))[0][0]
-    assert list(found.tokens) == said
+    assert list(found.token_ids) == said
 
 
 def test_turned_positions_have_no_window(tokenizer: Tokenizer) -> None:
@@ -153,7 +153,7 @@ def test_turned_positions_have_no_window(tokenizer: Tokenizer) -> None:
 
 def test_no_run_comes_twice_beyond_the_window_either(generator: Generator) -> None:
     pieces = generator.write(["one"], generator.options({"beam": 1, "no_repeat_ngram": 2, "max_length": 60}))
-    said = pieces[0][0].tokens
+    said = pieces[0][0].token_ids
     assert len(set(pairwise(said))) == len(said) - 1
 
 

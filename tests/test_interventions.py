@@ -11,7 +11,9 @@ import torch
 
 from regard.errors import UsageError
 from regard.interpret import Trace, compare
-from regard.interpret.interventions import parse
+from regard.interpret.interventions import KINDS as INTERVENTIONS
+from regard.interpret.interventions import describe, parse
+from regard.interpret.page import SETTINGS
 from regard.interpret.readings import divergence
 from regard.tasks import load
 from traced_models import KINDS, opened_task, traced
@@ -274,3 +276,39 @@ def test_invalid_interventions(kind: str, change: Any, words: str) -> None:
 def test_changes_come_as_a_list() -> None:
     with pytest.raises(UsageError, match="write a list"):
         opened_task("gpt").trace("cat", interventions={"type": "drop_scale"})
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        (CHANGES["zero_head"], "without head 2 of decoder.1.cross"),
+        (CHANGES["zero_self"], "without head 0 of encoder.0.self"),  # 0 is given
+        (CHANGES["uniform"], "with equal scores"),
+        (CHANGES["uniform_head"], "with equal scores in head 3 of decoder.0.self"),
+        (CHANGES["drop_scale"], "without the scale"),
+        ({"type": "drop_positions", "side": "encoder"}, "without positions in the encoder"),
+        (CHANGES["replace_token"], 'with "cat" as token 1'),
+        ({**CHANGES["replace_token"], "text": "[{head}]"}, 'with "[{head}]" as token 1'),
+    ],
+)
+def test_interventions_in_words(fields: dict[str, Any], words: str) -> None:
+    assert describe([fields]) == words
+    assert describe([fields, CHANGES["unmask_future"]]) == f"{words}, with the future unmasked"
+
+
+@pytest.mark.parametrize("name", INTERVENTIONS)
+def test_the_page_gets_the_fields_that_are_accepted(name: str) -> None:
+    described = SETTINGS["interventions"][name]
+    values = {"where": "decoder.1.cross", "head": 2, "side": "source", "position": 1, "text": "cat"}
+    if described["sides"] == "stacks":
+        values["side"] = "encoder"
+    model = opened_task("transformer").folder.model
+    everything = {field: values[field] for field in described["fields"]}
+    assert parse([{"type": name, **everything}], model)
+    assert parse([{"type": name, **{field: values[field] for field in described["required"]}}], model)
+    for field in described["required"]:
+        with pytest.raises(UsageError):
+            parse([{"type": name, **{each: everything[each] for each in everything if each != field}}], model)
+    for field in values.keys() - everything.keys():
+        with pytest.raises(UsageError, match="takes"):
+            parse([{"type": name, **everything, field: values[field]}], model)

@@ -17,10 +17,11 @@ from regard.server import make_app
 from regard.server.lessons import LESSONS, first, history, lesson_json, masks, scale
 from regard.server.lessons import cost as costs
 from regard.server.lessons import order as waves
+from regard.server.lessons.content import text_json, token
 from regard.server.lessons.encoder import without_gain
+from regard.server.lessons.given import Given, name_of
 from regard.server.lessons.heads import machine, walk
 from regard.server.lessons.projections import one_sided
-from regard.server.lessons.step import Given, name_of
 from traced_models import KINDS, TEXT, opened_task
 
 API = "/api/v1/lessons"
@@ -90,8 +91,12 @@ def test_every_step_is_whole(name: str, model: str) -> None:
     assert bool(own["steps"]) != bool(own["missing"])
     for each in own["steps"]:
         question = each["question"]
-        assert each["title"] and each["text"]
-        assert each["why"]
+        assert each["title"]
+        assert each["text"]
+        for text in (*each["text"], each["why"], *each["then"], question["text"]):
+            plain = "".join(part if isinstance(part, str) else part["token"] for part in text)
+            assert plain.strip()
+            assert not set(plain) & set("\x02\x03")  # the marks of a token
         if question["kind"] == "choice":
             assert len(set(question["options"])) == len(question["options"]) >= 2
             assert 0 <= question["answer"] < len(question["options"])
@@ -101,6 +106,14 @@ def test_every_step_is_whole(name: str, model: str) -> None:
         assert each["functions"]
         for function in each["functions"]:
             assert callable(found(function)), function
+
+
+def test_tokens_are_set_apart_from_the_text_around_them() -> None:
+    strange = "das \x03Haus\x02"
+    text = f"It says {token(strange)} and looks at {token('')}house."
+    parts = ["It says ", {"token": "das Haus"}, " and looks at ", {"token": ""}, "house."]
+    assert text_json(text) == parts
+    assert text_json("plain") == "plain"
 
 
 @pytest.mark.parametrize("model", SMALL)
@@ -210,7 +223,7 @@ def test_claims_are_quoted_and_measured() -> None:
     assert "speed up" in speed["claim"]
     for own in (timing, speed):
         assert all(row[-1] > 0 for row in own["after"][0]["rows"])
-        assert "regard.server.lessons.step.race" in own["functions"]
+        assert "regard.server.lessons.given.race" in own["functions"]
     counts = [row[1] for row in speed["after"][0]["rows"]]
     assert counts[0] == counts[1] == 4 * 256 * 512 * 512 + 2 * 256 * 256 * 512
 

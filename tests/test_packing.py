@@ -151,8 +151,6 @@ def test_what_cannot_be_is_told(tiny_model: Path, tmp_path: Path, capsys):
     with pytest.raises(UsageError, match="float8"):
         choose_precision("float8", model, None)
     assert choose_precision("auto", model, {}) == "float32"
-    with pytest.raises(UsageError, match="generative models"):
-        make_classifier_in_bytes()
     (tmp_path / "model.safetensors").write_bytes(b"weights")
     for content in ('{"ranges": [1]}', '{"reaches": {"a": [1, null]}}', '{"ranges": {"a": [2, 1]}}', "{"):
         (tmp_path / CALIBRATION).write_text(content)
@@ -258,14 +256,6 @@ def test_the_hash_of_weights_in_parts_follows_each_part(tmp_path: Path) -> None:
     before = weights_digest(tmp_path)
     save_file({"w2": torch.zeros(2)}, tmp_path / "model-00002-of-00002.safetensors")
     assert weights_digest(tmp_path) != before
-
-
-def make_classifier_in_bytes() -> None:
-    from regard.tasks.classifier import Classifier
-
-    from regard.tasks.loading import make
-
-    make(Classifier, [opened_task("classify").folder], "int8")
 
 
 @pytest.mark.parametrize("kind", ["gpt", "llama", "t5", "rnn", "bahdanau"])

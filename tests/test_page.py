@@ -81,7 +81,7 @@ def test_a_walk_by_keyboard_alone(window: Window) -> None:
     page.keyboard.press("Tab")  # the switch of the head
     page.keyboard.press("Tab")
     named = "document.activeElement.getAttribute('aria-label')"
-    assert re.fullmatch(r"query de, key ba, weight \d\.\d\d", page.evaluate(named))
+    assert re.fullmatch(r"query gi, key ba, weight \d\.\d\d", page.evaluate(named))
     page.keyboard.press("Control+Home")
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowDown")
@@ -97,6 +97,42 @@ def test_a_walk_by_keyboard_alone(window: Window) -> None:
     last = window.views()[-1]
     page.wait_for_selector(f"#panel[data-view={last}]")
     assert page.evaluate("document.activeElement.id") == f"tab-{last}"
+
+
+@pytest.mark.parametrize("kind", ["toy", "fill"])
+def test_it_opens_where_regard_explain_does(window: Window, kind: str) -> None:
+    text = {"toy": TEXT, "fill": "the <mask> sees"}.get(kind, "the small cat")
+    window.open(text, model=kind)
+    trace = window.site.models[kind].trace(text)
+    where = trace.attention_name()
+    page = window.page
+    assert page.input_value("#select-attention") == where
+    rows = page.eval_on_selector_all("[role=grid] tbody th", "all => all.map(each => each.textContent)")
+    assert rows == list(trace.query_labels(where))
+    chosen = page.get_attribute("[role=grid] tr.here [role=gridcell]", "data-query")
+    assert chosen == str(trace.default_step(where))
+    if kind == "toy":
+        assert rows[0] == f"after {trace.tokens['target'].shown[0]}, writes {trace.tokens['output'].shown[0]}"
+
+
+def test_a_run_that_the_server_no_longer_has_is_computed_again(window: Window) -> None:
+    """The page knew it by a sentence of the server, which changed."""
+    window.open()
+    refused = []
+
+    def forget(route: Any) -> None:
+        body = {"error": "no longer here", "code": "trace_expired"}
+        if not refused:
+            refused.append(route.request.url)
+            return route.fulfill(status=410, json=body)
+        return route.continue_()
+
+    window.page.route("**/tensors?*", forget)
+    window.page.click("#tab-input")
+    window.page.wait_for_selector("#panel[data-view=input] h2")
+    assert refused
+    assert window.page.inner_text("#trouble") == ""
+    window.faults.clear()  # the console reports the status
 
 
 def test_reload_and_back_keep_the_state(window: Window) -> None:
@@ -183,16 +219,33 @@ def test_the_map_leads_to_the_numbers(window: Window) -> None:
     assert "decoder.0.cross" in window.page.url
 
 
+HEADINGS = {
+    "input": "From text to vectors",
+    "map": "The model as a map",
+    "attention": "Attention, step by step",
+    "heads": "Heads and layers",
+    "stream": "One place through all layers",
+    "compare": "Compare two runs",
+    "lessons": "Lessons",
+}
+OTHER_HEADINGS = {
+    ("rnn", "attention"): "No attention in this model",
+    ("rnn", "heads"): "No attention in this model",
+    ("rnn", "stream"): "One step of the recurrent network",
+}
+
+
 @pytest.mark.parametrize("kind", ["toy", "rnn", "gpt", "fill", "classify"])
 def test_every_view_of_every_model(window: Window, kind: str) -> None:
     """Other families: as pages in a file, in test_page_export.py."""
+    writes = kind in ("toy", "rnn", "gpt")
+    output = {"output": "The output, token by token" if writes else "What the model answers"}
     window.open("the <mask> sees" if kind == "fill" else "the small cat", view="input", model=kind)
-    panels = {}
     for view in window.views():
         window.show(view)
         assert window.page.inner_text("#trouble") == "", view
-        panels[view] = window.page.inner_text("#panel")
-    assert len(set(panels.values())) == len(panels), "two views show the same"
+        wanted = OTHER_HEADINGS.get((kind, view)) or (HEADINGS | output)[view]
+        assert window.page.inner_text("#panel h2") == wanted
 
 
 HOSTILE = [

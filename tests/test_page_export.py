@@ -225,7 +225,7 @@ def test_a_notebook_shows_the_page_in_a_frame(alone: Any) -> None:
 
 def test_a_page_that_would_be_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
     trace = short("transformer")
-    monkeypatch.setattr(page_module, "LARGEST", 1000)
+    monkeypatch.setitem(page_module.SETTINGS, "largest_page", 1000)
     with pytest.raises(UsageError, match=r"at most; trace a shorter text.* or write \.safetensors"):
         trace.page()
     monkeypatch.undo()
@@ -264,7 +264,7 @@ def test_a_figure_and_its_numbers_are_saved(window: Window) -> None:
     cells = [float(r.get("data-value", "")) for r in drawn.iter(f"{name}rect") if r.get("data-value")]
     assert np.abs(np.array(cells).reshape(wanted.shape) - wanted).max() < 1e-6
     texts = [each.text for each in drawn.iter(f"{name}text")]
-    assert {*trace.tokens["target"].shown, *trace.tokens["source"].shown} <= set(texts)
+    assert {*trace.query_labels("decoder.0.cross"), *trace.tokens["source"].shown} <= set(texts)
     assert drawn.find(f"{name}title") is not None
     assert not [n for e in drawn.iter() for n in e.attrib if n in ("class", "onclick")]
 
@@ -277,7 +277,7 @@ def test_a_figure_and_its_numbers_are_saved(window: Window) -> None:
 
     rows = list(csv.reader(io.StringIO(saved(window, "CSV").decode(), newline="")))
     assert rows[0][1:] == list(trace.tokens["source"].shown)
-    assert [row[0] for row in rows[1:]] == list(trace.tokens["target"].shown)
+    assert [row[0] for row in rows[1:]] == list(trace.query_labels("decoder.0.cross"))
     assert np.array_equal(np.array(rows[1:])[:, 1:].astype(np.float32), wanted)
     told = json.loads(saved(window, "JSON"))
     assert np.array_equal(np.array(told["values"], dtype=np.float32), wanted)
@@ -315,6 +315,7 @@ def test_a_formula_of_a_spreadsheet_is_text(window: Window) -> None:
         content = real.json()
         for side in content["tokens"].values():
             side["shown"] = ['=1+1"' for _ in side["shown"]]
+            side.pop("labels", None)
         route.fulfill(response=real, json=content)
 
     window.page.route("**/api/v1/trace", answer)
@@ -405,7 +406,7 @@ def test_the_routes_give_readings(client: TestClient) -> None:
 
     tensors, about = read("weights&where=decoder.1.cross&head=1")
     assert torch.equal(tensors["values"], trace["decoder.1.cross.weights"][1])
-    assert about["rows"] == list(trace.tokens["target"].shown)
+    assert about["rows"] == list(trace.query_labels("decoder.1.cross"))
     assert about["columns"] == list(trace.tokens["source"].shown)
     tensors, about = read("rollout&words=true")
     target, source = (trace.tokens[side].groups for side in ("target", "source"))

@@ -45,7 +45,7 @@ def brief(task: Any, change: dict[str, Any]) -> tuple[str, Any]:
     raise AssertionError("the toy loops under this change whatever it reads")
 
 
-def wait(window: Window, text: str, where: str = "#what-if-told") -> None:
+def wait(window: Window, text: str, where: str = "#what-if-result") -> None:
     window.page.wait_for_function(
         "([where, text]) => document.querySelector(where)?.textContent === text", arg=[where, text]
     )
@@ -60,7 +60,7 @@ def test_a_change_is_told_as_python_tells_it(window: Window, word: str) -> None:
     text, changed = brief(task, CHANGES[word])
     plain = task.trace(text)
     window.open(text, change=word, where="decoder.0.cross", head="0", query="1", key="1")
-    assert window.page.inner_text("#what-if-told") == shown(compare(plain, changed))
+    assert window.page.inner_text("#what-if-result") == shown(compare(plain, changed))
     assert window.page.inner_text("#answer-text") == changed.output
     assert np.abs(window.weights() - changed["decoder.0.cross.weights"][0].numpy()).max() < 1e-6
     drawer = window.page.locator("#drawer")
@@ -85,20 +85,20 @@ def test_the_arithmetic_of_changed_families(window: Window, kind: str) -> None:
 def test_a_head_is_switched_off_and_on(window: Window) -> None:
     window.open(where="decoder.0.cross", head="1")
     page, task = window.page, window.site.models["toy"]
-    assert page.locator("#what-if-told").count() == 0
+    assert page.locator("#what-if-result").count() == 0
     page.click("text=Switch head 1 off")
     changed = task.trace(TEXT, interventions=[CHANGES["zero_head:decoder.0.cross:1"]])
     wait(window, shown(compare(task.trace(TEXT), changed)))
     assert "zeros in its place" in page.locator("main").inner_text()
     assert "change=zero_head" in page.url
     page.reload()
-    page.wait_for_selector("#what-if-told")
+    page.wait_for_selector("#what-if-result")
     page.click("text=Switch head 1 on again")
-    page.wait_for_selector("#what-if-told", state="detached")
+    page.wait_for_selector("#what-if-result", state="detached")
     page.go_back()
-    page.wait_for_selector("#what-if-told")
-    page.get_by_role("button", name="Take back: head 1 of decoder.0.cross off").click()
-    page.wait_for_selector("#what-if-told", state="detached")
+    page.wait_for_selector("#what-if-result")
+    page.get_by_role("button", name="Take back: without head 1 of decoder.0.cross").click()
+    page.wait_for_selector("#what-if-result", state="detached")
 
 
 def test_changes_are_made_by_keyboard_in_every_view(window: Window) -> None:
@@ -123,11 +123,11 @@ def test_changes_are_made_by_keyboard_in_every_view(window: Window) -> None:
     for view in window.views():
         if view != "lessons":
             window.show(view)
-            assert page.inner_text("#what-if-told") == shown(told)
+            assert page.inner_text("#what-if-result") == shown(told)
     page.reload()
     wait(window, shown(told))
     page.click("text=Undo the changes")
-    page.wait_for_selector("#what-if-told", state="detached")
+    page.wait_for_selector("#what-if-result", state="detached")
 
 
 def test_only_what_the_model_has_is_offered(window: Window) -> None:
@@ -152,7 +152,7 @@ def test_other_tasks_are_changed_too(window: Window, kind: str) -> None:
     window.open(text, model=kind, view="output", change="replace_token:source:1:<mask>")
     task = window.site.models[kind]
     told = compare(task.trace(text), task.trace(text, interventions=[change]))
-    assert window.page.inner_text("#what-if-told") == shown(told)
+    assert window.page.inner_text("#what-if-result") == shown(told)
 
 
 def test_a_change_that_is_refused_is_told_and_left_out(window: Window) -> None:
@@ -310,7 +310,7 @@ def test_a_change_in_the_second_run(window: Window) -> None:
     task = window.site.models["toy"]
     changed = task.trace(TEXT, interventions=[CHANGES["zero_head:decoder.0.cross:1"]])
     assert window.page.inner_text("#compared") == shown(compare(task.trace(TEXT), changed, 0))
-    assert window.page.locator("#what-if-told").count() == 0  # the first is as it was
+    assert window.page.locator("#what-if-result").count() == 0  # the first is as it was
     window.page.get_by_role("button", name="Take back").click()
     window.page.wait_for_selector("text=the same run so far")
 

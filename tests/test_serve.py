@@ -19,7 +19,7 @@ import torch
 from fastapi.testclient import TestClient
 from safetensors.torch import load as read_tensors
 
-from regard.cli.explore import unique_names
+from regard.cli.explain import unique_names
 from regard.interpret import TracedTokens, compare
 from regard.interpret.interventions import KINDS as CHANGES
 from regard.server import make_app

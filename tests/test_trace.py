@@ -23,13 +23,14 @@ from safetensors.torch import save_file
 from conftest import Command, Refused
 from regard import interpret
 from regard.batch import collate
-from regard.cli.steps import show
+from regard.cli.explain import show
 from regard.errors import RegardError, UsageError
 from regard.interpret import Trace, align, pharaoh
 from regard.interpret import readings as read
 from regard.interpret.activations import visible
 from regard.interpret.names import TABLE, attentions, lookup
 from regard.interpret.page import make_page
+from regard.interpret.predictions import page_json
 from regard.interpret.record import record
 from regard.sample import Sample
 from regard.tasks import Translator, decode_options, load
@@ -47,6 +48,37 @@ def short(kind: str, **options: object) -> Trace:
     trace = traced(kind, **options)
     assert isinstance(trace, Trace)
     return trace
+
+
+# Rows and defaults
+
+
+def test_rows_of_a_decoder_are_named_by_what_is_read_and_what_is_written() -> None:
+    trace = short("transformer")
+    target, output = trace.tokens["target"].shown, trace.tokens["output"].shown
+    wanted = tuple(f"after {read}, writes {written}" for read, written in zip(target, output))
+    assert trace.query_labels("decoder.0.cross") == trace.query_labels("decoder.1.self") == wanted
+    assert trace.query_labels("encoder.0.self") == trace.tokens["source"].shown
+    assert page_json("x", trace)["tokens"]["target"]["labels"] == list(wanted)
+    generated = short("gpt")
+    verbs = [label.rsplit(" ", 2)[-2] for label in generated.query_labels("decoder.0.self")]
+    prompt = int(generated.meta["prompt"])
+    assert prompt > 1
+    assert verbs == ["reads"] * (prompt - 1) + ["writes"] * (len(verbs) - prompt + 1)
+
+
+def test_an_attention_is_chosen_by_default() -> None:
+    trace = short("transformer")
+    assert trace.attention_name() == "decoder.0.cross" == page_json("x", trace)["attention"]
+    assert trace.attention_name("encoder.self") == "encoder.0.self"
+    assert trace.attention_name("cross", 1) == trace.cross(1) == "decoder.1.cross"
+    assert short("fill").attention_name() == "encoder.0.self"
+    assert short("bahdanau").attention_name() == "decoder.cross"
+    assert page_json("x", short("rnn"))["attention"] is None
+    assert trace.default_step("decoder.0.cross") == len(trace.tokens["target"]) // 2
+    for where, layer in (("cross", 2), ("decoder.cross.nothing", None), ("nothing", 0)):
+        with pytest.raises(UsageError):
+            trace.attention_name(where, layer)
 
 
 # Names

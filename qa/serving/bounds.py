@@ -19,9 +19,9 @@ FIELDS = {
     "/v1/completions": ["max_tokens", "n", "best_of", "temperature", "top_p", "logprobs", "seed", "stop",
                         "presence_penalty", "logit_bias", "prompt", "model", "stream", "echo"],
     "/translate": ["alternatives", "q", "source", "target", "format"],
-    "/api/v1/fill": ["top_k", "text"],
+    "/api/v1/fill": ["num_results", "text"],
     "/api/v1/score": ["source", "target"],
-    "/api/v1/answer": ["question", "context", "top_k", "no_answer"],
+    "/api/v1/answer": ["question", "context", "num_results", "min_score"],
 }  # fmt: skip
 
 

@@ -39,7 +39,6 @@ class Fixed(services.ServiceScheduler):
         requests: Sequence[Request],
         client: str = "",
         deadline: float | None = None,
-        promised: bool = False,
     ) -> list[list[Hypothesis]]:
         if self.serving is None:
             self.serving = asyncio.ensure_future(self.serve())

@@ -288,7 +288,7 @@ def current_arguments(arguments: Sequence[str], warn: Callable[[str], None]) -> 
         if name in names:
             warn(f"{name} is an old name of {' '.join(names[name])}")
             name, *others = names[name]
-            argument = f"{name}={value}" if equals else name
+            argument = f"{name}={values.get(name, {}).get(value, value)}" if equals else name
             current += [argument, *others]
             option = "" if equals or others else name
             continue

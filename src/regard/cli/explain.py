@@ -1,14 +1,20 @@
-"""`regard explain`."""
+"""`regard explain` and `regard explore`: a trace in the terminal, in a file, on a page."""
 
 from __future__ import annotations
 
 import json
+from collections import Counter
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
-from regard.cli.builtin import builtin_translator, preload_detector
+from regard.cli.builtin import builtin_models, builtin_translator, preload_detector
 from regard.cli.terminal import (
     AsJson,
     Beam,
@@ -27,8 +33,15 @@ from regard.cli.terminal import (
 from regard.errors import UsageError
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from regard.interpret import Trace
 
+Models = Annotated[
+    list[Path] | None,
+    typer.Option("--model", "-m", help="A model folder or name; repeatable; default: the built-in models."),
+]
+Port = Annotated[int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1; 0 selects a free one.")]
 Model = Annotated[
     Path | None,
     typer.Option("--model", "-m", help="A model folder or name; default: a built-in translator."),
@@ -57,6 +70,11 @@ ZeroHead = Annotated[list[str] | None, typer.Option(help="Ablate a head: decoder
 Change = Annotated[
     list[str] | None, typer.Option(help='Any intervention as JSON: {"type": "drop_positions"}.')
 ]
+
+
+MAX_ROWS = 40
+NUMBERS = 4  # of a vector
+CHOICES = 3  # at each step
 
 
 def explain(
@@ -124,8 +142,6 @@ def explain(
     plain = task.trace(text, **arguments)
     trace = task.trace(text, **arguments, interventions=interventions) if interventions else plain
     comparison = compare(plain, trace).sentence if interventions else ""
-    from regard.cli.steps import show
-
     if as_json:
         print_line(json.dumps(as_object(trace, comparison), ensure_ascii=False))
     elif output is None:
@@ -141,8 +157,6 @@ def explain(
 
 def as_object(trace: Trace, comparison: str) -> dict[str, Any]:
     """A trace as JSON: what was read, written, and most probable at each step."""
-    from regard.cli.steps import predictions
-
     steps = [
         {"after": after, "choices": [{"text": text, "probability": p} for text, p in choices]}
         for after, choices in predictions(trace)
@@ -194,3 +208,162 @@ def parse_change(argument: str) -> Any:
         return json.loads(argument)
     except (ValueError, RecursionError):
         raise UsageError(f'--change {argument}: not JSON; write it as {{"type": "drop_scale"}}') from None
+
+
+# --- the terminal ---------------------------------------------------------------------------------------
+
+
+def show(
+    trace: Trace, console: Console, where: str | None, layer: int | None, head: int | None, step: int | None
+) -> None:
+    selected = any(option is not None for option in (where, layer, head, step))
+    if trace.attentions or selected:
+        attention = list(attention_table(trace, where, layer, head or 0, step))
+    else:
+        attention = []
+    for part in [*token_tables(trace), *attention, *prediction_table(trace)]:  # errors before any output
+        console.print(part)
+
+
+def token_tables(trace: Trace) -> Iterator[Table | Text]:
+    for side, tokens in trace.tokens.items():
+        if side == "output":
+            continue
+        yield Text(f"{side}: {len(tokens)} tokens", style="bold")
+        table = Table("position", "token", "id", "word")
+        rows = list(zip(tokens.shown, tokens.ids, tokens.words))
+        for position, (text, number, word) in enumerate(rows[:MAX_ROWS]):
+            table.add_row(str(position), Text(text), str(number), str(word) if word >= 0 else "")
+        yield table
+        if len(tokens) > MAX_ROWS:
+            yield Text(f"... and {len(tokens) - MAX_ROWS} more")
+
+
+def attention_table(
+    trace: Trace, where: str | None, layer: int | None, head: int, step: int | None
+) -> Iterator[Table | Text]:
+    """softmax(q . k / sqrt(C)) of one query, key by key."""
+    from regard.errors import UsageError
+    name = trace.attention_name(where, layer)
+    weights = trace.weights(name, head)  # [T,S]
+    queries, keys = trace.sides(name)
+    step = trace.default_step(name) if step is None else step
+    if step >= len(queries):
+        raise UsageError(f"step = {step}: there are {len(queries)} tokens, from 0 on")
+    products = raw_products(trace, name, head, step)
+    columns = ["key", *(["q . k"] if products is not None else []), "score", "visible", "weight"]
+    yield Text(f"{name}, head {head}: query {trace.query_labels(name)[step]} (position {step})", style="bold")
+    table = Table(*columns)
+    scores = trace[f"{name}.scores"][head, step].tolist()
+    mask = trace[f"{name}.mask"][step].tolist() if f"{name}.mask" in trace else [True] * len(scores)
+    row_weights = weights[step].tolist()
+    largest = sorted(range(len(keys)), key=lambda key: -row_weights[key])[:MAX_ROWS]
+    for key in sorted(largest):
+        row = [f"{products[key]:.3f}"] if products is not None else []
+        row += [f"{scores[key]:.3f}", "yes" if mask[key] else "masked", f"{row_weights[key]:.4f}"]
+        table.add_row(Text(keys.shown[key]), *row, style=None if mask[key] else "dim")
+    yield table
+    yield Text(f"the weights sum to {sum(row_weights):.4f}{score_equation(trace, name)}")
+    if f"{name}.mixed" in trace:
+        mixed = trace[f"{name}.mixed"][head, step]
+        yield Text(f"weighted sum of the values: {format_vector(mixed)}, norm {float(mixed.norm()):.3f}")
+
+
+def raw_products(trace: Trace, name: str, head: int, step: int) -> list[float] | None:
+    """q . k before scale and bias; Bahdanau's scores are not products."""
+    query, key = trace[f"{name}.query"], trace[f"{name}.key"]
+    if query.dim() != 3:
+        return None
+    kv_head = head * len(key) // len(query)  # heads may share keys
+    products: list[float] = (key[kv_head] @ query[head, step]).tolist()
+    return products
+
+
+def score_equation(trace: Trace, name: str) -> str:
+    query = trace[f"{name}.query"]
+    if query.dim() != 3:
+        return ""
+    if trace.meta.get("family") == "t5":
+        return "; score = q . k + bias of the distance"
+    return f"; score = q . k / sqrt({query.shape[-1]})"
+
+
+def predictions(trace: Trace) -> Iterator[tuple[str, list[tuple[str, float]]]]:
+    """The text before each step, and the most probable choices there."""
+    from regard.interpret.predictions import choice_logits, choice_texts, text_before
+
+    logits = choice_logits(trace)
+    for step in range(first_step(trace), len(logits)):
+        best = logits[step].softmax(dim=-1).topk(min(CHOICES, logits.shape[-1]))
+        texts = choice_texts(trace, trace, best.indices.tolist())
+        yield text_before(trace, step), list(zip(texts, best.values.tolist()))
+
+
+def first_step(trace: Trace) -> int:
+    return max(0, int(trace.meta.get("prompt", 0)) - 1)
+
+
+def prediction_table(trace: Trace) -> Iterator[Table | Text]:
+    """The most probable choices at each step."""
+    from regard.interpret.activations import visible
+
+    yield Text("the most probable choices", style="bold")
+    table = Table("step", "after", *(f"{n + 1}." for n in range(CHOICES)))
+    for step, (after, choices) in enumerate(islice(predictions(trace), MAX_ROWS), first_step(trace)):
+        cells = [Text(f"{text} {p:.3f}") for text, p in choices]
+        table.add_row(str(step), Text(after), *cells)
+    yield table
+    yield Text.assemble(("output: ", "bold"), visible(trace.output))
+
+
+def format_vector(vector: Tensor) -> str:
+    values = ", ".join(f"{value:.3f}" for value in vector[:NUMBERS].tolist())
+    return f"[{values}{', ...' if len(vector) > NUMBERS else ''}]"
+
+
+# --- the page -------------------------------------------------------------------------------------------
+
+
+def explore(
+    model: Models = None,
+    text: Annotated[str | None, typer.Argument(help="The text to show first.")] = None,
+    port: Port = 0,
+    no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the address only.")] = False,
+    device: Device = "auto",
+    threads: Threads = 0,
+    precision: Precision = "auto",
+) -> None:
+    """Open a web page that shows every step of a model on your text.
+
+    The server listens on this machine only; no data leaves it.
+
+    [bold]Examples[/]
+
+      regard explore
+      regard explore -m runs/demo "I see the small house."
+      regard explore -m runs/demo -m runs/rnn --no-browser --port 8765
+    """
+    from regard.server import serve
+    from regard.tasks import load
+    from regard.tasks.task_model import TaskModel
+
+    tasks = {
+        name: load(path, device, thread_count(threads), "float32" if precision == "auto" else precision)
+        for name, path in unique_names(model or builtin_models()).items()
+    }
+    for name, task in tasks.items():
+        if not isinstance(task, TaskModel):
+            raise UsageError(f"{name}: the page does not show embedding models (see regard embed)")
+    serve(tasks, port, text, not no_browser, say)
+
+
+def unique_names(paths: list[Path]) -> dict[str, Path]:
+    """The last part of each path, or as many parts as distinguish it from the others."""
+    resolved = {path.resolve(): path for path in paths}
+    tails = {path: ["/".join(path.parts[-n:]) for n in range(1, len(path.parts))] for path in resolved}
+    count = Counter(tail for each in tails.values() for tail in each)
+    names = [
+        next((tail for tail in tails[path] if count[tail] == 1), f"{path.name}-{number}")
+        for number, path in enumerate(resolved, start=1)
+    ]
+    return dict(zip(names, resolved.values()))

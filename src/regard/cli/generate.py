@@ -24,6 +24,7 @@ from regard.cli.terminal import (
     say,
 )
 from regard.errors import UsageError
+from regard.tasks.task_model import decode_fields
 
 if TYPE_CHECKING:
     from regard.tasks import Generation, TextScore
@@ -99,8 +100,8 @@ class GenerateCommand(CandidateCommand):
     def print_stream(self, prompt: str) -> None:
         """Samples one after another, as they are generated; the results of a beam search when it ends."""
         count = self.options["num_results"]
-        fields = {name: self.options[name] for name in self.options if name in DECODE_OPTIONS}
-        options = self.task.decode_options({**(self.options["decode"] or {}), **fields}, count)
+        short = {name: self.options[name] for name in DECODE_OPTIONS}
+        options = self.task.decode_options(decode_fields(self.options["decode"], **short), count)
         on_too_long = self.options["on_too_long"]
         if not (options.sample or options.beam == 1) or on_too_long == "skip":
             for line in self([prompt], 1):

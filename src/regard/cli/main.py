@@ -35,7 +35,7 @@ COMMANDS = {
     "evaluate": "evaluate.evaluate",
     "compare": "compare.compare",
     "explain": "explain.explain",
-    "explore": "explore.explore",
+    "explore": "explain.explore",
     "serve": "serve.app",
     "report": "train.report",
     "average": "train.average",

@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from regard.cli.builtin import builtin_models
-from regard.cli.explore import unique_names
+from regard.cli.explain import unique_names
 from regard.cli.terminal import Device, Precision, Threads, print_line, say, thread_count
 from regard.errors import UsageError
 

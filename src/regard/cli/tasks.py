@@ -78,9 +78,9 @@ class TaskCommand:
         return path
 
     def run(self) -> None:
-        """Read the texts, open the model, write the results."""
-        lines = self.read()
+        """Open the model, read the texts, write the results."""
         self.open()
+        lines = self.read()
         typed = not self.common["files"] and is_typed(self.texts)
         answer_lines(self, lines, typed, self.output, *self.progress, self.end)
 

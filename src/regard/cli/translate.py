@@ -145,10 +145,11 @@ class TranslateCommand(CandidateCommand):
     def next_words(self, lines: list[str], first: int) -> list[str]:
         """For each line the most probable words after a prefix, each with the best translation."""
         from regard.tasks.results import as_dict
+        from regard.tasks.task_model import decode_fields
 
         shown: list[str] = []
         count = self.options["num_results"] if self.shows_all else USUAL_ALTERNATIVES
-        fields = {**(self.options["decode"] or {}), "beam": self.options["beam"]}
+        fields = decode_fields(self.options["decode"], beam=self.options["beam"])
         task = self.task if self.options["language"] is None else self.task.into(self.options["language"])
         options = task.decode_options(fields, 1)
         for number, line in enumerate(lines, first):

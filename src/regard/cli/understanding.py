@@ -28,7 +28,6 @@ from regard.cli.terminal import (
 from regard.errors import UsageError
 
 if TYPE_CHECKING:
-    from regard.sample import Example
     from regard.tasks import AnswerResult, Classification, Embedding, Tagging
 
 
@@ -47,48 +46,31 @@ class ClassifyCommand(TaskCommand):
     """
 
     scores: Scores = False
+    targets: dict[int, str] = field(init=False, default_factory=dict)  # the labels of a table, by number
     right: int = field(init=False, default=0)
-    labelled: int = field(init=False, default=0)
 
-    def run(self) -> None:
+    def read(self) -> Iterable[str]:
+        """Lines of text, or the texts of a table, whose labels are kept."""
         from regard.data import has_rows, iter_examples
 
+        task = self.task.folder.task
         files = [*(self.common["files"] or []), *(Path(each) for each in self.texts if os.path.exists(each))]  # noqa: PTH110
-        self.open()
-        tables = [path for path in files if has_rows(path, self.task.folder.task)]
+        tables = [path for path in files if has_rows(path, task)]
         if not tables:
-            super().run()
-            return
+            return super().read()
         if len(files) > 1 or len(self.texts) > 1:
             raise UsageError(f"{tables[0]} is a table: give one such file at a time", code="E_CLASSIFY_TABLE")
-        self.score_table(iter_examples(tables[0], self.task.folder.task, inputs_only=True))
+        examples = list(iter_examples(tables[0], task, inputs_only=True))
+        self.targets = {number: each.target for number, each in enumerate(examples, 1) if each.target}
+        return [each.source for each in examples]
 
-    def open(self) -> None:
-        if self.task is None:
-            super().open()
-
-    def score_table(self, examples: Iterable[Example]) -> None:
-        """Classify the texts of a table, and compare with its labels."""
+    def add_notes(self, number: int, result: Classification) -> None:
         from regard.data.objectives import split_labels
 
-        shown: list[str] = []
-        count = 0
-        for portion in portions(examples, AT_ONCE):
-            results = self.results([each.source for each in portion], count + 1)
-            for number, (example, each) in enumerate(zip(portion, results), count + 1):
-                self.add_notes(number, each)
-                shown += [self.json(number, each)] if self.common["as_json"] else self.lines(number, each)
-                if example.target:
-                    predicted = {label.name for label in each.labels[: None if self.multi_label else 1]}
-                    self.labelled += 1
-                    self.right += predicted == set(split_labels(example.target))
-            count += len(portion)
-        put_lines(shown, self.output, f"{count:,} results")
-        self.end()
-
-    @property
-    def multi_label(self) -> bool:
-        return bool(self.task.folder.task.multi_label)
+        super().add_notes(number, result)
+        if target := self.targets.get(number):
+            count = None if self.task.folder.task.multi_label else 1
+            self.right += {label.name for label in result.labels[:count]} == set(split_labels(target))
 
     def lines(self, number: int, result: Classification) -> list[str]:
         if self.scores or self.shows_all:
@@ -96,9 +78,8 @@ class ClassifyCommand(TaskCommand):
         return [",".join(label.name for label in result.labels)]
 
     def end(self) -> None:
-        if self.labelled:
-            share = self.right / self.labelled
-            say(f"{self.right:,} of {self.labelled:,} labels are right: accuracy {100 * share:.2f} %")
+        if count := len(self.targets):
+            say(f"{self.right:,} of {count:,} labels are right: accuracy {100 * self.right / count:.2f} %")
         super().end()
 
 

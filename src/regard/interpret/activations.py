@@ -88,6 +88,11 @@ class TracedTokens:
         """The token positions of each word; tokens of no word are left out."""
         return [places for places in self.groups if self.words[places[0]] >= 0]
 
+    @property
+    def word_texts(self) -> list[str]:
+        texts = dict(zip(self.groups, self.group_texts))
+        return [texts[group] for group in self.word_groups]
+
     def as_json(self) -> dict[str, Any]:
         return {"ids": list(self.ids), "texts": list(self.texts), "words": list(self.words)}
 
@@ -227,16 +232,52 @@ class Activations:
             raise UsageError("a rollout needs the weights of all attentions; trace without only=")
         return encoder, decoder, cross
 
+    def attention_name(self, where: str | None = None, layer: int | None = None) -> str:
+        """The attention that `where` (`decoder.3.cross`, or a kind such as `cross`) and `layer` select.
+
+        By default the cross-attention (else self-attention) of the second-to-last layer.
+        """
+        names = self.attentions
+        if not names:
+            raise UsageError("there is no attention in this trace")
+        if where in names:
+            return str(where)
+        kind = where or ("cross" if any(name.endswith("cross") for name in names) else "self")
+        side, _, last = kind.rpartition(".")
+        candidates = [name for name in names if name.endswith(last) and name.startswith(side)]
+        if not candidates:
+            raise UsageError(f'there is no attention "{where}" in this trace: it has {", ".join(names)}')
+        if layer is None or candidates == ["decoder.cross"]:
+            return candidates[max(0, len(candidates) - 2)]
+        layers = {int(name.split(".")[1]): name for name in reversed(candidates)}
+        if layer not in layers:
+            stack, count = candidates[-1].split(".")[0], 1 + max(layers)
+            raise UsageError(
+                f"layer = {layer}: the {stack} has {count} layers with such attention, 0 to {count - 1}"
+            )
+        return layers[layer]
+
+    def default_step(self, where: str) -> int:
+        """The query that is shown if none is chosen."""
+        return len(self.sides(where)[0]) // 2
+
+    def query_labels(self, where: str) -> tuple[str, ...]:
+        """The rows of an attention: of a decoder, the token a position has read and the one it writes."""
+        queries = self.sides(where)[0]
+        output = self.tokens.get("output")
+        if where.startswith("encoder") or output is None:
+            return queries.shown
+        given = int(self.meta.get("prompt") or 1) - 1  # positions whose next token was given
+        verbs = ("reads" if position < given else "writes" for position in range(len(queries)))
+        return tuple(
+            f"after {x}, {verb} {y}" for x, verb, y in zip(queries.shown, verbs, output.shown, strict=True)
+        )
+
     def cross(self, layer: int | None = None) -> str:
         """The cross-attention for alignments: of a layer, by default of the second-to-last."""
-        names = [name for name in self.attentions if name.endswith("cross")]
-        if not names:
+        if not any(name.endswith("cross") for name in self.attentions):
             raise UsageError("this model has no cross-attention: there is no source to align with")
-        if layer is None:
-            return names[max(0, len(names) - 2)]
-        if not 0 <= layer < len(names):
-            raise UsageError(f"layer = {layer}: {len(names)} decoder layers have cross-attention, from 0 on")
-        return names[layer]
+        return self.attention_name("cross", layer)
 
     def alignment_weights(self, layer: int | None = None, head: int | None = None) -> Tensor:
         """[target words, source words] at the step that predicts the word; mean over heads without `head`."""
@@ -317,7 +358,7 @@ def attention_matrix(
         values = weights.mean(dim=0) if head == MEAN else weights
     caveats = [CAVEATS["mean" if kind == "weights" and head == MEAN else kind]]
     queries, keys = run.sides(where)
-    rows, columns = queries.shown, keys.shown
+    rows, columns = run.query_labels(where), keys.shown
     places = list(range(len(queries))), list(range(len(keys)))
     if words:
         values = word_attention(values, queries.groups, keys.groups)

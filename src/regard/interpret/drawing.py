@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
-import struct
+import re
 import warnings
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -38,6 +37,7 @@ STYLE = (
     f"{_rules(DARK)}}}"
 )
 DPI, MAX_PNG = 200, 12000  # pixels along a side
+POINTS = 0.72  # of a pixel
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"  # no scripts, no requests
 MAX_TABLE = 4096  # cells
 PAGE_STYLE = (
@@ -48,99 +48,111 @@ PAGE_STYLE = (
 
 
 @dataclass(frozen=True)
-class Rect:
-    """A filled rectangle; `title` is its tooltip."""
+class Element:
+    """An SVG element; `title` is its tooltip. matplotlib paints the PNG from the same attributes."""
 
-    x: float
-    y: float
-    width: float
-    height: float
-    opacity: float
+    name: Literal["rect", "text", "line", "image"]
+    attributes: Mapping[str, Any]
     title: str = ""
     color: Color = "blue"
-
-    def svg(self) -> str:
-        size = {"x": self.x, "y": self.y, "width": self.width, "height": self.height}
-        return tag("rect", self.title, **size, class_=self.color, fill_opacity=round(self.opacity, 3))
-
-
-@dataclass(frozen=True)
-class TextMark:
-    x: float
-    y: float
-    text: str
-    anchor: Literal["start", "middle", "end"] = "start"
-    size: float = 12
-    rotation: float = 0  # degrees
-    bold: bool = False
-    quiet: bool = False
-
-    def svg(self) -> str:
-        more: dict[str, str] = {"class_": "quiet"} if self.quiet else {}
-        if self.rotation:
-            more["transform"] = f"rotate({self.rotation:g} {self.x:g} {self.y:g})"
-        if self.bold:
-            more["font_weight"] = "600"
-        at = {"x": self.x, "y": self.y, "font_size": self.size}
-        return tag("text", "", clean(self.text), **at, text_anchor=self.anchor, **more)
-
-    def matplotlib(self) -> dict[str, Any]:
-        return {
-            "fontsize": self.size * 0.72,
-            "ha": {"start": "left", "middle": "center", "end": "right"}[self.anchor],
-            "va": "baseline",
-            "rotation": -self.rotation,
-            "rotation_mode": "anchor",
-            "fontweight": "bold" if self.bold else "normal",
-            "alpha": 0.7 if self.quiet else 1.0,
-            "color": "#1c1c22",
-            "parse_math": False,
-        }
-
-
-@dataclass(frozen=True)
-class LineMark:
-    x1: float
-    y1: float
-    x2: float
-    y2: float
-    width: float = 1
     opacity: float = 1
-    color: Color = "blue"
-    title: str = ""
+    text: str = ""
+    pixels: Tensor | None = None
 
     def svg(self) -> str:
-        ends = {"x1": self.x1, "y1": self.y1, "x2": self.x2, "y2": self.y2}
-        stroke = {"stroke_width": self.width, "stroke_opacity": round(self.opacity, 3)}
-        return tag("line", self.title, **ends, class_=f"{self.color}-line", **stroke)
+        pairs = "".join(
+            f' {key}="{value if isinstance(value, str) else f"{value:g}"}"'
+            for key, value in self.attributes.items()
+        )
+        inside = (f"<title>{clean(self.title)}</title>" if self.title else "") + clean(self.text)
+        return f"<{self.name}{pairs}>{inside}</{self.name}>" if inside else f"<{self.name}{pairs}/>"
+
+    def paint(self, axes: Any) -> None:
+        from matplotlib.patches import Rectangle
+
+        given = self.attributes
+        paint: dict[str, Any] = {"color": LIGHT[self.color], "alpha": self.opacity}
+        x, y, width, height = (given.get(name, 0) for name in ("x", "y", "width", "height"))
+        match self.name:
+            case "rect":
+                axes.add_patch(Rectangle((x, y), width, height, **paint, linewidth=0))
+            case "line":
+                ends = [given["x1"], given["x2"]], [given["y1"], given["y2"]]
+                axes.plot(*ends, **paint, linewidth=given["stroke-width"] * POINTS)
+            case "image":
+                assert self.pixels is not None
+                extent = (x, x + width, y + height, y)
+                axes.imshow(self.pixels.numpy(), extent=extent, aspect="auto", interpolation="nearest")
+            case "text":
+                rotation = re.match(r"rotate\((\S+)", given.get("transform", ""))
+                axes.text(
+                    x,
+                    y,
+                    printable(self.text),
+                    fontsize=given["font-size"] * POINTS,
+                    ha={"start": "left", "middle": "center", "end": "right"}[given["text-anchor"]],
+                    va="baseline",
+                    rotation=-float(rotation[1]) if rotation else 0,
+                    rotation_mode="anchor",
+                    fontweight="bold" if "font-weight" in given else "normal",
+                    alpha=self.opacity,
+                    color="#1c1c22",
+                    parse_math=False,
+                )
 
 
-@dataclass(frozen=True)
-class Bitmap:
-    """A matrix of -1 .. 1 as pixels: for many cells."""
-
-    x: float
-    y: float
-    width: float
-    height: float
-    values: Tensor  # [rows, columns]
-    title: str = ""
-
-    def svg(self) -> str:
-        size = {"x": self.x, "y": self.y, "width": self.width, "height": self.height}
-        data = f"data:image/png;base64,{base64.b64encode(encode_png(self.pixels())).decode()}"
-        fit = {"preserveAspectRatio": "none", "style": "image-rendering:pixelated"}
-        return tag("image", self.title, **size, **fit, href=data)
-
-    def pixels(self) -> Tensor:
-        """[rows, columns, 4] of bytes: the colour by the sign, its opacity by the absolute value."""
-        opacity = (self.values.abs().clamp(max=1) * 255).round().to(torch.uint8)
-        plus, minus = (torch.tensor(list(bytes.fromhex(LIGHT[name][1:]))) for name in ("blue", "orange"))
-        color = torch.where((self.values >= 0)[..., None], plus, minus).to(torch.uint8)
-        return torch.cat([color, opacity[..., None]], dim=-1)
+def rect(
+    x: float, y: float, width: float, height: float, opacity: float, title: str = "", color: Color = "blue"
+) -> Element:
+    size = {"x": x, "y": y, "width": width, "height": height}
+    paint = {"class": color, "fill-opacity": round(opacity, 3)}
+    return Element("rect", size | paint, title, color, opacity)
 
 
-Element = Rect | TextMark | LineMark | Bitmap
+def text_at(
+    x: float,
+    y: float,
+    text: str,
+    anchor: Literal["start", "middle", "end"] = "start",
+    size: float = 12,
+    rotation: float = 0,  # degrees
+    bold: bool = False,
+    quiet: bool = False,
+) -> Element:
+    given: dict[str, Any] = {"x": x, "y": y, "font-size": size, "text-anchor": anchor}
+    given |= {"class": "quiet"} if quiet else {}
+    given |= {"transform": f"rotate({rotation:g} {x:g} {y:g})"} if rotation else {}
+    given |= {"font-weight": "600"} if bold else {}
+    return Element("text", given, opacity=0.7 if quiet else 1, text=text)
+
+
+def line(
+    start: tuple[float, float],
+    end: tuple[float, float],
+    width: float,
+    opacity: float,
+    color: Color = "blue",
+    title: str = "",
+) -> Element:
+    ends = {"x1": start[0], "y1": start[1], "x2": end[0], "y2": end[1]}
+    stroke = {"class": f"{color}-line", "stroke-width": width, "stroke-opacity": round(opacity, 3)}
+    return Element("line", ends | stroke, title, color, opacity)
+
+
+def bitmap(x: float, y: float, width: float, height: float, values: Tensor, title: str = "") -> Element:
+    """A matrix of -1 .. 1 as pixels, for many cells: colour by the sign, opacity by the absolute value."""
+    from PIL import Image
+
+    opacity = (values.abs().clamp(max=1) * 255).round().to(torch.uint8)
+    plus, minus = (torch.tensor(list(bytes.fromhex(LIGHT[name][1:]))) for name in ("blue", "orange"))
+    color = torch.where((values >= 0)[..., None], plus, minus).to(torch.uint8)
+    pixels = torch.cat([color, opacity[..., None]], dim=-1)  # [rows, columns, RGBA]
+    file = BytesIO()
+    Image.fromarray(pixels.numpy()).save(file, "PNG")
+    data = f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
+    size = {"x": x, "y": y, "width": width, "height": height}
+    fit = {"preserveAspectRatio": "none", "style": "image-rendering:pixelated", "href": data}
+    return Element("image", size | fit, title, pixels=pixels)
 
 
 @dataclass(frozen=True)
@@ -164,25 +176,13 @@ class Scene:
         """The same elements drawn by matplotlib, on white."""
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure as Canvas
-        from matplotlib.patches import Rectangle
 
         canvas = Canvas(figsize=(self.width / 100, self.height / 100))
         FigureCanvasAgg(canvas)
         axes = canvas.add_axes((0, 0, 1, 1))
         axes.axis("off")
-        for part in self.elements:
-            match part:
-                case Rect(x, y, width, height):
-                    paint: dict[str, Any] = {"color": LIGHT[part.color], "alpha": part.opacity}
-                    axes.add_patch(Rectangle((x, y), width, height, **paint, linewidth=0))
-                case LineMark(x1, y1, x2, y2):
-                    paint = {"color": LIGHT[part.color], "alpha": part.opacity}
-                    axes.plot([x1, x2], [y1, y2], **paint, linewidth=part.width * 0.72)  # points
-                case Bitmap(x, y, width, height):
-                    extent = (x, x + width, y + height, y)
-                    axes.imshow(part.pixels().numpy(), extent=extent, aspect="auto", interpolation="nearest")
-                case TextMark(x, y, text):
-                    axes.text(x, y, printable(text), **part.matplotlib())
+        for element in self.elements:
+            element.paint(axes)
         axes.set(xlim=(0, self.width), ylim=(self.height, 0))  # last, because imshow changes them
         dpi = min(DPI, MAX_PNG / max(self.width, self.height) * 100)
         file = BytesIO()
@@ -260,16 +260,6 @@ class Figure:
         )
 
 
-def tag(name: str, title: str = "", content: str = "", /, **attributes: float | str) -> str:
-    """An SVG element; `title` is its tooltip. `fill_opacity` becomes fill-opacity, `class_` class."""
-    pairs = "".join(
-        f' {key.strip("_").replace("_", "-")}="{value if isinstance(value, str) else f"{value:g}"}"'
-        for key, value in attributes.items()
-    )
-    inside = (f"<title>{clean(title)}</title>" if title else "") + content
-    return f"<{name}{pairs}>{inside}</{name}>" if inside else f"<{name}{pairs}/>"
-
-
 def clean(text: str) -> str:
     """Text for XML: escaped, without characters that XML cannot hold."""
     return escape(printable(text), quote=True)
@@ -277,17 +267,3 @@ def clean(text: str) -> str:
 
 def printable(text: str) -> str:
     return "\n".join(visible(line) if line.strip() else "" for line in text.split("\n"))
-
-
-def encode_png(pixels: Tensor) -> bytes:
-    """[rows, columns, 4] of bytes as a PNG file."""
-    rows, columns, _ = pixels.shape
-    raw = b"".join(b"\0" + row.numpy().tobytes() for row in pixels)  # no filter
-
-    def chunk(kind: bytes, content: bytes) -> bytes:
-        checksum = zlib.crc32(kind + content)
-        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", checksum)
-
-    header = struct.pack(">IIBBBBB", columns, rows, 8, 6, 0, 0, 0)  # 8 bits, RGBA
-    start = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header)
-    return start + chunk(b"IDAT", zlib.compress(raw, 9)) + chunk(b"IEND", b"")

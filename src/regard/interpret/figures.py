@@ -11,14 +11,14 @@ import torch
 from torch import Tensor
 
 from regard.errors import UsageError, near_miss
-from regard.interpret.activations import Activations, Node, TracedTokens, visible
-from regard.interpret.drawing import Bitmap, Color, Element, Figure, LineMark, Rect, Scene, TextMark
+from regard.interpret.activations import MEAN, Activations, Node, attention_matrix, visible
+from regard.interpret.drawing import Color, Element, Figure, Scene, bitmap, line, rect, text_at
 from regard.interpret.predictions import max_pool
-from regard.interpret.readings import entropy, mean_distance, word_attention
+from regard.interpret.readings import entropy, mean_distance
 
 MAX_CELLS = 64  # along a side; larger matrices become bitmaps
 THUMBNAIL, THUMBNAIL_CELLS = 64, 32
-LABEL_LENGTH = 20  # characters
+LABEL_LENGTH = 32  # characters
 LENS_COLUMNS = 40
 WORD_GAP, ALIGNMENT_HEIGHT = 18, 150  # pixels
 MIN_WEIGHT = 0.05  # smaller alignment weights are not drawn
@@ -44,44 +44,17 @@ def draw(run: Activations, view: str, options: FigureOptions) -> Figure:
     return VIEWS[view](run, options)
 
 
-def find_attention(run: Activations, where: str | None, layer: int | None) -> str:
-    """The attention that `where` and `layer` select: `decoder.3.cross`, or a kind such as `cross`."""
-    names = run.attentions
-    if not names:
-        raise UsageError("there is no attention in this trace")
-    if where in names:
-        return str(where)
-    kind = where or ("cross" if any(name.endswith("cross") for name in names) else "self")
-    side, _, last = kind.rpartition(".")
-    candidates = [name for name in names if name.endswith(last) and name.startswith(side)]
-    if not candidates:
-        raise UsageError(f'there is no attention "{where}" in this trace: it has {", ".join(names)}')
-    if layer is None or candidates == ["decoder.cross"]:
-        return candidates[max(0, len(candidates) - 2)]
-    layers = {int(name.split(".")[1]): name for name in reversed(candidates)}
-    if layer not in layers:
-        stack, count = candidates[-1].split(".")[0], 1 + max(layers)
-        raise UsageError(
-            f"layer = {layer}: the {stack} has {count} layers with such attention, 0 to {count - 1}"
-        )
-    return layers[layer]
-
-
 # Matrices
 
 
 def attention(run: Activations, options: FigureOptions) -> Figure:
-    where = find_attention(run, options.where, options.layer)
-    weights = run.weights(where, options.head)
-    weights = weights.mean(dim=0) if options.head is None else weights
-    queries, keys = run.sides(where)
-    rows, columns = queries.shown, keys.shown
-    if options.words:
-        weights = word_attention(weights, queries.groups, keys.groups)
-        rows, columns = queries.group_texts, keys.group_texts
+    where = run.attention_name(options.where, options.layer)
+    head = MEAN if options.head is None else options.head
+    view = attention_matrix(run, "weights", where, head, options.words)
     description = f"Each row is a query; its weights over the keys sum to 1. {CAVEAT}"
     data = {"view": "attention", "where": where, "head": options.head, "words": options.words}
-    return matrix_figure(f"{where}, {options.head_name}", description, rows, columns, weights, data)
+    title = f"{where}, {options.head_name}"
+    return matrix_figure(title, description, view.rows, view.columns, view.values, data)
 
 
 def matrix_figure(
@@ -99,23 +72,23 @@ def matrix_figure(
     left = 16 + max(map(text_width, rows), default=0.0)
     label_height = max(map(text_width, columns), default=0.0) * 0.8 if texts is None else 0.0
     top = 62 + (label_height or 8)
-    parts: list[Element] = [TextMark(12, 24, title, size=15, bold=True)]
+    parts: list[Element] = [text_at(12, 24, title, size=15, bold=True)]
     size, row_gap, column_gap = min(12, height), -(-len(rows) // MAX_CELLS), -(-len(columns) // MAX_CELLS)
     for n, name in enumerate(rows):
         if n % row_gap == 0:  # of very many, some
-            parts.append(TextMark(left - 6, top + (n + 0.72) * height, shorten(name), "end", size))
+            parts.append(text_at(left - 6, top + (n + 0.72) * height, shorten(name), "end", size))
     for n, name in enumerate(columns):
         if n % column_gap == 0 and texts is not None:
-            parts.append(TextMark(left + (n + 0.5) * width, top - 6, shorten(name), "middle", size))
+            parts.append(text_at(left + (n + 0.5) * width, top - 6, shorten(name), "middle", size))
         elif n % column_gap == 0:
-            parts.append(TextMark(left + (n + 0.6) * width, top - 5, shorten(name), size=size, rotation=-50))
+            parts.append(text_at(left + (n + 0.6) * width, top - 5, shorten(name), size=size, rotation=-50))
     if max(len(rows), len(columns)) > MAX_CELLS and texts is None:
-        parts.append(Bitmap(left, top, len(columns) * width, len(rows) * height, values))
+        parts.append(bitmap(left, top, len(columns) * width, len(rows) * height, values))
     else:
         parts += cells(rows, columns, values, (left, top, width, height), texts)
     right, bottom = left + len(columns) * width + 60, top + len(rows) * height + 44
     caption = description.split(". ")[0].rstrip(".") + "."
-    parts.append(TextMark(12, bottom - 14, caption, size=11, quiet=True))
+    parts.append(text_at(12, bottom - 14, caption, size=11, quiet=True))
     scene = Scene(max(right, 30 + 6.2 * len(caption)), bottom, title, description, parts)
     labels = {"title": title, "rows": list(rows), "columns": list(columns)}
     return Figure(scene, {**data, **labels, "values": texts or rounded(values)})
@@ -137,9 +110,9 @@ def cells(
             title = f"{visible(row)}, {visible(column)}: {text} {value:.4f}"
             opacity = min(1.0, abs(value)) * (0.45 if text else 0.9) + 0.04  # texts must stay readable
             color: Color = "blue" if value >= 0 else "orange"
-            parts.append(Rect(x, y, width - 1, height - 1, opacity, title, color))
+            parts.append(rect(x, y, width - 1, height - 1, opacity, title, color))
             if text:
-                parts.append(TextMark(x + width / 2, y + height * 0.7, shorten(text, 10), "middle", 11))
+                parts.append(text_at(x + width / 2, y + height * 0.7, shorten(text, 10), "middle", 11))
     return parts
 
 
@@ -221,19 +194,19 @@ def heads(run: Activations, options: FigureOptions) -> Figure:
         if (layer is None or name.split(".")[1] == str(layer)) and (where is None or where in name)
     ]
     if not names:
-        names = [find_attention(run, where, layer)]  # or its error
+        names = [run.attention_name(where, layer)]  # or its error
     most = max(len(run.weights(name)) for name in names)
     if head is not None and not 0 <= head < most:
         run.weights(names[0], head)  # raises
     left, top, step = 130, 64, THUMBNAIL + 10
     numbers = range(most) if head is None else [head]
-    parts: list[Element] = [TextMark(12, 24, "All heads", size=15, bold=True)]
+    parts: list[Element] = [text_at(12, 24, "All heads", size=15, bold=True)]
     for n, number in enumerate(numbers):
-        parts.append(TextMark(left + n * step + THUMBNAIL / 2, top - 8, f"head {number}", "middle", 11))
+        parts.append(text_at(left + n * step + THUMBNAIL / 2, top - 8, f"head {number}", "middle", 11))
     data = []
     for row, name in enumerate(names):
         y = top + row * step
-        parts.append(TextMark(left - 10, y + THUMBNAIL / 2 + 4, name, "end", 11))
+        parts.append(text_at(left - 10, y + THUMBNAIL / 2 + 4, name, "end", 11))
         weights = run.weights(name)
         bits, distance = entropy(weights), mean_distance(weights)
         for n, number in enumerate(number for number in numbers if number < len(weights)):
@@ -241,8 +214,8 @@ def heads(run: Activations, options: FigureOptions) -> Figure:
             title = f"{name}, head {number}: entropy {b:.2f} bits, mean distance {d:.1f} tokens"
             small = max_pool(weights[number], THUMBNAIL_CELLS)
             x = left + n * step
-            parts.append(Rect(x - 1, y - 1, THUMBNAIL + 2, THUMBNAIL + 2, 0.07, title, "grey"))
-            parts.append(Bitmap(x, y, THUMBNAIL, THUMBNAIL, small / small.max().clamp(min=1e-9), title))
+            parts.append(rect(x - 1, y - 1, THUMBNAIL + 2, THUMBNAIL + 2, 0.07, title, "grey"))
+            parts.append(bitmap(x, y, THUMBNAIL, THUMBNAIL, small / small.max().clamp(min=1e-9), title))
             data.append({"where": name, "head": number, "entropy": b, "distance": d})
     width, height = max(left + len(numbers) * step + 12, 260), top + len(names) * step + 12
     description = f"One picture per head: queries downwards, keys across, dark for large weights. {CAVEAT}"
@@ -255,7 +228,7 @@ def heads(run: Activations, options: FigureOptions) -> Figure:
 
 def alignment(run: Activations, options: FigureOptions) -> Figure:
     weights = run.alignment_weights(options.layer, options.head)
-    target, source = word_texts(run.tokens["output"]), word_texts(run.tokens["source"])
+    target, source = run.tokens["output"].word_texts, run.tokens["source"].word_texts
     title = f"Word alignment ({run.cross(options.layer)}, {options.head_name})"
     links = [list(pair) for pair in run.alignment(options.layer, options.head)]
     matrix = {"rows": target, "columns": source, "values": rounded(weights)}
@@ -267,18 +240,18 @@ def alignment_scene(source: Sequence[str], target: Sequence[str], weights: Tenso
     """The source above, the target below, lines between two words as strong as the weight."""
     above, below = word_centers(source), word_centers(target)
     width = max([*(x + w / 2 for x, w in (*above, *below)), 340]) + 16
-    parts: list[Element] = [TextMark(12, 24, title, size=15, bold=True)]
+    parts: list[Element] = [text_at(12, 24, title, size=15, bold=True)]
     top, bottom = 66, 66 + ALIGNMENT_HEIGHT
     for row, row_weights in enumerate(weights.tolist()):
         for column, weight in enumerate(row_weights):
             if weight >= MIN_WEIGHT:
                 text = f"{visible(source[column])} - {visible(target[row])}: {weight:.3f}"
-                ends = above[column][0], top + 6, below[row][0], bottom - 16
-                parts.append(LineMark(*ends, 1 + 4 * weight, min(1.0, 0.1 + weight), title=text))
-    parts += [TextMark(x, top, word, "middle", 14) for (x, _), word in zip(above, source)]
-    parts += [TextMark(x, bottom, word, "middle", 14) for (x, _), word in zip(below, target)]
+                ends = (above[column][0], top + 6), (below[row][0], bottom - 16)
+                parts.append(line(*ends, 1 + 4 * weight, min(1.0, 0.1 + weight), title=text))
+    parts += [text_at(x, top, word, "middle", 14) for (x, _), word in zip(above, source)]
+    parts += [text_at(x, bottom, word, "middle", 14) for (x, _), word in zip(below, target)]
     description = "Lines from each target word to the source words attended to when it was predicted."
-    parts.append(TextMark(12, bottom + 34, description, size=11, quiet=True))
+    parts.append(text_at(12, bottom + 34, description, size=11, quiet=True))
     return Scene(max(width, 520), bottom + 48, title, description, parts)
 
 
@@ -290,11 +263,6 @@ def word_centers(words: Sequence[str]) -> list[tuple[float, float]]:
         centers.append((left + width / 2, width))
         left += width + WORD_GAP
     return centers
-
-
-def word_texts(tokens: TracedTokens) -> list[str]:
-    texts = dict(zip(tokens.groups, tokens.group_texts))
-    return [texts[group] for group in tokens.word_groups]
 
 
 def beam(run: Activations, options: FigureOptions) -> Figure:
@@ -311,25 +279,25 @@ def beam_scene(nodes: Sequence[Node]) -> Scene:
     for node in sorted(nodes, key=lambda node: (node.step, -node.score)):
         rank = ranks[node.step] = ranks.get(node.step, -1) + 1
         corners[node.number] = 16 + node.step * STEP_WIDTH, 52 + rank * NODE_HEIGHT
-    parts: list[Element] = [TextMark(12, 24, "Beam search", size=15, bold=True)]
+    parts: list[Element] = [text_at(12, 24, "Beam search", size=15, bold=True)]
     for node in nodes:
         if node.parent in corners:
             (x, y), (px, py) = corners[node.number], corners[node.parent]
             style: tuple[float, float, Color] = (2.5, 0.9, "blue") if node.best else (1, 0.35, "grey")
-            parts.append(LineMark(px + STEP_WIDTH - 26, py + 11, x, y + 11, *style))
+            parts.append(line((px + STEP_WIDTH - 26, py + 11), (x, y + 11), *style))
     colors: dict[str, Color] = {"kept": "blue", "finished": "orange", "pruned": "grey"}
     for node in nodes:
         x, y = corners[node.number]
         text, pruned = visible(node.text), node.fate == "pruned"
         title = f"{text}: log p {node.log_p:.3f}, sum {node.score:.3f}, {node.fate}"
         opacity = 0.45 if node.best else 0.16
-        parts.append(Rect(x, y, STEP_WIDTH - 26, 22, opacity, title, colors[node.fate]))
-        parts.append(TextMark(x + 5, y + 15, shorten(text, 8), bold=node.best, quiet=pruned))
-        parts.append(TextMark(x + STEP_WIDTH - 30, y + 15, f"{node.score:.1f}", "end", 9, quiet=True))
+        parts.append(rect(x, y, STEP_WIDTH - 26, 22, opacity, title, colors[node.fate]))
+        parts.append(text_at(x + 5, y + 15, shorten(text, 8), bold=node.best, quiet=pruned))
+        parts.append(text_at(x + STEP_WIDTH - 30, y + 15, f"{node.score:.1f}", "end", 9, quiet=True))
     width = 30 + (max(ranks) + 1) * STEP_WIDTH
     height = 70 + (max(ranks.values()) + 1) * NODE_HEIGHT
     description = "One column per step, with the sum of log p: blue is kept, orange finished, grey pruned."
-    parts.append(TextMark(12, height - 8, description, size=11, quiet=True))
+    parts.append(text_at(12, height - 8, description, size=11, quiet=True))
     return Scene(max(width, 620), height + 6, "Beam search", description, parts)
 
 

@@ -6,6 +6,7 @@ from Python, the command line, HTTP or a file. One that is invalid or does not f
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -108,12 +109,11 @@ def _parse(fields: Any, at: str, model: Model) -> Edits:
     if not isinstance(kind, str) or kind not in KINDS:
         near = near_miss(str(kind), KINDS)
         raise UsageError(f'{at}: "{kind}" is not a type of intervention: {", ".join(KINDS)}{near}')
-    make, allowed = KINDS[kind]
+    allowed = KINDS[kind].fields
     for name in fields:
         if name not in ("type", *allowed):
             raise UsageError(f'{at}: {kind} takes {", ".join(allowed) or "no other fields"}, not "{name}"')
-    edits: Edits = make(fields, at, model)
-    return edits
+    return KINDS[kind].make(fields, at, model)
 
 
 def _attentions(fields: Fields, at: str, model: Model, required: bool = True) -> dict[str, AttentionShape]:
@@ -223,31 +223,86 @@ def zeroed(x: Tensor, head: int | None) -> Tensor:
 
 def describe(interventions: Sequence[Fields]) -> str:
     """For people: "without head 3 of decoder.1.cross, without positions"."""
-    return ", ".join(map(_describe, interventions))
+    return ", ".join(KINDS[fields["type"]].describe(fields) for fields in interventions)
 
 
-def _describe(fields: Fields) -> str:
-    where, head, side = fields.get("where"), fields.get("head"), fields.get("side")
-    of = f" of {where}" if where else ""
-    match fields.get("type"):
-        case "zero_head":
-            return f"without head {head}{of}"
-        case "uniform":
-            return f"with equal scores in {'every head' if head is None else f'head {head}'}{of}"
-        case "drop_scale":
-            return f"without the scale{of}"
-        case "drop_positions":
-            return f"without positions{f' in the {side}' if side else ''}"
-        case "unmask_future":
-            return "with the future unmasked"
-    return f'with "{fields.get("text")}" as token {fields.get("position")} of the {side or "source"}'
+@dataclass(frozen=True)
+class InterventionKind:
+    """`label` and `about` are for the page; `sides` names the list of a model that has its `side`.
+
+    `words` describe an intervention: "{head}" is a field, "[...]" is left out if its field is.
+    """
+
+    make: Callable[[Fields, str, Model], Edits]
+    fields: tuple[str, ...]
+    required: tuple[str, ...]
+    words: str
+    label: str
+    about: str
+    sides: str = ""
+
+    def describe(self, fields: Fields) -> str:
+        def part(match: re.Match[str]) -> str:
+            name = match[2] or match[4]
+            return "" if fields.get(name) is None else f"{match[1] or ''}{fields[name]}{match[3] or ''}"
+
+        return re.sub(r"\[([^]{]*)\{(\w+)\}([^]]*)\]|\{(\w+)\}", part, self.words)
+
+    def as_json(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "make"}
 
 
-KINDS: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
-    "zero_head": (zero_head, ("where", "head")),
-    "uniform": (uniform, ("where", "head")),
-    "drop_scale": (drop_scale, ("where",)),
-    "drop_positions": (drop_positions, ("side",)),
-    "unmask_future": (unmask_future, ()),
-    "replace_token": (replace_token, ("side", "position", "text")),
+ATTENTION = ("where", "head")
+KINDS = {
+    "zero_head": InterventionKind(
+        zero_head,
+        ATTENTION,
+        ATTENTION,
+        "without head {head} of {where}",
+        "Ablate a head",
+        "The head's weighted sum of values becomes zero; all other heads stay.",
+    ),
+    "uniform": InterventionKind(
+        uniform,
+        ATTENTION,
+        (),
+        "with equal scores[ in head {head}][ of {where}]",
+        "Uniform attention in a head",
+        "All scores become equal, so that every visible key has the same weight.",
+    ),
+    "drop_scale": InterventionKind(
+        drop_scale,
+        ("where",),
+        (),
+        "without the scale[ of {where}]",
+        "Drop the scale 1/√d",
+        "The products of q and k are not divided by √d: the softmax becomes sharper.",
+    ),
+    "drop_positions": InterventionKind(
+        drop_positions,
+        ("side",),
+        (),
+        "without positions[ in the {side}]",
+        "Drop the positions",
+        "Nothing tells the order of the words any more.",
+        "stacks",
+    ),
+    "unmask_future": InterventionKind(
+        unmask_future,
+        (),
+        (),
+        "with the future unmasked",
+        "Unmask the future",
+        "Each position attends to later ones too, in the run that is shown. "
+        "While the tokens were chosen there were none yet.",
+    ),
+    "replace_token": InterventionKind(
+        replace_token,
+        ("side", "position", "text"),
+        ("position", "text"),
+        'with "{text}" as token {position}[ of the {side}]',
+        "Replace a token",
+        "The tokens of another text replace one token; <mask> and <unk> can be written too.",
+        "sides",
+    ),
 }

@@ -21,13 +21,17 @@ from torch import Tensor
 
 from regard.errors import UsageError
 from regard.interpret.activations import MEAN, Activations, attention_matrix
+from regard.interpret.interventions import KINDS
 from regard.interpret.predictions import max_pool, page_json
 from regard.resources import WEB
 from regard.storage.files import write_atomically
 
-LARGEST = 64 << 20  # bytes of tensors in a page
+SETTINGS: dict[str, Any] = {  # of the page, which reads them from here
+    "largest_page": 64 << 20,  # bytes of tensors in a page
+    "thumbnail": 32,  # cells on a side
+    "interventions": {name: kind.as_json() for name, kind in KINDS.items()},
+}
 LARGEST_READINGS = 16 << 20  # larger: the page has the plain weights only
-THUMBNAIL = 32  # cells; equal to the page's own constant
 
 
 @dataclass(frozen=True)
@@ -56,14 +60,16 @@ def make_page(run: Activations, model: Mapping[str, Any] | None = None, web: Pat
     """`model`: a server's description of it, by default what the trace has. `web`: the files of the page."""
     small = replace(run, tensors={name: each for name, each in run.tensors.items() if name != "logits"})
     size = sum(tensor.nbytes for tensor in small.tensors.values())
-    if size > LARGEST:
+    if size > SETTINGS["largest_page"]:
         raise UsageError(
-            f"a page of this run would hold {size >> 20} MiB of tensors, {LARGEST >> 20} at most; trace a "
-            "shorter text, fewer tensors (only=), or write .safetensors"
+            f"a page of this run would hold {size >> 20} MiB of tensors, {SETTINGS['largest_page'] >> 20} at "
+            "most; trace a shorter text, fewer tensors (only=), or write .safetensors"
         )
     tensors, about = readings(run)
     for name in small.names("*.weights"):
-        tensors[f"pooled/{name}"] = (max_pool(small[name], THUMBNAIL) * 255).round().to(torch.uint8)
+        tensors[f"pooled/{name}"] = (
+            (max_pool(small[name], SETTINGS["thumbnail"]) * 255).round().to(torch.uint8)
+        )
     tensors |= {f"whole/{name}": tensor for name, tensor in small.tensors.items()}
     name = PurePath(str(run.meta.get("model") or "model")).name  # without the path on this machine
     trace = page_json("kept", run)
@@ -109,7 +115,8 @@ def models_json(run: Activations, name: str, model: Mapping[str, Any] | None) ->
         "beam": (meta.get("decode") or {}).get("beam", 1),
     }
     inputs = {"text": meta.get("text") or "", "context": meta.get("context") or ""}
-    return {"models": [{**from_trace, **(model or {}), "name": name}], "longest_text": 0, "kept": inputs}
+    described = {**from_trace, **(model or {}), "name": name}
+    return {"models": [described], "longest_text": 0, "settings": SETTINGS, "kept": inputs}
 
 
 def document(content: Mapping[str, Any], data: bytes, web: Path) -> str:

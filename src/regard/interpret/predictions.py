@@ -27,8 +27,11 @@ def page_json(trace_id: str, run: Activations) -> dict[str, Any]:
     content["tokens"] = {
         side: {**tokens, "shown": list(run.tokens[side].shown)} for side, tokens in content["tokens"].items()
     }
+    if {"target", "output"} <= run.tokens.keys():
+        content["tokens"]["target"]["labels"] = list(run.query_labels("decoder"))
     content["beam"] = [{**node, "shown": visible(node["text"])} for node in content["beam"]]
-    return {"id": trace_id, **content, "steps": steps(run)}
+    attention = run.attention_name() if run.attentions else None
+    return {"id": trace_id, **content, "attention": attention, "steps": steps(run)}
 
 
 def steps(run: Activations) -> list[dict[str, Any]]:

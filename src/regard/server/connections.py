@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import struct
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -28,6 +29,12 @@ class Connection:
     extra: bool = False  # beyond the limit: only health checks are answered
     deadline: asyncio.TimerHandle | None = None  # for the next request to begin
     unread: asyncio.TimerHandle | None = None  # for the client to read
+
+    def reset(self) -> None:
+        """Close at once; what the client has not read is dropped, in the kernel too."""
+        if (raw := self.transport.get_extra_info("socket")) is not None:
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.transport.abort()
 
     def stop_timers(self) -> None:
         for timer in (self.deadline, self.unread):
@@ -68,7 +75,7 @@ class Connections:
         if victim is None:
             return False
         self.remove(victim)
-        victim.transport.abort()
+        victim.reset()
         return True
 
     def remove(self, connection: Connection) -> None:
@@ -99,7 +106,7 @@ class Connections:
         """The send buffer is full; the client has some seconds to read from it."""
         if connection.unread is None:
             seconds = self.limits.write_seconds
-            connection.unread = asyncio.get_running_loop().call_later(seconds, connection.transport.abort)
+            connection.unread = asyncio.get_running_loop().call_later(seconds, connection.reset)
 
     def resume(self, connection: Connection) -> None:
         if connection.unread is not None:

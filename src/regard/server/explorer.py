@@ -18,6 +18,7 @@ from regard.errors import UsageError, near_miss
 from regard.interpret import TracedTokens, parse
 from regard.interpret.interventions import KINDS
 from regard.interpret.names import attention_shapes, stacks
+from regard.interpret.page import SETTINGS
 from regard.interpret.predictions import page_json
 from regard.models.encoder import EncoderOnly
 from regard.models.families import Model
@@ -99,7 +100,8 @@ def possible(given: dict[str, Any], model: Model) -> bool:
 @router.get("/models", summary="List the models with their configuration.")
 async def models(service: TheService) -> dict[str, Any]:
     listed = [about(name, task) for name, task in service.explorer.models.items()]
-    return {"models": listed, "version": __version__, "longest_text": LONGEST_TEXT}
+    limits = {"longest_text": LONGEST_TEXT, "settings": SETTINGS}
+    return {"models": listed, "version": __version__, **limits}
 
 
 @router.post("/tokenize", summary="Tokenize a text.")

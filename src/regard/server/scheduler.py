@@ -39,7 +39,7 @@ FIRST_SPEED = 500.0  # tokens per second, until measured
 TIMED_OUT = "request timed out; try again later, or send a smaller request"
 MEMORY = 30.0  # seconds of work after which older measurements are halved
 RECENT = 2.0  # seconds for which a client counts as active
-MOST_SHARES = 8  # a client beside others gets at least this part of the rows
+MOST_SHARES = 16  # a client beside others gets at least this part of the rows
 
 
 class ServiceScheduler:

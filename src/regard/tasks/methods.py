@@ -30,6 +30,7 @@ from regard.tasks.task_model import (
     TooLong,
     Warn,
     as_texts,
+    decode_fields,
     task_method,
     with_decode_fields,
     with_old_names,
@@ -75,7 +76,7 @@ class TranslateMethods(TaskModel):
 
         Options are those of `translate_lines`, and all of `[decode]`: beam=5, sample=True, top_p=0.9 ...
         """
-        named = with_decode_fields(TranslateMethods.translate_lines, options)
+        named = with_decode_fields("translate", TranslateMethods.translate_lines, options)
         texts = [each.text for each in self.translate_lines(as_texts(text), **named)]
         return texts[0] if isinstance(text, str) else texts
 
@@ -116,7 +117,7 @@ class TranslateMethods(TaskModel):
         task = self if language is None else self.into(language)
         return task._translate(
             text,
-            options or task.decode_options({**(decode or {}), "beam": beam}, num_results),
+            options or task.decode_options(decode_fields(decode, beam=beam), num_results),
             num_results,
             alignment,
             split,
@@ -167,7 +168,8 @@ class GenerateMethods(TaskModel):
         `beam=1` is greedy, `beam=4` a search. A prompt that is too long is an error, unless `on_too_long`
         says otherwise: a string cannot tell that its prompt was truncated.
         """
-        named = with_decode_fields(GenerateMethods.generate_texts, {"on_too_long": "error", **options})
+        named = with_decode_fields("generate", GenerateMethods.generate_texts, options)
+        named.setdefault("on_too_long", "error")
         texts = [each.text for each in self.generate_texts(as_texts(prompt), **named)]
         return texts[0] if isinstance(prompt, str) else texts
 
@@ -211,8 +213,8 @@ class GenerateMethods(TaskModel):
 
         In Python, `options` replaces all of `[decode]`.
         """
-        fields = {"max_length": max_length, "temperature": temperature, "top_k": top_k, "top_p": top_p}
-        fields = {**(decode or {}), **fields, "seed": seed, "beam": beam}
+        short = {"max_length": max_length, "temperature": temperature, "top_k": top_k, "top_p": top_p}
+        fields = decode_fields(decode, **short, seed=seed, beam=beam)
         options = options or self.decode_options(fields, num_results)
         return self._generate(prompt, options, num_results, on_too_long, warn)
 

@@ -121,8 +121,14 @@ def within_limit(ids: list[int], limit: int, on_too_long: TooLong, number: int) 
     return None if len(ids) > limit and on_too_long == "skip" else ids
 
 
-def with_decode_fields(method: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
+def decode_fields(decode: Mapping[str, Any] | None, **short: Any) -> dict[str, Any]:
+    """Fields of `[decode]`, and those that have an argument of their name."""
+    return {**(decode or {}), **{name: value for name, value in short.items() if value is not None}}
+
+
+def with_decode_fields(task: str, method: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
     """The keyword arguments of a method; all others go into its `decode`."""
+    options = current_options(task, options)
     named = set(inspect.signature(method).parameters)
     fields = {name: value for name, value in options.items() if name not in named}
     rest = {name: value for name, value in options.items() if name in named}

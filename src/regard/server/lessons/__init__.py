@@ -20,7 +20,8 @@ from regard.server.lessons import (
     scale,
     she,
 )
-from regard.server.lessons.step import Given, Lesson, LessonUnavailable
+from regard.server.lessons.given import Given, LessonUnavailable
+from regard.server.lessons.step import Lesson
 from regard.server.requests import QueryString, finite
 
 __all__ = ["LESSONS", "Given", "LessonQuery", "about_lesson", "lesson_json"]

@@ -10,21 +10,9 @@ from regard.interpret import Trace
 from regard.interpret.names import stacks
 from regard.models.layers import RMSNorm
 from regard.models.transformer import Block, Stack
-from regard.server.lessons.step import (
-    ChoiceQuestion,
-    Given,
-    Ledger,
-    Lesson,
-    LessonStep,
-    LessonUnavailable,
-    NumberQuestion,
-    bars,
-    fmt,
-    formula,
-    lines,
-    table,
-    token,
-)
+from regard.server.lessons.content import bars, fmt, formula, lines, table, token
+from regard.server.lessons.given import Given, Ledger, LessonUnavailable
+from regard.server.lessons.step import ChoiceQuestion, Lesson, LessonStep, NumberQuestion
 
 NO_LAYERS = (
     "This model is recurrent: it has no feed-forward layers, residual sums or layer norms. "
@@ -56,8 +44,7 @@ def silent(hidden: Tensor) -> float:
     return 100 * float((hidden <= 0).float().mean())
 
 
-def widen(given: Given) -> LessonStep:
-    ledger = Ledger()
+def widen(given: Given, ledger: Ledger) -> LessonStep:
     side, stack = stack_of(given)
     trace = given.trace(ledger)
     hidden = [trace[f"{side}.{layer}.feed_forward.hidden"] for layer in range(len(stack))]
@@ -66,18 +53,9 @@ def widen(given: Given) -> LessonStep:
     kind = given.task.folder.config.activation
     return LessonStep(
         "Feed-forward: widen, bend, narrow",
-        [
-            [
-                "We follow ",
-                token(given.sentence),
-                f" through the {side} of ",
-                token(given.name),
-                ". After attention, "
-                "every word goes through a small network of its own: it is widened, what is below 0 is bent "
-                f"away, and it is narrowed again. In the paper 512 → 2048 → 512; here {width} → {wide} → "
-                f"{width}.",
-            ],
-        ],
+        f"We follow {token(given.sentence)} through the {side} of {token(given.name)}. After attention, "
+        "every word goes through a small network of its own: it is widened, what is below 0 is bent away, "
+        f"and it is narrowed again. In the paper 512 → 2048 → 512; here {width} → {wide} → {width}.",
         NumberQuestion(
             f"Of the {wide} hidden numbers in the first layer, how many per cent are 0 or less?",
             shares[0],
@@ -91,21 +69,17 @@ def widen(given: Given) -> LessonStep:
             if kind == "relu"
             else f"This model bends with {kind}, a smooth relative of ReLU."
         ),
-        ledger.names,
-        before=[formula("FFN(x) = max(0, x W₁ + b₁) W₂ + b₂")],
-        after=[
-            bars(
-                "Hidden numbers that are 0 or less, in per cent",
-                [f"layer {n}" for n in range(len(stack))],
-                shares,
-                0,
-            )
-        ],
+        before=formula("FFN(x) = max(0, x W₁ + b₁) W₂ + b₂"),
+        after=bars(
+            "Hidden numbers that are 0 or less, in per cent",
+            [f"layer {n}" for n in range(len(stack))],
+            shares,
+            0,
+        ),
     )
 
 
-def same_everywhere(given: Given) -> LessonStep:
-    ledger = Ledger()
+def same_everywhere(given: Given, ledger: Ledger) -> LessonStep:
     side, stack = stack_of(given)
     trace = given.trace(ledger)
     block = next(iter(stack))
@@ -116,25 +90,20 @@ def same_everywhere(given: Given) -> LessonStep:
     apart = float((together - alone).abs().max())
     return LessonStep(
         "The same network at every place",
-        [
-            "Attention mixes words. The feed-forward network does not: it has one set of weights and uses it "
-            "at every place. We feed it the whole sentence at once, and then each word alone.",
-        ],
+        "Attention mixes words. The feed-forward network does not: it has one set of weights and uses it at "
+        "every place. We feed it the whole sentence at once, and then each word alone.",
         ChoiceQuestion(
             "Does a word come out different when it is alone?",
             ["yes, the neighbours matter", "no, it comes out the same"],
             1 if apart < 1e-4 else 0,
         ),
         f"The largest difference is {fmt(apart)}. Position-wise means just this.",
-        ledger.names,
-        after=[
-            table(
-                "Output of the first layer's network",
-                ["", "largest difference"],
-                [["together or alone", apart]],
-                8,
-            )
-        ],
+        after=table(
+            "Output of the first layer's network",
+            ["", "largest difference"],
+            [["together or alone", apart]],
+            8,
+        ),
     )
 
 
@@ -150,8 +119,7 @@ def shares_of(trace: Trace, side: str, layers: int) -> list[list[float]]:
     return rows
 
 
-def residual(given: Given) -> LessonStep:
-    ledger = Ledger()
+def residual(given: Given, ledger: Ledger) -> LessonStep:
     side, stack = stack_of(given)
     trace = given.trace(ledger)
     rows = ledger(shares_of, trace, side, len(stack))
@@ -169,16 +137,13 @@ def residual(given: Given) -> LessonStep:
             0 if mean < 0.5 else 1 if mean <= 1 else 2,
         ),
         f"{mean:.2f} times the length of the stream, the mean of {2 * len(rows)} sub-layers.",
-        ledger.names,
-        before=[formula("x + Sublayer(x)")],
-        after=[
-            table(
-                "Length of what is added, as a share",
-                ["", "attention", "feed-forward"],
-                [[f"layer {layer}", *row] for layer, row in enumerate(rows)],
-                2,
-            ),
-        ],
+        before=formula("x + Sublayer(x)"),
+        after=table(
+            "Length of what is added, as a share",
+            ["", "attention", "feed-forward"],
+            [[f"layer {layer}", *row] for layer, row in enumerate(rows)],
+            2,
+        ),
     )
 
 
@@ -196,8 +161,7 @@ def without_gain(x: Tensor, norm: nn.Module) -> Tensor:
     return F.layer_norm(x, x.shape[-1:], eps=epsilon)
 
 
-def normed(given: Given) -> LessonStep:
-    ledger = Ledger()
+def normed(given: Given, ledger: Ledger) -> LessonStep:
     side, stack = stack_of(given)
     trace = given.trace(ledger)
     x, norm = before_norm(trace, side, next(iter(stack)))
@@ -241,18 +205,15 @@ def normed(given: Given) -> LessonStep:
             f"What is the {statistic} of a word's numbers, normalised but before the gain?", answer, 0.05
         ),
         "It is 1 for every word, however large it was before.",
-        ledger.names,
-        before=[
-            formula("x / √(mean(x²) + ε)" if mean_square else "(x − mean) / √(variance + ε) · gain + shift")
-        ],
-        after=[
-            table(
-                "Mean and standard deviation of some words",
-                ["word", "mean before", "deviation", "normalised", "deviation", "with gain", "deviation"],
-                rows,
-                2,
-            ),
-        ],
+        before=formula(
+            "x / √(mean(x²) + ε)" if mean_square else "(x − mean) / √(variance + ε) · gain + shift"
+        ),
+        after=table(
+            "Mean and standard deviation of some words",
+            ["word", "mean before", "deviation", "normalised", "deviation", "with gain", "deviation"],
+            rows,
+            2,
+        ),
     )
 
 
@@ -262,8 +223,7 @@ def depths(trace: Trace, side: str, layers: int) -> list[float]:
     return [1.0, *(float(F.cosine_similarity(first, each, dim=-1).mean()) for each in rest)]
 
 
-def stacked(given: Given) -> LessonStep:
-    ledger = Ledger()
+def stacked(given: Given, ledger: Ledger) -> LessonStep:
     side, stack = stack_of(given)
     trace = given.trace(ledger)
     layers = len(stack)
@@ -274,25 +234,18 @@ def stacked(given: Given) -> LessonStep:
         [
             f"The paper stacks six such layers; this {side} has {layers}. Words are embedded only below the "
             "first. Each layer reads what the one below wrote, in the same shape.",
-            f"Below the first layer every piece has {width} numbers.",
+            f"Below the first layer every token has {width} numbers.",
         ],
         NumberQuestion("How many has it above the last?", trace[f"{side}.out"].shape[-1], 0.5, 0),
         "The same. That is why layers can be stacked. What changes is the meaning: below you see how far "
         "words move away from their embedding.",
-        ledger.names,
-        after=[
-            lines(
-                "Cosine of a word with its own embedding (mean of all words)",
-                "layers passed",
-                list(range(layers + 1)),
-                {"cosine": cosines},
-            ),
-        ],
+        after=lines(
+            "Cosine of a word with its own embedding (mean of all words)",
+            "layers passed",
+            list(range(layers + 1)),
+            {"cosine": cosines},
+        ),
     )
-
-
-def layer(given: Given) -> list[LessonStep]:
-    return [each(given) for each in (widen, same_everywhere, residual, normed, stacked)]
 
 
 LESSONS = [
@@ -300,7 +253,7 @@ LESSONS = [
         "layers",
         "Feed-forward, residual, norm: the encoder",
         "What a layer does besides attention, and layers one above the other, on your sentence.",
-        layer,
+        (widen, same_everywhere, residual, normed, stacked),
         ("model", "text"),
     )
 ]

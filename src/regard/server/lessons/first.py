@@ -8,21 +8,9 @@ import torch
 from torch import Tensor
 
 from regard.models.attention import self_attention_columns, self_attention_rows, weights
-from regard.server.lessons.step import (
-    ChoiceQuestion,
-    Given,
-    Ledger,
-    Lesson,
-    LessonStep,
-    NumberQuestion,
-    all_visible,
-    fmt,
-    formula,
-    lines,
-    matrix,
-    seeded,
-    table,
-)
+from regard.server.lessons.content import fmt, formula, lines, matrix, table
+from regard.server.lessons.given import Given, Ledger, all_visible, seeded
+from regard.server.lessons.step import ChoiceQuestion, Lesson, LessonStep, NumberQuestion
 
 WORDS = ("Python", "executes", "quickly")
 GIVEN_WEIGHTS = torch.tensor([[0.4, 0.4, 0.2], [0.3, 0.6, 0.1], [0.1, 0.1, 0.8]])
@@ -44,12 +32,14 @@ def cycle_products(shares: Tensor) -> tuple[float, float]:
     return float(there), float(back)
 
 
+@cache  # the longest to compute
 def fit_vectors(wanted: Tensor, steps: int = FITTING_STEPS, seed: int = SEED) -> tuple[Tensor, list[float]]:
     """Search X so that softmax(X X^T) is as near to the wanted rows as can be: the rows, error by step."""
     x = torch.randn(3, 3, generator=seeded(seed)).requires_grad_()
     return fit([x], lambda: weights(x, x, VISIBLE, scale=1.0), wanted, steps)
 
 
+@cache
 def fit_projections(
     wanted: Tensor, x: Tensor, steps: int = FITTING_STEPS, seed: int = SEED
 ) -> tuple[Tensor, list[float]]:
@@ -82,8 +72,7 @@ def solve(wanted: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
     return torch.linalg.solve(x, queries), torch.linalg.solve(x, torch.eye(d_k))
 
 
-def given_weights() -> LessonStep:
-    ledger = Ledger()
+def given_weights(_: Given, ledger: Ledger) -> LessonStep:
     z = ledger(mix, GIVEN_WEIGHTS, EMBEDDINGS)
     return LessonStep(
         "A new vector is a mixture",
@@ -96,13 +85,12 @@ def given_weights() -> LessonStep:
         NumberQuestion("What is the first number of the new vector of “Python”?", float(z[0, 0]), 0.005),
         "0.4 · 1 + 0.4 · 0 + 0.2 · 2 = 0.80: the weights of the first row times the first number of each "
         "word.",
-        ledger.names,
         before=[
             formula("zᵢ = Σⱼ aᵢⱼ xⱼ"),
             matrix("The given weights a", GIVEN_WEIGHTS, WORDS, WORDS),
             vectors("The vectors x", EMBEDDINGS),
         ],
-        after=[vectors("The new vectors z", z)],
+        after=vectors("The new vectors z", z),
     )
 
 
@@ -111,24 +99,20 @@ def vectors(caption: str, x: Tensor, digits: int = 2) -> dict[str, object]:
     return table(caption, columns, [[word, *row.tolist()] for word, row in zip(WORDS, x)], digits)
 
 
-def weights_from_words() -> LessonStep:
-    ledger = Ledger()
+def weights_from_words(_: Given, ledger: Ledger) -> LessonStep:
     scores = EMBEDDINGS @ EMBEDDINGS.T
     shares = ledger(weights, EMBEDDINGS, EMBEDDINGS, VISIBLE, scale=1.0)
     z = ledger(self_attention_rows, EMBEDDINGS)
     return LessonStep(
         "Weights from the words themselves",
-        [
-            "Where do weights come from? The simplest way has no parameters: the score of two words is the "
-            "product of their vectors. Softmax turns a row of scores into weights: e to the power of each, "
-            "divided by their sum.",
-        ],
+        "Where do weights come from? The simplest way has no parameters: the score of two words is the "
+        "product of their vectors. Softmax turns a row of scores into weights: e to the power of each, "
+        "divided by their sum.",
         ChoiceQuestion(
             "To which word does “Python” give the most weight now?", WORDS, int(shares[0].argmax())
         ),
         "Its score with itself is its length squared, 1·1 + 0·0 + 2·2 = 5; the others have 2. "
         f"Softmax makes {float(shares[0, 0]):.2f} of it.",
-        ledger.names,
         before=[
             formula("eᵢⱼ = xᵢ · xⱼ      aᵢⱼ = softmaxⱼ(eᵢⱼ)      zᵢ = Σⱼ aᵢⱼ xⱼ"),
             vectors("The vectors x", EMBEDDINGS, 0),
@@ -138,31 +122,27 @@ def weights_from_words() -> LessonStep:
             matrix("The weights a = softmax(X Xᵀ)", shares, WORDS, WORDS),
             vectors("The new vectors z", z),
         ],
-        then=["Look at the matrix of scores: it is its own mirror image. That will matter in a moment."],
+        then="Look at the matrix of scores: it is its own mirror image. That will matter in a moment.",
     )
 
 
-def two_forms() -> LessonStep:
-    ledger = Ledger()
+def two_forms(_: Given, ledger: Ledger) -> LessonStep:
     rows = ledger(self_attention_rows, EMBEDDINGS)
     columns = ledger(self_attention_columns, EMBEDDINGS.T)
     shares = ledger(weights, EMBEDDINGS, EMBEDDINGS, VISIBLE, scale=1.0).T
     apart = float((rows - columns.T).abs().max())
     return LessonStep(
         "Words in rows or words in columns",
-        [
-            "Some books write one word in each row of X, others one word in each column. Both are common. "
-            "In columns, X is in ℝⁿˣᵐ: n numbers for each of m words. The formulas look different; the "
-            "numbers are the same, turned on their side.",
-        ],
+        "Some books write one word in each row of X, others one word in each column. Both are common. In "
+        "columns, X is in ℝⁿˣᵐ: n numbers for each of m words. The formulas look different; the numbers are "
+        "the same, turned on their side.",
         ChoiceQuestion(
             "In the form with columns, A = softmax(Xᵀ X) and H = X A, what must add up to 1?",
             ["each row of A", "each column of A", "all numbers of A together"],
             1,
         ),
         "Column i of H is made with column i of A, so the weights of one word now stand below each other.",
-        ledger.names,
-        before=[formula("rows:  Z = softmax(X Xᵀ) X        columns:  H = X softmax(Xᵀ X)")],
+        before=formula("rows:  Z = softmax(X Xᵀ) X        columns:  H = X softmax(Xᵀ X)"),
         after=[
             matrix("A in columns", shares, WORDS, WORDS),
             table("Both forms", ["largest difference between Z and Hᵀ"], [[apart]], 9),
@@ -170,8 +150,7 @@ def two_forms() -> LessonStep:
     )
 
 
-def cycle() -> LessonStep:
-    ledger = Ledger()
+def cycle(_: Given, ledger: Ledger) -> LessonStep:
     given = ledger(cycle_products, GIVEN_WEIGHTS)
     parameter_free = ledger(cycle_products, ledger(weights, EMBEDDINGS, EMBEDDINGS, VISIBLE, scale=1.0))
     return LessonStep(
@@ -186,34 +165,27 @@ def cycle() -> LessonStep:
         NumberQuestion("What is the other one, a₂₁ · a₃₂ · a₁₃?", given[1], 0.0001, 4),
         "0.3 · 0.1 · 0.2 = 0.006, and that is not 0.004. So no vectors at all give these rows by softmax(X "
         "Xᵀ).",
-        ledger.names,
-        before=[matrix("The given weights a", GIVEN_WEIGHTS, WORDS, WORDS)],
-        after=[
-            table(
-                "Around the triangle",
-                ["weights", "a₁₂ a₂₃ a₃₁", "a₂₁ a₃₂ a₁₃"],
-                [["given", *given], ["softmax(X Xᵀ) of the step before", *parameter_free]],
-                6,
-            )
-        ],
-        then=["The example is a valid mixture. It only cannot be made without parameters."],
+        before=matrix("The given weights a", GIVEN_WEIGHTS, WORDS, WORDS),
+        after=table(
+            "Around the triangle",
+            ["weights", "a₁₂ a₂₃ a₃₁", "a₂₁ a₃₂ a₁₃"],
+            [["given", *given], ["softmax(X Xᵀ) of the step before", *parameter_free]],
+            6,
+        ),
+        then="The example is a valid mixture. It only cannot be made without parameters.",
     )
 
 
-@cache  # always the same, and the longest to compute
-def search() -> LessonStep:
-    ledger = Ledger()
+def search(_: Given, ledger: Ledger) -> LessonStep:
     alone, errors_alone = ledger(fit_vectors, GIVEN_WEIGHTS)
     learned, errors_learned = ledger(fit_projections, GIVEN_WEIGHTS, EMBEDDINGS)
     off, exact = errors_alone[-1], errors_learned[-1]
     shown = range(0, FITTING_STEPS, 15)
     return LessonStep(
         "Let the machine search",
-        [
-            f"Perhaps you do not trust the proof. So we let gradient descent search, {FITTING_STEPS} steps "
-            f"each, with the random start of seed {SEED}. First it may choose all nine numbers of X freely. "
-            "Then X stays as it was, and it may learn two matrices: queries q = x W_q and keys k = x W_k.",
-        ],
+        f"Perhaps you do not trust the proof. So we let gradient descent search, {FITTING_STEPS} steps "
+        f"each, with the random start of seed {SEED}. First it may choose all nine numbers of X freely. "
+        "Then X stays as it was, and it may learn two matrices: queries q = x W_q and keys k = x W_k.",
         ChoiceQuestion(
             "How near does softmax(X Xᵀ) come to the given rows, with the best X?",
             [
@@ -225,8 +197,7 @@ def search() -> LessonStep:
         ),
         f"With X alone one weight stays wrong by {off:.3f}. With learned queries and keys the largest error "
         f"is {fmt(exact)}.",
-        ledger.names,
-        before=[matrix("The given weights", GIVEN_WEIGHTS, WORDS, WORDS)],
+        before=matrix("The given weights", GIVEN_WEIGHTS, WORDS, WORDS),
         after=[
             lines(
                 "Largest error of a weight",
@@ -245,8 +216,7 @@ def search() -> LessonStep:
     )
 
 
-def exactly() -> LessonStep:
-    ledger = Ledger()
+def exactly(_: Given, ledger: Ledger) -> LessonStep:
     w_q, w_k = ledger(solve, GIVEN_WEIGHTS, EMBEDDINGS)
     shares = ledger(weights, EMBEDDINGS @ w_q, EMBEDDINGS @ w_k, VISIBLE)
     return LessonStep(
@@ -260,8 +230,7 @@ def exactly() -> LessonStep:
         NumberQuestion("What is the first weight, after softmax?", float(shares[0, 0]), 0.005),
         "Softmax undoes the logarithm: e^(log 0.4) / (0.4 + 0.4 + 0.2) = 0.4. The given rows add up to 1, so "
         "they come back as they were.",
-        ledger.names,
-        before=[formula("aᵢⱼ = softmaxⱼ(qᵢ · kⱼ / √dₖ)      qᵢ = xᵢ W_q      kⱼ = xⱼ W_k")],
+        before=formula("aᵢⱼ = softmaxⱼ(qᵢ · kⱼ / √dₖ)      qᵢ = xᵢ W_q      kⱼ = xⱼ W_k"),
         after=[
             matrix("W_q, solved", w_q, ["x 1", "x 2", "x 3"], ["q 1", "q 2", "q 3"], signed=True),
             matrix("W_k, solved", w_k, ["x 1", "x 2", "x 3"], ["k 1", "k 2", "k 3"], signed=True),
@@ -270,15 +239,11 @@ def exactly() -> LessonStep:
     )
 
 
-def mixing(_: Given) -> list[LessonStep]:
-    return [given_weights(), weights_from_words(), two_forms(), cycle(), search(), exactly()]
-
-
 LESSONS = [
     Lesson(
         "mixing",
         "Attention as a mixture",
         "“Python executes quickly”: given weights, weights without parameters, and why these are not those.",
-        mixing,
+        (given_weights, weights_from_words, two_forms, cycle, search, exactly),
     )
 ]

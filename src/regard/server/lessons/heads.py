@@ -6,22 +6,9 @@ import torch
 from torch import Tensor
 
 from regard.models.attention import MultiHeadAttention, masked_softmax, scores
-from regard.server.lessons.step import (
-    ChoiceQuestion,
-    Given,
-    Ledger,
-    Lesson,
-    LessonStep,
-    NumberQuestion,
-    all_visible,
-    compare_times,
-    fmt,
-    formula,
-    matrix,
-    race,
-    seeded,
-    table,
-)
+from regard.server.lessons.content import fmt, formula, matrix, table
+from regard.server.lessons.given import Given, Ledger, all_visible, compare_times, race, seeded
+from regard.server.lessons.step import ChoiceQuestion, Lesson, LessonStep, NumberQuestion
 
 WORDS = ("Thinking", "Machines")
 WIDTH, HEADS, CHANNELS = 512, 8, 64
@@ -64,8 +51,7 @@ def first_numbers(caption: str, rows: dict[str, Tensor], count: int = 4) -> dict
     return table(caption, columns, [[name, *row[:count].tolist(), "…"] for name, row in rows.items()], 3)
 
 
-def embed() -> LessonStep:
-    ledger = Ledger()
+def embed(_: Given, ledger: Ledger) -> LessonStep:
     tensors, attention = ledger(walk), ledger(machine)
     ledger.note(attention.queries_keys_values)
     size = attention.query.weight.numel() // HEADS
@@ -80,8 +66,7 @@ def embed() -> LessonStep:
         ],
         NumberQuestion("How many numbers has the matrix W_Q of one head?", size, 0.5, 0),
         "512 · 64 = 32,768: one row for each number of the word, one column for each number of the query.",
-        ledger.names,
-        before=[formula("q = x W_Q      k = x W_K      v = x W_V")],
+        before=formula("q = x W_Q      k = x W_K      v = x W_V"),
         after=[
             first_numbers("Embeddings x, 512 numbers each", dict(zip(WORDS, tensors["x"]))),
             first_numbers(
@@ -96,8 +81,7 @@ def embed() -> LessonStep:
     )
 
 
-def divide() -> LessonStep:
-    ledger = Ledger()
+def divide(_: Given, ledger: Ledger) -> LessonStep:
     tensors = ledger(walk)
     ledger.note(scores)
     one, two = tensors["products"][0, 0].tolist()
@@ -110,64 +94,51 @@ def divide() -> LessonStep:
         ],
         NumberQuestion("What is the first score after the division?", one / 8, 0.051),
         f"√64 = 8, and {fmt(one)} / 8 = {fmt(one / 8)}.",
-        ledger.names,
-        after=[
-            table(
-                "Scores of “Thinking” in head 0",
-                ["for", "q · k", "divided by 8"],
-                [
-                    [word, *pair]
-                    for word, *pair in zip(
-                        WORDS, tensors["products"][0, 0].tolist(), tensors["divided"][0, 0].tolist()
-                    )
-                ],
-            )
-        ],
+        after=table(
+            "Scores of “Thinking” in head 0",
+            ["for", "q · k", "divided by 8"],
+            [
+                [word, *pair]
+                for word, *pair in zip(
+                    WORDS, tensors["products"][0, 0].tolist(), tensors["divided"][0, 0].tolist()
+                )
+            ],
+        ),
     )
 
 
-def soften() -> LessonStep:
-    ledger = Ledger()
+def soften(_: Given, ledger: Ledger) -> LessonStep:
     tensors = ledger(walk)
     ledger.note(masked_softmax)
     one, two = tensors["divided"][0, 0].tolist()
     share = float(tensors["shares"][0, 0, 0])
     return LessonStep(
         "5. Softmax",
-        [
-            f"The divided scores of “Thinking” are {fmt(one)} for itself and {fmt(two)} for “Machines”. "
-            "Softmax makes weights of them that add up to 1. With two words only the difference of the "
-            "scores matters.",
-        ],
+        f"The divided scores of “Thinking” are {fmt(one)} for itself and {fmt(two)} for “Machines”. Softmax "
+        "makes weights of them that add up to 1. With two words only the difference of the scores matters.",
         NumberQuestion("How much weight does “Thinking” give to itself? A guess will do.", share, 0.1),
         f"The scores are {fmt(one - two)} apart: 1 / (1 + e^{fmt(two - one)}) = {share:.2f}.",
-        ledger.names,
-        before=[formula("a₁ = e^s₁ / (e^s₁ + e^s₂)")],
-        after=[matrix("Weights of head 0", tensors["shares"][0], WORDS, WORDS)],
+        before=formula("a₁ = e^s₁ / (e^s₁ + e^s₂)"),
+        after=matrix("Weights of head 0", tensors["shares"][0], WORDS, WORDS),
     )
 
 
-def weigh() -> LessonStep:
-    ledger = Ledger()
+def weigh(_: Given, ledger: Ledger) -> LessonStep:
     tensors = ledger(walk)
     shares, v, z = tensors["shares"][0, 0], tensors["v"][0], tensors["mixed"][0, 0]
     sums = " + ".join(f"{fmt(float(a))} · ({fmt(float(row[0]))})" for a, row in zip(shares, v))
     return LessonStep(
         "6. Weigh the values and add",
-        [
-            f"The values are multiplied by the weights, {float(shares[0]):.2f} and {float(shares[1]):.2f}, "
-            "and added. That is what head 0 has to say about “Thinking”: again 64 numbers.",
-        ],
+        f"The values are multiplied by the weights, {float(shares[0]):.2f} and {float(shares[1]):.2f}, and "
+        "added. That is what head 0 has to say about “Thinking”: again 64 numbers.",
         NumberQuestion("What is the first of them?", float(z[0]), 0.06),
         f"{sums} = {fmt(float(z[0]))}.",
-        ledger.names,
-        before=[first_numbers("The values of head 0", dict(zip(WORDS, v)))],
-        after=[first_numbers("The sum", {"z of Thinking": z})],
+        before=first_numbers("The values of head 0", dict(zip(WORDS, v))),
+        after=first_numbers("The sum", {"z of Thinking": z}),
     )
 
 
-def eight() -> LessonStep:
-    ledger = Ledger()
+def eight(_: Given, ledger: Ledger) -> LessonStep:
     tensors = ledger(walk)
     attention = machine()
     ledger.note(attention)
@@ -178,18 +149,14 @@ def eight() -> LessonStep:
     rows = [[f"head {head}", *tensors["shares"][head, 0].tolist()] for head in range(HEADS)]
     return LessonStep(
         "Eight heads, and W_O",
-        [
-            "All of this happens in eight heads at once, each with its own W_Q, W_K and W_V. So each may "
-            "look for something else. What the heads say is laid side by side and multiplied by one more "
-            "matrix, W_O.",
-        ],
+        "All of this happens in eight heads at once, each with its own W_Q, W_K and W_V. So each may look "
+        "for something else. What the heads say is laid side by side and multiplied by one more matrix, W_O.",
         NumberQuestion(
             "How many numbers has a word when the eight heads are laid side by side?", joined.shape[1], 0.5, 0
         ),
         f"8 · 64 = 512, as wide as the word was. W_O has 512 · 512 = {attention.output.weight.numel():,} "
         "numbers and keeps that width, so that the next layer can go on in the same way.",
-        ledger.names,
-        before=[formula("MultiHead = Concat(head₁ … head₈) W_O")],
+        before=formula("MultiHead = Concat(head₁ … head₈) W_O"),
         after=[
             table("How “Thinking” shares its weight", ["", *WORDS], rows, 2),
             first_numbers("After W_O", dict(zip(WORDS, tensors["output"]))),
@@ -204,8 +171,7 @@ def multiplications(words: int, heads: int, channels: int) -> int:
     return 4 * words * WIDTH * inner + 2 * words**2 * inner
 
 
-def speed() -> LessonStep:
-    ledger = Ledger()
+def speed(_: Given, ledger: Ledger) -> LessonStep:
     x, mask = embeddings(SPEED_WORDS), all_visible(SPEED_WORDS, SPEED_WORDS)[None, None]
     one, many = machine(1, WIDTH), machine()
     times = race(
@@ -222,11 +188,8 @@ def speed() -> LessonStep:
     answer = compare_times(times["8 heads of 64"], times["1 head of 512"])
     return LessonStep(
         "Do eight heads speed it up?",
-        [
-            "A common claim says why there are eight heads. We test it: one head of 512 numbers against "
-            f"eight heads of 64, on {SPEED_WORDS} words, on this machine, now. The shortest time of each "
-            "counts.",
-        ],
+        "A common claim says why there are eight heads. We test it: one head of 512 numbers against eight "
+        f"heads of 64, on {SPEED_WORDS} words, on this machine, now. The shortest time of each counts.",
         ChoiceQuestion(
             "How much time do eight heads take, compared to one?",
             ["clearly less", "about the same, within a fifth", "clearly more"],
@@ -234,25 +197,18 @@ def speed() -> LessonStep:
         ),
         f"{ratio:.2f} times as much. Both do exactly {work[0]:,} multiplications. What difference there is "
         "comes from how a machine arranges them; there is no less to do.",
-        ledger.names,
-        after=[
-            table(
-                "One head and eight",
-                ["", "multiplications", "milliseconds"],
-                [[name, count, 1000 * taken] for (name, taken), count in zip(times.items(), work)],
-                2,
-            ),
-        ],
-        then=[
+        after=table(
+            "One head and eight",
+            ["", "multiplications", "milliseconds"],
+            [[name, count, 1000 * taken] for (name, taken), count in zip(times.items(), work)],
+            2,
+        ),
+        then=(
             "The paper's reason is another: one head can only make one average. Eight heads can look at "
             "eight different things at once, for the price of one."
-        ],
+        ),
         claim=CLAIM,
     )
-
-
-def thinking(_: Given) -> list[LessonStep]:
-    return [embed(), divide(), soften(), weigh(), eight(), speed()]
 
 
 LESSONS = [
@@ -261,6 +217,6 @@ LESSONS = [
         "“Thinking Machines” and eight heads",
         "The walk in six steps with width 512: embed, q k v, score, divide by 8, softmax, sum. Then eight "
         "heads.",
-        thinking,
+        (embed, divide, soften, weigh, eight, speed),
     )
 ]

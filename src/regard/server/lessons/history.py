@@ -8,21 +8,9 @@ from typing import Any
 
 from regard.data.phrasebook import Phrase, phrases
 from regard.interpret import Trace
-from regard.server.lessons.decoder import word_names
-from regard.server.lessons.step import (
-    ChoiceQuestion,
-    Given,
-    Ledger,
-    Lesson,
-    LessonStep,
-    LessonUnavailable,
-    NumberQuestion,
-    distinct,
-    formula,
-    lines,
-    matrix,
-    table,
-)
+from regard.server.lessons.content import distinct, formula, lines, matrix, table
+from regard.server.lessons.given import Given, Ledger, LessonUnavailable
+from regard.server.lessons.step import ChoiceQuestion, Lesson, LessonStep, NumberQuestion
 from regard.storage import models as builtin
 from regard.tasks import load
 
@@ -95,8 +83,8 @@ def carried(trace: Trace) -> int:
     return trace["decoder.first"].numel()
 
 
-def bottleneck(models: dict[str, Any]) -> LessonStep:
-    ledger = Ledger()
+def bottleneck(given: Given, ledger: Ledger) -> LessonStep:
+    models = runners(given)
     short, long = sentences()[0][0], sentences()[-1][0]
     sizes = {
         family: [ledger(carried, ledger(task.trace, each.english, each.german)) for each in (short, long)]
@@ -105,7 +93,7 @@ def bottleneck(models: dict[str, Any]) -> LessonStep:
     family = "rnn" if "rnn" in models else next(iter(models))
     one, two = sizes[family]
     rows = [[FAMILIES[name], *pair] for name, pair in sizes.items()]
-    pieces = [len(next(iter(models.values())).folder.source.encode(each.english)) for each in (short, long)]
+    tokens = [len(next(iter(models.values())).folder.source.encode(each.english)) for each in (short, long)]
     recurrent = family == "rnn"
     return LessonStep(
         "One state for a whole sentence",
@@ -117,24 +105,21 @@ def bottleneck(models: dict[str, Any]) -> LessonStep:
         ],
         NumberQuestion(f"How many for “{long.english}”?", two, 0.5, 0),
         "The same, however long the sentence is: a bottleneck. The other models hand over one vector for "
-        "every piece."
+        "every token."
         if recurrent
-        else f"More: one vector for every piece of the source, {pieces[1]} instead of {pieces[0]}.",
-        ledger.names,
-        before=[formula("hₜ = f(xₜ, hₜ₋₁)")],
-        after=[
-            table(
-                "Numbers that the writer has of the source",
-                ["model", "short sentence", "long sentence"],
-                rows,
-                0,
-            )
-        ],
+        else f"More: one vector for every token of the source, {tokens[1]} instead of {tokens[0]}.",
+        before=formula("hₜ = f(xₜ, hₜ₋₁)"),
+        after=table(
+            "Numbers that the writer has of the source",
+            ["model", "short sentence", "long sentence"],
+            rows,
+            0,
+        ),
     )
 
 
-def longer(models: dict[str, Any]) -> LessonStep:
-    ledger = Ledger()
+def longer(given: Given, ledger: Ledger) -> LessonStep:
+    models = runners(given)
     scores = {FAMILIES[family]: ledger(right, task) for family, task in models.items()}
     names = list(scores)
     worst = min(names, key=lambda name: scores[name][-1])
@@ -163,7 +148,6 @@ def longer(models: dict[str, Any]) -> LessonStep:
         + ". On the shortest: "
         + ", ".join(f"{name} {100 * scores[name][0]:.0f} %" for name in names)
         + ".",
-        ledger.names,
         after=[
             lines("Share of sentences that are exactly right", "words", middle, scores, even=True, digits=2),
             *(
@@ -178,12 +162,14 @@ def longer(models: dict[str, Any]) -> LessonStep:
     )
 
 
-def looking_back(task: Any) -> LessonStep:
-    ledger = Ledger()
+def looking_back(given: Given, ledger: Ledger) -> LessonStep | None:
+    task = runners(given).get("bahdanau")
+    if task is None:
+        return None
     phrase = sentences()[1][0]
     trace = ledger(task.trace, phrase.english, phrase.german)
     shares = ledger(trace.alignment_weights)
-    output, read = word_names(trace.tokens["output"]), word_names(trace.tokens["source"])
+    output, read = trace.tokens["output"].word_texts, trace.tokens["source"].word_texts
     place = max(range(len(output)), key=lambda each: len(output[each]))
     best = int(shares[place].argmax())
     width = trace["decoder.cross.value"].shape[-1]
@@ -201,17 +187,10 @@ def looking_back(task: Any) -> LessonStep:
             f"At which word does it look most when it says “{output[place]}”?", distinct(read), best
         ),
         f"At “{read[best]}”, with {float(shares[place, best]):.2f}.",
-        ledger.names,
-        before=[formula("eᵢⱼ = v · tanh(W sᵢ₋₁ + U hⱼ)      aᵢⱼ = softmaxⱼ(eᵢⱼ)      cᵢ = Σⱼ aᵢⱼ hⱼ")],
-        after=[matrix("Weights a: words said (rows), words read (columns)", shares, output, read)],
-        then=["This was the first attention. The Transformer kept it and threw the recurrent network away."],
+        before=formula("eᵢⱼ = v · tanh(W sᵢ₋₁ + U hⱼ)      aᵢⱼ = softmaxⱼ(eᵢⱼ)      cᵢ = Σⱼ aᵢⱼ hⱼ"),
+        after=matrix("Weights a: words said (rows), words read (columns)", shares, output, read),
+        then="This was the first attention. The Transformer kept it and threw the recurrent network away.",
     )
-
-
-def history(given: Given) -> list[LessonStep]:
-    models = runners(given)
-    steps = [bottleneck(models), longer(models)]
-    return [*steps, looking_back(models["bahdanau"])] if "bahdanau" in models else steps
 
 
 LESSONS = [
@@ -220,6 +199,6 @@ LESSONS = [
         "RNN, Bahdanau, Transformer",
         "One state for a whole sentence, a look back at every step, attention alone: longer and longer "
         "sentences.",
-        history,
+        (bottleneck, longer, looking_back),
     )
 ]

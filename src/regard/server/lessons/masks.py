@@ -13,21 +13,9 @@ from regard.interpret.interventions import InterventionTap, TensorEdit, parse
 from regard.interpret.names import causal_side
 from regard.models.attention import masked_softmax, scores, visible
 from regard.models.families import build
-from regard.server.lessons.step import (
-    ChoiceQuestion,
-    Given,
-    Ledger,
-    Lesson,
-    LessonStep,
-    NumberQuestion,
-    fmt,
-    formula,
-    lines,
-    matrix,
-    seeded,
-    table,
-    token,
-)
+from regard.server.lessons.content import fmt, formula, lines, matrix, table, token
+from regard.server.lessons.given import Given, Ledger, seeded
+from regard.server.lessons.step import ChoiceQuestion, Lesson, LessonStep, NumberQuestion
 
 WORDS = ("The", "cat", "sees", "a", "dog")
 SEED = 6
@@ -36,27 +24,22 @@ VOCABULARY = 8  # of random words
 LENGTH = 8
 
 
-def triangle() -> LessonStep:
-    ledger = Ledger()
+def triangle(_: Given, ledger: Ledger) -> LessonStep:
     places = torch.arange(len(WORDS))[None]
     mask = ledger(visible, places, places, causal=True)[0, 0]
     return LessonStep(
         "Who may see whom",
-        [
-            "A decoder learns to say the next word at every place at once. If the place of “sees” could look "
-            "at the words after it, it would only copy the answer. So each word sees itself and the words "
-            "before it.",
-        ],
+        "A decoder learns to say the next word at every place at once. If the place of “sees” could look at "
+        "the words after it, it would only copy the answer. So each word sees itself and the words before "
+        "it.",
         NumberQuestion("Of the 25 cells of this matrix, how many may be seen?", int(mask.sum()), 0.01, 0),
         "1 + 2 + 3 + 4 + 5 = 15: the first word sees one, the last sees all five.",
-        ledger.names,
-        before=[table("The words", ["place", *(str(place) for place in range(5))], [["word", *WORDS]])],
-        after=[matrix("1 where a word (row) may see a word (column)", mask.float(), WORDS, WORDS, mask=mask)],
+        before=table("The words", ["place", *(str(place) for place in range(5))], [["word", *WORDS]]),
+        after=matrix("1 where a word (row) may see a word (column)", mask.float(), WORDS, WORDS, mask=mask),
     )
 
 
-def infinity() -> LessonStep:
-    ledger = Ledger()
+def infinity(_: Given, ledger: Ledger) -> LessonStep:
     generator = seeded(SEED)
     q, k = (torch.randn(len(WORDS), 4, generator=generator) for _ in range(2))
     products = ledger(scores, q, k)
@@ -75,13 +58,12 @@ def infinity() -> LessonStep:
             "How much weight does “cat” give to “The”? (e is about 2.718)", float(shares[1, 0]), 0.02
         ),
         "e² / (e² + e¹) = e / (e + 1) = 0.73. The 3 would have won, but it lies in the future.",
-        ledger.names,
         before=[
             formula("aᵢⱼ = softmaxⱼ(eᵢⱼ if j ≤ i, else −∞)"),
             matrix("Scores, not yet masked", products, WORDS, WORDS, signed=True),
         ],
-        after=[matrix("Weights, masked", shares, WORDS, WORDS, mask=mask)],
-        then=["Every row still adds up to 1. Setting weights to 0 after the softmax would not do that."],
+        after=matrix("Weights, masked", shares, WORDS, WORDS, mask=mask),
+        then="Every row still adds up to 1. Setting weights to 0 after the softmax would not do that.",
     )
 
 
@@ -110,19 +92,15 @@ def lottery(masked: bool, steps: int = TRAINING_STEPS, seed: int = SEED) -> tupl
     return tuple(losses)
 
 
-def cheating() -> LessonStep:
-    ledger = Ledger()
+def cheating(_: Given, ledger: Ledger) -> LessonStep:
     honest, cheat = (ledger(lottery, masked) for masked in (True, False))
     shown = list(range(0, TRAINING_STEPS, 10))
     chance = float(torch.tensor(float(VOCABULARY)).log())
     return LessonStep(
         "What happens without a mask",
-        [
-            f"We train two small language models on texts of random words, {VOCABULARY} words to choose "
-            f"from. Nobody can foretell a random word: the best possible loss is log {VOCABULARY} = "
-            f"{chance:.2f}. One model has its mask, the other does not, so its answer stands among the words "
-            "it reads.",
-        ],
+        f"We train two small language models on texts of random words, {VOCABULARY} words to choose from. "
+        f"Nobody can foretell a random word: the best possible loss is log {VOCABULARY} = {chance:.2f}. One "
+        "model has its mask, the other does not, so its answer stands among the words it reads.",
         ChoiceQuestion(
             f"What loss does the model without a mask reach after {TRAINING_STEPS} steps?",
             [f"about {chance:.2f}, like the other", "less, but above 1", "below 1: it knows the unknowable"],
@@ -130,20 +108,18 @@ def cheating() -> LessonStep:
         ),
         f"{cheat[-1]:.3f}, against {honest[-1]:.2f} with the mask. It has learned to copy the next word. "
         "When it must write by itself there is no next word yet, and it knows nothing.",
-        ledger.names,
-        after=[
-            lines(
-                "Loss on random words",
-                "step",
-                shown,
-                {"with the mask": [honest[i] for i in shown], "without": [cheat[i] for i in shown]},
-            ),
-        ],
+        after=lines(
+            "Loss on random words",
+            "step",
+            shown,
+            {"with the mask": [honest[i] for i in shown], "without": [cheat[i] for i in shown]},
+        ),
     )
 
 
-def unmasked(given: Given) -> LessonStep:
-    ledger = Ledger()
+def unmasked(given: Given, ledger: Ledger) -> LessonStep | None:
+    if causal_side(given.task.folder.model) is None:
+        return None
     trace = given.trace(ledger)
     target = {} if trace.meta["task"] == "generate" else {"target": trace.output}
     if not target:
@@ -153,16 +129,9 @@ def unmasked(given: Given) -> LessonStep:
     before, after = (sum(each.log_probabilities()) for each in (masked, other))
     return LessonStep(
         "In a model that learned with a mask",
-        [
-            [
-                token(given.name),
-                " says ",
-                token(trace.output),
-                f" with log p = {fmt(before)} in all. Now we "
-                "take the mask of its decoder away and let it read the same words again: every place may see "
-                "the words that come after it.",
-            ],
-        ],
+        f"{token(given.name)} says {token(trace.output)} with log p = {fmt(before)} in all. Now we take the "
+        "mask of its decoder away and let it read the same words again: every place may see the words that "
+        "come after it.",
         ChoiceQuestion(
             "What happens to log p of its own words?",
             ["it rises: it sees the answers", "it hardly changes", "it falls"],
@@ -172,26 +141,18 @@ def unmasked(given: Given) -> LessonStep:
         "only something it has not met before."
         if after <= before
         else f"It is {fmt(after)}.",
-        ledger.names,
-        after=[
-            table(
-                "log p of each piece",
-                ["piece", "with the mask", "without"],
-                [
-                    list(row)
-                    for row in zip(
-                        masked.tokens["output"].shown, masked.log_probabilities(), other.log_probabilities()
-                    )
-                ],
-                2,
-            )
-        ],
+        after=table(
+            "log p of each token",
+            ["token", "with the mask", "without"],
+            [
+                list(row)
+                for row in zip(
+                    masked.tokens["output"].shown, masked.log_probabilities(), other.log_probabilities()
+                )
+            ],
+            2,
+        ),
     )
-
-
-def masks(given: Given) -> list[LessonStep]:
-    steps = [triangle(), infinity(), cheating()]
-    return [*steps, unmasked(given)] if causal_side(given.task.folder.model) else steps
 
 
 LESSONS = [
@@ -199,7 +160,7 @@ LESSONS = [
         "masks",
         "Hiding the future",
         "Future places get −∞ before the softmax. What a model does that sees the answer.",
-        masks,
+        (triangle, infinity, cheating, unmasked),
         ("model", "text"),
     )
 ]

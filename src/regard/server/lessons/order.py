@@ -5,24 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from regard.errors import UsageError
+from regard.interpret.names import has_positions
 from regard.models.attention import self_attention_rows
 from regard.models.positions import sinusoid
-from regard.server.lessons.step import (
-    ChoiceQuestion,
-    Given,
-    Ledger,
-    Lesson,
-    LessonStep,
-    NumberQuestion,
-    fmt,
-    formula,
-    lines,
-    matrix,
-    seeded,
-    table,
-    token,
-)
+from regard.server.lessons.content import fmt, formula, lines, matrix, table, token
+from regard.server.lessons.given import Given, Ledger, seeded
+from regard.server.lessons.step import ChoiceQuestion, Lesson, LessonStep, NumberQuestion
 
 WORDS = ("dog", "bites", "man")
 OTHER = (2, 1, 0)  # man bites dog
@@ -42,18 +30,15 @@ def apart(one: Tensor, other: Tensor) -> float:
     return float((one - other).abs().max())
 
 
-def blind() -> LessonStep:
-    ledger = Ledger()
+def blind(_: Given, ledger: Ledger) -> LessonStep:
     x, order = words(), list(OTHER)
     straight = ledger(self_attention_rows, x)
     turned = ledger(self_attention_rows, x[order])
     difference = ledger(apart, straight[order], turned)
     return LessonStep(
         "A dog bites a man",
-        [
-            "“dog bites man” and “man bites dog” are the same words in another order. We give each word a "
-            f"random vector of {WIDTH} numbers (seed {SEED}) and let attention mix them, once in each order.",
-        ],
+        "“dog bites man” and “man bites dog” are the same words in another order. We give each word a "
+        f"random vector of {WIDTH} numbers (seed {SEED}) and let attention mix them, once in each order.",
         ChoiceQuestion(
             "Is the new vector of “dog” different in the two sentences?",
             ["yes", "no, it is the same"],
@@ -61,20 +46,16 @@ def blind() -> LessonStep:
         ),
         f"The largest difference is {fmt(difference)}. A sum does not know in which order its terms came: "
         "attention alone sees a bag of words. So do the dense layers, which look at one word at a time.",
-        ledger.names,
-        after=[
-            table(
-                "First numbers of the new vector of “dog”",
-                ["in", "1", "2", "3", "4"],
-                [["dog bites man", *straight[0, :4].tolist()], ["man bites dog", *turned[2, :4].tolist()]],
-                4,
-            ),
-        ],
+        after=table(
+            "First numbers of the new vector of “dog”",
+            ["in", "1", "2", "3", "4"],
+            [["dog bites man", *straight[0, :4].tolist()], ["man bites dog", *turned[2, :4].tolist()]],
+            4,
+        ),
     )
 
 
-def waves() -> LessonStep:
-    ledger = Ledger()
+def waves(_: Given, ledger: Ledger) -> LessonStep:
     table_of = ledger(sinusoid, torch.arange(PLACES), WIDTH)
     return LessonStep(
         "Waves that tell the place",
@@ -85,10 +66,7 @@ def waves() -> LessonStep:
         ],
         NumberQuestion("What is number 1 (the first cosine) at place 0?", float(table_of[0, 1]), 0.01),
         "cos 0 = 1, whatever the wave.",
-        ledger.names,
-        before=[
-            formula("PE(pos, 2i) = sin(pos / 10000^(2i/D))      PE(pos, 2i+1) = cos(pos / 10000^(2i/D))")
-        ],
+        before=formula("PE(pos, 2i) = sin(pos / 10000^(2i/D))      PE(pos, 2i+1) = cos(pos / 10000^(2i/D))"),
         after=[
             lines(
                 f"Some waves for D = {WIDTH}",
@@ -107,8 +85,7 @@ def waves() -> LessonStep:
     )
 
 
-def seeing() -> LessonStep:
-    ledger = Ledger()
+def seeing(_: Given, ledger: Ledger) -> LessonStep:
     x, order = words(), list(OTHER)
     places = ledger(sinusoid, torch.arange(3), WIDTH)
     straight = ledger(self_attention_rows, x + places)
@@ -116,7 +93,7 @@ def seeing() -> LessonStep:
     difference = ledger(apart, straight[order], turned)
     return LessonStep(
         "The same sentences with waves",
-        ["Now we add the waves of places 0, 1 and 2 to the words, in both orders, and mix again."],
+        "Now we add the waves of places 0, 1 and 2 to the words, in both orders, and mix again.",
         ChoiceQuestion(
             "Is the new vector of “dog” different now?",
             ["yes", "no, it is the same"],
@@ -124,16 +101,13 @@ def seeing() -> LessonStep:
         ),
         f"The largest difference is {fmt(difference)}. “dog” at place 0 and “dog” at place 2 are no longer "
         "the same.",
-        ledger.names,
-        before=[formula("xᵢ + PE(i)")],
-        after=[
-            table(
-                "First numbers of the new vector of “dog”",
-                ["in", "1", "2", "3", "4"],
-                [["dog bites man", *straight[0, :4].tolist()], ["man bites dog", *turned[2, :4].tolist()]],
-                4,
-            ),
-        ],
+        before=formula("xᵢ + PE(i)"),
+        after=table(
+            "First numbers of the new vector of “dog”",
+            ["in", "1", "2", "3", "4"],
+            [["dog bites man", *straight[0, :4].tolist()], ["man bites dog", *turned[2, :4].tolist()]],
+            4,
+        ),
     )
 
 
@@ -143,20 +117,16 @@ def likeness(places: Tensor, width: int) -> Tensor:
     return encodings @ encodings.T
 
 
-def distance() -> LessonStep:
-    ledger = Ledger()
+def distance(_: Given, ledger: Ledger) -> LessonStep:
     products = ledger(likeness, torch.arange(PLACES), WIDTH)
     one, two = float(products[3, 7]), float(products[20, 24])
     return LessonStep(
         "Distance can be read off",
-        [
-            "The product of the waves of two places says how alike these places are. For places 3 and 7, "
-            f"four apart, it is {fmt(one, 3)}.",
-        ],
+        "The product of the waves of two places says how alike these places are. For places 3 and 7, four "
+        f"apart, it is {fmt(one, 3)}.",
         NumberQuestion("What is it for places 20 and 24?", two, 0.02, 3),
         "The same. sin a sin b + cos a cos b = cos(a − b): only the distance counts. So “the word before me” "
         "looks alike everywhere in a text, and attention can learn it once.",
-        ledger.names,
         after=[
             lines("PE(0) · PE(k)", "distance k", list(range(PLACES)), {"product": products[0].tolist()}),
             table(
@@ -169,44 +139,26 @@ def distance() -> LessonStep:
     )
 
 
-def dropped(given: Given) -> LessonStep:
-    ledger = Ledger()
+def dropped(given: Given, ledger: Ledger) -> LessonStep | None:
+    if not has_positions(given.task.folder.model):
+        return None
     trace = given.trace(ledger)
     other = given.trace(ledger, interventions=[{"type": "drop_positions"}])
     same = trace.output == other.output
     return LessonStep(
         "Take the order away from a model",
-        [
-            [
-                token(given.name),
-                " reads ",
-                token(given.sentence),
-                " and says ",
-                token(trace.output),
-                " as its answer. We take all positions away, so that it reads a bag of words.",
-            ],
-        ],
+        f"{token(given.name)} reads {token(given.sentence)} and says {token(trace.output)} as its answer. "
+        "We take all positions away, so that it reads a bag of words.",
         ChoiceQuestion(
             "Does it still say the same?", ["the same, word for word", "something else"], 0 if same else 1
         ),
         "Here it makes no difference."
         if same
         else "It does not: the words are there, but who did what is lost.",
-        ledger.names,
-        after=[
-            table("What it says", ["", "output"], [["with order", trace.output], ["without", other.output]])
-        ],
+        after=table(
+            "What it says", ["", "output"], [["with order", trace.output], ["without", other.output]]
+        ),
     )
-
-
-def positions(given: Given) -> list[LessonStep]:
-    steps = [blind(), waves(), seeing(), distance()]
-    try:
-        return [*steps, dropped(given)]
-    except UsageError as error:
-        if "no positions" not in str(error):
-            raise
-        return steps  # a recurrent model reads in order
 
 
 LESSONS = [
@@ -214,7 +166,7 @@ LESSONS = [
         "positions",
         "Positional waves",
         "Attention is blind to order: permute and compare. Then sines and cosines tell every place.",
-        positions,
+        (blind, waves, seeing, distance, dropped),
         ("model", "text"),
     )
 ]

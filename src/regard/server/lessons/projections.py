@@ -8,24 +8,11 @@ from torch import Tensor
 
 from regard.interpret import Trace
 from regard.models.attention import attend, attention_columns, repeat_kv, scores, weights
+from regard.server.lessons.content import bars, fmt, formula, matrix, table, token
 from regard.server.lessons.first import WORDS
+from regard.server.lessons.given import Given, Ledger, all_visible, seeded
 from regard.server.lessons.she import self_attentions
-from regard.server.lessons.step import (
-    ChoiceQuestion,
-    Given,
-    Ledger,
-    Lesson,
-    LessonStep,
-    NumberQuestion,
-    all_visible,
-    bars,
-    fmt,
-    formula,
-    matrix,
-    seeded,
-    table,
-    token,
-)
+from regard.server.lessons.step import ChoiceQuestion, Lesson, LessonStep, NumberQuestion
 
 WIDTH = 8
 SEED = 4
@@ -63,9 +50,8 @@ def head_of(trace: Trace, where: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     return q, k, v, trace[f"{where}.mask"]
 
 
-def one_projection() -> LessonStep:
-    ledger = Ledger()
-    x, w, _ = toy()
+def one_projection(_: Given, ledger: Ledger) -> LessonStep:
+    x, w = toy()[:2]
     products = ledger(scores, x @ w, x @ w)
     return LessonStep(
         "One projection",
@@ -76,14 +62,12 @@ def one_projection() -> LessonStep:
         ],
         NumberQuestion("What does “quickly” score “Python” with?", float(products[2, 0]), 0.0051, 3),
         "The same: y₁ · y₃ = y₃ · y₁. With one projection, I look at you exactly as you look at me.",
-        ledger.names,
-        before=[formula("eᵢⱼ = yᵢ · yⱼ / √d      y = x W")],
-        after=[matrix("Scores with one projection", products, WORDS, WORDS, signed=True)],
+        before=formula("eᵢⱼ = yᵢ · yⱼ / √d      y = x W"),
+        after=matrix("Scores with one projection", products, WORDS, WORDS, signed=True),
     )
 
 
-def two_projections() -> LessonStep:
-    ledger = Ledger()
+def two_projections(_: Given, ledger: Ledger) -> LessonStep:
     x, w_q, w_k = toy()
     products = ledger(scores, x @ w_q, x @ w_k)
     same = ledger(scores, x @ w_q, x @ w_q)
@@ -101,15 +85,15 @@ def two_projections() -> LessonStep:
             0 if (asymmetry := ledger(one_sided, products)) == 0 else 1 if asymmetry < 0.1 else 2,
         ),
         f"It is {asymmetry:.2f}: who looks and who is looked at are now two things.",
-        ledger.names,
-        before=[formula("eᵢⱼ = qᵢ · kⱼ / √d      q = x W_q      k = x W_k")],
-        after=[matrix("Scores with two projections", products, WORDS, WORDS, signed=True)],
+        before=formula("eᵢⱼ = qᵢ · kⱼ / √d      q = x W_q      k = x W_k"),
+        after=matrix("Scores with two projections", products, WORDS, WORDS, signed=True),
     )
 
 
-def in_the_model(given: Given) -> LessonStep:
-    ledger = Ledger()
+def in_the_model(given: Given, ledger: Ledger) -> LessonStep | None:
     trace = given.trace(ledger)
+    if not self_attentions(trace):
+        return None
     where = self_attentions(trace)[0]
     q, k, _, _ = head_of(trace, where)
     products = ledger(scores, q, k)
@@ -117,15 +101,8 @@ def in_the_model(given: Given) -> LessonStep:
     names = trace.sides(where)[0].shown[:SHOWN]
     return LessonStep(
         "In a model that has learned",
-        [
-            [
-                "The same measure in ",
-                token(given.name),
-                ", in the first layer, on ",
-                token(given.sentence),
-                " (its W_q and W_k were learned: it could have made them equal if that were best).",
-            ],
-        ],
+        f"The same measure in {token(given.name)}, in the first layer, on {token(given.sentence)} (its W_q "
+        "and W_k were learned: it could have made them equal if that were best).",
         ChoiceQuestion(
             "How one-sided are the scores that it learned?",
             ["0: it made both alike", "between 0 and 0.5", "above 0.5"],
@@ -133,15 +110,15 @@ def in_the_model(given: Given) -> LessonStep:
         ),
         f"{asymmetry:.2f}, the mean of {len(q)} heads: the difference between the two directions, as a share "
         "of the size of a score.",
-        ledger.names,
-        after=[matrix("Scores of head 0", products[0, :SHOWN, :SHOWN], names, names, signed=True)],
+        after=matrix("Scores of head 0", products[0, :SHOWN, :SHOWN], names, names, signed=True),
     )
 
 
-def looking_at_oneself(given: Given) -> LessonStep:
-    ledger = Ledger()
+def looking_at_oneself(given: Given, ledger: Ledger) -> LessonStep | None:
     trace = given.trace(ledger)
     parts = [head_of(trace, where) for where in self_attentions(trace)]
+    if not parts:
+        return None
     real = [ledger(on_themselves, ledger(weights, q, k, mask)) for q, k, _, mask in parts]
     alike = [ledger(on_themselves, ledger(weights, k, k, mask)) for _, k, _, mask in parts]
     with_queries, single = sum(real) / len(real), sum(alike) / len(alike)
@@ -160,22 +137,20 @@ def looking_at_oneself(given: Given) -> LessonStep:
         ),
         f"{single:.2f}. The product of a vector with itself is its length squared, which is never negative "
         "and hard to beat: a word that asks with its own key finds itself first.",
-        ledger.names,
-        after=[
-            table(
-                "Weight on oneself",
-                ["", "q · k, as learned", "k · k, one projection"],
-                [[name, *pair] for name, *pair in zip(names, real, alike)],
-                2,
-            )
-        ],
+        after=table(
+            "Weight on oneself",
+            ["", "q · k, as learned", "k · k, one projection"],
+            [[name, *pair] for name, *pair in zip(names, real, alike)],
+            2,
+        ),
     )
 
 
-def value(given: Given) -> LessonStep:
-    ledger = Ledger()
+def value(given: Given, ledger: Ledger) -> LessonStep | None:
     trace = given.trace(ledger)
     where = self_attentions(trace)
+    if not where:
+        return None
     parts = [head_of(trace, each) for each in where]
     cosines = [ledger(likeness, k, v) for _, k, v, _ in parts]
     mean = sum(cosines) / len(cosines)
@@ -193,23 +168,19 @@ def value(given: Given) -> LessonStep:
             0 if mean > 0.7 else 1 if mean > 0.3 else 2,
         ),
         f"{mean:.2f}: what a word is found by and what it gives are different numbers.",
-        ledger.names,
-        after=[bars("Cosine of key and value", where, cosines)],
+        after=bars("Cosine of key and value", where, cosines),
     )
 
 
-def columns() -> LessonStep:
-    ledger = Ledger()
+def columns(_: Given, ledger: Ledger) -> LessonStep:
     x, w_q, w_k = toy()
     q, k, v = x @ w_q, x @ w_k, x
     rows = ledger(attend, q[None, None], k[None, None], v[None, None], all_visible(3, 3)[None, None])[0, 0]
     turned = ledger(attention_columns, q.T, k.T, v.T)
     return LessonStep(
         "The whole formula, in both forms",
-        [
-            "With words in columns the same is written A = softmax(Kᵀ Q / √d) and H = V A. There a query has "
-            "a column of weights, not a row.",
-        ],
+        "With words in columns the same is written A = softmax(Kᵀ Q / √d) and H = V A. There a query has a "
+        "column of weights, not a row.",
         NumberQuestion(
             "What is the largest difference between the two results on our three words?",
             float((rows - turned.T).abs().max()),
@@ -217,24 +188,14 @@ def columns() -> LessonStep:
             8,
         ),
         "It is 0 but for rounding: a matter of how it is written down.",
-        ledger.names,
-        before=[formula("rows:  softmax(Q Kᵀ / √d) V        columns:  V softmax(Kᵀ Q / √d)")],
-        after=[
-            table(
-                "First number of each new vector",
-                ["word", "rows", "columns"],
-                [[word, *pair] for word, *pair in zip(WORDS, rows[:, 0].tolist(), turned[0].tolist())],
-                6,
-            ),
-        ],
+        before=formula("rows:  softmax(Q Kᵀ / √d) V        columns:  V softmax(Kᵀ Q / √d)"),
+        after=table(
+            "First number of each new vector",
+            ["word", "rows", "columns"],
+            [[word, *pair] for word, *pair in zip(WORDS, rows[:, 0].tolist(), turned[0].tolist())],
+            6,
+        ),
     )
-
-
-def queries(given: Given) -> list[LessonStep]:
-    steps = [one_projection(), two_projections()]
-    if self_attentions(given.trace(Ledger())):
-        steps += [in_the_model(given), looking_at_oneself(given), value(given)]
-    return [*steps, columns()]
 
 
 LESSONS = [
@@ -242,7 +203,7 @@ LESSONS = [
         "queries",
         "Queries, keys and values",
         "Why a word has three projections and not one, measured on random numbers and in the loaded model.",
-        queries,
+        (one_projection, two_projections, in_the_model, looking_at_oneself, value, columns),
         ("model", "text"),
     )
 ]

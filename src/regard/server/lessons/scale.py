@@ -5,25 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from regard.errors import UsageError
 from regard.interpret import Trace
+from regard.interpret.names import attention_shapes
 from regard.models.attention import masked_softmax, scores
-from regard.server.lessons.step import (
-    ChoiceQuestion,
-    Given,
-    Ledger,
-    Lesson,
-    LessonStep,
-    NumberQuestion,
-    all_visible,
-    compare_times,
-    formula,
-    lines,
-    race,
-    seeded,
-    table,
-    token,
-)
+from regard.server.lessons.content import formula, lines, table, token
+from regard.server.lessons.given import Given, Ledger, all_visible, compare_times, race, seeded
+from regard.server.lessons.step import ChoiceQuestion, Lesson, LessonStep, NumberQuestion
 
 SEED = 5
 KEYS = 16
@@ -60,34 +47,27 @@ def spread(products: Tensor) -> float:
     return float(products.std())
 
 
-def sizes() -> LessonStep:
-    ledger = Ledger()
+def sizes(_: Given, ledger: Ledger) -> LessonStep:
     spreads = {d_k: ledger(spread, ledger(random_scores, d_k, 1.0)) for d_k in SIZES}
     return LessonStep(
         "How large a product becomes",
-        [
-            "Take a query and a key of random numbers with mean 0 and standard deviation 1. Their product is "
-            f"a sum of dₖ terms. With dₖ = 4 the standard deviation of {QUERIES * KEYS} such products is "
-            f"{spreads[4]:.2f}, with dₖ = 16 it is {spreads[16]:.2f} (seed {SEED}).",
-        ],
+        "Take a query and a key of random numbers with mean 0 and standard deviation 1. Their product is a "
+        f"sum of dₖ terms. With dₖ = 4 the standard deviation of {QUERIES * KEYS} such products is "
+        f"{spreads[4]:.2f}, with dₖ = 16 it is {spreads[16]:.2f} (seed {SEED}).",
         NumberQuestion("And with dₖ = 64, as in the paper?", spreads[64], 0.8, 2),
         "Variances add up: a sum of 64 terms of variance 1 has variance 64, so standard deviation √64 = 8. "
         "Dividing by √dₖ brings it back to 1.",
-        ledger.names,
-        before=[formula("q · k = q₁k₁ + q₂k₂ + … + q_d k_d")],
-        after=[
-            table(
-                "Standard deviation of q · k",
-                ["dₖ", "measured", "√dₖ"],
-                [[d, s, d**0.5] for d, s in spreads.items()],
-                2,
-            )
-        ],
+        before=formula("q · k = q₁k₁ + q₂k₂ + … + q_d k_d"),
+        after=table(
+            "Standard deviation of q · k",
+            ["dₖ", "measured", "√dₖ"],
+            [[d, s, d**0.5] for d, s in spreads.items()],
+            2,
+        ),
     )
 
 
-def gradients() -> LessonStep:
-    ledger = Ledger()
+def gradients(_: Given, ledger: Ledger) -> LessonStep:
     rows = []
     for d_k in SIZES:
         plain, scaled = (ledger(random_scores, d_k, scale) for scale in (1.0, None))
@@ -111,7 +91,6 @@ def gradients() -> LessonStep:
         ),
         f"It is {ratio:.2f} of it: the largest weight of a row is {rows[-1][3]:.2f} on average, so hardly "
         "anything moves any more.",
-        ledger.names,
         after=[
             lines(
                 "Size of the softmax's gradient",
@@ -136,14 +115,11 @@ def gradients() -> LessonStep:
                 3,
             ),
         ],
-        then=[
-            "With the division the size of dₖ no longer matters. That is the paper's reason (section 3.2.1)."
-        ],
+        then="With the division the size of dₖ does not matter. That is the paper's reason (section 3.2.1).",
     )
 
 
-def timing() -> LessonStep:
-    ledger = Ledger()
+def timing(_: Given, ledger: Ledger) -> LessonStep:
     generator = seeded(SEED)
     q, k = (torch.randn(512, 64, generator=generator) for _ in range(2))
     times = race({"divided": lambda: scores(q, k), "not divided": lambda: without_scale(q, k)}, 0.2)
@@ -159,21 +135,18 @@ def timing() -> LessonStep:
     ][answer]
     return LessonStep(
         "Does it save time?",
-        [
-            "A common claim gives another reason. We test it: all scores of 512 queries and 512 keys "
-            "with dₖ = 64, with the division and without, on this machine, now. Each is timed many times in "
-            "turn, and the shortest time counts.",
-        ],
+        "A common claim gives another reason. We test it: all scores of 512 queries and 512 keys with dₖ = "
+        "64, with the division and without, on this machine, now. Each is timed many times in turn, and the "
+        "shortest time counts.",
         ChoiceQuestion("How much time do the scores take with the division?", OPTIONS, answer),
         f"{ratio:.2f} times the time without. {why}",
-        ledger.names,
-        after=[
-            table("Shortest time", ["scores", "milliseconds"], [[n, 1000 * t] for n, t in times.items()], 3)
-        ],
-        then=[
+        after=table(
+            "Shortest time", ["scores", "milliseconds"], [[n, 1000 * t] for n, t in times.items()], 3
+        ),
+        then=(
             "What the division does save is training: with gradients that do not vanish, fewer steps are "
             "needed."
-        ],
+        ),
         claim=CLAIM,
     )
 
@@ -184,8 +157,10 @@ def sharpness(trace: Trace) -> float:
     return float(torch.stack(rows).mean())
 
 
-def dropped(given: Given) -> LessonStep:
-    ledger = Ledger()
+def dropped(given: Given, ledger: Ledger) -> LessonStep | None:
+    scales = [each.scale for each in attention_shapes(given.task.folder.model).values()]
+    if not scales or None in scales:  # nothing is scaled in this model
+        return None
     trace = given.trace(ledger)
     other = given.trace(ledger, interventions=[{"type": "drop_scale"}])
     before, after = ledger(sharpness, trace), ledger(sharpness, other)
@@ -193,12 +168,8 @@ def dropped(given: Given) -> LessonStep:
     return LessonStep(
         "Take it away from a model that learned with it",
         [
-            [
-                token(given.name),
-                " was trained with the division. We leave it out, in all its attentions, and let it read ",
-                token(given.sentence),
-                " again.",
-            ],
+            f"{token(given.name)} was trained with the division. We leave it out, in all its attentions, "
+            f"and let it read {token(given.sentence)} again.",
             f"With the division the largest weight of a row is {before:.2f} on average.",
         ],
         ChoiceQuestion(
@@ -206,21 +177,10 @@ def dropped(given: Given) -> LessonStep:
         ),
         f"Without the division the largest weight is {after:.2f} on average: the softmax has become "
         f"{'sharper' if after > before else 'no sharper'}.",
-        ledger.names,
-        after=[
-            table("What it says", ["", "output"], [["divided", trace.output], ["not divided", other.output]])
-        ],
+        after=table(
+            "What it says", ["", "output"], [["divided", trace.output], ["not divided", other.output]]
+        ),
     )
-
-
-def scale(given: Given) -> list[LessonStep]:
-    steps = [sizes(), gradients(), timing()]
-    try:
-        return [*steps, dropped(given)]
-    except UsageError as error:
-        if "scale" not in str(error) and "attention" not in str(error):
-            raise
-        return steps  # nothing is scaled in this model
 
 
 LESSONS = [
@@ -228,7 +188,7 @@ LESSONS = [
         "scale",
         "Why divide by √dₖ",
         "Large products starve the softmax of gradient. And a common claim, tested.",
-        scale,
+        (sizes, gradients, timing, dropped),
         ("model", "text"),
     )
 ]

@@ -9,19 +9,9 @@ from torch import Tensor
 
 from regard.errors import UsageError
 from regard.interpret import Trace
-from regard.server.lessons.step import (
-    ChoiceQuestion,
-    Given,
-    Ledger,
-    Lesson,
-    LessonStep,
-    LessonUnavailable,
-    NumberQuestion,
-    bars,
-    distinct,
-    matrix,
-    token,
-)
+from regard.server.lessons.content import bars, distinct, matrix, token
+from regard.server.lessons.given import Given, Ledger, LessonUnavailable
+from regard.server.lessons.step import ChoiceQuestion, Lesson, LessonStep, NumberQuestion
 
 SENTENCE = "Sarah was walking in the park with her cat, Alex. She was wearing a beautiful gold watch."
 GAPPED = SENTENCE.replace("watch", "<mask>")  # for a model that fills gaps
@@ -80,8 +70,7 @@ def look(given: Given, ledger: Ledger) -> Looks:
     return Looks(words, weights[:, :, she], she)
 
 
-def on_average(given: Given) -> LessonStep:
-    ledger = Ledger()
+def on_average(given: Given, ledger: Ledger) -> LessonStep:
     looks = look(given, ledger)
     mean = looks.rows.mean(dim=(0, 1))
     best = mean.argsort(descending=True).tolist()
@@ -89,33 +78,19 @@ def on_average(given: Given) -> LessonStep:
     layers, heads = looks.rows.shape[:2]
     return LessonStep(
         "On average",
-        [
-            [
-                "In a common example a reader knows that ",
-                token("She"),
-                " is Sarah, not Alex, who is a cat. Does ",
-                token(given.name),
-                f" know? It has {layers} layers of self-attention over the text with {heads} heads "
-                "each. We take the row of ",
-                token("She"),
-                " in every head and average them all.",
-            ],
-        ],
+        f"In a common example a reader knows that {token('She')} is Sarah, not Alex, who is a cat. Does "
+        f"{token(given.name)} know? It has {layers} layers of self-attention over the text with {heads} "
+        f"heads each. We take the row of {token('She')} in every head and average them all.",
         ChoiceQuestion(
             "To which of these does “She” give the most weight, on average?",
             [looks.labels[place] for place in options],
             options.index(best[0]),
         ),
-        [
-            "The answer of this model: ",
-            token(looks.labels[best[0]]),
-            f", with {float(mean[best[0]]):.3f}. Sarah gets "
-            f"{float(mean[looks.named('Sarah')]):.3f}, the cat {float(mean[looks.named('cat')]):.3f}.",
-        ],
-        ledger.names,
-        before=[{"kind": "text", "text": sentence(given)}],
-        after=[bars("Weights of “She”, average of all heads", looks.labels, mean.tolist(), 3)],
-        then=[remark(looks, best[0])],
+        f"The answer of this model: {token(looks.labels[best[0]])}, with {float(mean[best[0]]):.3f}. Sarah "
+        f"gets {float(mean[looks.named('Sarah')]):.3f}, the cat {float(mean[looks.named('cat')]):.3f}.",
+        before={"kind": "text", "text": sentence(given)},
+        after=bars("Weights of “She”, average of all heads", looks.labels, mean.tolist(), 3),
+        then=remark(looks, best[0]),
     )
 
 
@@ -132,8 +107,7 @@ def remark(looks: Looks, best: int) -> str:
     return f"That is not what a person would say. {mixed}"
 
 
-def counted(given: Given) -> LessonStep:
-    ledger = Ledger()
+def counted(given: Given, ledger: Ledger) -> LessonStep:
     looks = look(given, ledger)
     layers, heads, words = looks.rows.shape
     sarah = looks.named("Sarah")
@@ -142,10 +116,8 @@ def counted(given: Given) -> LessonStep:
     names = [f"layer {layer}" for layer in range(layers)]
     return LessonStep(
         "Head by head",
-        [
-            f"There are {layers * heads} heads. If each looked at one of the {words} words by chance, about "
-            f"{layers * heads / words:.1f} would look most at Sarah.",
-        ],
+        f"There are {layers * heads} heads. If each looked at one of the {words} words by chance, about "
+        f"{layers * heads / words:.1f} would look most at Sarah.",
         NumberQuestion(
             "In how many heads is “Sarah” the word that “She” looks at most?",
             count,
@@ -153,7 +125,6 @@ def counted(given: Given) -> LessonStep:
             0,
         ),
         f"{count} of {layers * heads}. Below you see how much of “She” goes to Sarah in each head.",
-        ledger.names,
         after=[
             matrix(
                 "Weight from “She” to “Sarah”", looks.rows[:, :, sarah], names, [f"{h}" for h in range(heads)]
@@ -171,8 +142,7 @@ def counted(given: Given) -> LessonStep:
     )
 
 
-def strongest(given: Given) -> LessonStep:
-    ledger = Ledger()
+def strongest(given: Given, ledger: Ledger) -> LessonStep:
     looks = look(given, ledger)
     heads = looks.rows.shape[1]
     sarah = looks.named("Sarah")
@@ -180,28 +150,21 @@ def strongest(given: Given) -> LessonStep:
     layer, head = divmod(int(place), heads)
     return LessonStep(
         "The head that looks at Sarah most",
-        [f"One head gives Sarah the most: head {head} of layer {layer}."],
+        f"One head gives Sarah the most: head {head} of layer {layer}.",
         NumberQuestion("How much of “She” comes from Sarah in this head, from 0 to 1?", float(most), 0.15),
         f"It is {float(most):.2f}.",
-        ledger.names,
-        after=[
-            bars(
-                f"Weights of “She”, layer {layer}, head {head}",
-                looks.labels,
-                looks.rows[layer, head].tolist(),
-                3,
-            )
-        ],
-        then=[
+        after=bars(
+            f"Weights of “She”, layer {layer}, head {head}",
+            looks.labels,
+            looks.rows[layer, head].tolist(),
+            3,
+        ),
+        then=(
             "Be careful with such a find. Among many heads one will look at Sarah by chance. Weights tell "
             "where numbers come from; they do not prove why the model says what it says. To test that, "
             "change something and look again: the view Compare does it."
-        ],
+        ),
     )
-
-
-def she(given: Given) -> list[LessonStep]:
-    return [on_average(given), counted(given), strongest(given)]
 
 
 LESSONS = [
@@ -209,7 +172,7 @@ LESSONS = [
         "she",
         "Who is “She”?",
         "Sarah walks in the park with her cat, Alex. Which word does “She” attend to, in the loaded model?",
-        she,
+        (on_average, counted, strongest),
         ("model",),
     )
 ]

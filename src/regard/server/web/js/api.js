@@ -1,74 +1,103 @@
-// Questions to the server. Whatever goes wrong becomes an Error whose message is a sentence.
-import { answer as answered } from "./source.js";
+// Requests to the server. Whatever goes wrong becomes an Error whose message is a sentence.
+import { parse, readHeader } from "./safetensors.js";
+import { request } from "./source.js";
 
-const GONE = "The program behind this page does not answer. Start it again with “regard explore”, then press Trace.";
+const GONE =
+  "The program behind this page does not answer. Start it again with “regard explore”, then press Trace.";
 
-async function ask(path, options) {
-  let answer;
-  try {
-    answer = await answered(path, options);
-  } catch (error) {
-    if (error.name === "AbortError") throw error;
-    throw new Error(GONE);
+/** A request that the server refused: its HTTP status, and the error's stable code. */
+export class ApiError extends Error {
+  /**
+   * @param {number} status
+   * @param {{ error?: string, code?: string }} body
+   */
+  constructor(status, { error, code }) {
+    super(error ?? `The server answered with the status ${status}.`);
+    this.status = status;
+    this.code = code ?? "";
   }
-  if (answer.ok) return answer;
-  let message = null;
-  try { message = (await answer.json()).error; } catch { /* not JSON: default message below */ }
-  const failure = new Error(message ?? `The server answered with the status ${answer.status}.`);
-  failure.status = answer.status;
-  throw failure;
 }
 
-const post = (path, body, signal) =>
-  ask(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body), signal });
+/** Whether the server no longer has a run: asked again, it computes it again. @param {unknown} error */
+export const isExpired = (error) => error instanceof ApiError && error.code === "trace_expired";
 
-export const models = async () => (await ask("/api/v1/models")).json();
+/** Whether the server refused the request itself. @param {unknown} error */
+export const isRefused = (error) => error instanceof ApiError && error.status === 400;
+
+/**
+ * @param {string} path
+ * @param {RequestInit} options
+ */
+async function send(path, options = {}) {
+  let response;
+  try {
+    response = await request(path, options);
+  } catch (error) {
+    if (/** @type {Error} */ (error).name === "AbortError") throw error;
+    throw new Error(GONE, { cause: error });
+  }
+  if (response.ok) return response;
+  throw new ApiError(response.status, await response.json().catch(() => ({})));
+}
+
+/** @param {string} path @param {unknown} body @param {AbortSignal} [signal] */
+const post = (path, body, signal) =>
+  send(path, {
+    method: "POST",
+    headers: { "Content-Type": "application/json" },
+    body: JSON.stringify(body),
+    signal,
+  });
+
+export const models = async () => (await send("/api/v1/models")).json();
+
+/** @param {unknown} body @param {AbortSignal} [signal] */
 export const trace = async (body, signal) => (await post("/api/v1/trace", body, signal)).json();
 
-/** How the second of two runs differs from the first. */
+/**
+ * How the second of two runs differs from the first.
+ * @param {string} before
+ * @param {string} after
+ * @param {number | null} step
+ * @param {AbortSignal} [signal]
+ */
 export async function compare(before, after, step = null, signal = undefined) {
-  const query = new URLSearchParams({ before, after, ...(step === null ? {} : { step }) });
-  return (await ask(`/api/v1/compare?${query}`, { signal })).json();
+  const query = new URLSearchParams({ before, after, ...(step === null ? {} : { step: String(step) }) });
+  return (await send(`/api/v1/compare?${query}`, { signal })).json();
 }
 
-/** `options`: head, row, column, pool, dtype. */
+/** @param {string} id @param {string} part */
+const traceAddress = (id, part) => `/api/v1/trace/${encodeURIComponent(id)}/${part}`;
+
+/**
+ * Tensors of a run by name; `options`: head, row, column, pool, dtype.
+ * @param {string} id
+ * @param {string[]} names
+ * @param {Record<string, string | number>} options
+ */
 export async function tensors(id, names, options = {}) {
   const query = new URLSearchParams(names.map((name) => ["name", name]));
-  for (const [name, value] of Object.entries(options)) query.set(name, value);
-  const answer = await ask(`/api/v1/trace/${encodeURIComponent(id)}/tensors?${query}`);
-  return parse(await answer.arrayBuffer());
+  for (const [name, value] of Object.entries(options)) query.set(name, String(value));
+  return parse(await (await send(traceAddress(id, `tensors?${query}`))).arrayBuffer());
 }
 
-/** A reading of the trace: {values, rows, columns ...}; of the kind "heads" the numbers of all heads. */
+/**
+ * A reading of a run: {values, rows, columns ...}; of the kind "heads" the numbers of all heads.
+ * @param {string} id
+ * @param {Record<string, any>} query
+ */
 export async function reading(id, query) {
-  const answer = await ask(`/api/v1/trace/${encodeURIComponent(id)}/reading?${new URLSearchParams(query)}`);
-  const buffer = await answer.arrayBuffer();
-  const about = headerOf(buffer).header.__metadata__?.["regard.reading"];
-  return { ...parse(buffer), ...JSON.parse(about ?? "{}") };
+  const response = await send(traceAddress(id, `reading?${new URLSearchParams(query)}`));
+  const buffer = await response.arrayBuffer();
+  const about = readHeader(buffer).metadata["regard.reading"] ?? "{}";
+  return { ...parse(buffer), ...JSON.parse(about) };
 }
 
-export const lessons = async () => (await ask("/api/v1/lessons")).json();
-export const lesson = async (name, query) => (await ask(`/api/v1/lessons/${name}?${new URLSearchParams(query)}`)).json();
+export const lessons = async () => (await send("/api/v1/lessons")).json();
 
-/** Where the whole page with this trace inside is, as one file. */
-export const pageOf = (id) => `/api/v1/trace/${encodeURIComponent(id)}/export?format=html`;
+/** @param {string} name @param {Record<string, string>} query */
+export const lesson = async (name, query) =>
+  (await send(`/api/v1/lessons/${name}?${new URLSearchParams(query)}`)).json();
 
-const KINDS = { F32: Float32Array, U8: Uint8Array, BOOL: Uint8Array, I64: BigInt64Array };
-
-/** A safetensors file: 8 bytes with the header's length, the header as JSON, the numbers. */
-export function parse(buffer) {
-  const { header, length } = headerOf(buffer);
-  const tensors = {};
-  for (const [name, about] of Object.entries(header)) {
-    if (name === "__metadata__") continue;
-    const [from, to] = about.data_offsets;
-    const bytes = buffer.slice(8 + length + from, 8 + length + to); // a copy begins where its kind needs it to
-    tensors[name] = { shape: about.shape, data: new KINDS[about.dtype](bytes) };
-  }
-  return tensors;
-}
-
-function headerOf(buffer) {
-  const length = Number(new DataView(buffer).getBigUint64(0, true));
-  return { length, header: JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 8, length))) };
-}
+/** Where the whole page with this run inside is, as one file. @param {string} id */
+export const pageOf = (id) => traceAddress(id, "export?format=html");

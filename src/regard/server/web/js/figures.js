@@ -1,17 +1,21 @@
 // Drawings that several views share: matrices as tables, as pictures, as strips.
-import { live, make, roving, token } from "./a11y.js";
+import { choosable, live, make, quiet, roving, token } from "./a11y.js";
 import { css, ink, reach, share, signed } from "./color.js";
 
 const matrices = new WeakMap();
-const keepMatrix = (element, label, rows, columns, data, width) => { matrices.set(element, { label, rows, columns, data, width }); return element; };
+const keepMatrix = (element, label, rows, columns, data, width) => {
+  matrices.set(element, { label, rows, columns, data, width });
+  return element;
+};
 /** The numbers that a figure shows: {label, rows, columns, data, width}. */
 export function matrixOf(figure) {
-  for (const each of [figure, ...figure.querySelectorAll("*")]) if (matrices.has(each)) return matrices.get(each);
+  for (const each of [figure, ...figure.querySelectorAll("*")])
+    if (matrices.has(each)) return matrices.get(each);
   return null;
 }
 
-export const SMALL = 40; // pieces on a side up to which each cell is an element
-const WRITTEN = 12; // columns up to which the number stands in the cell
+export const SMALL = 40; // tokens on a side up to which each cell is an element
+const MAX_WRITTEN = 12; // columns up to which the number stands in the cell
 
 export const number = (value, digits = 4) => {
   if (value === null || value === undefined) return "–";
@@ -21,42 +25,144 @@ export const number = (value, digits = 4) => {
   return value.toFixed(digits).replace("-", "−");
 };
 
-/** Attention weights as a grid: each cell is a button with a name. */
+/** A colour on an element, with text that can be read on it. */
+export function paint(element, color) {
+  element.style.backgroundColor = css(color);
+  element.style.color = ink(color);
+  return element;
+}
+
+/**
+ * @typedef {object} Grid what all tables of coloured cells have
+ * @property {string[]} rows
+ * @property {string[]} columns
+ * @property {number | null} [row] the one that is chosen
+ * @property {number | null} [column]
+ * @property {[number, number]} [start] the cell that the Tab key reaches
+ * @property {string} label
+ * @property {string} [name] of the style
+ * @property {(i: number, j: number) => void} choose
+ */
+
+/**
+ * A table of coloured cells with names, each of which can be chosen. A cell without a colour is masked.
+ * @param {Grid & { cell: (i: number, j: number) => Record<string, any> }} options
+ */
+export function heatmap({
+  rows,
+  columns,
+  row = null,
+  column = null,
+  start = [row ?? 0, column ?? 0],
+  label,
+  cell,
+  choose,
+  name = "heat",
+}) {
+  const cells = rows.map((_, i) =>
+    columns.map((__, j) => {
+      const { color, content, ...attributes } = cell(i, j);
+      const settings = { role: "gridcell", ...choosable(() => choose(i, j)), ...attributes };
+      const td = make("td", { class: color ? null : "masked", ...settings }, content);
+      return color ? paint(td, color) : td;
+    }),
+  );
+  roving(cells, start, (i, j) => live(cells[i][j].getAttribute("aria-label")));
+  const head = columns.map((text, j) =>
+    make("th", { scope: "col", class: j === column ? "here" : null }, make("span", {}, token(text))),
+  );
+  const body = rows.map((text, i) =>
+    make(
+      "tr",
+      { role: "row", class: i === row ? "here" : null },
+      make("th", { scope: "row", role: "rowheader", title: text }, token(text)),
+      ...cells[i],
+    ),
+  );
+  return make(
+    "table",
+    { role: "grid", "aria-label": label, class: name },
+    make("thead", {}, make("tr", { role: "row" }, make("td"), ...head)),
+    make("tbody", {}, ...body),
+  );
+}
+
+/**
+ * Numbers as a heatmap; `show(value, i, j)`: {color, text, words}, the number in the cell and in words.
+ * @param {Grid & {
+ *   data: ArrayLike<number>,
+ *   show: (value: number, i: number, j: number) => { color: any, text: string, words: string },
+ *   attributes: (value: number, i: number, j: number) => Record<string, any>,
+ * }} options
+ */
+export function numberGrid({ data, rows, columns, label, show, attributes, ...rest }) {
+  const width = columns.length;
+  const isWide = width <= MAX_WRITTEN;
+  const cell = (i, j) => {
+    const value = data[i * width + j];
+    const { color, text, words } = show(value, i, j);
+    return {
+      color,
+      content: isWide ? make("span", { "aria-hidden": "true" }, text) : "",
+      "aria-label": `query ${rows[i]}, key ${columns[j]}, ${words}`,
+      "aria-selected": String(i === rest.row && j === rest.column),
+      title: `${rows[i]} → ${columns[j]}: ${number(value, 4)}`,
+      ...attributes(value, i, j),
+    };
+  };
+  const table = heatmap({ rows, columns, label, cell, name: isWide ? "heat wide" : "heat", ...rest });
+  keepMatrix(table, label, rows, columns, data, width);
+  return make("div", { class: "scroll" }, table);
+}
+
+/** A number with fixed digits and a true minus; never -0. */
+export const fixed = (value, digits) =>
+  value
+    .toFixed(digits)
+    .replace(/^-(?=0\.?0*$)/, "")
+    .replace("-", "−");
+
+/**
+ * @typedef {object} AttentionOptions
+ * @property {any} weights
+ * @property {any} [mask]
+ * @property {string[]} queries
+ * @property {string[]} keys
+ * @property {number | null} query
+ * @property {number | null} key
+ * @property {string} label
+ * @property {number} [most] the largest number, for the colours
+ * @property {string} [unit]
+ * @property {(i: number, j: number) => void} choose
+ */
+
+/** Attention weights as a grid. @param {AttentionOptions} options */
 export function grid({ weights, mask, queries, keys, query, key, choose, label, most = 1, unit = "weight" }) {
   const [height, width] = weights.shape.slice(-2);
-  const head = make("tr", {}, make("td"), ...keys.map((text, j) =>
-    make("th", { scope: "col", class: j === key ? "here" : null }, make("span", {}, token(text)))));
-  const cells = [];
-  const body = queries.slice(0, height).map((text, i) => {
-    cells.push(keys.slice(0, width).map((to, j) => cell(i, j, text, to)));
-    return make("tr", { role: "row", class: i === query ? "here" : null },
-      make("th", { scope: "row", role: "rowheader" }, token(text)), ...cells[i]);
+  const show = (value, i, j) => {
+    if (mask && !mask.data[i * width + j]) return { color: null, text: "", words: "masked, weight 0" };
+    const text = value < 0.005 ? "" : value.toFixed(2).replace(/^0/, "");
+    return { color: share(value / most), text, words: `${unit} ${value.toFixed(2)}` };
+  };
+  return numberGrid({
+    data: weights.data,
+    rows: queries.slice(0, height),
+    columns: keys.slice(0, width),
+    row: query,
+    column: key,
+    label,
+    show,
+    choose,
+    attributes: (value, i, j) => ({ "data-value": value, "data-query": i, "data-key": j }),
   });
+}
 
-  function cell(i, j, from, to) {
-    const value = weights.data[i * width + j];
-    const hidden = mask && !mask.data[i * width + j];
-    const color = share(value / most);
-    const td = make("td", {
-      role: "gridcell", "data-value": value, "data-query": i, "data-key": j, class: hidden ? "masked" : null,
-      "aria-label": `query ${from}, key ${to}, ${hidden ? "masked, weight 0" : `${unit} ${value.toFixed(2)}`}`,
-      "aria-selected": String(i === query && j === key), title: `${from} → ${to}: ${value.toFixed(4)}`,
-      onclick: () => choose(i, j), onkeydown: (event) => {
-        if (event.key !== "Enter" && event.key !== " ") return;
-        event.preventDefault();
-        choose(i, j);
-      },
-    }, width <= WRITTEN ? make("span", { "aria-hidden": "true" }, hidden || value < 0.005 ? "" : value.toFixed(2).replace(/^0/, "")) : "");
-    if (!hidden) { td.style.backgroundColor = css(color); td.style.color = ink(color); }
-    return td;
-  }
-
-  roving(cells, [query ?? 0, key ?? 0], (i, j) => live(cells[i][j].getAttribute("aria-label")));
-  const table = make("table", { role: "grid", "aria-label": label, class: width <= WRITTEN ? "heat wide" : "heat" },
-    make("thead", {}, head), make("tbody", {}, ...body));
-  head.setAttribute("role", "row");
-  keepMatrix(table, label, queries.slice(0, height), keys.slice(0, width), weights.data, width);
-  return make("div", { class: "scroll" }, table);
+/** Attention weights as a grid, or as a picture if there are many. @param {AttentionOptions} options */
+export function attentionFigure({ weights, queries, keys, query, label, most = 1, ...rest }) {
+  if (Math.max(...weights.shape) <= SMALL)
+    return grid({ weights, queries, keys, query, label, most, ...rest });
+  const image = { ...weights, kind: "share", scale: most, label, row: query, rows: queries, columns: keys };
+  return make("div", { class: "large" }, picture(image));
 }
 
 /** Some rows and columns of a matrix. */
@@ -64,12 +170,26 @@ export function cut({ data, shape }, rows, columns) {
   const width = shape.at(-1);
   if (rows.length === shape.at(-2) && columns.length === width) return { data, shape };
   const values = new data.constructor(rows.length * columns.length);
-  rows.forEach((row, i) => columns.forEach((column, j) => { values[i * columns.length + j] = data[row * width + column]; }));
+  rows.forEach((row, i) =>
+    columns.forEach((column, j) => {
+      values[i * columns.length + j] = data[row * width + column];
+    }),
+  );
   return { data: values, shape: [rows.length, columns.length] };
 }
 
 /** A matrix as a picture, one dot for a number, enlarged without smoothing. */
-export function picture({ data, shape, kind = "signed", label, scale = null, row = null, least = 1, rows = null, columns = null }) {
+export function picture({
+  data,
+  shape,
+  kind = "signed",
+  label,
+  scale = null,
+  row = null,
+  least = 1,
+  rows = null,
+  columns = null,
+}) {
   const [height, width] = shape.slice(-2);
   const most = scale ?? (kind === "signed" ? reach(data) : kind === "bytes" ? 255 : 1);
   const canvas = make("canvas", { width, height, role: "img", "aria-label": label, class: "picture" });
@@ -93,26 +213,45 @@ export function picture({ data, shape, kind = "signed", label, scale = null, row
 export function strips(tensor, names, { chosen = null, label, most = 64 }) {
   const width = tensor.shape.at(-1);
   const scale = reach(tensor.data);
-  const rows = names.slice(0, most).map((name, i) => make("div", { class: i === chosen ? "strip here" : "strip" },
-    make("span", { class: "strip-name" }, token(name)),
-    picture({ data: tensor.data.subarray(i * width, (i + 1) * width), shape: [1, width], scale,
-      label: `${label} of ${name}: ${width} numbers from ${number(Math.min(...tensor.data.subarray(i * width, (i + 1) * width)), 2)} to ${number(Math.max(...tensor.data.subarray(i * width, (i + 1) * width)), 2)}` })));
-  const rest = names.length > most ? [make("p", { class: "quiet" }, `and ${names.length - most} more`)] : [];
-  const all = make("div", { class: "strips" }, ...rows, ...rest);
-  return keepMatrix(all, label, names, Array.from({ length: width }, (_, channel) => String(channel)), tensor.data, width);
+  const strip = (name, i) => {
+    const data = tensor.data.subarray(i * width, (i + 1) * width);
+    const range = `from ${number(Math.min(...data), 2)} to ${number(Math.max(...data), 2)}`;
+    return make(
+      "div",
+      { class: i === chosen ? "strip here" : "strip" },
+      make("span", { class: "strip-name" }, token(name)),
+      picture({ data, shape: [1, width], scale, label: `${label} of ${name}: ${width} numbers ${range}` }),
+    );
+  };
+  const rest = names.length > most ? quiet(`and ${names.length - most} more`) : null;
+  const all = make("div", { class: "strips" }, ...names.slice(0, most).map(strip), rest);
+  const channels = Array.from({ length: width }, (_, channel) => String(channel));
+  return keepMatrix(all, label, names, channels, tensor.data, width);
 }
 
 /** A share as a bar with its number. */
-export function bar(value, text) {
-  const inside = make("span", { class: "bar-inside" });
+export function bar(value, text, kind = "") {
+  const inside = make("span", { class: `bar-inside ${kind}` });
   inside.style.width = `${Math.max(0, Math.min(1, value)) * 100}%`;
-  return make("span", { class: "bar" }, make("span", { class: "bar-track", "aria-hidden": "true" }, inside), make("span", { class: "bar-text" }, text));
+  return make(
+    "span",
+    { class: "bar" },
+    make("span", { class: "bar-track", "aria-hidden": "true" }, inside),
+    make("span", { class: "bar-text" }, text),
+  );
+}
+
+/** A word over a bar, 0 to 1. */
+export function chip(value, content, settings = {}) {
+  const inside = make("span", { class: "chip-bar" });
+  inside.style.width = `${value * 100}%`;
+  return make("span", { class: "chip", ...settings }, content, make("span", { class: "chip-track" }, inside));
 }
 
 /** `decoder.1.cross` in words. */
 export function spoken(where) {
   const [side, layer, kind] = where.split(".");
-  return kind ? `${side[0].toUpperCase()}${side.slice(1)}, layer ${layer}, ${kind}-attention` : "Decoder, attention to the source";
+  return kind
+    ? `${side[0].toUpperCase()}${side.slice(1)}, layer ${layer}, ${kind}-attention`
+    : "Decoder, attention to the source";
 }
-
-export const shortly = (where) => where.replace(/^encoder/, "enc").replace(/^decoder/, "dec").replaceAll(".", " ");

@@ -3,11 +3,11 @@ import * as api from "./api.js";
 import { live, make, tabs, token } from "./a11y.js";
 import { onScheme } from "./color.js";
 import { exporter } from "./export.js";
-import { fitting, panel as whatIf } from "./interventions.js";
+import { read } from "./interventions.js";
 import * as lessons from "./lessons/lessons.js";
-import { kept } from "./source.js";
-import { listen, set, state } from "./state.js";
-import { remembered } from "./trace.js";
+import { isFile } from "./source.js";
+import { followHistory, listen, set, state } from "./state.js";
+import { traceOf } from "./trace.js";
 import * as attention from "./views/attention.js";
 import * as compare from "./views/compare.js";
 import * as heads from "./views/heads.js";
@@ -15,28 +15,44 @@ import * as input from "./views/input.js";
 import * as map from "./views/map.js";
 import * as output from "./views/output.js";
 import * as stream from "./views/stream.js";
+import { panel as whatIf } from "./views/what_if.js";
 
 const VIEWS = {
-  input, map, attention, heads, stream, output, compare, lessons,
+  input,
+  map,
+  attention,
+  heads,
+  stream,
+  output,
+  compare,
+  lessons,
 };
 const TABS = [
-  ["input", "Input"], ["map", "Map"], ["attention", "Attention"], ["heads", "Heads"], ["stream", "Stream"], ["output", "Output"],
-  ["compare", "Compare"], ["lessons", "Lessons"],
+  ["input", "Input"],
+  ["map", "Map"],
+  ["attention", "Attention"],
+  ["heads", "Heads"],
+  ["stream", "Stream"],
+  ["output", "Output"],
+  ["compare", "Compare"],
+  ["lessons", "Lessons"],
 ];
-const HERE = TABS.filter(([id]) => !kept || !["compare", "lessons"].includes(id)); // a file has no model to run
+const HERE = TABS.filter(([id]) => !isFile() || !["compare", "lessons"].includes(id)); // a file has no model to run
 const ASKING = ["text", "context", "model", "beam", "prefix", "change"]; // a change of these is another run
 const WAIT = 350; // milliseconds without a key
+/** @returns {any} the element of an id; all of them stand in index.html */
 const at = (id) => document.getElementById(id);
 
-let about = { models: [], longest_text: 0 };
+let about = { models: [], settings: {} }; // what the server has
 let trace = null;
 let plain = null; // the same run without changes
 let change = null; // how the two differ
 let running = null;
 let drawn = 0;
+/** @type {ReturnType<typeof setTimeout> | 0} */
 let waiting = 0; // a timer, while a person types
 let wrong = ""; // what there is to say of the run
-let forgotten = 0; // how often the server had not kept a run, one after the other
+let expired = 0; // how often the server no longer had a run, one after the other
 
 const model = () => about.models.find((each) => each.name === state().model) ?? about.models[0];
 
@@ -51,11 +67,15 @@ function request(chosen = model(), text = state().text) {
 }
 
 async function traced(body, interventions, signal) {
-  return remembered(await api.trace(interventions.length ? { ...body, interventions } : body, signal));
+  return traceOf(await api.trace(interventions.length ? { ...body, interventions } : body, signal));
 }
 
 /** What views know beyond the run: the models, and how to run them. */
-const page = () => ({ models: about.models, traced: (run, changes) => traced(request(run.model, run.text), changes) });
+const page = () => ({
+  models: about.models,
+  settings: about.settings,
+  traced: (other, changes) => traced(request(other.model, other.text), changes),
+});
 
 async function run() {
   running?.abort();
@@ -74,12 +94,12 @@ async function run() {
     clearTimeout(slow);
     status("");
     const sizes = Object.values(trace.tokens).map((side) => side.ids.length);
-    live(`Traced: ${trace.output}. ${sizes.join(" and ")} pieces.`);
+    live(`Traced: ${trace.output}. ${sizes.join(" and ")} tokens.`);
     await show();
   } catch (error) {
     if (error.name === "AbortError") return;
     status("");
-    trouble(wrong = error.message);
+    trouble((wrong = error.message));
     if (!error.status) return; // a server that does not answer: what was there can still be read
     trace = plain = change = null;
     await show();
@@ -89,11 +109,13 @@ async function run() {
   }
 }
 
-/** The run as it is, then with its changes; a change that the model refuses is told, and left out. */
+/** The run as it is, then with its changes; a change that the model refuses is reported and left out. */
 async function runs(signal) {
-  const changes = kept ? [] : fitting(model(), state().change);
+  const changes = isFile() ? [] : read(model()?.interventions, state().change);
   const first = await traced(request(), [], signal);
-  let second = first, comparison = null, failed = "";
+  let second = first;
+  let comparison = null;
+  let failed = "";
   try {
     if (changes.length) second = await traced(request(), changes, signal);
     if (changes.length) comparison = await api.compare(first.id, second.id, null, signal);
@@ -105,8 +127,12 @@ async function runs(signal) {
   return failed;
 }
 
-const status = (text) => { at("status").textContent = text; };
-const trouble = (text) => { at("trouble").textContent = text; };
+const status = (text) => {
+  at("status").textContent = text;
+};
+const trouble = (text) => {
+  at("trouble").textContent = text;
+};
 
 async function show() {
   const number = ++drawn;
@@ -119,29 +145,32 @@ async function show() {
   try {
     content = trace || chosen === "lessons" ? await VIEWS[chosen].render(trace, model(), page()) : welcome();
   } catch (error) {
-    if (error.status === 400 && /not kept/.test(error.message) && number === drawn && forgotten++ < 1) return run();
+    if (api.isExpired(error) && number === drawn && expired++ < 1) return run();
     if (number === drawn) trouble(error.message);
     return;
   }
   if (number !== drawn) return;
   const back = focused();
-  at("what-if").replaceChildren(...(kept ? [] : whatIf(model(), plain, change)));
+  at("what-if").replaceChildren(...(isFile() ? [] : whatIf(model(), plain, change)));
   at("panel").replaceChildren(...[content].flat());
   at("panel").dataset.view = chosen;
-  at("exports").replaceChildren(...exporter(at("panel"), trace));
+  at("exports").replaceChildren(...exporter(at("panel"), trace, about.settings));
   trouble(wrong);
-  forgotten = 0;
+  expired = 0;
   back?.();
 }
 
 /** A view that is drawn anew keeps the place of the keyboard: what has the same name gets it back. */
 function focused() {
-  const focused = document.activeElement;
-  const home = ["panel", "what-if"].map(at).find((each) => focused && each.contains(focused));
+  const active = document.activeElement;
+  const home = ["panel", "what-if"].map(at).find((each) => active && each.contains(active));
   if (!home) return null;
-  const name = focused.getAttribute("aria-label") ?? focused.id;
-  const attribute = focused.hasAttribute("aria-label") ? "aria-label" : "id";
-  return () => [...home.querySelectorAll(`[${attribute}]`)].find((each) => each.getAttribute(attribute) === name)?.focus();
+  const name = active.getAttribute("aria-label") ?? active.id;
+  const attribute = active.hasAttribute("aria-label") ? "aria-label" : "id";
+  return () =>
+    [...home.querySelectorAll(`[${attribute}]`)]
+      .find((each) => each.getAttribute(attribute) === name)
+      ?.focus();
 }
 
 function answer() {
@@ -149,39 +178,90 @@ function answer() {
   at("asked").textContent = trace ? state().text : ""; // for paper, where the form is not
   at("forced").replaceChildren();
   if (!trace) return;
-  const labels = { translate: "Translation", generate: "Continuation", fill: "Filled", classify: "Label", tag: "Tags", answer: "Answer" };
+  const labels = {
+    translate: "Translation",
+    generate: "Continuation",
+    fill: "Filled",
+    classify: "Label",
+    tag: "Tags",
+    answer: "Answer",
+  };
   at("answer-label").textContent = `${labels[trace.meta.task] ?? "Output"}:`;
   at("answer-text").textContent = trace.output || "(nothing)";
   if (state().prefix) {
-    at("forced").replaceChildren(make("button", { type: "button", onclick: () => set({ prefix: "" }) }, "Undo the forced words"));
+    at("forced").replaceChildren(
+      make("button", { type: "button", onclick: () => set({ prefix: "" }) }, "Undo the forced words"),
+    );
   }
 }
 
 function welcome() {
   const chosen = model();
   const examples = {
-    fill: ["The <mask> is old."], answer: ["Who sleeps?"],
+    fill: ["The <mask> is old."],
+    answer: ["Who sleeps?"],
   }[chosen?.task] ?? ["I see the small house.", "The old man has a dog."];
-  return make("section", { class: "welcome" },
+  return make(
+    "section",
+    { class: "welcome" },
     make("h2", {}, "Type a sentence above"),
-    make("p", {}, "The model reads it, and every number it computes on the way can be looked at here. Nothing leaves this machine."),
-    make("div", { class: "choices" }, ...examples.map((text) =>
-      make("button", { type: "button", class: "choice", onclick: () => { at("text").value = text; set({ text }); } }, token(text)))));
+    make(
+      "p",
+      {},
+      "The model reads it, and every number it computes on the way can be looked at here. ",
+      "Nothing leaves this machine.",
+    ),
+    make(
+      "div",
+      { class: "choices" },
+      ...examples.map((text) =>
+        make(
+          "button",
+          {
+            type: "button",
+            class: "choice",
+            onclick: () => {
+              at("text").value = text;
+              set({ text });
+            },
+          },
+          token(text),
+        ),
+      ),
+    ),
+  );
 }
 
 function fillForm() {
   const chosen = model();
   const { text, context, beam } = state();
-  for (const [id, content] of [["text", text], ["context", context]]) {
-    if (!waiting && at(id).value !== content) at(id).value = content; // a change of the box would move the cursor
+  for (const [id, content] of [
+    ["text", text],
+    ["context", context],
+  ]) {
+    if (!waiting && at(id).value !== content) at(id).value = content; // a change moves the cursor
   }
   at("context-field").hidden = chosen?.task !== "answer";
-  at("model").replaceChildren(...about.models.map((each) =>
-    make("option", { value: each.name, selected: each.name === chosen?.name }, `${each.name} (${each.family})`)));
+  at("model").replaceChildren(
+    ...about.models.map((each) =>
+      make(
+        "option",
+        { value: each.name, selected: each.name === chosen?.name },
+        `${each.name} (${each.family})`,
+      ),
+    ),
+  );
   const writes = ["translate", "generate"].includes(chosen?.task);
   at("beam").disabled = !writes;
-  at("beam").replaceChildren(...["", "1", "2", "4", "8"].map((size) =>
-    make("option", { value: size, selected: size === beam }, size || (writes ? `${chosen.beam} (model default)` : "none"))));
+  at("beam").replaceChildren(
+    ...["", "1", "2", "4", "8"].map((size) =>
+      make(
+        "option",
+        { value: size, selected: size === beam },
+        size || (writes ? `${chosen.beam} (model default)` : "none"),
+      ),
+    ),
+  );
   grow();
 }
 
@@ -199,9 +279,16 @@ function listenToForm() {
     if (changes.text !== state().text || changes.context !== state().context) set(changes);
   };
   for (const id of ["text", "context"]) {
-    at(id).addEventListener("input", () => { clearTimeout(waiting); waiting = setTimeout(typed, WAIT); grow(); });
+    at(id).addEventListener("input", () => {
+      clearTimeout(waiting);
+      waiting = setTimeout(typed, WAIT);
+      grow();
+    });
     at(id).addEventListener("keydown", (event) => {
-      if (event.key === "Enter" && !event.shiftKey && !event.isComposing) { event.preventDefault(); at("ask").requestSubmit(); }
+      if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
+        event.preventDefault();
+        at("ask").requestSubmit();
+      }
     });
   }
   at("ask").addEventListener("submit", (event) => {
@@ -212,10 +299,23 @@ function listenToForm() {
     if (at("text").value === text && at("context").value === context) begin();
     else typed();
   });
-  at("model").addEventListener("change", (event) =>
-    set({ model: event.target.value, where: "", head: "0", query: "", key: "", prefix: "", beam: "", change: "", neuron: "" }));
-  at("beam").addEventListener("change", (event) => set({ beam: event.target.value, prefix: "" }));
-  addEventListener("keydown", (event) => {
+  at("model").addEventListener("change", (/** @type {any} */ event) =>
+    set({
+      model: event.target.value,
+      where: "",
+      head: "0",
+      query: "",
+      key: "",
+      prefix: "",
+      beam: "",
+      change: "",
+      neuron: "",
+    }),
+  );
+  at("beam").addEventListener("change", (/** @type {any} */ event) =>
+    set({ beam: event.target.value, prefix: "" }),
+  );
+  addEventListener("keydown", (/** @type {any} */ event) => {
     if (!["[", "]"].includes(event.key) || event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.target.closest("textarea, input, select")) return;
     const place = HERE.findIndex(([id]) => id === state().view) + (event.key === "]" ? 1 : -1);
@@ -227,8 +327,11 @@ function listenToForm() {
 async function begin() {
   try {
     if (!about.models.length) about = await api.models();
+    for (const { interventions } of about.models) {
+      if (interventions) interventions.kinds = about.settings.interventions;
+    }
   } catch (error) {
-    return trouble(wrong = error.message);
+    return trouble((wrong = error.message));
   }
   fillForm();
   if (state().view === "lessons") show(); // which need no run
@@ -242,8 +345,9 @@ listen((now, before) => {
   if (other) run();
 });
 document.querySelector("nav").before(make("section", { id: "what-if", "aria-label": "What if" }));
-document.body.classList.toggle("kept", kept);
-at("text").readOnly = at("context").readOnly = kept;
+document.body.classList.toggle("kept", isFile());
+at("text").readOnly = at("context").readOnly = isFile();
+followHistory();
 onScheme(show);
 listenToForm();
 show();

@@ -1,62 +1,129 @@
 // What the page shows, as one value that lives in the address: a link is a whole state.
-import { kept, traced } from "./source.js";
+import { embeddedText, isFile } from "./source.js";
 
-const FIRST = {
-  view: "attention", model: "", text: traced.text, context: traced.context, beam: "", prefix: "",
-  where: "", head: "0", query: "", key: "", side: "", neuron: "",
-  reading: "weights", words: "", hide: "", sort: "", pins: "", // of the heads
-  change: "", other_text: "", other_model: "", other_change: "", // what is changed in a run; the run it is compared with
-  lesson: "", step: "0", n: "", d: "", // of the lessons
+/** @typedef {Record<string, string>} State */
+
+const DEFAULTS = {
+  view: "attention",
+  model: "",
+  text: "",
+  context: "",
+  beam: "",
+  prefix: "",
+  where: "",
+  head: "0",
+  query: "",
+  key: "",
+  side: "",
+  neuron: "",
+  reading: "weights", // of the heads, as the next four
+  words: "",
+  hide: "",
+  sort: "",
+  pins: "",
+  change: "", // what is changed in the run
+  other_text: "", // the run it is compared with, as the next two
+  other_model: "",
+  other_change: "",
+  lesson: "", // of the lessons, as the next three
+  step: "0",
+  n: "",
+  d: "",
 };
-const STEPS = ["view", "prefix", "text", "change", "other_text", "other_model", "other_change", "lesson", "step"]; // each is a step that "back" undoes
-export const NAMES = Object.keys(FIRST);
+/** Each change of one of these is a step that "back" undoes. */
+const STEPS = [
+  "view",
+  "prefix",
+  "text",
+  "change",
+  "other_text",
+  "other_model",
+  "other_change",
+  "lesson",
+  "step",
+];
+/** @type {Set<(now: State, before: State) => void>} */
 const listeners = new Set();
-let current = read(place());
+/** @type {State | null} */
+let current = null;
 
-/** Of a page that is a file, the part behind # alone may change. */
-function place() { return kept ? location.hash.slice(1) : location.search; }
+/** @returns {State} */
+const defaults = () => ({ ...DEFAULTS, ...embeddedText() });
 
-function read(search) {
+/**
+ * The state that an address means; what it does not name has its default, what is unknown is ignored.
+ * @param {string} search
+ * @param {State} initial
+ * @returns {State}
+ */
+export function decode(search, initial = defaults()) {
   const given = new URLSearchParams(search);
-  return Object.freeze(Object.fromEntries(NAMES.map((name) => [name, given.get(name) ?? FIRST[name]])));
+  return Object.freeze(
+    Object.fromEntries(Object.keys(initial).map((name) => [name, given.get(name) ?? initial[name]])),
+  );
 }
 
-export const state = () => current;
-export const number = (name) => (/^\d{1,6}$/.test(current[name]) ? Number(current[name]) : null);
-
-/** The address of a state with some changes. */
-export function address(changes = {}) {
-  const next = { ...current, ...changes };
+/**
+ * The part of an address that means a state: what differs from the defaults.
+ * @param {State} next
+ * @param {State} initial
+ */
+export function encode(next, initial = defaults()) {
   const parameters = new URLSearchParams();
-  for (const name of NAMES) if (String(next[name]) !== FIRST[name]) parameters.set(name, next[name]);
-  const query = parameters.toString();
-  if (kept) return `#${query}`;
+  for (const name of Object.keys(initial)) {
+    if (String(next[name]) !== initial[name]) parameters.set(name, next[name]);
+  }
+  return parameters.toString();
+}
+
+/** Of a page that is a file, the part behind # alone may change. */
+const here = () => (isFile() ? location.hash.slice(1) : location.search);
+
+export const state = () => (current ??= decode(here()));
+
+/**
+ * A number of the state, from 0; null if it is none.
+ * @param {string} name
+ */
+export const number = (name) => (/^\d{1,6}$/.test(state()[name]) ? Number(state()[name]) : null);
+
+/**
+ * The address of a state with some changes.
+ * @param {State} changes
+ */
+export function address(changes = {}) {
+  const query = encode({ ...state(), ...changes });
+  if (isFile()) return `#${query}`;
   return query ? `/?${query}` : "/";
 }
 
-/** Change the state. */
+/**
+ * Change the state.
+ * @param {State} changes
+ */
 export function set(changes) {
-  const before = current;
+  const before = state();
   const target = address(changes);
-  current = read(target.slice(1));
-  if (STEPS.some((name) => current[name] !== before[name])) {
-    remember("pushState", target);
-  } else {
-    remember("replaceState", target);
+  current = decode(target.slice(1));
+  const now = current;
+  const isStep = STEPS.some((name) => now[name] !== before[name]);
+  try {
+    history[isStep ? "pushState" : "replaceState"](null, "", target);
+  } catch (error) {
+    if (!isFile()) throw error; // in a frame of a notebook there is no address to change
   }
-  for (const listener of listeners) listener(current, before);
+  for (const listener of listeners) listener(now, before);
 }
 
-/** In a frame of a notebook there is no address to change; the state lives on without. */
-function remember(how, target) {
-  try { history[how](null, "", target); } catch (error) { if (!kept) throw error; }
-}
-
+/** @param {(now: State, before: State) => void} listener */
 export const listen = (listener) => listeners.add(listener);
 
-addEventListener("popstate", () => {
-  if (kept && /^#\w+$/.test(location.hash)) return; // a way to a place on the page
-  const before = current;
-  current = read(place());
-  for (const listener of listeners) listener(current, before);
-});
+/** Follow the buttons "back" and "forward". */
+export function followHistory() {
+  addEventListener("popstate", () => {
+    if (isFile() && /^#\w+$/.test(location.hash)) return; // a link to a place on the page
+    const before = state();
+    current = decode(here());
+    for (const listener of listeners) listener(current, before);
+  });
+}

@@ -1,41 +1,24 @@
 // What a lesson draws: tables, matrices in colour, bars, curves and formulas, each from plain values.
 import { draw, make, token } from "../a11y.js";
-import { css, ink, reach, share, signed } from "../color.js";
-import { bar } from "../figures.js";
+import { reach, share, signed } from "../color.js";
+import { bar, fixed, paint } from "../figures.js";
+import { axis, formulaParts, short, shown } from "./numbers.js";
 
-const WRITTEN = 16; // columns up to which the number stands in the cell
-const WIDE = 640, HIGH = 250, LEFT = 62, RIGHT = 16, TOP = 14, LOW = 44;
+const MAX_WRITTEN = 16; // columns up to which the number stands in the cell
+const WIDE = 640;
+const HIGH = 250;
+const [LEFT, RIGHT, TOP, LOW] = [62, 16, 14, 44]; // margins
 
-/** A number as a person writes it. */
-export function shown(value, digits = 3) {
-  if (typeof value === "boolean" || value === null || value === undefined) return value === null || value === undefined ? "–" : String(value);
-  const size = Math.abs(value);
-  if (size !== 0 && digits > 3 && size < 0.5 * 10 ** -digits) return value.toExponential(0).replaceAll("-", "−");
-  return value.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits }).replace("-", "−");
-}
-
-const LOW_SIGNS = "ᵢⱼₖₜ₀₁₂₃₄₅₆₇₈₉₋", LOW_WORDS = "ijkt0123456789−";
-const HIGH_SIGNS = "ᵀⁿˣᵐ¹²", HIGH_WORDS = "Tn×m12";
-const SIGNS = new RegExp(`([${LOW_SIGNS}]+)|([${HIGH_SIGNS}]+)|_([A-Za-z]+)|\\^\\(([^()]*)\\)|\\^([\\w.−ᵢⱼ₁₂]+)`, "g");
-
-/** A formula's small letters as such: fonts draw their own signs too small to be read. */
-function math(text) {
-  const parts = [];
-  let done = 0;
-  const turned = (signs, from, to) => [...signs].map((sign) => to[from.indexOf(sign)] ?? sign).join("");
-  for (const match of text.matchAll(SIGNS)) {
-    const [whole, low, high, letter, inside, power] = match;
-    parts.push(text.slice(done, match.index));
-    parts.push(low || letter ? make("sub", {}, low ? turned(low, LOW_SIGNS, LOW_WORDS) : letter)
-      : make("sup", {}, high ? turned(high, HIGH_SIGNS, HIGH_WORDS) : turned(inside ?? power, LOW_SIGNS, LOW_WORDS)));
-    done = match.index + whole.length;
-  }
-  return [...parts, text.slice(done)].filter((part) => part !== "");
-}
+const math = (text) => formulaParts(text).map(([kind, part]) => (kind ? make(kind, {}, part) : part));
 
 /** Words of the lesson, and words of a text, which are set apart. */
-export const words = (text) => [text].flat().flatMap((part) => (typeof part === "string" ? math(part) : token(part.token)));
-export const plain = (text) => [text].flat().map((part) => (typeof part === "string" ? part : part.token)).join("");
+export const words = (text) =>
+  [text].flat().flatMap((part) => (typeof part === "string" ? math(part) : token(part.token)));
+export const plain = (text) =>
+  [text]
+    .flat()
+    .map((part) => (typeof part === "string" ? part : part.token))
+    .join("");
 
 const KINDS = {
   formula: (data) => make("p", { class: "equation" }, ...math(data.text)),
@@ -48,80 +31,205 @@ const KINDS = {
 
 export const figure = (data) => KINDS[data.kind](data);
 
-const captioned = (data, ...inside) => make("figure", { class: `lesson-${data.kind}` }, make("figcaption", {}, ...math(data.caption)), ...inside);
+const captioned = (data, ...inside) =>
+  make("figure", { class: `lesson-${data.kind}` }, make("figcaption", {}, ...math(data.caption)), ...inside);
 
 function table({ columns, rows, digits }) {
-  const whole = columns.map((_, j) => rows.every((row) => typeof row[j] !== "number" || Number.isInteger(row[j])));
-  const cell = (value, j) => (typeof value === "number" ? shown(value, whole[j] ? 0 : digits) : value === null ? "–" : token(String(value)));
-  return make("div", { class: "scroll whole" }, make("table", { class: "numbers" },
-    make("thead", {}, make("tr", {}, ...columns.map((text, j) => (text ? make("th", { scope: "col", class: rows.some((row) => typeof row[j] === "string") ? "words-cell" : null }, ...math(text)) : make("td"))))),
-    make("tbody", {}, ...rows.map((row) => make("tr", {}, ...row.map((value, j) => (j === 0 && row.length > 1
-      ? make("th", { scope: "row" }, cell(value, j))
-      : make("td", { class: typeof value === "string" ? "words-cell" : null, "data-value": typeof value === "number" ? value : null }, cell(value, j)))))))));
+  const whole = columns.map((_, j) =>
+    rows.every((row) => typeof row[j] !== "number" || Number.isInteger(row[j])),
+  );
+  const cell = (value, j) =>
+    typeof value === "number"
+      ? shown(value, whole[j] ? 0 : digits)
+      : value === null
+        ? "–"
+        : token(String(value));
+  return make(
+    "div",
+    { class: "scroll whole" },
+    make(
+      "table",
+      { class: "numbers" },
+      make(
+        "thead",
+        {},
+        make(
+          "tr",
+          {},
+          ...columns.map((text, j) =>
+            text
+              ? make(
+                  "th",
+                  {
+                    scope: "col",
+                    class: rows.some((row) => typeof row[j] === "string") ? "words-cell" : null,
+                  },
+                  ...math(text),
+                )
+              : make("td"),
+          ),
+        ),
+      ),
+      make(
+        "tbody",
+        {},
+        ...rows.map((row) =>
+          make(
+            "tr",
+            {},
+            ...row.map((value, j) =>
+              j === 0 && row.length > 1
+                ? make("th", { scope: "row" }, cell(value, j))
+                : make(
+                    "td",
+                    {
+                      class: typeof value === "string" ? "words-cell" : null,
+                      "data-value": typeof value === "number" ? value : null,
+                    },
+                    cell(value, j),
+                  ),
+            ),
+          ),
+        ),
+      ),
+    ),
+  );
 }
 
 function matrix({ values, rows, columns, signed: both, mask }) {
   const most = both ? reach(values.flat()) : 1;
-  const written = columns.length <= WRITTEN;
+  const written = columns.length <= MAX_WRITTEN;
   const whole = values.flat().every(Number.isInteger);
   const cell = (value, i, j) => {
     const hidden = mask && !mask[i][j];
-    const colour = both ? signed(value / most) : share(value);
-    const td = make("td", { class: hidden ? "masked" : null, "data-value": value, title: `${rows[i]} → ${columns[j]}: ${hidden ? "hidden" : shown(value, 4)}` },
-      hidden ? make("span", { class: "unseen" }, "hidden") : make("span", { class: written ? null : "unseen" }, inCell(value, whole)));
-    if (!hidden) { td.style.backgroundColor = css(colour); td.style.color = ink(colour); }
-    return td;
+    const color = both ? signed(value / most) : share(value);
+    const td = make(
+      "td",
+      {
+        class: hidden ? "masked" : null,
+        "data-value": value,
+        title: `${rows[i]} → ${columns[j]}: ${hidden ? "hidden" : shown(value, 4)}`,
+      },
+      hidden
+        ? make("span", { class: "unseen" }, "hidden")
+        : make("span", { class: written ? null : "unseen" }, inCell(value, whole)),
+    );
+    return hidden ? td : paint(td, color);
   };
-  return make("div", { class: "scroll" }, make("table", { class: written ? "still" : "still small" },
-    make("thead", {}, make("tr", {}, make("td"), ...columns.map((text) => make("th", { scope: "col" }, make("span", {}, token(text)))))),
-    make("tbody", {}, ...values.map((row, i) => make("tr", {}, make("th", { scope: "row" }, token(rows[i])), ...row.map((value, j) => cell(value, i, j)))))));
+  return make(
+    "div",
+    { class: "scroll" },
+    make(
+      "table",
+      { class: written ? "still" : "still small" },
+      make(
+        "thead",
+        {},
+        make(
+          "tr",
+          {},
+          make("td"),
+          ...columns.map((text) => make("th", { scope: "col" }, make("span", {}, token(text)))),
+        ),
+      ),
+      make(
+        "tbody",
+        {},
+        ...values.map((row, i) =>
+          make(
+            "tr",
+            {},
+            make("th", { scope: "row" }, token(rows[i])),
+            ...row.map((value, j) => cell(value, i, j)),
+          ),
+        ),
+      ),
+    ),
+  );
 }
 
-const inCell = (value, whole) => (value === null ? "–" : value.toFixed(whole ? 0 : 2).replace(/^-(?=0\.00$)/, "").replace("-", "−"));
+const inCell = (value, whole) => (value === null ? "–" : fixed(value, whole ? 0 : 2));
 
 function barred({ names, values, digits, unit }) {
   const most = Math.max(...values, 1e-12);
-  return make("table", { class: "numbers bars" }, make("tbody", {}, ...values.map((value, i) =>
-    make("tr", {}, make("th", { scope: "row" }, token(names[i])), make("td", { "data-value": value }, bar(value / most, shown(value, digits) + unit))))));
+  return make(
+    "table",
+    { class: "numbers bars" },
+    make(
+      "tbody",
+      {},
+      ...values.map((value, i) =>
+        make(
+          "tr",
+          {},
+          make("th", { scope: "row" }, token(names[i])),
+          make("td", { "data-value": value }, bar(value / most, shown(value, digits) + unit)),
+        ),
+      ),
+    ),
+  );
 }
-
-/** Where numbers lie on an axis. */
-function axis(low, high, log) {
-  const by = log ? (value) => Math.log10(Math.max(value, 1e-9)) : (value) => value;
-  const [from, to] = [by(low), by(high)];
-  return { by: (value) => (to === from ? 0.5 : (by(value) - from) / (to - from)), ticks: ticks(low, high, log) };
-}
-
-function ticks(low, high, log) {
-  if (!log) {
-    const rough = (high - low) / 4, power = 10 ** Math.floor(Math.log10(rough));
-    const round = power * ([1, 2, 5].find((factor) => factor * power >= rough) ?? 10); // 0.1, 0.2, 0.5, 1, 2 ...
-    const first = Math.ceil(low / round - 1e-9);
-    return Array.from({ length: Math.floor(high / round + 1e-9) - first + 1 }, (_, i) => (first + i) * round);
-  }
-  const first = Math.ceil(Math.log10(Math.max(low, 1e-9)) - 1e-9), last = Math.floor(Math.log10(high) + 1e-9);
-  const step = Math.max(1, Math.ceil((last - first) / 5));
-  return Array.from({ length: Math.max(0, Math.floor((last - first) / step) + 1) }, (_, i) => 10 ** (first + i * step));
-}
-
-const short = (value) => (Math.abs(value) >= 1e5 ? value.toExponential(0).replace("e+", "e") : String(Number(value.toPrecision(6))).replace("-", "−"));
 
 function curves({ places, series, even, log, across, caption, digits }) {
   const values = series.flatMap((line) => line.values).filter((value) => value !== null);
   const [least, most] = [Math.min(...values), Math.max(...values)];
   const high = axis(log ? Math.max(least, 1e-9) : Math.min(0, least), most > least ? most : least + 1, log);
   const wide = axis(even ? 0 : places[0], even ? places.length - 1 : places.at(-1), false);
-  const x = (i) => LEFT + wide.by(even ? i : places[i]) * (WIDE - LEFT - RIGHT);
-  const y = (value) => TOP + (1 - high.by(value)) * (HIGH - TOP - LOW);
+  const x = (i) => LEFT + wide.at(even ? i : places[i]) * (WIDE - LEFT - RIGHT);
+  const y = (value) => TOP + (1 - high.at(value)) * (HIGH - TOP - LOW);
   const every = Math.max(1, Math.ceil(places.length / 8));
-  return make("div", { class: "scroll whole" }, draw("svg", { viewBox: `0 0 ${WIDE} ${HIGH}`, class: "curves", role: "img", "aria-label": `${caption}; the numbers are in the table below` },
-    ...high.ticks.map((value) => draw("g", {}, draw("line", { x1: LEFT, x2: WIDE - RIGHT, y1: y(value), y2: y(value), class: "axis-line" }),
-      draw("text", { x: LEFT - 6, y: y(value) + 4, "text-anchor": "end", class: "axis" }, short(value)))),
-    ...places.map((place, i) => (i % every ? null : draw("text", { x: x(i), y: HIGH - LOW + 18, "text-anchor": "middle", class: "axis" }, String(place)))),
-    draw("text", { x: (LEFT + WIDE - RIGHT) / 2, y: HIGH - 6, "text-anchor": "middle", class: "axis" }, across),
-    ...series.map((line, k) => draw("g", { class: `line line-${k % 4}` },
-      draw("polyline", { points: line.values.map((value, i) => (value === null ? null : `${x(i).toFixed(1)},${y(value).toFixed(1)}`)).filter(Boolean).join(" ") }),
-      ...line.values.map((value, i) => (value === null || places.length > 24 ? null : mark(k, x(i), y(value), `${line.name}, ${across} ${places[i]}: ${shown(value, digits)}`)))))));
+  return make(
+    "div",
+    { class: "scroll whole" },
+    draw(
+      "svg",
+      {
+        viewBox: `0 0 ${WIDE} ${HIGH}`,
+        class: "curves",
+        role: "img",
+        "aria-label": `${caption}; the numbers are in the table below`,
+      },
+      ...high.ticks.map((value) =>
+        draw(
+          "g",
+          {},
+          draw("line", { x1: LEFT, x2: WIDE - RIGHT, y1: y(value), y2: y(value), class: "axis-line" }),
+          draw("text", { x: LEFT - 6, y: y(value) + 4, "text-anchor": "end", class: "axis" }, short(value)),
+        ),
+      ),
+      ...places.map((place, i) =>
+        i % every
+          ? null
+          : draw(
+              "text",
+              { x: x(i), y: HIGH - LOW + 18, "text-anchor": "middle", class: "axis" },
+              String(place),
+            ),
+      ),
+      draw(
+        "text",
+        { x: (LEFT + WIDE - RIGHT) / 2, y: HIGH - 6, "text-anchor": "middle", class: "axis" },
+        across,
+      ),
+      ...series.map((line, k) =>
+        draw(
+          "g",
+          { class: `line line-${k % 4}` },
+          draw("polyline", {
+            points: line.values
+              .map((value, i) => (value === null ? null : `${x(i).toFixed(1)},${y(value).toFixed(1)}`))
+              .filter(Boolean)
+              .join(" "),
+          }),
+          ...line.values.map((value, i) =>
+            value === null || places.length > 24
+              ? null
+              : mark(k, x(i), y(value), `${line.name}, ${across} ${places[i]}: ${shown(value, digits)}`),
+          ),
+        ),
+      ),
+    ),
+  );
 }
 
 /** Each curve has its own shape of dots, so that colour is never alone. */
@@ -135,9 +243,37 @@ function mark(k, x, y, title) {
   return shape();
 }
 
-const legend = ({ series }) => make("ul", { class: "legend" }, ...series.map((line, k) => make("li", {},
-  draw("svg", { viewBox: "0 0 36 14", width: 36, height: 14, "aria-hidden": "true" }, draw("g", { class: `line line-${k % 4}` },
-    draw("polyline", { points: "0,7 36,7" }), mark(k, 18, 7, line.name))), ...math(line.name))));
+const legend = ({ series }) =>
+  make(
+    "ul",
+    { class: "legend" },
+    ...series.map((line, k) =>
+      make(
+        "li",
+        {},
+        draw(
+          "svg",
+          { viewBox: "0 0 36 14", width: 36, height: 14, "aria-hidden": "true" },
+          draw(
+            "g",
+            { class: `line line-${k % 4}` },
+            draw("polyline", { points: "0,7 36,7" }),
+            mark(k, 18, 7, line.name),
+          ),
+        ),
+        ...math(line.name),
+      ),
+    ),
+  );
 
-const numbers = ({ places, series, across, digits }) => make("details", { class: "behind" }, make("summary", {}, "The numbers as a table"),
-  table({ columns: [across, ...series.map((line) => line.name)], rows: places.map((place, i) => [place, ...series.map((line) => line.values[i])]), digits }));
+const numbers = ({ places, series, across, digits }) =>
+  make(
+    "details",
+    { class: "behind" },
+    make("summary", {}, "The numbers as a table"),
+    table({
+      columns: [across, ...series.map((line) => line.name)],
+      rows: places.map((place, i) => [place, ...series.map((line) => line.values[i])]),
+      digits,
+    }),
+  );

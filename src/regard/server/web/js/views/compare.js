@@ -1,13 +1,12 @@
 // Two runs side by side: A is the run of the page, B has another text, model or change.
 import * as api from "../api.js";
-import { choices, live, make, roving, token } from "../a11y.js";
-import { css, ink, reach, signed } from "../color.js";
-import { SMALL, grid, number, picture, spoken } from "../figures.js";
-import { chips, editor, fitting, sentence, words } from "../interventions.js";
+import { choices, live, make, quiet, section, token } from "../a11y.js";
+import { reach, signed } from "../color.js";
+import { SMALL, attentionFigure, chip, number, numberGrid, picture, spoken } from "../figures.js";
+import { read } from "../interventions.js";
 import { number as numbered, set, state } from "../state.js";
-import { chosen, pickers } from "./attention.js";
-
-const WRITTEN = 12; // columns up to which the number stands in the cell
+import { chosen, labels, pickers } from "./selection.js";
+import { chips, editor, sentence, words } from "./what_if.js";
 
 /** `page`: the models that there are, and how the page asks for runs. */
 export async function render(trace, model, page) {
@@ -17,53 +16,131 @@ export async function render(trace, model, page) {
   let plain, second, comparison;
   try {
     plain = await page.traced(run, []);
-    const changes = fitting(other, state().other_change);
+    const changes = read(other.interventions, state().other_change);
     second = changes.length ? await page.traced(run, changes) : plain;
-    comparison = await api.compare(trace.id, second.id, await step(trace, second));
+    comparison = await api.compare(trace.id, second.id, await stepInBoth(trace, second));
   } catch (error) {
-    if (/not kept/.test(error.message) || error.name === "AbortError") throw error;
-    return [title, form(trace, model, other, plain, page), make("p", { role: "alert", class: "wrong" }, error.message)];
+    if (api.isExpired(error) || error.name === "AbortError") throw error;
+    return [
+      title,
+      form(trace, model, other, plain, page),
+      make("p", { role: "alert", class: "wrong" }, error.message),
+    ];
   }
   live(sentence(comparison));
-  return [title, form(trace, model, other, plain, page), result(trace, second, comparison), await attention(trace, second, comparison)].flat();
+  return [
+    title,
+    form(trace, model, other, plain, page),
+    result(trace, second, comparison),
+    await attention(trace, second, comparison),
+  ].flat();
 }
 
 /** The step that is looked at, if both runs have it; else the server takes the one that changed most. */
-async function step(trace, second) {
+async function stepInBoth(trace, second) {
   const step = numbered("query");
-  if (step === null || (trace.tokens.target && state().where.startsWith("encoder"))) return null; // there it is a place of the source
+  if (step === null || (trace.tokens.target && state().where.startsWith("encoder"))) {
+    return null; // there it is a place of the source
+  }
   const numbers = (await api.compare(trace.id, second.id)).comparison;
   return numbers && step < numbers.divergences.length ? step : null;
 }
 
 function form(trace, model, other, plain, page) {
-  const text = make("input", { type: "text", id: "other-text", dir: "auto", spellcheck: "false", autocomplete: "off", placeholder: "the same text" });
+  const text = make("input", {
+    type: "text",
+    id: "other-text",
+    dir: "auto",
+    spellcheck: "false",
+    autocomplete: "off",
+    placeholder: "the same text",
+  });
   text.value = state().other_text;
-  const choose = make("select", { id: "other-model", onchange: (event) => set({ other_model: event.target.value, other_change: "", query: "", key: "" }) },
-    ...page.models.filter((each) => each.task === model.task).map((each) => make("option", { value: each.name, selected: each === other }, `${each.name} (${each.family})`)));
+  const choose = make(
+    "select",
+    {
+      id: "other-model",
+      onchange: (event) => set({ other_model: event.target.value, other_change: "", query: "", key: "" }),
+    },
+    ...page.models
+      .filter((each) => each.task === model.task)
+      .map((each) =>
+        make("option", { value: each.name, selected: each === other }, `${each.name} (${each.family})`),
+      ),
+  );
   const can = plain && other.interventions?.types.length;
-  return make("div", { class: "runs" },
-    make("section", { class: "run", "aria-label": "Run A" }, make("h3", {}, make("span", { class: "badge first" }, "A"), " the run above"),
-      make("p", {}, token(state().text)), make("p", { class: "quiet" }, `${model.name}${(trace.meta.interventions ?? []).length ? ", changed as told above" : ", unchanged"}`),
-      make("p", {}, "→ ", make("bdi", { dir: "auto" }, trace.output || "(nothing)"))),
-    make("section", { class: "run", "aria-label": "Run B" }, make("h3", {}, make("span", { class: "badge second" }, "B"), " another"),
-      make("form", { class: "pickers", onsubmit: (event) => { event.preventDefault(); set({ other_text: text.value === state().text ? "" : text.value, query: "", key: "" }); } },
+  return make(
+    "div",
+    { class: "runs" },
+    make(
+      "section",
+      { class: "run", "aria-label": "Run A" },
+      make("h3", {}, make("span", { class: "badge first" }, "A"), " the run above"),
+      make("p", {}, token(state().text)),
+      make(
+        "p",
+        { class: "quiet" },
+        `${model.name}${(trace.meta.interventions ?? []).length ? ", changed as above" : ", unchanged"}`,
+      ),
+      make("p", {}, "→ ", make("bdi", { dir: "auto" }, trace.output || "(nothing)")),
+    ),
+    make(
+      "section",
+      { class: "run", "aria-label": "Run B" },
+      make("h3", {}, make("span", { class: "badge second" }, "B"), " another"),
+      make(
+        "form",
+        {
+          class: "pickers",
+          onsubmit: (event) => {
+            event.preventDefault();
+            set({ other_text: text.value === state().text ? "" : text.value, query: "", key: "" });
+          },
+        },
         make("div", { class: "field grow" }, make("label", { for: "other-text" }, "Text of B"), text),
         make("div", { class: "field" }, make("label", { for: "other-model" }, "Model of B"), choose),
-        make("button", { type: "submit" }, "Compare")),
-      can ? make("details", { class: "what-if", open: Boolean(state().other_change) }, make("summary", {}, "What if, in B …"), editor(other, plain, "other_change")) : null,
-      can ? chips(other, "other_change") : null));
+        make("button", { type: "submit" }, "Compare"),
+      ),
+      can
+        ? make(
+            "details",
+            { class: "what-if", open: Boolean(state().other_change) },
+            make("summary", {}, "What if, in B …"),
+            editor(other, plain, "other_change"),
+          )
+        : null,
+      can ? chips(other, "other_change") : null,
+    ),
+  );
 }
 
 function result(trace, second, comparison) {
   const numbers = comparison.comparison;
   return [
-    make("section", { "aria-label": "Result" }, make("h3", {}, "What is different"),
-      trace.id === second.id ? make("p", { class: "quiet" }, "B is the same run so far. Give it another text, another model, or a change.") : null,
+    make(
+      "section",
+      { "aria-label": "Result" },
+      make("h3", {}, "What is different"),
+      trace.id === second.id
+        ? make(
+            "p",
+            { class: "quiet" },
+            "B is the same run so far. Give it another text, another model, or a change.",
+          )
+        : null,
       make("p", { class: "result", id: "compared" }, sentence(comparison)),
-      make("p", { class: "difference" }, ...comparison.words.flatMap(({ kind, shown }) =>
-        [make({ same: "span", gone: "del", new: "ins" }[kind], {}, make("bdi", { dir: "auto" }, shown)), " "])),
-      comparison.words.some(({ kind }) => kind !== "same") ? make("p", { class: "quiet" }, "Struck out: only A says it. Underlined: only B says it.") : null),
+      make(
+        "p",
+        { class: "difference" },
+        ...comparison.words.flatMap(({ kind, shown }) => [
+          make({ same: "span", gone: "del", new: "ins" }[kind], {}, make("bdi", { dir: "auto" }, shown)),
+          " ",
+        ]),
+      ),
+      comparison.words.some(({ kind }) => kind !== "same")
+        ? make("p", { class: "quiet" }, "Struck out: only A says it. Underlined: only B says it.")
+        : null,
+    ),
     numbers ? distributions(trace, numbers) : make("p", { class: "quiet" }, comparison.reason),
   ];
 }
@@ -71,15 +148,24 @@ function result(trace, second, comparison) {
 function distributions(trace, numbers) {
   const most = Math.max(...numbers.divergences, 1e-9);
   const steps = numbers.divergences.map((divergence, i) => {
-    const inside = make("span", { class: "chip-bar" });
-    inside.style.width = `${(divergence / most) * 100}%`;
     const shown = trace.steps[i]?.shown ?? String(i);
-    return [i, make("span", { class: "chip", "data-divergence": divergence }, token(shown), make("span", { class: "chip-track" }, inside)), `step ${i}, ${shown}, KL ${number(divergence, 3)} nats`];
+    return [
+      i,
+      chip(divergence / most, token(shown), { "data-divergence": divergence }),
+      `step ${i}, ${shown}, KL ${number(divergence, 3)} nats`,
+    ];
   });
-  return make("section", { "aria-label": "Next word" }, make("h3", {}, "The next word in both"),
-    make("p", { class: "quiet" }, `KL(A ‖ B), how far the distributions are apart: ${number(numbers.divergence, 4)} nats at this step. Steps at which both had read the same:`),
+  return make(
+    "section",
+    { "aria-label": "Next word" },
+    make("h3", {}, "The next word in both"),
+    quiet(
+      `KL(A ‖ B), how far the distributions are apart: ${number(numbers.divergence, 4)} nats at this step. `,
+      "Steps at which both had read the same:",
+    ),
     choices("Step", steps, numbers.step, (i) => set({ query: String(i) })),
-    words(numbers, "in A", "in B"));
+    words(numbers, "in A", "in B"),
+  );
 }
 
 // Attention of both
@@ -91,32 +177,71 @@ function like(second, where) {
   return second.attentions.filter((each) => each.startsWith(side) && each.endsWith(kind)).at(-1) ?? null;
 }
 
-const sideNames = (where) => (where.endsWith("cross") ? ["target", "source"] : where.startsWith("encoder") ? ["source", "source"] : ["target", "target"]);
+const sideNames = (where) =>
+  where.endsWith("cross")
+    ? ["target", "source"]
+    : where.startsWith("encoder")
+      ? ["source", "source"]
+      : ["target", "target"];
 
 async function attention(trace, second, comparison) {
   const selection = chosen(trace);
   const where = selection && like(second, selection.where);
   if (!where) {
-    return make("section", { "aria-label": "Attention of both" }, make("h3", {}, "Attention"),
-      make("p", { class: "quiet" }, selection ? "B has no such attention." : "A has no attention."), selection ? pickers(trace, selection) : null);
+    const reason = selection ? "B has no such attention." : "A has no attention.";
+    const others = selection ? pickers(trace, selection) : null;
+    return section("Attention of both", "Attention", quiet(reason), others);
   }
-  if (numbered("query") === null && comparison.comparison && selection.where.startsWith("decoder")) selection.query = comparison.comparison.step;
+  if (numbered("query") === null && comparison.comparison && selection.where.startsWith("decoder")) {
+    selection.query = comparison.comparison.step;
+  }
   const head = Math.min(selection.head, second.heads(where) - 1);
-  const [one, two] = await Promise.all([weightsOf(trace, selection.where, selection.head), weightsOf(second, where, head)]);
+  const [one, two] = await Promise.all([
+    weightsOf(trace, selection.where, selection.head),
+    weightsOf(second, where, head),
+  ]);
   const [queries, keys] = sideNames(selection.where).map((side) => comparison.pairs[side] ?? []);
-  const back = (pairs, place) => pairs.find((pair) => pair[1] === place)?.[0];
-  const there = (pairs, place) => pairs.find((pair) => pair[0] === place)?.[1] ?? null;
-  const choose = (query, key) => set({ query: String(query), key: String(key) });
-  const [otherQueries, otherKeys] = second.sides(where);
-  const name = (at, number_) => `${spoken(at)}, head ${number_}`;
-  return make("section", { "aria-label": "Attention of both" }, make("h3", {}, "Attention in both, and the difference"),
-    make("p", { class: "quiet" }, "A cell chosen in one is chosen in all: places of the same pieces, or of others in their place."),
+  return section(
+    "Attention of both",
+    "Attention in both, and the difference",
+    quiet("A cell chosen in one is chosen in all: places of the same tokens, or of others in their place."),
     pickers(trace, selection),
-    make("div", { class: "both-heads" },
-      figure("A", "first", name(selection.where, selection.head), matrix(one, selection.queries.shown, selection.keys.shown, selection.query, selection.key, `A: ${name(selection.where, selection.head)}`, choose)),
-      figure("B", "second", name(where, head), matrix(two, otherQueries.shown, otherKeys.shown, there(queries, selection.query), selection.key === null ? null : there(keys, selection.key), `B: ${name(where, head)}`,
-        (i, j) => { if (back(queries, i) !== undefined && back(keys, j) !== undefined) choose(back(queries, i), back(keys, j)); })),
-      figure("B − A", "", "the difference of the weights", difference(selection, one, two, queries, keys, choose))));
+    make(
+      "div",
+      { class: "both-heads" },
+      figureOfA(selection, one),
+      figureOfB(selection, two, second.sides(where), `${spoken(where)}, head ${head}`, queries, keys),
+      figure("B − A", "", "the difference of the weights", difference(selection, one, two, queries, keys)),
+    ),
+  );
+}
+
+const choose = (query, key) => set({ query: String(query), key: String(key) });
+
+function figureOfA({ where, head, rows, keys, query, key }, weights) {
+  const name = `${spoken(where)}, head ${head}`;
+  const texts = { queries: rows, keys: keys.shown };
+  const content = attentionFigure({ ...weights, ...texts, query, key, label: `A: ${name}`, choose });
+  return figure("A", "first", name, content);
+}
+
+/** `queries` and `keys`: pairs of places of A and B that stand for each other. */
+function figureOfB({ query, key }, weights, [rows, columns], name, queries, keys) {
+  const there = (pairs, place) => pairs.find((pair) => pair[0] === place)?.[1] ?? null;
+  const back = (pairs, place) => pairs.find((pair) => pair[1] === place)?.[0];
+  const content = attentionFigure({
+    ...weights,
+    queries: labels(rows),
+    keys: columns.shown,
+    query: there(queries, query),
+    key: key === null ? null : there(keys, key),
+    label: `B: ${name}`,
+    choose: (i, j) => {
+      const [a, b] = [back(queries, i), back(keys, j)];
+      if (a !== undefined && b !== undefined) choose(a, b);
+    },
+  });
+  return figure("B", "second", name, content);
 }
 
 async function weightsOf(trace, where, head) {
@@ -124,36 +249,43 @@ async function weightsOf(trace, where, head) {
   return { weights: tensors[`${where}.weights`], mask: tensors[`${where}.mask`] };
 }
 
-const figure = (badge, kind, words_, content) => make("figure", {}, make("figcaption", {}, make("b", { class: `badge ${kind}` }, badge), ` ${words_}`), content);
-
-const matrix = ({ weights, mask }, queries, keys, query, key, label, choose) => (Math.max(...weights.shape) <= SMALL
-  ? grid({ weights, mask, queries, keys, query, key, label, choose })
-  : make("div", { class: "large" }, picture({ ...weights, kind: "share", label, row: query, rows: queries, columns: keys })));
+const figure = (badge, kind, name, content) =>
+  make(
+    "figure",
+    {},
+    make("figcaption", {}, make("b", { class: `badge ${kind}` }, badge), ` ${name}`),
+    content,
+  );
 
 /** B - A where places of both stand for each other. */
-function difference(selection, one, two, queries, keys, choose) {
-  if (!queries.length || !keys.length) return make("p", { class: "quiet" }, "The two runs share no pieces.");
+function difference(selection, one, two, queries, keys) {
+  if (!queries.length || !keys.length) return quiet("The two runs share no tokens.");
   const at = ({ weights }, i, j) => weights.data[i * weights.shape[1] + j];
-  const data = Float32Array.from(queries.flatMap(([i, k]) => keys.map(([j, l]) => at(two, k, l) - at(one, i, j))));
+  const data = Float32Array.from(
+    queries.flatMap(([i, k]) => keys.map(([j, l]) => at(two, k, l) - at(one, i, j))),
+  );
   const shape = [queries.length, keys.length];
-  const [rows, columns] = [queries.map(([i]) => selection.queries.shown[i]), keys.map(([j]) => selection.keys.shown[j])];
+  const rows = queries.map(([i]) => selection.rows[i]);
+  const columns = keys.map(([j]) => selection.keys.shown[j]);
   const label = "B − A: rows are queries, columns are keys";
-  if (Math.max(...shape) > SMALL) return make("div", { class: "large" }, picture({ data, shape, label, rows, columns }));
+  if (Math.max(...shape) > SMALL) {
+    return make("div", { class: "large" }, picture({ data, shape, label, rows, columns }));
+  }
   const most = Math.max(0.05, reach(data)); // a difference that is rounding alone has no strong colour
-  const cells = rows.map((from, i) => columns.map((to, j) => {
-    const value = data[i * columns.length + j];
-    const color = signed(value / most);
-    const go = () => choose(queries[i][0], keys[j][0]);
-    const cell = make("td", { role: "gridcell", "data-difference": value, title: `${from} → ${to}: ${number(value, 4)}`,
-      "aria-label": `query ${from}, key ${to}, difference ${number(value, 2)}`, "aria-selected": String(queries[i][0] === selection.query && keys[j][0] === selection.key),
-      onclick: go, onkeydown: (event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); go(); } } },
-    columns.length <= WRITTEN && Math.abs(value) >= 0.005 ? make("span", { "aria-hidden": "true" }, value.toFixed(2).replace("-", "−").replace("0.", ".")) : "");
-    cell.style.backgroundColor = css(color);
-    cell.style.color = ink(color);
-    return cell;
-  }));
-  roving(cells, [Math.max(0, queries.findIndex(([i]) => i === selection.query)), Math.max(0, keys.findIndex(([j]) => j === selection.key))], (i, j) => live(cells[i][j].getAttribute("aria-label")));
-  return make("div", { class: "scroll" }, make("table", { role: "grid", "aria-label": label, class: columns.length <= WRITTEN ? "heat wide" : "heat" },
-    make("thead", {}, make("tr", { role: "row" }, make("td"), ...columns.map((text) => make("th", { scope: "col" }, make("span", {}, token(text)))))),
-    make("tbody", {}, ...cells.map((row, i) => make("tr", { role: "row" }, make("th", { scope: "row", role: "rowheader" }, token(rows[i])), ...row)))));
+  const show = (value) => ({
+    color: signed(value / most),
+    text: Math.abs(value) < 0.005 ? "" : value.toFixed(2).replace("-", "−").replace("0.", "."),
+    words: `difference ${number(value, 2)}`,
+  });
+  return numberGrid({
+    data,
+    rows,
+    columns,
+    row: queries.findIndex(([i]) => i === selection.query),
+    column: keys.findIndex(([j]) => j === selection.key),
+    label,
+    show,
+    choose: (i, j) => choose(queries[i][0], keys[j][0]),
+    attributes: (value) => ({ "data-difference": value }),
+  });
 }
