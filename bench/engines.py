@@ -21,7 +21,8 @@ from bench.race import Runner, arguments, race, report
 from regard.device import choose_machine
 from regard.export.check import token_names as names
 from regard.export.to_ctranslate2 import write
-from regard.generation import decode, make_engine
+from regard.generation import decode
+from regard.generation.engine import make_engine
 from regard.sample import Sample
 from regard.storage import Folder, open_folder
 from regard.storage.huggingface import opens_in_transformers

@@ -25,7 +25,7 @@ from bench.race import arguments, show
 from regard.config import load_config
 from regard.device import choose_machine
 from regard.models.families import parameters
-from regard.training.evaluation.base import log_probabilities, mean_loss
+from regard.training.evaluation import log_probabilities, mean_loss
 from regard.training.prepare import prepare_data
 from regard.training.run import make_trainer
 

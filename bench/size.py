@@ -37,7 +37,12 @@ try:
     from regard.training import train
 except ImportError:
     from regard.train import train
-tree = {"data": {"train": "phrasebook:200", "valid": "phrasebook:8"}, "text": {"vocabulary": 300}}
+place = tempfile.TemporaryDirectory()
+pairs = Path(place.name) / "pairs.tsv"
+pairs.write_text("".join(f"word {n} of {n % 7}\\tWort {n} von {n % 7}\\n" for n in range(200)))
+valid = Path(place.name) / "valid.tsv"
+valid.write_text("".join(f"text {n}\\tText {n}\\n" for n in range(8)))
+tree = {"data": {"train": str(pairs), "valid": str(valid)}, "text": {"vocabulary": 300}}
 tree["task"] = {"source": "en", "target": "de"}
 tree["model"] = {"width": 16, "layers": 1, "heads": 2, "feed_forward": 16}
 tree["train"] = {"steps": 1, "tokens_per_batch": 128, "validate_sentences": 2, "checkpoint_every": 1}
@@ -46,8 +51,7 @@ def count(frame, event, argument):
     if frame.f_code.co_name == "save_checkpoint" and not counted:
         counted.append(sum(name.split(".")[0] == "regard" for name in sys.modules))
 sys.setprofile(count)
-with tempfile.TemporaryDirectory() as folder:
-    train(resolve(tree), Path(folder) / "run")
+train(resolve(tree), Path(place.name) / "run")
 sys.setprofile(None)
 print(counted[0], sum(name.split(".")[0] == "regard" for name in sys.modules))
 """

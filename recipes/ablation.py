@@ -29,8 +29,18 @@ from statistics import mean
 from regard.config import Config, load_config
 from regard.storage import write_text
 from regard.training import train
-from regard.training.report.charts import Chart, chart, curve, svg_file
-from regard.training.report.page import Block, charts, html_page, markdown_page, paragraph, table
+from regard.training.report.page import (
+    Block,
+    Chart,
+    chart,
+    charts,
+    curve,
+    html_page,
+    markdown_page,
+    paragraph,
+    svg_file,
+    table,
+)
 
 RECIPE = Path(__file__).with_name("multi30k-transformer.toml")
 PICTURE = "ablation.svg"

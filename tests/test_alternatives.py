@@ -13,7 +13,9 @@ import torch
 import regard as package
 from conftest import Command, Refused
 from regard.batch import collate
-from regard.generation import Lexicon, SpecialTokens, next_words
+from regard.generation import SpecialTokens
+from regard.generation.alternatives import next_words
+from regard.generation.constraints import Lexicon
 from regard.sample import Sample
 from samples import END, START, small
 

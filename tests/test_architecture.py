@@ -38,6 +38,7 @@ LAYERS = {
             ["storage", "generation"],
             ["interpret"],
             ["training", "tasks"],
+            ["evaluation"],
             ["export", "server"],
             ["cli"],
         ]
@@ -187,11 +188,58 @@ def test_nothing_runs_what_a_file_says() -> None:
                 assert called not in wrong or (called == "torch.load" and weights_only), f"{path}: {called}"
 
 
+def errors_without_code(tree: ast.AST) -> list[str]:
+    """Errors for users that are raised without a stable code."""
+    calls = [node.exc for node in ast.walk(tree) if isinstance(node, ast.Raise)]
+    return [
+        f"{call.lineno}: {ast.unparse(call)[:60]}"
+        for call in calls
+        if isinstance(call, ast.Call)
+        and ast.unparse(call.func) in ("UsageError", "RegardError", "CollectiveError", "PeerError")
+        and not any(keyword.arg == "code" for keyword in call.keywords)
+    ]
+
+
+def test_refusals_have_a_code() -> None:
+    packages = ("evaluation", "generation", "metrics", "models", "training")
+    wrong = {path: errors_without_code(tree) for path, tree in FILES.items() if package_of(path) in packages}
+    assert not any(wrong.values()), report(wrong)
+
+
 def test_the_models_need_little_else() -> None:
     code = "import sys, regard.models.transformer; "
     code += "print(*sorted(name for name in sys.modules if name.split('.')[0] == 'regard'))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert len(done.stdout.split()) < 12, done.stdout
+
+
+TRAINING = """
+import sys
+from pathlib import Path
+from regard.config import resolve
+from regard.training import train
+home = Path(sys.argv[1])
+for name, count in (("train", 200), ("valid", 8)):
+    rows = [f"{name} {n} of {n % 7}\\tWort {n} von {n % 7}\\n" for n in range(count)]
+    (home / f"{name}.tsv").write_text("".join(rows))
+tree = {"data": {name: str(home / f"{name}.tsv") for name in ("train", "valid")}}
+tree |= {"text": {"vocabulary": 300}, "task": {"source": "en", "target": "de"}}
+tree["model"] = {"width": 16, "layers": 1, "heads": 2, "feed_forward": 16}
+tree["train"] = {"steps": 1, "tokens_per_batch": 128, "validate_sentences": 2, "checkpoint_every": 1}
+def look(frame, event, argument):
+    if frame.f_code.co_name == "save_checkpoint" and event == "call":
+        print(*sorted(name for name in sys.modules if name.split(".")[0] == "regard"))
+        sys.setprofile(None)
+sys.setprofile(look)
+train(resolve(tree), home / "run")
+"""
+
+
+def test_a_training_step_needs_a_part_of_the_package(tmp_path: Path) -> None:
+    """Update, validation and checkpoint of a translation model: no engine, no report, no other family."""
+    command = [sys.executable, "-c", TRAINING, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert 50 < len(done.stdout.split()) < 80, done.stdout
 
 
 def test_the_rules_can_fail() -> None:
@@ -201,6 +249,9 @@ def test_the_rules_can_fail() -> None:
         ast.parse("told = 1\ndef never_said(x): ...\nclass FoundList: ...\nunfounded = 2")
     )
     assert len(retired_identifiers(ast.parse("told = 1\ndef never_said(x): ...\nclass FoundList: ..."))) == 3
+    assert (
+        len(errors_without_code(ast.parse("raise UsageError('x')\nraise UsageError('x', code='E_X')"))) == 1
+    )
     assert retired_phrases(ast.parse("x = 'the first, unless\\n   told'"))
     assert long_functions("function f() {\n" + "  x;\n" * 70 + "}\n") == ["1: 72 lines"]
     assert not long_functions("const f = () => {\n  x;\n}\n")
@@ -212,3 +263,9 @@ def test_public_names_are_there() -> None:
         assert getattr(regard, name) is not None
     with pytest.raises(AttributeError, match="nonsense"):
         _ = regard.nonsense
+
+
+def test_tests_share_modules_and_do_not_import_one_another() -> None:
+    pattern = re.compile(r"^\s*(?:from|import) test_\w+|importorskip\(.test_", re.MULTILINE)
+    for path in Path(__file__).parent.glob("*.py"):
+        assert not pattern.findall(path.read_text(encoding="utf-8")), path.name

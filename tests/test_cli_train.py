@@ -41,7 +41,7 @@ def test_train_resume_and_what_may_change(
     regard: Command, refused: Refused, run_file: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "runs" / "my run"
-    result = regard("train", run_file, "--out", out)
+    result = regard("train", run_file, "--output", out)
     assert (result.code, result.out) == (0, "")
     assert f"regard translate -m '{out}'" in result.err
     assert "step 6" in result.err
@@ -50,16 +50,16 @@ def test_train_resume_and_what_may_change(
     ]
     assert (out / "README.md").is_file()
     # a second run into the same folder
-    message = refused("train", run_file, "--out", out)
-    assert message.startswith(f"{out} already holds a run; continue it with --resume")
+    message = refused("train", run_file, "--output", out)
+    assert message.startswith(f"{out} already holds a run; resume it")
     # another field is named, a limit may change
-    message = refused("train", run_file, "--out", out, "--resume", "--set", "train.lr=0.5")
+    message = refused("train", run_file, "--output", out, "--resume", "--set", "train.lr=0.5")
     assert message.startswith(f"train.lr is not what {out} began with")
-    message = refused("train", "--out", out, "--resume", "--set", "model.dropout=0.5")
+    message = refused("train", "--output", out, "--resume", "--set", "model.dropout=0.5")
     assert message.startswith("model.dropout is not what")
-    assert 'did you mean "steps"?' in refused("train", "--out", out, "--resume", "--set", "train.stps=9")
+    assert 'did you mean "steps"?' in refused("train", "--output", out, "--resume", "--set", "train.stps=9")
     promise = ("--set", "recipe.expected=BLEU 99", "--set", "recipe.time=a minute")
-    again = regard("train", "--out", out, "--resume", "--set", "train.steps=8", *promise)
+    again = regard("train", "--output", out, "--resume", "--set", "train.steps=8", *promise)
     assert again.code == 0
     reached = r"reached in 0 minutes on cpu, float32, 1 threads:\nfinal-valid: BLEU"
     assert re.search(rf"\nexpected: BLEU 99; a minute\n{reached}", again.err)
@@ -71,19 +71,19 @@ def test_train_resume_and_what_may_change(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["{run}"], ["--out"]),
-        (["--out", "{new}"], ["missing config", "--resume"]),
-        (["--resume", "--out", "{new}"], ["{new} holds no run to resume"]),
-        (["--resume", "--out", "{new}", "--set", "train.steps=9"], ["{new} holds no run to resume"]),
-        (["--resume", "--out", "{full}"], ["{full} holds no run to resume"]),
-        (["{run}", "--out", "{full}"], ["{full} is not empty and holds no run"]),
-        (["{run}", "--out", "{run}"], ["{run}"]),
-        (["{full}/none.toml", "--out", "{new}"], ["no such file", "config init"]),
-        (["{run}", "--out", "{new}", "--minutes", "0"], ["train.minutes = 0"]),
-        (["{run}", "--out", "{new}", "--minutes", "nan"], ["train.minutes", "finite"]),
-        (["{run}", "--out", "{new}", "--minutes", "soon"], ["--minutes"]),
-        (["{run}", "--out", "{new}", "--set", "train.device=cuda:3"], ['"cuda:3" is not available']),
-        (["{run}", "--out", "{new}", "--set", "data.train=none.tsv"], ["none.tsv: no such file"]),
+        (["{run}"], ["--output"]),
+        (["--output", "{new}"], ["missing config", "--resume"]),
+        (["--resume", "--output", "{new}"], ["{new} holds no run to resume"]),
+        (["--resume", "--output", "{new}", "--set", "train.steps=9"], ["{new} holds no run to resume"]),
+        (["--resume", "--output", "{full}"], ["{full} holds no run to resume"]),
+        (["{run}", "--output", "{full}"], ["{full} is not empty and holds no run"]),
+        (["{run}", "--output", "{run}"], ["{run}"]),
+        (["{full}/none.toml", "--output", "{new}"], ["no such file", "config init"]),
+        (["{run}", "--output", "{new}", "--minutes", "0"], ["train.minutes = 0"]),
+        (["{run}", "--output", "{new}", "--minutes", "nan"], ["train.minutes", "finite"]),
+        (["{run}", "--output", "{new}", "--minutes", "soon"], ["--minutes"]),
+        (["{run}", "--output", "{new}", "--set", "train.device=cuda:3"], ['"cuda:3" is not available']),
+        (["{run}", "--output", "{new}", "--set", "data.train=none.tsv"], ["none.tsv: no such file"]),
     ],
 )
 def test_train_refuses(
@@ -108,13 +108,13 @@ def test_a_misspelt_corpus_leaves_no_run_behind(regard: Command, run_file: Path,
     once as a folder that already holds a run, and with --resume as one with another data.train.
     """
     out = tmp_path / "out"
-    assert regard("train", run_file, "--out", out, "--set", "data.test=tset.tsv").code == 2
+    assert regard("train", run_file, "--output", out, "--set", "data.test=tset.tsv").code == 2
     assert not out.exists()
-    assert regard("train", run_file, "--out", out).code == 0
+    assert regard("train", run_file, "--output", out).code == 0
 
 
 def test_a_place_that_cannot_be_written(refused: Refused, run_file: Path) -> None:
-    message = refused("train", run_file, "--out", run_file / "below", code=1)
+    message = refused("train", run_file, "--output", run_file / "below", code=1)
     assert message == f"{run_file / 'below'}: cannot write: Not a directory"
 
 
@@ -132,14 +132,14 @@ def test_a_disk_that_fills_up_while_saving(
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full_after_the_first_checkpoint)
-        result = regard("train", run_file, "--out", out)
+        result = regard("train", run_file, "--output", out)
     assert calls
     assert result.code == 1
     message = result.err.rstrip("\n").split("\n")[-1]
     assert message.startswith(f"error: {out / 'checkpoints'}")
     assert "the disk is full" in message
     assert "--resume" in message
-    assert regard("train", "--resume", "--out", out).code == 0
+    assert regard("train", "--resume", "--output", out).code == 0
     assert sorted(path.name for path in (out / "checkpoints").iterdir()) == ["step-3", "step-6"]
     assert [row["step"] for row in metrics(out) if row["kind"] == "train"] == [2, 4, 6]
 
@@ -150,11 +150,11 @@ def test_what_the_last_save_left_goes_when_nothing_is_left_to_save(
     """Killed while it deleted an old checkpoint after its last update: who went on had nothing more to save,
     and the rest of the old one stayed for ever."""
     out = tmp_path / "out"
-    assert regard("train", run_file, "--out", out).code == 0
+    assert regard("train", run_file, "--output", out).code == 0
     rest = out / "checkpoints" / ".step-1.old.partial"
     rest.mkdir()
     (rest / "model.safetensors").write_bytes(b"half")
-    assert regard("train", "--resume", "--out", out).code == 0
+    assert regard("train", "--resume", "--output", out).code == 0
     assert not rest.exists()
     assert sorted(path.name for path in (out / "checkpoints").iterdir()) == ["step-3", "step-6"]
 
@@ -162,7 +162,7 @@ def test_what_the_last_save_left_goes_when_nothing_is_left_to_save(
 def run_with_small_files(run_file: Path, out: Path, largest: int) -> subprocess.CompletedProcess[str]:
     """The program under a limit on the size of a file: the system itself refuses to write."""
     return subprocess.run(
-        [sys.executable, "-m", "regard", "train", str(run_file), "--out", str(out)],
+        [sys.executable, "-m", "regard", "train", str(run_file), "--output", str(out)],
         capture_output=True,
         text=True,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (largest, largest)),
@@ -197,14 +197,14 @@ def test_a_run_cut_off_by_a_full_disk_can_go_on(
     regard: Command, cut_off: tuple[Path, subprocess.CompletedProcess[str]]
 ) -> None:
     out, _ = cut_off
-    assert regard("train", "--resume", "--out", out).code == 0
+    assert regard("train", "--resume", "--output", out).code == 0
     assert regard("translate", "-m", out, "ba").code == 0
     assert not list((out / "checkpoints").glob(".*"))
 
 
 def test_ctrl_c_saves_and_says_how_to_go_on(regard: Command, run_file: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    command = [sys.executable, "-m", "regard", "train", str(run_file), "--out", str(out)]
+    command = [sys.executable, "-m", "regard", "train", str(run_file), "--output", str(out)]
     command += ["--set", "train.steps=1000000", "--set", "train.checkpoint_every=1000000"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
         deadline = time.monotonic() + 120
@@ -216,11 +216,11 @@ def test_ctrl_c_saves_and_says_how_to_go_on(regard: Command, run_file: Path, tmp
     assert running.returncode == 130
     assert printed == ""
     last = told.rstrip("\n").split("\n")[-1]
-    assert last.endswith(f"resume with:  regard train --resume --out {out}")
+    assert last.endswith(f"resume with:  regard train --resume -o {out}")
     (checkpoint,) = (out / "checkpoints").iterdir()
     step = int(checkpoint.name.removeprefix("step-"))
     assert f"saved after step {step};" in last
-    result = regard("train", "--resume", "--out", out, "--set", f"train.steps={step + 4}")
+    result = regard("train", "--resume", "--output", out, "--set", f"train.steps={step + 4}")
     assert result.code == 0
     assert f"resuming after step {step}" in result.err
     assert metrics(out)[-1]["step"] == step + 4

@@ -202,7 +202,7 @@ def test_questions_that_cannot_be_asked(regard: Command, refused: Refused, tmp_p
     (tmp_path / "q.jsonl").write_text(f"{json.dumps(twice)}\n" * 2, encoding="utf-8")
     assert 'the id "x" occurs twice' in refused("answer", "-m", model, tmp_path / "q.jsonl")
     (tmp_path / "q.jsonl").write_text('{"question": "fu ?"}\n', encoding="utf-8")
-    assert 'needs "question" and "context"' in refused("answer", "-m", model, tmp_path / "q.jsonl")
+    assert 'line 1: needs "question" and "context"' in refused("answer", "-m", model, tmp_path / "q.jsonl")
 
 
 # evaluate
@@ -258,7 +258,7 @@ def test_texts_that_evaluate_cannot_read_are_told(regard: Command, tmp_path: Pat
 def test_what_evaluate_refuses(refused: Refused, tmp_path: Path) -> None:
     model = understanding.model("tag")
     assert "for models that translate" in refused("evaluate", "-m", model, "--beam", 3)
-    assert "--tokenize" in refused("evaluate", "-m", model, "--tokenize", "13b")
+    assert "tokenize" in refused("evaluate", "-m", model, "--tokenize", "13b")
     bare = shutil.copytree(model, tmp_path / "bare", ignore=shutil.ignore_patterns("checkpoints"))
     (bare / "run.toml").unlink()
     assert "names no test set" in refused("evaluate", "-m", bare)

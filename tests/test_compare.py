@@ -18,10 +18,10 @@ from bench.layers import ATTENTION, TORCH, Time, crossing
 from conftest import SOURCE_WORDS, Command, Refused, Toy, toy_config, toy_translation
 from regard.config import RNNConfig, Text, load_config
 from regard.errors import UsageError
+from regard.evaluation.comparison import model_names, time_rounds
 from regard.models.families import build, parameters
 from regard.training import train
-from regard.training.comparison import model_names, time_rounds
-from regard.training.report.charts import chart, curve, svg_element
+from regard.training.report.page import chart, curve, svg_element
 
 RECIPES = Path(__file__).parent.parent / "recipes"
 pytestmark = pytest.mark.usefixtures("same_threads")

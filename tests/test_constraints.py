@@ -12,8 +12,15 @@ from hypothesis import strategies as st
 
 from regard.config import Decode
 from regard.errors import UsageError
-from regard.generation import Constraint, ConstraintPhrase, Lexicon, SpecialTokens, decode, score
-from regard.generation.constraints import PhraseMatcher, PhraseProgress, decode_partial
+from regard.generation import SpecialTokens, decode, score
+from regard.generation.constraints import (
+    Constraint,
+    ConstraintPhrase,
+    Lexicon,
+    PhraseMatcher,
+    PhraseProgress,
+    decode_partial,
+)
 from regard.inputs.text import train_tokenizer
 from regard.sample import Sample
 from samples import END, START, random_samples, small

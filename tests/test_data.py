@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import gzip
 import json
 import os
@@ -15,11 +16,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
+import regard.data
 from regard.batch import collate
 from regard.config import Corpora, Data, Task
 from regard.data import lines
 from regard.data.batches import cut
 from regard.data.corpora import check_data, read_examples, read_rows
+from regard.data.files import file_types
 from regard.data.report import DataReport
 from regard.errors import UsageError
 from regard.sample import IGNORED, Sample
@@ -40,6 +43,7 @@ def complaint(corpora: Corpora, task: Task = ENGLISH_GERMAN) -> str:
     with pytest.raises(UsageError) as caught:
         read_examples(corpora, task, "train")
     assert "\n" not in str(caught.value)
+    assert str(caught.value.code).startswith("E_DATA_")
     return str(caught.value)
 
 
@@ -125,9 +129,10 @@ def test_random_bytes_are_read_or_counted(tmp_path: Path, raw: list[bytes]) -> N
     de = put(tmp_path / "de", b"".join(b"%d\n" % number for number in range(len(raw))))
     findings = DataReport()
     corpus = read_rows((str(en), str(de)), ENGLISH_GERMAN, "test", findings)
-    if raw[0].startswith((b"\xff\xfe", b"\xfe\xff")):
-        with pytest.raises(UsageError, match="UTF-16"):
+    if raw[0].startswith(tuple(map(bytes.fromhex, file_types()["magic"]))):
+        with pytest.raises(UsageError) as caught:
             list(corpus)
+        assert caught.value.code in ("E_DATA_TYPE", "E_DATA_ENCODING")
         return
     found = list(corpus)
     assert all(number == int(target) + 1 for number, _, target in found)
@@ -351,3 +356,11 @@ def test_collate_rounds_up_to_a_multiple(rows: list[list[int]], multiple: int) -
 def test_collate_of_nothing_asked_is_an_empty_batch() -> None:
     batch = collate([Sample()])
     assert (batch.source, batch.target, batch.labels) == (None, None, None)
+
+
+def test_every_refusal_has_a_code() -> None:
+    """Programs and tests depend on codes; an error class of the package has its own."""
+    for path in Path(regard.data.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("UsageError", "RegardError"):
+                assert any(keyword.arg == "code" for keyword in node.keywords), f"{path}:{node.lineno}"

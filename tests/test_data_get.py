@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -245,3 +246,10 @@ def test_the_catalogue_is_in_order() -> None:
         for file in each.files:
             assert len(bytes.fromhex(file.sha256)) == 32
             assert file.address is None or file.address.startswith("https://")
+
+
+def test_the_hub_is_reached_before_anything_else_imported_its_parts() -> None:
+    """`regard data get` failed in a new process: huggingface_hub does not import all its modules."""
+    code = "from regard.data.hub import explain; print(explain('a/b', ValueError('torn'), 'again'))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "a/b: download failed (torn); again\n"

@@ -27,8 +27,10 @@ def own_frames(frame: FrameType | None) -> list[str]:
 
 
 @pytest.mark.usefixtures("same_threads")
-def test_frames_from_translate_to_the_matrix_product() -> None:
-    model = regard.load(find_model(Path("tatoeba-en-de")), "cpu", 1)
+@pytest.mark.parametrize("name", ["tatoeba-en-de", "phrasebook-transformer"])
+@pytest.mark.parametrize("precision", ["float32", "int8"])
+def test_frames_from_translate_to_the_matrix_product(precision: str, name: str) -> None:
+    model = regard.load(find_model(Path(name)), "cpu", 1, precision)
     deepest: list[str] = []
     seen = 0
 

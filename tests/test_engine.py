@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from regard.batch import collate
 from regard.config import Decode
 from regard.device import bfloat16_hardware
-from regard.generation import SpecialTokens, decode, kernels, make_engine, score
-from regard.generation.engine import Engine, mix
+from regard.generation import SpecialTokens, decode, kernels, score
+from regard.generation.engine import Engine, make_engine, mix
 from regard.generation.kernels import can_pack, can_quantize
 from regard.generation.packing import PackedLinear
 from regard.generation.requests import NEG_INF

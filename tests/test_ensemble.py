@@ -14,8 +14,9 @@ from conftest import Command, Refused, Toy, toy_sentences
 from regard.batch import collate
 from regard.config import Decode
 from regard.errors import UsageError
-from regard.generation import Ensemble, SpecialTokens, decode, make_engine, score, scorer
-from regard.generation.ensemble import EnsembleState
+from regard.generation import SpecialTokens, decode, score
+from regard.generation.engine import make_engine
+from regard.generation.ensemble import Ensemble, EnsembleState, scorer
 from regard.inputs.text import train_tokenizer
 from regard.sample import Sample
 from regard.storage import open_folder

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from regard.config import resolve
+from regard.data.batches import MASKS, generator
 from regard.data.objectives import MaskedLM
 from regard.generation.score import TOKENS_PER_BATCH
 from regard.models.families import build
@@ -20,9 +21,10 @@ from regard.sample import IGNORED
 from regard.storage import checkpoint_folder, checkpoint_steps
 from regard.training import train
 from regard.training.distributed import SingleProcess
-from regard.training.evaluation.base import labelled_positions
+from regard.training.evaluation import labelled_positions
 from regard.training.evaluation.language import MaskedLMEvaluation
 from regard.training.prepare import prepare_data
+from regard.training.stream import Stream
 from toys import task_config
 
 CPU = torch.device("cpu")
@@ -99,3 +101,21 @@ def test_a_resumed_run_reads_the_state_of_version_1(tmp_path: Path) -> None:
     names = "step epoch pool place tokens flops seconds updating waiting validating saving best_step"
     names += " best_score best_loss worse bad bad_in_a_row spikes usual backs backs_in_a_row trouble data"
     assert set(state) == set(names.split())
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_masked_tokens_do_not_depend_on_the_world_size(version: int, tmp_path: Path) -> None:
+    """Every rank drew for the rows of all ranks. Runs of version 2 still do, so that they keep their bits."""
+    config = task_config("fill", tmp_path, steps=1)
+    data = prepare_data(config, tmp_path / "run", lambda text: None)
+    whole = Stream(data.training, data.objective, 512, 7, version=version)
+    numbers = whole.batches[0].tolist()
+    samples = whole.samples(numbers)
+    assert len(numbers) > 3 and any(sample.labels for sample in samples)
+    for rank in range(2):
+        share = Stream(data.training, data.objective, 512, 7, rank=rank, world_size=2, version=version)
+        assert share.samples(numbers) == samples[rank::2]
+    rng = generator(7, 0, 1, MASKS, 0)
+    in_order = [whole.rows.sample(number, rng) for number in numbers]
+    assert (samples == in_order) == (version == 2)
+    assert (whole.samples(numbers[::-1])[::-1] == samples) == (version == 3), "whatever the batch"

@@ -27,7 +27,11 @@ from regard.batch import Batch, Tokens, tokens
 from regard.config import GPTConfig, ModelConfig, parse_model
 from regard.models.families import build
 from regard.models.positions import RelativeBias
-from regard.storage.huggingface import BERT, GPT2, LLAMA, T5, Architecture, Shape, tensors_from_hf
+from regard.storage.huggingface import Architecture, Shape, tensors_from_hf
+from regard.storage.huggingface.bert import BERT
+from regard.storage.huggingface.gpt2 import GPT2
+from regard.storage.huggingface.llama import LLAMA
+from regard.storage.huggingface.t5 import T5
 
 CLOSE = {"atol": 1e-5, "rtol": 1e-6}
 

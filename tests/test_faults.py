@@ -16,7 +16,7 @@ from qa.survive.failing import Failing
 from regard.errors import RegardError
 from regard.storage import checkpoint_folder, checkpoint_steps, is_complete, use_disk
 from regard.training import train
-from regard.training.instability import is_spike, non_finite_reason, running_mean
+from regard.training.progress import is_spike, non_finite_reason, running_mean
 from regard.training.trainer import Trainer
 
 SHORT = {"steps": 18, "checkpoint_every": 4, "validate_every": 18, "bad_steps_in_a_row": 2}

@@ -13,15 +13,23 @@ from pathlib import Path
 import polib
 import pytest
 import srt
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from lxml import etree
 
 from conftest import Command, Refused
 from regard.config import Task
-from regard.data.formats import FORMATS, open_document, read_pairs
-from regard.data.formats.document import same_language
-from regard.data.formats.placeholders import BRACED, PERCENT, PLAIN, put_accelerator, take_accelerator
+from regard.data.formats import (
+    BRACED,
+    FORMATS,
+    PERCENT,
+    PLAIN,
+    open_document,
+    put_accelerator,
+    read_pairs,
+    same_language,
+    take_accelerator,
+)
 from regard.data.formats.subtitles import wrap
 from regard.errors import UsageError
 from regard.tasks.documents import FilledCounts, fill_document
@@ -261,6 +269,7 @@ WORDS = st.text(
 )
 
 
+@settings(deadline=None)
 @given(st.dictionaries(WORDS.filter(lambda text: text.strip() == text), st.just("") | WORDS, max_size=5))
 def test_any_catalogue_is_read_as_polib_wrote_it(
     tmp_path_factory: pytest.TempPathFactory, texts: dict[str, str]
@@ -517,6 +526,34 @@ def test_interchange_two_is_filled(tmp_path: Path) -> None:
         '<target>PRESS <ph id="1" equiv="%s"/> NOW</target></segment>' in text
     )
     assert 'subState="regard:needs-review"' in fill(path, review=True)[0]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "iso-8859-1"])
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_all_that_is_not_filled_keeps_its_bytes(tmp_path: Path, encoding: str, newline: str) -> None:
+    """Quotes of attributes, empty elements, CDATA, comments and references were written anew."""
+    text = (
+        f"<?xml version='1.0' encoding='{encoding.removesuffix('-sig')}' ?>\n<!-- ä & < -->\n"
+        "<xliff version = '1.2'><file source-language='en'\n  target-language=\"de\" ><body>\n"
+        "<trans-unit id='1'><source>a &#228; <![CDATA[<b>]]></source><target >ja&gt;</target></trans-unit>\n"
+        "<trans-unit id='2' ><source>go <x id='3' /> &amp; <g\nid='4'>ä</g></source><target state='new'/>"
+        "<note></note></trans-unit></body></file></xliff >\n<?end?>\n"
+    ).replace("\n", newline)
+    path = write(tmp_path, "a.xlf", text.encode(encoding))
+    document = open_document(path, TASK)
+    assert document.content() == path.read_bytes()
+    fill_document(document, shout, False, False)
+    target = "<target state=\"translated\">GO <x id='3' /> &amp; <g\nid='4'>Ä</g></target>"
+    expected = text.replace("<target state='new'/>", target.replace("\n", newline))
+    assert document.content() == expected.encode(encoding)
+
+
+def test_deep_nesting_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path, "a.xlf", "<xliff>" + "<g>" * 100_000)
+    for use in (lambda: pairs(path), lambda: open_document(path, TASK)):
+        with pytest.raises(UsageError) as caught:
+            use()
+        assert caught.value.code == "E_DATA_FORMAT"
 
 
 def test_tags_that_come_back_out_of_order_are_put_in_order(tmp_path: Path) -> None:

@@ -334,11 +334,12 @@ def test_halves_and_parts(pipelines, name, dtype, tmp_path):
     assert {parameter.dtype for parameter in folder.model.parameters()} == {torch.float32}
     compare(folder.model, theirs.float(), sample(folder.config.family))
     next(tmp_path.glob("model-00002-*.safetensors")).unlink()
-    with pytest.raises(UsageError, match=r"names model-00002.*not in the folder"):
+    with pytest.raises(UsageError, match=r"model-00002.*not in the folder") as caught:
         open_folder(tmp_path)
+    assert caught.value.code == "E_MODEL_WEIGHTS"
     index = tmp_path / "model.safetensors.index.json"
     index.write_text(json.dumps({"weight_map": {"a": "../model.safetensors"}}))
-    with pytest.raises(UsageError, match=r"names \.\./model"):
+    with pytest.raises(UsageError, match=r"lists \"\.\./model"):
         open_folder(tmp_path)
     index.write_text(json.dumps({"weight_map": []}))
     with pytest.raises(UsageError, match="weight_map"):

@@ -16,10 +16,10 @@ from regard.errors import UsageError
 from regard.models.families import build
 from regard.storage import open_folder, write_checksums
 from regard.training import NullListener, Outcome, train
-from regard.training.initial import fitting, freeze, load_initial, with_shape
+from regard.training.initial import fitting, kept_fields, load_initial, with_shape
+from regard.training.optimizer import freeze
 from regard.training.progress import Record
 from regard.training.report import write_report
-from regard.training.run import kept_fields
 from sampled import sampled
 from toys import CUES, SMALL, labelled, task_config
 

@@ -12,10 +12,11 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from regard.errors import UsageError
-from regard.generation import make_engine
+from regard.generation.engine import make_engine
 from regard.mapped import is_view, release_pages
 from regard.storage import open_folder, weights
-from regard.storage.huggingface import MARIAN, Shape, architecture
+from regard.storage.huggingface import Shape, architecture
+from regard.storage.huggingface.marian import MARIAN
 from regard.storage.weights import read_safetensors
 from small_models import small_config, small_model, written
 from traced_models import tokenizer

@@ -31,7 +31,8 @@ from hf_models import CLOSE, byte_pairs, put_tokenizer, shaken
 from regard.batch import Batch, tokens
 from regard.config import resolve
 from regard.errors import UsageError
-from regard.generation import decode, make_engine
+from regard.generation import decode
+from regard.generation.engine import make_engine
 from regard.inputs.text import load_tokenizer
 from regard.sample import Sample
 from regard.storage import (

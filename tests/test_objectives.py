@@ -101,7 +101,7 @@ def test_a_document_of_several_rows_is_one_document(kind, place):
     samples = CausalLM(tokenizer, 99).eval_samples(rows)
     assert [token for sample in samples for token in sample.labels] == ids[1:], "each token is predicted once"
     old = list(CausalLM(tokenizer, 99, across_rows=False).chunks(rows))
-    assert old == [first[:-1], second], "a run of version 1 keeps its samples"
+    assert old == [first[:-1], second], "a run of version 2 keeps its samples"
 
 
 @given(st.text("ab +-\n\u00e9", min_size=1, max_size=60), st.sampled_from([3, 8]))

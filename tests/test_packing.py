@@ -19,7 +19,8 @@ from regard.batch import collate
 from regard.cli.main import main
 from regard.config import resolve
 from regard.errors import UsageError
-from regard.generation import decode, make_engine
+from regard.generation import decode
+from regard.generation.engine import make_engine
 from regard.generation.kernels import can_quantize
 from regard.generation.packing import (
     Int8Linear,

@@ -17,7 +17,7 @@ from qa.survive.runs import ODD, bits, no_end, toy
 from regard.cli import translate_workers as workers
 from regard.cli.translate import TranslateCommand
 from regard.config import Config, resolve
-from regard.models.families import build
+from regard.models.families import build, build_meta
 from regard.sample import IGNORED
 from regard.storage import checkpoint_folder, checkpoint_steps, load_checkpoint
 from regard.tasks.spec import TASKS
@@ -175,22 +175,26 @@ def test_by_itself_a_process_asks_nobody(monkeypatch):
 
 
 def test_fsdp_needs_no_full_model_on_a_device(monkeypatch):
-    """The model was moved to each device and copied on each CPU before it was sharded."""
-    model = build(resolve({"data": {"train": "phrasebook"}, "model": {"width": 16, "heads": 2}}).model, 40)
-    before = {name: tensor.detach().clone() for name, tensor in model.named_parameters()}
+    """Each process built the whole model, moved it to its device and copied it before it was sharded. Now it
+    is built on the meta device and sharded; then rank 0 hands out one parameter after the other."""
+    shape = resolve({"data": {"train": "phrasebook"}, "model": {"width": 16, "heads": 2}}).model
+    model, weights = build_meta(shape, 40), dict(build(shape, 40).named_parameters())
     torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
     try:
         dist, device = Distributed(torch.device("cpu")), torch.device("cpu")
+        assert dist.shards("fsdp") and not dist.shards("ddp") and not SingleProcess().shards("fsdp")
         with monkeypatch.context() as patch:
             patch.setattr(torch.nn.Module, "to", lambda *_: pytest.fail("a full model on a device"))
             dist.wrap(model, lambda batch: torch.zeros(()), "fsdp", device)
-        assert all(parameter.is_meta for parameter in dist.skeleton.parameters())
+            assert all(parameter.is_meta for parameter in (*dist.skeleton.parameters(), *model.parameters()))
+            dist.fill_shards(model, weights)
         assert all(hasattr(parameter, "to_local") for parameter in model.parameters())
+        assert model.output.weight is model.target.tokens.weight, "shared parameters stay shared"
         copy = dist.unsharded(model)
     finally:
         torch.distributed.destroy_process_group()
-    assert dict.fromkeys(before, True) == {
-        name: torch.equal(tensor, before[name]) for name, tensor in copy.named_parameters()
+    assert dict.fromkeys(weights, True) == {
+        name: torch.equal(tensor, weights[name]) for name, tensor in copy.named_parameters()
     }
     assert copy.output.weight is copy.target.tokens.weight, "shared parameters stay shared"
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch.testing import assert_close
 
 from regard.batch import Tokens, collate
-from regard.generation import make_engine
+from regard.generation.engine import make_engine
 from regard.generation.reading import Unpad, encode_packed
 from regard.models.state import BLOCK
 from regard.sample import Sample

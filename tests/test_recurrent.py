@@ -183,9 +183,9 @@ label_smoothing = 0.0
 max_length = 12
 """)
     whole, cut = tmp_path / "whole", tmp_path / "cut"
-    assert regard("train", tmp_path / "run.toml", "--out", whole).code == 0
-    assert regard("train", tmp_path / "run.toml", "--out", cut, "--set", "train.steps=20").code == 0
-    assert regard("train", tmp_path / "run.toml", "--out", cut, "--resume").code == 0
+    assert regard("train", tmp_path / "run.toml", "--output", whole).code == 0
+    assert regard("train", tmp_path / "run.toml", "--output", cut, "--set", "train.steps=20").code == 0
+    assert regard("train", tmp_path / "run.toml", "--output", cut, "--resume").code == 0
     one, two = (folder / f"checkpoints/step-{steps}" for folder in (whole, cut))
     for name in ("model.safetensors", "optimizer.safetensors"):
         assert (one / name).read_bytes() == (two / name).read_bytes()

@@ -31,24 +31,22 @@ from regard.training import flops, train
 from regard.training.flops import forward_flops, measured_peak, training_flops
 from regard.training.loss import output_cross_entropy
 from regard.training.report import finish_report, write_report
-from regard.training.report.charts import (
+from regard.training.report.page import (
     COLOURS,
     CSS,
     MAX_POINTS,
+    Block,
+    case,
     chart,
+    charts,
     curve,
+    fenced,
+    html_page,
+    markdown_page,
     printable,
     save,
     svg_element,
     svg_file,
-)
-from regard.training.report.page import (
-    Block,
-    case,
-    charts,
-    fenced,
-    html_page,
-    markdown_page,
     table,
 )
 from report_pages import HOSTILE, Page, rows_of, write_rows

@@ -18,7 +18,7 @@ from regard.metrics.answers import squad_scores
 from regard.metrics.labels import classification_scores, spans, tagging_scores
 from regard.metrics.language import perplexity_scores
 from regard.training.report import draw_curves, evaluate_command, score_line, write_report
-from regard.training.report.charts import printable
+from regard.training.report.page import printable
 from regard.training.report.texts import CONTEXT, MAX_LABELS, entity_errors, excerpt, masked_pairs, type_rows
 from report_pages import HOSTILE, Page, write_rows
 

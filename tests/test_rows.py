@@ -61,6 +61,7 @@ def complaint(corpus: str, task: Task) -> str:
     with pytest.raises(UsageError) as caught:
         list(read_rows(corpus, task, "train"))
     assert "\n" not in str(caught.value)
+    assert str(caught.value.code).startswith("E_DATA_")
     return str(caught.value)
 
 

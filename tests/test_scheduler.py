@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 
 from regard.batch import collate
 from regard.config import Decode
-from regard.generation import Ensemble, Request, Scheduler, SpecialTokens, make_engine
-from regard.generation.scheduler import ROWS_PER_WAIT
+from regard.generation import Request, SpecialTokens
+from regard.generation.engine import make_engine
+from regard.generation.ensemble import Ensemble
+from regard.generation.scheduler import ROWS_PER_WAIT, Scheduler
 from regard.generation.search import BeamSearch
 from regard.generation.sliding import SlidingWindow
 from sampled import sampled

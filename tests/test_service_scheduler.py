@@ -13,7 +13,8 @@ import torch
 
 from regard.config import Decode
 from regard.errors import UsageError
-from regard.generation import Hypothesis, Request, Scheduler, SpecialTokens, scheduler
+from regard.generation import Hypothesis, Request, SpecialTokens, scheduler
+from regard.generation.scheduler import Scheduler
 from regard.server.scheduler import BatchLimits, Full, ServiceScheduler, TooLate, estimate
 from samples import END, START, random_samples, small
 

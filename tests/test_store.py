@@ -31,10 +31,10 @@ from regard.storage import (
     prune,
     save_checkpoint,
     unique_weights,
-    write_card,
     write_identity,
     write_weights,
 )
+from regard.storage.card import write_card
 from regard.storage.files import write_atomically
 from regard.storage.huggingface import opens_in_transformers, to_hf
 from samples import random_samples

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from regard.config import Task, load_config
 from regard.data import has_rows, iter_examples, text_lines
 from regard.data.corpora import CorpusSpec, corpus_specs, read_rows
-from regard.data.files import BINARY_TYPES, MARKUP_TYPES
+from regard.data.files import file_types
 from regard.data.readers.tables import dialect
 from regard.data.report import DataReport
 from regard.errors import UsageError
@@ -247,7 +247,7 @@ def test_a_damaged_sheet(tmp_path: Path, content: bytes) -> None:
 def test_the_extra_that_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "openpyxl", None)
     error = refusal(put(tmp_path / "some.xlsx", b""), CLASSIFY)
-    assert error.code == "E_EXTRA"
+    assert error.code == "E_EXTRA_MISSING"
     assert "regard[documents]" in str(error)
 
 
@@ -283,12 +283,12 @@ def test_what_is_read_as_rows() -> None:
     assert not has_rows(Path("a.txt"), TAGGING)
 
 
-@pytest.mark.parametrize("suffix", [*BINARY_TYPES, *MARKUP_TYPES])
+@pytest.mark.parametrize("suffix", [*file_types()["binary"], *file_types()["markup"]])
 def test_a_type_that_is_not_handled_is_never_read_as_lines(tmp_path: Path, suffix: str) -> None:
     with pytest.raises(UsageError) as caught:
         next(text_lines(put(tmp_path / f"some{suffix}", "a line\n")))
     assert caught.value.code == "E_DATA_TYPE"
-    if suffix in BINARY_TYPES:
+    if suffix in file_types()["binary"]:
         assert refusal(tmp_path / f"some{suffix}", GENERATE).code == "E_DATA_TYPE"
         assert refusal(tmp_path / f"some{suffix}", TRANSLATE).code == "E_DATA_TYPE"
 

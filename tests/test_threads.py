@@ -11,7 +11,9 @@ import torch
 
 from regard.batch import collate
 from regard.config import Decode
-from regard.generation import Request, Scheduler, SpecialTokens, engine, generate, make_engine, scheduler
+from regard.generation import Request, SpecialTokens, engine, generate, scheduler
+from regard.generation.engine import make_engine
+from regard.generation.scheduler import Scheduler
 from samples import END, START, random_samples, small
 
 generating = importlib.import_module("regard.generation.generate")

@@ -9,7 +9,8 @@ import torch
 from transformers import GenerationConfig
 
 from hf_models import MODELS, make_pipelines, saved
-from regard.generation import decode, make_engine
+from regard.generation import decode
+from regard.generation.engine import make_engine
 from regard.sample import Sample
 from regard.storage import Folder, open_folder
 from regard.tasks import Generator

@@ -14,9 +14,9 @@ import torch
 import regard.storage.checkpoint as store
 from qa.result import Result
 from qa.survive.common import checkpoint, newest_step, patched, write_model
+from regard.checksums import SUMS
 from regard.errors import RegardError
 from regard.storage import Checkpoint, checkpoint_folder, open_folder, save_checkpoint
-from regard.storage.files import SUMS
 
 SHARES = {"flip": 2000, "cut": 200, "mix": 50}  # of 2,250
 MOST = 0.05  # of a save's time may go into sums

@@ -17,7 +17,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-import regard.training.run as run
+import regard.training.model_folder as model_folder
 import regard.training.trainer as trainer_module
 from qa.result import Result
 from qa.survive.common import patched
@@ -65,7 +65,7 @@ def toy(place: Path, **fields: object) -> Config:
 
 def no_end() -> tuple[Any, str, Any]:
     """Scores, card and report are not what is looked at here."""
-    return run, "write_model_folder", lambda trainer, metrics: []
+    return model_folder, "write_model_folder", lambda trainer, metrics: []
 
 
 def bits(folder: Path) -> dict[str, Any]:

@@ -20,7 +20,10 @@ from regard.compat import OldModuleFinder
 from regard.errors import RegardError, UsageError
 
 if TYPE_CHECKING:
+    from regard.evaluation import evaluate
+    from regard.evaluation.comparison import compare
     from regard.tasks import Answerer, Classifier, Embedder, Filler, Generator, Tagger, Translator, load
+    from regard.training import train
 
 __version__ = "0.1.0"
 sys.meta_path.append(OldModuleFinder())  # `import regard.model` is `import regard.models`
@@ -35,20 +38,17 @@ __all__ = [
     "Translator",
     "UsageError",
     "__version__",
+    "compare",
+    "evaluate",
     "load",
+    "train",
 ]
-# module -> its names here, imported on first use, so that `import regard` does not wait for torch
-LAZY = {
-    "regard.tasks": (
-        "Answerer",
-        "Classifier",
-        "Embedder",
-        "Filler",
-        "Generator",
-        "Tagger",
-        "Translator",
-        "load",
-    )
+TASKS = ("Answerer", "Classifier", "Embedder", "Filler", "Generator", "Tagger", "Translator", "load")
+# name -> module, imported on first use, so that `import regard` does not wait for torch
+LAZY = dict.fromkeys(TASKS, "regard.tasks") | {
+    "compare": "regard.evaluation.comparison",
+    "evaluate": "regard.evaluation",
+    "train": "regard.training",
 }
 
 
@@ -65,8 +65,7 @@ def paused_gc() -> Iterator[None]:
 
 
 def __getattr__(name: str) -> object:
-    for module, names in LAZY.items():
-        if name in names:
-            with paused_gc():
-                return getattr(importlib.import_module(module), name)
+    if name in LAZY:
+        with paused_gc():
+            return getattr(importlib.import_module(LAZY[name]), name)
     raise AttributeError(f"module 'regard' has no attribute {name!r}")

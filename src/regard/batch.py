@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 import torch
@@ -23,6 +24,9 @@ class Tokens:
     positions: Tensor  # [B,T] int64
     documents: Tensor | None = None  # [B,T]: the number of the token's document in a packed row
     segments: Tensor | None = None  # [B,T]: question or context, first or second sentence
+    # where padding stands, known without reading the positions, on which a GPU would have to be waited for;
+    # None: unknown, or the positions of a row are not 0, 1, 2 ...
+    padding: Literal["none", "right"] | None = None
 
     def to(self, device: torch.device) -> Tokens:
         return Tokens(
@@ -30,6 +34,7 @@ class Tokens:
             self.positions.to(device),
             None if self.documents is None else self.documents.to(device),
             None if self.segments is None else self.segments.to(device),
+            self.padding,
         )
 
     @property
@@ -58,7 +63,9 @@ def tokens(rows: Sequence[Sequence[int]], multiple: int = 1) -> Tokens:
     ids = pad(rows, 0, multiple)
     columns = torch.arange(ids.shape[1]).expand(len(rows), -1)
     lengths = torch.tensor([len(row) for row in rows], dtype=torch.int64)[:, None]
-    return Tokens(ids, columns.masked_fill(columns >= lengths, -1))
+    is_full = all(len(row) == ids.shape[1] for row in rows)
+    positions = columns.masked_fill(columns >= lengths, -1)
+    return Tokens(ids, positions, padding="none" if is_full else "right")
 
 
 def source_tokens(samples: Sequence[Sample], multiple: int) -> Tokens:
@@ -71,7 +78,8 @@ def source_tokens(samples: Sequence[Sample], multiple: int) -> Tokens:
 def target_tokens(samples: Sequence[Sample], multiple: int) -> Tokens:
     padded = tokens([sample.target for sample in samples], multiple)
     if any(len(sample.positions) for sample in samples):
-        padded = replace(padded, positions=pad([sample.positions for sample in samples], -1, multiple))
+        positions = pad([sample.positions for sample in samples], -1, multiple)
+        padded = replace(padded, positions=positions, padding=None)
     if any(any(sample.documents) for sample in samples):  # else each row has one document
         padded = replace(padded, documents=pad([sample.documents for sample in samples], -1, multiple))
     return padded

@@ -4,8 +4,10 @@
 
 1   no `version` is written; `[model]` has the fields of all families, whatever its own is
 2   `version` is written; `[model]` has the fields of its family alone
+3   training: each row draws its own random numbers (which tokens are masked), not one after the other;
+    the first token of the next part of a long document is predicted
 
-A run that began with version 1 stays version 1 when it is resumed, with the field names of today. What
+A run keeps its version when it is resumed, with the field names of today. What
 changes results (seeds, start tokens) depends on the version: equal bits are promised within a version.
 """
 
@@ -22,7 +24,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from regard.errors import UsageError
 
-VERSION = 2
+VERSION = 3
 Value = TypeVar("Value")
 
 # section -> {old field: field of today}
@@ -75,6 +77,7 @@ MODULES = {
     "regard.text": "regard.inputs.text",
     "regard.trace": "regard.interpret",
     "regard.train": "regard.training",
+    "regard.training.comparison": "regard.evaluation.comparison",
 }
 
 # old name, in the module of today -> name of today
@@ -88,6 +91,18 @@ PYTHON_NAMES = {
     "regard.interpret.Intervening": "regard.interpret.interventions.InterventionTap",
     "regard.interpret.Pieces": "regard.interpret.activations.TracedTokens",
     "regard.interpret.TokenChange": "regard.interpret.interventions.TokenReplacement",
+    "regard.generation.NextWord": "regard.generation.alternatives.NextWord",
+    "regard.generation.next_words": "regard.generation.alternatives.next_words",
+    "regard.generation.Constraint": "regard.generation.constraints.Constraint",
+    "regard.generation.ConstraintPhrase": "regard.generation.constraints.ConstraintPhrase",
+    "regard.generation.Lexicon": "regard.generation.constraints.Lexicon",
+    "regard.generation.Engine": "regard.generation.engine.Engine",
+    "regard.generation.make_engine": "regard.generation.engine.make_engine",
+    "regard.generation.Ensemble": "regard.generation.ensemble.Ensemble",
+    "regard.generation.Mean": "regard.generation.ensemble.Mean",
+    "regard.generation.scorer": "regard.generation.ensemble.scorer",
+    "regard.generation.Handle": "regard.generation.scheduler.Handle",
+    "regard.generation.Scheduler": "regard.generation.scheduler.Scheduler",
     "regard.generation.Wish": "regard.generation.Request",
     "regard.models.EncoderDecoder": "regard.models.transformer.EncoderDecoder",
     "regard.models.EncoderOnly": "regard.models.encoder.EncoderOnly",
@@ -344,6 +359,14 @@ class OldAttributes:
             return getattr(self, ATTRIBUTES[old])
 
 
+class OldModule(ModuleType):
+    """A module under its old name. `regard.train` is a function today, and stays one once the old module of
+    that name was imported."""
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        return getattr(self, self.__name__.rpartition(".")[2])(*arguments, **options)
+
+
 class OldModuleFinder:
     """Imports the modules of MODULES, which no other finder knows, as the modules of today."""
 
@@ -361,8 +384,8 @@ class OldModuleFinder:
         is_package = current.submodule_search_locations is not None
         return ModuleSpec(name, self, loader_state=current.name, is_package=is_package)  # type: ignore[arg-type]
 
-    def create_module(self, spec: ModuleSpec) -> None:
-        return None
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return OldModule(spec.name)
 
     def exec_module(self, module: ModuleType) -> None:
         current = importlib.import_module(module.__spec__.loader_state)  # type: ignore[union-attr]

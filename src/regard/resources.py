@@ -4,14 +4,25 @@ import tomllib
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 PACKAGE = Path(str(files("regard")))
 WEB = PACKAGE / "server" / "web"  # the explorer page: index.html, style.css, js/
-EXPORT_TEMPLATES = PACKAGE / "builtin" / "export.toml"  # README.md of exported models
 CARD = PACKAGE / "builtin" / "card.md.j2"  # README.md of a model folder
 
 
-@cache
 def task_texts() -> dict[str, dict[str, str]]:
     """For each task: the command that uses a model, a first run, and texts of the model card."""
-    return tomllib.loads((PACKAGE / "builtin" / "tasks.toml").read_text(encoding="utf-8"))
+    texts: dict[str, dict[str, str]] = read_data("tasks")
+    return texts
+
+
+def word_lists() -> dict[str, dict[str, str]]:
+    """Words that sentence splitting and language detection know."""
+    words: dict[str, dict[str, str]] = read_data("words")
+    return words
+
+
+@cache
+def read_data(name: str) -> Any:
+    return tomllib.loads((PACKAGE / "builtin" / f"{name}.toml").read_text(encoding="utf-8"))

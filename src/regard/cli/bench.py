@@ -29,7 +29,7 @@ RACES = "races against other programs and load tests are in bench/ of the source
 @app.command("serve", hidden=True, context_settings={"ignore_unknown_options": True})
 def serve(arguments: Annotated[list[str] | None, typer.Argument(hidden=True)] = None) -> None:
     """Moved to bench/load.py of the source repository."""
-    raise UsageError(RACES + "python -m bench.load --help")
+    raise UsageError(RACES + "python -m bench.load --help", code="E_MOVED")
 
 
 @app.command("decode")
@@ -62,7 +62,7 @@ def decode(
     from regard.device import peak_memory
 
     if against:
-        raise UsageError(RACES + "python -m bench.against decode --help")
+        raise UsageError(RACES + "python -m bench.against decode --help", code="E_MOVED")
     lines = (sentences() if file is None else read(file))[:texts]
     settings = [(precision, beam) for precision in precisions or ["float32"] for beam in beams or [1, 4]]
     runs = {each: decoder(model, lines, *each, device, threads) for each in settings}
@@ -123,7 +123,7 @@ def decoder(
     if isinstance(model, Generator):
         chosen = model.options({"beam": beam, "sample": False, "max_length": NEW_TOKENS})
         return lambda: sum(len(samples[0].tokens) for samples in model.write(texts, chosen))
-    raise UsageError(f"{path}: only models that translate or generate are measured")
+    raise UsageError(f"{path}: only models that translate or generate are measured", code="E_MODEL_TASK")
 
 
 @app.command("train")
@@ -149,7 +149,7 @@ def train(
       regard bench train --preset transformer-tiny --preset transformer-base
     """
     if against:
-        raise UsageError(RACES + "python -m bench.against train --help")
+        raise UsageError(RACES + "python -m bench.against train --help", code="E_MOVED")
     results = {}
     for name, run in runs_of(config, presets or [], override or []).items():
         say(f"{name}: {updates} updates ...")
@@ -221,7 +221,9 @@ def runs_of(config: Path | None, presets: list[str], override: list[str]) -> dic
     from regard.config.load import apply_override, resolve
 
     if (config is None) == (not presets):
-        raise UsageError("give either a run's TOML file, or --preset, once or several times")
+        raise UsageError(
+            "give either a run's TOML file, or --preset, once or several times", code="E_OPTION_MISSING"
+        )
     if config is not None:
         return {config.stem: load_config(config, override)}
     runs = {}
@@ -256,5 +258,5 @@ def read(file: Path) -> list[str]:
 
     texts = [line for line in lines(file) if line.strip()]
     if not texts:
-        raise UsageError(f"{file}: the file contains no text")
+        raise UsageError(f"{file}: the file contains no text", code="E_DATA_EMPTY")
     return texts

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli.evaluate import choose_corpora, choose_tokenization, read_test_set
 from regard.cli.terminal import (
     AsJson,
     Beam,
     Device,
+    Precision,
     Settings,
     Threads,
     json_line,
@@ -28,8 +27,7 @@ from regard.cli.terminal import (
 from regard.errors import UsageError
 
 if TYPE_CHECKING:
-    from regard.tasks import Translator
-    from regard.training.progress import Record
+    from regard.evaluation.comparison import Comparison
 
 
 def compare(
@@ -53,79 +51,55 @@ def compare(
     as_json: AsJson = False,
     device: Device = "auto",
     threads: Threads = 0,
+    precision: Precision = "float32",
 ) -> None:
     """Compare models on one test set: scores, also by length of the source, speed and size.
 
-    All use the [decode] section and the test set of the first model, unless options name others.
+    All use the [decode] section and the test set of the first model, and float32, unless options name others.
 
     [bold]Examples[/]
 
       regard compare -m runs/rnn -m runs/bahdanau -m runs/transformer
       regard compare -m runs/a -m runs/b --data test.en --data test.de -o comparison.html
     """
-    from regard.tasks import decode_options
-    from regard.training.comparison import compare_models, model_names, public, write_comparison
+    from regard.evaluation.comparison import compare as compare_folders
 
-    if len(model) < 2:
-        raise UsageError('give at least two models, each with -m; "regard evaluate" scores one')
     outputs = [output_path(path) for path in output or []]
-    names = model_names(model)
-    tokenize = choose_tokenization(model[0], tokenize)
-    translators = open_models(model, device, threads)
-    examples = read_test_set(choose_corpora(model[0], data), translators[0].folder.task)
-    if not examples:
-        raise UsageError("the test set is empty")
-    options = decode_options(translators[0].folder.decode, parse_options(option, beam))
     with messages().status("") as status:
-        models = dict(zip(names, translators))
-        comparison = compare_models(models, examples, options, tokenize, rounds, status.update)
-    files = [write_comparison(comparison, path) for path in outputs]  # first: a closed pipe ends the command
-    print_line(json_line(public(comparison))) if as_json else show(comparison)
+        comparison = compare_folders(
+            model,
+            data or None,
+            tokenize=tokenize,
+            rounds=rounds,
+            device=device,
+            threads=thread_count(threads),
+            precision=precision,
+            status=status.update,
+            **parse_options(option, beam),
+        )
+    files = [comparison.write(path) for path in outputs]  # first: a closed pipe ends the command
+    print_line(json_line(comparison.to_dict())) if as_json else show(comparison)
     for paths in files:
         say("wrote " + " and ".join(map(str, paths)))
 
 
 def output_path(output: Path) -> Path:
-    from regard.training.comparison import FORMATS
+    from regard.evaluation.comparison import FORMATS
 
     path = writable(output)
     if path is None or path.suffix.lower() not in FORMATS:
-        raise UsageError(f"--output {output}: the name ends in one of {', '.join(FORMATS)}")
+        raise UsageError(
+            f"--output {output}: the name ends in one of {', '.join(FORMATS)}", code="E_COMPARE_OUTPUT"
+        )
     return path
 
 
-def open_models(paths: Sequence[Path], device: str, threads: int) -> list[Translator]:
-    """The models, which must translate between the same languages, where their folders name them."""
-    from regard.config import Task
-    from regard.tasks import Translator
-
-    translators = [Translator.load(path, device, "float32", thread_count(threads)) for path in paths]
-    tasks = [each.folder.task for each in translators]
-    for path, task in zip(paths, tasks):
-        if task.name != "translate":
-            raise UsageError(f"{path} is a {task.name} model; only translation models can be compared")
-    unnamed = Task().source, Task().target
-    languages = [
-        (path, task.source, task.target)
-        for path, task in zip(paths, tasks)
-        if (task.source, task.target) != unnamed
-    ]
-    for path, source, target in languages:
-        first, first_source, first_target = languages[0]
-        if (source, target) != (first_source, first_target):
-            raise UsageError(
-                f"{first} translates {first_source} to {first_target} and {path} {source} to {target}: "
-                "models of different languages have no common test set"
-            )
-    return translators
-
-
-def show(comparison: Record) -> None:
+def show(comparison: Comparison) -> None:
     """The tables and remarks of the page."""
     from rich.text import Text
 
-    from regard.training.comparison import comparison_sections
-    from regard.training.report.charts import printable
+    from regard.evaluation.comparison import comparison_sections
+    from regard.training.report.page import printable
 
     console = tables()
     for block in (block for _, blocks in comparison_sections(comparison) for block in blocks):

@@ -37,7 +37,7 @@ def init(
         message = f"{path} already exists{' as a folder' * path.is_dir()}; choose another name"
         raise UsageError(message, code="E_OUTPUT_EXISTS")
     write_text(path, template(path.name, task))
-    say(f"wrote {path}; train with:  regard train {shlex.quote(str(path))} --out runs/first")
+    say(f"wrote {path}; train with:  regard train {shlex.quote(str(path))} -o runs/first")
 
 
 @app.command("show")

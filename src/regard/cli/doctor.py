@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 LIBRARIES = ("torch", "tokenizers", "safetensors", "sacrebleu", "numpy", "pydantic")
 EXTRAS = {  # `pip install "regard[...]"`: its modules, and their use
-    "documents": (("lxml", "openpyxl", "polib", "srt"), ".po, .tmx, .xliff, .srt and .xlsx files"),
+    "documents": (("openpyxl", "polib", "srt"), ".po, .srt and .xlsx files"),
     "hub": (("huggingface_hub", "pyarrow"), "models and corpora of the hub"),
     "export": (("ctranslate2", "onnx", "onnxruntime", "onnxscript"), "CTranslate2 and ONNX"),
 }

@@ -244,6 +244,7 @@ def attention_table(
 ) -> Iterator[Table | Text]:
     """softmax(q . k / sqrt(C)) of one query, key by key."""
     from regard.errors import UsageError
+
     name = trace.attention_name(where, layer)
     weights = trace.weights(name, head)  # [T,S]
     queries, keys = trace.sides(name)

@@ -16,14 +16,15 @@ from regard.resources import task_texts
 if TYPE_CHECKING:
     from regard.config import Config
 
-Out = Annotated[Path, typer.Option("--out", "-o", help="The new model folder.", show_default=False)]
+Folder = Annotated[
+    Path | None, typer.Option("--output", "-o", help="The folder to write.", show_default=False)
+]
+OldFolder = Annotated[Path | None, typer.Option("--out", hidden=True)]
 
 
 def train(
     config: Annotated[Path | None, typer.Argument(help="The run's TOML file.", show_default=False)] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="The run's folder.", show_default=False)
-    ] = None,
+    output: Folder = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue from the newest checkpoint.")] = False,
     minutes: Annotated[
         float | None, typer.Option(help="Stop after this time, all resumptions included.")
@@ -35,40 +36,54 @@ def train(
         bool, typer.Option("--strict", help="Stop before training if the data check finds anything.")
     ] = False,
     plain: Annotated[bool, typer.Option("--plain", help="Plain lines even on a terminal.")] = False,
+    out: OldFolder = None,
 ) -> None:
     """Train a model; Ctrl-C saves and prints the command to resume.
 
     [bold]Examples[/]
 
-      regard train run.toml --out runs/first
-      regard train run.toml --out runs/wide --set model.width=256 --minutes 30
-      regard train --resume --out runs/first
+      regard train run.toml -o runs/first
+      regard train run.toml -o runs/wide --set model.width=256 --minutes 30
+      regard train --resume -o runs/first
     """
     from regard.config import load_config
     from regard.config.load import apply_override, read_toml, resolve
-    from regard.data.corpora import check_data
 
-    if out is None:
-        raise UsageError("missing --out: give the run's folder, for example --out runs/first")
+    out = output_folder(output, out, "runs/first")
     given = list(override or [])
     if minutes is not None:
         given.append(f"train.minutes={minutes}")
     if config is None:
         if not resume:
-            raise UsageError('missing config: give a TOML file ("regard config init" writes it), or --resume')
+            raise UsageError(
+                'missing config: give a TOML file ("regard config init" writes it), or --resume',
+                code="E_OPTION_MISSING",
+            )
         resolved = None
         if given:
             stored = out / "run.toml"
             if not stored.is_file():
-                raise UsageError(f"{out} holds no run to resume; give its TOML file to begin one")
+                raise UsageError(
+                    f"{out} holds no run to resume; give its TOML file to begin one", code="E_RUN_MISSING"
+                )
             tree = read_toml(stored)
             for each in given:
                 apply_override(tree, each)
             resolved = resolve(tree, where=str(stored))
     else:
         resolved = load_config(config, given)
-        check_data(resolved.data, resolved.task)  # before the folder is created
     run(resolved, out, resume, strict, plain)
+
+
+def output_folder(output: Path | None, out: Path | None, example: str) -> Path:
+    """`--output`, or `--out`, its name in earlier versions."""
+    if out is not None:
+        say("--out is an old name of --output")
+    if (folder := output or out) is None:
+        raise UsageError(
+            f"missing --output: give the folder to write, for example -o {example}", code="E_OPTION_MISSING"
+        )
+    return folder
 
 
 def run(config: Config | None, out: Path, resume: bool, strict: bool, plain: bool) -> None:
@@ -88,7 +103,7 @@ def run(config: Config | None, out: Path, resume: bool, strict: bool, plain: boo
     with view(console, plain) as listener:
         outcome = train_model(config, out, resume, listener, strict)
     if not outcome.finished:
-        console.print(f"saved after step {outcome.step}; resume with:  regard train --resume --out {place}")
+        console.print(f"saved after step {outcome.step}; resume with:  regard train --resume -o {place}")
         sys.exit(130)
     if promised := outcome.promised.expected:
         console.print(f"expected: {promised}; {outcome.promised.time or 'no time given'}")
@@ -104,19 +119,21 @@ def average(
     checkpoints: Annotated[
         list[Path], typer.Argument(help="Checkpoint folders (step-N), or one run for its newest.")
     ],
-    out: Out,
+    output: Folder = None,
     last: Annotated[int, typer.Option(min=1, help="How many, when a run is given; it keeps train.keep.")] = 3,
+    out: OldFolder = None,
 ) -> None:
     """Average checkpoints into a new model folder.
 
     [bold]Example[/]
 
-      regard average runs/first --last 3 --out runs/first-averaged
+      regard average runs/first --last 3 -o runs/first-averaged
     """
     from regard.storage.average import average_into
 
-    folders = average_into(checkpoints, out, last)
-    say(f"wrote the average of {', '.join(path.name for path in folders)} to {out}")
+    folder = output_folder(output, out, "runs/averaged")
+    folders = average_into(checkpoints, folder, last)
+    say(f"wrote the average of {', '.join(path.name for path in folders)} to {folder}")
 
 
 def report(folder: Annotated[Path, typer.Argument(help="The run's folder.", show_default=False)]) -> None:

@@ -19,11 +19,11 @@ from regard.config.model import CLASSES, FIELDS
 from regard.config.reading import SETTINGS, shown
 from regard.config.schema import DECODE_DEFAULTS, FAMILIES_OF, HEADS, METRICS, Config, Decode, Task
 from regard.errors import UsageError, near_miss
-from regard.resources import PACKAGE
+from regard.resources import read_data
 
 Tree = dict[str, Any]
 CORPORA = ("train", "valid", "test")  # the fields of [data] that hold corpora
-PRESETS: dict[str, Tree] = tomllib.loads((PACKAGE / "builtin/presets.toml").read_text(encoding="utf-8"))
+PRESETS: dict[str, Tree] = read_data("presets")
 MAX_ERRORS = 8  # lines of a message
 # `a.a.a...`: the parser's memory grows with the square of the parts; ours have two
 _NAME = r"""(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*"""

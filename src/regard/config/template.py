@@ -12,7 +12,7 @@ from regard.config.schema import Config, TaskName
 from regard.resources import task_texts
 
 HEAD = """\
-# A run of Regard. Train:   regard train {file} --out runs/my-model
+# A run of Regard. Train:   regard train {file} -o runs/my-model
 # Then use the model:       {use}
 # Paths are relative to this file. A line that begins with # shows a default.
 

@@ -95,5 +95,6 @@ def _make(folder: Path, make: Callable[[Path], None]) -> Path:
 def _cannot_write(folder: Path, error: OSError) -> RegardError:
     return RegardError(
         f"{folder.parent}: cannot write the prepared data: {error.strerror or error}; "
-        f"free some space, or set {CACHE_VARIABLE} to another folder"
+        f"free some space, or set {CACHE_VARIABLE} to another folder",
+        code="E_DATA_CACHE",
     )

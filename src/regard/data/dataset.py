@@ -1,19 +1,27 @@
-"""A corpus as token ids: flat arrays in shards, in memory or mapped from disk, read one pool at a time.
+"""A corpus as token ids, and the interface of objectives.
 
-For each side, a shard has all ids one after another and the length of each row. It is read in blocks of
-consecutive rows, so that a corpus larger than the memory is read at the speed of the disk.
+Ids are flat arrays in shards, in memory or mapped from disk. For each side, a shard has all ids one after
+another and the length of each row. It is read in blocks of consecutive rows, so that a corpus larger than the
+memory is read at the speed of the disk.
+
+When a corpus is prepared, an objective encodes its rows as two columns of ids (`encode`). In training it lays
+out the rows of a pool for batches (`layout`), and the layout makes a sample of each of its rows (`sample`),
+with a random generator for masks, which are new in every epoch. One trainer serves all tasks.
 """
 
 from __future__ import annotations
 
 import mmap
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from regard.data.readers import RawRow
 from regard.inputs.text import Tokenizer
+from regard.sample import Sample
 
 Ids = npt.NDArray[np.unsignedinteger]
 Lengths = npt.NDArray[np.integer]
@@ -162,3 +170,75 @@ def select(encoded: Encoded, keep: npt.NDArray[np.bool_]) -> Encoded:
 def narrowest(numbers: int) -> np.dtype[np.unsignedinteger]:
     """The smallest dtype for the ids 0 .. numbers-1."""
     return np.dtype(np.uint16 if numbers <= 1 << 16 else np.uint32)
+
+
+# --- the interface of objectives
+
+TokenIds = Sequence[int]
+Rng = np.random.Generator
+# Labels are: a token or label at each position; a first and a last position; 0 or 1 for each label.
+Loss = Literal["words", "ends", "many"]
+
+UINT32 = np.dtype(np.uint32)  # for numbers that are not token ids
+
+
+@dataclass(frozen=True)
+class Encodings:
+    """Some rows as ids; `left_out` has (number among these rows, reason) for rows that are too long."""
+
+    source: Encoded
+    target: Encoded
+    left_out: Sequence[tuple[int, str]] = field(default_factory=list)
+
+
+class BatchLayout(Protocol):
+    """The rows of batches, made of a pool."""
+
+    @property
+    def lengths(self) -> Numbers:
+        """[rows, sides]: tokens of each row, to plan batches."""
+        ...
+
+    def sample(self, number: int, rng: Rng) -> Sample: ...
+
+
+class Objective(Protocol):
+    @property
+    def loss(self) -> Loss: ...
+
+    @property
+    def longest(self) -> int:
+        """The maximum number of ids in a row of a column."""
+        ...
+
+    def encode(self, rows: Sequence[RawRow]) -> Encodings: ...
+
+    def too_long(self, rows: Sequence[RawRow]) -> list[int]:
+        """Numbers of the rows that exceed the model's positions; objectives that split rows return []."""
+        ...
+
+    def layout(self, pool: RowPool, rng: Rng) -> BatchLayout: ...
+
+
+class RowObjective(Protocol):
+    """An objective that makes a sample of each row by itself."""
+
+    def sample(self, source: TokenIds, target: TokenIds, rng: Rng) -> Sample: ...
+
+
+@dataclass(frozen=True)
+class RowWise:
+    """Each row of the pool is a row of a batch."""
+
+    pool: RowPool
+    objective: RowObjective
+    extra: tuple[int, int]  # special tokens that a sample adds to each column
+
+    @property
+    def lengths(self) -> Numbers:
+        both: Numbers = np.stack([self.pool.source.lengths, self.pool.target.lengths], axis=1)
+        return np.add(both, self.extra)
+
+    def sample(self, number: int, rng: Rng) -> Sample:
+        source, target = self.pool.source[number], self.pool.target[number]
+        return self.objective.sample(source.tolist(), target.tolist(), rng)

@@ -6,77 +6,44 @@ import gzip
 import os
 import re
 import stat
+import tomllib
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import BinaryIO, cast
 
 from regard.data.report import DataReport
 from regard.errors import UsageError
+from regard.resources import PACKAGE
 
 DATA_VARIABLE = "REGARD_DATA"
+FILE_TYPES = PACKAGE / "builtin" / "file_types.toml"
 LONGEST_LINE = 1 << 20  # bytes of a line of a corpus
 LONGEST_INPUT = 1 << 28  # bytes of a line, or of a file that is read as a whole
 # Characters at which `str.splitlines` splits and `wc -l` does not, and characters that are not text.
 _ODD = re.compile("[\0\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029\ufeff]")
 _SEPARATOR = re.compile("[\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 
-# Files that are not text, by suffix and by their first bytes.
-_BINARY = {
-    "a text document of an office program": ".doc .docx .odt .rtf .pages",
-    "a spreadsheet of another format than .xlsx": ".xls .xlsb .ods .numbers",
-    "a presentation": ".ppt .pptx .odp",
-    "a book": ".pdf .epub .mobi .djvu",
-    "an archive": ".zip .tar .tgz .7z .rar .bz2 .xz .zst",
-    "a picture": ".png .jpg .jpeg .gif .bmp .tif .tiff .webp .svg",
-    "a sound or video file": ".mp3 .wav .flac .ogg .m4a .mp4 .mkv .avi .mov .webm",
-    "a file of numbers": ".npy .npz .pt .pth .pkl .safetensors .onnx .h5",
-}
-# Text with a structure that lines do not have.
-_MARKUP = {
-    "a table": ".csv .tsv .jsonl .xlsx .parquet",
-    "JSON": ".json .ipynb",
-    "a web page": ".html .htm .xhtml",
-    "XML": ".xml",
-    "Markdown": ".md .markdown",
-    "a subtitle file": ".vtt .ass .ssa .srt",
-    "a translation file": ".po .pot .tmx .xliff .xlf",
-}
-UTF16 = "UTF-16"
-MAGIC = {
-    b"%PDF-": "a PDF",
-    b"PK\x03\x04": "a zip archive, such as .docx or .xlsx",
-    b"\x89PNG": "a picture",
-    b"\xff\xd8\xff": "a picture",
-    b"GIF8": "a picture",
-    b"RIFF": "a sound or video file",
-    b"OggS": "a sound or video file",
-    b"{\\rtf": "a text document of an office program",
-    b"\xd0\xcf\x11\xe0": "an old document of an office program",
-    b"\x1f\x8b": "compressed by gzip: give it a name that ends in .gz",
-    b"\xfd7zXZ": "an archive",
-    b"\x28\xb5\x2f\xfd": "an archive",
-    b"PAR1": "a table: give it a name that ends in .parquet",
-    b"\x7fELF": "a program",
-    b"\xff\xfe": UTF16,
-    b"\xfe\xff": UTF16,
-}
 
-
-def _by_suffix(kinds: Mapping[str, str]) -> dict[str, str]:
-    return {suffix: kind for kind, suffixes in kinds.items() for suffix in suffixes.split()}
-
-
-BINARY_TYPES, MARKUP_TYPES = _by_suffix(_BINARY), _by_suffix(_MARKUP)
+@cache
+def file_types() -> dict[str, dict[str, str]]:
+    """What a file is: by suffix for `binary` and `markup`, by its first bytes (in hex) for `magic`."""
+    tables = tomllib.loads(FILE_TYPES.read_text(encoding="utf-8"))
+    return {
+        name: {mark: kind for kind, marks in kinds.items() for mark in marks.split()}
+        for name, kinds in tables.items()
+    }
 
 
 def refuse_binary(path: Path, beginning: bytes = b"", suffix: str = "") -> None:
     """Refuse a file that is not text, by its suffix or its first bytes."""
-    kind = BINARY_TYPES.get(suffix) or next(
-        (kind for magic, kind in MAGIC.items() if beginning.startswith(magic)), None
+    magic = file_types()["magic"].items()
+    kind = file_types()["binary"].get(suffix) or next(
+        (kind for first, kind in magic if beginning.startswith(bytes.fromhex(first))), None
     )
-    if kind == UTF16:
+    if kind == "UTF-16":
         advice = f"iconv -f UTF-16 -t UTF-8 {path.name} > new"
         raise UsageError(f"{path}: UTF-16, not UTF-8; convert it: {advice}", code="E_DATA_ENCODING")
     if kind is not None:
@@ -178,7 +145,7 @@ def lines(path: Path) -> Iterator[str]:
 
 def text_lines(path: Path) -> Iterator[str]:
     """The lines of a plain text; a table or markup is refused by its type, never read as lines."""
-    if kind := MARKUP_TYPES.get(format_suffix(path)):
+    if kind := file_types()["markup"].get(format_suffix(path)):
         raise UsageError(
             f"{path}: {kind} is not read as lines of text; if it shall be, give it through stdin",
             code="E_DATA_TYPE",

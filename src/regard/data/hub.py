@@ -28,6 +28,12 @@ Kind = Literal["model", "dataset"]
 _COMMIT = re.compile("[0-9a-f]{40}")
 
 
+class DownloadError(RegardError):
+    """A file could not be fetched, or is not what its source says."""
+
+    default_code = "E_DOWNLOAD"
+
+
 @dataclass(frozen=True)
 class HubFile:
     """A file as the hub lists it."""
@@ -65,7 +71,7 @@ class Repository:
             download(address, part, file.size, login=True)
         if not file.is_equal(part):
             part.unlink()
-            raise RegardError(
+            raise DownloadError(
                 f"{self.name}/{file.name}: checksum mismatch, the download was deleted; run the command again"
             )
 
@@ -76,7 +82,7 @@ def open_repository(name: str, revision: str, kind: Kind = "model") -> Repositor
         api = hub_library().HfApi(endpoint=endpoint())
         info = api.repo_info(name, revision=revision, repo_type=kind, files_metadata=True, timeout=TIMEOUT)
     if not _COMMIT.fullmatch(str(info.sha)):
-        raise RegardError(
+        raise DownloadError(
             f"{name}@{revision}: the server names no commit; is HF_ENDPOINT the address of a hub?"
         )
     files = (
@@ -120,6 +126,8 @@ def download(address: str, part: Path, size: int | None = None, login: bool = Fa
 def hub_library() -> ModuleType:
     with extra("hub"):
         library = import_module("huggingface_hub")
+        for name in ("constants", "errors", "utils", "utils.logging"):
+            import_module(f"huggingface_hub.{name}")  # not all versions import them
     library.utils.disable_progress_bars()
     library.utils.logging.set_verbosity_error()  # errors are reported once, by `hub_errors`
     return library
@@ -137,7 +145,7 @@ def hub_errors(what: str, advice: str = RESUME) -> Iterator[None]:
     except RegardError:
         raise
     except Exception as error:
-        raise RegardError(explain(what, error, advice)) from None
+        raise DownloadError(explain(what, error, advice)) from None
 
 
 def explain(what: str, error: Exception, advice: str) -> str:

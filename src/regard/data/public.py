@@ -20,14 +20,20 @@ from typing import Any, BinaryIO, cast
 
 from regard.checksums import SUMS, format_sums, parse_sums, sha256
 from regard.data.files import DATA_VARIABLE
-from regard.data.hub import HubFile, download, hub_errors, matches, open_repository
-from regard.errors import RegardError, UsageError, near_miss
+from regard.data.hub import DownloadError, HubFile, download, hub_errors, matches, open_repository
+from regard.errors import UsageError, near_miss
 
 CATALOGUE = Path(__file__).parents[1] / "builtin" / "datasets.toml"
 MIRROR_VARIABLE = "REGARD_DATA_MIRROR"
 LICENCE = "LICENCE.txt"
 COPY = "or copy it from a folder with --from FOLDER"
 Say = Callable[[str], None]
+
+
+class DatasetError(UsageError):
+    """A data set that does not exist, or cannot be had in this way."""
+
+    default_code = "E_DATASET"
 
 
 @dataclass(frozen=True)
@@ -93,7 +99,7 @@ def public_datasets() -> tuple[PublicDataset, ...]:
 def find_dataset(name: str) -> PublicDataset:
     by_name = {each.name: each for each in public_datasets()}
     if name not in by_name:
-        raise UsageError(f'no data set "{name}"{near_miss(name, by_name)}; "regard data list" shows all')
+        raise DatasetError(f'no data set "{name}"{near_miss(name, by_name)}; "regard data list" shows all')
     return by_name[name]
 
 
@@ -101,7 +107,7 @@ def data_root(folder: Path | None) -> Path:
     """The folder of all data sets."""
     root = folder or os.environ.get(DATA_VARIABLE)
     if not root:
-        raise UsageError(f"no folder for data sets: set {DATA_VARIABLE}, or give --to FOLDER")
+        raise DatasetError(f"no folder for data sets: set {DATA_VARIABLE}, or give --to FOLDER")
     return Path(root)
 
 
@@ -113,7 +119,7 @@ def get(dataset: PublicDataset, root: Path, mirror: Path | None, say: Say) -> in
         return 0
     mirror = mirror or (Path(os.environ[MIRROR_VARIABLE]) if os.environ.get(MIRROR_VARIABLE) else None)
     if mirror is not None and not mirror.is_dir():
-        raise UsageError(f"{mirror}: no such folder to copy from")
+        raise DatasetError(f"{mirror}: no such folder to copy from")
     sources = list(sources_in_folder(dataset, mirror) if mirror is not None else sources_online(dataset))
     folder.mkdir(parents=True, exist_ok=True)
     write_text(folder / LICENCE, licence_text(dataset.place))
@@ -128,7 +134,6 @@ def get(dataset: PublicDataset, root: Path, mirror: Path | None, say: Say) -> in
         say(f"  data:{dataset.place}/{source.name}  {path.stat().st_size:,} bytes")
     sums |= {source.name: sha256(folder / source.name) for source in sources}
     write_text(folder / SUMS, format_sums(dict(sorted(sums.items()))))
-    shutil.rmtree(folder / ".hub", ignore_errors=True)
     return new
 
 
@@ -140,11 +145,11 @@ def fetch(source: Source, path: Path) -> None:
     try:
         checksum = text_sha256(part)
         if source.text_sha256 not in (None, checksum):
-            raise RegardError(
+            raise DownloadError(
                 f"{source.name}: checksum {checksum[:12]} instead of {str(source.text_sha256)[:12]}; "
                 "the file was deleted: the copy is damaged, or its source has changed"
             )
-    except RegardError:
+    except DownloadError:
         part.unlink()
         raise
     part.replace(path)
@@ -169,7 +174,7 @@ def sources_in_folder(dataset: PublicDataset, mirror: Path) -> Iterator[Source]:
                 yield Source(name, partial(copy, names[name]))
             return
     lacks = missing[0] if missing else " or ".join(dataset.patterns)
-    raise UsageError(f"{mirror} does not contain {dataset.name}: {dataset.place}/{lacks} is missing")
+    raise DatasetError(f"{mirror} does not contain {dataset.name}: {dataset.place}/{lacks} is missing")
 
 
 def sources_online(dataset: PublicDataset) -> Iterator[Source]:
@@ -179,11 +184,11 @@ def sources_online(dataset: PublicDataset) -> Iterator[Source]:
             yield Source(file.name, partial(download_text, file), file.sha256)
         return
     if dataset.hub is None:
-        raise UsageError(f"{dataset.name} cannot be downloaded; copy it from a folder with --from FOLDER")
+        raise DatasetError(f"{dataset.name} cannot be downloaded; copy it from a folder with --from FOLDER")
     repository = open_repository(dataset.hub, "main", "dataset")
     listed = [each for each in repository.files if matches(each.name, dataset.patterns)]
     if not listed:
-        raise RegardError(f"{dataset.hub} has no file {' or '.join(dataset.patterns)} on the hub")
+        raise DownloadError(f"{dataset.hub} has no file {' or '.join(dataset.patterns)} on the hub")
     for each in listed:
         yield Source(each.name, partial(repository.download, each), hub_file=each)
 
@@ -192,7 +197,7 @@ def copy(source: Path, part: Path) -> None:
     try:
         shutil.copyfile(source, part)
     except OSError as error:
-        raise RegardError(f"{error.filename or source}: cannot copy: {error.strerror}") from None
+        raise DownloadError(f"{error.filename or source}: cannot copy: {error.strerror}") from None
 
 
 def download_text(file: DataFile, part: Path) -> None:
@@ -214,16 +219,19 @@ def download_text(file: DataFile, part: Path) -> None:
     plain.unlink()
 
 
+def names_of(dataset: PublicDataset, folder: Path) -> list[list[str]]:
+    """The files of a set, as the catalogue names them, and as SHA256SUMS lists those of the hub."""
+    listed = [name for name in read_sums(folder) if matches(name, dataset.patterns)]
+    return [names for names in ([file.name for file in dataset.files], listed) if names]
+
+
 def is_complete(dataset: PublicDataset, folder: Path) -> bool:
     """True if all files are here, with the right checksums."""
-    sums = read_sums(folder)
-    if dataset.files and all(
-        is_sound(folder / file.name, sums.get(file.name), file.sha256) for file in dataset.files
-    ):
-        return True
-    names = [name for name in sums if matches(name, dataset.patterns)]
-    unfinished = (folder / ".hub").exists()  # of version 0.1
-    return bool(names) and not unfinished and all(is_sound(folder / name, sums[name]) for name in names)
+    sums, texts = read_sums(folder), {file.name: file.sha256 for file in dataset.files}
+    return any(
+        all(is_sound(folder / name, sums.get(name), texts.get(name)) for name in names)
+        for names in names_of(dataset, folder)
+    )
 
 
 def is_sound(path: Path, checksum: str | None, text_checksum: str | None = None) -> bool:
@@ -234,31 +242,28 @@ def is_sound(path: Path, checksum: str | None, text_checksum: str | None = None)
         return sha256(path) == checksum
     try:
         return text_checksum is not None and text_sha256(path) == text_checksum
-    except RegardError:
+    except DownloadError:
         return False
 
 
 def is_present(dataset: PublicDataset, root: Path) -> bool:
     """True if all files are here, by name alone; `verify` reads them."""
     folder = root / dataset.place
-    listed = [name for name in read_sums(folder) if matches(name, dataset.patterns)]
-    names = [file.name for file in dataset.files]
-    return any(chosen and all((folder / name).is_file() for name in chosen) for chosen in (names, listed))
+    return any(all((folder / name).is_file() for name in names) for names in names_of(dataset, folder))
 
 
 def verify(dataset: PublicDataset, root: Path) -> int:
     """Check every file that is here; returns their number."""
     folder, again = root / dataset.place, f'"regard data get {dataset.name}" downloads it'
     sums, texts = read_sums(folder), {file.name: file.sha256 for file in dataset.files}
-    listed = {name for name in sums if name in texts or matches(name, dataset.patterns)}
-    names = sorted(listed | {name for name in texts if (folder / name).is_file()})
+    expected = {name for names in names_of(dataset, folder) for name in names}
+    names = sorted(name for name in expected if name in sums or (folder / name).is_file())
     if not names:
-        raise UsageError(f"{dataset.name} is not in {folder}; {again}")
+        raise DatasetError(f"{dataset.name} is not in {folder}; {again}")
     for name in names:
-        if not (folder / name).is_file():
-            raise RegardError(f"{folder / name}: missing; {again}")
         if not is_sound(folder / name, sums.get(name), texts.get(name)):
-            raise RegardError(f"{folder / name}: checksum mismatch; {again}")
+            problem = "checksum mismatch" if (folder / name).is_file() else "missing"
+            raise DownloadError(f"{folder / name}: {problem}; {again}")
     return len(names)
 
 
@@ -292,4 +297,4 @@ def text_sha256(path: Path) -> str:
         with cast(BinaryIO, gzip.open(path)) if packed else path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise RegardError(f"{path.name}: the gzip file is damaged or truncated ({error})") from None
+        raise DownloadError(f"{path.name}: the gzip file is damaged or truncated ({error})") from None

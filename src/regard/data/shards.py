@@ -114,6 +114,5 @@ def fingerprint(parts: Iterable[Sequence[Mapping[str, Any]]]) -> str:
 
 
 def damaged(folder: Path, reason: str) -> RegardError:
-    return RegardError(
-        f"{folder}: prepared data is damaged ({reason}); delete that folder to create it again"
-    )
+    message = f"{folder}: prepared data is damaged ({reason}); delete that folder to create it again"
+    return RegardError(message, code="E_DATA_CACHE")

@@ -5,7 +5,6 @@ Also calibrate a model for int8: measure the range of each linear layer's input 
 from __future__ import annotations
 
 import shutil
-import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -23,10 +22,10 @@ from regard.generation import decode
 from regard.generation.packing import activation_ranges
 from regard.models.encoder import EncoderOnly
 from regard.models.transformer import EncoderDecoder, LanguageModel
-from regard.resources import EXPORT_TEMPLATES
+from regard.resources import read_data
 from regard.sample import Sample
 from regard.storage import Folder, open_folder, write_json, write_text
-from regard.storage.files import new_folder
+from regard.storage.files import friendly_os_errors, new_folder
 from regard.storage.folder import FRAMES
 from regard.storage.models import find_model
 from regard.storage.weights import write_calibration
@@ -92,7 +91,8 @@ def write_and_check(
     shutil.rmtree(place)
     place.mkdir()
     say(f"writing the model for {TITLES[form]} in {precision}")
-    engine.write(folder, place, precision)
+    with friendly_os_errors(place):
+        engine.write(folder, place, precision)
     say(f"checking it with {len(texts.texts)} texts: {texts.origin}")
     agreement: Agreement = engine.check(place, folder, texts.texts)
     agreement.require(LOGITS if form == "onnx" else TOLERANCES[precision], TITLES[form])
@@ -124,7 +124,7 @@ def config_json(folder: Folder) -> dict[str, Any]:
 
 
 def readme(folder: Folder, form: str, precision: str, origin: str, agreement: Agreement) -> str:
-    templates = tomllib.loads(EXPORT_TEMPLATES.read_text(encoding="utf-8"))
+    templates = read_data("export")
     text: str = templates["readme"].format(
         title=folder.path.resolve().name,
         family=folder.config.family,

@@ -37,7 +37,7 @@ def align(
     """
     attending = [model for model in models if model.alignment is not None]
     if not attending:
-        raise UsageError("this model has no cross-attention, so there is no alignment")
+        raise UsageError("this model has no cross-attention, so there is no alignment", code="E_ALIGNMENT")
     objective = Seq2Seq(source, target)
     order = sorted(range(len(pairs)), key=lambda number: len(pairs[number][0]))  # little padding
     aligned: dict[int, Links] = {}

@@ -114,10 +114,14 @@ class Lexicon:
         """A phrase as a user wrote it. In scripts with spaces, its tokens begin with one."""
         text = text.strip()
         if not text:
-            raise UsageError("a required or forbidden phrase is empty; give at least one word")
+            raise UsageError(
+                "a required or forbidden phrase is empty; give at least one word", code="E_PHRASE"
+            )
         tokens = self.encode(text)
         if not tokens:
-            raise UsageError(f"{text!r}: the tokenizer drops all of this phrase; give another")
+            raise UsageError(
+                f"{text!r}: the tokenizer drops all of this phrase; give another", code="E_PHRASE"
+            )
         first = self.content[tokens[0]] or b""
         if is_spaceless(text[0]):
             bare = self.spell(first.removeprefix(b" "))
@@ -132,7 +136,9 @@ class Lexicon:
         forbidden = [self.phrase(text) for text in dict.fromkeys(forbid)]
         for phrase in required:
             if clash := next((each for each in forbidden if each.is_in(phrase.text)), None):
-                raise UsageError(f'"{phrase.text}" is required, but "{clash.text}" is forbidden')
+                raise UsageError(
+                    f'"{phrase.text}" is required, but "{clash.text}" is forbidden', code="E_PHRASE_CONFLICT"
+                )
         # a phrase that is part of another one needs no tokens of its own
         needed = [p for p in required if not any(p != other and p.is_in(other.text) for other in required)]
         return Constraint(self, tuple(dict.fromkeys(needed)), tuple(forbidden))
@@ -183,6 +189,18 @@ class Constraint:
     def size(self) -> int:
         """Tokens of all required phrases together."""
         return sum(len(phrase.tokens) for phrase in self.require)
+
+    def missing(self, tokens: Sequence[int]) -> list[ConstraintPhrase]:
+        """The required phrases that these tokens do not contain as whole words."""
+        text = self.lexicon.text_of(tokens)
+        return [phrase for phrase in self.require if not phrase.is_in(text)]
+
+    def banned_tokens(self, tokens: Sequence[int]) -> list[int]:
+        """The tokens that would complete a forbidden phrase after these ones."""
+        matchers = [phrase_matcher(phrase, self.lexicon) for phrase in self.forbid]
+        reach = max(len(matcher.content) for matcher in matchers) + MAX_CHARACTER  # a token has >= 1 byte
+        text = self.lexicon.bytes_of(tokens[-reach:])
+        return [token for matcher in matchers for token in matcher.banned(text)]
 
 
 class PhraseMatcher:
@@ -247,14 +265,6 @@ def phrase_matcher(phrase: ConstraintPhrase, lexicon: Lexicon) -> PhraseMatcher:
     return PhraseMatcher(phrase, lexicon)
 
 
-def banned_tokens(constraint: Constraint, tokens: Sequence[int]) -> list[int]:
-    """The tokens that would complete a forbidden phrase after these ones."""
-    matchers = [phrase_matcher(phrase, constraint.lexicon) for phrase in constraint.forbid]
-    reach = max(len(matcher.content) for matcher in matchers) + MAX_CHARACTER  # a token has >= 1 byte
-    text = constraint.lexicon.bytes_of(tokens[-reach:])
-    return [token for matcher in matchers for token in matcher.banned(text)]
-
-
 class PhraseProgress:
     """The required phrases that a hypothesis lacks, and which tokens continue them.
 
@@ -266,7 +276,7 @@ class PhraseProgress:
         self.lexicon, self.tokens = constraint.lexicon, tokens
         text = self.lexicon.text_of(tokens)
         self.last = text[-1:]
-        self.missing = [phrase for phrase in constraint.require if not phrase.is_in(text)]
+        self.missing = constraint.missing(tokens)
         glued = f"{text}x"
         self.open = [p for p in constraint.require if p not in self.missing and not p.is_in(glued)]
 

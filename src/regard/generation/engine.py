@@ -75,8 +75,12 @@ def pack_model(model: EncoderDecoder, packing: Packing) -> None:
             block.attention = PackedSelf(block.attention, packing)
             if block.cross is not None:
                 block.cross = PackedCross(block.cross, packing)
-            block.feed_forward.up = packing(block.feed_forward.up)  # type: ignore[assignment]
-            block.feed_forward.down = packing(block.feed_forward.down)  # type: ignore[assignment]
+            layer = block.feed_forward
+            relu = isinstance(layer, FeedForward) and layer.activation is ACTIVATIONS["relu"]
+            layer.up = packing(layer.up, relu=relu)  # type: ignore[assignment]
+            layer.down = packing(layer.down)  # type: ignore[assignment]
+            if relu:  # by the product, while the numbers are at hand
+                layer.activation = identity
         release_memory()  # of the weights as they were
     model.output = packing(model.output)  # type: ignore[assignment]
     release_memory()
@@ -113,7 +117,7 @@ def packable(model: EncoderDecoder) -> bool:
         can_pack(model.output.weight)
         and model.encoder.positions is None
         and model.decoder.positions is None
-        and all(isinstance(block.feed_forward, FeedForward) for block in model.decoder)
+        and all(isinstance(block.feed_forward, FeedForward) for block in (*model.encoder, *model.decoder))
         and all(block.attention.kv_heads == block.attention.heads for block in model.decoder)
         and all(block.attention.scale is None for block in model.decoder)
     )
@@ -210,8 +214,10 @@ class EngineDecoder(nn.Module):
 
     def __init__(self, model: EncoderDecoder) -> None:
         super().__init__()
-        self.layers = nn.ModuleList([EngineLayer(block) for block in model.decoder])
+        self.layers: Any = nn.ModuleList([EngineLayer(block) for block in model.decoder])
         self.final_norm, self.output = model.decoder.final_norm, model.output
+        # where the layer norms stand: x + sublayer(norm(x)), or norm(x + sublayer(x)) as in the paper
+        self.pre = all(isinstance(block.attention_residual, PreNorm) for block in model.decoder)
 
     def forward(
         self,
@@ -226,79 +232,56 @@ class EngineDecoder(nn.Module):
     ) -> Tensor:
         """[R,D], for each block keys and values [N,H,S,C], the source's keys [N,H,C,S] -> logits [R,V]."""
         for number, layer in enumerate(self.layers):
-            x = layer(
-                x,
-                keys[number],
-                values[number],
-                places,
-                bias,
-                source_keys[number],
-                source_values[number],
-                source_bias,
-            )
+            y = layer.self_norm(x) if self.pre else x
+            q, k, v = layer.extend(layer.all(y), keys[number], values[number], places, bias.shape[2])
+            y = layer.output(layer.rows_of(mix(q, k, v, bias)))
+            x = x + y if self.pre else layer.self_norm(x + y)
+            y = layer.cross_norm(x) if self.pre else x
+            k, v = source_keys[number], source_values[number]
+            q = layer.source_queries(layer.query(y), k)
+            y = layer.cross_output(layer.rows_of(mix(q, k.flatten(0, 1), v.flatten(0, 1), source_bias)))
+            x = x + y if self.pre else layer.cross_norm(x + y)
+            y = layer.down(activate(layer.up(layer.feed_norm(x) if self.pre else x), layer.activation))
+            x = x + y if self.pre else layer.feed_norm(x + y)
         logits: Tensor = self.output(self.final_norm(x))
         return logits
 
 
 class EngineLayer(nn.Module):
-    """A packed decoder block for a step of one token."""
+    """The parts of a packed decoder block for a step of one token."""
 
     def __init__(self, block: Block) -> None:
         super().__init__()
         attention, cross, feed_forward = block.attention, block.require_cross(), block.feed_forward
         self.heads = attention.heads
-        self.pre = isinstance(block.attention_residual, PreNorm)  # where the layer norms stand
         self.self_norm = norm_of(block.attention_residual)
         self.cross_norm = norm_of(block.cross_residual)
         self.feed_norm = norm_of(block.feed_forward_residual)
         self.all: nn.Module = attention.all  # type: ignore[assignment]
         self.output, self.query, self.cross_output = attention.output, cross.query, cross.output
-        self.up: Any = feed_forward.up
-        self.down = feed_forward.down
-        self.activation = next(name for name, each in ACTIVATIONS.items() if each is feed_forward.activation)
+        self.up, self.down = feed_forward.up, feed_forward.down
+        names = {**ACTIVATIONS, "identity": identity}
+        self.activation = next(name for name, each in names.items() if each is feed_forward.activation)
 
-    def forward(
-        self,
-        x: Tensor,
-        key: Tensor,
-        value: Tensor,
-        places: Tensor,
-        bias: Tensor,
-        source_key: Tensor,
-        source_value: Tensor,
-        source_bias: Tensor,
-    ) -> Tensor:
-        """x + sublayer(norm(x)), or norm(x + sublayer(x)) as in the paper, three times: [R,D] -> [R,D]."""
-        if self.pre:
-            x = x + self.self_attention(self.self_norm(x), key, value, places, bias)
-            x = x + self.cross_attention(self.cross_norm(x), source_key, source_value, source_bias)
-            y: Tensor = x + self.down(self.hidden(self.feed_norm(x)))
-            return y
-        x = self.self_norm(x + self.self_attention(x, key, value, places, bias))
-        x = self.cross_norm(x + self.cross_attention(x, source_key, source_value, source_bias))
-        y = self.feed_norm(x + self.down(self.hidden(x)))
-        return y
+    def extend(
+        self, projected: Tensor, key: Tensor, value: Tensor, places: Tensor, length: int
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Keys and values of a new word of each beam join those of its source's beams, over which it attends.
 
-    def self_attention(self, x: Tensor, key: Tensor, value: Tensor, places: Tensor, bias: Tensor) -> Tensor:
-        """Self-attention of a new word of each beam over the words of its source's beams, which it joins."""
+        [R,3*H*C] -> queries [N*H,K,C], all keys [N*H,C,S], all values [N*H,S,C].
+        """
         sources, channels = key.shape[0], key.shape[3]
-        parts = self.all(x).view(sources, -1, 3, self.heads, channels)  # [N,K,3,H,C]
+        parts = projected.view(sources, -1, 3, self.heads, channels)  # [N,K,3,H,C]
         q, k, v = contiguous(parts.permute(2, 0, 3, 1, 4), key.dtype).unbind(0)  # [N,H,K,C]
         key.view(-1, channels).index_copy_(0, places, k.view(-1, channels))
         value.view(-1, channels).index_copy_(0, places, v.view(-1, channels))
-        length = bias.shape[2]
-        seen = key[:, :, :length].flatten(0, 1).transpose(1, 2)  # [N*H,C,S]
-        z = mix(q.flatten(0, 1), seen, value[:, :, :length].flatten(0, 1), bias)  # [N*H,K,C]
-        y: Tensor = self.output(self.rows_of(z))
-        return y
+        seen = key[:, :, :length].flatten(0, 1).transpose(1, 2)
+        return q.flatten(0, 1), seen, value[:, :, :length].flatten(0, 1)
 
-    def cross_attention(self, x: Tensor, key: Tensor, value: Tensor, bias: Tensor) -> Tensor:
-        """Cross-attention; the beams of a source are queries on the same keys: [N,H,C,S], [N,H,S,C]."""
-        q = self.query(x).to(key.dtype).view(key.shape[0], -1, self.heads, key.shape[2])  # [N,K,H,C]
-        q = q.transpose(1, 2)  # [N,H,K,C]
-        z = mix(q.flatten(0, 1), key.flatten(0, 1), value.flatten(0, 1), bias)  # [N*H,K,C]
-        y: Tensor = self.cross_output(self.rows_of(z))
-        return y
+    def source_queries(self, projected: Tensor, key: Tensor) -> Tensor:
+        """The beams of a source are queries on the same keys [N,H,C,S]: [R,H*C] -> [N*H,K,C]."""
+        q = projected.to(key.dtype).view(key.shape[0], -1, self.heads, key.shape[2])  # [N,K,H,C]
+        return q.transpose(1, 2).flatten(0, 1)
 
     def rows_of(self, z: Tensor) -> Tensor:
         """[N*H,K,C] -> [N*K,H*C]."""
@@ -306,14 +289,18 @@ class EngineLayer(nn.Module):
         by_source = z.view(-1, self.heads, beams, channels).transpose(1, 2)  # [N,K,H,C]
         return contiguous(by_source, torch.float32).view(-1, self.heads * channels)
 
-    def hidden(self, x: Tensor) -> Tensor:
-        """The wide half of the feed-forward: [R,D] -> [R,F]."""
-        if self.activation == "relu":
-            y: Tensor = self.up.rectified(x)
-            return y
-        if self.activation == "swish":
-            return F.silu(self.up(x))
-        return F.gelu(self.up(x), approximate="tanh" if self.activation == "gelu_tanh" else "none")
+
+def identity(x: Tensor) -> Tensor:
+    return x
+
+
+def activate(x: Tensor, name: str) -> Tensor:
+    """By name, as TorchScript has no functions as values."""
+    if name == "identity":
+        return x
+    if name == "swish":
+        return F.silu(x)
+    return F.gelu(x, approximate="tanh" if name == "gelu_tanh" else "none")
 
 
 def norm_of(residual: nn.Module | None) -> nn.LayerNorm:

@@ -12,7 +12,7 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from queue import SimpleQueue
 from threading import Barrier
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -21,16 +21,17 @@ from regard.config import Decode
 from regard.data.batches import cut
 from regard.device import release_memory
 from regard.errors import RegardError
-from regard.generation.constrained import ConstrainedSearch
-from regard.generation.constraints import Constraint
 from regard.generation.requests import BatchKey, Hypothesis, Request, Steppable
-from regard.generation.sampling import Sampling
 from regard.generation.search import BeamSearch
 from regard.inputs.text import SpecialTokens
 from regard.models.state import BLOCK, round_up
 from regard.sample import Sample
 
-Search = BeamSearch[Any] | Sampling[Any]
+if TYPE_CHECKING:
+    from regard.generation.constraints import Constraint
+    from regard.generation.sampling import Sampling
+
+    Search = BeamSearch[Any] | Sampling[Any]
 ModelFor = Callable[[Request], Steppable[Any]]
 Warn = Callable[[str], None]
 MIN_WORKER_TOKENS = 1024  # smaller batches cost more than a core of their own saves
@@ -173,12 +174,15 @@ def decode(
 
 def make_search(model: Steppable[Any], special: SpecialTokens, device: torch.device, key: BatchKey) -> Search:
     """An empty search for requests of one key."""
-    kinds: dict[str, type[Search]] = {
-        "beams": BeamSearch,
-        "phrases": ConstrainedSearch,
-        "draws": Sampling,
-    }
-    return kinds[key.kind](model, special, device, key)
+    if key.kind == "draws":
+        from regard.generation.sampling import Sampling
+
+        return Sampling(model, special, device, key)
+    if key.kind == "phrases":
+        from regard.generation.constrained import ConstrainedSearch
+
+        return ConstrainedSearch(model, special, device, key)
+    return BeamSearch(model, special, device, key)
 
 
 def request_batches(
@@ -241,6 +245,8 @@ def use_cores(count: int) -> None:
 
 class TooLarge(RegardError):
     """A single request needs more memory than there is."""
+
+    default_code = "E_OUT_OF_MEMORY"
 
     def __init__(self, cost: int) -> None:
         super().__init__(

@@ -44,7 +44,7 @@ def can_quantize() -> bool:
     products = (
         lambda weight, bias, x: Int8Product(weight, bias, 0.0, 0)(x),
         lambda weight, bias, x: Int8Product(weight, bias, 1 / 127, 128)(x),
-        lambda weight, bias, x: Int8Product(weight, bias, 1 / 127, 128).rectified(x),
+        lambda weight, bias, x: Int8Product(weight, bias, 1 / 127, 128, relu=True)(x),
     )
     return all(map(_agrees, products))
 
@@ -125,39 +125,35 @@ def _in_bytes(weight: Tensor, scale: Tensor) -> Tensor:
 
 
 class Int8Product(nn.Module):
-    """y = W x + b in bytes: a scale for each output, and for the input a measured one or each row's own."""
+    """y = W x + b, or max(0, y), in bytes: a scale for each output, and for the input a measured one or each
+    row's own."""
 
-    def __init__(self, weight: Tensor, bias: Tensor | None, scale: float, zero: int) -> None:
+    def __init__(
+        self, weight: Tensor, bias: Tensor | None, scale: float, zero: int, relu: bool = False
+    ) -> None:
         """x ~ scale * (byte - zero) for all rows; with scale 0 each row by its own largest number."""
         super().__init__()
         self.weight = quantize(weight, bias if scale else None)
         self.bias = None if scale else bias
-        self.scale, self.zero = scale, zero
+        self.scale, self.zero, self.relu = scale, zero, relu
         self.tiny = torch.finfo(torch.float32).tiny
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.scale > 0:
-            y: Tensor = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32(
-                x, self.scale, self.zero, self.weight
-            )
-            return y
-        return self.by_row(x)
-
-    def rectified(self, x: Tensor) -> Tensor:
-        """max(0, W x + b), while the numbers are at hand."""
-        if self.scale > 0:
+        if self.scale > 0 and self.relu:
             y: Tensor = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_relu_output_fp32(
                 x, self.scale, self.zero, self.weight
             )
             return y
-        return self.by_row(x).relu_()
-
-    def by_row(self, x: Tensor) -> Tensor:
+        if self.scale > 0:
+            y = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32(
+                x, self.scale, self.zero, self.weight
+            )
+            return y
         largest = x.abs().amax(dim=-1, keepdim=True).clamp_min_(self.tiny)  # [...,1]
-        y: Tensor = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32(
+        y = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32(
             x / largest, 1 / 127, 128, self.weight
         )
         y.mul_(largest)
         if self.bias is not None:
             y.add_(self.bias)
-        return y
+        return y.relu_() if self.relu else y

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from regard.generation.constraints import PhraseProgress, banned_tokens
 from regard.generation.requests import NEG_INF, ActiveRequest, BatchKey, end_tokens
 from regard.inputs.text import SpecialTokens
 
@@ -102,7 +101,7 @@ def forbidden_phrases(logits: Tensor, rows: RunningRows) -> None:
     for row, owner in enumerate(rows.owners):
         constraint = owner.request.constraint
         if constraint is not None and constraint.forbid:
-            logits[row, banned_tokens(constraint, rows.generated(row))] = NEG_INF
+            logits[row, constraint.banned_tokens(rows.generated(row))] = NEG_INF
 
 
 def word_boundary(logits: Tensor, rows: RunningRows) -> None:
@@ -122,7 +121,7 @@ class RequiredPhrases:
     def __call__(self, logits: Tensor, rows: RunningRows) -> None:
         for row, owner in enumerate(rows.owners):
             constraint = owner.request.constraint
-            if constraint is not None and PhraseProgress(constraint, rows.generated(row)).missing:
+            if constraint is not None and constraint.missing(rows.generated(row)):
                 logits[row, list(self.ends)] = NEG_INF
 
 

@@ -7,7 +7,6 @@ Shapes: N sources, S columns, T words in all of them, H heads, C channels.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import torch
@@ -15,8 +14,8 @@ from torch import Tensor
 
 from regard.batch import Tokens
 from regard.models.attention import attend, visible
-from regard.models.layers import ACTIVATIONS, FeedForward
-from regard.models.transformer import Block, EncoderDecoder
+from regard.models.layers import PostNorm, PreNorm
+from regard.models.transformer import EncoderDecoder
 
 
 class Unpad:
@@ -46,25 +45,25 @@ def encode_packed(model: EncoderDecoder, source: Tokens, places: Unpad) -> Tenso
     x: Tensor = model.source(ids, positions)[0]  # [T,D]
     mask = visible(source.positions, source.positions, causal=False)  # [N,1,S,S]
     for block in model.encoder:
-        attention = block.attention
-
-        def look(y: Tensor, attention: Any = attention) -> Tensor:
-            q, k, v = places.spread(attention.all(y), attention.heads, 3).unbind(0)
-            z = attend(q, k, v, mask, scale=attention.scale)  # [N,H,S,C]
-            out: Tensor = attention.output(places.words(z.transpose(1, 2)).flatten(1))
-            return out
-
-        x = block.attention_residual(x, look)
-        x = block.feed_forward_residual(x, partial(ffn, block))
+        attention: Any = block.attention
+        y = before(block.attention_residual, x)
+        q, k, v = places.spread(attention.all(y), attention.heads, 3).unbind(0)
+        z = attend(q, k, v, mask, scale=attention.scale)  # [N,H,S,C]
+        y = attention.output(places.words(z.transpose(1, 2)).flatten(1))
+        x = after(block.attention_residual, x, y)
+        layer = block.feed_forward
+        y = layer.activation(layer.up(before(block.feed_forward_residual, x)))
+        y = layer.down(y)
+        x = after(block.feed_forward_residual, x, y)
     out: Tensor = model.encoder.final_norm(x)
     return out
 
 
-def ffn(block: Block, x: Tensor) -> Tensor:
-    """With ReLU while the numbers are at hand."""
-    layer = block.feed_forward
-    if isinstance(layer, FeedForward) and layer.activation is ACTIVATIONS["relu"]:
-        out: Tensor = layer.down(layer.up.rectified(x))  # type: ignore[operator]
-        return out
-    out = layer(x)
-    return out
+def before(residual: PostNorm, x: Tensor) -> Tensor:
+    """The input of a sub-layer; without dropout, as in every inference."""
+    return residual.norm(x) if isinstance(residual, PreNorm) else x
+
+
+def after(residual: PostNorm, x: Tensor, y: Tensor) -> Tensor:
+    """The residual stream behind a sub-layer that gave y."""
+    return x + y if isinstance(residual, PreNorm) else residual.norm(x + y)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Literal, Protocol, Self, TypeVar
 
 import torch
 from torch import Tensor
@@ -13,10 +13,12 @@ from torch import Tensor
 from regard.batch import Batch, collate
 from regard.config import Decode
 from regard.errors import UsageError
-from regard.generation.constraints import Constraint
 from regard.inputs.text import SpecialTokens
 from regard.models.state import BLOCK, round_up
 from regard.sample import Sample
+
+if TYPE_CHECKING:
+    from regard.generation.constraints import Constraint
 
 NEG_INF = float("-inf")  # log p of a token that is not allowed, score of a key that is masked
 EXTRA_LENGTH = 50  # the paper's limit: source length + 50
@@ -84,7 +86,9 @@ class Request:
         phrases = self.constraint is not None and bool(self.constraint.require)
         if options.sample:
             if phrases:
-                raise UsageError("required phrases need a beam search: turn decode.sample off")
+                raise UsageError(
+                    "required phrases need a beam search: turn decode.sample off", code="E_PHRASE_SAMPLING"
+                )
             return BatchKey("draws")
         if self.constraint is not None and phrases:  # one beam per bank: 0 .. size tokens of the phrases
             beams = max(beams, round_up(self.constraint.size + 1, BEAM_STEP))

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ALL_COMPLETED, FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import torch
 
 from regard.generation.generate import (
     ModelFor,
-    Search,
     TooLarge,
     Warn,
     is_out_of_memory,
@@ -28,6 +28,9 @@ from regard.generation.generate import (
 )
 from regard.generation.requests import ActiveRequest, BatchKey, Hypothesis, Request
 from regard.inputs.text import SpecialTokens
+
+if TYPE_CHECKING:
+    from regard.generation.generate import Search
 
 # Entering costs as much as a step, however few enter: their sources are encoded and all caches move. So a
 # running batch waits until those who fit are this part of it, but only for some steps; a small batch, whose

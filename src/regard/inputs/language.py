@@ -8,27 +8,10 @@ from contextlib import suppress
 from threading import Thread
 from typing import Any
 
+from regard.resources import word_lists
+
 SAMPLE = 2000  # characters of a text that are examined
-# fmt: off
-WORDS = {  # common words of a language that are not words of the other
-    "en": frozenset((
-        "the", "a", "of", "to", "and", "is", "are", "be", "been", "i", "you", "he", "she", "we",
-        "they", "it", "this", "that", "these", "those", "my", "your", "his", "our", "their", "what",
-        "where", "when", "why", "who", "how", "do", "does", "did", "don't", "isn't", "didn't",
-        "have", "has", "had", "would", "could", "should", "can", "can't", "with", "from", "for",
-        "by", "at", "no", "yes", "there", "here", "if", "but", "or", "as", "more", "than", "about",
-        "like", "please",
-    )),
-    "de": frozenset((
-        "der", "das", "den", "dem", "des", "ein", "eine", "einen", "einem", "einer", "und", "ist",
-        "sind", "bin", "bist", "ich", "du", "er", "sie", "wir", "ihr", "mich", "dich", "ihn", "uns",
-        "mein", "dein", "sein", "kein", "keine", "nicht", "auch", "noch", "schon", "nur", "wenn",
-        "weil", "dass", "oder", "aber", "wie", "wo", "wer", "warum", "haben", "habe", "hast",
-        "hatte", "wird", "wurde", "werden", "kann", "können", "muss", "mit", "von", "für", "auf",
-        "bei", "nach", "zu", "zum", "im", "ja", "nein", "bitte", "hier", "dort",
-    )),
-}
-# fmt: on
+WORDS = {code: frozenset(words.split()) for code, words in word_lists()["languages"].items()}
 ENOUGH = 2  # common words of one language, with none of the other
 
 

@@ -1,5 +1,4 @@
 """Scores of model outputs, used by training and by the tasks: plain values in, plain numbers out.
 
-Rates lie between 0 and 1, BLEU and chrF between 0 and 100. scikit-learn and seqeval are imported by the
-functions that need them, since that takes a second.
+Rates lie between 0 and 1, BLEU and chrF between 0 and 100.
 """

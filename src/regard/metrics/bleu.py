@@ -62,7 +62,9 @@ def make_bleu(tokenize: str) -> BLEU:
         return BLEU(tokenize=tokenize, force=True)
     except (ImportError, RuntimeError, OSError) as error:
         reason = " ".join(str(error).split())
-        raise UsageError(f'BLEU with the tokenisation "{tokenize}" cannot be computed: {reason}') from None
+        raise UsageError(
+            f'BLEU with the tokenisation "{tokenize}" cannot be computed: {reason}', code="E_BLEU_TOKENIZE"
+        ) from None
 
 
 def looks_tokenized(texts: Sequence[str]) -> bool:

@@ -1,8 +1,9 @@
-"""Accuracy, precision, recall and F1 of labels (scikit-learn) and of entities (seqeval)."""
+"""Accuracy, precision, recall and F1 of labels and of entities, tested equal to scikit-learn and seqeval."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Sequence, Set
 from typing import Any
 
 Scores = dict[str, Any]
@@ -21,54 +22,47 @@ def classification_scores(
     With `many` labels a text is right if all of its labels are, and there is a micro F1; with one label
     there is a confusion matrix, references down and outputs across.
     """
-    from sklearn.metrics import accuracy_score, f1_score, precision_recall_fscore_support
-
-    present = {label for row in (*reference, *output) for label in row}
-    names = [*labels, *sorted(present - set(labels))]
-    seen = [label for label in names if label in present]
-    if not seen:
-        empty = {"accuracy": 1.0, "f1": 0.0, "by_type": {}}
-        return {**empty, "exact": 1.0, "micro_f1": 0.0} if many else empty
-    gold, predicted = (_as_array(rows, seen, many) for rows in (reference, output))
-    ids = range(len(seen))
-    each = precision_recall_fscore_support(gold, predicted, labels=ids, average=None, zero_division=0)
-    macro, micro = (
-        float(f1_score(gold, predicted, labels=ids, average=average, zero_division=0))
-        for average in ("macro", "micro")
+    gold, predicted = (
+        {(label, n) for n, row in enumerate(rows) for label in row} for rows in (reference, output)
     )
-    accuracy = float(accuracy_score(gold, predicted))
-    scores: Scores = {"accuracy": accuracy, "f1": macro, "by_type": _by_type(seen, each)}
+    present = {label for label, _ in gold | predicted}
+    names = [*labels, *sorted(present - set(labels))]
+    by_type = _by_type([label for label in names if label in present], gold, predicted)
+    right = sum(set(one) == set(other) for one, other in zip(reference, output, strict=True))
+    accuracy = right / len(reference) if by_type else 1.0
+    macro = sum(each["f1"] for each in by_type.values()) / max(1, len(by_type))
+    scores: Scores = {"accuracy": accuracy, "f1": macro, "by_type": by_type}
     if many:
-        return {**scores, "exact": accuracy, "micro_f1": micro}
-    if len(names) <= MAX_CONFUSION_LABELS:
+        return {**scores, "exact": accuracy, "micro_f1": _total(gold, predicted)["f1"]}
+    if by_type and len(names) <= MAX_CONFUSION_LABELS:
         scores["confusion"] = confusion([row[0] for row in reference], [row[0] for row in output], names)
     return scores
 
 
 def confusion(reference: Sequence[str], output: Sequence[str], labels: Sequence[str]) -> Scores:
     """`counts[i][j]`: texts with label i that were classified as j."""
-    from sklearn.metrics import confusion_matrix
-
-    counts = confusion_matrix(reference, output, labels=list(labels))
-    return {"labels": list(labels), "counts": counts.tolist()}
+    counts = Counter(zip(reference, output, strict=True))
+    return {"labels": list(labels), "counts": [[counts[one, other] for other in labels] for one in labels]}
 
 
 def tagging_scores(reference: Sequence[Sequence[str]], output: Sequence[Sequence[str]]) -> Scores:
-    """Precision, recall and F1 of whole entities as conlleval counts them; accuracy of words.
+    """Precision, recall and F1 of whole entities as conlleval and seqeval count them; accuracy of words.
 
-    An entity is right if its type, its first and its last word are.
+    An entity is right if its type, its first and its last word are. With no entity in the reference and none
+    in the output F1 is 0.
     """
-    from seqeval.metrics.sequence_labeling import accuracy_score, precision_recall_fscore_support
-
-    gold, predicted = ([[to_bioes(tag) for tag in tags] for tags in rows] for rows in (reference, output))
-    types = sorted({span[0] for rows in (gold, predicted) for tags in rows for span in spans(tags)})
-    accuracy = float(accuracy_score(gold, predicted)) if any(gold) else 1.0
-    if not types:
-        # with no entity in the reference and none in the output F1 is 0, as in seqeval and conlleval
-        return {"accuracy": accuracy, "precision": 0.0, "recall": 0.0, "f1": 0.0, "by_type": {}}
-    each = precision_recall_fscore_support(gold, predicted, average=None, zero_division=0)
-    total = precision_recall_fscore_support(gold, predicted, average="micro", zero_division=0)
-    return {"accuracy": accuracy, **_means(total), "by_type": _by_type(types, each)}
+    gold, predicted = (
+        {(kind, n, first, last) for n, tags in enumerate(rows) for kind, first, last in spans(tags)}
+        for rows in (reference, output)
+    )
+    pairs = [pair for rows in zip(reference, output, strict=True) for pair in zip(*rows, strict=True)]
+    equal = sum(to_bioes(one) == to_bioes(other) for one, other in pairs)
+    types = sorted({kind for kind, *_ in gold | predicted})
+    return {
+        "accuracy": equal / len(pairs) if pairs else 1.0,
+        **_total(gold, predicted),
+        "by_type": _by_type(types, gold, predicted),
+    }
 
 
 def to_bioes(tag: str) -> str:
@@ -93,22 +87,22 @@ def spans(tags: Sequence[str]) -> list[Span]:
     return entities
 
 
-def _as_array(rows: Sequence[Sequence[str]], seen: Sequence[str], many: bool) -> Any:
-    """Label ids [B], or with many labels 0/1 [B,L]; at least two columns, else scikit-learn reads ids."""
-    import numpy as np
-
-    index = {label: number for number, label in enumerate(seen)}
-    if not many:
-        return np.array([index[row[0]] for row in rows])
-    array = np.zeros((len(rows), max(2, len(seen))), dtype=int)
-    for number, row in enumerate(rows):
-        array[number, [index[label] for label in row]] = 1
-    return array
+Items = Set[tuple[Any, ...]]  # what is to be found, its type first
 
 
-def _means(numbers: Sequence[Any]) -> Scores:
-    return {name: float(value) for name, value in zip(("precision", "recall", "f1"), numbers)}
+def _rates(right: int, gold: int, predicted: int) -> Scores:
+    """Precision, recall and F1; 0 where nothing is to be found, or nothing was."""
+    return {
+        "precision": right / max(1, predicted),
+        "recall": right / max(1, gold),
+        "f1": 2 * right / max(1, gold + predicted),
+    }
 
 
-def _by_type(names: Sequence[str], columns: Sequence[Any]) -> Scores:
-    return {name: {**_means(row), "count": int(row[3])} for name, row in zip(names, zip(*columns))}
+def _total(gold: Items, predicted: Items) -> Scores:
+    return _rates(len(gold & predicted), len(gold), len(predicted))
+
+
+def _by_type(names: Sequence[str], gold: Items, predicted: Items) -> Scores:
+    counts = [Counter(item[0] for item in items) for items in (gold & predicted, gold, predicted)]
+    return {name: {**_rates(*(each[name] for each in counts)), "count": counts[1][name]} for name in names}

@@ -10,9 +10,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard.batch import Tokens
 from regard.models.layers import Linear, Tap, is_plain
 
 FEW_QUERIES = 8
+
+
+class Causal:
+    """A query sees the keys up to its own position. Not a tensor: the fused kernel can be flash attention."""
+
+
+CAUSAL = Causal()
+Mask = Tensor | Causal | None  # None: every key is visible
 
 
 def self_attention_rows(x: Tensor) -> Tensor:
@@ -55,6 +64,32 @@ def visible(
     return mask
 
 
+def self_mask(tokens: Tokens, causal: bool, dense: bool) -> Mask:
+    """The mask of self-attention; a tensor if one is needed (`dense`, padding among the keys, documents).
+
+    Right-padding needs none under a causal mask: no token sees it, and what it computes itself is not used.
+    """
+    positions, documents = tokens.positions, tokens.documents
+    if not dense and documents is None and tokens.padding == "none":
+        return CAUSAL if causal else None
+    if not dense and documents is None and tokens.padding == "right" and causal:
+        return CAUSAL
+    return visible(positions, positions, causal, query_doc=documents, key_doc=documents)
+
+
+def cross_mask(target: Tokens, source: Tokens, dense: bool) -> Mask:
+    """Every target token sees the source: [B,1,T,S], or None if nothing is padded."""
+    if not dense and source.padding == "none":
+        return None
+    return visible(target.positions, source.positions, causal=False)
+
+
+def needs_dense_mask(device: torch.device, tap: Tap | None, positions: nn.Module | None) -> bool:
+    """A trace shows the mask, a position bias is added to it; on a CPU the kernel without a mask is no faster
+    and rounds differently."""
+    return device.type == "cpu" or tap is not None or positions is not None
+
+
 def scores(q: Tensor, k: Tensor, bias: Tensor | None = None, scale: float | None = None) -> Tensor:
     """QK^T / sqrt(d_k): [B,H,T,C], [B,H,S,C] -> [B,H,T,S]."""
     scale = q.shape[-1] ** -0.5 if scale is None else scale
@@ -77,13 +112,15 @@ def weights(
 
 
 def attend(
-    q: Tensor, k: Tensor, v: Tensor, mask: Tensor, bias: Tensor | None = None, scale: float | None = None
+    q: Tensor, k: Tensor, v: Tensor, mask: Mask, bias: Tensor | None = None, scale: float | None = None
 ) -> Tensor:
     """Attention(Q,K,V) = softmax(QK^T / sqrt(d_k)) V  (paper, equation 1): -> [B,H,T,C].
 
     The only place where mask and bias are combined.
     """
     k, v = repeat_kv(k, q), repeat_kv(v, q)
+    if not isinstance(mask, Tensor):
+        return F.scaled_dot_product_attention(q, k, v, is_causal=mask is CAUSAL, scale=scale)
     if _use_plain(q):
         return weights(q, k, mask, bias, scale) @ v
     if bias is None:
@@ -158,12 +195,12 @@ class MultiHeadAttention(nn.Module):
         q: Tensor,
         k: Tensor,
         v: Tensor,
-        mask: Tensor,
+        mask: Mask,
         tap: Tap | None = None,
         bias: Tensor | None = None,
     ) -> Tensor:
         """[B,H,T,C] and two of [B,G,S,C] -> [B,T,D]."""
-        if tap is None:
+        if tap is None or not isinstance(mask, Tensor):
             z = attend(q, k, v, mask, bias, self.scale)
         else:
             z = attend_with_tap(q, k, v, mask, tap, bias, self.scale)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from torch import Tensor, nn
 
 from regard.batch import Batch
-from regard.models.attention import visible
+from regard.models.attention import needs_dense_mask, self_mask
 from regard.models.layers import Activation, Dropout, Linear, Tap, tapped, within
 from regard.models.transformer import Stack, TokenEmbedding
 
@@ -51,7 +51,8 @@ class EncoderOnly(nn.Module):
             raise ValueError("an encoder needs a text")
         source = batch.source
         x = self.source(source.ids, source.positions, within(tap, "encoder.embedding"), source.segments)
-        mask = visible(source.positions, source.positions, causal=False)  # [B,1,S,S]
+        dense = needs_dense_mask(source.ids.device, tap, self.encoder.positions)
+        mask = self_mask(source, causal=False, dense=dense)  # [B,1,S,S]
         scope = within(tap, "encoder")
         order = self.encoder.position_terms(source.positions, source.positions, scope)
         out: Tensor = self.encoder(x, mask, tap=scope, order=order)

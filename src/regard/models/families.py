@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -22,7 +22,6 @@ from regard.config.model import (
     TransformerConfig,
 )
 from regard.models.attention import MultiHeadAttention
-from regard.models.encoder import POOLS, EncoderOnly, SentenceHead, WordHead
 from regard.models.layers import (
     ACTIVATIONS,
     RESIDUALS,
@@ -36,19 +35,16 @@ from regard.models.layers import (
     Scale,
 )
 from regard.models.positions import Learned, RelativeBias, Rotary, Sinusoidal
-from regard.models.recurrent import (
-    CELLS,
-    LSTM,
-    SCORES,
-    Cell,
-    RecurrentEncoderDecoder,
-    RNNDecoder,
-    RNNEncoder,
-)
 from regard.models.transformer import Block, EncoderDecoder, LanguageModel, Stack, TokenEmbedding
 
-GenerativeModel = EncoderDecoder | LanguageModel | RecurrentEncoderDecoder  # generates token by token
-Model = GenerativeModel | EncoderOnly
+if TYPE_CHECKING:
+    from regard.models.encoder import EncoderOnly
+    from regard.models.recurrent import RecurrentEncoderDecoder
+
+    GenerativeModel = EncoderDecoder | LanguageModel | RecurrentEncoderDecoder  # generates token by token
+    Model = GenerativeModel | EncoderOnly
+else:  # encoders and recurrent models are imported when one is built
+    GenerativeModel = Model = nn.Module
 
 
 def build(config: ModelConfig, source_vocabulary: int, target_vocabulary: int | None = None) -> Model:
@@ -196,6 +192,8 @@ def language_model(
 
 def bert(config: BertConfig, vocabulary: int, labels: int | None = None) -> EncoderOnly:
     """BERT (Devlin et al. 2019): post-norm, learned positions, two segments, a head for the task."""
+    from regard.models.encoder import POOLS, EncoderOnly, SentenceHead, WordHead
+
     width, norm = config.width, partial(nn.LayerNorm, config.width, eps=config.epsilon)
     activation = ACTIVATIONS[config.activation]
     parts = Parts(
@@ -253,6 +251,8 @@ def recurrent(
     config: RNNConfig | BahdanauConfig, source_vocabulary: int, target_vocabulary: int | None = None
 ) -> RecurrentEncoderDecoder:
     """Sequence to sequence through one state (`rnn`), or with attention at every step (`bahdanau`)."""
+    from regard.models.recurrent import CELLS, SCORES, Cell, RecurrentEncoderDecoder, RNNDecoder, RNNEncoder
+
     width = config.width
     score = SCORES[config.score] if isinstance(config, BahdanauConfig) else None
     source = nn.Embedding(source_vocabulary, width)
@@ -282,6 +282,8 @@ def recurrent(
 
 def init_forget_bias(model: nn.Module) -> None:
     """Forget gates start open, with bias 1 (Jozefowicz et al. 2015)."""
+    from regard.models.recurrent import LSTM
+
     for module in model.modules():
         if isinstance(module, LSTM):
             nn.init.ones_(module.read.bias[module.size : 2 * module.size])

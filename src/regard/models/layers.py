@@ -62,14 +62,25 @@ def to_float64(tensor: Tensor) -> Tensor:
 
 def batch_invariant_linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """y = W x + b, whose result for a row does not depend on the number of rows: [...,K] -> [...,N]."""
+    return unpad_rows(F.linear(pad_rows(x), weight, bias), x)
+
+
+def pad_rows(x: Tensor) -> Tensor:
+    """The rows with some more if their number changes the bits: [...,K] -> [...,K] or [rows,K]."""
     rows = x.numel() // x.shape[-1]
     if rows >= 12 or rows == 8 or rows == 4 or rows == 0:
-        return F.linear(x, weight, bias)
+        return x
     enough = 4 if rows < 4 else 8 if rows < 8 else 12
     flat = x.reshape(rows, x.shape[-1])
-    padded = flat.expand(enough, -1) if rows == 1 else F.pad(flat, [0, 0, 0, enough - rows])
-    y = F.linear(padded, weight, bias)[:rows]
-    return y if x.dim() == 2 else y.view(list(x.shape[:-1]) + [len(weight)])  # noqa: RUF005  (TorchScript)
+    return flat.expand(enough, -1) if rows == 1 else F.pad(flat, [0, 0, 0, enough - rows])
+
+
+def unpad_rows(y: Tensor, x: Tensor) -> Tensor:
+    """The results of the rows of x, without those that `pad_rows` added."""
+    rows, all_rows = x.numel() // x.shape[-1], y.numel() // max(1, y.shape[-1])
+    if rows == all_rows:
+        return y
+    return y[:rows] if x.dim() == 2 else y[:rows].view(list(x.shape[:-1]) + [y.shape[-1]])  # noqa: RUF005
 
 
 class Linear(nn.Linear):

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from regard.errors import UsageError
 from regard.models.layers import Tap, to_float64
 
-_FIRST = 1 << 20  # elements of the table that are computed in advance
+FIRST_POSITIONS = 128  # computed in advance: a table for the longest text takes longer than a translation
 
 
 def sinusoid(
@@ -50,7 +50,7 @@ class Sinusoidal(nn.Module):
         super().__init__()
         self.width, self.halves = width, halves
         self.table: Tensor
-        rows = torch.arange(min(length, max(1, _FIRST // width)), device="cpu")  # extended on demand
+        rows = torch.arange(min(length, FIRST_POSITIONS), device="cpu")  # extended on demand
         self.register_buffer("table", self.waves(rows), persistent=False)
 
     def waves(self, positions: Tensor) -> Tensor:
@@ -61,9 +61,9 @@ class Sinusoidal(nn.Module):
         """[B,T] -> [B,T,D]; the vectors at padding (-1) are masked later."""
         table = self.table  # another thread may replace it
         if may_exceed(self, positions, len(table)):
-            longer = torch.arange(2 * (int(positions.max()) + 1), device=table.device)
-            # in the type of the first table: extending must not change existing rows
-            self.table = table = self.waves(longer).to(table.dtype)
+            longer = torch.arange(2 * (int(positions.max()) + 1), device="cpu")
+            # on the CPU, and in the type of the first table: extending must not change existing rows
+            self.table = table = self.waves(longer).to(table.device, table.dtype)
         return table[positions.clamp(min=0)]
 
 
@@ -81,7 +81,8 @@ class Learned(nn.Module):
         if may_exceed(self, positions, len(self.table)):
             raise UsageError(
                 f"a sequence of {int(positions.max()) + 1} tokens is too long for this model: "
-                f"it has learned {len(self.table)} positions"
+                f"it has learned {len(self.table)} positions",
+                code="E_TOO_LONG",
             )
         return self.table[positions.clamp(min=0)]
 

@@ -10,7 +10,14 @@ import torch
 from torch import Tensor, nn
 
 from regard.batch import Batch, Tokens
-from regard.models.attention import MultiHeadAttention, visible
+from regard.models.attention import (
+    Mask,
+    MultiHeadAttention,
+    cross_mask,
+    needs_dense_mask,
+    self_mask,
+    visible,
+)
 from regard.models.layers import Dropout, FeedForward, GatedFeedForward, Linear, PostNorm, Tap, tapped, within
 from regard.models.positions import Learned, PositionTerms, RelativeBias, Rotary, Sinusoidal, apply_rotary
 from regard.models.state import Past, State, fit, kv_block, round_up
@@ -84,24 +91,24 @@ class Block(nn.Module):
     def forward(
         self,
         x: Tensor,
-        mask: Tensor,
+        mask: Mask,
         past: Past | None = None,
         memory: KeysValues | None = None,
-        memory_mask: Tensor | None = None,
+        memory_mask: Mask = None,
         tap: Tap | None = None,
         order: PositionTerms = NO_TERMS,
     ) -> Tensor:
         scope, across, feed = within(tap, "self"), within(tap, "cross"), within(tap, "feed_forward")
         x = self.attention_residual(x, lambda y: self.self_attention(y, mask, past, order, scope), scope)
         x = tapped(tap, "after_self", x)  # [B,T,D]
-        if self.cross_residual is not None and memory is not None and memory_mask is not None:
+        if self.cross_residual is not None and memory is not None:
             x = self.cross_residual(x, lambda y: self.cross_attention(y, memory, memory_mask, across), across)
             x = tapped(tap, "after_cross", x)
         x = self.feed_forward_residual(x, lambda y: self.feed_forward(y, feed), feed)
         return tapped(tap, "out", x)
 
     def self_attention(
-        self, x: Tensor, mask: Tensor, past: Past | None, order: PositionTerms, tap: Tap | None
+        self, x: Tensor, mask: Mask, past: Past | None, order: PositionTerms, tap: Tap | None
     ) -> Tensor:
         """Self-attention over these tokens and those in the KV cache."""
         q, k, v = self.attention.queries_keys_values(x)  # [B,H,T,C]
@@ -112,7 +119,7 @@ class Block(nn.Module):
         out: Tensor = self.attention(q, k, v, mask, tap, order.bias)
         return out
 
-    def cross_attention(self, x: Tensor, memory: KeysValues, mask: Tensor, tap: Tap | None) -> Tensor:
+    def cross_attention(self, x: Tensor, memory: KeysValues, mask: Mask, tap: Tap | None) -> Tensor:
         """Cross-attention. The beams of one source are more queries on the same keys."""
         k, v = memory  # [N,H,S,C]
         queries = x.reshape(len(k), -1, x.shape[-1])  # [N*beams,T,D] -> [N,beams*T,D]
@@ -156,10 +163,10 @@ class Stack(nn.Module):
     def forward(
         self,
         x: Tensor,
-        mask: Tensor,
+        mask: Mask,
         past: Sequence[Past] | None = None,
         memory: Sequence[KeysValues] | None = None,
-        memory_mask: Tensor | None = None,
+        memory_mask: Mask = None,
         tap: Tap | None = None,
         order: PositionTerms = NO_TERMS,
     ) -> Tensor:
@@ -202,13 +209,14 @@ class CausalDecoder(nn.Module):
         self,
         target: Tokens,
         memory: Sequence[KeysValues] | None = None,
-        across: Tensor | None = None,
+        across: Mask = None,
         tap: Tap | None = None,
     ) -> Tensor:
         """All positions in parallel: [B,T] -> [B,T,D]."""
-        positions, documents = target.positions, target.documents
+        positions = target.positions
         x = self.target(target.ids, positions, within(tap, "decoder.embedding"))
-        mask = visible(positions, positions, True, query_doc=documents, key_doc=documents)  # [B,1,T,T]
+        dense = needs_dense_mask(positions.device, tap, self.decoder.positions)
+        mask = self_mask(target, causal=True, dense=dense)  # [B,1,T,T]
         scope = within(tap, "decoder")
         order = self.decoder.position_terms(positions, positions, scope)
         out: Tensor = self.decoder(x, mask, None, memory, across, scope, order)
@@ -280,13 +288,14 @@ class EncoderDecoder(CausalDecoder):
     def hidden(self, batch: Batch, tap: Tap | None = None) -> Tensor:
         source, target = source_and_target(batch)
         memory = self.cross_keys_values(self.encode(source, tap))
-        across = visible(target.positions, source.positions, causal=False)  # [B,1,T,S]
+        across = cross_mask(target, source, needs_dense_mask(source.ids.device, tap, None))  # [B,1,T,S]
         return self.decode(target, memory, across, tap)
 
     def encode(self, source: Tokens, tap: Tap | None = None) -> Tensor:
         """[B,S] -> [B,S,D]."""
         x = self.source(source.ids, source.positions, within(tap, "encoder.embedding"))
-        mask = visible(source.positions, source.positions, causal=False)  # [B,1,S,S]
+        dense = needs_dense_mask(source.ids.device, tap, self.encoder.positions)
+        mask = self_mask(source, causal=False, dense=dense)  # [B,1,S,S]
         scope = within(tap, "encoder")
         order = self.encoder.position_terms(source.positions, source.positions, scope)
         out: Tensor = self.encoder(x, mask, tap=scope, order=order)

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from regard.errors import RegardError
-from regard.generation import Handle, Hypothesis, Request
+from regard.generation import Hypothesis, Request
+from regard.generation.scheduler import Handle
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from threading import Condition, Thread
 from typing import Any, TypeVar
 
 from regard.errors import UsageError
-from regard.generation import Handle, Hypothesis, Request, Scheduler
-from regard.generation.scheduler import ENTER_SHARE
+from regard.generation import Hypothesis, Request
+from regard.generation.scheduler import ENTER_SHARE, Handle, Scheduler
 from regard.server.queue import (
     BatchLimits,
     FairQueue,

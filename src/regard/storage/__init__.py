@@ -1,6 +1,5 @@
 """Model folders, weights, checkpoints. All files are written through this package."""
 
-from regard.storage.card import write_card
 from regard.storage.checkpoint import (
     Checkpoint,
     average_weights,
@@ -56,7 +55,6 @@ __all__ = [
     "use_disk",
     "verified",
     "write_atomically",
-    "write_card",
     "write_checksums",
     "write_identity",
     "write_json",

@@ -8,7 +8,7 @@ from regard.config import load_config
 from regard.errors import CheckpointError
 from regard.storage.checkpoint import MANIFEST, average_weights, checkpoint_folder, checkpoint_steps
 from regard.storage.checksums import FOLDER_FILES, write_checksums
-from regard.storage.files import new_folder, write_new
+from regard.storage.files import friendly_os_errors, new_folder, write_new
 from regard.storage.folder import open_folder
 from regard.storage.weights import write_weights
 
@@ -18,7 +18,7 @@ def average_into(paths: list[Path], out: Path, last: int) -> list[Path]:
 
     The folder is opened before it gets its name: `out` is a model that works, or does not exist.
     """
-    with new_folder(out) as folder:
+    with new_folder(out) as folder, friendly_os_errors(out):
         folders = checkpoints_of(paths, last)
         run = common_run(folders)
         for name in FOLDER_FILES:

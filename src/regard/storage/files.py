@@ -272,15 +272,16 @@ def new_folder(out: Path) -> Iterator[Path]:
         raise UsageError(f"{out} already exists; choose another folder", code="E_OUTPUT_EXISTS")
     partial = out.with_name(f".{out.name}{PARTIAL}")
     with friendly_os_errors(out):
-        try:
-            remove_tree(partial)
-            make_folders(partial)
-            yield partial
+        remove_tree(partial)
+        make_folders(partial)
+    try:
+        yield partial
+        with friendly_os_errors(out):
             retry_eintr(lambda: disk().rename(partial, out))
-        except BaseException:
-            remove(partial)
-            raise
-        sync_folder(out.parent)
+            sync_folder(out.parent)
+    except BaseException:
+        remove(partial)
+        raise
 
 
 def write_text(path: Path, text: str) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +21,6 @@ from regard.config.model import GPTConfig, LlamaConfig, ModelConfig, Transformer
 from regard.config.schema import Config, Decode, Task
 from regard.errors import UsageError, located
 from regard.inputs.text import SpecialTokens, Tokenizer, load_tokenizer, special_tokens
-from regard.models.encoder import EncoderOnly
 from regard.models.families import Model as AnyModel
 from regard.models.families import build_meta, parameters
 from regard.models.layers import Linear
@@ -37,8 +36,10 @@ from regard.storage.huggingface import (
     regard_section,
     task_of,
 )
-from regard.storage.models import find_model
 from regard.storage.weights import WEIGHTS, check_size, load_weights_into, read_calibration, read_tensors
+
+if TYPE_CHECKING:
+    from regard.models.encoder import EncoderOnly
 
 NAMES = ("tokenizer.json", "target_tokenizer.json")
 FRAMES = {"bert": "both", "gpt": "start", "llama": "start"}  # special tokens around a text; else its end
@@ -200,6 +201,8 @@ def open_folder(path: Path, device: torch.device | None = None) -> Folder:
 
 def is_bare_encoder(path: Path) -> bool:
     """Whether a folder has an encoder without a head, which `open_folder` refuses."""
+    from regard.storage.models import find_model
+
     folder = find_model(path)
     file = folder / "config.json"
     if run_of(folder) or (folder / "run.toml").is_file() or not file.is_file():
@@ -209,6 +212,8 @@ def is_bare_encoder(path: Path) -> bool:
 
 def open_encoder(path: Path, device: torch.device | None = None) -> BareEncoder:
     """Open the encoder of a BERT: a folder of another program, a run, or a checkpoint."""
+    from regard.models.encoder import EncoderOnly
+
     with verified_folder(path):
         spec = describe(path)
         whole = build_meta(spec.config, len(spec.source), spec.output_size)  # no memory until the weights fit
@@ -240,6 +245,8 @@ def read_model(path: Path, head: str | None = None) -> Initial:
 
 def describe(path: Path) -> FolderSpec:
     """Read everything in a folder but the weights. Of run.toml only what inference needs."""
+    from regard.storage.models import find_model
+
     path = find_model(path)
     home = run_of(path) or path
     for folder in {path, home}:
@@ -281,6 +288,8 @@ def weights_of(spec: FolderSpec, head: str | None) -> dict[str, Tensor]:
 
 def verified_folder(path: Path) -> AbstractContextManager[None]:
     """Verify checksums after the block: the folder's, or those of a checkpoint's run."""
+    from regard.storage.models import find_model
+
     folder = find_model(path)
     return verified(run_of(folder) or folder, weights=run_of(folder) is None)
 

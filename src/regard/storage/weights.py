@@ -111,7 +111,7 @@ def weight_files(path: Path) -> list[Path]:
         raise WeightsError(f"{path} has its weights only as {pickles[0]}, a file that can run code; {advice}")
     raise WeightsError(
         f"{path} has no {WEIGHTS} yet; if its training was interrupted, continue with "
-        f'"regard train --resume --out {path}"'
+        f'"regard train --resume -o {path}"'
     )
 
 

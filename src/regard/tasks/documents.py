@@ -6,8 +6,14 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from regard.data.formats import Document, TranslationUnit
-from regard.data.formats.placeholders import has_words, put_accelerator, survived, take_accelerator
+from regard.data.formats import (
+    Document,
+    TranslationUnit,
+    has_words,
+    put_accelerator,
+    survived,
+    take_accelerator,
+)
 
 Translate = Callable[[list[str]], list[str]]
 LAYOUT = re.compile(r"[\n\r\t]+")  # lines and columns of a text are translated one by one

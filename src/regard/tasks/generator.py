@@ -11,17 +11,10 @@ from regard.config.schema import DECODE_DEFAULTS
 from regard.data.objectives import CausalLM
 from regard.data.readers.text import document_rows
 from regard.errors import UsageError
-from regard.generation import (
-    Hypothesis,
-    Request,
-    Scheduler,
-    Steppable,
-    generate,
-    longest_output,
-    make_engine,
-    score,
-)
+from regard.generation import Hypothesis, Request, Steppable, generate, longest_output, score
+from regard.generation.engine import make_engine
 from regard.generation.packing import choose_precision
+from regard.generation.scheduler import Scheduler
 from regard.generation.score import TOKENS_PER_BATCH
 from regard.generation.sliding import SlidingWindow
 from regard.inputs.text import Tokenizer

@@ -13,9 +13,9 @@ from itertools import groupby
 
 from regard.config import Decode
 from regard.errors import UsageError
-from regard.generation import Constraint, Hypothesis, Lexicon, longest_output
+from regard.generation import Hypothesis, longest_output
 from regard.generation.alignment import Links
-from regard.generation.constraints import PhraseProgress
+from regard.generation.constraints import Constraint, Lexicon, PhraseProgress
 from regard.inputs.text import Tokenizer, split_sentences, split_words
 from regard.tasks.results import Candidate
 from regard.tasks.task_model import Split, TooLong

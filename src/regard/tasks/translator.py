@@ -14,25 +14,14 @@ from regard.config.load import explain
 from regard.config.model import Section
 from regard.data.objectives import Seq2Seq
 from regard.errors import UsageError
-from regard.generation import (
-    Constraint,
-    Engine,
-    Ensemble,
-    Hypothesis,
-    Lexicon,
-    Mean,
-    NextWord,
-    Request,
-    Scheduler,
-    Steppable,
-    generate,
-    make_engine,
-    next_words,
-    score,
-    scorer,
-)
+from regard.generation import Hypothesis, Request, Steppable, generate, score
 from regard.generation.alignment import Links, align
+from regard.generation.alternatives import NextWord, next_words
+from regard.generation.constraints import Constraint, Lexicon
+from regard.generation.engine import Engine, make_engine
+from regard.generation.ensemble import Ensemble, Mean, scorer
 from regard.generation.packing import choose_precision
+from regard.generation.scheduler import Scheduler
 from regard.models.encoder import EncoderOnly
 from regard.models.families import GenerativeModel
 from regard.storage import Folder

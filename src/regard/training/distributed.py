@@ -51,6 +51,10 @@ class SingleProcess:
     def is_rank0(self) -> bool:
         return self.rank == 0
 
+    def shards(self, parallel: Parallel) -> bool:
+        """Whether a run divides its weights among the ranks: its model is then built on the meta device."""
+        return False
+
     def wrap(
         self, model: nn.Module, loss: LossFunction, parallel: Parallel, device: torch.device
     ) -> LossFunction:
@@ -60,6 +64,9 @@ class SingleProcess:
         """
         model.to(device)
         return loss
+
+    def fill_shards(self, model: nn.Module, weights: Mapping[str, Tensor]) -> None:
+        """Give a model on the meta device, now divided, the weights of rank 0; others pass none."""
 
     def gradient_sync(self, enabled: bool) -> AbstractContextManager[object]:
         """Context of one backward pass; of accumulated batches only the last synchronises gradients."""
@@ -114,12 +121,14 @@ class Distributed(SingleProcess):
         self.module: Any = None
         self.skeleton: nn.Module | None = None  # fsdp: the model without memory for its weights
 
+    def shards(self, parallel: Parallel) -> bool:
+        return parallel == "fsdp"
+
     def wrap(
         self, model: nn.Module, loss: LossFunction, parallel: Parallel, device: torch.device
     ) -> LossFunction:
-        if parallel == "fsdp":
-            # the model stays on the CPU: each block goes to the device when it is sharded, one at a time
-            self.skeleton = without_weights(model)
+        if self.shards(parallel):
+            self.skeleton = deepcopy(model)  # on the meta device: its parameters take no memory
             self.module = shard(LossModule(model, loss), device)
         else:
             from torch.nn.parallel import DistributedDataParallel
@@ -130,6 +139,23 @@ class Distributed(SingleProcess):
             )
         wrapped: LossFunction = self.module
         return wrapped
+
+    def fill_shards(self, model: nn.Module, weights: Mapping[str, Tensor]) -> None:
+        """One parameter after the other: no rank but 0 ever holds more than one of them in full."""
+        if self.skeleton is None:
+            return
+        from torch.distributed.tensor import distribute_tensor
+
+        for name, slots in parameter_slots(model).items():
+            parameter: Any = getattr(*slots[0])
+            full = torch.empty(parameter.shape, dtype=parameter.dtype, device=self.device)
+            if self.is_rank0:
+                full.copy_(weights[name].detach())
+            local = distribute_tensor(full, parameter.device_mesh, parameter.placements, src_data_rank=0)
+            set_parameter(slots, nn.Parameter(local, parameter.requires_grad))
+        for module in model.modules():
+            for name, buffer in module.named_buffers(recurse=False):
+                setattr(module, name, buffer.to(self.device))
 
     @contextmanager
     def gradient_sync(self, enabled: bool) -> Iterator[None]:
@@ -161,7 +187,7 @@ class Distributed(SingleProcess):
         if not self.is_rank0:
             received = self.broadcast_object(None)
             if not received:
-                raise PeerError("rank 0 of this run failed")
+                raise PeerError("rank 0 of this run failed", code="E_RUN_PEER")
             result: Result = received[0]
             return result
         try:
@@ -242,23 +268,25 @@ def shard(module: LossModule, device: torch.device) -> nn.Module:
     return module
 
 
-def without_weights(model: Module) -> Module:
-    """A copy with parameters on the meta device; shared parameters stay shared, buffers are copied."""
-    memo: dict[int, Any] = {
-        id(parameter): nn.Parameter(torch.empty_like(parameter, device="meta"), parameter.requires_grad)
-        for parameter in model.parameters()
-    }
-    return deepcopy(model, memo)
+def parameter_slots(model: nn.Module) -> dict[str, list[tuple[nn.Module, str]]]:
+    """The modules and attributes that hold each parameter, by its first name; shared ones have several."""
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    slots: dict[str, list[tuple[nn.Module, str]]] = {name: [] for name in names.values()}
+    for module in model.modules():
+        for attribute, parameter in module.named_parameters(recurse=False, remove_duplicate=False):
+            slots[names[id(parameter)]].append((module, attribute))
+    return slots
+
+
+def set_parameter(slots: Sequence[tuple[nn.Module, str]], parameter: nn.Parameter) -> None:
+    for module, attribute in slots:
+        setattr(module, attribute, parameter)
 
 
 def fill(skeleton: nn.Module, weights: Mapping[str, Tensor]) -> None:
-    """Give the parameters of `without_weights` their values."""
-    filled: dict[int, nn.Parameter] = {}
-    for name, parameter in list(skeleton.named_parameters()):
-        filled[id(parameter)] = nn.Parameter(weights[name], parameter.requires_grad)
-    for module in skeleton.modules():
-        for name, parameter in list(module.named_parameters(recurse=False)):
-            setattr(module, name, filled[id(parameter)])
+    """Give the parameters of a model on the meta device their values."""
+    for name, slots in parameter_slots(skeleton).items():
+        set_parameter(slots, nn.Parameter(weights[name], getattr(*slots[0]).requires_grad))
 
 
 def full_tensor(tensor: Tensor) -> Tensor:
@@ -306,7 +334,8 @@ def connect(device: torch.device) -> Iterator[SingleProcess]:
         if isinstance(error, torch.distributed.DistError) or "gloo" in str(error).lower():
             raise PeerError(
                 "another process of this run ended; continue from the last checkpoint with --resume, or let "
-                "torchrun do that with --max-restarts"
+                "torchrun do that with --max-restarts",
+                code="E_RUN_PEER",
             ) from error
         raise
     if is_owner:  # after a failure the process ends anyway, and the others may not respond

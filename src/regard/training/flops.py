@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import torch
 from torch import nn
 
 from regard.batch import Batch
 from regard.device import Machine
-from regard.models.encoder import EncoderOnly
 from regard.models.families import Model
-from regard.models.recurrent import RecurrentEncoderDecoder
-from regard.models.transformer import EncoderDecoder, LanguageModel, Stack
+from regard.models.transformer import Stack
 from regard.sample import IGNORED
 
 PEAK_SECONDS = 0.6  # for measuring, at most
@@ -31,15 +30,11 @@ def forward_flops(model: Model, rows: int, source: int, target: int, labels: int
 
 def row_flops(model: Model, source: int, target: int) -> int:
     """One row of S source and T target tokens through the layers."""
-    match model:
-        case EncoderDecoder():
-            return stack_flops(model.encoder, source) + stack_flops(model.decoder, target, source)
-        case LanguageModel():
-            return stack_flops(model.decoder, target)
-        case EncoderOnly():
-            return stack_flops(model.encoder, source)
-        case RecurrentEncoderDecoder():
-            return recurrent_row(model, source, target)
+    encoder, decoder = getattr(model, "encoder", None), getattr(model, "decoder", None)
+    if not isinstance(encoder or decoder, Stack):
+        return recurrent_row(model, source, target)
+    encoding = 0 if encoder is None else stack_flops(encoder, source)
+    return encoding if decoder is None else encoding + stack_flops(decoder, target, source)
 
 
 def stack_flops(stack: Stack, words: int, source: int = 0) -> int:
@@ -60,7 +55,7 @@ def stack_flops(stack: Stack, words: int, source: int = 0) -> int:
     return len(stack) * cost
 
 
-def recurrent_row(model: RecurrentEncoderDecoder, source: int, target: int) -> int:
+def recurrent_row(model: Any, source: int, target: int) -> int:
     """One row of S source and T target tokens: each cell's weights once a token, the bridge once a layer;
 
     with attention   2S D^2 keys,  2T D^2 queries (additive),  2TSD scores,  2TSD the weighted sum of values
@@ -70,11 +65,11 @@ def recurrent_row(model: RecurrentEncoderDecoder, source: int, target: int) -> i
     bridge = 2 * len(model.decoder.layers) * weights_of(model.bridge)
     score = model.decoder.score
     if score is None:
-        return reading + writing + bridge
+        return int(reading + writing + bridge)
     keys = source * weights_of(getattr(score, "key", None))
     queries = target * weights_of(getattr(score, "query", None))
     sums = 2 * target * source * model.output.weight.shape[1]
-    return reading + writing + bridge + 2 * (keys + queries + sums)
+    return int(reading + writing + bridge + 2 * (keys + queries + sums))
 
 
 def weights_of(module: nn.Module | None) -> int:

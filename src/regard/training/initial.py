@@ -1,21 +1,67 @@
-"""Start from a pretrained model: its shape, its weights, frozen layers, learning rates by layer (ULMFiT)."""
+"""What a run starts from: its stored config, or the shape and the weights of a pretrained model."""
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
+from regard.config import differing_field
 from regard.config.model import ModelConfig
 from regard.config.schema import Config, Init
 from regard.errors import UsageError
 
-HEAD = ("head.", "output.", "decoder.readout.", "decoder.score.", "bridge.")
-_BLOCK = re.compile(r"^(?:encoder|decoder)\.blocks\.(\d+)\.|^(?:encoder|decoder)\.layers\.(\d+)\.")
+# What may differ when a run is resumed: where it ends and what it keeps. (With other `steps` a schedule that
+# falls to the end falls to another one.)
+LIMITS = (
+    *("train.steps", "train.epochs", "train.minutes", "train.patience", "train.keep", "train.log_every"),
+    *("train.bad_steps_in_a_row", "train.on_bad", "train.parallel", "recipe.expected", "recipe.time"),
+)
 MAX_NAMES = 6  # of tensors in a message
+
+
+def resumed_config(config: Config, stored: Config, folder: Path) -> Config:
+    """A given config for a stored run; only limits may differ."""
+    train = config.train.model_copy(update=kept_fields(config, stored))
+    config = config.model_copy(update={"train": train})
+    if same_model(config.init.model, stored.init.model):
+        init = config.init.model_copy(update={"model": stored.init.model})
+        config = with_shape(config.model_copy(update={"init": init}), stored.model)
+    config = config.model_copy(update={"version": stored.version})  # a run keeps the version that began it
+    field = differing_field(config, stored, ignore=LIMITS)
+    if config.init.model != stored.init.model:
+        field = "init.from"  # its shape differs too
+    if field is not None:
+        raise UsageError(
+            f"{field} is not what {folder} began with; only limits ({', '.join(LIMITS)}) may change "
+            "when resuming",
+            code="E_RUN_CHANGED",
+        )
+    return config
+
+
+def same_model(given: str | None, stored: str | None) -> bool:
+    """Whether `init.from` names the stored folder. A relative path stays relative once the folder is gone."""
+    if given is None or stored is None:
+        return False
+    names = Path(given).parts
+    return given == stored or (not Path(stored).exists() and Path(stored).parts[-len(names) :] == names)
+
+
+def kept_fields(config: Config, stored: Config) -> dict[str, object]:
+    """What followed from the machine, and from the first limit of steps, stays as it was."""
+    kept: dict[str, object] = {}
+    for name, automatic in (("device", "auto"), ("precision", "auto"), ("threads", 0)):
+        if getattr(config.train, name) == automatic:
+            kept[name] = getattr(stored.train, name)
+    if config.train.device == "cuda" and stored.train.device.startswith("cuda:"):  # one of several processes
+        kept["device"] = stored.train.device
+    if config.train.steps != stored.train.steps:
+        kept["warmup"] = stored.train.warmup
+    return kept
 
 
 def with_shape(config: Config, shape: ModelConfig) -> Config:
@@ -82,40 +128,3 @@ def fitting(name: str, parameter: Tensor, tensor: Tensor) -> Tensor | None:
 def listed(names: list[str]) -> str:
     more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
     return ", ".join(names[:MAX_NAMES]) + more
-
-
-def freeze(model: nn.Module, init: Init) -> dict[str, float]:
-    """Freeze the lowest layers; returns the learning-rate factor of each parameter.
-
-    Layers are counted from the embeddings (0) through the blocks (1 .. N) to the head (N + 1); with
-    `layer_decay` d the factor of a layer k below the head is d^k.
-    """
-    levels = {name: level(name) for name, _ in model.named_parameters()}
-    top = max((each for each in levels.values() if each is not None), default=0) + 1
-    rates = {}
-    for name, parameter in model.named_parameters():
-        layer = levels[name]
-        height = top if layer is None else layer
-        frozen = layer is not None if init.freeze == "body" else height < top and height < first_free(init)
-        parameter.requires_grad_(not frozen)
-        rates[name] = init.layer_decay ** (top - height)
-    if not any(parameter.requires_grad for parameter in model.parameters()):
-        raise UsageError(
-            f"init.freeze = {json.dumps(init.freeze)}: nothing is left to train; freeze fewer layers",
-            code="E_INIT_FREEZE",
-        )
-    return rates
-
-
-def first_free(init: Init) -> int:
-    """The lowest layer that is trained."""
-    return int(init.freeze) + 1 if init.freeze else 0
-
-
-def level(name: str) -> int | None:
-    """0 for embeddings, i + 1 for block i, None for the head and the final norms."""
-    if match := _BLOCK.match(name):
-        return int(match[1] or match[2] or 0) + 1
-    if name.startswith(HEAD) or ".final_norm." in name:
-        return None
-    return 0

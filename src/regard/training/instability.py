@@ -1,4 +1,4 @@
-"""Non-finite updates and loss spikes: skip and record them; after several in a row stop or roll back.
+"""Non-finite updates: record them; after several in a row stop or roll back.
 
 An update whose loss or gradient is not finite, or whose batches have no labels, never reaches the weights.
 The check is free: it reads the loss and the gradient norm, which are computed anyway.
@@ -6,21 +6,17 @@ The check is free: it reads the loss and the gradient norm, which are computed a
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal, NoReturn
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from regard.batch import Batch
 from regard.storage import checkpoint_steps, friendly_os_errors, load_latest, make_folders, prune, write_json
 from regard.training.distributed import CollectiveError
-from regard.training.progress import Metrics
-from regard.training.stream import Position
+from regard.training.progress import Metrics, NonFinite, Reason
 
 if TYPE_CHECKING:
     from regard.training.trainer import Trainer
 
-Reason = Literal["loss", "gradient", "empty"]
 MEANINGS: dict[Reason, str] = {
     "loss": "the loss is not finite",
     "gradient": "the gradient is not finite",
@@ -30,51 +26,7 @@ FOLDER = "bad"
 MAX_FILES = 100  # in it; further updates are recorded without their texts
 MAX_NAMES = 20  # samples named in a record
 MAX_ROLLBACKS = 3  # without passing the step that went wrong
-SPIKE = 10.0  # a loss of so many times its running mean (and of 10 nats) is a spike
-MOMENTUM = 0.02  # of the running mean
 CLOCKS = ("seconds", "update_seconds", "data_seconds", "validation_seconds", "save_seconds")
-
-
-@dataclass(frozen=True)
-class NonFinite:
-    """An update that was skipped."""
-
-    step: int
-    reason: Reason
-    loss: float
-    gradient_norm: float
-    learning_rate: float
-    positions: Sequence[Position]  # of its batches
-
-
-def non_finite_reason(loss: float, tokens: int, gradient_norm: float) -> Reason | None:
-    if tokens == 0:
-        return "empty"
-    if not math.isfinite(loss):
-        return "loss"
-    return None if math.isfinite(gradient_norm) else "gradient"
-
-
-def is_spike(loss: float, mean: float | None) -> bool:
-    """Of a loss per token. Below 1 nat a hard batch may well have ten times the mean."""
-    return mean is not None and loss > SPIKE * max(mean, 1.0)
-
-
-def running_mean(mean: float | None, loss: float) -> float:
-    return loss if mean is None else mean + MOMENTUM * (loss - mean)
-
-
-def record_spike(trainer: Trainer, loss: float, gradient_norm: float, metrics: Metrics) -> None:
-    """Count a loss per token far above its running mean; its gradient was clipped like any other."""
-    progress = trainer.progress
-    if is_spike(loss, progress.mean_loss):
-        progress.spikes += 1
-        spike = {"loss": loss, "usual": progress.mean_loss, "gradient_norm": gradient_norm}
-        metrics.add({"kind": "spike", "step": progress.step, **spike})
-    else:
-        progress.mean_loss = running_mean(progress.mean_loss, loss)
-    if progress.step > progress.last_non_finite:
-        progress.rollbacks_in_a_row = 0
 
 
 def handle_non_finite(trainer: Trainer, update: NonFinite, metrics: Metrics) -> bool:
@@ -156,7 +108,8 @@ def stop(trainer: Trainer, update: NonFinite, why: str) -> NoReturn:
         f"{MEANINGS[update.reason]} at step {update.step}, {times} times in a row (learning rate "
         f"{update.learning_rate:.2e}); {why}the samples are in {trainer.folder / FOLDER}: correct the data, "
         "or begin a run with a lower train.lr, a longer train.warmup or train.clip; --resume continues with "
-        "the batches after these"
+        "the batches after these",
+        code="E_RUN_DIVERGED",
     )
 
 

@@ -9,14 +9,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.batch import Batch
-from regard.data.objectives.base import Loss
+from regard.data.dataset import Loss
 from regard.device import Machine
 from regard.models.families import Model
 from regard.models.layers import is_plain
 from regard.sample import IGNORED
 
-# rows of logits computed at once: as many as fit the caches of a CPU; on a GPU fewer, larger kernels are
-# faster, and each portion waits for the device once (`lost.any()`)
+# rows of logits computed at once: as many as fit the caches of a CPU; a GPU is faster with larger kernels
 ROWS_AT_ONCE = {"cpu": 512}
 ROWS_ON_DEVICE = 16_384
 
@@ -162,6 +161,9 @@ def log_of_gold(z: Tensor, p: Tensor, gold: Tensor, wide: torch.dtype) -> Tensor
     others = p.sum(dim=1, keepdim=True).to(wide)
     log_p = torch.where(p_gold < 0.5, p_gold.log(), torch.log1p(-others))
     lost = p_gold[:, 0] < SMALLEST_P
+    if z.device.type != "cpu":  # for all rows: to ask whether there are any would wait for the device
+        exact = z.gather(1, gold).to(wide) - z.to(wide).logsumexp(dim=1, keepdim=True)
+        return torch.where(lost[:, None], exact, log_p)
     if lost.any():
         few = z[lost].to(wide)
         log_p[lost] = few.gather(1, gold[lost]) - few.logsumexp(dim=1, keepdim=True)

@@ -10,42 +10,26 @@ from regard.device import release_memory
 from regard.errors import RegardError
 from regard.models.families import parameters
 from regard.storage import (
-    Checkpoint,
     average_weights,
     checkpoint_folder,
-    checkpoint_steps,
     is_complete,
     load_checkpoint,
-    load_latest,
     load_weights_into,
     remove_checksums,
     unique_weights,
-    write_card,
     write_checksums,
     write_weights,
 )
 from regard.training.distributed import SingleProcess
 from regard.training.evaluation import FILES
 from regard.training.flops import measured_peak
-from regard.training.prepare import Log
 from regard.training.progress import Metrics, Record
-from regard.training.trainer import Trainer
-
-
-def latest_checkpoint(folder: Path, log: Log) -> Checkpoint | None:
-    """The newest intact checkpoint. A run with only damaged ones does not silently begin anew."""
-    checkpoint = load_latest(folder, log)
-    if checkpoint is None and checkpoint_steps(folder):
-        count = len(checkpoint_steps(folder))
-        raise RegardError(
-            f"{folder / 'checkpoints'}: none of {count} checkpoints is intact; restore one from a copy, or "
-            "delete them all to begin again from the first step"
-        )
-    return checkpoint
+from regard.training.trainer import Trainer, latest_checkpoint
 
 
 def write_model_folder(trainer: Trainer, metrics: Metrics) -> list[Record]:
     """Choose the model, write it to the folder's root, score it, write card, curves and report."""
+    from regard.storage.card import write_card
     from regard.training.report import evaluate_command, finish_report
 
     config, folder, data = trainer.config, trainer.folder, trainer.data
@@ -99,7 +83,9 @@ def choose_best(trainer: Trainer, metrics: Metrics) -> str:
     if not intact([checkpoint_folder(folder, best)], metrics):
         last = latest_checkpoint(folder, metrics.listener.log)
         if last is None:
-            raise RegardError(f"{folder}: its checkpoints are gone; begin a new run")
+            raise RegardError(
+                f"{folder}: its checkpoints are gone; begin a new run", code="E_CHECKPOINT_DAMAGED"
+            )
         load_weights_into(model, last.model, folder)
         return f"last checkpoint, step {last.state['step']}, because the best one is damaged"
     load_weights_into(model, load_checkpoint(checkpoint_folder(folder, best)).model, folder)

@@ -1,18 +1,22 @@
-"""Learning-rate schedules; Adam and AdamW from torch, their state as named tensors (never a pickle)."""
+"""Learning rates by step and by layer; Adam and AdamW from torch, their state as named tensors."""
 
 from __future__ import annotations
 
+import json
 import math
+import re
 from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
 
-from regard.config import Train, usual_warmup
+from regard.config import Init, Train, usual_warmup
 from regard.errors import UsageError
 from regard.training.distributed import full_tensor, shard_like
 
 DEFAULT_PEAK = 1e-3
+HEAD = ("head.", "output.", "decoder.readout.", "decoder.score.", "bridge.")
+_BLOCK = re.compile(r"^(?:encoder|decoder)\.blocks\.(\d+)\.|^(?:encoder|decoder)\.layers\.(\d+)\.")
 
 
 def learning_rate(step: int, config: Train, width: int) -> float:
@@ -72,6 +76,43 @@ def make_optimizer(
     return optimizer
 
 
+def freeze(model: nn.Module, init: Init) -> dict[str, float]:
+    """Freeze the lowest layers; returns the learning-rate factor of each parameter.
+
+    Layers are counted from the embeddings (0) through the blocks (1 .. N) to the head (N + 1); with
+    `layer_decay` d the factor of a layer k below the head is d^k.
+    """
+    levels = {name: level(name) for name, _ in model.named_parameters()}
+    top = max((each for each in levels.values() if each is not None), default=0) + 1
+    rates = {}
+    for name, parameter in model.named_parameters():
+        layer = levels[name]
+        height = top if layer is None else layer
+        frozen = layer is not None if init.freeze == "body" else height < top and height < first_free(init)
+        parameter.requires_grad_(not frozen)
+        rates[name] = init.layer_decay ** (top - height)
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        raise UsageError(
+            f"init.freeze = {json.dumps(init.freeze)}: nothing is left to train; freeze fewer layers",
+            code="E_INIT_FREEZE",
+        )
+    return rates
+
+
+def first_free(init: Init) -> int:
+    """The lowest layer that is trained."""
+    return int(init.freeze) + 1 if init.freeze else 0
+
+
+def level(name: str) -> int | None:
+    """0 for embeddings, i + 1 for block i, None for the head and the final norms."""
+    if match := _BLOCK.match(name):
+        return int(match[1] or match[2] or 0) + 1
+    if name.startswith(HEAD) or ".final_norm." in name:
+        return None
+    return 0
+
+
 def scale_by_init(model: nn.Module, multipliers: Mapping[str, float]) -> dict[str, float]:
     """`multipliers` times the scale of the family's initial weights (`model.lr_multipliers`, by name suffix).
 
@@ -106,7 +147,10 @@ def load_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, tensors: 
     for entry, tensor in tensors.items():
         name, _, key = entry.rpartition("/")
         if name not in parameters:
-            raise UsageError(f'the checkpoint holds the state of "{name}", which the model does not have')
+            raise UsageError(
+                f'the checkpoint holds the state of "{name}", which the model does not have',
+                code="E_CHECKPOINT_STATE",
+            )
         parameter = parameters[name]
         value = tensor.to(parameter.device)  # the step too: the fused update counts on the device
         optimizer.state[parameter][key] = (value if key == "step" else shard_like(value, parameter)).clone()

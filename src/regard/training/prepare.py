@@ -39,8 +39,7 @@ from regard.sample import Example
 from regard.storage import Initial, checkpoint_folder, checkpoint_steps, read_json
 from regard.storage.folder import load_tokenizers
 from regard.storage.huggingface import labels_of
-from regard.training.evaluation import Evaluation, make_evaluation, make_objective
-from regard.training.evaluation.base import drop_too_long, too_long
+from regard.training.evaluation import Evaluation, drop_too_long, make_evaluation, make_objective, too_long
 
 SENTENCES_SAMPLED = 2000  # lines in which sentences are counted
 FALLBACK_CACHE = ".data"  # in the run's folder, where the user's cache cannot be written
@@ -161,7 +160,8 @@ def refuse_findings(findings: Sequence[Mapping[str, Any]]) -> None:
         counts = ", ".join(f"{each['count']:,} x {each['kind']}" for each in findings)
         raise RegardError(
             f"--strict: {counts}; the first in {first['file']}, line {first['line']}; "
-            '"regard data check" lists them'
+            '"regard data check" lists them',
+            code="E_DATA_STRICT",
         )
 
 
@@ -225,7 +225,10 @@ def encode_shards(job: Preparation, checked: Checked, tokenizers: Tokenizers) ->
                 if len(corpus.dropped):
                     reason = "it is in data.valid or data.test; if that is intended, "
                     reason += 'set data.leaks = "keep"'
-                raise UsageError(f"data.train: every row of {describe(corpus.corpus)} is left out: {reason}")
+                raise UsageError(
+                    f"data.train: every row of {describe(corpus.corpus)} is left out: {reason}",
+                    code="E_DATA_EMPTY",
+                )
         shards = [shard for entries in corpora for shard in open_shards(folder, entries, 1.0).shards]
         columns = [shard.target if is_translation else shard.source for shard in shards]
         content = {
@@ -277,7 +280,9 @@ def encode_corpus(
         used += len(kept) - len(columns.left_out)
         start += len(portion)
     if checked.pairs and start != checked.pairs:
-        raise UsageError(f"{name} changed while it was read; start again when it is complete")
+        raise UsageError(
+            f"{name} changed while it was read; start again when it is complete", code="E_DATA_CHANGED"
+        )
     return used, unanswered
 
 
@@ -351,7 +356,7 @@ def tokenizers_key(job: Preparation) -> str:
 
 
 def shards_key(job: Preparation, tokenizers: Tokenizers) -> str:
-    settings = [job.config.model.max_length, pretrained_labels(job), job.config.version > 1]
+    settings = [job.config.model.max_length, pretrained_labels(job), job.config.version > 2]
     return cache_key(job, "shards", settings, *(each.fingerprint for each in tokenizers))
 
 

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from regard.errors import RegardError
 from regard.storage import append, write_text
+from regard.training.stream import Position
 
 Record = dict[str, Any]
 FILE = "metrics.jsonl"
+Reason = Literal["loss", "gradient", "empty"]
+SPIKE = 10.0  # a loss of so many times its running mean (and of 10 nats) is a spike
+MOMENTUM = 0.02  # of the running mean
 STEPWISE = ("train", "valid", "bad", "spike", "back")  # kinds of records; all others are written at the end
 
 
@@ -72,7 +76,8 @@ def progress_from_state(state: Mapping[str, Any], folder: Path) -> Progress:
         each is None or type(each) in (int, float) for each in state.values()
     ):
         raise RegardError(
-            f"{folder}: the newest checkpoint's state.json is of another program; begin a new run"
+            f"{folder}: the newest checkpoint's state.json is of another program; begin a new run",
+            code="E_CHECKPOINT_STATE",
         )
     return Progress(**{stored[name]: value for name, value in state.items()})
 
@@ -153,3 +158,47 @@ def read_metrics(path: Path) -> list[Record]:
         if isinstance(record, dict):
             records.append(record)
     return records
+
+
+# --- loss and gradient of an update
+
+
+@dataclass(frozen=True)
+class NonFinite:
+    """An update that was skipped."""
+
+    step: int
+    reason: Reason
+    loss: float
+    gradient_norm: float
+    learning_rate: float
+    positions: Sequence[Position]  # of its batches
+
+
+def non_finite_reason(loss: float, tokens: int, gradient_norm: float) -> Reason | None:
+    if tokens == 0:
+        return "empty"
+    if not math.isfinite(loss):
+        return "loss"
+    return None if math.isfinite(gradient_norm) else "gradient"
+
+
+def is_spike(loss: float, mean: float | None) -> bool:
+    """Of a loss per token. Below 1 nat a hard batch may well have ten times the mean."""
+    return mean is not None and loss > SPIKE * max(mean, 1.0)
+
+
+def running_mean(mean: float | None, loss: float) -> float:
+    return loss if mean is None else mean + MOMENTUM * (loss - mean)
+
+
+def record_spike(progress: Progress, loss: float, gradient_norm: float, metrics: Metrics) -> None:
+    """Count a loss per token far above its running mean; its gradient was clipped like any other."""
+    if is_spike(loss, progress.mean_loss):
+        progress.spikes += 1
+        spike = {"loss": loss, "usual": progress.mean_loss, "gradient_norm": gradient_norm}
+        metrics.add({"kind": "spike", "step": progress.step, **spike})
+    else:
+        progress.mean_loss = running_mean(progress.mean_loss, loss)
+    if progress.step > progress.last_non_finite:
+        progress.rollbacks_in_a_row = 0

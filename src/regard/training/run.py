@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import torch
 
-from regard.config import Config, differing_field, load_config, to_toml
+from regard.config import Config, load_config, resolve, to_toml
 from regard.config.schema import Recipe, TaskName
+from regard.data.corpora import check_data
 from regard.device import Machine, choose_machine
 from regard.errors import RegardError, UsageError
-from regard.models.families import Model, build, parameters
+from regard.models.families import Model, build, build_meta, parameters
 from regard.storage import (
     Initial,
     checkpoint_steps,
@@ -39,21 +41,19 @@ from regard.training.distributed import (
     local_threads,
     restarts,
 )
-from regard.training.initial import load_initial, with_shape
-from regard.training.instability import handle_non_finite, record_spike
-from regard.training.model_folder import latest_checkpoint, write_model_folder
 from regard.training.optimizer import epochs_as_steps
 from regard.training.prepare import Log, TrainingData, prepare_data
-from regard.training.progress import Listener, Metrics, NullListener, NullMetrics, Record
-from regard.training.stream import Stream
-from regard.training.trainer import Trainer, Window
-
-# What may differ when a run is resumed: where it ends and what it keeps. (With other `steps` a schedule that
-# falls to the end falls to another one.)
-LIMITS = (
-    *("train.steps", "train.epochs", "train.minutes", "train.patience", "train.keep", "train.log_every"),
-    *("train.bad_steps_in_a_row", "train.on_bad", "train.parallel", "recipe.expected", "recipe.time"),
+from regard.training.progress import (
+    Listener,
+    Metrics,
+    NonFinite,
+    NullListener,
+    NullMetrics,
+    Record,
+    record_spike,
 )
+from regard.training.stream import Stream
+from regard.training.trainer import Trainer, Window, latest_checkpoint
 
 
 @dataclass(frozen=True)
@@ -82,18 +82,25 @@ class Run:
 
 
 def train(
-    config: Config | None,
-    folder: Path,
+    config: Config | Mapping[str, Any] | str | Path | None,
+    folder: str | Path,
     resume: bool = False,
     listener: Listener | None = None,
     strict: bool = False,
 ) -> Outcome:
     """Train into `folder`. With `resume` continue from its newest valid checkpoint, bit for bit.
 
+    `config` is a TOML file, its content as dictionaries, or a `Config`; None for a run that is resumed.
     `strict` stops before training if the check of the data finds anything. Under torchrun all processes call
     this and train one model together.
     """
-    resume = resume or restarts() > 0
+    folder, resume = Path(folder), resume or restarts() > 0
+    if isinstance(config, str | Path):
+        config = load_config(Path(config))
+    elif isinstance(config, Mapping):
+        config = resolve(dict(config))
+    if config is not None and not resume:
+        check_data(config.data, config.task)  # before the folder is created
     with locked(folder, config, resume):
         run = open_or_resume(config, folder, resume)
         run.machine.use()
@@ -109,8 +116,7 @@ def train_run(run: Run, dist: SingleProcess, resume: bool, listener: Listener, s
     """The outline of every run; all ranks execute it."""
     config, folder, machine, log = run.config, run.folder, run.machine, listener.log
     data = dist.rank0_first(lambda: prepare_data(config, folder, log, strict, run.pretrained))
-    model = build_model(config, data, machine, run.pretrained, log)
-    trainer = make_trainer(config, folder, data, machine, dist, model)
+    trainer = make_trainer(config, folder, data, machine, dist, run.pretrained, log)
     if resume and (checkpoint := latest_checkpoint(folder, log)) is not None:
         trainer.restore(checkpoint)
         log(f"resuming after step {trainer.progress.step}")
@@ -118,11 +124,13 @@ def train_run(run: Run, dist: SingleProcess, resume: bool, listener: Listener, s
     dist.on_rank0(lambda: write_run_files(trainer))
     metrics = (Metrics if dist.is_rank0 else NullMetrics)(folder, listener)
     metrics.rewind(trainer.progress.step)
-    log(f"{parameters(model):,} parameters; {machine_summary(machine, dist)}")
+    log(f"{parameters(trainer.model):,} parameters; {machine_summary(machine, dist)}")
     with stop_on_signal(trainer):
         finished = run_updates(trainer, metrics)
     records: list[Record] = []
     if finished:
+        from regard.training.model_folder import write_model_folder
+
         trainer.model = dist.unsharded(trainer.model)
         records = dist.on_rank0(lambda: write_model_folder(trainer, metrics))
     progress, used = trainer.progress, machine_summary(machine, dist)
@@ -155,15 +163,19 @@ def check_folder(folder: Path, config: Config | None, resume: bool) -> None:
     if (folder / "run.toml").is_file():
         if not resume:
             raise UsageError(
-                f"{folder} already holds a run; continue it with --resume, or choose another one with --out"
+                f"{folder} already holds a run; resume it, or choose another folder", code="E_RUN_EXISTS"
             )
         return
     if config is None:
-        raise UsageError(f"{folder} holds no run to resume; give its TOML file to begin one")
+        raise UsageError(
+            f"{folder} holds no run to resume; give its TOML file to begin one", code="E_RUN_MISSING"
+        )
     if folder.is_file() or (
         folder.is_dir() and any(not path.name.startswith(".") for path in folder.iterdir())
     ):
-        raise UsageError(f"{folder} is not empty and holds no run; choose another folder with --out")
+        raise UsageError(
+            f"{folder} is not empty and holds no run; choose another folder", code="E_RUN_FOLDER"
+        )
 
 
 def check_metric(config: Config) -> None:
@@ -182,57 +194,21 @@ def open_or_resume(config: Config | None, folder: Path, resume: bool) -> Run:
         with verified(folder, weights=False):
             stored = load_config(folder / "run.toml")
     if stored is not None:
+        from regard.training.initial import resumed_config
+
         config = stored if config is None else resumed_config(config, stored, folder)
     if config is None:
         raise ValueError("check_folder refuses a folder without a run and without a config")
     check_metric(config)
     pretrained = None
     if config.init.model is not None and not checkpoint_steps(folder):  # with a checkpoint it is not needed
+        from regard.training.initial import with_shape
+
         pretrained = read_model(Path(config.init.model), config.model.head)
         config = with_shape(config, pretrained.config)
     device, threads = local_device(config.train.device), local_threads(config.train.threads)
     machine = choose_machine(device, config.train.precision, threads, config.model.width)
     return Run(with_machine(config, machine), folder, machine, pretrained)
-
-
-def resumed_config(config: Config, stored: Config, folder: Path) -> Config:
-    """A given config for a stored run; only limits may differ."""
-    train = config.train.model_copy(update=kept_fields(config, stored))
-    config = config.model_copy(update={"train": train})
-    if same_model(config.init.model, stored.init.model):
-        init = config.init.model_copy(update={"model": stored.init.model})
-        config = with_shape(config.model_copy(update={"init": init}), stored.model)
-    config = config.model_copy(update={"version": stored.version})  # a run keeps the version that began it
-    field = differing_field(config, stored, ignore=LIMITS)
-    if config.init.model != stored.init.model:
-        field = "init.from"  # its shape differs too
-    if field is not None:
-        raise UsageError(
-            f"{field} is not what {folder} began with; only limits ({', '.join(LIMITS)}) may change "
-            "when resuming"
-        )
-    return config
-
-
-def same_model(given: str | None, stored: str | None) -> bool:
-    """Whether `init.from` names the stored folder. A relative path stays relative once the folder is gone."""
-    if given is None or stored is None:
-        return False
-    names = Path(given).parts
-    return given == stored or (not Path(stored).exists() and Path(stored).parts[-len(names) :] == names)
-
-
-def kept_fields(config: Config, stored: Config) -> dict[str, object]:
-    """What followed from the machine, and from the first limit of steps, stays as it was."""
-    kept: dict[str, object] = {}
-    for name, automatic in (("device", "auto"), ("precision", "auto"), ("threads", 0)):
-        if getattr(config.train, name) == automatic:
-            kept[name] = getattr(stored.train, name)
-    if config.train.device == "cuda" and stored.train.device.startswith("cuda:"):  # one of several processes
-        kept["device"] = stored.train.device
-    if config.train.steps != stored.train.steps:
-        kept["warmup"] = stored.train.warmup
-    return kept
 
 
 def with_machine(config: Config, machine: Machine) -> Config:
@@ -255,15 +231,18 @@ def build_model(
     machine: Machine,
     pretrained: Initial | None = None,
     log: Log = lambda text: None,
+    meta: bool = False,
 ) -> Model:
-    """Initial weights by the run's seed, or those of the pretrained model where they fit."""
+    """Initial weights by the run's seed, or of the pretrained model where they fit; or on the meta device."""
     torch.manual_seed(config.train.seed)
-    target = data.target
+    target, make = data.target, build_meta if meta else build
     outputs = data.labels or (None if target is None or data.source.shares_vocabulary(target) else target)
-    model = build(config.model, len(data.source), None if outputs is None else len(outputs))
+    model = make(config.model, len(data.source), None if outputs is None else len(outputs))
     if machine.precision == "float64":
         model = model.double()
-    if pretrained is not None:
+    if pretrained is not None and not meta:
+        from regard.training.initial import load_initial
+
         log(load_initial(model, pretrained.weights, config.init))
     return model
 
@@ -274,9 +253,17 @@ def make_trainer(
     data: TrainingData,
     machine: Machine,
     dist: SingleProcess | None = None,
-    model: Model | None = None,
+    pretrained: Initial | None = None,
+    log: Log = lambda text: None,
 ) -> Trainer:
-    model, dist, train = model or build_model(config, data, machine), dist or SingleProcess(), config.train
+    """With FSDP, rank 0 alone has all initial weights at once, and only until they are divided."""
+    dist, train = dist or SingleProcess(), config.train
+    sharded, weights = dist.shards(train.parallel), {}
+    model = None if sharded and not dist.is_rank0 else build_model(config, data, machine, pretrained, log)
+    if sharded:
+        weights = dict(model.named_parameters()) if model is not None else {}
+        model = build_model(config, data, machine, meta=True)
+    assert model is not None
     stream = Stream(
         data.training,
         data.objective,
@@ -284,9 +271,10 @@ def make_trainer(
         train.seed,
         rank=dist.rank,
         world_size=dist.world_size,
+        version=config.version,
     )
     config = config.model_copy(update={"train": epochs_as_steps(train, stream.batches_per_epoch)})
-    return Trainer(config, folder, model, stream, data, machine, dist)
+    return Trainer(config, folder, model, stream, data, machine, dist, weights)
 
 
 def open_trainer(config: Config, folder: Path) -> Trainer:
@@ -342,7 +330,10 @@ def run_updates(trainer: Trainer, metrics: Metrics) -> bool:
         saved = trainer.dist.can_save_after(error) and trainer.save_if_possible()
         if not saved or not isinstance(error, RegardError | OSError):
             raise
-        raise RegardError(f"{error}; the run is saved up to step {trainer.progress.step}") from error
+        code = getattr(error, "code", None)
+        raise RegardError(
+            f"{error}; the run is saved up to step {trainer.progress.step}", code=code
+        ) from error
 
 
 def loop(trainer: Trainer, metrics: Metrics) -> bool:
@@ -350,8 +341,8 @@ def loop(trainer: Trainer, metrics: Metrics) -> bool:
     window, log_every = Window(), trainer.config.train.log_every
     for step in trainer:
         if step.non_finite is None:
-            record_spike(trainer, step.loss / step.tokens, step.gradient_norm, metrics)
-        elif handle_non_finite(trainer, step.non_finite, metrics):  # rolled back
+            record_spike(trainer.progress, step.loss / step.tokens, step.gradient_norm, metrics)
+        elif is_rolled_back(trainer, step.non_finite, metrics):
             window = Window()
             continue
         window.loss, window.tokens = window.loss + step.loss, window.tokens + step.tokens
@@ -368,6 +359,12 @@ def loop(trainer: Trainer, metrics: Metrics) -> bool:
     if not trainer.is_scheduled(trainer.progress.step):
         validate_and_save(trainer, metrics)
     return True
+
+
+def is_rolled_back(trainer: Trainer, update: NonFinite, metrics: Metrics) -> bool:
+    from regard.training.instability import handle_non_finite  # most runs never need it
+
+    return handle_non_finite(trainer, update, metrics)
 
 
 def validate_and_save(trainer: Trainer, metrics: Metrics) -> None:

@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from regard.batch import Batch, collate
+from regard.compat import VERSION
 from regard.data import Dataset, Objective
-from regard.data.batches import LAYOUT, MASKS, epoch_pools, generator, plan, sizes
+from regard.data.batches import LAYOUT, MASKS, epoch_pools, generator, plan, row_generator, sizes
 from regard.data.dataset import Numbers
 from regard.errors import RegardError
 from regard.sample import IGNORED, Sample
@@ -41,6 +42,7 @@ class Stream:
     batch: int = 0
     rank: int = 0
     world_size: int = 1
+    version: int = VERSION  # of the run, see regard.compat
 
     def __post_init__(self) -> None:
         self.open_epoch()
@@ -75,17 +77,16 @@ class Stream:
         return Position(self.epoch, self.pool, self.batch - 1)
 
     def samples(self, numbers: Sequence[int]) -> list[Sample]:
-        """This rank's samples of a batch. An objective that draws random numbers draws for all ranks' rows,
-        so that a sample does not depend on the world size."""
-        rng = generator(self.seed, self.epoch, self.pool + 1, MASKS, self.batch)
-        if self.world_size == 1:
-            return [self.rows.sample(number, rng) for number in numbers]
-        before, share = str(rng.bit_generator.state), slice(self.rank, None, self.world_size)
-        samples = [self.rows.sample(number, rng) for number in numbers[share] or numbers[:1]]
-        if str(rng.bit_generator.state) != before:
+        """This rank's samples of a batch. Each row has random numbers of its own, so that a sample depends
+        neither on its batch nor on the world size."""
+        share = slice(self.rank, None, self.world_size)
+        if self.version < 3:  # the rows of a batch drew one after the other, those of other ranks too
             rng = generator(self.seed, self.epoch, self.pool + 1, MASKS, self.batch)
             every = [self.rows.sample(number, rng) for number in numbers]
-            samples = every[share] or every[:1]
+            return every[share] or [without_labels(every[0])]
+        chosen = numbers[share] or numbers[:1]
+        rngs = [row_generator(self.seed, self.epoch, self.pool, number) for number in chosen]
+        samples = [self.rows.sample(number, rng) for number, rng in zip(chosen, rngs)]
         return samples if numbers[share] else [without_labels(samples[0])]
 
     def full_batch(self, at: Position) -> Batch:
@@ -124,5 +125,6 @@ def check_file_sizes(dataset: Dataset, blocks: Numbers) -> None:
             if file.exists() and file.stat().st_size < array.offset + array.nbytes:
                 raise RegardError(
                     f"{file}: shorter than when the run began; delete its folder, and continue with "
-                    "--resume, which prepares it again from the corpora"
+                    "--resume, which prepares it again from the corpora",
+                    code="E_DATA_CHANGED",
                 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,6 +20,7 @@ from regard.models.families import Model
 from regard.storage import (
     Checkpoint,
     checkpoint_steps,
+    load_latest,
     load_weights_into,
     prune,
     save_checkpoint,
@@ -27,11 +28,10 @@ from regard.storage import (
 )
 from regard.training.distributed import SingleProcess, shard_like
 from regard.training.flops import training_flops
-from regard.training.initial import freeze
-from regard.training.instability import NonFinite, non_finite_reason
 from regard.training.loss import batch_loss, count
 from regard.training.optimizer import (
     clip_gradients,
+    freeze,
     learning_rate,
     load_optimizer,
     make_optimizer,
@@ -39,7 +39,7 @@ from regard.training.optimizer import (
     scale_by_init,
 )
 from regard.training.prepare import TrainingData
-from regard.training.progress import Progress, Record, progress_from_state
+from regard.training.progress import NonFinite, Progress, Record, non_finite_reason, progress_from_state
 from regard.training.stream import Position, Stream
 
 TRIM_MEMORY_EVERY = 10  # updates; costs less than a hundredth of their time
@@ -82,7 +82,9 @@ class Trainer:
         data: TrainingData,
         machine: Machine,
         dist: SingleProcess | None = None,
+        weights: Mapping[str, Tensor] | None = None,
     ) -> None:
+        """`weights`: the initial ones of a model on the meta device, on rank 0."""
         self.config, self.folder, self.data, self.machine = config, folder, data, machine
         self.dist = dist or SingleProcess()
         self.model, self.stream = model, stream
@@ -92,6 +94,7 @@ class Trainer:
         self.loss_function = self.dist.wrap(
             model, lambda batch: self.loss(batch), config.train.parallel, machine.device
         )
+        self.dist.fill_shards(model, weights or {})
         self.optimizer = make_optimizer(model, config.train, multipliers)
         self.progress = Progress()
         self.stop_requested = False  # by a signal: finish the update, save, end
@@ -294,7 +297,8 @@ class Trainer:
         if state.pop("data", None) != self.data.fingerprint:
             raise RegardError(
                 f"{self.folder}: the training data is not what this run began with; "
-                "put the files back as they were, or begin a new run"
+                "put the files back as they were, or begin a new run",
+                code="E_DATA_CHANGED",
             )
         parameters = dict(self.model.named_parameters())
         weights = {
@@ -307,13 +311,27 @@ class Trainer:
         self.stream = replace(self.stream, epoch=progress.epoch, pool=progress.pool, batch=progress.batch)
 
 
+def latest_checkpoint(folder: Path, log: Callable[[str], None]) -> Checkpoint | None:
+    """The newest intact checkpoint. A run with only damaged ones does not silently begin anew."""
+    checkpoint = load_latest(folder, log)
+    if checkpoint is None and checkpoint_steps(folder):
+        count = len(checkpoint_steps(folder))
+        raise RegardError(
+            f"{folder / 'checkpoints'}: none of {count} checkpoints is intact; restore one from a copy, or "
+            "delete them all to begin again from the first step",
+            code="E_CHECKPOINT_DAMAGED",
+        )
+    return checkpoint
+
+
 def refuse_non_finite(weights: Mapping[str, Tensor], optimizer: Mapping[str, Tensor], step: int) -> None:
     """A learning rate that is far too high can overflow weights although every gradient was finite."""
     for name, tensor in [*weights.items(), *optimizer.items()]:
         if not bool(torch.isfinite(tensor).all()):
             raise RegardError(
                 f'"{name}" is not finite after step {step}, so that it was not saved; lower train.lr, or set '
-                "train.clip, in a new run: the last checkpoint of this one is intact"
+                "train.clip, in a new run: the last checkpoint of this one is intact",
+                code="E_RUN_DIVERGED",
             )
 
 

@@ -9,17 +9,18 @@ import gettext
 import io
 import re
 import tempfile
+import tomllib
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
 
 import polib
 
 from regard.data.files import read_bytes
-from regard.data.formats.document import Pair, TranslationUnit, check_language, decode, encode
-from regard.data.formats.placeholders import of_flags, survived
+from regard.data.formats import Pair, TranslationUnit, check_language, decode, encode, of_flags, survived
 from regard.errors import UsageError
+from regard.resources import PACKAGE
 
 NOTE = "# Machine translated by Regard."
 WRAPPED = re.compile(r".{1,74}(?:\s|$)|\S+\s?")  # a line ends with its space, as in gettext
@@ -28,25 +29,12 @@ OFTEN = 5  # a form for more numbers than this must contain the number (msgfmt -
 NUMBERS = 1001  # a plural formula is evaluated for 0, 1, ... 1000
 MAX_FORMS = 20  # of a plural; languages have at most six
 
-TWO, FRENCH, ONE = (
-    "nplurals=2; plural=(n != 1);",
-    "nplurals=2; plural=(n > 1);",
-    "nplurals=1; plural=0;",
-)
-SLAVIC = (
-    "nplurals=3; plural=(n%10==1 && n%100!=11 ? 0 : n%10>=2 && n%10<=4 && (n%100<10 || n%100>=20) ? 1 : 2);"
-)
-POLISH = "nplurals=3; plural=(n==1 ? 0 : n%10>=2 && n%10<=4 && (n%100<10 || n%100>=20) ? 1 : 2);"
-CZECH = "nplurals=3; plural=(n==1) ? 0 : (n>=2 && n<=4) ? 1 : 2;"
-PLURALS = {  # for templates, which have no Plural-Forms; from gettext's manual
-    **dict.fromkeys(("de", "en", "nl", "sv", "da", "no", "nb", "nn", "es", "it", "pt", "el", "fi"), TWO),
-    **dict.fromkeys(("et", "hu", "tr", "bg", "he", "eo", "ca", "eu", "gl"), TWO),
-    **dict.fromkeys(("fr", "pt_br"), FRENCH),
-    **dict.fromkeys(("ja", "zh", "ko", "vi", "th", "id"), ONE),
-    **dict.fromkeys(("ru", "uk", "be", "sr", "hr", "bs"), SLAVIC),
-    "pl": POLISH,
-    **dict.fromkeys(("cs", "sk"), CZECH),
-}
+
+@cache
+def plural_rules() -> dict[str, str]:
+    """Plural-Forms by language, for templates, which have none."""
+    rules = tomllib.loads((PACKAGE / "builtin" / "plurals.toml").read_text(encoding="utf-8"))
+    return {code: rule["forms"] for rule in rules["rule"] for code in rule["languages"].split()}
 
 
 class PoDocument:
@@ -75,7 +63,7 @@ class PoDocument:
     def complete_header(self, target: str) -> None:
         """Fill in the fields of a template's header."""
         code = target.casefold().replace("-", "_")
-        plural = PLURALS.get(code) or PLURALS.get(code.split("_")[0])
+        plural = plural_rules().get(code) or plural_rules().get(code.split("_")[0])
         header = "".join(self.blocks[0]).replace("charset=CHARSET", "charset=UTF-8")
         header = header.replace('"Language: \\n"', f'"Language: {target}\\n"')
         if "nplurals=INTEGER" in header and plural:
@@ -108,7 +96,9 @@ class PoDocument:
                 raise ValueError("a form out of range")
             return count, form
         except (ValueError, RecursionError, ZeroDivisionError, OverflowError):
-            raise UsageError(f'{self.path}: the header\'s Plural-Forms cannot be read: "{rule[0]}"') from None
+            raise UsageError(
+                f'{self.path}: the header\'s Plural-Forms cannot be read: "{rule[0]}"', code="E_DATA_FORMAT"
+            ) from None
 
     def sources(self, entry: polib.POEntry) -> tuple[str, ...]:
         """The source of each form: msgid for the form of n = 1, msgid_plural for the others.
@@ -142,7 +132,10 @@ class PoDocument:
         first = next((at for at, line in enumerate(block) if line.lstrip().startswith("msgstr")), None)
         if first is None:
             line = self.all[number - 1].linenum
-            raise UsageError(f"{self.path}, line {line}: an entry without msgstr; msgfmt -c tells more")
+            raise UsageError(
+                f"{self.path}, line {line}: an entry without msgstr; msgfmt -c tells more",
+                code="E_DATA_FORMAT",
+            )
         last = first + 1
         while last < len(block) and block[last].lstrip().startswith(("msgstr", '"')):
             last += 1
@@ -192,7 +185,7 @@ def parse(text: str, path: Path) -> polib.POFile:
             line = re.search(r"\(line (\d+)\)", str(error))
             where = f", line {line[1]}" if line else ""
             reason = "a quote inside a string" if "quote" in str(error) else "not valid in gettext's format"
-            raise UsageError(f"{path}{where}: {reason}; msgfmt -c tells more") from None
+            raise UsageError(f"{path}{where}: {reason}; msgfmt -c tells more", code="E_DATA_FORMAT") from None
 
 
 def split_blocks(text: str, starts: Sequence[int]) -> list[list[str]]:

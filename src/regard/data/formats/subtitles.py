@@ -12,8 +12,7 @@ from pathlib import Path
 import srt
 
 from regard.data.files import read_bytes
-from regard.data.formats.document import TranslationUnit, decode, encode
-from regard.data.formats.placeholders import PLAIN
+from regard.data.formats import PLAIN, TranslationUnit, decode, encode
 from regard.errors import UsageError
 
 MARKS = re.compile(rf"{PLAIN.pattern}|\{{\\[^}}]*\}}", re.DOTALL)  # and {\an8}, a position
@@ -38,9 +37,13 @@ class SrtDocument:
         except (srt.SRTParseError, ValueError, OverflowError) as error:
             offset = re.search(r"char (\d+)", str(error))
             line = f", line {text.count(chr(10), 0, int(offset[1])) + 1}" if offset else ""
-            raise UsageError(f"{path}{line}: not a subtitle: a number, a line of times, then text") from None
+            raise UsageError(
+                f"{path}{line}: not a subtitle: a number, a line of times, then text", code="E_DATA_FORMAT"
+            ) from None
         if not self.all and text.strip():
-            raise UsageError(f"{path}: has no subtitle: a number, a line of times, then text")
+            raise UsageError(
+                f"{path}: has no subtitle: a number, a line of times, then text", code="E_DATA_FORMAT"
+            )
         self.entries = len(self.all)
 
     def units(self, everything: bool) -> list[TranslationUnit]:

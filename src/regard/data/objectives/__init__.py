@@ -1,6 +1,6 @@
 """Objectives: from rows of text to what a model reads and predicts. Tasks differ only here in training."""
 
-from regard.data.objectives.base import BatchLayout, Encodings, Objective, RowWise
+from regard.data.dataset import BatchLayout, Encodings, Objective, RowWise
 from regard.data.objectives.language import CausalLM, MaskedLM, SpanCorruption
 from regard.data.objectives.supervised import (
     Classify,

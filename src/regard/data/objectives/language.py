@@ -9,8 +9,20 @@ import numpy as np
 import numpy.typing as npt
 
 from regard.data.batches import generator
-from regard.data.dataset import Numbers, RowPool, column, narrowest, offsets
-from regard.data.objectives.base import UINT32, BatchLayout, Encodings, Ids, Loss, Rng, RowWise
+from regard.data.dataset import (
+    UINT32,
+    BatchLayout,
+    Encodings,
+    Loss,
+    Numbers,
+    Rng,
+    RowPool,
+    RowWise,
+    TokenIds,
+    column,
+    narrowest,
+    offsets,
+)
 from regard.data.readers import CONTINUED, MORE, RawRow
 from regard.inputs.text import Tokenizer
 from regard.sample import IGNORED, Sample
@@ -30,7 +42,7 @@ class CausalLM:
 
     tokenizer: Tokenizer
     window: int  # tokens that the model reads at once
-    across_rows: bool = True  # predict the first token of the next row; not in runs of version 1
+    across_rows: bool = True  # predict the first token of the next row; from version 3 on
     loss: Loss = "words"
 
     @property
@@ -159,7 +171,7 @@ class Denoising:
             if len(ids)
         ]
 
-    def sample(self, source: Ids, target: Ids, rng: Rng) -> Sample:
+    def sample(self, source: TokenIds, target: TokenIds, rng: Rng) -> Sample:
         raise NotImplementedError
 
 
@@ -173,7 +185,7 @@ class MaskedLM(Denoising):
 
     whole_words: bool = False
 
-    def sample(self, source: Ids, target: Ids, rng: Rng) -> Sample:
+    def sample(self, source: TokenIds, target: TokenIds, rng: Rng) -> Sample:
         ids = np.array(source, dtype=np.int64)
         words = np.array(target, dtype=np.int64) if self.whole_words else np.arange(len(ids))
         chosen = self.choose(words, rng)  # [T] bool
@@ -202,7 +214,7 @@ class SpanCorruption(Denoising):
 
     mean_span: float = 3.0
 
-    def sample(self, source: Ids, target: Ids, rng: Rng) -> Sample:
+    def sample(self, source: TokenIds, target: TokenIds, rng: Rng) -> Sample:
         sentinels = self.tokenizer.sentinels
         if not sentinels:
             raise ValueError("this tokenizer has no sentinels")

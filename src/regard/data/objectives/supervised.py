@@ -9,8 +9,20 @@ from functools import cached_property
 
 import numpy as np
 
-from regard.data.dataset import RowPool, column, encode, narrowest, select
-from regard.data.objectives.base import UINT32, BatchLayout, Encodings, Ids, Loss, Rng, RowWise
+from regard.data.dataset import (
+    UINT32,
+    BatchLayout,
+    Encodings,
+    Loss,
+    Rng,
+    RowPool,
+    RowWise,
+    TokenIds,
+    column,
+    encode,
+    narrowest,
+    select,
+)
 from regard.data.readers import LABEL_SEPARATOR, RawRow
 from regard.inputs.text import Tokenizer
 from regard.sample import IGNORED, Sample
@@ -52,11 +64,11 @@ class Seq2Seq:
     def layout(self, pool: RowPool, rng: Rng) -> BatchLayout:
         return RowWise(pool, self, (1, 1))
 
-    def source_sample(self, ids: Ids) -> Sample:
+    def source_sample(self, ids: TokenIds) -> Sample:
         """A source without a target, for generation."""
         return Sample(source=[*ids, self.source.end])
 
-    def sample(self, source: Ids, target: Ids, rng: Rng | None = None) -> Sample:
+    def sample(self, source: TokenIds, target: TokenIds, rng: Rng | None = None) -> Sample:
         return Sample(
             source=[*source, self.source.end],
             target=[self.target.start, *target],
@@ -80,7 +92,7 @@ class LabelObjective:
     def number(self) -> dict[str, int]:
         return {label: number for number, label in enumerate(self.labels)}
 
-    def text(self, ids: Ids) -> Sample:
+    def text(self, ids: TokenIds) -> Sample:
         """A text without labels."""
         return Sample(source=[self.tokenizer.start, *ids, self.tokenizer.end])
 
@@ -109,11 +121,11 @@ class Classify(LabelObjective):
     def layout(self, pool: RowPool, rng: Rng) -> BatchLayout:
         return RowWise(pool, self, (2, 0))
 
-    def sample(self, source: Ids, target: Ids, rng: Rng | None = None) -> Sample:
+    def sample(self, source: TokenIds, target: TokenIds, rng: Rng | None = None) -> Sample:
         labels = [int(number in target) for number in range(len(self.labels))] if self.many else target
         return Sample(self.text(source).source, labels=labels)
 
-    def eval_sample(self, text: Ids, labels: str) -> Sample:
+    def eval_sample(self, text: TokenIds, labels: str) -> Sample:
         """Labels that do not occur in the training data are ignored."""
         return self.sample(text, [self.number.get(label, IGNORED) for label in split_labels(labels)])
 
@@ -163,7 +175,7 @@ class Tag(LabelObjective):
     def layout(self, pool: RowPool, rng: Rng) -> BatchLayout:
         return RowWise(pool, self, (2, 2))
 
-    def sample(self, source: Ids, target: Ids, rng: Rng | None = None) -> Sample:
+    def sample(self, source: TokenIds, target: TokenIds, rng: Rng | None = None) -> Sample:
         labels = [IGNORED, *(tag - 1 if tag else IGNORED for tag in target), IGNORED]
         return Sample(self.text(source).source, labels=labels)
 
@@ -248,7 +260,7 @@ class ExtractiveQA:
     def layout(self, pool: RowPool, rng: Rng) -> BatchLayout:
         return RowWise(pool, self, (0, 0))
 
-    def sample(self, source: Ids, target: Ids, rng: Rng | None = None) -> Sample:
+    def sample(self, source: TokenIds, target: TokenIds, rng: Rng | None = None) -> Sample:
         begins, *places = target
         return Sample(source, labels=places, segments=segments(len(source), begins))
 

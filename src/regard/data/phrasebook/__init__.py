@@ -7,7 +7,6 @@ English sentence has exactly one German sentence and the reverse. The words and 
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -91,43 +90,6 @@ def split_of(english: str) -> str:
     return _split(_fingerprint(english))
 
 
-class Seen:
-    """A set of 64-bit numbers in about 16 bytes each; a Python set takes 100, too many for 20 million."""
-
-    def __init__(self) -> None:
-        self._table, self._count = array("Q", bytes(8 << 10)), 0
-
-    def __len__(self) -> int:
-        return self._count
-
-    def add(self, number: int) -> bool:
-        """Add a number and return whether it is new."""
-        if 5 * self._count >= 3 * len(self._table):
-            self._grow()
-        if new := _put(self._table, number or 1):  # 0 is an empty slot
-            self._count += 1
-        return new
-
-    def _grow(self) -> None:
-        wider = array("Q", bytes(16 * len(self._table)))
-        for number in self._table:
-            if number:
-                _put(wider, number)
-        self._table = wider
-
-
-def _put(table: array[int], number: int) -> bool:
-    """Open addressing: write to the first free slot, unless the number is in the table already."""
-    mask = len(table) - 1  # a power of two
-    slot = number >> 8 & mask  # the lowest bits determine the split
-    while table[slot]:
-        if table[slot] == number:
-            return False
-        slot = (slot + 1) & mask
-    table[slot] = number
-    return True
-
-
 def phrases(split: str, count: int, seed: int = 0) -> Iterator[Phrase]:
     """`count` distinct pairs of one split, in the order of their index."""
     if split not in SPLITS:
@@ -136,12 +98,13 @@ def phrases(split: str, count: int, seed: int = 0) -> Iterator[Phrase]:
 
 
 def _phrases(split: str, count: int, seed: int) -> Iterator[Phrase]:
-    seen = Seen()
+    seen: set[int] = set()  # 64 bits of each sentence
     for index in count_from():
         if len(seen) >= count:
             return
         structure, english = _draw(seed, index)
         fingerprint = _fingerprint(english)
         # German is written only for the sentences of this split.
-        if _split(fingerprint) == split and seen.add(fingerprint):
+        if _split(fingerprint) == split and fingerprint not in seen:
+            seen.add(fingerprint)
             yield realise(structure, english)

@@ -21,7 +21,7 @@ from regard.config import Task
 from regard.data.files import LONGEST_INPUT, checked_lines, open_binary, stamp
 from regard.data.readers import InvalidRow, RawRow, label_name
 from regard.data.report import DataReport
-from regard.errors import UsageError
+from regard.errors import UsageError, extra, located
 
 Record = dict[str, Any]
 Cells = tuple[int, list[str]]  # the line (or row) and its cells
@@ -224,7 +224,8 @@ def _jsonl(path: Path, report: DataReport) -> Iterator[tuple[int, object]]:
 def _parquet(path: Path) -> Iterator[tuple[int, object]]:
     """Some rows at a time: the file may be larger than the memory."""
     stamp(path)
-    library = _import("pyarrow.parquet", path, "hub")
+    with located(path), extra("hub"):
+        library = import_module("pyarrow.parquet")
     number = 0
     try:
         batches = library.ParquetFile(path).iter_batches(ROWS_AT_ONCE)
@@ -241,7 +242,8 @@ def _parquet(path: Path) -> Iterator[tuple[int, object]]:
 def _excel(path: Path) -> Iterator[Cells]:
     """The rows of the first sheet that are not empty."""
     stamp(path)
-    library = _import("openpyxl", path, "documents")
+    with located(path), extra("documents"):
+        library = import_module("openpyxl")
     try:
         with ZipFile(path) as archive:  # a small .xlsx may unpack to any size
             size = sum(entry.file_size for entry in archive.infolist())
@@ -265,15 +267,6 @@ def _excel(path: Path) -> Iterator[Cells]:
             f"{path}: not a readable .xlsx file ({str(error).splitlines()[0] if str(error) else error!r})"
         )
         raise UsageError(message, code="E_DATA_DAMAGED") from None
-
-
-def _import(name: str, path: Path, extra: str) -> Any:
-    try:
-        return import_module(name)
-    except ImportError:
-        raise UsageError(
-            f'{path}: to read {path.suffix} files, pip install "regard[{extra}]"', code="E_EXTRA"
-        ) from None
 
 
 def _delimited(path: Path, suffix: str, report: DataReport) -> Iterator[Cells]:

@@ -157,10 +157,6 @@ def to_processor(model: bytes, path: str) -> SentencePieceProcessor:
         raise TokenizerError(f"{path}: not a SentencePiece model ({error}); copy it again") from None
 
 
-def is_sentencepiece(folder: Path) -> bool:
-    return all((folder / name).is_file() for name in ("source.spm", "vocab.json"))
-
-
 def read_sentencepiece(path: Path) -> SentencePieceTokenizer:
     """One side of a model folder: source.spm or target.spm, and the files beside it."""
     folder, is_target = path.parent, path.name == "target.spm"

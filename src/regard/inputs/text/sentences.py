@@ -6,54 +6,19 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
+from regard.resources import word_lists
 
 
-# Titles stand before a name. Only in this spelling: "me." and "5 ms." end sentences.
-_TITLES = _words(
-    """
-    Mr Mrs Ms Dr Prof Rev Hon Sr Jr St Gen Col Capt Cpt Lt Sgt Cmdr Maj Gov Sen Rep Pres Mt Ft Messrs
-    Hr Hrn Fr Frl Dipl Ing Hl
-    Mme Mmes Mlle Mlles MM Me Mgr Pr Ste Stes
-    """
-)
-_BEFORE_NUMBERS = _words(
-    """
-    no nos nr nrn fig figs eq eqs vol vols ch chap sec ed eds p pp art abs abb bd kap max min tel tél est
-    geb gest env av apr jan feb mar jun jul aug sep sept oct nov dec janv févr juil déc okt dez
-    """
-)
-# "etc." and "usw." are missing on purpose: before a capital letter they mostly close the sentence.
-_ABBREVIATIONS = _words(
-    """
-    e.g i.e cf vs viz approx dept a.k.a al incl
-    bzw ca evtl ggf ggfs inkl exkl zzgl vgl sog bspw mio mrd tsd hrsg med phil jur rer nat resp
-    d.h z.b u.a z.t o.ä u.ä v.a i.d.r s.o s.u m.e
-    p.ex c.-à-d c-à-d boul réf
-    """
-)
-_MONTHS = _words(
-    """
-    januar februar märz april mai juni juli august september oktober november dezember
-    january february march may june july october december jänner
-    """
-)
-_BEFORE_ORDINALS = _words(
-    """
-    der die das den dem des am im vom zum zur beim bis ab seit ins ein eine einen einem einer eines kein keine
-    mein meine sein seine seinem seinen ihr ihre ihrem ihren unser unsere jeder jede jedes jeden und
-    """
-)
-# With a capital letter these begin a sentence, not a name: they settle the doubtful cases.
-_OPENERS = _words(
-    """
-    the a an this that these those he she it we they i you there then but and so if when while in on at what
-    der die das ein eine er sie es wir ihr ich dies diese dieser dieses dann aber und wenn da dort so im
-    le la les un une il elle ils elles nous vous je ce cette ces mais et puis alors si dans
-    """
-)
+def _words(name: str) -> frozenset[str]:
+    return frozenset(word_lists()["sentences"][name].split())
+
+
+_TITLES = _words("titles")
+_BEFORE_NUMBERS = _words("before_numbers")
+_ABBREVIATIONS = _words("abbreviations")
+_MONTHS = _words("months")
+_BEFORE_ORDINALS = _words("before_ordinals")
+_OPENERS = _words("openers")
 _WIDE = frozenset("。！？｡।॥؟۔።")
 _CLOSING = "\"'”’“»›«‹)\\]}）】」』〉》"
 # French sets a space before its closing guillemet. Possessive repeats keep the search linear.

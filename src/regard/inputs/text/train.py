@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TypeVar
 
-from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 from tokenizers import Regex, models, pre_tokenizers, trainers
 from tokenizers import Tokenizer as Pipeline
 
@@ -94,6 +93,8 @@ def _unigram_scores(words: Mapping[str, int], tokens: int) -> dict[str, float]:
     SentencePiece's trainer on one thread is deterministic; the trainer of `tokenizers` sums in the order of a
     randomly seeded table. In the byte alphabet there is no space, tab or newline, and nothing to normalise.
     """
+    from sentencepiece import SentencePieceProcessor, SentencePieceTrainer  # here: no model needs them to run
+
     parts: Counter[str] = Counter()
     for word, count in words.items():
         spelled = to_byte_alphabet(word)

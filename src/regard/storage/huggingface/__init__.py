@@ -7,6 +7,7 @@ others (RNNs, pre-norm encoder-decoders, other head widths...) use the same file
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 
 from pydantic import ValidationError
 from torch import Tensor
@@ -28,15 +29,19 @@ from regard.storage.huggingface.architecture import (
     tensors_from_hf,
     tensors_to_hf,
 )
-from regard.storage.huggingface.bert import BERT, CLASSES
-from regard.storage.huggingface.gpt2 import GPT2
-from regard.storage.huggingface.llama import LLAMA
-from regard.storage.huggingface.marian import MARIAN
-from regard.storage.huggingface.t5 import T5
 
-ARCHITECTURES = {each.name: each for each in (MARIAN, BERT, GPT2, T5, LLAMA)}
+# model_type, which is also the name of a module, by our family; a module is imported when it is needed
+MODEL_TYPES = {"transformer": "marian", "bert": "bert", "gpt": "gpt2", "t5": "t5", "llama": "llama"}
 MULTI_LABEL = "multi_label_classification"
 CONFIG, UNSUPPORTED = "E_MODEL_CONFIG", "E_MODEL_UNSUPPORTED"
+
+
+def load_architecture(model_type: object) -> Architecture | None:
+    if model_type not in MODEL_TYPES.values():
+        return None
+    module = import_module(f"regard.storage.huggingface.{model_type}")
+    architecture: Architecture = getattr(module, str(model_type).upper())
+    return architecture
 
 
 def architecture_of(model: ModelConfig, joint: bool) -> Architecture | None:
@@ -44,10 +49,10 @@ def architecture_of(model: ModelConfig, joint: bool) -> Architecture | None:
 
     Its fields are written and read back: a model with anything that they do not hold has no architecture.
     """
-    for each in ARCHITECTURES.values():
-        if each.family == model.family and (joint or each.two_vocabularies):
-            return each if _reads_back(model, each) else None
-    return None
+    each = load_architecture(MODEL_TYPES.get(model.family))
+    if each is None or not (joint or each.two_vocabularies):
+        return None
+    return each if _reads_back(model, each) else None
 
 
 def _reads_back(model: ModelConfig, architecture: Architecture) -> bool:
@@ -104,7 +109,11 @@ def config_json(
     if architecture is None:
         fields = model.model_dump(mode="json", exclude={"preset"}, exclude_none=True)
         return {"model_type": "regard", "architectures": [model.family], **common, "model": fields}
-    their_class = CLASSES[model.head] if model.head is not None else next(iter(architecture.tasks))
+    their_class = next(iter(architecture.tasks))
+    if model.head is not None:
+        from regard.storage.huggingface.bert import CLASSES
+
+        their_class = CLASSES[model.head]
     described = {"model_type": architecture.name, "architectures": [their_class]}
     return described | common | architecture.write(model)
 
@@ -124,8 +133,8 @@ def _labels_json(labels: Sequence[str], task: Task | None) -> Json:
 def model_config(config: Json, path: str) -> ModelConfig:
     """The model that a `config.json` describes; errors name the file."""
     name = config.get("model_type")
-    if not isinstance(name, str) or name not in (*ARCHITECTURES, "regard"):
-        supported = ", ".join([*ARCHITECTURES, "regard"])
+    if not isinstance(name, str) or name not in (*MODEL_TYPES.values(), "regard"):
+        supported = ", ".join([*MODEL_TYPES.values(), "regard"])
         raise UsageError(
             f"{path}: model_type {shown(name)} is not one that Regard opens ({supported})", code=UNSUPPORTED
         )
@@ -136,8 +145,9 @@ def model_config(config: Json, path: str) -> ModelConfig:
                 fields = config.get("model", {})
                 is_old = file_version(regard_section(config), "regard") == 1
                 return parse_model(upgrade_model(fields, FIELDS) if is_old else fields)
-            architecture = ARCHITECTURES[name]
-            head = HEADS.get(_task_name(config, architecture) or "") if architecture is BERT else None
+            architecture = load_architecture(name)
+            assert architecture is not None  # one of MODEL_TYPES
+            head = HEADS.get(_task_name(config, architecture) or "") if name == "bert" else None
             return parse_model({**architecture.read(config), "head": head})
     except ValidationError as error:
         first = error.errors()[0]
@@ -193,7 +203,7 @@ def _task_name(config: Json, architecture: Architecture) -> str | None:
     if name in architecture.tasks:
         return architecture.tasks[name]
     if name.endswith("Model"):  # a base model; of all but BERT the embedding is also the output layer
-        return None if architecture is BERT else next(iter(architecture.tasks.values()))
+        return None if architecture.name == "bert" else next(iter(architecture.tasks.values()))
     supported = ", ".join(architecture.tasks)
     raise UsageError(
         f"architectures = {shown(name)} is not one that Regard opens ({supported})", code=UNSUPPORTED
@@ -202,7 +212,7 @@ def _task_name(config: Json, architecture: Architecture) -> str | None:
 
 def task_of(config: Json, path: str) -> Task | None:
     """The task of the class in `architectures`; None for an encoder without a head."""
-    architecture = ARCHITECTURES.get(str(config.get("model_type")))
+    architecture = load_architecture(config.get("model_type"))
     problem = config.get("problem_type")
     with located(path):
         languages = _languages(config)
@@ -252,7 +262,7 @@ def from_hf(
     config: Json, model: ModelConfig, tensors: Mapping[str, Tensor], joint: bool, head: str | None
 ) -> Tensors:
     """The weights of a file under our names. `head` is the one to read; "pooler": BERT's pooler alone."""
-    architecture = ARCHITECTURES.get(str(config.get("model_type")))
+    architecture = load_architecture(config.get("model_type"))
     if architecture is not None:
         return tensors_from_hf(tensors, architecture.table(model, Shape(joint, 0, head)))
     named = {name: as_computed(tensor) for name, tensor in current_weight_names(tensors).items()}

@@ -1,21 +1,83 @@
 """Evaluation on held-out text, one class a task; the trainer calls `validate` and `final`.
 
-Modules are imported for the task at hand only: sacreBLEU, scikit-learn and seqeval are slow to import.
+Modules are imported for the task at hand only: sacreBLEU is slow to import.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+
+import torch
 
 from regard.compat import VERSION
 from regard.config import Config, Model, Task
 from regard.data import Objective
 from regard.data.objectives import CausalLM, Classify, ExtractiveQA, MaskedLM, Seq2Seq, SpanCorruption, Tag
+from regard.data.readers import RawRow
+from regard.generation.score import TOKENS_PER_BATCH, score
 from regard.inputs.text import Tokenizer
-from regard.sample import Example
-from regard.training.evaluation.base import FILES, Evaluation
+from regard.sample import IGNORED, Example, Sample
+from regard.storage import write_text
+from regard.training.distributed import SingleProcess
+from regard.training.progress import Record
 
-__all__ = ["FILES", "Evaluation", "make_evaluation", "make_objective"]
+if TYPE_CHECKING:
+    from regard.models.families import GenerativeModel
+    from regard.models.families import Model as AnyModel
+
+FILES = {"final-valid": "valid.jsonl", "test": "test.jsonl"}  # outputs, by the kind of the record
+SINGLE_PROCESS = SingleProcess()
+MAX_LISTED = 5  # texts listed in a message
+
+
+class Evaluation(ABC):
+    """The held-out examples of one split, and how a model is scored on them."""
+
+    examples: Sequence[Example]
+    validated: ClassVar[tuple[str, ...]] = ()  # the scores that a validation during training records
+    separator: ClassVar[str] = ", "  # between the words or labels of the example that it shows
+
+    def __len__(self) -> int:
+        """Texts, questions or pairs."""
+        return len(self.examples)
+
+    @abstractmethod
+    def run(
+        self, model: AnyModel, device: torch.device, dist: SingleProcess = SINGLE_PROCESS
+    ) -> tuple[Record, list[Record]]:
+        """Scores on all examples, and each example with the model's output."""
+
+    def validate(
+        self,
+        model: AnyModel,
+        device: torch.device,
+        count: int,
+        pick: int,
+        dist: SingleProcess = SINGLE_PROCESS,
+    ) -> Record:
+        """During training: loss and scores, and one example (number `pick`) with the model's output.
+
+        Where outputs are generated, only the first `count` examples are scored. The ranks of `dist` divide
+        the examples among them, and all get the same record.
+        """
+        scores, rows = self.run(model, device, dist)
+        return {name: scores[name] for name in self.validated} | self.example(rows[pick % len(rows)])
+
+    def example(self, row: Record) -> Record:
+        """One example as the terminal shows it during training."""
+        texts = (row[side] for side in ("source", "reference", "output"))
+        shown = [text if isinstance(text, str) else self.separator.join(text) for text in texts]
+        return {"sample": dict(zip(("source", "reference", "output"), shown))}
+
+    def final(self, model: AnyModel, device: torch.device, path: Path) -> Record:
+        """Scores of the final model on all examples; writes each with the model's output to `path`."""
+        scores, rows = self.run(model, device)
+        write_rows(path, rows)
+        return scores
 
 
 def make_objective(
@@ -31,7 +93,7 @@ def make_objective(
         case "translate":
             return Seq2Seq(source, target, longest)
         case "generate":
-            return CausalLM(source, longest, across_rows=version > 1)
+            return CausalLM(source, longest, across_rows=version > 2)
         case "fill" if model.family == "t5":
             return SpanCorruption(source, longest, task.mask_rate, mean_span=task.mean_span)
         case "fill":
@@ -72,3 +134,59 @@ def make_evaluation(
         case MaskedLM():
             return language.MaskedLMEvaluation(objective, examples)
     raise ValueError(f"no evaluation for {type(objective).__name__}")
+
+
+# --- what the tasks share
+
+
+def log_probabilities(
+    model: AnyModel, samples: Sequence[Sample], device: torch.device, dist: SingleProcess = SINGLE_PROCESS
+) -> list[list[float]]:
+    """Of each label of each sample."""
+    return dist.map_sharded(samples, lambda part: score(model, part, TOKENS_PER_BATCH, device))
+
+
+def mean_loss(log_p: Iterable[Sequence[float]]) -> float:
+    """Mean of -log p over all labels, without smoothing; its exponential is the perplexity."""
+    total, count = 0.0, 0
+    for row in log_p:
+        total, count = total - sum(row), count + len(row)
+    return total / max(1, count)
+
+
+def generative(model: AnyModel) -> GenerativeModel:
+    if not hasattr(model, "start"):
+        raise ValueError("an encoder-only model generates no text")
+    return cast("GenerativeModel", model)
+
+
+def labelled_positions(sample: Sample) -> list[int]:
+    return [position for position, label in enumerate(sample.labels) if label != IGNORED]
+
+
+def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    """One JSON object a line, in the order of the corpus: what the report shows of single examples."""
+    write_text(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+
+
+def drop_too_long(
+    examples: list[Example], objective: Objective, config: Config, split: str, log: Callable[[str], None]
+) -> list[Example]:
+    """Without the examples that the model cannot read as a whole."""
+    rows = [(number, example.source, example.target) for number, example in enumerate(examples)]
+    long = too_long(rows, objective, config)
+    if long:
+        numbers = ", ".join(str(number + 1) for number in sorted(long)[:MAX_LISTED])
+        more = ", ..." if len(long) > MAX_LISTED else ""
+        log(
+            f"left out {len(long):,} of data.{split}: longer than {config.model.max_length} tokens "
+            f"(texts {numbers}{more})"
+        )
+    return [example for number, example in enumerate(examples) if number not in long]
+
+
+def too_long(rows: Sequence[RawRow], objective: Objective, config: Config) -> set[int]:
+    """Rows with more tokens than there are learned positions; other positions reach any length."""
+    if config.model.positions != "learned" or config.task.name in ("generate", "fill"):
+        return set()
+    return set(objective.too_long(rows))

@@ -1,4 +1,4 @@
-"""Encoder tasks: labels of texts and words (scikit-learn, seqeval), answers to questions (SQuAD's scores)."""
+"""Encoder tasks: labels of texts and words, answers to questions (SQuAD's scores)."""
 
 from __future__ import annotations
 
@@ -6,129 +6,89 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from regard.data.objectives import Classify, ContextWindow, ExtractiveQA, Tag, split_labels
-from regard.generation.heads import AnswerSpan, label_probabilities, predicted_labels, ranked_answers
+from regard.generation.heads import (
+    AnswerSpan,
+    label_probabilities,
+    predicted_labels,
+    predicted_tags,
+    ranked_answers,
+)
 from regard.generation.score import TOKENS_PER_BATCH, map_logits
 from regard.metrics.answers import squad_scores
 from regard.metrics.labels import classification_scores, tagging_scores
 from regard.models.families import Model
 from regard.sample import Example, Sample
 from regard.training.distributed import SingleProcess
-from regard.training.evaluation.base import SINGLE_PROCESS, example_record, write_rows
+from regard.training.evaluation import SINGLE_PROCESS, Evaluation
 from regard.training.progress import Record
 
 WINDOW_TOKENS_PER_BATCH = 4096  # logits of windows are small: two a token
 
 
 @dataclass(frozen=True)
-class LabelEvaluation:
+class LabelEvaluation(Evaluation):
     objective: Classify
     examples: Sequence[Example]
-
-    def __len__(self) -> int:
-        return len(self.examples)
+    validated = ("loss", "accuracy", "f1")
 
     @cached_property
     def samples(self) -> list[Sample]:
         texts = self.objective.tokenizer.encode_batch([example.source for example in self.examples])
         return [self.objective.eval_sample(ids, each.target) for ids, each in zip(texts, self.examples)]
 
-    @property
-    def references(self) -> list[list[str]]:
-        return [split_labels(example.target) for example in self.examples]
-
-    def validate(
-        self, model: Model, device: torch.device, count: int, pick: int, dist: SingleProcess = SINGLE_PROCESS
-    ) -> Record:
-        logits = self.logits(model, device, dist)
-        number = pick % len(self.examples)
-        output = self.predicted(label_probabilities(logits[number], self.objective.many))
-        scores = self.scores(logits)
-        return {name: scores[name] for name in ("loss", "accuracy", "f1")} | example_record(
-            self.examples[number].source, ", ".join(self.references[number]), ", ".join(output)
-        )
-
-    def logits(self, model: Model, device: torch.device, dist: SingleProcess = SINGLE_PROCESS) -> Tensor:
-        """[texts, labels]"""
-
+    def run(
+        self, model: Model, device: torch.device, dist: SingleProcess = SINGLE_PROCESS
+    ) -> tuple[Record, list[Record]]:
         def predict(samples: Sequence[Sample]) -> list[list[float]]:
-            return map_logits(
-                model, samples, lambda number, logits: logits[0].tolist(), TOKENS_PER_BATCH, device
-            )
+            first = lambda number, logits: logits[0].tolist()  # noqa: E731 - of the whole text
+            return map_logits(model, samples, first, TOKENS_PER_BATCH, device)
 
-        return torch.tensor(dist.map_sharded(self.samples, predict), dtype=torch.float32)
-
-    def predicted(self, probabilities: Tensor) -> list[str]:
-        return predicted_labels(probabilities, self.objective.labels, self.objective.many)
-
-    def scores(self, logits: Tensor) -> Record:
-        gold = torch.tensor([sample.labels for sample in self.samples])
-        if self.objective.many:
-            loss = F.binary_cross_entropy_with_logits(logits, gold.float())
-        else:
-            seen = gold[:, 0] >= 0  # labels that training never saw have no number
-            loss = F.cross_entropy(logits[seen], gold[seen, 0]) if bool(seen.any()) else torch.zeros(())
-        probabilities = label_probabilities(logits, self.objective.many)
-        outputs = [self.predicted(each) for each in probabilities]
-        scores = classification_scores(self.references, outputs, self.objective.labels, self.objective.many)
-        return {"loss": float(loss), **scores}
-
-    def final(self, model: Model, device: torch.device, path: Path) -> Record:
-        logits = self.logits(model, device)
-        probabilities = label_probabilities(logits, self.objective.many)
-        rows = (
+        logits = torch.tensor(dist.map_sharded(self.samples, predict), dtype=torch.float32)  # [texts, labels]
+        labels, many = self.objective.labels, self.objective.many
+        rows: list[Record] = [
             {
                 "source": example.source,
-                "reference": reference,
-                "output": self.predicted(row),
-                "probabilities": dict(zip(self.objective.labels, row.tolist())),
+                "reference": split_labels(example.target),
+                "output": predicted_labels(row, labels, many),
+                "probabilities": dict(zip(labels, row.tolist())),
             }
-            for example, reference, row in zip(self.examples, self.references, probabilities)
-        )
-        write_rows(path, rows)
-        return self.scores(logits)
+            for example, row in zip(self.examples, label_probabilities(logits, many))
+        ]
+        references, outputs = ([row[side] for row in rows] for side in ("reference", "output"))
+        scores = classification_scores(references, outputs, labels, many)
+        return {"loss": self.loss(logits), **scores}, rows
+
+    def loss(self, logits: Tensor) -> float:
+        gold = torch.tensor([sample.labels for sample in self.samples])
+        if self.objective.many:
+            return float(F.binary_cross_entropy_with_logits(logits, gold.float()))
+        seen = gold[:, 0] >= 0  # labels that training never saw have no number
+        return float(F.cross_entropy(logits[seen], gold[seen, 0])) if bool(seen.any()) else 0.0
 
 
 @dataclass(frozen=True)
-class TagEvaluation:
+class TagEvaluation(Evaluation):
     objective: Tag
     examples: Sequence[Example]
-
-    def __len__(self) -> int:
-        return len(self.examples)
+    validated = ("loss", "f1", "accuracy")
+    separator = " "
 
     @cached_property
     def encoded(self) -> list[tuple[list[int], list[int | None]]]:
         """Token ids of each sentence, and the first token of each word (None: the word has none)."""
         return [self.objective.encode_words(example.source.split(" ")) for example in self.examples]
 
-    @property
-    def references(self) -> list[list[str]]:
-        return [example.target.split(" ") for example in self.examples]
-
-    def validate(
-        self, model: Model, device: torch.device, count: int, pick: int, dist: SingleProcess = SINGLE_PROCESS
-    ) -> Record:
-        loss, outputs = self.predict(model, device, dist)
-        scores = tagging_scores(self.references, outputs)
-        number = pick % len(self.examples)
-        example = self.examples[number]
-        return {"loss": loss, "f1": scores["f1"], "accuracy": scores["accuracy"]} | example_record(
-            example.source, example.target, " ".join(outputs[number])
-        )
-
-    def predict(
+    def run(
         self, model: Model, device: torch.device, dist: SingleProcess = SINGLE_PROCESS
-    ) -> tuple[float, list[list[str]]]:
-        """Mean loss of the words, and the tags of each sentence."""
-        references = self.references
+    ) -> tuple[Record, list[Record]]:
+        """The loss is the mean over words whose tag training has seen."""
+        references = [example.target.split(" ") for example in self.examples]
 
         def predict(numbers: Sequence[int]) -> list[tuple[list[str], list[float]]]:
             samples = [self.objective.text(self.encoded[number][0]) for number in numbers]
@@ -147,57 +107,31 @@ class TagEvaluation:
 
         results = dist.map_sharded(range(len(self.examples)), predict)
         losses = [loss for _, each in results for loss in each]
-        return sum(losses) / max(1, len(losses)), [outputs for outputs, _ in results]
-
-    def final(self, model: Model, device: torch.device, path: Path) -> Record:
-        loss, outputs = self.predict(model, device)
-        rows = (
+        outputs = [tags for tags, _ in results]
+        rows: list[Record] = [
             {"source": example.source.split(" "), "reference": reference, "output": output}
-            for example, reference, output in zip(self.examples, self.references, outputs)
-        )
-        write_rows(path, rows)
-        return {"loss": loss, **tagging_scores(self.references, outputs)}
-
-
-def predicted_tags(logits: Tensor, first: Sequence[int | None], labels: Sequence[str]) -> list[str]:
-    """The tag of each word by its first token ("O" without one): logits [S,L], the start token first."""
-    best = logits.argmax(dim=1).tolist()
-    return ["O" if token is None else labels[best[token + 1]] for token in first]
+            for example, reference, output in zip(self.examples, references, outputs)
+        ]
+        return {"loss": sum(losses) / max(1, len(losses)), **tagging_scores(references, outputs)}, rows
 
 
 @dataclass(frozen=True)
-class AnswerEvaluation:
+class AnswerEvaluation(Evaluation):
     objective: ExtractiveQA
     examples: Sequence[Example]
     max_tokens: int  # of an answer
     may_refuse: bool  # some training questions have no answer
-
-    def __len__(self) -> int:
-        return len(self.examples)
+    validated = ("loss", "exact", "f1")
+    separator = "; "
 
     @cached_property
     def windows(self) -> list[list[ContextWindow]]:
         return [self.objective.windows(*question_and_context(example)) for example in self.examples]
 
-    @property
-    def references(self) -> list[list[str]]:
-        return [[text for text, _ in json.loads(example.target)] for example in self.examples]
-
-    def validate(
-        self, model: Model, device: torch.device, count: int, pick: int, dist: SingleProcess = SINGLE_PROCESS
-    ) -> Record:
-        loss, outputs = self.answer(model, device, dist)
-        scores, _ = squad_scores(self.references, [text for text, _ in outputs])
-        number = pick % len(self.examples)
-        question = question_and_context(self.examples[number])[0]
-        return {"loss": loss, **scores} | example_record(
-            question, "; ".join(self.references[number]), outputs[number][0]
-        )
-
-    def answer(
+    def run(
         self, model: Model, device: torch.device, dist: SingleProcess = SINGLE_PROCESS
-    ) -> tuple[float, list[tuple[str, float]]]:
-        """Mean loss of the ends in all windows, and the best answer to each question with its score."""
+    ) -> tuple[Record, list[Record]]:
+        """The loss is the mean over both ends of the answer in all windows."""
 
         def answer(numbers: Sequence[int]) -> list[tuple[str, float, list[float]]]:
             samples = [self.objective.text(window) for number in numbers for window in self.windows[number]]
@@ -209,7 +143,16 @@ class AnswerEvaluation:
 
         results = dist.map_sharded(range(len(self.examples)), answer)
         losses = [loss for _, _, each in results for loss in each]
-        return sum(losses) / max(1, len(losses)), [(text, score) for text, score, _ in results]
+        references = [[text for text, _ in json.loads(example.target)] for example in self.examples]
+        scores, each = squad_scores(references, [text for text, _, _ in results])
+        rows: list[Record] = []
+        for example, reference, (text, score, _), (exact, f1) in zip(
+            self.examples, references, results, each
+        ):
+            question, context = question_and_context(example)
+            row: Record = {"source": question, "context": context, "reference": reference}
+            rows.append({**row, "output": text, "exact": exact, "f1": f1, "score": score})
+        return {"loss": sum(losses) / max(1, len(losses)), **scores}, rows
 
     def best_answer(self, number: int, logits: Sequence[Tensor]) -> tuple[str, float, list[float]]:
         """Text and score of the best answer, and the losses of both ends in each window."""
@@ -222,19 +165,6 @@ class AnswerEvaluation:
         context, threshold = question_and_context(example)[1], 0.0 if self.may_refuse else None
         best: AnswerSpan = ranked_answers(context, windows, logits, self.max_tokens, threshold)[0]
         return best.text, best.score, losses
-
-    def final(self, model: Model, device: torch.device, path: Path) -> Record:
-        loss, outputs = self.answer(model, device)
-        scores, each = squad_scores(self.references, [text for text, _ in outputs])
-        rows = []
-        for example, reference, (text, score), (exact, f1) in zip(
-            self.examples, self.references, outputs, each
-        ):
-            question, context = question_and_context(example)
-            row: dict[str, Any] = {"source": question, "context": context, "reference": reference}
-            rows.append({**row, "output": text, "exact": exact, "f1": f1, "score": score})
-        write_rows(path, rows)
-        return {"loss": loss, **scores}
 
 
 def question_and_context(example: Example) -> tuple[str, str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Generic, TypeVar
 
 import torch
@@ -18,17 +17,16 @@ from regard.generation import decode
 from regard.generation.score import TOKENS_PER_BATCH, map_logits
 from regard.inputs.text import Tokenizer, special_tokens
 from regard.metrics.language import perplexity_scores
-from regard.models.encoder import EncoderOnly
 from regard.models.families import Model
 from regard.sample import Example, Sample
 from regard.training.distributed import SingleProcess
-from regard.training.evaluation.base import (
+from regard.training.evaluation import (
     SINGLE_PROCESS,
-    example_record,
+    Evaluation,
+    generative,
     labelled_positions,
     log_probabilities,
     mean_loss,
-    write_rows,
 )
 from regard.training.progress import Record
 
@@ -44,7 +42,7 @@ def as_rows(examples: Sequence[Example]) -> list[RawRow]:
 
 
 @dataclass(frozen=True)
-class CausalLMEvaluation:
+class CausalLMEvaluation(Evaluation):
     """Loss over all of the text in consecutive windows; perplexity and bits per byte follow from it."""
 
     objective: CausalLM
@@ -65,9 +63,14 @@ class CausalLMEvaluation:
         if not count:
             return record
         prompts = self.prompts(pick + 1)
-        prompt = prompts[pick % max(1, len(prompts))]
-        (output,) = self.continuations(model, [prompt], device)
-        return record | example_record(self.objective.tokenizer.decode(prompt), "", output)
+        (row,) = self.continuations(model, [prompts[pick % max(1, len(prompts))]], device)
+        return record | self.example({**row, "reference": ""})
+
+    def run(
+        self, model: Model, device: torch.device, dist: SingleProcess = SINGLE_PROCESS
+    ) -> tuple[Record, list[Record]]:
+        rows = self.continuations(model, self.prompts(CONTINUATIONS), device)
+        return self.scores(model, device, dist), rows
 
     def scores(self, model: Model, device: torch.device, dist: SingleProcess = SINGLE_PROCESS) -> Record:
         log_p = log_probabilities(model, self.samples, device, dist)
@@ -84,23 +87,16 @@ class CausalLMEvaluation:
 
     def continuations(
         self, model: Model, prompts: Sequence[Sequence[int]], device: torch.device
-    ) -> list[str]:
-        if isinstance(model, EncoderOnly):
-            raise ValueError("an encoder-only model generates no text")
-        tokenizer = self.objective.tokenizer
-        samples = [Sample(source=ids) for ids in prompts]
-        results = decode(model, samples, SAMPLING, special_tokens(tokenizer), device)
+    ) -> list[Record]:
+        tokenizer, samples = self.objective.tokenizer, [Sample(source=ids) for ids in prompts]
+        results = decode(generative(model), samples, SAMPLING, special_tokens(tokenizer), device)
         return [
-            continuation_text(tokenizer, ids, hypotheses[0].tokens)
+            {
+                "source": tokenizer.decode(ids),
+                "output": continuation_text(tokenizer, ids, hypotheses[0].tokens),
+            }
             for ids, hypotheses in zip(prompts, results)
         ]
-
-    def final(self, model: Model, device: torch.device, path: Path) -> Record:
-        prompts = self.prompts(CONTINUATIONS)
-        outputs = self.continuations(model, prompts, device)
-        decode_text = self.objective.tokenizer.decode
-        write_rows(path, ({"source": decode_text(ids), "output": out} for ids, out in zip(prompts, outputs)))
-        return self.scores(model, device)
 
 
 def first_text(sample: Sample) -> list[int]:
@@ -116,7 +112,7 @@ def continuation_text(tokenizer: Tokenizer, prompt: Sequence[int], tokens: Seque
 
 
 @dataclass(frozen=True)
-class MaskedEvaluation(Generic[Masking]):
+class MaskedEvaluation(Evaluation, Generic[Masking]):
     """Texts with the same masked tokens at every validation."""
 
     objective: Masking
@@ -133,13 +129,16 @@ class MaskedEvaluation(Generic[Masking]):
 class MaskedLMEvaluation(MaskedEvaluation[MaskedLM]):
     """Loss and accuracy at the masked positions."""
 
-    def validate(
-        self, model: Model, device: torch.device, count: int, pick: int, dist: SingleProcess = SINGLE_PROCESS
-    ) -> Record:
+    validated = ("loss", "accuracy")
+
+    def run(
+        self, model: Model, device: torch.device, dist: SingleProcess = SINGLE_PROCESS
+    ) -> tuple[Record, list[Record]]:
         loss, outputs = self.predict(model, device, dist)
-        number = pick % len(self.samples)
-        example = self.texts(number, outputs[number])
-        return self.scores(loss, outputs) | example_record(*(str(each) for each in example))
+        gold = [sample.labels[position] for sample in self.samples for position in labelled_positions(sample)]
+        right = sum(label == token for label, token in zip(gold, (t for row in outputs for t in row)))
+        rows = [self.row(number, tokens) for number, tokens in enumerate(outputs)]
+        return {"loss": loss, "accuracy": right / max(1, len(gold))}, rows
 
     def predict(
         self, model: Model, device: torch.device, dist: SingleProcess = SINGLE_PROCESS
@@ -160,29 +159,18 @@ class MaskedLMEvaluation(MaskedEvaluation[MaskedLM]):
         total, count = sum(loss for loss, _ in results), sum(len(tokens) for _, tokens in results)
         return total / max(1, count), [tokens for _, tokens in results]
 
-    def scores(self, loss: float, outputs: Sequence[Sequence[int]]) -> Record:
-        pairs = [
-            (sample.labels[position], token)
-            for sample, tokens in zip(self.samples, outputs)
-            for position, token in zip(labelled_positions(sample), tokens)
-        ]
-        return {"loss": loss, "accuracy": sum(gold == token for gold, token in pairs) / max(1, len(pairs))}
-
-    def texts(self, number: int, output: Sequence[int]) -> tuple[str, list[str], list[str]]:
+    def row(self, number: int, output: Sequence[int]) -> Record:
         """A text with its masked tokens shown as the mask, these tokens, and the predicted ones."""
         sample, tokenizer = self.samples[number], self.objective.tokenizer
         positions = labelled_positions(sample)
         source = list(sample.source)
         for position in positions:
             source[position] = tokenizer.mask or 0
-        text = "".join(tokenizer.tokens(source[1:-1])).strip()
-        return text, tokenizer.tokens([sample.labels[p] for p in positions]), tokenizer.tokens(output)
-
-    def final(self, model: Model, device: torch.device, path: Path) -> Record:
-        loss, outputs = self.predict(model, device)
-        texts = [self.texts(number, tokens) for number, tokens in enumerate(outputs)]
-        write_rows(path, (dict(zip(("source", "reference", "output"), each)) for each in texts))
-        return self.scores(loss, outputs)
+        return {
+            "source": "".join(tokenizer.tokens(source[1:-1])).strip(),
+            "reference": tokenizer.tokens([sample.labels[position] for position in positions]),
+            "output": tokenizer.tokens(output),
+        }
 
 
 class SpanCorruptionEvaluation(MaskedEvaluation[SpanCorruption]):
@@ -195,15 +183,19 @@ class SpanCorruptionEvaluation(MaskedEvaluation[SpanCorruption]):
         if not count:
             return record
         rows = dist.map_sharded(self.samples[:count], lambda part: self.generate(model, part, device))
-        example = rows[pick % len(rows)]
-        return record | {"accuracy": accuracy(rows)} | example_record(*(str(v) for v in example.values()))
+        return record | {"accuracy": accuracy(rows)} | self.example(rows[pick % len(rows)])
+
+    def run(
+        self, model: Model, device: torch.device, dist: SingleProcess = SINGLE_PROCESS
+    ) -> tuple[Record, list[Record]]:
+        rows = dist.map_sharded(self.samples, lambda part: self.generate(model, part, device))
+        loss = mean_loss(log_probabilities(model, self.samples, device, dist))
+        return {"loss": loss, "accuracy": accuracy(rows)}, rows
 
     def generate(self, model: Model, samples: Sequence[Sample], device: torch.device) -> list[Record]:
-        if isinstance(model, EncoderOnly):
-            raise ValueError("an encoder-only model generates no text")
         tokenizer = self.objective.tokenizer
         sources = [Sample(source=sample.source) for sample in samples]
-        results = decode(model, sources, Decode(beam=1), special_tokens(tokenizer), device)
+        results = decode(generative(model), sources, Decode(beam=1), special_tokens(tokenizer), device)
         return [
             {
                 "source": "".join(tokenizer.tokens(sample.source[:-1])).strip(),
@@ -212,12 +204,6 @@ class SpanCorruptionEvaluation(MaskedEvaluation[SpanCorruption]):
             }
             for sample, hypotheses in zip(samples, results)
         ]
-
-    def final(self, model: Model, device: torch.device, path: Path) -> Record:
-        rows = self.generate(model, self.samples, device)
-        write_rows(path, rows)
-        loss = mean_loss(log_probabilities(model, self.samples, device))
-        return {"loss": loss, "accuracy": accuracy(rows)}
 
 
 def accuracy(rows: Sequence[Record]) -> float:

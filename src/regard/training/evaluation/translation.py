@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 
 import torch
 from sacrebleu.metrics.chrf import CHRF
@@ -14,19 +13,17 @@ from regard.config import Config, Decode, Weighted
 from regard.data.objectives import Seq2Seq
 from regard.errors import RegardError
 from regard.generation import Hypothesis, decode
-from regard.generation.alignment import align
 from regard.inputs.text import special_tokens
 from regard.metrics.bleu import bleu_tokenization, bootstrap_intervals, text_scores
-from regard.models.encoder import EncoderOnly
 from regard.models.families import Model
 from regard.sample import Example, Sample
 from regard.training.distributed import SingleProcess
-from regard.training.evaluation.base import (
+from regard.training.evaluation import (
     SINGLE_PROCESS,
-    example_record,
+    Evaluation,
+    generative,
     log_probabilities,
     mean_loss,
-    write_rows,
 )
 from regard.training.progress import Record
 
@@ -34,13 +31,10 @@ GREEDY = Decode(beam=1)
 
 
 @dataclass(frozen=True)
-class TranslationEvaluation:
+class TranslationEvaluation(Evaluation):
     config: Config
     objective: Seq2Seq
     examples: Sequence[Example]
-
-    def __len__(self) -> int:
-        return len(self.examples)
 
     @cached_property
     def samples(self) -> list[Sample]:
@@ -74,18 +68,23 @@ class TranslationEvaluation:
         scores = text_scores(texts, references, self.bleu_tokenize)
         record |= {"bleu": scores.bleu, "chrf": scores.chrf, "exact": exact_share(texts, references)}
         number = pick % len(texts)
-        example = example_record(self.examples[number].source, references[number], texts[number])
-        return record | {"signature": scores.bleu_signature} | example
+        row = {
+            "source": self.examples[number].source,
+            "reference": references[number],
+            "output": texts[number],
+        }
+        return record | {"signature": scores.bleu_signature} | self.example(row)
 
-    def final(self, model: Model, device: torch.device, path: Path) -> Record:
-        """Decoded with the settings of `[decode]`."""
+    def run(
+        self, model: Model, device: torch.device, dist: SingleProcess = SINGLE_PROCESS
+    ) -> tuple[Record, list[Record]]:
+        """Decoded with the settings of `[decode]`, in this process."""
         best = self.best(model, self.samples, self.config.decode, device)
         texts = [self.objective.target.decode(hypothesis.tokens) for hypothesis in best]
-        self.write(path, model, best, texts)
         scores = text_scores(texts, self.references, self.bleu_tokenize)
         confidence = bootstrap_intervals(texts, self.references, self.bleu_tokenize)
         by_prefix = self.scores_by_prefix(texts)
-        return {
+        record = {
             **({"by_prefix": by_prefix} if by_prefix else {}),
             "loss": mean_loss(log_probabilities(model, self.samples, device)),
             "bleu": scores.bleu,
@@ -96,6 +95,7 @@ class TranslationEvaluation:
             "bleu_interval": confidence["bleu"],
             "chrf_interval": confidence["chrf"],
         }
+        return record, self.rows(model, best, texts)
 
     @property
     def prefixes(self) -> list[str]:
@@ -125,25 +125,25 @@ class TranslationEvaluation:
         self, model: Model, samples: Sequence[Sample], options: Decode, device: torch.device
     ) -> list[Hypothesis]:
         """The best hypothesis of each sample."""
-        if isinstance(model, EncoderOnly):
-            raise ValueError("an encoder-only model generates no text")
         sources = [Sample(source=sample.source) for sample in samples]
-        results = decode(model, sources, options, special_tokens(self.objective.target), device)
+        results = decode(generative(model), sources, options, special_tokens(self.objective.target), device)
         if not all(results):  # the probabilities of a diverged model are NaN, and no hypothesis is left
             raise RegardError(
                 "the model's probabilities are not finite, so that nothing can be decoded; begin a run "
-                "with a lower train.lr or a longer train.warmup"
+                "with a lower train.lr or a longer train.warmup",
+                code="E_RUN_DIVERGED",
             )
         return [hypotheses[0] for hypotheses in results]
 
-    def write(self, path: Path, model: Model, best: Sequence[Hypothesis], texts: Sequence[str]) -> None:
+    def rows(self, model: Model, best: Sequence[Hypothesis], texts: Sequence[str]) -> list[Record]:
+        from regard.generation.alignment import align
 
         chrf = CHRF()
         pairs = [(s.source[:-1], hypothesis.tokens) for s, hypothesis in zip(self.samples, best)]
         alignments: list[list[tuple[int, int]]] = [[] for _ in pairs]  # a model without attention has none
         if model.alignment is not None:
             alignments = align([model], pairs, self.objective.source, self.objective.target)
-        rows = (
+        return [
             {
                 "source": example.source,
                 "reference": example.target,
@@ -154,8 +154,7 @@ class TranslationEvaluation:
                 "alignment": alignment,
             }
             for example, hypothesis, text, alignment in zip(self.examples, best, texts, alignments)
-        )
-        write_rows(path, rows)
+        ]
 
 
 def exact_share(texts: Sequence[str], references: Sequence[str]) -> float:

@@ -15,7 +15,7 @@ from regard.errors import UsageError
 from regard.metrics.bleu import bleu_tokenization
 from regard.metrics.language import MAX_EXPONENT
 from regard.storage import read_json
-from regard.training.evaluation.base import FILES
+from regard.training.evaluation import FILES
 from regard.training.progress import FILE, Record, read_metrics
 
 SPLITS = {"test": "test", "final-valid": "valid"}  # kind of record: split; the one to look at first
@@ -155,7 +155,7 @@ class RunData:
 
 def read_run(folder: Path) -> RunData:
     if not (folder / "run.toml").is_file():
-        raise UsageError(f"{folder} holds no run: it has no run.toml")
+        raise UsageError(f"{folder} holds no run: it has no run.toml", code="E_RUN_MISSING")
     config, data = load_config(folder / "run.toml"), folder / "data.json"
     fields = TASKS[config.task.name].fields
     return RunData(
@@ -178,6 +178,8 @@ def read_texts(path: Path, fields: Mapping[str, str]) -> list[Record]:
         except (ValueError, AttributeError, RecursionError):
             row = {}
         if not row or not all(CHECKS[check](row[key]) for key, check in fields.items()):
-            raise UsageError(f"{path}, line {number}: not a row of this task; score the model again")
+            raise UsageError(
+                f"{path}, line {number}: not a row of this task; score the model again", code="E_RUN_ROWS"
+            )
         rows.append(row)
     return rows

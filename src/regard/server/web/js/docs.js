@@ -65,7 +65,7 @@ function route(method, path, operation, document) {
   if (body)
     box.append(
       element("h3", `Reads ${Object.keys(body).join(" or ")}`),
-      fields(body["application/json"].schema, document),
+      fields((body["application/json"] ?? Object.values(body)[0]).schema, document),
     );
   const answer = operation.responses["200"]?.content;
   if (answer)
@@ -88,7 +88,7 @@ async function draw() {
     const groups = new Map();
     for (const [path, methods] of Object.entries(spec.paths)) {
       for (const [method, operation] of Object.entries(methods)) {
-        const group = operation.tags[0];
+        const group = operation.tags?.[0] ?? "Others";
         if (!groups.has(group)) groups.set(group, element("section", element("h2", group)));
         groups.get(group).append(route(method, path, operation, spec));
       }

@@ -1,0 +1,252 @@
+"""Score a model on a test set, with the metrics of its task: `regard.evaluate`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast, get_args
+
+from regard.config import Config, Corpora, Train, load_config, resolve
+from regard.config.schema import Tokenization
+from regard.data import read_examples
+from regard.data.objectives import split_labels
+from regard.data.report import StrictReport
+from regard.errors import UsageError, near_miss
+from regard.generation.packing import choose_precision
+from regard.metrics.bleu import bleu_tokenization, looks_tokenized, make_bleu, text_scores
+from regard.sample import Example
+from regard.storage import Folder, write_text
+from regard.storage.folder import run_of
+from regard.tasks import Translator, decode_options, load
+from regard.training.evaluation import drop_too_long, make_evaluation, make_objective, write_rows
+
+Log = Callable[[str], None]
+Data = str | Path | Sequence[str | Path] | Sequence[tuple[str, str]]  # corpus, two files, or pairs in memory
+PHRASEBOOK = "phrasebook"
+MAX_NAMES = 5  # labels named in a message
+
+
+@dataclass(frozen=True)
+class EvaluationResult:
+    """The scores of a model on a test set; `result["bleu"]` is one of them."""
+
+    task: str
+    sentences: int  # texts, pairs or questions that were scored
+    scores: Mapping[str, Any]  # rates between 0 and 1, BLEU and chrF between 0 and 100
+    precision: str
+    seconds: float
+    outputs: Sequence[Any]  # translations; of other tasks each text with its reference and the output
+
+    def __getitem__(self, name: str) -> Any:
+        return self.scores[name]
+
+    def to_dict(self) -> dict[str, Any]:
+        """What `regard evaluate --json` prints."""
+        return {
+            "task": self.task,
+            "sentences": self.sentences,
+            **self.scores,
+            "inference_precision": self.precision,  # "precision" is a score of taggers
+            "seconds": self.seconds,
+        }
+
+
+def evaluate(
+    model: Any,
+    data: Data | None = None,
+    *,
+    tokenize: str | None = None,
+    output: str | Path | None = None,
+    device: str = "auto",
+    threads: int = 0,
+    precision: str = "auto",
+    log: Log = lambda text: None,
+    **options: object,
+) -> EvaluationResult:
+    """Score a model folder, or a model that `load` opened, on a test set.
+
+    `data` is a corpus in a format that training reads, a source file and a target file, or pairs of text and
+    reference; by default the test set of the model's run. `tokenize` is sacreBLEU's (of translations; by
+    default that of the run), `options` are fields of `[decode]`: beam=5. Outputs are written to `output`.
+    """
+    if tokenize is not None:
+        check_tokenization(tokenize)
+    task = load(model, device, threads, precision) if is_path(model) else model
+    folder: Folder = task.folder
+    used = getattr(task, "precision", None) or choose_precision(precision, folder.model, folder.calibration)
+    if isinstance(task, Translator):
+        tokenize = choose_tokenization(folder.path, tokenize)
+        result = score_translations(task, data, options, tokenize, used, log)
+        if output is not None:
+            write_text(Path(output), "".join(text.replace("\n", " ") + "\n" for text in result.outputs))
+        return result
+    if options or tokenize is not None:
+        raise UsageError(
+            "decoding options and a tokenisation are for models that translate; "
+            f"this is a {folder.task.name} model",
+            code="E_EVALUATE_OPTION",
+        )
+    result = score_texts(folder, data, used, log)
+    if output is not None:
+        write_rows(Path(output), result.outputs)
+    return result
+
+
+# --- test sets
+
+
+def is_path(model: object) -> bool:
+    """Whether a model is named by its folder, or several by theirs."""
+    return isinstance(model, str | Path | Sequence)
+
+
+def choose_corpora(folder: Path, data: str | Path | Sequence[str | Path] | None) -> Corpora:
+    """The files that were given, else the test set of the run."""
+    if data is None:
+        run = run_config(folder)
+        if run is None or run.data.test is None:
+            raise UsageError(f"{folder} names no test set; give one", code="E_EVALUATE_DATA")
+        return run.data.test
+    names = [str(data)] if isinstance(data, str | Path) else [str(each) for each in data]
+    if not 1 <= len(names) <= 2:
+        raise UsageError(
+            "a test set is one corpus, or a source file and a target file", code="E_EVALUATE_DATA"
+        )
+    return names[0] if len(names) == 1 else [*names]
+
+
+def read_test_set(
+    folder: Folder, data: Data | None, report: StrictReport | None = None, run: Config | None = None
+) -> list[Example]:
+    if is_pairs(data):
+        return [Example(*pair) for pair in cast(Sequence[tuple[str, str]], data)]
+    corpora = choose_corpora(folder.path, cast(Any, data))
+    return read_examples(corpora, folder.task, "test", report, run.data if run else None)
+
+
+def is_pairs(data: Data | None) -> bool:
+    """Whether the test set is in memory."""
+    return isinstance(data, Sequence) and any(not isinstance(each, str | Path) for each in data)
+
+
+def run_config(folder: Path) -> Config | None:
+    """The config of the run that a model folder or checkpoint belongs to."""
+    path = (run_of(folder) or folder) / "run.toml"
+    return load_config(path) if path.is_file() else None
+
+
+def check_tokenization(tokenize: str) -> None:
+    names = get_args(Tokenization)
+    if tokenize not in names:
+        near = near_miss(tokenize, names)
+        raise UsageError(
+            f'tokenize = "{tokenize}" is not one of {", ".join(names)}{near}', code="E_BLEU_TOKENIZE"
+        )
+
+
+def choose_tokenization(folder: Path, tokenize: str | None) -> str:
+    """sacreBLEU's tokenisation, by default that of the run; refused if it is not installed."""
+    if tokenize is not None:
+        check_tokenization(tokenize)
+    run = run_config(folder)
+    choice = tokenize or (run.train if run else Train()).bleu_tokenize
+    name = bleu_tokenization(choice, run.task.target if run else "")
+    make_bleu(name)
+    return name
+
+
+# --- translations
+
+
+def score_translations(
+    translator: Translator,
+    data: Data | None,
+    options: Mapping[str, object],
+    tokenize: str,
+    precision: str,
+    log: Log,
+) -> EvaluationResult:
+    """BLEU, chrF and exact lines."""
+    examples = read_test_set(translator.folder, data)
+    decode = decode_options(translator.folder.decode, options)
+    start = time.perf_counter()
+    results = translator.translate_lines([example.source for example in examples], decode)
+    seconds = time.perf_counter() - start
+    texts, references = [each.text for each in results], [example.target for example in examples]
+    exact = [text == reference for text, reference in zip(texts, references)]
+    measured = text_scores(texts, references, tokenize)
+    if tokenize not in ("none", "char") and looks_tokenized(references):
+        log("the references look tokenised already; scores published for such text are without tokenisation")
+    scores: dict[str, Any] = {
+        "bleu": measured.bleu,
+        "bleu_signature": measured.bleu_signature,
+        "chrf": measured.chrf,
+        "chrf_signature": measured.chrf_signature,
+        "exact": sum(exact) / len(exact),
+    }
+    corpora = None if is_pairs(data) else choose_corpora(translator.folder.path, cast(Any, data))
+    if isinstance(corpora, str) and corpora.split(":")[0] == PHRASEBOOK:
+        scores["phenomena"] = exact_by_phenomenon(exact)
+    return EvaluationResult("translate", len(texts), scores, precision, seconds, texts)
+
+
+def exact_by_phenomenon(exact: list[bool]) -> dict[str, dict[str, float]]:
+    """The share of exact lines among the phrasebook sentences with each grammatical phenomenon."""
+    from regard.data.phrasebook import PHENOMENA, phrases
+
+    sentences = list(phrases("test", len(exact)))
+    table = {}
+    for phenomenon in PHENOMENA:
+        lines = [right for right, sentence in zip(exact, sentences) if phenomenon in sentence.phenomena]
+        table[phenomenon] = {"sentences": len(lines), "exact": sum(lines) / max(1, len(lines))}
+    return table
+
+
+# --- other tasks
+
+
+def score_texts(folder: Folder, data: Data | None, precision: str, log: Log) -> EvaluationResult:
+    """The final scores of a run, computed again."""
+    config = run_config(folder.path)
+    if config is None:
+        defaults = resolve({"task": folder.task.model_dump(), "data": {"train": "-"}})
+        config = defaults.model_copy(update={"model": folder.config})
+    objective = make_objective(
+        folder.task, folder.config, folder.source, folder.target, folder.labels, config.version
+    )
+    findings = StrictReport()
+    examples = read_test_set(folder, data, findings, config)
+    if empty := findings.counts["empty"]:
+        log(f"left out {empty:,} without a text (the first: {findings.places['empty'][0]})")
+    report_unknown_labels(folder, examples, log)
+    examples = drop_too_long(examples, objective, config, "test", log)
+    if not examples:
+        raise UsageError(
+            f"nothing is left to score: the model reads {folder.config.max_length} tokens",
+            code="E_EVALUATE_DATA",
+        )
+    evaluation = make_evaluation(config, objective, examples, folder.may_refuse)
+    start = time.perf_counter()
+    scores, rows = evaluation.run(folder.model, next(folder.model.parameters()).device)
+    seconds = time.perf_counter() - start
+    return EvaluationResult(folder.task.name, len(evaluation), scores, precision, seconds, rows)
+
+
+def report_unknown_labels(folder: Folder, examples: list[Example], log: Log) -> None:
+    """Labels that are not in the training data cannot be predicted: their texts count as errors."""
+    if folder.task.name not in ("classify", "tag"):
+        return
+    is_tag = folder.task.name == "tag"
+    unknown, count = dict[str, None](), 0
+    for example in examples:
+        labels = example.target.split(" ") if is_tag else split_labels(example.target)
+        new = [label for label in labels if label not in folder.labels]
+        unknown |= dict.fromkeys(new)
+        count += bool(new)
+    if count:
+        unit, label = ("sentence", "tag") if is_tag else ("text", "label")
+        subject = f"1 {unit} has" if count == 1 else f"{count:,} {unit}s have"
+        names = ", ".join([*list(unknown)[:MAX_NAMES], *(["..."] if len(unknown) > MAX_NAMES else [])])
+        log(f"{subject} a {label} that this model does not know, which counts as an error: {names}")
