@@ -300,6 +300,7 @@ def test_the_python_page_has_every_argument_and_field() -> None:
     import dataclasses
     import inspect
 
+    import regard
     from regard.tasks import results
     from regard.tasks.spec import TASKS
 
@@ -310,6 +311,10 @@ def test_the_python_page_has_every_argument_and_field() -> None:
             names = set(inspect.signature(method).parameters) - {"self"}
             shown = [set(re.findall(r"(\w+)(?:=|,|$)", each)) for each in signatures]
             assert any(names <= each for each in shown), f"{method.__qualname__}: {sorted(names)}"
+    for function in (regard.load, regard.train, regard.evaluate, regard.compare):
+        (signature,) = re.findall(rf"`regard\.{function.__name__}\(([^`]*)\)`", page)
+        shown = set(re.findall(r"(\w+)(?:=|,|$)", signature))
+        assert set(inspect.signature(function).parameters) == shown, function.__name__
     for name, kind in vars(results).items():
         if dataclasses.is_dataclass(kind) and kind.__module__ == results.__name__:
             listed = re.search(rf"`{name}`: ((?:`\w+`,?\s*)+)", page)
