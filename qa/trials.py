@@ -168,7 +168,7 @@ def bombs(job: Job) -> Result:
 
 @trial(1, 3)
 def archives(job: Job) -> Result:
-    """No archive is ever unpacked."""
+    """No archive is ever unpacked to the disk."""
     from qa.survive import archives
 
     return archives.archives(job.count, job.seed)

@@ -63,6 +63,32 @@ def is_shell(text: str) -> bool:
     return any(line.split(" ", 1)[0] in SHELL_WORDS for line in text.splitlines())
 
 
+def sessions(text: str) -> Iterator[tuple[str, list[str]]]:
+    """The commands of a console block, each with the lines of output below it."""
+    for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
+        line, *shown = part.rstrip("\n").split("\n")
+        yield line, shown
+
+
+NUMBER = re.compile(r"-?\d+\.\d+")
+
+
+def same_output(shown: list[str], lines: list[str]) -> bool:
+    """Whether lines are what a page shows: `...` stands for any lines, decimals may differ slightly."""
+    if not shown:
+        return not lines
+    if shown[0] == "...":
+        return any(same_output(shown[1:], lines[start:]) for start in range(len(lines) + 1))
+    return bool(lines) and same_line(shown[0], lines[0]) and same_output(shown[1:], lines[1:])
+
+
+def same_line(shown: str, line: str) -> bool:
+    if NUMBER.sub("#", shown).split() != NUMBER.sub("#", line).split():
+        return False
+    pairs = zip(NUMBER.findall(shown), NUMBER.findall(line), strict=True)
+    return all(abs(float(a) - float(b)) <= 0.02 * max(1.0, abs(float(a))) for a, b in pairs)
+
+
 # commands
 
 

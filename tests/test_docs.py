@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from html.parser import HTMLParser
@@ -20,7 +21,19 @@ import pytest
 import torch
 
 from conftest import Command as Program
-from documented import PAGES, ROOT, Block, Command, blocks, check, commands, make_workshop, stand_in
+from documented import (
+    PAGES,
+    ROOT,
+    Block,
+    Command,
+    blocks,
+    check,
+    commands,
+    make_workshop,
+    same_output,
+    sessions,
+    stand_in,
+)
 from regard.config import load_config, resolve
 from regard.config.load import read_toml
 from regard.data.corpora import check_data
@@ -29,7 +42,7 @@ from regard.data.phrasebook import phrases
 NAME = lambda page: str(page.relative_to(ROOT))  # noqa: E731
 BLOCKS = [block for page in PAGES for block in blocks(page)]
 RUN = {page: [block for block in BLOCKS if block.page == page and block.reason is None] for page in PAGES}
-KNOWN = {"sh", "python", "toml", "text", "math", "ini", "nginx", "yaml", "json"}
+KNOWN = {"sh", "console", "python", "toml", "text", "math", "ini", "nginx", "yaml", "json"}
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)|!\[[^\]]*\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#{1,6} (.+)$", re.MULTILINE)
 
@@ -68,6 +81,8 @@ def test_the_blocks_of_a_page_run_one_after_another(
             match block.language:
                 case "sh":
                     run_shell(block, regard, monkeypatch)
+                case "console":
+                    run_console(block, regard)
                 case "python":
                     exec(compile(block.text, block.where, "exec"), shared)
                 case "toml":
@@ -94,6 +109,14 @@ def run_shell(block: Block, regard: Program, monkeypatch: pytest.MonkeyPatch) ->
         said = answer(own, regard, given)
         if own.write:
             Path(own.write).write_text(said, encoding="utf-8")
+
+
+def run_console(block: Block, regard: Program) -> None:
+    """Commands with the output that the page shows."""
+    for line, shown in sessions(block.text):
+        (own,) = commands(line)
+        lines = answer(own, regard, "").splitlines()
+        assert same_output(shown, lines), f"{line} prints\n" + "\n".join(lines)
 
 
 def answer(own: Command, regard: Program, given: str) -> str:
@@ -160,7 +183,7 @@ def test_blocks_have_a_kind_and_those_that_do_not_run_a_reason() -> None:
     still = [block for block in BLOCKS if block.reason is not None]
     assert all(block.reason for block in still), "say why: ```sh no-run: needs a corpus"
     counted = Counter(re.sub(r"^from .*", "code of the package", block.reason or "") for block in still)
-    told = sum(block.language in ("sh", "python", "toml") for block in BLOCKS)
+    told = sum(block.language in ("sh", "console", "python", "toml") for block in BLOCKS)
     print(f"\n{len(still)} of {told} blocks are not run:")
     for reason, count in counted.most_common():
         print(f"{count:4} {reason}")
@@ -172,8 +195,11 @@ def test_what_is_not_run_could_be(page: Path) -> None:
         if block.reason is None:
             continue
         try:
-            if block.language == "sh":
-                for own in commands(block.text):
+            if block.language in ("sh", "console"):
+                text = block.text
+                if block.language == "console":
+                    text = "\n".join(line for line, _ in sessions(text))
+                for own in commands(text):
                     check(own)
             elif block.language == "python":
                 compile(block.text, block.where, "exec")
@@ -194,6 +220,15 @@ def test_the_check_of_commands_can_fail(wrong: str) -> None:
     with pytest.raises(Exception, match=r"."):
         for own in commands(wrong):
             check(own)
+
+
+def test_outputs_are_compared() -> None:
+    lines = ["one", "two 0.5012", "three", "four"]
+    assert same_output(["one", "two 0.5013", "...", "four"], lines)
+    assert same_output(["...", "three", "..."], lines)
+    assert not same_output(["one", "two 0.6", "..."], lines)
+    assert not same_output(["one", "two 0.5012"], lines)
+    assert not same_output(["...", "five"], lines)
 
 
 def test_how_a_line_is_read() -> None:
@@ -259,6 +294,45 @@ def test_every_command_and_field_is_told(maker: ModuleType) -> None:
         for name, field in kind.model_fields.items():
             assert f"| `{field.alias or name}` |" in own, f"{section}.{name}"
             assert field.description, f"{section}.{name} has no meaning"
+
+
+def test_the_python_page_has_every_argument_and_field() -> None:
+    import dataclasses
+    import inspect
+
+    import regard
+    from regard.tasks import results
+    from regard.tasks.spec import TASKS
+
+    page = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
+    for spec in TASKS.values():
+        for method in spec.methods.values():
+            signatures = re.findall(rf"`{method.__name__}\(([^`]*)\)`", page)
+            names = set(inspect.signature(method).parameters) - {"self"}
+            shown = [set(re.findall(r"(\w+)(?:=|,|$)", each)) for each in signatures]
+            assert any(names <= each for each in shown), f"{method.__qualname__}: {sorted(names)}"
+    for function in (regard.load, regard.train, regard.evaluate, regard.compare):
+        (signature,) = re.findall(rf"`regard\.{function.__name__}\(([^`]*)\)`", page)
+        shown = set(re.findall(r"(\w+)(?:=|,|$)", signature))
+        assert set(inspect.signature(function).parameters) == shown, function.__name__
+    for name, kind in vars(results).items():
+        if dataclasses.is_dataclass(kind) and kind.__module__ == results.__name__:
+            listed = re.search(rf"`{name}`: ((?:`\w+`,?\s*)+)", page)
+            assert listed, f"{name} is not on the page"
+            fields = {field.name for field in dataclasses.fields(kind)}
+            names = set(re.findall(r"\w+", listed[1]))
+            assert fields <= names and all(hasattr(kind, each) for each in names - fields), name
+
+
+WRITTEN_PAGES = [page for page in PAGES if "Written by docs/make.py" not in page.read_text(encoding="utf-8")]
+
+
+@pytest.mark.parametrize("page", WRITTEN_PAGES, ids=NAME)
+def test_pages_have_no_retired_words(page: Path) -> None:
+    retired = tomllib.loads((ROOT / "tests" / "retired_words.toml").read_text(encoding="utf-8"))
+    text = without_code(page.read_text(encoding="utf-8")).lower()
+    for phrase in [*retired["phrases"], *retired["pages"]]:
+        assert not re.search(rf"\b{re.escape(phrase.strip())}\b", text), f"{NAME(page)}: {phrase}"
 
 
 # links

@@ -15,7 +15,7 @@ from qa.survive import runs
 from qa.survive.failing import Failing
 from regard.errors import RegardError
 from regard.storage import checkpoint_folder, checkpoint_steps, is_complete, use_disk
-from regard.training import train
+from regard.training import NullListener, train
 from regard.training.progress import is_spike, non_finite_reason, running_mean
 from regard.training.trainer import Trainer
 
@@ -125,7 +125,7 @@ def test_a_disk_that_fails_in_the_middle_ends_the_run_with_a_sentence(
     with (
         use_disk(disk),
         pytest.raises(RegardError, match=rf"{word}.*") as caught,
-        runs.patched((runs.run.NullListener, "record", lambda self, record: fails_now(record))),
+        runs.patched((NullListener, "record", lambda self, record: fails_now(record))),
     ):
         train(config, tmp_path / "run")
     said = str(caught.value)

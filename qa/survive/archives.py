@@ -19,8 +19,10 @@ from regard.storage import open_folder
 
 UNPACKERS = {"extract", "extractall", "unpack_archive", "_extract_member"}
 MODULES = {"tarfile", "zipfile", "zipimport", "lzma", "bz2", "py7zr", "rarfile"}
-# `zipfile.is_zipfile` alone, in the process that reads tensors aside: it looks at a file, and unpacks nothing
-KNOWN = {("storage/unpickle.py", "zipfile")}
+# `zipfile.is_zipfile` alone, in the process that reads tensors aside; and the sizes in an .xlsx, whose cells
+# openpyxl reads in memory: neither writes what an archive holds.
+KNOWN = {("storage/unpickle.py", "zipfile"), ("data/readers/tables.py", "zipfile")}
+MODEL_FILES = ("config.json", "model.safetensors", "tokenizer.json")
 NAMES = (
     *("../out", "/tmp/regard-out", "a/../../out", "link/out", "C:\\out", "a\\..\\..\\out"),
     *("a\0b", "x" * 300, "config.json", "CONFIG.json"),
@@ -58,6 +60,10 @@ def harmful_archives() -> list[tuple[str, bytes]]:
     return made
 
 
+def rows_of(path: Path) -> list[object]:
+    return [*read_rows(CorpusSpec(str(path)), Task(), "train", DataReport())]
+
+
 def archives(count: int, seed: int) -> Result:
     """Neither a folder nor a corpus that is an archive writes anything."""
     wrong, listed = unpacking(), harmful_archives()
@@ -66,15 +72,21 @@ def archives(count: int, seed: int) -> Result:
             place = Path(name) / str(number)
             folder = place / "in" / "model"
             folder.mkdir(parents=True)
-            for own in ("config.json", "model.safetensors", "tokenizer.json", "data.tsv.gz", "data.zip"):
+            for own in (
+                "config.json",
+                "model.safetensors",
+                "tokenizer.json",
+                "data.tsv.gz",
+                "data.xlsx",
+                "data.zip",
+            ):
                 (folder / own).write_bytes(content)
             before = sorted(place.rglob("*"))
             for read in (
                 lambda folder=folder: open_folder(folder),
                 lambda folder=folder: open_folder(folder / "data.zip"),
-                lambda folder=folder: [
-                    *read_rows(CorpusSpec(str(folder / "data.tsv.gz")), Task(), "train", DataReport())
-                ],
+                lambda folder=folder: rows_of(folder / "data.tsv.gz"),
+                lambda folder=folder: rows_of(folder / "data.xlsx"),
             ):
                 try:
                     read()

@@ -202,7 +202,7 @@ class BodyAndKeyMiddleware:
                 raw = form_as_json(raw)
                 MutableHeaders(scope=scope)["content-type"] = "application/json"
             self.log_text(raw)
-            async with watched(receive, raw, context["response"]) as again:
+            async with cancel_when_gone(receive, raw, context["response"]) as again:
                 await self.app(scope, again, send)
         except ClientDisconnected:
             self.service.metrics.add("gone")
@@ -301,7 +301,7 @@ def form_as_json(raw: bytes) -> bytes:
 
 
 @asynccontextmanager
-async def watched(receive: Receive, raw: bytes, response: BoundedSend) -> AsyncIterator[Receive]:
+async def cancel_when_gone(receive: Receive, raw: bytes, response: BoundedSend) -> AsyncIterator[Receive]:
     """A `receive` that returns a body already read; ClientDisconnected if the client leaves meanwhile."""
     gone, first, task = asyncio.Event(), True, asyncio.current_task()
 

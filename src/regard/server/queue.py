@@ -35,7 +35,7 @@ class TooLate(RegardError):
 
 
 @dataclass(frozen=True)
-class Portion:
+class ModelCall:
     """A call that is scheduled by itself; `tokens` estimates its work."""
 
     call: Callable[[], Any]

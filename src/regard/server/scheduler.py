@@ -23,15 +23,15 @@ from regard.server.queue import (
     BatchLimits,
     FairQueue,
     Full,
+    ModelCall,
     PendingRequest,
-    Portion,
     ResultStream,
     TooLate,
     Unit,
     estimate,
 )
 
-__all__ = ["BatchLimits", "Full", "Portion", "Request", "ResultStream", "ServiceScheduler", "TooLate"]
+__all__ = ["BatchLimits", "Full", "ModelCall", "Request", "ResultStream", "ServiceScheduler", "TooLate"]
 
 T = TypeVar("T")
 CALL_TOKENS = 100  # estimate for a call of unknown size
@@ -111,11 +111,11 @@ class ServiceScheduler:
         tokens: int = CALL_TOKENS,
     ) -> T:
         """Call `call` in the worker thread between two steps; `tokens` estimates its work."""
-        result: T = (await self.run_portions([Portion(call, tokens)], client, deadline))[0]
+        result: T = (await self.run_portions([ModelCall(call, tokens)], client, deadline))[0]
         return result
 
     async def run_portions(
-        self, portions: Sequence[Portion], client: str = "", deadline: float | None = None
+        self, portions: Sequence[ModelCall], client: str = "", deadline: float | None = None
     ) -> list[Any]:
         """The results of several calls, between which other clients have their turn."""
         if not portions:
@@ -273,8 +273,8 @@ class ServiceScheduler:
     def next_units(self) -> list[Unit]:
         """Units to start now: in fair order, as many as there are rows for, and at most one call.
 
-        A decode request that does not fit keeps its turn and blocks those behind it, so that wide ones start.
-        A client that has its share of the rows waits without blocking others.
+        A client that has its share of the rows waits. A unit that does not fit blocks those behind it, so
+        that wide ones start.
         """
         room = self.limits.rows + self.limits.rows // ENTER_SHARE - self.load  # a few wait in the scheduler
         taken: list[Unit] = []
@@ -298,10 +298,8 @@ class ServiceScheduler:
         return taken
 
     def rows_by_client(self) -> Counter[str]:
-        rows: Counter[str] = Counter()
-        for request in self.live:
-            rows[request.client] += sum(unit.rows for unit in request.handles.values())
-        return rows
+        running = (unit for request in self.live for unit in request.handles.values())
+        return Counter(unit.request.client for unit in running for _ in range(unit.rows))
 
     def share(self) -> int:
         """Rows that one client may have: all if it is alone; beside others, their steps stay short."""

@@ -14,27 +14,18 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from regard.errors import RegardError, near_miss
-from regard.generation import Request
 from regard.inputs.language import Detector
 from regard.server.connections import Connections
 from regard.server.errors import APIError
 from regard.server.keys import Keys
 from regard.server.requests import ServerLimits, sentence
-from regard.server.scheduler import CALL_TOKENS, BatchLimits, Full, Portion, ServiceScheduler, TooLate
+from regard.server.scheduler import CALL_TOKENS, BatchLimits, Full, ModelCall, ServiceScheduler, TooLate
 from regard.server.telemetry import Log, ServerMetrics
 from regard.server.traces import Explorer
-from regard.tasks import Answerer, Classifier, Embedder, Filler, Generator, Tagger, Translator
+from regard.tasks import Embedder, Translator
+from regard.tasks.spec import TASKS
 
 T = TypeVar("T")
-TASK_ROUTES = {  # the route of each task
-    Translator: "/translate",
-    Generator: "/v1/completions",
-    Embedder: "/v1/embeddings",
-    Filler: "/api/v1/fill",
-    Classifier: "/api/v1/classify",
-    Tagger: "/api/v1/tag",
-    Answerer: "/api/v1/answer",
-}
 READY_SECONDS = 5.0  # timeout of the readiness probe
 READY_AGAIN = 1.0  # seconds for which a probe counts
 
@@ -81,16 +72,14 @@ class Service:
             raise APIError(404, f'model: there is no "{name}"{hint}', "model", "model_not_found")
         task = self.models[name]
         if not isinstance(task, kinds):
-            raise APIError(
-                400, f'model: "{name}" cannot do this; ask it at {TASK_ROUTES[type(task)]}', "model"
-            )
+            raise APIError(400, f'model: "{name}" cannot do this; ask it at {route_of(task)}', "model")
         return name, task
 
     async def run(self, name: str, work: Callable[[], T], call: Call, tokens: int = 1) -> T:
         """Run `work` on a model between decoding steps; `tokens` estimates its size."""
         return await self.schedulers[name].run(work, call.client, call.deadline, max(1, tokens))
 
-    async def run_portions(self, name: str, portions: Sequence[Portion], call: Call) -> list[Any]:
+    async def run_portions(self, name: str, portions: Sequence[ModelCall], call: Call) -> list[Any]:
         """Run several calls on a model; other clients have their turn between them."""
         return await self.schedulers[name].run_portions(portions, call.client, call.deadline)
 
@@ -153,24 +142,13 @@ class Service:
             return
         call = Call("readiness", time.monotonic() + READY_SECONDS)
         try:
-            for name, task in self.models.items():
-                await asyncio.wait_for(self.probe(name, task, call), READY_SECONDS)
+            for name in self.models:  # a call between two steps: its worker is alive and not stuck
+                await asyncio.wait_for(self.run(name, lambda: None, call), READY_SECONDS)
         except (TooLate, TimeoutError):
             raise APIError(503, "a model did not respond in time", retry_after=5) from None
         except Full:
             return  # busy, so it works
         self.probed_at = time.monotonic()
-
-    async def probe(self, name: str, task: Any, call: Call) -> None:
-        """One small real request."""
-        if isinstance(task, Translator | Generator):
-            tokenizer = task.folder.source
-            ids: Sequence[int] = tokenizer.encode("1")[:4]
-            ids = task.source_ids(ids) if isinstance(task, Translator) else task.with_start(ids)
-            options = task.folder.decode.model_copy(update={"beam": 1, "max_length": 1, "sample": False})
-            await self.schedulers[name].generate([Request(ids, options)], call.client, call.deadline)
-        else:
-            await self.run(name, lambda: probe_task(task), call)
 
     def metrics_text(self) -> str:
         self.metrics.set("in_flight", self.in_flight)
@@ -220,18 +198,10 @@ TheService = Annotated[Service, Depends(service_of)]
 TheCall = Annotated[Call, Depends(call_of)]
 
 
-def probe_task(task: Any) -> None:
-    match task:
-        case Embedder():
-            task.embed("1")
-        case Filler():
-            task.fill("<mask>", 1)
-        case Classifier():
-            task.classify("1")
-        case Tagger():
-            task.tag("1")
-        case Answerer():
-            task.answer("1", "1")
+def route_of(task: Any) -> str:
+    """The route of a model's task."""
+    name = next(spec.name for spec in TASKS.values() if isinstance(task, spec.classes))
+    return f"/api/v1/{name}"
 
 
 def pairs_of(models: Mapping[str, Any]) -> dict[tuple[str, str], tuple[str, Translator]]:

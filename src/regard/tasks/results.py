@@ -27,6 +27,14 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 
+def finite_or_none(number: float) -> float | None:
+    """JSON has neither infinity nor NaN."""
+    return number if math.isfinite(number) else None
+
+
+Number = Annotated[float, PlainSerializer(finite_or_none, return_type=float | None)]  # may be infinite
+
+
 @cache
 def adapter(kind: type[Any]) -> TypeAdapter[Any]:
     return TypeAdapter(kind)
@@ -212,7 +220,7 @@ class Answer:
     text: str
     start: int
     end: int
-    score: float  # logit margin over "no answer"; for "no answer": the margin of the best text
+    score: Number  # logit margin over "no answer"; for "no answer": the margin of the best text
     probability: float  # of both ends, in the window of the context that holds it; 0 for "no answer"
 
 
@@ -224,7 +232,7 @@ class AnswerResult:
     text: str = ""
     start: int = 0
     end: int = 0
-    score: float = -math.inf
+    score: Number = -math.inf
     probability: float = 0.0
     answers: tuple[Answer, ...] = ()  # best first
     windows: int = 1  # above 1: the context was split into so many overlapping parts
@@ -254,11 +262,11 @@ class TextScore(OldAttributes):
     """log p of a text, or of a translation of a source, token by token."""
 
     text: str
-    log_probability: float
+    log_probability: Number
     tokens: tuple[str, ...]  # with the end token
-    token_log_probabilities: tuple[float, ...]
-    perplexity: float
-    bits_per_byte: float
+    token_log_probabilities: tuple[Number, ...]
+    perplexity: Number
+    bits_per_byte: Number
     source: str | None = None
     truncated: bool = False
     skipped: bool = False

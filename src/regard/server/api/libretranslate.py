@@ -14,7 +14,7 @@ from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
 from regard.inputs.language import Detector
-from regard.server.api.translate import check_size, translate
+from regard.server.api.native import check_size, translate
 from regard.server.errors import APIError, ErrorBody, responses
 from regard.server.origin_policy import FORM
 from regard.server.requests import LONGEST_TEXT, MOST_CHOICES, MOST_TEXTS, RequestBody, Text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -23,8 +24,9 @@ from regard.server.requests import (
     check_decode,
     finite,
 )
-from regard.server.scheduler import Portion
+from regard.server.scheduler import ModelCall
 from regard.server.service import Call, Service, TheCall, TheService
+from regard.tasks import Translator
 from regard.tasks.results import as_dict
 from regard.tasks.spec import TASKS, TaskSpec
 from regard.tasks.task_model import Deferred
@@ -51,7 +53,7 @@ async def run_task(
     else:
         named = spec.named(inputs)
         portions = [
-            Portion(partial(run_part, spec, task, part, options, first), spec.cost(part, options))
+            ModelCall(partial(run_part, spec, task, part, options, first), spec.cost(part, options))
             for first, part in parts_of(spec, named, options)
         ]
         results = [each for part in await service.run_portions(name, portions, call) for each in part]
@@ -69,6 +71,36 @@ async def decode(service: Service, name: str, deferred: Deferred, call: Call, co
     written = sum(len(best[0].tokens) for best in hypotheses if best)
     service.metrics.add("tokens", written, kind="written", model=name)
     return await asyncio.to_thread(deferred.finish, hypotheses)
+
+
+async def translate(
+    service: Service,
+    name: str,
+    translator: Translator,
+    texts: Sequence[str],
+    call: Call,
+    count: int = 1,
+) -> list[list[str]]:
+    """The candidates of each text, best first. Each line is translated separately."""
+    check_size(texts)
+    lines = [text.split("\n") for text in texts]
+    flat = [line for text_lines in lines for line in text_lines]
+    spec = TASKS["translate"]
+    options = {option.name: option.default for option in spec.options.values()} | {"num_results": count}
+    translations = iter(await run_task(service, spec, name, translator, {"text": flat}, options, call))
+    return [joined([[c.text for c in next(translations).candidates] for _ in each]) for each in lines]
+
+
+def joined(lines: Sequence[Sequence[str]]) -> list[str]:
+    """Joined lines: the k-th candidate has the k-th candidate of each line, or its last."""
+    most = max(map(len, lines))
+    return ["\n".join(line[min(k, len(line) - 1)] for line in lines) for k in range(most)]
+
+
+def check_size(texts: Sequence[str]) -> None:
+    size = sum(map(len, texts))
+    if size > MOST_CHARACTERS:
+        raise APIError(400, f"Invalid request: request ({size}) exceeds text limit ({MOST_CHARACTERS})", "q")
 
 
 def parts_of(spec: TaskSpec, inputs: dict[str, Any], options: Any) -> list[tuple[int, dict[str, Any]]]:

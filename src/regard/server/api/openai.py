@@ -30,21 +30,22 @@ from regard.server.api.completions import (
     read,
     usage,
 )
-from regard.server.api.native import run_task
-from regard.server.api.probabilities import (
+from regard.server.api.native import check_size, run_task, translate
+from regard.server.api.streaming import (
     TokenLogprob,
     as_logprobs,
+    line,
     prompt_begins,
+    stream_completion,
+    together,
     token_logprobs,
     without_first_logprob,
 )
-from regard.server.api.streaming import line, stream_completion, together
-from regard.server.api.translate import check_size, translate
 from regard.server.errors import APIError, OpenAIErrorBody, responses
 from regard.server.requests import MOST_TEXTS, RequestBody, Text, finite
 from regard.server.scheduler import ResultStream
-from regard.server.service import TASK_ROUTES, Call, Service, TheCall, TheService
-from regard.tasks import Embedder, Filler, Generator, Translator
+from regard.server.service import Call, Service, TheCall, TheService, route_of
+from regard.tasks import Embedder, Generator, Translator
 from regard.tasks.loading import CLASSES
 from regard.tasks.spec import TASKS
 
@@ -131,8 +132,7 @@ async def completions(service: TheService, body: CompletionBody, call: TheCall) 
     if isinstance(task, Translator):
         return await complete_by_translating(service, name, task, body, call)
     if not isinstance(task, Generator):
-        where = "/api/v1/fill" if isinstance(task, Filler) else TASK_ROUTES[type(task)]
-        raise APIError(400, f'model: "{name}" does not generate text; use {where}', "model")
+        raise APIError(400, f'model: "{name}" does not generate text; use {route_of(task)}', "model")
     prompts = await asyncio.to_thread(lambda: [read(task, each) for each in prompts_of(body)])
     for prompt in prompts:
         check_room(task, prompt, body)
