@@ -20,7 +20,7 @@ What to try next
   echo "The small cat does not want to drink the cold milk." | {regard} translate -m {run}
   {regard} translate -m {run} -n 3 --scores --alignment "Why has he sold the blue car?"
   {regard} config init my-run.toml     # then put your own files into [data]
-  {regard} train my-run.toml --out runs/my-run
+  {regard} train my-run.toml -o runs/my-run
 The report of this run is {run}/report.html, its card {run}/README.md.
 """
 
@@ -51,7 +51,7 @@ def main() -> None:
     began = time.monotonic()
     regard("translate", SENTENCES[0])  # by a built-in model, before anything is trained
     resume = ["--resume"] if (Path(run) / "run.toml").is_file() else []
-    regard("train", str(RECIPE.relative_to(Path.cwd())), "--out", run, *resume)
+    regard("train", str(RECIPE.relative_to(Path.cwd())), "-o", run, *resume)
     regard("evaluate", "-m", run)
     show_alignments(run)
     program = str(Path(sys.executable).with_name("regard").relative_to(Path.cwd()))

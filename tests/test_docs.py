@@ -313,7 +313,7 @@ def test_the_python_page_has_every_argument_and_field() -> None:
             assert any(names <= each for each in shown), f"{method.__qualname__}: {sorted(names)}"
     for function in (regard.load, regard.train, regard.evaluate, regard.compare):
         (signature,) = re.findall(rf"`regard\.{function.__name__}\(([^`]*)\)`", page)
-        shown = set(re.findall(r"(\w+)(?:=|,|$)", signature))
+        shown = {each.partition("=")[0].strip(" *") for each in signature.split(",")} - {""}
         assert set(inspect.signature(function).parameters) == shown, function.__name__
     for name, kind in vars(results).items():
         if dataclasses.is_dataclass(kind) and kind.__module__ == results.__name__:
