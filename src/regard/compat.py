@@ -152,6 +152,10 @@ OPTIONS: dict[str, dict[str, str]] = {
     },
     "embed": {"too_long": "on_too_long", "first": "first_line"},
     "score": {"sources": "source", "targets": "target", "texts": "target"},
+    "train": {"out": "output"},
+    "average": {"out": "output"},
+    "export": {"out": "output"},
+    "tokenizer": {"out": "output"},
     "serve": {"listen": "host"},  # with --listen, --host is what --allow-host is today
 }
 

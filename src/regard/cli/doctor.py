@@ -106,7 +106,7 @@ def advice() -> Iterator[str]:
     if free is not None and free < LITTLE_MEMORY:
         yield f"{free / 2**30:.1f} GiB of memory are free: train with train.tokens_per_batch = 1024 or less"
     if shutil.disk_usage(Path.cwd()).free < LITTLE_DISK:
-        yield "little free space on this disk: choose another folder with --out, or lower train.keep"
+        yield "little free space on this disk: choose another folder with -o, or lower train.keep"
     if sys.platform == "linux" and Path("/proc/driver/nvidia").exists() and not torch.cuda.is_available():
         yield "this torch cannot use the NVIDIA GPU: install the CUDA build of torch"
 

@@ -41,7 +41,7 @@ def calibrate(
 def export(
     model: OneModel,
     form: Annotated[Literal["ctranslate2", "onnx"], typer.Option("--format", "-f", help="The engine.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The new folder.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The new folder.")],
     precision: Annotated[
         Literal["float32", "float16", "int8"], typer.Option(help="Precision of the weights (ctranslate2).")
     ] = "float32",
@@ -73,8 +73,8 @@ def export(
     from regard.export import export_model
 
     choose_machine("cpu", precision="float32", threads=threads).use()
-    result = export_model(model, form, out, precision, sample, say)
+    result = export_model(model, form, output, precision, sample, say)
     if as_json:
-        head = {"path": str(out), "format": form, "precision": precision, "sample": result.origin}
+        head = {"path": str(output), "format": form, "precision": precision, "sample": result.origin}
         print_line(json.dumps(head | asdict(result.agreement), ensure_ascii=False))
-    say(f"wrote {out}: {result.agreement.summary}")
+    say(f"wrote {output}: {result.agreement.summary}")

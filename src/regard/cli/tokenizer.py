@@ -21,7 +21,7 @@ Inputs = Annotated[list[str] | None, typer.Argument(help="Texts or files; nothin
 @app.command("train")
 def train(
     files: Annotated[list[Path], typer.Argument(help="Text files, one sentence a line.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The tokenizer.json to write.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The tokenizer.json to write.")],
     kind: Annotated[str, typer.Option(help="bpe, unigram, word or character.")] = "bpe",
     vocabulary: Annotated[int, typer.Option(help="Maximum number of tokens, bytes included.")] = 8000,
 ) -> None:
@@ -29,15 +29,15 @@ def train(
 
     [bold]Example[/]
 
-      regard tokenizer train train.en train.de --out tokenizer.json --vocabulary 8000
+      regard tokenizer train train.en train.de -o tokenizer.json --vocabulary 8000
     """
     from regard.data.files import lines
     from regard.inputs.text import train_tokenizer
     from regard.storage import write_text
 
     tokenizer = train_tokenizer([line for path in files for line in lines(path)], kind, vocabulary)
-    write_text(out, tokenizer.to_json())
-    say(f"wrote {len(tokenizer):,} tokens to {out}")
+    write_text(output, tokenizer.to_json())
+    say(f"wrote {len(tokenizer):,} tokens to {output}")
 
 
 @app.command("encode")

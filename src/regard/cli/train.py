@@ -16,15 +16,12 @@ from regard.resources import task_texts
 if TYPE_CHECKING:
     from regard.config import Config
 
-Folder = Annotated[
-    Path | None, typer.Option("--output", "-o", help="The folder to write.", show_default=False)
-]
-OldFolder = Annotated[Path | None, typer.Option("--out", hidden=True)]
+Folder = Annotated[Path, typer.Option("--output", "-o", help="The folder to write.", show_default=False)]
 
 
 def train(
+    output: Folder,
     config: Annotated[Path | None, typer.Argument(help="The run's TOML file.", show_default=False)] = None,
-    output: Folder = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue from the newest checkpoint.")] = False,
     minutes: Annotated[
         float | None, typer.Option(help="Stop after this time, all resumptions included.")
@@ -36,7 +33,6 @@ def train(
         bool, typer.Option("--strict", help="Stop before training if the data check finds anything.")
     ] = False,
     plain: Annotated[bool, typer.Option("--plain", help="Plain lines even on a terminal.")] = False,
-    out: OldFolder = None,
 ) -> None:
     """Train a model; Ctrl-C saves and prints the command to resume.
 
@@ -49,7 +45,6 @@ def train(
     from regard.config import load_config
     from regard.config.load import apply_override, read_toml, resolve
 
-    out = output_folder(output, out, "runs/first")
     given = list(override or [])
     if minutes is not None:
         given.append(f"train.minutes={minutes}")
@@ -61,10 +56,10 @@ def train(
             )
         resolved = None
         if given:
-            stored = out / "run.toml"
+            stored = output / "run.toml"
             if not stored.is_file():
                 raise UsageError(
-                    f"{out} holds no run to resume; give its TOML file to begin one", code="E_RUN_MISSING"
+                    f"{output} holds no run to resume; give its TOML file to begin one", code="E_RUN_MISSING"
                 )
             tree = read_toml(stored)
             for each in given:
@@ -72,18 +67,7 @@ def train(
             resolved = resolve(tree, where=str(stored))
     else:
         resolved = load_config(config, given)
-    run(resolved, out, resume, strict, plain)
-
-
-def output_folder(output: Path | None, out: Path | None, example: str) -> Path:
-    """`--output`, or `--out`, its name in earlier versions."""
-    if out is not None:
-        say("--out is an old name of --output")
-    if (folder := output or out) is None:
-        raise UsageError(
-            f"missing --output: give the folder to write, for example -o {example}", code="E_OPTION_MISSING"
-        )
-    return folder
+    run(resolved, output, resume, strict, plain)
 
 
 def run(config: Config | None, out: Path, resume: bool, strict: bool, plain: bool) -> None:
@@ -119,9 +103,8 @@ def average(
     checkpoints: Annotated[
         list[Path], typer.Argument(help="Checkpoint folders (step-N), or one run for its newest.")
     ],
-    output: Folder = None,
+    output: Folder,
     last: Annotated[int, typer.Option(min=1, help="How many, when a run is given; it keeps train.keep.")] = 3,
-    out: OldFolder = None,
 ) -> None:
     """Average checkpoints into a new model folder.
 
@@ -131,9 +114,8 @@ def average(
     """
     from regard.storage.average import average_into
 
-    folder = output_folder(output, out, "runs/averaged")
-    folders = average_into(checkpoints, folder, last)
-    say(f"wrote the average of {', '.join(path.name for path in folders)} to {folder}")
+    folders = average_into(checkpoints, output, last)
+    say(f"wrote the average of {', '.join(path.name for path in folders)} to {output}")
 
 
 def report(folder: Annotated[Path, typer.Argument(help="The run's folder.", show_default=False)]) -> None:
