@@ -571,13 +571,14 @@ def test_an_interrupt_that_a_library_made_an_error_of_is_one(
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_a_reader_that_leaves_is_no_error(tiny_model: Path) -> None:
+@pytest.mark.parametrize("command", [["translate"], ["explain", "-"]])
+def test_a_reader_that_leaves_is_no_error(tiny_model: Path, command: list[str]) -> None:
     """As `regard translate | head -1`: quiet, and no traceback."""
-    command = [sys.executable, "-m", "regard", "translate", "-m", str(tiny_model), "--threads", "1"]
+    command = [sys.executable, "-m", "regard", *command, "-m", str(tiny_model), "--threads", "1"]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(command, **pipes) as running:  # type: ignore[call-overload]
         running.stdout.close()
-        running.stdin.write(b"ba\n" * 50)
+        running.stdin.write(b"ba\n" * (1 if "explain" in command else 50))
         running.stdin.close()
         assert running.stderr.read() == b""
         assert running.wait(60) == 0

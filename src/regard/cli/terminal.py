@@ -64,7 +64,11 @@ def tables() -> Console:
     """The console of stdout, for tables; 200 columns wide in a file or a pipe."""
     from rich.console import Console
 
-    return Console(highlight=False, emoji=False, width=None if sys.stdout.isatty() else 200)
+    class TableConsole(Console):
+        def on_broken_pipe(self) -> None:  # rich would exit with 1
+            raise ReaderGone
+
+    return TableConsole(highlight=False, emoji=False, width=None if sys.stdout.isatty() else 200)
 
 
 def explain(text: str) -> None:

@@ -147,7 +147,7 @@ def text_lines(path: Path) -> Iterator[str]:
     """The lines of a plain text; a table or markup is refused by its type, never read as lines."""
     if kind := file_types()["markup"].get(format_suffix(path)):
         raise UsageError(
-            f"{path}: {kind} is not read as lines of text; if it shall be, give it through stdin",
+            f"{path}: {kind} is not read as lines of text; to read its lines anyway, give it through stdin",
             code="E_DATA_TYPE",
         )
     return lines(path)
