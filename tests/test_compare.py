@@ -82,7 +82,7 @@ def test_the_numbers_are_those_of_the_other_commands(
         assert (model["parameters"], model["updates"]) == (run["parameters"], run["step"])
         rows = [json.loads(line) for line in regard("score", "-m", folder, corpus, "--json").lines]
         nats = -math.fsum(row["log_probability"] for row in rows)
-        assert model["loss"] == pytest.approx(nats / sum(len(row["pieces"]) for row in rows))
+        assert model["loss"] == pytest.approx(nats / sum(len(row["tokens"]) for row in rows))
         assert model["perplexity"] == pytest.approx(math.exp(model["loss"]))
         size = sum(len(line.split("\t")[1]) for line in corpus.read_text().split("\n")[:-1])
         assert model["bits_per_byte"] == pytest.approx(nats / math.log(2) / size)

@@ -47,5 +47,5 @@ def test_frames_from_translate_to_the_matrix_product(precision: str, name: str) 
     finally:
         sys.setprofile(None)
     assert seen > 10, "the products of encoder and decoder were seen"
-    assert deepest[-1] == "Translator.translate"
+    assert deepest[-1] == "TranslateMethods.translate"
     assert len(deepest) <= MAX_FRAMES, "\n".join(reversed(deepest))

@@ -53,7 +53,7 @@ def test_going_back_gives_the_same_bits_twice_and_after_a_stop(tmp_path: Path) -
     assert runs.goes_back(tmp_path, runs.toy(tmp_path, **{**SHORT, "bad_steps_in_a_row": 3})) == ""
     lines = [json.loads(line) for line in (tmp_path / "one" / "metrics.jsonl").read_text().splitlines()]
     text = (Path(__file__).parent.parent / "docs" / "metrics.md").read_text(encoding="utf-8")
-    section = text[text.index("## When numbers go wrong") :].split("\n## ")[0]
+    section = text[text.index("## Non-finite updates and spikes") :].split("\n## ")[0]
     (record,) = [line for line in lines if line["kind"] == "back"]
     assert record.keys() - {"kind", "step"} == documented(section, "back")
     (kept,) = {tuple(json.loads(file.read_text())) for file in (tmp_path / "one" / "bad").iterdir()}
@@ -98,7 +98,7 @@ def documented(section: str, kind: str) -> set[str]:
 
 def test_the_records_of_wrong_numbers_are_documented(tmp_path: Path) -> None:
     text = (Path(__file__).parent.parent / "docs" / "metrics.md").read_text(encoding="utf-8")
-    section = text[text.index("## When numbers go wrong") :].split("\n## ")[0]
+    section = text[text.index("## Non-finite updates and spikes") :].split("\n## ")[0]
     with runs.spoiling(runs.SPOILS["loss nan"], lambda batch: True), pytest.raises(RegardError):
         train(runs.toy(tmp_path, **SHORT), tmp_path / "run")
     lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]

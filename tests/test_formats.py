@@ -715,7 +715,7 @@ def test_the_command_says_what_does_not_go_together(
         "translate", "-m", tiny_model, long, "--on-too-long", "error", "--split", "never"
     )
     told = regard("translate", "-m", tiny_model, long, "--split", "never").err
-    assert "1 of its texts cut between words" in told  # it was filled in as good as any other
+    assert "1 of its texts split between words" in told  # it was filled in as good as any other
     german = write(tmp_path, "de.po", PO)
     assert 'its target language is "de", not "TOY"' in refused("translate", "-m", tiny_model, german)
     lines: Sequence[str] = regard("translate", "-m", tiny_model, "ba", "de fi").lines

@@ -244,7 +244,7 @@ def test_the_tree_of_a_search(tiny_model: Path) -> None:
     assert [node.token for node in best] == list(trace.tokens["output"].ids)
     assert best[-1].fate == "finished"
     options = decode_options(task.folder.decode, {"beam": beam})
-    hypotheses = task.translate_lines(["ba de fi"], options, nbest=beam)[0].candidates
+    hypotheses = task.translate_lines(["ba de fi"], options, num_results=beam)[0].candidates
     finished = [node.score for node in nodes if node.fate == "finished"]
     for each in hypotheses:
         assert any(abs(score - each.log_probability) < 1e-3 for score in finished)

@@ -148,8 +148,10 @@ def live(arguments: list[str], log: Path, said: Path, bomb: Bomb | None) -> None
     except BaseException:
         traceback.print_exc()
     finally:
-        said.with_suffix(".modules").write_text("\n".join(list(sys.modules)))
-        os._exit(code)
+        try:
+            said.with_suffix(".modules").write_text("\n".join(list(sys.modules)))
+        finally:  # whatever comes meanwhile, a second signal too: the parent's code must not go on here
+            os._exit(code)
 
 
 @dataclass
@@ -172,7 +174,7 @@ Strike = Callable[[int, Callable[[], list[str]]], float]
 
 
 def one_life(work: Path, folder: Path, resume: bool, bomb: Bomb | None, strike: Strike | None) -> Death:
-    arguments = ["train", str(work / "run.toml"), "--out", str(folder), *(["--resume"] if resume else [])]
+    arguments = ["train", str(work / "run.toml"), "--output", str(folder), *(["--resume"] if resume else [])]
     log, said = folder.with_suffix(".log"), folder.with_suffix(".said")
     before = log.stat().st_size if log.exists() else 0
 

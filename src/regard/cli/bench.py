@@ -118,7 +118,7 @@ def decoder(
         return lambda: sum(
             token != end
             for translation in model.translate_lines(texts, options)
-            for token in translation.candidates[0].tokens
+            for token in translation.candidates[0].token_ids
         )
     if isinstance(model, Generator):
         chosen = model.options({"beam": beam, "sample": False, "max_length": NEW_TOKENS})
