@@ -68,8 +68,8 @@ def test_a_large_request_shuts_nobody_out(keys: tuple[Keys, Any]) -> None:
     """One legal request filled the queue, and all others were refused until it was done."""
     known, headers = keys
     large = {**BODY, "q": [f"{TEXT} " * 15] * 50}
-    limits = BatchLimits(rows=4, queue_tokens=500)
-    with served(keys=known, limits=limits) as own, ThreadPoolExecutor() as pool:
+    limits, bounds = BatchLimits(rows=4, queue_tokens=500), ServerLimits(request_seconds=8)
+    with served(keys=known, limits=limits, bounds=bounds) as own, ThreadPoolExecutor() as pool:
 
         def ask(who: str, body: dict[str, Any]) -> httpx.Response:
             return httpx.post(f"{own.address}/translate", json=body, headers=headers[who], timeout=90)
@@ -170,15 +170,18 @@ def test_slow_sockets_give_way(keys: tuple[Keys, Any]) -> None:
         assert len(own.service.connections.open) <= 20
 
 
-def test_health_is_answered_when_all_connections_are_busy(keys: tuple[Keys, Any]) -> None:
-    body = json.dumps({"model": "llama", "prompt": "a", "max_tokens": 1000, "stream": True}).encode()
-    request = head_of("POST", "/v1/completions", f"Content-Length: {len(body)}", "") + body
-    with served(bounds=ServerLimits(connections=2)) as own, sockets(own, 2, request) as busy:
-        for each in busy:
-            assert each.recv(12) == b"HTTP/1.1 200"
+def test_health_is_answered_when_all_connections_are_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    go_on = threading.Event()
+    monkeypatch.setattr(explorer, "lesson_json", lambda *_: {"waited": go_on.wait(60)})
+    lesson = head_of("GET", "/api/v1/lessons/cost", "")
+    with served(bounds=ServerLimits(connections=2)) as own, sockets(own, 2, lesson) as busy:
+        while sum(each.admitted for each in own.service.connections.open.values()) < len(busy):
+            pass
         assert httpx.get(f"{own.address}/health/live", timeout=30).status_code == 200
         assert httpx.get(f"{own.address}/languages", timeout=30).status_code == 503
         assert RESERVED > 0
+        go_on.set()
+        assert [each.recv(12) for each in busy] == [b"HTTP/1.1 200"] * 2
 
 
 def test_a_key_is_checked_before_the_body_is_read(keys: tuple[Keys, Any]) -> None:

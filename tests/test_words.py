@@ -116,4 +116,4 @@ def test_an_unmodified_prompt_is_that_of_transformers(pipelines, name, adds_star
         eos_token_id=folder.target.end,
         suppress_tokens=list(folder.special.suppressed),
     )[0, len(prompt) :].tolist()
-    assert [*found.tokens, *([folder.target.end] if found.finished else [])] == expected
+    assert [*found.token_ids, *([folder.target.end] if found.finished else [])] == expected
