@@ -188,7 +188,7 @@ class HealthStatus(BaseModel):
 
 
 @router.get("/api/v1/limits", summary="The limits of the server.")
-async def limits(service: TheService) -> dict[str, float | None]:
+async def limits(service: TheService) -> dict[str, int | float | None]:
     batch_limits = {f"desk_{name}": value for name, value in vars(service.limits).items()}
     return service.bounds.as_dict() | batch_limits
 
