@@ -50,6 +50,11 @@ def as_texts(text: str | Iterable[str]) -> list[str]:
     return texts
 
 
+@functools.cache
+def parameter_names(function: Callable[..., Any]) -> tuple[str, ...]:
+    return tuple(inspect.signature(function).parameters)
+
+
 class OneOrMany(Protocol[P, Result_co]):
     """A method of a text, with one result, or of many texts, with as many."""
 
@@ -85,7 +90,7 @@ class TaskMethod(Generic[P, Result]):
     def call(self, model: object, *args: Any, **options: Any) -> Any:
         options = current_options(self.task, options)
         if not args:  # the text by its name
-            args = (options.pop(list(inspect.signature(self.function).parameters)[1]),)
+            args = (options.pop(parameter_names(self.function)[1]),)
         text, *others = args
         results: Any = Results(self.function(model, as_texts(text), *others, **options))
         return results[0] if isinstance(text, str) else results
@@ -129,7 +134,7 @@ def decode_fields(decode: Mapping[str, Any] | None, **short: Any) -> dict[str, A
 def with_decode_fields(task: str, method: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
     """The keyword arguments of a method; all others go into its `decode`."""
     options = current_options(task, options)
-    named = set(inspect.signature(method).parameters)
+    named = parameter_names(method)
     fields = {name: value for name, value in options.items() if name not in named}
     rest = {name: value for name, value in options.items() if name in named}
     return rest | ({"decode": {**(rest.get("decode") or {}), **fields}} if fields else {})
