@@ -1,4 +1,4 @@
-"""Decoding against CTranslate2: the same weights, exactly as many target tokens, by turns in one process.
+"""Decoding against CTranslate2: the same weights, exactly as many target tokens, interleaved in one process.
 
 python -m bench.engines -m FOLDER [--rounds 7] [--cells 1x1 1x4 32x1 32x4 64x5] [--transformers]
 

@@ -1,4 +1,4 @@
-"""From a text file to a text file: our models and CTranslate2, tokenizing included, by turns in one process.
+"""From text file to text file: our models and CTranslate2, tokenizing included, interleaved in one process.
 
     python -m bench.files -m FOLDER --texts FILE [--count 20000] [--beam 5] [--rounds 3] [--precision int8]
     python -m bench.files -m FOLDER --and FOLDER... --texts FILE --test SOURCE REFERENCE --no-ctranslate2

@@ -5,7 +5,7 @@ python -m bench.finetune RECIPE -m FOLDER [--seeds 3] [--set train.steps=300]
 RECIPE is recipes/ner.toml or recipes/squad.toml. Both begin with the same weights, head included, and take
 the same batches in the same order, with the same optimiser, schedule, dropout and precision (`--float32`:
 transformers in its usual one). Batches of like lengths and bfloat16 make transformers faster than its own
-examples are. They train by turns in one process, so that noise hits both alike; time is that of the updates.
+examples are. They train interleaved in one process, so noise hits both alike; time is that of the updates.
 The score is that of the held-out data, which transformers reads with its own tokenizer: seqeval's F1 of
 data.test, or SQuAD's F1 of data.valid.
 """

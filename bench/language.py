@@ -3,7 +3,7 @@
 python -m bench.language --nanogpt FOLDER --text tinyshakespeare.txt [--steps 2000] [--set train.lr=4e-3]
 
 FOLDER is a copy of nanoGPT. Both train in its setting for a CPU (4 layers, 4 heads, width 128, 64 characters,
-12 windows a batch), a hundred updates by turns in one process, so that noise hits both alike. Then both are
+12 windows a batch), a hundred updates interleaved in one process, so noise hits both alike. Then both are
 asked for every character of the last tenth of the text, in windows of 64 one after another.
 """
 

@@ -147,9 +147,9 @@ def measure_long(browser: Any, address: str, process: int, text: str, rounds: in
         before = worked(process)
         shown.append(page.evaluate(ASK, " ".join(own)))
         works.append(worked(process) - before)
-        asked = page.evaluate(BYTES)
-        answers.append(sum(seconds for _, seconds in asked))
-        size = sum(came for came, _ in asked)
+        requests = page.evaluate(BYTES)
+        answers.append(sum(seconds for _, seconds in requests))
+        size = sum(came for came, _ in requests)
         context.close()
     return {"answered": told(answers), "processor": told(works), "shown": told(shown), "bytes": size}
 
@@ -189,16 +189,16 @@ def tracing(task: Any, text: str, rounds: int) -> dict[str, float]:
     with torch.no_grad():
         plain: Any = lambda: model(batch)  # noqa: E731
         times = timed(plain, rounds)
-        asked = checks(plain, len(trace.attentions))
+        count = checks(plain, len(trace.attentions))
         apart = float((plain()[0] - record(model, sample)[1]).abs().max())
     one = min(timeit.repeat(lambda: taps.tapped(None, "x", batch), number=10_000, repeat=5)) / 10_000
     best = min(times)
     return {
         "untraced": best,
         "traced": min(timed(lambda: record(model, sample), rounds)),
-        "checks": asked,
+        "checks": count,
         "check": one,
-        "share": asked * one / best,
+        "share": count * one / best,
         "noise": statistics.median(times) / best - 1,
         "apart": apart,
     }

@@ -138,7 +138,7 @@ def queued() -> float:
 
 
 def checking_costs(place: Path) -> dict[str, float]:
-    """What the sums add to a save: by turns with them and without, the quicker half of each."""
+    """What the sums add to a save: interleaved with and without them, the quicker half of each."""
     big = Checkpoint({"w": torch.randn(1 << 21)}, {"w": torch.randn(1 << 22)}, {"step": 20})
     summing, bare = Clock(), Clock()
     for turn in range(SAVES):

@@ -75,7 +75,7 @@ def aligned(given: Given, ledger: Ledger) -> LessonStep:
         f"It is {token(read[order[0]])}, with {float(shares[place, order[0]]):.2f}. If that is not the word "
         "you would have chosen: nobody taught the model these links; they are only where it found it useful "
         "to look.",
-        after=matrix("Words said (rows) and words read (columns)", shares, output, read),
+        after=matrix("Words written (rows) and words read (columns)", shares, output, read),
     )
 
 

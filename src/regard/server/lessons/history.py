@@ -188,7 +188,7 @@ def looking_back(given: Given, ledger: Ledger) -> LessonStep | None:
         ),
         f"At “{read[best]}”, with {float(shares[place, best]):.2f}.",
         before=formula("eᵢⱼ = v · tanh(W sᵢ₋₁ + U hⱼ)      aᵢⱼ = softmaxⱼ(eᵢⱼ)      cᵢ = Σⱼ aᵢⱼ hⱼ"),
-        after=matrix("Weights a: words said (rows), words read (columns)", shares, output, read),
+        after=matrix("Weights a: words written (rows), words read (columns)", shares, output, read),
         then="This was the first attention. The Transformer kept it and threw the recurrent network away.",
     )
 
