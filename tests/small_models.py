@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -42,13 +43,13 @@ def teach(model: Model, samples: Callable[[int], Sequence[Sample]], steps: int, 
 
 
 def opened(config: Config, model: Model, tokenizer: Tokenizer, decode: Decode | None = None) -> Folder:
-    """The folder that would be opened, without one on disk."""
+    """The folder that would be opened, without one on disk; its own copy of the model may be packed."""
     return Folder(
         path=Path("small"),
         task=Task(name=config.task.name),
         decode=decode or config.decode,
         config=config.model,
-        model=model.eval(),
+        model=copy.deepcopy(model).eval(),
         source=tokenizer,
         target=tokenizer,
         special=special_tokens(tokenizer),

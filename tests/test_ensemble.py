@@ -16,7 +16,7 @@ from regard.config import Decode
 from regard.errors import UsageError
 from regard.generation import SpecialTokens, decode, score
 from regard.generation.engine import make_engine
-from regard.generation.ensemble import Ensemble, EnsembleState, scorer
+from regard.generation.ensemble import Ensemble, EnsembleCache, scorer
 from regard.inputs.text import train_tokenizer
 from regard.sample import Sample
 from regard.storage import open_folder
@@ -85,8 +85,9 @@ def test_states_select_and_join_as_one_models():
     _, state = voice.step(state, words)
     rows = torch.tensor([4, 0, 2])
     more = torch.full((3, 1), 7)
+    copies = [EnsembleCache(tuple(part.clone() for part in state.parts)) for _ in range(2)]
     expected, _ = voice.step(state.select(rows), more)
-    joined = EnsembleState.join([state.select(rows[:1]), state.select(rows[1:])])
+    joined = EnsembleCache.join([copies[0].select(rows[:1]), copies[1].select(rows[1:])])
     assert len(joined) == 3
     found, _ = voice.step(joined, more)
     torch.testing.assert_close(found, expected)

@@ -214,8 +214,8 @@ def test_a_prompt_and_steps_are_the_whole_text(family: str) -> None:
         whole = model(text(rows)[0])
     prompts = tokens([rows[0][:4], rows[1][:2]])
     state = model.start(Batch(source=prompts), beams=2)
-    assert state.rows["first"].tolist() == [8, 8, 11, 11]
-    logits, state = model.step(state, state.rows["first"][:, None])
+    assert state.first.tolist() == [8, 8, 11, 11]
+    logits, state = model.step(state, state.first[:, None])
     places = [3, 1]
     for _ in range(2):
         for number, place in enumerate(places):

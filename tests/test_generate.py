@@ -22,9 +22,9 @@ from regard.batch import Batch, tokens
 from regard.config import Config, Decode, resolve
 from regard.data.objectives import CausalLM
 from regard.errors import UsageError
+from regard.generation.engine import Engine
 from regard.inputs.text import Tokenizer, train_tokenizer
 from regard.models.families import Model
-from regard.models.transformer import LanguageModel
 from regard.sample import Example, Sample
 from regard.storage import open_folder
 from regard.tasks.generator import Generator, added_text, detokenize_stream, windows
@@ -74,14 +74,18 @@ def folder(
     return written(tmp_path_factory.mktemp("models") / "counter", *counter, tokenizer)
 
 
-def babbler(family: str, tokenizer: Tokenizer, max_length: int = WINDOW) -> Generator:
-    """Drawn weights: every byte is about as likely as any other, so the text is mostly broken UTF-8."""
+def random_model(family: str, tokenizer: Tokenizer, max_length: int = WINDOW) -> tuple[Config, Model]:
+    """Random weights: every byte is about as likely as any other, so the text is mostly broken UTF-8."""
     config = small_config("generate", family, max_length, layers=2)
     model = small_model(config, tokenizer)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.3 * torch.randn_like(parameter))
-    return Generator(opened(config, model, tokenizer))
+    return config, model
+
+
+def babbler(family: str, tokenizer: Tokenizer, max_length: int = WINDOW) -> Generator:
+    return Generator(opened(*random_model(family, tokenizer, max_length), tokenizer))
 
 
 # what follows a prompt
@@ -91,9 +95,9 @@ def babbler(family: str, tokenizer: Tokenizer, max_length: int = WINDOW) -> Gene
 def test_greedy_and_beam_search_are_those_of_transformers(
     family: str, theirs: type, tokenizer: Tokenizer, tmp_path: Path
 ) -> None:
-    ours = babbler(family, tokenizer, 64)
-    config = small_config("generate", family, 64, layers=2)
-    model = theirs.from_pretrained(written(tmp_path, config, ours.model, tokenizer)).eval()
+    config, weights = random_model(family, tokenizer, 64)
+    ours = Generator(opened(config, weights, tokenizer))
+    model = theirs.from_pretrained(written(tmp_path, config, weights, tokenizer)).eval()
     for prompt, beam in [("one two", 1), ("", 1), ("six", 3), ("ten one two three", 4)]:
         ids = torch.tensor([[tokenizer.start, *tokenizer.encode(prompt)]])
         expected = model.generate(
@@ -226,8 +230,8 @@ def test_a_stream_is_the_text(prompt: str, options: dict[str, object], tokenizer
 
 def test_a_stream_comes_piece_by_piece(generator: Generator, monkeypatch: pytest.MonkeyPatch) -> None:
     steps: list[int] = []
-    step = LanguageModel.step
-    monkeypatch.setattr(LanguageModel, "step", lambda *given: (steps.append(1), step(*given))[1])
+    step = Engine.step
+    monkeypatch.setattr(Engine, "step", lambda *given: (steps.append(1), step(*given))[1])
     for options in ({"beam": 1}, {"temperature": 0.01}):
         steps.clear()
         stream = generator.stream("one", **options, max_length=50)

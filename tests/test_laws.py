@@ -1,4 +1,4 @@
-"""Laws that every model keeps: stepping, chunking, batching, padding, the future, states as values."""
+"""Laws that every model keeps: stepping, chunking, batching, padding, the future, caches with one owner."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.batch import Batch, Tokens, collate
-from regard.models.state import State
 from regard.models.transformer import EncoderDecoder
 from samples import random_samples, small
 
@@ -18,6 +17,7 @@ MODELS = {
     "learned": small(3, positions="learned", heads=2, head_width=5, decoder_layers=1),
     "rnn": small(4, family="rnn", reverse_source=True),
     "rnn-gru": small(5, family="rnn", cell="gru", layers=1),
+    "t5": small(9, family="t5"),
     "bahdanau": small(6, family="bahdanau", cell="gru"),
     "bahdanau-dot": small(7, family="bahdanau", score="dot", layers=1),
     "bahdanau-general": small(8, family="bahdanau", score="general"),
@@ -98,7 +98,7 @@ def test_select_and_join(name, seed, beams, data):
     _, one = model.step(one, target[:3].expand(2 * beams, -1))
     two = model.start(late, beams)
     _, two = model.step(two, target[:1].expand(2 * beams, -1))
-    state = State.join([one, two])
+    state = type(one).join([one, two])
     rows = data.draw(st.lists(st.integers(0, 4 * beams - 1), min_size=1, max_size=9))
     logits, _ = model.step(state.select(torch.tensor(rows)), target[-1:].expand(len(rows), -1))
     for at, row in enumerate(rows):
@@ -108,40 +108,48 @@ def test_select_and_join(name, seed, beams, data):
         torch.testing.assert_close(logits[at, -1], alone[-1], **CLOSE)
 
 
-@pytest.mark.parametrize("said", [3, 15, 16, 31, 32])  # the next may outgrow the buffers
-def test_a_state_is_a_value(said):
-    """Two continuations of one state once shared a buffer: the second would have overwritten the first."""
+@pytest.mark.parametrize("count", [3, 15, 16, 31, 32])  # the next may outgrow the buffers
+@pytest.mark.parametrize("beams", [1, 3])
+def test_a_cache_has_one_owner(count, beams):
+    """A consumed cache shares its buffers with its successor: it is refused; a clone has its own."""
     model, batch = MODELS["paper"], collate(random_samples(2, 5))
-    words = torch.randint(4, 20, (2, said), generator=torch.Generator().manual_seed(said))
-    _, state = model.step(model.start(batch), words)
-    first, after_first = model.step(state, torch.tensor([[9]] * 2))
-    second, _ = model.step(state, torch.tensor([[10]] * 2))
-    again, after_again = model.step(state, torch.tensor([[9]] * 2))
-    assert torch.equal(first, again) and not torch.equal(first, second)
-    next_one, _ = model.step(after_first, torch.tensor([[11]] * 2))
-    next_other, _ = model.step(after_again, torch.tensor([[11]] * 2))
-    assert torch.equal(next_one, next_other)
-    kept = state.select(torch.tensor([1, 0]))
-    swapped, _ = model.step(kept, torch.tensor([[9]] * 2))
-    torch.testing.assert_close(swapped, first.flip(0), **CLOSE)
+    draw = torch.Generator().manual_seed(count)
+    _, cache = model.step(model.start(batch, beams), torch.randint(4, 20, (2 * beams, count), generator=draw))
+    second, third = cache.clone(), cache.clone()
+    tokens = torch.full((2 * beams, 1), 9)
+    expected, after = model.step(cache, tokens)
+    for use in (lambda: model.step(cache, tokens), lambda: cache.select(tokens[:, 0]), cache.take):
+        with pytest.raises(ValueError, match="consumed"):
+            use()
+    other, _ = model.step(second, torch.full_like(tokens, 10))
+    again, after_again = model.step(third, tokens)
+    assert torch.equal(expected, again) and not torch.equal(expected, other)
+    assert torch.equal(model.step(after, tokens)[0], model.step(after_again, tokens)[0])
 
 
 def test_beams_share_the_keys_of_their_source():
     model, batch = MODELS["paper"], collate(random_samples(3, 6))
-    state = model.start(batch, beams=4)
-    assert len(state) == 12 and all(len(tensor) == 3 for tensor in state.sources.values())
-    inside = state.select(torch.tensor([1, 0, 0, 3, 4, 4, 4, 4, 8, 9, 10, 11]))
-    assert inside.beams == 4 and inside.sources is state.sources
-    dropped = state.select(torch.arange(4, 12))
-    assert dropped.beams == 4 and all(len(tensor) == 2 for tensor in dropped.sources.values())
-    mixed = state.select(torch.tensor([0, 5, 1, 2]))
-    assert mixed.beams == 1 and all(len(tensor) == 4 for tensor in mixed.sources.values())
+    cache = model.start(batch, beams=4)
+    memory = cache.memory
+    assert len(cache) == 12 and len(cache.keys[0]) == len(memory.positions) == 3
+    cache = cache.select(torch.tensor([1, 0, 0, 3, 4, 4, 4, 4, 8, 9, 10, 11]))
+    assert cache.beams == 4 and cache.memory is memory
+    cache = cache.select(torch.arange(4, 12))
+    assert cache.beams == 4 and len(cache.keys[0]) == len(cache.memory.positions) == 2
+    cache = cache.select(torch.tensor([0, 5, 1, 2]))
+    assert cache.beams == 1 and len(cache.keys[0]) == len(cache.memory.positions) == 4
 
 
-def test_states_with_other_beams_are_not_joined():
-    model, batch = MODELS["paper"], collate(random_samples(1, 6))
-    with pytest.raises(ValueError, match="beams"):
-        State.join([model.start(batch, 1), model.start(batch, 2)])
+@pytest.mark.parametrize("name", ["paper", "bahdanau"])
+def test_caches_with_other_beams_are_joined(name):
+    model, samples = MODELS[name], random_samples(2, 6)
+    one, two = model.start(collate(samples[:1]), 1), model.start(collate(samples[1:]), 2)
+    joined = type(one).join([one, two])
+    assert len(joined) == 3 and joined.beams == 1
+    logits, _ = model.step(joined, torch.tensor([[5], [6], [7]]))
+    for row, (sample, token) in enumerate([(0, 5), (1, 6), (1, 7)]):
+        alone = logits_alone(model, type(samples[0])(samples[sample].source, [token], [token]))
+        torch.testing.assert_close(logits[row, -1], alone[-1], **CLOSE)
 
 
 def test_watching_changes_nothing():

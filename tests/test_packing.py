@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import os
 import shutil
@@ -43,7 +42,7 @@ from regard.storage.models import find_model
 from regard.storage.weights import CALIBRATION, read_calibration, weights_digest, write_calibration
 from regard.tasks import Translator, load
 from regard.training import train
-from traced_models import opened_task
+from traced_models import small_folder
 
 pytestmark = pytest.mark.skipif(not can_quantize(), reason="torch multiplies no bytes on this processor")
 CPU = torch.device("cpu")
@@ -117,7 +116,7 @@ def test_texts_do_not_depend_on_neighbours(tiny_model: Path, precision: str):
 
 @pytest.mark.parametrize("kind", ["toy", "t5", "gpt", "llama", "rnn", "bahdanau"])
 def test_every_family_in_bytes_is_near_itself(tiny_model: Path, kind: str):
-    model = open_folder(tiny_model).model if kind == "toy" else copy.deepcopy(opened_task(kind).folder.model)
+    model = open_folder(tiny_model).model if kind == "toy" else small_folder(kind).model
     row = [5, 6, 7, 8]
     batch = collate([Sample(target=row) if kind in ("gpt", "llama") else Sample(source=row, target=row)], 1)
     with torch.no_grad():
@@ -142,7 +141,8 @@ def test_a_model_is_measured_once_and_then_decodes_in_bytes(tiny_model: Path, tm
     assert set(content) == {"texts", "weights", "ranges"} and "output" in content["ranges"]
     assert content["weights"] == weights_digest(folder)
     measured = load(folder, "cpu", 1)
-    assert isinstance(measured.engines[0].model.output, Int8Linear) and measured.engines[0].model.output.scale
+    down = measured.engines[0].model.decoder.blocks[0].feed_forward.down
+    assert isinstance(down, Int8Linear) and down.scale
     assert load(folder, "cpu", 1, "float32").translate(["ba de gi", "lo me ni"]) == exact
     assert isinstance(measured, Translator) and measured.translate(["ba de gi", "lo me ni"]) == exact
 
@@ -262,8 +262,8 @@ def test_the_hash_of_weights_in_parts_follows_each_part(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["gpt", "llama", "t5", "rnn", "bahdanau"])
 def test_every_family_decodes_in_bytes(kind: str):
     """A language model once asked its packed output layer for the device to begin on."""
-    folder = opened_task(kind).folder
-    own = make_engine(copy.deepcopy(folder.model), "int8")
+    folder = small_folder(kind)
+    own = make_engine(folder.model, "int8")
     options = folder.decode.model_copy(update={"beam": 2, "max_length": 6, "sample": False})
     rows = [[5, 6, 7], [8, 9, 10, 11, 12]]
     asked = [Sample(source=row) for row in rows]

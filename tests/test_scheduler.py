@@ -137,21 +137,20 @@ def test_what_is_cancelled_is_gone_at_once():
         search.step()
     young = search.admit([Request([5, END], options), Request([6, END], options)])
     search.step()
-    state = search.state.state  # a row for each source
-    assert len(search.state) == 9 and state.rows["next"].tolist() == [18, 1, 1]
-    assert 18 <= int(state.ages[0]) < 3 * 18, "beams share what they have in common"
-    assert state.ages[1:].tolist() == [3, 3] and search.log_p.shape == (3, 3, 18)
-    longest = state.sources["source.positions"].shape[1]
+    cache = search.state  # a row for each source
+    assert len(cache) == 9 and cache.next.tolist() == [18, 1, 1]
+    assert 18 <= int(cache.lengths[0]) < 3 * 18, "beams share what they have in common"
+    assert cache.lengths[1:].tolist() == [3, 3] and search.log_p.shape == (3, 3, 18)
+    longest = cache.memory.positions.shape[1]
     search.drop(old)
-    state = search.state.state
+    cache = search.state
     assert search.active == young[::-1], "the last takes the place of the one that left"
-    assert len(search.state) == 6 and state.ages is None and state.length == 3
+    assert len(cache) == 6 and cache.lengths.tolist() == [3, 3] and cache.length == 3
     assert search.log_p.shape == (2, 3, 1) and search.tokens.shape == (2, 3, 2), (
         "histories are cut when the oldest leaves"
     )
-    assert search.state.width == state.block
-    assert state.sources["source.positions"].shape[1] == state.block < longest
-    assert state.sources["source.bias"].shape[-1] == state.block
+    assert cache.width == cache.block
+    assert cache.memory.positions.shape[1] == cache.memory.layers[0][0].shape[2] == cache.block < longest
     for source in young:
         search.drop(source)
     assert not search.active and not hasattr(search, "state")

@@ -11,7 +11,7 @@ import torch
 
 from regard.batch import collate
 from regard.config import Decode
-from regard.generation import Request, SpecialTokens, engine, generate, scheduler
+from regard.generation import Request, SpecialTokens, engine, generate, kernels, scheduler
 from regard.generation.engine import make_engine
 from regard.generation.scheduler import Scheduler
 from samples import END, START, random_samples, small
@@ -20,6 +20,7 @@ generating = importlib.import_module("regard.generation.generate")
 SPECIAL = SpecialTokens(START, END, suppressed=(0, START, 3))
 CPU = torch.device("cpu")
 SHAPES = {"paper": {}, "pre": {"norm": "pre", "activation": "gelu_tanh"}, "wide": {"width": 256, "heads": 4}}
+SHAPES |= {"t5": {"family": "t5"}, "gpt": {"family": "gpt"}, "llama": {"family": "llama", "kv_heads": 2}}
 PRECISIONS = ("float32", "bfloat16", "int8")
 ENGINE = make_engine(small(31))
 pytestmark = pytest.mark.usefixtures("same_threads")
@@ -242,11 +243,11 @@ def test_a_request_without_room_at_the_first_worker_goes_to_another():
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_scripted_step_is_the_plain_one(shape, precision, monkeypatch):
-    """TorchScript is on its way out of torch: without it the same lines run as Python, to the same bits."""
+def test_a_traced_step_is_the_plain_one(shape, precision, monkeypatch):
+    """TorchScript is deprecated: without it the same lines run in Python, to the same bits."""
     model = small(32, **SHAPES[shape])
     plain = make_engine(copy.deepcopy(model), precision)
-    monkeypatch.setattr(engine, "WORTH_SCRIPTING", 0)
+    monkeypatch.setattr(engine, "STEPS_BEFORE_TRACING", 0)
     fast = make_engine(model, precision)
     batch = collate(random_samples(3, 8), 16)
     for beams in (1, 4):
@@ -255,15 +256,13 @@ def test_a_scripted_step_is_the_plain_one(shape, precision, monkeypatch):
             tokens = torch.full((len(own), 1), word)
             (left, own), (right, other) = fast.step(own, tokens), plain.step(other, tokens)
             assert torch.equal(left, right)
-    assert isinstance(fast.decoder, torch.jit.ScriptModule) and isinstance(
-        plain.decoder, engine.EngineDecoder
-    )
+    assert all(fast.traced.values()) and not plain.traced
 
 
-def test_a_decoder_is_compiled_once_it_is_worth_it(monkeypatch):
+def test_a_step_is_traced_once_it_is_worth_it(monkeypatch):
     compiled = []
-    monkeypatch.setattr(engine, "WORTH_SCRIPTING", 5)
-    monkeypatch.setattr(engine, "scripted", lambda module: compiled.append(module) or module)
+    monkeypatch.setattr(engine, "STEPS_BEFORE_TRACING", 5)
+    monkeypatch.setattr(engine, "trace", lambda module, inputs: compiled.append(module))
     own = make_engine(small(33))
     state = own.start(collate(random_samples(2, 8), 16))
     for steps in range(1, 10):
@@ -271,12 +270,9 @@ def test_a_decoder_is_compiled_once_it_is_worth_it(monkeypatch):
         assert len(compiled) == (steps > 5)
 
 
-def test_where_nothing_can_be_scripted_the_module_itself_serves():
+def test_where_nothing_can_be_traced_the_model_itself_runs():
     class Odd(torch.nn.Module):
         def forward(self, x):
-            return {each: print(each) for each in globals()}
+            raise RuntimeError("an operator that TorchScript does not know")
 
-    from regard.generation.kernels import scripted
-
-    odd = Odd()
-    assert scripted(odd) is odd
+    assert kernels.trace(Odd(), [torch.ones(1)]) is None

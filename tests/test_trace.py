@@ -34,7 +34,7 @@ from regard.interpret.predictions import page_json
 from regard.interpret.record import record
 from regard.sample import Sample
 from regard.tasks import Translator, decode_options, load
-from traced_models import KINDS, TEXT, WITH_TARGET, opened_task, traced
+from traced_models import KINDS, TEXT, WITH_TARGET, opened_task, small_folder, traced
 
 pytestmark = pytest.mark.usefixtures("same_threads")
 DOCS = Path(__file__).parent.parent / "docs" / "trace.md"
@@ -116,13 +116,9 @@ def test_traced_and_untraced_logits_are_equal(kind: str) -> None:
         plain = model(collate([sample]))[0]
         torch.testing.assert_close(trace["logits"], plain, rtol=1e-5, atol=1e-5)
         assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
-        if task.folder.config.family != "transformer":  # whose weights an engine has packed as float32
-            exact = model.double()
-            try:
-                _, logits = record(exact, sample)
-                torch.testing.assert_close(logits, exact(collate([sample]))[0].float(), rtol=0, atol=1e-7)
-            finally:
-                model.float()
+        exact = small_folder(kind).model.double()
+        _, logits = record(exact, sample)
+        torch.testing.assert_close(logits, exact(collate([sample]))[0].float(), rtol=0, atol=1e-7)
 
 
 @pytest.mark.parametrize("kind", KINDS)

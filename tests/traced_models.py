@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any
 
 from regard.inputs.text import Tokenizer, train_tokenizer
+from regard.storage import Folder
 from regard.tasks import Answerer, Classifier, Filler, Generator, Tagger, Translator
 from small_models import opened, small_config, small_model
 
@@ -40,13 +41,18 @@ def tokenizer() -> Tokenizer:
     return train_tokenizer([TEXT, CONTEXT, "a dog sleeps"], "bpe", 300, ["<mask>", *SIGNS])
 
 
-@cache
-def opened_task(kind: str, max_length: int = 160, layers: int = 2) -> Any:
-    make, task, settings, _ = KINDS[kind]
+def small_folder(kind: str, max_length: int = 160, layers: int = 2) -> Folder:
+    """With a model that is not packed."""
+    _, task, settings, _ = KINDS[kind]
     config = small_config(task, max_length=max_length, **{"layers": layers, "heads": 4, **settings})
     labels = LABELS.get(task, ())
     model = small_model(config, tokenizer(), labels=len(labels) or None)
-    return make(replace(opened(config, model, tokenizer()), labels=labels))
+    return replace(opened(config, model, tokenizer()), labels=labels)
+
+
+@cache
+def opened_task(kind: str, max_length: int = 160, layers: int = 2) -> Any:
+    return KINDS[kind][0](small_folder(kind, max_length, layers))
 
 
 def traced(kind: str, **options: Any) -> Any:

@@ -42,6 +42,27 @@ class Tokens:
         return int((self.positions >= 0).sum())
 
 
+class Unpadding:
+    """The tokens of a padded batch as one row without padding: [B,S,...] <-> [1,T,...], T tokens in all.
+
+    Linear maps and norms then compute no padding; attention needs the rows, with zeros at the padding.
+    """
+
+    def __init__(self, positions: Tensor) -> None:
+        """[B,S], -1 where there is no token."""
+        self.rows, self.columns = positions.shape
+        self.places = (positions.flatten() >= 0).nonzero()[:, 0]  # [T]
+
+    def unpad(self, x: Tensor) -> Tensor:
+        """[B,S,...] -> [1,T,...]."""
+        return x.flatten(0, 1).index_select(0, self.places)[None]
+
+    def pad(self, x: Tensor) -> Tensor:
+        """[1,T,D] -> [B,S,D]."""
+        padded = x.new_zeros((self.rows * self.columns, x.shape[2]))
+        return padded.index_copy_(0, self.places, x[0]).view(self.rows, self.columns, -1)
+
+
 @dataclass(frozen=True, slots=True)
 class Batch:
     source: Tokens | None = None

@@ -110,7 +110,7 @@ PYTHON_NAMES = {
     "regard.models.LanguageModel": "regard.models.transformer.LanguageModel",
     "regard.models.Model": "regard.models.families.Model",
     "regard.models.RecurrentEncoderDecoder": "regard.models.recurrent.RecurrentEncoderDecoder",
-    "regard.models.State": "regard.models.state.State",
+    "regard.models.State": "regard.models.cache.Cache",
     "regard.models.Tap": "regard.models.layers.Tap",
     "regard.models.attend": "regard.models.attention.attend",
     "regard.models.build": "regard.models.families.build",

@@ -21,8 +21,8 @@ from regard.export.check import BEAM, GREEDY, Agreement, Reference, equal_share,
 from regard.export.sample import EncodedText, Ids
 from regard.models.attention import MultiHeadAttention
 from regard.models.layers import GatedFeedForward, RMSNorm, Scale
-from regard.models.positions import Learned, RelativeBias, Sinusoidal
-from regard.models.transformer import Block, EncoderDecoder, LanguageModel, Stack, TokenEmbedding
+from regard.models.positions import Learned, RelativeBias, Sinusoidal, TokenEmbedding
+from regard.models.transformer import Block, EncoderDecoder, LanguageModel, Stack
 from regard.storage import Folder
 
 # sinusoidal: CTranslate2's default input limit, or enough for the source and a longer target

@@ -1,13 +1,13 @@
-"""Several models that speak with one voice, through the door of a single one: `start`, `step`, `select`.
+"""Ensembles: several models behind the interface of one (`start`, `step`).
 
 p(y) = 1/M sum_m p_m(y), the mean of the models' probabilities; or, with "log", the mean of log p_m, which is
-a product of experts: what one model finds impossible, all do not say.
+a product of experts: what is impossible for one model is impossible for the ensemble.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -16,32 +16,31 @@ from torch import Tensor
 
 from regard.batch import Batch
 from regard.generation.requests import Steppable
-from regard.generation.tree import BeamCache
-from regard.models.state import State
 
 Mean = Literal["probability", "log"]
 
 
 @dataclass(frozen=True)
-class EnsembleState:
-    """The models' states of the same rows."""
+class EnsembleCache:
+    """The models' caches of the same rows."""
 
-    parts: tuple[State | BeamCache, ...]
+    parts: tuple[Any, ...]
 
     def __len__(self) -> int:
         return len(self.parts[0])
 
     @property
-    def rows(self) -> Mapping[str, Tensor]:
-        return self.parts[0].rows
+    def first(self) -> Tensor | None:
+        first: Tensor | None = self.parts[0].first
+        return first
 
-    def select(self, rows: Tensor) -> EnsembleState:
-        return EnsembleState(tuple(part.select(rows) for part in self.parts))
+    def select(self, rows: Tensor) -> EnsembleCache:
+        return EnsembleCache(tuple(part.select(rows) for part in self.parts))
 
     @classmethod
-    def join(cls, states: Sequence[EnsembleState]) -> EnsembleState:
-        return EnsembleState(
-            tuple(type(parts[0]).join(parts) for parts in zip(*(each.parts for each in states)))
+    def join(cls, caches: Sequence[EnsembleCache]) -> EnsembleCache:
+        return EnsembleCache(
+            tuple(type(parts[0]).join(parts) for parts in zip(*(each.parts for each in caches)))
         )
 
 
@@ -62,12 +61,12 @@ class Ensemble:
         """Whether the models are language models, which read a prompt instead of a source."""
         return any(getattr(model, "reads_prompts", False) for model in self.models)
 
-    def start(self, batch: Batch, beams: int = 1) -> EnsembleState:
-        return EnsembleState(tuple(model.start(batch, beams) for model in self.models))
+    def start(self, batch: Batch, beams: int = 1) -> EnsembleCache:
+        return EnsembleCache(tuple(model.start(batch, beams) for model in self.models))
 
-    def step(self, state: EnsembleState, tokens: Tensor) -> tuple[Tensor, EnsembleState]:
-        answers = [model.step(part, tokens) for model, part in zip(self.models, state.parts)]
-        return mean_of([logits for logits, _ in answers], self.mean), EnsembleState(
+    def step(self, cache: EnsembleCache, tokens: Tensor) -> tuple[Tensor, EnsembleCache]:
+        answers = [model.step(part, tokens) for model, part in zip(self.models, cache.parts)]
+        return mean_of([logits for logits, _ in answers], self.mean), EnsembleCache(
             tuple(part for _, part in answers)
         )
 

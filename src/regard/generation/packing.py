@@ -1,8 +1,7 @@
-"""Weights made ready once: laid out for the processor, in the precision that was chosen.
+"""Packed weights: laid out for the processor once, in the precision that was chosen.
 
-Bytes need to know how far the numbers reach that a product reads. `measure` finds it on texts; where nobody
-did, each row is scaled by its own largest number, which is as right and takes longer. Neither lets a sentence
-change its neighbour.
+int8 needs the range of a product's inputs. `activation_ranges` measures it on texts; where nobody did, each
+row is scaled by its own largest number, as exact and a little slower. Both are batch-invariant.
 """
 
 from __future__ import annotations
@@ -11,14 +10,15 @@ from collections.abc import Iterable, Mapping
 from typing import Literal, get_args
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.batch import Batch
+from regard.batch import Batch, Unpadding
 from regard.errors import UsageError
-from regard.generation.kernels import Int8Product, can_pack, can_quantize, pack, packed_product
+from regard.generation.kernels import Int8Product, can_pack, can_quantize, pack, packed_linear
 from regard.mapped import release_pages
-from regard.models.layers import pad_rows, unpad_rows
+from regard.models.attention import MultiHeadAttention, split_heads
+from regard.models.layers import ACTIVATIONS, GatedFeedForward, batch_invariant_linear
+from regard.models.transformer import Stack
 
 Precision = Literal["auto", "float32", "bfloat16", "int8"]
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
@@ -28,7 +28,7 @@ WORTH_PACKING = 1 << 17  # numbers in a weight; for smaller ones the call costs 
 
 
 class Packing:
-    """Makes linear maps of a model's own ones."""
+    """Makes packed linear maps of those of a model."""
 
     def __init__(
         self, model: nn.Module, precision: str = "float32", calibration: Calibration | None = None
@@ -46,9 +46,7 @@ class Packing:
         bias = torch.cat(biases) if biases else None
         made = self.made(weight, bias, self.names[id(parts[0])], relu)
         for each in weights:
-            release_pages(
-                each, in_use=each.data_ptr() in self.words
-            )  # looked up where they are the output, too
+            release_pages(each, in_use=each.data_ptr() in self.words)  # an embedding still reads them
         return made
 
     def made(self, weight: Tensor, bias: Tensor | None, name: str, relu: bool) -> nn.Module:
@@ -66,32 +64,105 @@ class PackedLinear(nn.Module):
         self.packs = weight.numel() >= WORTH_PACKING
         self.dtype = dtype if self.packs else torch.float32
         self.width = len(weight)
-        self.weight = pack(weight.to(self.dtype)) if self.packs else weight.clone()  # the file's is let go
-        self.bias = None if bias is None else bias.to(self.dtype)
+        self.weight: Tensor
+        self.bias: Tensor | None
+        # buffers, so that a trace refers to them; the weights of the file are released
+        self.register_buffer("weight", pack(weight.to(self.dtype)) if self.packs else weight.clone())
+        self.register_buffer("bias", None if bias is None else bias.to(self.dtype))
 
     def forward(self, x: Tensor) -> Tensor:
         """[...,K] -> [...,N]; what a row gives does not depend on the number of rows."""
-        if not self.packs:
-            y = unpad_rows(F.linear(pad_rows(x), self.weight, self.bias), x)
-            return y.relu_() if self.relu else y
-        rows = x.numel() // x.shape[-1]
-        if rows == 0:
-            return x.new_zeros(list(x.shape[:-1]) + [self.width])  # noqa: RUF005  (TorchScript)
-        x = x.to(self.dtype)
-        if rows == 1:  # from two on, a row's bits do not depend on how many there are
-            y = packed_product(torch.cat([x, x]), self.weight, self.bias)[:1].float()
+        if self.packs:
+            y = packed_linear(x.to(self.dtype), self.weight, self.bias, self.width).float()
         else:
-            y = packed_product(x, self.weight, self.bias).float()
+            y = batch_invariant_linear(x, self.weight, self.bias)
         return y.relu_() if self.relu else y
 
 
 class Int8Linear(Int8Product):
-    """y = W x + b in bytes, by how far the input reaches."""
+    """y = W x + b in int8, by the measured range of the input or by each row's own."""
 
     def __init__(
-        self, weight: Tensor, bias: Tensor | None, reach: ActivationRange | None, relu: bool = False
+        self, weight: Tensor, bias: Tensor | None, measured: ActivationRange | None, relu: bool = False
     ) -> None:
-        super().__init__(weight, bias, *(scale_of(reach) if reach else (0.0, 0)), relu)
+        super().__init__(weight, bias, *(scale_of(measured) if measured else (0.0, 0)), relu)
+
+
+class PackedSelfAttention(MultiHeadAttention):
+    """Self-attention whose three projections are one product."""
+
+    def __init__(self, attention: MultiHeadAttention, packing: Packing) -> None:
+        nn.Module.__init__(self)
+        self.heads, self.kv_heads = attention.heads, attention.kv_heads
+        self.channels, self.scale = attention.channels, attention.scale
+        self.query_key_value = packing(attention.query, attention.key, attention.value)
+        self.output = packing(attention.output)  # type: ignore[assignment]
+
+    def queries_keys_values(
+        self, x: Tensor, layout: Unpadding | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        sizes = [heads * self.channels for heads in (self.heads, self.kv_heads, self.kv_heads)]
+        return self.split(torch.split(self.query_key_value(x), sizes, dim=-1), layout)
+
+
+class PackedCrossAttention(MultiHeadAttention):
+    """Cross-attention: queries of the target, and keys and values of the source as one product."""
+
+    def __init__(self, attention: MultiHeadAttention, packing: Packing) -> None:
+        nn.Module.__init__(self)
+        self.heads, self.kv_heads = attention.heads, attention.kv_heads
+        self.channels, self.scale = attention.channels, attention.scale
+        self.query = packing(attention.query)  # type: ignore[assignment]
+        self.key_value = packing(attention.key, attention.value)
+        self.output = packing(attention.output)  # type: ignore[assignment]
+
+    def keys_values(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        k, v = (split_heads(part, self.kv_heads) for part in self.key_value(x).chunk(2, dim=-1))
+        return k, v
+
+
+class PackedGatedFeedForward(GatedFeedForward):
+    """FFN(x) = (act(x W_g) * x W_1) W_2, with W_g and W_1 in one product."""
+
+    def __init__(self, layer: GatedFeedForward, packing: Packing) -> None:
+        nn.Module.__init__(self)
+        self.gate_up = packing(layer.gate, layer.up)
+        self.down = packing(layer.down)  # type: ignore[assignment]
+        self.activation = layer.activation
+
+    def hidden(self, x: Tensor) -> Tensor:
+        both: Tensor = self.gate_up(x)
+        gate, up = both.chunk(2, dim=-1)
+        return self.activation(gate) * up
+
+
+def pack_blocks(model: nn.Module, packing: Packing) -> bool:
+    """Pack the weights of a Transformer in place; False if the model is none. It can be used from now on, not
+    trained or saved."""
+    stacks = [module for module in model.children() if isinstance(module, Stack)]
+    for stack in stacks:
+        for block in stack:
+            if isinstance(block.attention, PackedSelfAttention):
+                continue  # another task uses this model, too
+            block.attention = PackedSelfAttention(block.attention, packing)
+            if block.cross is not None:
+                block.cross = PackedCrossAttention(block.cross, packing)
+            layer = block.feed_forward
+            if isinstance(layer, GatedFeedForward):
+                block.feed_forward = PackedGatedFeedForward(layer, packing)
+                continue
+            relu = layer.activation is ACTIVATIONS["relu"]
+            layer.up = packing(layer.up, relu=relu)  # type: ignore[assignment]
+            layer.down = packing(layer.down)  # type: ignore[assignment]
+            if relu:  # computed by the product
+                layer.activation = identity
+    if stacks:
+        pack_linears(model, packing, WORTH_PACKING)  # heads and output layers; small ones stay as they are
+    return bool(stacks)
+
+
+def identity(x: Tensor) -> Tensor:
+    return x
 
 
 def scale_of(reach: ActivationRange) -> tuple[float, int]:
@@ -122,11 +193,11 @@ def choose_precision(requested: str, model: nn.Module, calibration: Calibration 
     return requested
 
 
-def pack_linears(model: nn.Module, packing: Packing) -> None:
-    """Every linear map of a model, each by itself, in place."""
+def pack_linears(model: nn.Module, packing: Packing, least: int = 0) -> None:
+    """Pack every linear map of at least so many weights by itself, in place."""
     for module in list(model.modules()):
         for name, child in list(module.named_children()):
-            if isinstance(child, nn.Linear):
+            if isinstance(child, nn.Linear) and child.weight.numel() >= least:
                 setattr(module, name, packing(child))
 
 

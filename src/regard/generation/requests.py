@@ -14,7 +14,7 @@ from regard.batch import Batch, collate
 from regard.config import Decode
 from regard.errors import UsageError
 from regard.inputs.text import SpecialTokens
-from regard.models.state import BLOCK, round_up
+from regard.models.cache import BLOCK, round_up
 from regard.sample import Sample
 
 if TYPE_CHECKING:
@@ -25,17 +25,18 @@ EXTRA_LENGTH = 50  # the paper's limit: source length + 50
 BEAM_STEP = 4  # constrained beam widths are multiples, so that requests with different phrases share batches
 
 
-class RunningState(Protocol):
+class DecodingCache(Protocol):
     """What a search needs of a model's cache."""
 
     @property
-    def rows(self) -> Mapping[str, Tensor]: ...
+    def first(self) -> Tensor | None: ...  # [R]: the token to feed first, if it is not the start token
+    def __len__(self) -> int: ...
     def select(self, rows: Tensor) -> Self: ...
     @classmethod
-    def join(cls, states: Sequence[Self]) -> Self: ...
+    def join(cls, caches: Sequence[Self]) -> Self: ...
 
 
-S = TypeVar("S", bound=RunningState)
+S = TypeVar("S", bound=DecodingCache)
 
 
 class Steppable(Protocol[S]):
@@ -44,7 +45,7 @@ class Steppable(Protocol[S]):
     @property
     def longest_target(self) -> int | None: ...
     def start(self, batch: Batch, beams: int = 1) -> S: ...
-    def step(self, state: S, tokens: Tensor) -> tuple[Tensor, S]: ...
+    def step(self, cache: S, tokens: Tensor) -> tuple[Tensor, S]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,12 +191,11 @@ def collate_requests(requests: Sequence[Request], device: torch.device) -> Batch
     return collate([Sample(source=request.ids) for request in requests], BLOCK).to(device)
 
 
-def first_tokens(state: S, special: SpecialTokens) -> Tensor:
+def first_tokens(cache: S, special: SpecialTokens, device: torch.device) -> Tensor:
     """The first tokens to feed: the start token, or the last token of each row's prompt. [R,1]."""
-    any_row = next(iter(state.rows.values()))
-    first = state.rows.get("first")
-    start = torch.full((len(any_row),), special.start, device=any_row.device)
-    return (start if first is None else first)[:, None]
+    if cache.first is not None:
+        return cache.first[:, None]
+    return torch.full((len(cache), 1), special.start, device=device)
 
 
 def left_pad(rows: Sequence[Sequence[int]], device: torch.device) -> Tensor:

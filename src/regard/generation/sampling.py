@@ -56,7 +56,7 @@ class Sampling(Generic[S]):
         draws = [[Draw(active, number) for number in active.request.draws] for active in entering]
         owner = torch.tensor([at for at, each in enumerate(draws) for _ in each], device=self.device)
         state = self.model.start(collate_requests(requests, self.device)).select(owner)
-        last = first_tokens(state, self.special)
+        last = first_tokens(state, self.special, self.device)
         self.state = type(state).join([self.state, state]) if self.rows else state
         self.last = torch.cat([self.last, last])
         self.draws |= dict(zip(entering, draws))

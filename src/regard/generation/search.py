@@ -80,7 +80,7 @@ class BeamSearch(Generic[S]):
         """Let requests enter. If this raises, for want of memory, nothing has changed."""
         entering = [activate(self.model, request, self.special, self.steps) for request in requests]
         state = self.model.start(collate_requests(requests, self.device), self.beams)
-        last = first_tokens(state, self.special)
+        last = first_tokens(state, self.special, self.device)
         if self.active:
             state = type(state).join([self.state, state])
         context = left_pad([each.context for each in entering], self.device)[:, None]

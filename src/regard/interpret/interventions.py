@@ -19,9 +19,9 @@ from regard.batch import Batch
 from regard.errors import UsageError, near_miss
 from regard.interpret.activations import head_count
 from regard.interpret.names import AttentionShape, attention_shapes, causal_side, has_positions, stacks
+from regard.models.cache import Cache
 from regard.models.families import Model
 from regard.models.layers import Tap
-from regard.models.state import State
 
 Fields = Mapping[str, Any]
 
@@ -84,11 +84,11 @@ class IntervenedModel:
     def reads_prompts(self) -> bool:
         return bool(getattr(self.model, "reads_prompts", False))
 
-    def start(self, batch: Batch, beams: int = 1) -> State:
-        return cast(State, self.model.start(batch, beams, self.tap))
+    def start(self, batch: Batch, beams: int = 1) -> Cache:
+        return cast(Cache, self.model.start(batch, beams, self.tap))
 
-    def step(self, state: State, tokens: Tensor) -> tuple[Tensor, State]:
-        return cast("tuple[Tensor, State]", self.model.step(state, tokens, self.tap))
+    def step(self, cache: Cache, tokens: Tensor) -> tuple[Tensor, Cache]:
+        return cast("tuple[Tensor, Cache]", self.model.step(cache, tokens, self.tap))
 
 
 def parse(interventions: Sequence[Fields], model: Model) -> Edits:

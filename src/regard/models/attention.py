@@ -6,12 +6,14 @@ B rows, T queries, S keys, D width, H heads, C channels per head, F feed-forward
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.batch import Tokens
-from regard.models.layers import Linear, Tap, is_plain
+from regard.batch import Tokens, Unpadding
+from regard.models.layers import Linear, Tap, is_plain, keep_control_flow
 
 FEW_QUERIES = 8
 
@@ -111,13 +113,52 @@ def weights(
     return masked_softmax(scores(q, k, bias, scale), mask)
 
 
+@keep_control_flow
+def attend_cached(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scale: float) -> Tensor:
+    """softmax(scale QK^T + mask) V for the few queries of a decoding step: [B,T,C], two of [B,S,C], [B,T,S].
+
+    Every query sees something. Long sums are computed in portions of keys, so that they have the same bits
+    whatever hidden keys follow. Measured (128 heads, 4 queries of 64 channels, 144 keys, one thread;
+    microseconds, float32 / bfloat16): q k^T 873 / 260, p v 544 / 215.
+    """
+    if v.dtype == torch.float32:
+        p = torch.baddbmm(mask, q, k.transpose(1, 2), alpha=scale).softmax(dim=-1)
+        z = torch.bmm(p[:, :, :128], v[:, :128])
+        for start in range(128, v.shape[1], 128):
+            z = torch.baddbmm(z, p[:, :, start : start + 128], v[:, start : start + 128])
+        return z
+    p = torch.add(mask, torch.bmm(q.to(k.dtype), k.transpose(1, 2)), alpha=scale).softmax(dim=-1).to(v.dtype)
+    z = torch.bmm(p[:, :, :512], v[:, :512])
+    for start in range(512, v.shape[1], 512):
+        z = z.float() + torch.bmm(p[:, :, start : start + 512], v[:, start : start + 512])
+    return z
+
+
+def step_mask(mask: Tensor, heads: int, kv_heads: int, bias: Tensor | None = None) -> Tensor:
+    """The mask of a decoding step as numbers that are added to the scores, ready for `attend_cached`:
+
+    bool [N,1,T,S] -> [N*G,H/G*T,S]. The query heads that share keys are more queries on the same keys.
+    """
+    if bias is None:
+        bias = torch.zeros(mask.shape, device=mask.device)
+    added = bias.masked_fill(~mask, float("-inf"))  # [N,1,T,S] or [N,H,T,S]
+    rows, _, queries, columns = added.shape
+    added = added.expand(rows, heads, queries, columns)
+    return added.reshape(rows * kv_heads, heads // kv_heads * queries, columns)
+
+
 def attend(
     q: Tensor, k: Tensor, v: Tensor, mask: Mask, bias: Tensor | None = None, scale: float | None = None
 ) -> Tensor:
     """Attention(Q,K,V) = softmax(QK^T / sqrt(d_k)) V  (paper, equation 1): -> [B,H,T,C].
 
-    The only place where mask and bias are combined.
+    A mask of numbers is that of a decoding step, from `step_mask`. Elsewhere mask and bias are combined here.
     """
+    if isinstance(mask, Tensor) and mask.is_floating_point():
+        grouped = q.reshape(q.shape[0] * k.shape[1], -1, q.shape[3]).contiguous()  # [N*G,H/G*T,C]
+        scale = q.shape[3] ** -0.5 if scale is None else scale
+        z = attend_cached(grouped, k.flatten(0, 1), v.flatten(0, 1), mask, scale)
+        return z.to(q.dtype).view(q.shape)
     k, v = repeat_kv(k, q), repeat_kv(v, q)
     if not isinstance(mask, Tensor):
         return F.scaled_dot_product_attention(q, k, v, is_causal=mask is CAUSAL, scale=scale)
@@ -185,9 +226,15 @@ class MultiHeadAttention(nn.Module):
         k, v = fused_linear(x, self.key, self.value)
         return split_heads(k, self.kv_heads), split_heads(v, self.kv_heads)
 
-    def queries_keys_values(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """All three of the same tokens, for self-attention."""
-        q, k, v = fused_linear(x, self.query, self.key, self.value)
+    def queries_keys_values(
+        self, x: Tensor, layout: Unpadding | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """All three of the same tokens, for self-attention; padded again if the tokens have a `layout`."""
+        return self.split(fused_linear(x, self.query, self.key, self.value), layout)
+
+    def split(self, projections: Sequence[Tensor], layout: Unpadding | None) -> tuple[Tensor, Tensor, Tensor]:
+        """[B,T,H*C] and two of [B,T,G*C], split into heads."""
+        q, k, v = (x if layout is None else layout.pad(x) for x in projections)
         return split_heads(q, self.heads), split_heads(k, self.kv_heads), split_heads(v, self.kv_heads)
 
     def forward(
@@ -198,19 +245,21 @@ class MultiHeadAttention(nn.Module):
         mask: Mask,
         tap: Tap | None = None,
         bias: Tensor | None = None,
+        layout: Unpadding | None = None,
     ) -> Tensor:
         """[B,H,T,C] and two of [B,G,S,C] -> [B,T,D]."""
+        scale = self.channels**-0.5 if self.scale is None else self.scale
         if tap is None or not isinstance(mask, Tensor):
-            z = attend(q, k, v, mask, bias, self.scale)
+            z = attend(q, k, v, mask, bias, scale)
         else:
-            z = attend_with_tap(q, k, v, mask, tap, bias, self.scale)
-        out: Tensor = self.output(z.transpose(1, 2).flatten(2))  # [B,T,H*C] -> [B,T,D]
+            z = attend_with_tap(q, k, v, mask, tap, bias, scale)
+        z = z.transpose(1, 2).flatten(2)  # [B,T,H*C]
+        out: Tensor = self.output(z if layout is None else layout.unpad(z))  # [B,T,D]
         return out if tap is None else tap("output", out)
 
 
 def split_heads(x: Tensor, heads: int) -> Tensor:
-    rows, length, width = x.shape
-    return x.view(rows, length, heads, width // heads).transpose(1, 2)  # [B,T,H*C] -> [B,H,T,C]
+    return x.view(x.shape[0], x.shape[1], heads, -1).transpose(1, 2)  # [B,T,H*C] -> [B,H,T,C]
 
 
 def attend_with_tap(

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from torch import Tensor, nn
 
 from regard.batch import Batch
-from regard.models.attention import needs_dense_mask, self_mask
-from regard.models.layers import Activation, Dropout, Linear, Tap, tapped, within
-from regard.models.transformer import Stack, TokenEmbedding
+from regard.models.layers import Activation, Dropout, Linear, Tap, tapped
+from regard.models.positions import TokenEmbedding
+from regard.models.transformer import Stack, encode
 
 Pool = Callable[[Tensor, Tensor], Tensor]  # hidden states [B,S,D], mask of real tokens [B,S] -> [B,1,D]
 
@@ -49,14 +49,7 @@ class EncoderOnly(nn.Module):
         """[B,S] -> [B,S,D]."""
         if batch.source is None:
             raise ValueError("an encoder needs a text")
-        source = batch.source
-        x = self.source(source.ids, source.positions, within(tap, "encoder.embedding"), source.segments)
-        dense = needs_dense_mask(source.ids.device, tap, self.encoder.positions)
-        mask = self_mask(source, causal=False, dense=dense)  # [B,1,S,S]
-        scope = within(tap, "encoder")
-        order = self.encoder.position_terms(source.positions, source.positions, scope)
-        out: Tensor = self.encoder(x, mask, tap=scope, order=order)
-        return out
+        return encode(self.source, self.encoder, batch.source, tap)
 
 
 def first(x: Tensor, real: Tensor) -> Tensor:

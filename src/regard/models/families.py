@@ -34,8 +34,8 @@ from regard.models.layers import (
     RMSNorm,
     Scale,
 )
-from regard.models.positions import Learned, RelativeBias, Rotary, Sinusoidal
-from regard.models.transformer import Block, EncoderDecoder, LanguageModel, Stack, TokenEmbedding
+from regard.models.positions import Learned, RelativeBias, Rotary, Sinusoidal, TokenEmbedding
+from regard.models.transformer import Block, EncoderDecoder, LanguageModel, Stack
 
 if TYPE_CHECKING:
     from regard.models.encoder import EncoderOnly

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar, cast
 
 import torch
 import torch.nn.functional as F
@@ -60,6 +60,16 @@ def to_float64(tensor: Tensor) -> Tensor:
 # Measured (float32, CPU, torch 2.13): 4, 8 and every count from 12 on give equal bits. Others are padded.
 
 
+Function = TypeVar("Function", bound=Callable[..., Tensor])
+
+
+def keep_control_flow(function: Function) -> Function:
+    """For functions that branch on shapes: where a step is traced, TorchScript compiles them instead of
+    recording the branches that were taken."""
+    return cast(Function, torch.jit.script_if_tracing(function))  # type: ignore[no-untyped-call]
+
+
+@keep_control_flow
 def batch_invariant_linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """y = W x + b, whose result for a row does not depend on the number of rows: [...,K] -> [...,N]."""
     return unpad_rows(F.linear(pad_rows(x), weight, bias), x)
@@ -125,8 +135,13 @@ class GatedFeedForward(nn.Module):
         self.activation = activation
 
     def forward(self, x: Tensor, tap: Tap | None = None) -> Tensor:
-        hidden = tapped(tap, "hidden", self.activation(self.gate(x)) * self.up(x))  # [B,T,F]
+        hidden = tapped(tap, "hidden", self.hidden(x))  # [B,T,F]
         return tapped(tap, "output", self.down(hidden))  # [B,T,F] -> [B,T,D]
+
+    def hidden(self, x: Tensor) -> Tensor:
+        """act(x W_g) * x W_1: [B,T,D] -> [B,T,F]."""
+        up: Tensor = self.up(x)
+        return self.activation(self.gate(x)) * up
 
 
 class RMSNorm(nn.RMSNorm):
@@ -183,16 +198,24 @@ class PostNorm(nn.Module):
         self.norm = norm
         self.dropout = Dropout(dropout)
 
-    def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor], tap: Tap | None = None) -> Tensor:
-        out: Tensor = self.norm(tapped(tap, "sum", self.dropout.add(x, sublayer(x))))
+    def enter(self, x: Tensor, tap: Tap | None = None) -> Tensor:
+        """The input of the sub-layer."""
+        return x
+
+    def leave(self, x: Tensor, y: Tensor, tap: Tap | None = None) -> Tensor:
+        """The residual stream after the sub-layer, whose output is y."""
+        out: Tensor = self.norm(tapped(tap, "sum", self.dropout.add(x, y)))
         return out
 
 
 class PreNorm(PostNorm):
     """x + Dropout(Sublayer(LayerNorm(x))): NOT the paper's placement, but more stable in deep stacks."""
 
-    def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor], tap: Tap | None = None) -> Tensor:
-        return self.dropout.add(x, sublayer(tapped(tap, "norm", self.norm(x))))
+    def enter(self, x: Tensor, tap: Tap | None = None) -> Tensor:
+        return tapped(tap, "norm", self.norm(x))
+
+    def leave(self, x: Tensor, y: Tensor, tap: Tap | None = None) -> Tensor:
+        return self.dropout.add(x, y)
 
 
 def gelu_tanh(x: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Position encodings: without them attention and feed-forward layers ignore the order of tokens.
+"""Embeddings and positions. Without positions attention and feed-forward layers ignore the order of tokens.
 
 Added to the embeddings (`Sinusoidal`, `Learned`), or applied inside every attention: a rotation of queries
 and keys (`Rotary`) or a bias on the scores (`RelativeBias`).
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.errors import UsageError
-from regard.models.layers import Tap, to_float64
+from regard.models.layers import Dropout, Tap, tapped, to_float64
 
 FIRST_POSITIONS = 128  # computed in advance: a table for the longest text takes longer than a translation
 
@@ -87,12 +87,64 @@ class Learned(nn.Module):
         return self.table[positions.clamp(min=0)]
 
 
+class TokenEmbedding(nn.Module):
+    """embedding(token) * sqrt(D) + position  (paper, 3.4 and 3.5), then dropout (5.4).
+
+    Other families omit the factor (GPT, BERT, T5), use positions inside attention (`positions` None: T5,
+    Llama), add segment embeddings (`segments`: BERT) or normalise the sum (BERT).
+    """
+
+    def __init__(
+        self,
+        tokens: nn.Embedding,
+        positions: Sinusoidal | Learned | None,
+        dropout: float,
+        factor: float = 1.0,
+        segments: nn.Embedding | None = None,
+        norm: nn.Module | None = None,
+    ) -> None:
+        super().__init__()
+        self.tokens = tokens
+        self.positions = positions
+        self.factor = factor
+        self.segments = segments
+        self.norm = norm
+        self.dropout = Dropout(dropout)
+
+    @property
+    def limit(self) -> int | None:
+        """Maximum number of positions; None if unlimited."""
+        return None if self.positions is None else self.positions.limit
+
+    def forward(
+        self, ids: Tensor, positions: Tensor, tap: Tap | None = None, segments: Tensor | None = None
+    ) -> Tensor:
+        x = tapped(tap, "tokens", self.tokens(ids) * self.factor)  # [B,T,D]
+        if self.positions is not None:
+            x = x + tapped(tap, "positions", self.positions(positions))
+        if self.segments is not None:
+            which = torch.zeros_like(ids) if segments is None else segments
+            x = x + tapped(tap, "segments", self.segments(which))
+        x = tapped(tap, "sum", x)
+        if self.norm is not None:
+            x = self.norm(x)
+        return tapped(tap, "out", self.dropout(x))
+
+
 @dataclass(frozen=True, slots=True)
 class PositionTerms:
     """What positions contribute to every attention of a stack."""
 
     rotation: tuple[Tensor, Tensor] | None = None  # cosine and sine for each token: two of [B,1,T,C/2]
     bias: Tensor | None = None  # [B,H,T,S]
+
+    def to(self, dtype: torch.dtype) -> PositionTerms:
+        """With the rotation in the precision of the hidden states."""
+        rotation = None if self.rotation is None else (self.rotation[0].to(dtype), self.rotation[1].to(dtype))
+        return PositionTerms(rotation, self.bias)
+
+    def without_bias(self) -> PositionTerms:
+        return PositionTerms(self.rotation)
 
     def with_tap(self, tap: Tap) -> PositionTerms:
         rotation = self.rotation

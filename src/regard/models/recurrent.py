@@ -11,7 +11,7 @@ with P parts (an LSTM's hidden state and memory cell, a GRU's hidden state).
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 import torch
@@ -19,8 +19,8 @@ from torch import Tensor, nn
 
 from regard.batch import Batch, Tokens
 from regard.models.attention import masked_softmax
+from regard.models.cache import BLOCK, RecurrentCache, SourceCache, contiguous, round_up
 from regard.models.layers import Dropout, Linear, Tap, at_step, tapped, within
-from regard.models.state import BLOCK, State, fit, round_up
 
 
 class LSTM(nn.Module):
@@ -309,27 +309,25 @@ class RecurrentEncoderDecoder(nn.Module):
         return tapped(tap, "out", torch.stack(seen, dim=1)), state
 
     @torch.no_grad()
-    def start(self, batch: Batch, beams: int = 1, tap: Tap | None = None) -> State:
+    def start(self, batch: Batch, beams: int = 1, tap: Tap | None = None) -> RecurrentCache:
         """Encode the source. Each of the N sources gets `beams` rows, which share its keys and values."""
         if batch.source is None:
             raise ValueError("an encoder-decoder needs a source")
-        state, memory = self.encode(batch.source, tap)
-        sources = {"source.positions": batch.source.positions}
-        if memory is not None:
-            sources |= {"keys": memory.keys, "values": memory.values}
-        columns = round_up(batch.source.ids.shape[1], BLOCK)
-        sources = {name: fit(name, tensor, columns).contiguous() for name, tensor in sources.items()}
-        return State({"state": state.repeat_interleave(beams, dim=0)}, {}, sources, beams)
+        hidden, memory = self.encode(batch.source, tap)
+        layers = [] if memory is None else [(memory.keys, memory.values)]
+        sources = SourceCache(batch.source.positions, layers).cut(round_up(batch.source.ids.shape[1], BLOCK))
+        sources.layers = [contiguous(*each) for each in sources.layers]
+        return RecurrentCache(hidden.repeat_interleave(beams, dim=0), sources, beams)
 
     @torch.no_grad()
-    def step(self, state: State, tokens: Tensor, tap: Tap | None = None) -> tuple[Tensor, State]:
-        """Feed T more tokens to each row: [R,T] -> logits [R,T,V] and the state after them."""
-        seen = state.sources["source.positions"][:, None] >= 0
+    def step(
+        self, cache: RecurrentCache, tokens: Tensor, tap: Tap | None = None
+    ) -> tuple[Tensor, RecurrentCache]:
+        """Feed T more tokens to each row: [R,T] -> logits [R,T,V] and the cache after them."""
         memory = None
-        if self.decoder.score is not None:
-            memory = Memory(state.sources["keys"], state.sources["values"], seen)
+        if cache.sources.layers:
+            memory = Memory(*cache.sources.layers[0], cache.sources.positions[:, None] >= 0)
         words = self.target(tokens)
         valid = torch.ones_like(tokens, dtype=torch.bool)
-        hidden, last = self.decode(words, valid, state.rows["state"], memory, within(tap, "decoder"))
-        after = State({"state": last}, {}, state.sources, state.beams, state.block)
-        return tapped(tap, "logits", self.output(hidden)), after
+        hidden, last = self.decode(words, valid, cache.hidden, memory, within(tap, "decoder"))
+        return tapped(tap, "logits", self.output(hidden)), replace(cache, hidden=last)

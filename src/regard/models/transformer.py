@@ -3,71 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from typing import cast
 
 import torch
 from torch import Tensor, nn
 
-from regard.batch import Batch, Tokens
+from regard.batch import Batch, Tokens, Unpadding
 from regard.models.attention import (
     Mask,
     MultiHeadAttention,
     cross_mask,
     needs_dense_mask,
     self_mask,
+    step_mask,
     visible,
 )
-from regard.models.layers import Dropout, FeedForward, GatedFeedForward, Linear, PostNorm, Tap, tapped, within
-from regard.models.positions import Learned, PositionTerms, RelativeBias, Rotary, Sinusoidal, apply_rotary
-from regard.models.state import Past, State, fit, kv_block, round_up
+from regard.models.cache import (
+    Cache,
+    KeysValues,
+    LayerCache,
+    SourceCache,
+    contiguous,
+    kv_block,
+    round_up,
+    with_columns,
+)
+from regard.models.layers import FeedForward, GatedFeedForward, Linear, PostNorm, Tap, tapped, within
+from regard.models.positions import PositionTerms, RelativeBias, Rotary, TokenEmbedding, apply_rotary
 
-KeysValues = tuple[Tensor, Tensor]  # two of [B,H,S,C]
 NO_TERMS = PositionTerms()  # positions are added to the embeddings, or there are none
-
-
-class TokenEmbedding(nn.Module):
-    """embedding(token) * sqrt(D) + position  (paper, 3.4 and 3.5), then dropout (5.4).
-
-    Other families omit the factor (GPT, BERT, T5), use positions inside attention (`positions` None: T5,
-    Llama), add segment embeddings (`segments`: BERT) or normalise the sum (BERT).
-    """
-
-    def __init__(
-        self,
-        tokens: nn.Embedding,
-        positions: Sinusoidal | Learned | None,
-        dropout: float,
-        factor: float = 1.0,
-        segments: nn.Embedding | None = None,
-        norm: nn.Module | None = None,
-    ) -> None:
-        super().__init__()
-        self.tokens = tokens
-        self.positions = positions
-        self.factor = factor
-        self.segments = segments
-        self.norm = norm
-        self.dropout = Dropout(dropout)
-
-    @property
-    def limit(self) -> int | None:
-        """Maximum number of positions; None if unlimited."""
-        return None if self.positions is None else self.positions.limit
-
-    def forward(
-        self, ids: Tensor, positions: Tensor, tap: Tap | None = None, segments: Tensor | None = None
-    ) -> Tensor:
-        x = tapped(tap, "tokens", self.tokens(ids) * self.factor)  # [B,T,D]
-        if self.positions is not None:
-            x = x + tapped(tap, "positions", self.positions(positions))
-        if self.segments is not None:
-            which = torch.zeros_like(ids) if segments is None else segments
-            x = x + tapped(tap, "segments", self.segments(which))
-        x = tapped(tap, "sum", x)
-        if self.norm is not None:
-            x = self.norm(x)
-        return tapped(tap, "out", self.dropout(x))
 
 
 class Block(nn.Module):
@@ -92,39 +57,28 @@ class Block(nn.Module):
         self,
         x: Tensor,
         mask: Mask,
-        past: Past | None = None,
+        past: LayerCache | None = None,
         memory: KeysValues | None = None,
         memory_mask: Mask = None,
         tap: Tap | None = None,
         order: PositionTerms = NO_TERMS,
+        layout: Unpadding | None = None,
     ) -> Tensor:
         scope, across, feed = within(tap, "self"), within(tap, "cross"), within(tap, "feed_forward")
-        x = self.attention_residual(x, lambda y: self.self_attention(y, mask, past, order, scope), scope)
-        x = tapped(tap, "after_self", x)  # [B,T,D]
-        if self.cross_residual is not None and memory is not None:
-            x = self.cross_residual(x, lambda y: self.cross_attention(y, memory, memory_mask, across), across)
-            x = tapped(tap, "after_cross", x)
-        x = self.feed_forward_residual(x, lambda y: self.feed_forward(y, feed), feed)
-        return tapped(tap, "out", x)
-
-    def self_attention(
-        self, x: Tensor, mask: Mask, past: Past | None, order: PositionTerms, tap: Tap | None
-    ) -> Tensor:
-        """Self-attention over these tokens and those in the KV cache."""
-        q, k, v = self.attention.queries_keys_values(x)  # [B,H,T,C]
+        y = self.attention_residual.enter(x, scope)
+        q, k, v = self.attention.queries_keys_values(y, layout)  # [B,H,T,C], two of [B,G,T,C]
         if order.rotation is not None:
             q, k = apply_rotary(q, order.rotation), apply_rotary(k, order.rotation)
-        if past is not None:
-            k, v = past.append(k, v)  # [B,H,S,C]
-        out: Tensor = self.attention(q, k, v, mask, tap, order.bias)
-        return out
-
-    def cross_attention(self, x: Tensor, memory: KeysValues, mask: Mask, tap: Tap | None) -> Tensor:
-        """Cross-attention. The beams of one source are more queries on the same keys."""
-        k, v = memory  # [N,H,S,C]
-        queries = x.reshape(len(k), -1, x.shape[-1])  # [N*beams,T,D] -> [N,beams*T,D]
-        out: Tensor = self.require_cross()(self.require_cross().queries(queries), k, v, mask, tap)
-        return out.view(x.shape)
+        if past is not None:  # the tokens in the KV cache, and these
+            k, v = past.append(k, v)  # [B,G,S,C]
+        y = self.attention(q, k, v, mask, scope, order.bias, layout)
+        x = tapped(tap, "after_self", self.attention_residual.leave(x, y, scope))  # [B,T,D]
+        if self.cross is not None and self.cross_residual is not None and memory is not None:
+            q = self.cross.queries(self.cross_residual.enter(x, across))
+            y = self.cross(q, *memory, memory_mask, across)
+            x = tapped(tap, "after_cross", self.cross_residual.leave(x, y, across))
+        y = self.feed_forward(self.feed_forward_residual.enter(x, feed), feed)
+        return tapped(tap, "out", self.feed_forward_residual.leave(x, y, feed))
 
     def source_keys_values(self, encoded: Tensor) -> KeysValues:
         """Keys and values of the source, the same at every step: [B,S,D] -> two of [B,H,S,C]."""
@@ -164,11 +118,12 @@ class Stack(nn.Module):
         self,
         x: Tensor,
         mask: Mask,
-        past: Sequence[Past] | None = None,
+        past: Sequence[LayerCache] | None = None,
         memory: Sequence[KeysValues] | None = None,
         memory_mask: Mask = None,
         tap: Tap | None = None,
         order: PositionTerms = NO_TERMS,
+        layout: Unpadding | None = None,
     ) -> Tensor:
         for number, block in enumerate(self):
             x = block(
@@ -179,8 +134,69 @@ class Stack(nn.Module):
                 memory_mask,
                 within(tap, str(number)),
                 order,
+                layout,
             )
         return tapped(tap, "out", self.final_norm(x))
+
+
+def encode(embedding: TokenEmbedding, stack: Stack, source: Tokens, tap: Tap | None = None) -> Tensor:
+    """All positions of the source in parallel: [B,S] -> [B,S,D].
+
+    At inference on a CPU padding is not computed: its hidden states are zeros.
+    """
+    positions, scope = source.positions, within(tap, "encoder")
+    dense = needs_dense_mask(positions.device, tap, stack.positions)
+    mask = self_mask(source, causal=False, dense=dense)  # [B,1,S,S]
+    order = stack.position_terms(positions, positions, scope)
+    layout, ids, segments = None, source.ids, source.segments
+    if (
+        tap is None
+        and not torch.is_grad_enabled()
+        and positions.device.type == "cpu"
+        and source.padding != "none"
+    ):
+        layout = Unpadding(positions)
+        ids, positions = layout.unpad(ids), layout.unpad(positions)
+        segments = None if segments is None else layout.unpad(segments)
+    x = embedding(ids, positions, within(tap, "encoder.embedding"), segments)
+    x = stack(x, mask, tap=scope, order=order, layout=layout)
+    return x if layout is None else layout.pad(x)
+
+
+@dataclass(frozen=True)
+class StepInputs:
+    """What the stack of a decoder reads in one step, besides its weights. The beams of a source are tokens of
+    one row: x [N,K*T,D]."""
+
+    x: Tensor
+    mask: Tensor
+    places: Tensor
+    keys: Sequence[Tensor]
+    values: Sequence[Tensor]
+    memory: Sequence[KeysValues] = ()
+    memory_mask: Tensor | None = None
+    order: PositionTerms = NO_TERMS
+    width: int = 0
+
+    def tensors(self) -> list[Tensor]:
+        """All of them in one list, for a compiled step."""
+        rotation = self.order.rotation or ()
+        memory_mask = [] if self.memory_mask is None else [self.memory_mask]
+        layers = [*self.keys, *self.values, *(each for pair in self.memory for each in pair)]
+        return [self.x, self.mask, self.places, *rotation, *layers, *memory_mask]
+
+    def like(self, tensors: Sequence[Tensor]) -> StepInputs:
+        """The inverse of `tensors`, for inputs of the same model."""
+        rest = iter(tensors)
+
+        def take(count: int) -> list[Tensor]:
+            return [next(rest) for _ in range(count)]
+
+        x, mask, places = take(3)
+        order = PositionTerms((next(rest), next(rest))) if self.order.rotation else NO_TERMS
+        keys, values = take(len(self.keys)), take(len(self.values))
+        memory = [(next(rest), next(rest)) for _ in self.memory]
+        return StepInputs(x, mask, places, keys, values, memory, next(rest, None), order, mask.shape[-1])
 
 
 class CausalDecoder(nn.Module):
@@ -222,48 +238,63 @@ class CausalDecoder(nn.Module):
         out: Tensor = self.decoder(x, mask, None, memory, across, scope, order)
         return out
 
-    def empty_cache(self, rows: int, like: Tensor) -> dict[str, Tensor]:
-        """An empty KV cache for each layer, with the positions of its tokens."""
-        growing = {"positions": torch.full((rows, 0), -1, device=like.device)}
-        for number, block in enumerate(self.decoder):
-            none = like.new_zeros((rows, block.attention.kv_heads, 0, block.attention.channels))
-            growing[f"{number}.self.key"], growing[f"{number}.self.value"] = none, none
-        return growing
-
     @torch.no_grad()
-    def step(self, state: State, tokens: Tensor, tap: Tap | None = None) -> tuple[Tensor, State]:
-        """Feed T more tokens to each row: [R,T] -> logits [R,T,V] and the state after them."""
-        count = torch.arange(tokens.shape[1], device=tokens.device)
-        positions = state.rows["next"][:, None] + count  # [R,T]
-        x, state = self.decode_step(state, tokens, positions, tap)
-        return tapped(tap, "logits", self.output(x)), state
+    def step(self, cache: Cache, tokens: Tensor, tap: Tap | None = None) -> tuple[Tensor, Cache]:
+        """Feed T more tokens to each row: [R,T] -> logits [R,T,V] and the cache after them."""
+        inputs, cache = self.step_inputs(cache, tokens, tap)
+        return tapped(tap, "logits", self.run_step(inputs, tap).view(*tokens.shape, -1)), cache
 
-    def decode_step(
-        self, state: State, tokens: Tensor, positions: Tensor, tap: Tap | None = None
-    ) -> tuple[Tensor, State]:
-        """Tokens at these positions, -1 where a row has none: [R,T] -> [R,T,D]."""
-        count = tokens.shape[1]
-        ahead = state.rows["next"] + (positions >= 0).sum(dim=1)
-        state = replace(state.extend(count), rows={**state.rows, "next": ahead})
-        columns = state.last(count)
-        columns.write_positions(state.growing["positions"], positions)
+    def step_inputs(self, cache: Cache, tokens: Tensor, tap: Tap | None = None) -> tuple[StepInputs, Cache]:
+        """Write the tokens [R,T] into the cache; what the stack reads."""
+        count = torch.arange(tokens.shape[1], device=tokens.device)
+        positions = (cache.next[:, None] + count).repeat(1, cache.beams)  # [N,K*T]
+        return self.decode_inputs(cache, tokens.reshape(positions.shape), positions, tap)
+
+    def decode_inputs(
+        self, cache: Cache, tokens: Tensor, positions: Tensor, tap: Tap | None = None
+    ) -> tuple[StepInputs, Cache]:
+        """Tokens at these positions, -1 where a row has none: [N,K*T]."""
+        cache = cache.take()
+        places = cache.extend(positions)
+        cache.next = cache.next + (positions[:, : positions.shape[1] // cache.beams] >= 0).sum(dim=1)
+        scope, width = within(tap, "decoder"), cache.width
         x = self.target(tokens, positions, within(tap, "decoder.embedding"))
-        seen = state.growing["positions"]
+        key_positions = cache.positions[:, :width]
+        mask = visible(positions, key_positions, causal=True)  # [N,1,K*T,S]
+        if (paths := cache.on_path()) is not None:
+            mask = mask & paths.repeat_interleave(positions.shape[1] // cache.beams, dim=1)[:, None]
+        order = self.decoder.position_terms(positions, key_positions, scope).to(x.dtype)
+        memory, memory_mask = cache.memory, None
+        attention = next(iter(self.decoder)).attention
+        if tap is None and positions.device.type == "cpu" and positions.shape[1] == cache.beams:
+            mask, order = (
+                step_mask(mask, attention.heads, attention.kv_heads, order.bias),
+                order.without_bias(),
+            )
+            if memory is not None:
+                memory_mask = memory.step_mask(attention.heads)
+        elif memory is not None:
+            memory_mask = visible(positions, memory.positions, causal=False)
+        layers = memory.layers if memory is not None else ()
+        return StepInputs(x, mask, places, cache.keys, cache.values, layers, memory_mask, order, width), cache
+
+    def run_step(self, inputs: StepInputs, tap: Tap | None = None) -> Tensor:
+        """[N,K*T,D] -> logits [N,K*T,V]."""
+        logits: Tensor = self.output(self.run_stack(inputs, tap))
+        return logits
+
+    def run_stack(self, inputs: StepInputs, tap: Tap | None = None) -> Tensor:
+        """[N,K*T,D] -> [N,K*T,D]; keys and values are written into the cache."""
+        past = [LayerCache(k, v, inputs.places, inputs.width) for k, v in zip(inputs.keys, inputs.values)]
         scope = within(tap, "decoder")
-        mask, order = (
-            visible(positions, seen, causal=True),
-            self.decoder.position_terms(positions, seen, scope),
-        )
-        layers = range(len(self.decoder))
-        past = [
-            Past(state.growing[f"{i}.self.key"], state.growing[f"{i}.self.value"], columns) for i in layers
-        ]
-        memory = across = None
-        if (source := state.sources.get("source.positions")) is not None:
-            memory = [(state.sources[f"{i}.cross.key"], state.sources[f"{i}.cross.value"]) for i in layers]
-            across = visible(positions.view(len(source), -1), source, causal=False)
-        x = self.decoder(x, mask, past, memory, across, scope, order)
-        return x, state
+        memory, across = inputs.memory, inputs.memory_mask
+        out: Tensor = self.decoder(inputs.x, inputs.mask, past, memory, across, scope, inputs.order)
+        return out
+
+    def empty_cache(self, rows: int, dtype: torch.dtype | None, memory: SourceCache | None = None) -> Cache:
+        attention, weight = next(iter(self.decoder)).attention, self.target.tokens.weight
+        like = weight.new_empty(0, dtype=dtype or weight.dtype)
+        return Cache.empty(len(self.decoder), like, (rows, attention.kv_heads, attention.channels), memory)
 
 
 class EncoderDecoder(CausalDecoder):
@@ -286,42 +317,40 @@ class EncoderDecoder(CausalDecoder):
         return f"decoder.{max(0, len(self.decoder) - 2)}.cross.weights"
 
     def hidden(self, batch: Batch, tap: Tap | None = None) -> Tensor:
-        source, target = source_and_target(batch)
+        source, target = batch.source, batch.target
+        if source is None or target is None:
+            raise ValueError("an encoder-decoder needs a source and a target")
         memory = self.cross_keys_values(self.encode(source, tap))
         across = cross_mask(target, source, needs_dense_mask(source.ids.device, tap, None))  # [B,1,T,S]
         return self.decode(target, memory, across, tap)
 
     def encode(self, source: Tokens, tap: Tap | None = None) -> Tensor:
         """[B,S] -> [B,S,D]."""
-        x = self.source(source.ids, source.positions, within(tap, "encoder.embedding"))
-        dense = needs_dense_mask(source.ids.device, tap, self.encoder.positions)
-        mask = self_mask(source, causal=False, dense=dense)  # [B,1,S,S]
-        scope = within(tap, "encoder")
-        order = self.encoder.position_terms(source.positions, source.positions, scope)
-        out: Tensor = self.encoder(x, mask, tap=scope, order=order)
-        return out
+        return encode(self.source, self.encoder, source, tap)
 
     def cross_keys_values(self, encoded: Tensor) -> list[KeysValues]:
         """The keys and values of the source for each decoder block, computed once."""
         return [block.source_keys_values(encoded) for block in self.decoder]
 
     @torch.no_grad()
-    def start(self, batch: Batch, beams: int = 1, tap: Tap | None = None) -> State:
+    def start(
+        self, batch: Batch, beams: int = 1, tap: Tap | None = None, dtype: torch.dtype | None = None
+    ) -> Cache:
         """Encode the source. Each of the N sources gets `beams` rows, which share its keys and values."""
         if batch.source is None:
             raise ValueError("an encoder-decoder needs a source")
-        source = batch.source
-        rows = len(source.ids) * beams
-        memory = self.cross_keys_values(self.encode(source, tap))
-        sources = {"source.positions": source.positions}
-        for number, (k, v) in enumerate(memory):
-            sources[f"{number}.cross.key"], sources[f"{number}.cross.value"] = k, v
+        source, memory = (
+            batch.source,
+            self.cross_keys_values(encode(self.source, self.encoder, batch.source, tap)),
+        )
         block = kv_block(memory[0][0].shape[-1])
-        columns = round_up(source.ids.shape[1], block)
-        # contiguous, because every step reads them
-        sources = {name: fit(name, tensor, columns).contiguous() for name, tensor in sources.items()}
-        growing = self.empty_cache(rows, memory[0][0])
-        return State({"next": source.ids.new_zeros(rows)}, growing, sources, beams, block)
+        sources = SourceCache(source.positions, [], block).cut(round_up(source.ids.shape[1], block))
+        for k, v in memory:
+            columns = (
+                with_columns(each.to(dtype or each.dtype), sources.positions.shape[1], -2) for each in (k, v)
+            )
+            sources.layers.append(contiguous(*columns))
+        return self.empty_cache(len(source.ids), dtype, sources).with_beams(beams)
 
 
 class LanguageModel(CausalDecoder):
@@ -336,29 +365,19 @@ class LanguageModel(CausalDecoder):
         return self.decode(batch.target, tap=tap)
 
     @torch.no_grad()
-    def start(self, batch: Batch, beams: int = 1, tap: Tap | None = None) -> State:
+    def start(
+        self, batch: Batch, beams: int = 1, tap: Tap | None = None, dtype: torch.dtype | None = None
+    ) -> Cache:
         """Feed the prompts (`batch.source`) without their last token, which the search feeds first."""
         if batch.source is None:
             raise ValueError("a language model needs a prompt, at least the start token")
         prompt = batch.source
         lengths = (prompt.positions >= 0).sum(dim=1)  # [N]
-        growing = self.empty_cache(len(lengths), self.target.tokens.weight)
-        channels = growing["0.self.key"].shape[-1]
-        state = State({"next": torch.zeros_like(lengths)}, growing, {}, 1, kv_block(channels))
+        cache = self.empty_cache(len(lengths), dtype)
         before = prompt.positions[:, :-1].masked_fill(prompt.positions[:, :-1] >= lengths[:, None] - 1, -1)
         if before.shape[1]:
-            _, state = self.decode_step(state, prompt.ids[:, :-1], before, tap)
-            state = state.aged(lengths - 1)  # rows are padded on the right: new tokens overwrite the padding
-        first = prompt.ids.gather(1, lengths[:, None] - 1)[:, 0]
-        state = replace(state, rows={**state.rows, "first": first})
-        each = torch.arange(len(lengths), device=first.device).repeat_interleave(beams)
-        return replace(state.select(each), beams=beams)
-
-
-def source_and_target(batch: Batch) -> tuple[Tokens, Tokens]:
-    if batch.source is None or batch.target is None:
-        raise ValueError("an encoder-decoder needs a source and a target")
-    return batch.source, batch.target
-
-
-Embedding = TokenEmbedding  # the name in version 0.1
+            inputs, cache = self.decode_inputs(cache, prompt.ids[:, :-1], before, tap)
+            self.run_stack(inputs, tap)
+            cache.truncate(lengths - 1)  # rows are padded on the right: new tokens overwrite the padding
+        cache.first = prompt.ids.gather(1, lengths[:, None] - 1)[:, 0]
+        return cache.with_beams(beams)

@@ -10,8 +10,9 @@ from torch import Tensor, nn
 from regard.data.objectives import Classify, ContextWindow, ExtractiveQA
 from regard.errors import UsageError
 from regard.generation import answers
+from regard.generation.engine import make_engine
 from regard.generation.heads import label_probabilities, predicted_labels, ranked_answers
-from regard.generation.packing import Packing, choose_precision, pack_linears
+from regard.generation.packing import choose_precision
 from regard.models.encoder import EncoderOnly
 from regard.sample import Sample
 from regard.storage import Folder
@@ -23,11 +24,9 @@ TOKENS_PER_BATCH = 4096
 
 
 def pack(model: nn.Module, precision: str) -> str:
-    """Pack the linear maps of a model in place; the precision that was chosen."""
-    model.eval()
+    """Pack the weights of a model in place; the precision that was chosen."""
     chosen = choose_precision(precision, model, None)
-    if chosen != "float32":
-        pack_linears(model, Packing(model, chosen))
+    make_engine(model, chosen)
     return chosen
 
 

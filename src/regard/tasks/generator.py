@@ -43,10 +43,10 @@ class Generator(GenerateMethods):
             raise UsageError(f"{folder.path}: a {folder.config.family} model cannot continue a text")
         chosen = choose_precision(precision, folder.model, folder.calibration)
         self.use_precision(precision, [chosen])
-        make_engine(folder.model, chosen, folder.calibration)  # packs the model in place
-        self.folder, self.model, self.tokenizer = folder, folder.model, folder.source
         self.device = next(folder.model.parameters()).device
-        self.sliding = SlidingWindow(self.model, self.model.longest_target or folder.config.max_length)
+        self.folder, self.model, self.tokenizer = folder, folder.model, folder.source
+        self.engine = make_engine(folder.model, chosen, folder.calibration)  # packs the model in place
+        self.sliding = SlidingWindow(self.engine, self.model.longest_target or folder.config.max_length)
         self.special = folder.special
         self.window = folder.config.max_length
         defaults = DECODE_DEFAULTS["generate"] | (
@@ -168,7 +168,7 @@ class Generator(GenerateMethods):
         return Scheduler(self.model_for, self.special, self.device, tokens, rows, warn=warn)
 
     def model_for(self, request: Request) -> Steppable[Any]:
-        return self.sliding if self.overflows(len(request.ids), request.options) else self.model
+        return self.sliding if self.overflows(len(request.ids), request.options) else self.engine
 
     def generated_text(self, ids: Sequence[int], hypothesis: Hypothesis) -> GeneratedText:
         text = "".join(detokenize_stream(self.tokenizer, ids, hypothesis.tokens))

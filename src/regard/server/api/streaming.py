@@ -18,7 +18,7 @@ from regard.generation import Hypothesis, Request
 from regard.generation.generate import batches_by_length
 from regard.generation.requests import first_tokens
 from regard.inputs.text import Tokenizer
-from regard.models.state import BLOCK, State
+from regard.models.cache import BLOCK, Cache
 from regard.sample import Sample
 from regard.server.api.completions import (
     CompletionBody,
@@ -258,7 +258,7 @@ class IncrementalLogprobs:
 
     def __init__(self, generator: Generator, prompt: Sequence[int], count: int) -> None:
         self.generator, self.prompt, self.count = generator, prompt, count
-        self.state: State | None = None
+        self.state: Cache | None = None
         self.last = torch.empty(0)  # next input: [1,1]
 
     @torch.no_grad()
@@ -267,7 +267,7 @@ class IncrementalLogprobs:
         if self.state is None:
             samples = [Sample(source=list(self.prompt))]
             self.state = model.start(collate(samples, BLOCK).to(self.generator.device))
-            self.last = first_tokens(self.state, self.generator.special)
+            self.last = first_tokens(self.state, self.generator.special, self.generator.device)
         for piece in pieces:
             logits, self.state = model.step(self.state, self.last)
             log_p = logits[0, -1].float().log_softmax(dim=-1)  # [V]
