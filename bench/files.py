@@ -23,7 +23,7 @@ import sacrebleu
 import tokenizers
 import torch
 
-from bench.race import arguments, race, report, show
+from bench.rounds import arguments, race, report, show
 from regard.data.files import lines
 from regard.device import choose_machine
 from regard.export.run import write_tokenizers
