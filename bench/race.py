@@ -42,6 +42,7 @@ from regard.data.files import DATA_VARIABLE, find, lines
 from regard.errors import UsageError
 from regard.models.transformer import EncoderDecoder
 from regard.storage import Folder, open_folder
+from regard.tasks.embedder import similarity
 from regard.training.run import open_trainer
 
 COLD = 200  # steps
@@ -161,9 +162,10 @@ def embed(given: argparse.Namespace) -> None:
             for program in ("regard", *given.against)
             for precision in (given.precision if program == "regard" else embedders.PRECISIONS[program])
         }
-    exact = next(iter(opened.values()))(texts)
+    vectors = {name: run(texts) for name, run in opened.items()}
+    exact = next(iter(vectors.values()))
     more: dict[str, dict[str, float]] = {
-        name: {"least cosine": float((exact * run(texts)).sum(axis=1).min())} for name, run in opened.items()
+        name: {"least cosine": min(map(similarity, exact, found))} for name, found in vectors.items()
     }
     runners = {name: partial(count_of, run, texts) for name, run in opened.items()}
     report(f"{len(texts)} texts", race(runners, given.rounds), given.json, "texts/s", more)

@@ -72,9 +72,10 @@ def report(
     as_json: bool,
     unit: str = "tokens/s",
     more: Mapping[str, Mapping[str, float]] | None = None,
+    ours: Sequence[str] = (),
 ) -> None:
     """Each program's median, how many times as fast each of ours is as the median over rounds, and `more`."""
-    ours = [name for name in speeds if name.startswith("regard")] or [next(iter(speeds))]
+    ours = ours or [name for name in speeds if name.startswith("regard")]
     for name, found in speeds.items():
         facts = (more or {}).get(name, {})
         ratios = {} if name in ours else {own: ratio(speeds[own], found) for own in ours}
