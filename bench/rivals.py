@@ -1,4 +1,4 @@
-"""The same model that writes in other programs, for a race: texts in, with Regard's tokenizer; ids out."""
+"""The same model that writes in other programs, for a race: texts in, with Regard's tokenizer; texts out."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from typing import Any, NamedTuple
 
 import torch
 
+from bench.llama_cpp import open_llama_cpp
+from regard.export.check import token_names
 from regard.models.transformer import EncoderDecoder, LanguageModel
 from regard.storage import Folder, open_folder
 from regard.tasks import Translator, load
 
 Ids = list[list[int]]
-Write = Callable[[Sequence[str], int, int], Ids]  # texts, beams, exactly so many new tokens
+Write = Callable[[Sequence[str], int, int], list[str]]  # texts, beams, exactly so many new tokens
 BYTES = {"float32": 4.0, "bfloat16": 2.0, "int8": 1.0, "Q8_0": 34 / 32}  # of a weight
 PRECISIONS = {
     "ctranslate2": ("float32", "int8"),
@@ -38,6 +40,7 @@ def installed(program: str) -> bool:
 
 
 def can_run(program: str, folder: Folder) -> bool:
+    """llama.cpp has no encoder-decoders."""
     return program != "llama.cpp" or isinstance(folder.model, LanguageModel)
 
 
@@ -48,8 +51,9 @@ def open_writer(program: str, precision: str, path: Path, place: Path, threads: 
     folder = open_folder(path)
     if program == "transformers":
         return Writer(transformers(folder, precision), precision)
-    opening = ctranslate2 if program == "ctranslate2" else llama_cpp
-    return Writer(opening(folder, precision, place, threads), precision)
+    if program == "llama.cpp":
+        return Writer(llama_cpp(folder, place, threads), precision)
+    return Writer(ctranslate2(folder, precision, place, threads), precision)
 
 
 def weights_read(folder: Folder) -> int:
@@ -76,9 +80,10 @@ def regard(path: Path, precision: str, threads: int) -> Writer:
     translates = isinstance(model, Translator)
     run = partial(model.translate_lines, split="never") if translates else model.generate_texts
 
-    def write(texts: Sequence[str], beams: int, count: int) -> Ids:
+    def write(texts: Sequence[str], beams: int, count: int) -> list[str]:
         found = run(list(texts), beam=beams, decode={"min_length": count, "max_length": count})
-        return [list(each.candidates[0].token_ids) for each in found]
+        check([each.candidates[0].token_ids for each in found], count)
+        return [each.text.strip() for each in found]
 
     return Writer(write, model.precision)
 
@@ -97,7 +102,7 @@ def ctranslate2(folder: Folder, precision: str, place: Path, threads: int) -> Wr
     kind = library.Translator if reads else library.Generator
     model = kind(str(copy), compute_type=precision, inter_threads=1, intra_threads=threads)
 
-    def write(texts: Sequence[str], beams: int, count: int) -> Ids:
+    def write(texts: Sequence[str], beams: int, count: int) -> list[str]:
         rows = source_ids(folder, texts)
         names = [[known[id] for id in (row[:-1] if adds_end else row)] for row in rows]
         options = {"beam_size": beams, "max_batch_size": len(rows)}
@@ -107,7 +112,7 @@ def ctranslate2(folder: Folder, precision: str, place: Path, threads: int) -> Wr
         else:
             options |= {"min_length": count, "max_length": count, "include_prompt_in_result": False}
             found = [each.sequences[0] for each in model.generate_batch(names, **options)]
-        return decoded(folder, [[number[name] for name in row] for row in found])
+        return decoded(folder, [[number[name] for name in row] for row in found], count)
 
     return write
 
@@ -134,11 +139,14 @@ def vocabulary(copy: Path, side: str) -> list[str]:
     raise ValueError(f"{copy}: no vocabulary")
 
 
-def decoded(folder: Folder, rows: Ids) -> Ids:
-    """The rows; their texts are made too, since Regard makes texts."""
-    for row in rows:
-        folder.target.decode(row)
-    return rows
+def decoded(folder: Folder, rows: Ids, count: int) -> list[str]:
+    check(rows, count)
+    return [folder.target.decode(row).strip() for row in rows]
+
+
+def check(rows: Sequence[Sequence[int]], count: int) -> None:
+    if any(len(row) != count for row in rows):
+        raise RuntimeError(f"{[*map(len, rows)]} tokens written, not {count} each as was asked for")
 
 
 # --- transformers -----------------------------------------------------------------------------------------
@@ -151,13 +159,13 @@ def transformers(folder: Folder, precision: str) -> Write:
     kind: Any = AutoModelForSeq2SeqLM if reads else AutoModelForCausalLM
     model = kind.from_pretrained(folder.path, dtype=getattr(torch, precision), local_files_only=True).eval()
 
-    def write(texts: Sequence[str], beams: int, count: int) -> Ids:
+    def write(texts: Sequence[str], beams: int, count: int) -> list[str]:
         ids = torch.tensor(source_ids(folder, texts))  # of one length
         lengths = {"min_new_tokens": count, "max_new_tokens": count}
         with torch.inference_mode():
             mask = torch.ones_like(ids)
             found = model.generate(ids, attention_mask=mask, num_beams=beams, do_sample=False, **lengths)
-        return decoded(folder, found[:, 1 if reads else ids.shape[1] :].tolist())
+        return decoded(folder, found[:, 1 if reads else ids.shape[1] :].tolist(), count)
 
     return write
 
@@ -165,5 +173,10 @@ def transformers(folder: Folder, precision: str) -> Write:
 # --- llama.cpp --------------------------------------------------------------------------------------------
 
 
-def llama_cpp(folder: Folder, precision: str, place: Path, threads: int) -> Write:
-    raise NotImplementedError
+def llama_cpp(folder: Folder, place: Path, threads: int) -> Write:
+    generate = open_llama_cpp(folder.path, token_names(folder.source), place, threads)
+
+    def write(texts: Sequence[str], beams: int, count: int) -> list[str]:
+        return [text.strip() for text in generate(source_ids(folder, texts), count)]
+
+    return write
