@@ -45,11 +45,11 @@ test-hard: $(READY_TEST)
 	test -d $(RUN) || $(BIN)/python recipes/demo.py $(RUN)
 	OMP_NUM_THREADS=1 $(BIN)/python qa --share $(SHARE) --jobs $(WORKERS) -m $(RUN)
 
-# Races against transformers, torch.nn and CTranslate2 (bench/README.md).
+# Races against other programs, with random weights; first the limits of this machine (bench/README.md).
 bench: $(READY_TEST)
-	test -d $(RUN) || $(BIN)/python recipes/demo.py $(RUN)
-	$(BIN)/python -m bench.against train --preset transformer-tiny --preset transformer-base --against transformers --against torch.nn
-	$(BIN)/python -m bench.against decode -m $(RUN) --against ctranslate2 --against transformers
+	$(BIN)/python -m bench.race train --preset transformer-tiny --preset transformer-base --against transformers --against torch.nn
+	$(BIN)/python -m bench.race translate
+	$(BIN)/python -m bench.race generate
 
 # The site, into build/site: pages that follow from the code are written again, a link that leads nowhere is an error.
 docs: $(READY_TEST)

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from bench.race import arguments, show
+from bench.rounds import arguments, show
 from regard.data.files import find, lines
 from regard.device import choose_machine
 from regard.export import export_model

@@ -23,7 +23,7 @@ import sacrebleu
 import tokenizers
 import torch
 
-from bench.race import arguments, race, report, show
+from bench.rounds import arguments, race, report, show
 from regard.data.files import lines
 from regard.device import choose_machine
 from regard.export.run import write_tokenizers
@@ -51,7 +51,6 @@ def main() -> None:
     texts = list(islice(dict.fromkeys(line for line in lines(given.texts) if line), given.count))
     with tempfile.TemporaryDirectory() as name:
         programs = translators(given, Path(name))
-        first = next(iter(programs))
         runners, warm = (
             {
                 key: partial(written, programs[key], part, Path(name) / f"{number}")
@@ -60,11 +59,13 @@ def main() -> None:
             for part in (texts, texts[:WARM])
         )
         speeds = race(runners, given.rounds, warm=warm)
-        for number, other in enumerate(programs):
-            if number:
-                report(f"{len(texts)} lines, beam {given.beam}", speeds, first, other, given.json, "lines")
-                equal = sum(a == b for a, b in zip(read(Path(name) / "0"), read(Path(name) / f"{number}")))
-                show({"of": first, "against": other, "lines": len(texts), "equal": equal}, given.json)
+        outputs = [read(Path(name) / f"{number}") for number in range(len(programs))]
+        more = {
+            key: {"equal": float(sum(map(str.__eq__, outputs[0], lines)))}
+            for key, lines in zip(programs, outputs)
+        }
+        title = f"{len(texts)} lines, beam {given.beam}"
+        report(title, speeds, given.json, "lines/s", more, ours=[next(iter(programs))])
         if given.test:
             plain = load_as(Translator, given.model, precision="float32")
             programs["regard float32"] = partial(plain.translate, beam=given.beam)

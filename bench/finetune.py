@@ -31,7 +31,7 @@ from transformers import (
     get_linear_schedule_with_warmup,
 )
 
-from bench.race import arguments, show
+from bench.rounds import arguments, show
 from regard.batch import Batch
 from regard.config import Config, load_config
 from regard.data import read_examples

@@ -21,7 +21,7 @@ from types import ModuleType
 import numpy as np
 import torch
 
-from bench.race import arguments, show
+from bench.rounds import arguments, show
 from regard.config import load_config
 from regard.device import choose_machine
 from regard.models.families import parameters

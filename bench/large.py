@@ -15,7 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from bench.race import arguments, held, show
+from bench.rounds import arguments, held, show
 from regard.config import resolve
 from regard.data.cache import entries, size
 from regard.training import train

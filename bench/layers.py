@@ -23,7 +23,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from bench.race import arguments, show
+from bench.rounds import arguments, show
 from regard.device import choose_machine
 from regard.models.attention import MultiHeadAttention, attend, visible
 from regard.models.recurrent import LSTM, run_cell

@@ -15,7 +15,7 @@ import os
 from contextlib import ExitStack
 from pathlib import Path
 
-from bench.race import arguments, show
+from bench.rounds import arguments, show
 from qa.serving.driver import Drive, Figures, measure, questions_for, sentences
 from qa.serving.link import Address
 from qa.serving.process import started

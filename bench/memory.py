@@ -27,7 +27,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.race import arguments, held, show
+from bench.rounds import arguments, held, show
 
 ROOT = Path(__file__).parent.parent
 TARGET = 32

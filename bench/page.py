@@ -30,7 +30,7 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 
-from bench.race import arguments, show
+from bench.rounds import arguments, show
 from qa.browser import chromium
 from regard.batch import collate
 from regard.interpret.record import record

@@ -18,7 +18,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from bench.race import arguments, show
+from bench.rounds import arguments, show
 from qa.serving import mix
 from qa.serving.client import Server, started
 from qa.serving.driver import REFUSED, Drive, Load, numbers, questions_for, sentences, times

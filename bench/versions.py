@@ -17,7 +17,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from bench.race import arguments, show
+from bench.rounds import arguments, show
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -1,17 +1,19 @@
-"""`regard bench` and the races of bench/against.py: figures of real work, and wrong use."""
+"""`regard bench` and the races of bench/race.py: figures of real work, and wrong use."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
 
-from bench import against
 from bench import learners as learning
-from conftest import Command, Refused, Toy, toy_sentences
+from bench import race, shapes
+from conftest import Command, Refused, Toy
+from hf_models import tiny_bert
 from regard.batch import Batch, collate
 from regard.config import resolve
 from regard.errors import UsageError
@@ -26,6 +28,25 @@ SMALL = [
     for change in ("data.train=phrasebook:300", "text.vocabulary=300", "train.tokens_per_batch=256")
     for part in ("--set", change)
 ]
+
+FEW = [
+    "--source",
+    "6",
+    "--tokens",
+    "8",
+    "--rounds",
+    "1",
+    "--threads",
+    "1",
+    "--precision",
+    "float32",
+    "--json",
+]
+TINY = {
+    "gpt2": ("GPT2LMHeadModel", {"vocab_size": 300, "n_embd": 32, "n_layer": 2, "n_head": 2}),
+    "llama": shapes.llama(32, 2, 4, 2, 48),
+    "t5-small": ("T5ForConditionalGeneration", {"vocab_size": 300, "d_model": 32, "d_ff": 48, "d_kv": 8}),
+}
 
 
 def test_how_fast_a_model_translates(regard: Command, toy: Toy, tmp_path: Path) -> None:
@@ -46,32 +67,58 @@ def test_how_fast_a_model_translates(regard: Command, toy: Toy, tmp_path: Path) 
     assert table.code == 0 and "tokens per second" in table.out and "bfloat16, 2 beams" in table.out
 
 
-def races(output: str) -> list[dict[str, object]]:
+def races(output: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in output.splitlines() if line.startswith("{")]
 
 
-def test_the_same_model_in_other_programs(
-    toy: Toy, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_the_same_model_in_other_programs(toy: Toy, capsys: pytest.CaptureFixture[str]) -> None:
+    """They write what Regard writes: without that it is no race."""
+    race.main(["translate", "-m", str(toy.model), "--cells", "1x1", "2x2", *FEW])
+    limits, *rows = races(capsys.readouterr().out)
+    assert all(limits[name] > 0 for name in ("bandwidth GB/s", "float32 GFLOP/s", "bfloat16 GFLOP/s"))
+    programs = ["regard float32", "ctranslate2 float32", "ctranslate2 int8"]
+    programs += ["transformers float32", "transformers bfloat16"]
+    assert [row["program"] for row in rows] == 2 * programs
+    for row in rows:
+        greedy = row["race"].endswith("1x1")
+        assert 0 < row["median"] <= row["best"] and row["rounds"] == 1
+        assert ("of bandwidth" in row) == greedy
+        if row["program"] == "transformers float32" or (greedy and "float32" in row["program"]):
+            assert row["equal texts"] == 1, row
+        if row["program"] not in programs[:1]:
+            assert row["ratios"]["regard float32"]["median"] > 0
+    with pytest.raises(SystemExit):
+        race.main(["translate", "-m", str(toy.model), "--against", "marian"])
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama", "t5-small"])
+def test_a_shape_with_random_weights(
+    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """transformers, whose search ours follows, writes the same number of tokens."""
-    texts = toy_sentences(12, seed=8)
-    (tmp_path / "texts.txt").write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
-    given = ["decode", "-m", str(toy.model), "--file", str(tmp_path / "texts.txt"), "--rounds", "1"]
-    both = ["--against", "ctranslate2", "--against", "transformers"]
-    against.main([*given, "--beam", "2", "--json", *both])
-    rows = races(capsys.readouterr().out)
-    assert [row["against"] for row in rows] == [
-        "ctranslate2 int8",
-        "ctranslate2 float32",
-        "transformers float32",
-    ]
-    runs = {
-        "regard": against.decoder(toy.model, texts, "float32", 2, "cpu", 1),
-        "transformers": against.rival("transformers", "float32", toy.model, texts, 2),
-    }
-    assert runs["regard"]() == runs["transformers"]() > 24
-    with pytest.raises(UsageError, match="choose among ctranslate2, transformers"):
-        against.main([*given, "--against", "marian"])
+    monkeypatch.setitem(shapes.SHAPES, name, TINY[name])
+    given = ["generate", "--shapes", name, "--cache", str(tmp_path), "--cells", "1x1", *FEW]
+    race.main([*given, "--against", "ctranslate2", "transformers"])
+    _, *rows = races(capsys.readouterr().out)
+    assert len(rows) == 5
+    for row in rows:
+        assert row["median"] > 0 and row["of bandwidth"] > 0
+        if row["program"].endswith("float32"):
+            assert row["equal texts"] == 1, row
+
+
+def test_the_first_steps_of_a_fresh_process(toy: Toy, capsys: pytest.CaptureFixture[str]) -> None:
+    race.main(["translate", "-m", str(toy.model), "--cold", "--against", *FEW])
+    (row,) = races(capsys.readouterr().out)[1:]
+    assert row["median"] > 0 and row["unit"] == "steps/s"
+
+
+def test_a_race_of_embedders(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tiny_bert(tmp_path)
+    race.main(["embed", "-m", str(tmp_path), "--count", "4", *FEW[4:]])
+    _, *rows = races(capsys.readouterr().out)
+    assert {row["race"] for row in rows} == {"4 texts", "one short text"} and len(rows) == 10
+    assert all(row["median"] > 0 for row in rows)
+    assert all(row["least cosine"] > 0.9 for row in rows[:5])
 
 
 def test_how_fast_a_size_learns(regard: Command) -> None:
@@ -85,10 +132,10 @@ def test_how_fast_a_size_learns(regard: Command) -> None:
 
 def test_a_race_of_learners(capsys: pytest.CaptureFixture[str]) -> None:
     given = ["train", "--preset", "transformer-tiny", "--rounds", "2", *SMALL]
-    against.main([*given, "--json", "--against", "transformers", "--against", "torch.nn"])
+    race.main([*given, "--json", "--against", "transformers", "--against", "torch.nn"])
     rows = races(capsys.readouterr().out)
     programs = ["transformers float32", "transformers bfloat16", "torch.nn float32", "torch.nn bfloat16"]
-    assert [row["against"] for row in rows] == programs
+    assert [row["program"] for row in rows] == ["regard", *programs]
     for change, program, part in (
         ("model.preset=rnn-tiny", "torch.nn", "family transformer"),
         ("model.norm=pre", "transformers", "no model of this shape"),
@@ -96,7 +143,7 @@ def test_a_race_of_learners(capsys: pytest.CaptureFixture[str]) -> None:
         ("train.seed=1", "fairseq", "choose among transformers, torch.nn"),
     ):
         with pytest.raises(UsageError, match=part):
-            against.main([*given, "--set", change, "--against", program])
+            race.main([*given, "--set", change, "--against", program])
 
 
 @pytest.mark.parametrize("changes", [{}, {"norm": "pre"}, {"tie_embeddings": False, "dropout": 0.0}])
@@ -154,5 +201,5 @@ def test_wrong_use(refused: Refused, toy: Toy, tmp_path: Path) -> None:
     (tmp_path / "empty.txt").write_text("\n", encoding="utf-8")
     said = refused("bench", "decode", "-m", toy.model, "--file", tmp_path / "empty.txt")
     assert "contains no text" in said
-    assert "bench.against" in refused("bench", "decode", "-m", toy.model, "--against", "ctranslate2")
+    assert "bench.race translate" in refused("bench", "decode", "-m", toy.model, "--against", "ctranslate2")
     assert "bench.load" in refused("bench", "serve", "runs/demo", "--clients", "3")

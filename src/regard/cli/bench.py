@@ -62,7 +62,7 @@ def decode(
     from regard.device import peak_memory
 
     if against:
-        raise UsageError(RACES + "python -m bench.against decode --help", code="E_MOVED")
+        raise UsageError(RACES + "python -m bench.race translate --help", code="E_MOVED")
     lines = (sentences() if file is None else read(file))[:texts]
     settings = [(precision, beam) for precision in precisions or ["float32"] for beam in beams or [1, 4]]
     runs = {each: decoder(model, lines, *each, device, threads) for each in settings}
@@ -149,7 +149,7 @@ def train(
       regard bench train --preset transformer-tiny --preset transformer-base
     """
     if against:
-        raise UsageError(RACES + "python -m bench.against train --help", code="E_MOVED")
+        raise UsageError(RACES + "python -m bench.race train --help", code="E_MOVED")
     results = {}
     for name, run in runs_of(config, presets or [], override or []).items():
         say(f"{name}: {updates} updates ...")
