@@ -59,15 +59,11 @@ class Tokenizer(ABC):
     languages: tuple[str, ...] = ()  # target languages that a text can select with `>>fra<<`
     suppressed: tuple[int, ...]  # tokens that must not be generated
     adds_start: bool = False  # a prompt begins with `start`, as the tokenizer's post-processor puts it there
+    settings: Settings  # content of tokenizer_config.json, for transformers
+    size: int  # of the vocabulary
 
-    @abstractmethod
     def __len__(self) -> int:
-        """Size of the vocabulary."""
-
-    @property
-    @abstractmethod
-    def settings(self) -> Settings:
-        """Content of tokenizer_config.json, for transformers."""
+        return self.size
 
     @property
     @abstractmethod
@@ -142,11 +138,11 @@ class Tokenizer(ABC):
 
     def folder_files(self, target: Tokenizer | None, frame: str, longest: int) -> dict[str, bytes]:
         """Files of a model folder that hold this tokenizer, and the target's if that is another one."""
-        config = json.dumps(huggingface_config(self, longest, frame), indent=2, ensure_ascii=False)
-        files = {"tokenizer.json": self.to_json(frame), "tokenizer_config.json": f"{config}\n"}
+        files = {"tokenizer.json": self.to_json(frame).encode()}
+        files["tokenizer_config.json"] = json_bytes(huggingface_config(self, longest, frame))
         for ending, content in target.files().items() if target is not None else ():
-            files[f"target_tokenizer{ending}"] = content
-        return {name: content.encode() for name, content in files.items()}
+            files[f"target_tokenizer{ending}"] = content.encode()
+        return files
 
     def shares_vocabulary(self, other: Tokenizer) -> bool:
         """True if source and target use one vocabulary."""
@@ -186,6 +182,10 @@ def save_errors(path: Path) -> Iterator[None]:
         raise RegardError(message, code="E_FILE_WRITE") from error
 
 
+def json_bytes(content: Settings) -> bytes:
+    return (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode()
+
+
 def _word_of_each_byte(text: str) -> list[int]:
     """Word index of each byte of a text in which each undecodable byte is a lone surrogate."""
     words: list[int] = []
@@ -212,6 +212,11 @@ def replace_surrogates(text: str) -> str:
 def trimmed(text: str, spans: Spans) -> Spans:
     """Spans without leading white space."""
     return [(end - len(text[start:end].lstrip()), end) for start, end in spans]
+
+
+def token_name(value: Any) -> str:
+    """A token in tokenizer_config.json: a string, or an object with its "content"."""
+    return str(value.get("content") if isinstance(value, dict) else value)
 
 
 def sentinels_of(specials: Mapping[str, int]) -> tuple[int, ...]:
