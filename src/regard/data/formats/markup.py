@@ -275,6 +275,12 @@ def flatten(
     return Flat(text, marks)
 
 
+def flat_texts(source: XmlElement, target: XmlElement, paired: frozenset[str]) -> tuple[str, str]:
+    """The texts of a pair, with equal marks for equal inline elements."""
+    numbers: dict[tuple[str, str], int] = {}
+    return flatten(source, paired, numbers).text, flatten(target, paired, numbers).text
+
+
 def nested(flats: Sequence[Flat], number: int, text: str) -> bool:
     """True if the marks in a translation open and close in order."""
     stack: list[str] = []
