@@ -124,7 +124,8 @@ def check(
     both = task.name == "translate"
     indexes = {split: HeldOutIndex(compared_texts(rows, both)) for split, rows in held_out.items()}
     specs = corpus_specs(data.train, task, data)
-    checks = [CorpusCheck(spec, task, report, indexes, held_out, len(specs)) for spec in specs]
+    share = SAMPLE // len(specs), SAMPLE_CHARACTERS // len(specs)
+    checks = [CorpusCheck(spec, task, report, indexes, held_out, ThinnedSample(*share)) for spec in specs]
     for each in checks:
         each.run(log)
     if len(checks) > 1 or not is_phrasebook(checks[0].spec.corpus):
@@ -155,28 +156,25 @@ def labels_of(target: str, task: Task) -> list[str]:
     return target.split(LABEL_SEPARATOR if task.name == "classify" else " ")
 
 
+@dataclass
 class CorpusCheck:
     """The pass over one corpus."""
 
-    def __init__(
-        self,
-        spec: CorpusSpec,
-        task: Task,
-        report: DataReport,
-        indexes: Mapping[str, HeldOutIndex],
-        held_out: HeldOut,
-        corpora: int,
-    ) -> None:
-        """`corpora` is the number of corpora that share the sample."""
-        self.spec, self.task, self.report = spec, task, report
-        self.indexes, self.held_out = indexes, held_out
-        self.sample = ThinnedSample(SAMPLE // corpora, SAMPLE_CHARACTERS // corpora)
-        self.name = report_name(spec.corpus)
-        self.count = 0
-        self.hashes: list[Hashes] = []
-        self.lines: list[npt.NDArray[np.int64]] = []
-        self.dropped: list[int] = []
-        self.labels: set[str] = set()
+    spec: CorpusSpec
+    task: Task
+    report: DataReport
+    indexes: Mapping[str, HeldOutIndex]
+    held_out: HeldOut
+    sample: ThinnedSample
+    count: int = 0
+    hashes: list[Hashes] = field(default_factory=list)
+    lines: list[npt.NDArray[np.int64]] = field(default_factory=list)
+    dropped: list[int] = field(default_factory=list)
+    labels: set[str] = field(default_factory=set)
+
+    @property
+    def name(self) -> str:
+        return report_name(self.spec.corpus)
 
     def run(self, log: Callable[[str], None]) -> None:
         if is_phrasebook(self.spec.corpus):

@@ -52,7 +52,9 @@ class PoDocument:
         parsed = parse(text, path)
         self.all = sorted(parsed, key=lambda entry: int(entry.linenum))
         self.entries = sum(not entry.obsolete for entry in self.all)
-        self.blocks = split_blocks(text, [max(entry.linenum, 1) - 1 for entry in self.all])
+        lines = list(io.StringIO(text, newline=""))  # with their ends
+        edges = [0, *(max(entry.linenum, 1) - 1 for entry in self.all), len(lines)]
+        self.blocks = [lines[left:right] for left, right in pairwise(edges)]
         self.plural_forms = parsed.metadata.get("Plural-Forms", "")
         check_language(path, "target", parsed.metadata.get("Language"), task.target)
         self.complete_header(task.target)
@@ -186,13 +188,6 @@ def parse(text: str, path: Path) -> polib.POFile:
             where = f", line {line[1]}" if line else ""
             reason = "a quote inside a string" if "quote" in str(error) else "not valid in gettext's format"
             raise UsageError(f"{path}{where}: {reason}; msgfmt -c tells more", code="E_DATA_FORMAT") from None
-
-
-def split_blocks(text: str, starts: Sequence[int]) -> list[list[str]]:
-    """Lines with their ends, in blocks that begin at `starts`; the first block precedes them."""
-    lines = list(io.StringIO(text, newline=""))
-    edges = [0, *starts, len(lines)]
-    return [lines[left:right] for left, right in pairwise(edges)]
 
 
 def quoted(name: str, text: str) -> list[str]:

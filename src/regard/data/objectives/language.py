@@ -11,13 +11,13 @@ import numpy.typing as npt
 from regard.data.batches import generator
 from regard.data.dataset import (
     UINT32,
-    BatchLayout,
     Encodings,
     Loss,
     Numbers,
+    Objective,
     Rng,
+    RowObjective,
     RowPool,
-    RowWise,
     TokenIds,
     column,
     narrowest,
@@ -32,7 +32,7 @@ MASKED, REPLACED = 0.8, 0.1  # shares of the predicted tokens; the rest is uncha
 
 
 @dataclass(frozen=True)
-class CausalLM:
+class CausalLM(Objective):
     """Predict each token from those before it (Radford et al. 2018). A document is `<s> x_1 .. x_n </s>`.
 
     A long document is several rows of text; the target of a row tells whether it continues the row before and
@@ -71,9 +71,6 @@ class CausalLM:
         else:
             ids = [tokenizer.start, *tokenizer.encode(text)]
         return ids if target.removeprefix(CONTINUED) else [*ids, tokenizer.end]
-
-    def too_long(self, rows: Sequence[RawRow]) -> list[int]:
-        return []  # they are split
 
     def layout(self, pool: RowPool, rng: Rng) -> PackedWindows:
         """In random order, split at random places, so that every epoch has other windows."""
@@ -132,13 +129,14 @@ class PackedWindows:
 
 
 @dataclass(frozen=True)
-class Denoising:
+class Denoising(RowObjective):
     """Text split to the length of the model; the second column is the number of each token's word, from 1."""
 
     tokenizer: Tokenizer
     max_length: int
     mask_rate: float
     loss: Loss = "words"
+    extra = (2, 0)
 
     @property
     def longest(self) -> int:
@@ -154,12 +152,6 @@ class Denoising:
         for start in range(0, len(ids), self.longest):
             yield ids[start : start + self.longest]
 
-    def too_long(self, rows: Sequence[RawRow]) -> list[int]:
-        return []  # they are split
-
-    def layout(self, pool: RowPool, rng: Rng) -> BatchLayout:
-        return RowWise(pool, self, (2, 0))
-
     def eval_samples(self, rows: Sequence[RawRow]) -> list[Sample]:
         """Samples with the same masks at every validation."""
         encodings = self.encode(rows)
@@ -170,9 +162,6 @@ class Denoising:
             for number, (ids, words) in enumerate(both)
             if len(ids)
         ]
-
-    def sample(self, source: TokenIds, target: TokenIds, rng: Rng) -> Sample:
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)
