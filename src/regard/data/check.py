@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
@@ -121,8 +122,11 @@ def check(
     log: Callable[[str], None] = lambda text: None,
 ) -> Checked:
     """One pass over the training corpora: issues, rows to drop, and a sample of the rest."""
-    both = task.name == "translate"
-    indexes = {split: HeldOutIndex(compared_texts(rows, both)) for split, rows in held_out.items()}
+    both = task.name == "translate"  # compare both sides; of other tasks the text without its annotation
+    indexes = {
+        split: HeldOutIndex((source, target if both else "") for _, source, target in rows)
+        for split, rows in held_out.items()
+    }
     specs = corpus_specs(data.train, task, data)
     share = SAMPLE // len(specs), SAMPLE_CHARACTERS // len(specs)
     checks = [CorpusCheck(spec, task, report, indexes, held_out, ThinnedSample(*share)) for spec in specs]
@@ -142,11 +146,6 @@ def check(
         [row for each in checks for row in each.sample.rows],
         tuple(sorted(labels)),
     )
-
-
-def compared_texts(rows: Sequence[RawRow], both: bool) -> Iterator[tuple[str, str]]:
-    """What is compared to find leaks: both sides of a pair, otherwise the text without its annotation."""
-    return ((source, target if both else "") for _, source, target in rows)
 
 
 def labels_of(target: str, task: Task) -> list[str]:
@@ -177,55 +176,42 @@ class CorpusCheck:
         return report_name(self.spec.corpus)
 
     def run(self, log: Callable[[str], None]) -> None:
-        if is_phrasebook(self.spec.corpus):
-            return self.take_sample()
-        for portion in portions(read_rows(self.spec, self.task, "train", self.report)):
-            before = self.count
-            self.add(portion)
-            if self.count // LOG_EVERY > before // LOG_EVERY:
-                log(f"checked {self.count:,} rows of {describe(self.spec.corpus)}")
+        rows = read_rows(self.spec, self.task, "train", self.report)
+        if is_phrasebook(self.spec.corpus):  # distinct, in random order, and not in the held-out splits
+            for _, source, target in islice(rows, self.sample.limit):
+                self.sample.add(source, target)
+            return
+        for portion in portions(rows):
+            self.hashes.append(row_hashes([(source, target) for _, source, target in portion]))
+            self.lines.append(np.array([line for line, _, _ in portion], dtype=np.int64))
+            for row in portion:
+                self.add(*row)
+                if self.count % LOG_EVERY == 0:
+                    log(f"checked {self.count:,} rows of {describe(self.spec.corpus)}")
         if not self.count:
-            raise no_rows(self.spec, self.task, "train", f" to learn from{self.first_issue()}")
-        return None
+            issues = [place for places in self.report.places.values() for place in places]
+            own = [place for place in issues if place.file == self.name]
+            first = f" ({min(own, key=lambda place: place.line)})" if own else ""
+            raise no_rows(self.spec, self.task, "train", f" to learn from{first}")
 
-    def take_sample(self) -> None:
-        """The first phrases: they are distinct, in random order, and not in the held-out splits."""
-        for _, source, target in read_rows(self.spec, self.task, "train", self.report):
-            if len(self.sample.rows) == self.sample.limit:
-                break
-            self.sample.add(source, target)
+    def add(self, line: int, source: str, target: str) -> None:
+        self.sample.add(source, target)
+        if self.is_leak(line, source, target):
+            self.dropped.append(self.count)
+        else:
+            self.labels.update(labels_of(target, self.task))
+        self.count += 1
 
-    def add(self, portion: Sequence[RawRow]) -> None:
-        for _, source, target in portion:
-            self.sample.add(source, target)
-        leaks = self.find_leaks(portion)
-        self.dropped += [self.count + number for number in sorted(leaks)]
-        for number, (_, _, target) in enumerate(portion):
-            if number not in leaks:
-                self.labels.update(labels_of(target, self.task))
-        self.hashes.append(row_hashes([(source, target) for _, source, target in portion]))
-        self.lines.append(np.array([row[0] for row in portion], dtype=np.int64))
-        self.count += len(portion)
-
-    def find_leaks(self, portion: Sequence[RawRow]) -> set[int]:
-        """The numbers of the rows to drop. A pair leaks if both of its sides match, a text if it matches."""
+    def is_leak(self, line: int, source: str, target: str) -> bool:
+        """True for a row to drop. A pair leaks if both of its sides match, a text if it matches."""
         both = self.task.name == "translate" and not self.spec.is_multitask
-        leaks = set()
-        for number, row in enumerate(compared_texts(portion, both)):
-            matches = ((split, index.find(*row)) for split, index in self.indexes.items())
-            for split, match in ((split, match) for split, match in matches if match):
+        for split, index in self.indexes.items():
+            if match := index.find(source, target if both else ""):
                 kind = f"{'shared' if both and match.side != 'both' else 'leak'}-{match.kind}"
-                line = self.held_out[split][match.number][0]
-                self.report.add(kind, self.name, portion[number][0], note=f"line {line} of data.{split}")
-                if self.report.drops(kind):
-                    leaks.add(number)
-                break  # one entry for each row
-        return leaks
-
-    def first_issue(self) -> str:
-        """The first place with an issue, for a corpus without usable rows."""
-        places = [place for kind in self.report.places.values() for place in kind if place.file == self.name]
-        return f" ({min(places, key=lambda place: place.line)})" if places else ""
+                other = self.held_out[split][match.number][0]
+                self.report.add(kind, self.name, line, note=f"line {other} of data.{split}")
+                return self.report.drops(kind)  # one entry for each row
+        return False
 
     def result(self) -> CheckedCorpus:
         dropped = np.unique(np.array(self.dropped, dtype=np.int64))
