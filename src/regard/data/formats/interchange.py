@@ -8,15 +8,7 @@ from pathlib import Path
 
 from regard.config import Task
 from regard.data.formats import PLAIN, UNKNOWN, Pair, TranslationUnit, check_language, same_language
-from regard.data.formats.markup import (
-    Flat,
-    XmlDocument,
-    XmlElement,
-    elements,
-    flat_texts,
-    flatten,
-    nested,
-)
+from regard.data.formats.markup import Flat, XmlDocument, XmlElement, elements, flat_texts, flatten, nested
 from regard.errors import UsageError
 
 # --- .tmx: units <tu> with a <tuv> for each language

@@ -260,10 +260,8 @@ def flatten(
             unnamed[inner.name] += 1
             name = f"number {unnamed[inner.name]}"
         number = first + numbers.setdefault((inner.name, name), len(numbers))
-        is_protected = (
-            inner.attributes.get("mtype") == "protected" or inner.attributes.get("translate") == "no"
-        )
-        if inner.name in paired and not is_protected:
+        is_protected = inner.attributes.get("mtype") == "protected"
+        if inner.name in paired and not is_protected and inner.attributes.get("translate") != "no":
             marks[f"<{number}>"] = marks[f"</{number}>"] = inner
             return f"<{number}>{walk(inner)}</{number}>"
         marks[f"<{number}/>"] = inner

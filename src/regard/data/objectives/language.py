@@ -144,8 +144,8 @@ class Denoising(RowObjective):
 
     def encode(self, rows: Sequence[RawRow]) -> Encodings:
         ids = [part for _, text, _ in rows for part in self.parts(text)]
-        words = [[word + 1 for word in self.tokenizer.words(part)] for part in ids]
-        return Encodings(column(ids, narrowest(len(self.tokenizer))), column(words, UINT32))
+        words = column([self.words(part) for part in ids], UINT32)
+        return Encodings(column(ids, narrowest(len(self.tokenizer))), words)
 
     def parts(self, text: str) -> Iterator[list[int]]:
         ids = self.tokenizer.encode(text)
@@ -154,14 +154,13 @@ class Denoising(RowObjective):
 
     def eval_samples(self, rows: Sequence[RawRow]) -> list[Sample]:
         """Samples with the same masks at every validation."""
-        encodings = self.encode(rows)
-        ends = [np.cumsum(lengths)[:-1] for _, lengths in (encodings.source, encodings.target)]
-        both = zip(np.split(encodings.source[0], ends[0]), np.split(encodings.target[0], ends[1]))
+        parts = [part for _, text, _ in rows for part in self.parts(text)]
         return [
-            self.sample(ids.tolist(), words.tolist(), generator(0, 0, number))
-            for number, (ids, words) in enumerate(both)
-            if len(ids)
+            self.sample(ids, self.words(ids), generator(0, 0, number)) for number, ids in enumerate(parts)
         ]
+
+    def words(self, ids: TokenIds) -> list[int]:
+        return [word + 1 for word in self.tokenizer.words(ids)]
 
 
 @dataclass(frozen=True)

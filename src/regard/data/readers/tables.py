@@ -281,17 +281,13 @@ def _delimited(path: Path, suffix: str, report: DataReport) -> Iterator[Cells]:
             cells = next(reader)
         except StopIteration:
             return
-        except _UnusableLine:  # already in the report
+        except InvalidRow:  # already in the report
             continue
         except csv.Error as error:
             report.add("malformed", str(path), number, note=f"quotes are wrong ({error})")
             continue
         if cells:
             yield number, cells
-
-
-class _UnusableLine(Exception):
-    pass
 
 
 @dataclass
@@ -308,7 +304,7 @@ class _CsvLines:
         line = next(self.lines)
         self.number += 1
         if line is None:
-            raise _UnusableLine
+            raise InvalidRow("malformed")
         return f"{line}\n"
 
 

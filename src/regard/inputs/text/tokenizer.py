@@ -23,6 +23,7 @@ Spans = list[tuple[int, int]]  # begin and end of each token in the text, in cha
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _SENTINEL = re.compile(r"<extra_id_(\d+)>")  # T5's: each replaces a span
+_WORD = re.compile(r"\s*\S+(?:\s+\Z)?")  # with the space before it; the last one also with that behind it
 _LEADS = ("x", ".", "0")
 
 
@@ -188,20 +189,10 @@ def json_bytes(content: Settings) -> bytes:
 
 def _word_of_each_byte(text: str) -> list[int]:
     """Word index of each byte of a text in which each undecodable byte is a lone surrogate."""
-    words: list[int] = []
-    word, inside = -1, False
-    spaces = 0  # bytes of white space that belong to the next word
-    for character in text:
-        size = 1 if "\udc80" <= character <= "\udcff" else len(character.encode())
-        if character.isspace():
-            spaces += size
-            inside = False
-            continue
-        word += not inside
-        inside = True
-        words += [word] * (spaces + size)
-        spaces = 0
-    return words + [word] * spaces
+    words = _WORD.findall(text) or [text]
+    first = 0 if text.strip() else -1
+    sizes = (len(word.encode(errors="surrogateescape")) for word in words)
+    return [index for index, size in enumerate(sizes, start=first) for _ in range(size)]
 
 
 def replace_surrogates(text: str) -> str:
