@@ -189,9 +189,9 @@ class CorpusCheck:
                 if self.count % LOG_EVERY == 0:
                     log(f"checked {self.count:,} rows of {describe(self.spec.corpus)}")
         if not self.count:
-            issues = [place for places in self.report.places.values() for place in places]
-            own = [place for place in issues if place.file == self.name]
-            first = f" ({min(own, key=lambda place: place.line)})" if own else ""
+            places = [place for kind in self.report.places.values() for place in kind]
+            places = [place for place in places if place.file == self.name]
+            first = f" ({min(places, key=lambda place: place.line)})" if places else ""
             raise no_rows(self.spec, self.task, "train", f" to learn from{first}")
 
     def add(self, line: int, source: str, target: str) -> None:

@@ -178,8 +178,8 @@ def records(path: Path, suffix: str, report: DataReport, table: TableFormat) -> 
         rows = chain([first], rows)
     for number, cells in rows:
         if len(cells) < width or (exact and len(cells) != exact):
-            found = "no tab" if suffix == ".tsv" and len(cells) == 1 else f"{len(cells)} of {width} columns"
-            report.add("malformed", str(path), number, note=f"{found}; write {', tab, '.join(places)}")
+            problem = "no tab" if suffix == ".tsv" and len(cells) == 1 else f"{len(cells)} of {width} columns"
+            report.add("malformed", str(path), number, note=f"{problem}; write {', tab, '.join(places)}")
             continue
         yield number, {word: table.cell(word, cells[place]) for word, place in places.items()}
 
