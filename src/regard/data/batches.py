@@ -7,6 +7,8 @@ others of the whole corpus, the rows of a batch have similar lengths, and only o
 
 from __future__ import annotations
 
+from bisect import bisect_right
+
 import numpy as np
 
 from regard.data.dataset import Dataset, Numbers
@@ -82,14 +84,9 @@ def cut(order: Numbers, lengths: Numbers, tokens: int) -> list[Numbers]:
     batches = []
     start = 0
     while start < len(order):
-        # binary search for the largest count with count * (length of its longest) <= tokens; lengths ascend
-        low, high = start + 1, min(len(order), start + max(1, tokens // max(1, int(lengths[start]))))
-        while low < high:
-            middle = (low + high + 1) // 2
-            if (middle - start) * int(lengths[middle - 1]) <= tokens:
-                low = middle
-            else:
-                high = middle - 1
-        batches.append(order[start:low])
-        start = low
+        # the largest count with count * (length of its longest) <= tokens; lengths ascend
+        counts = range(1, min(len(order) - start, tokens // max(1, int(lengths[start]))) + 1)
+        count = bisect_right(counts, tokens, key=lambda n: n * int(lengths[start + n - 1]))
+        batches.append(order[start : start + max(1, count)])
+        start += max(1, count)
     return batches

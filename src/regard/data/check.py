@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
@@ -121,10 +122,14 @@ def check(
     log: Callable[[str], None] = lambda text: None,
 ) -> Checked:
     """One pass over the training corpora: issues, rows to drop, and a sample of the rest."""
-    both = task.name == "translate"
-    indexes = {split: HeldOutIndex(compared_texts(rows, both)) for split, rows in held_out.items()}
+    both = task.name == "translate"  # compare both sides; of other tasks the text without its annotation
+    indexes = {
+        split: HeldOutIndex((source, target if both else "") for _, source, target in rows)
+        for split, rows in held_out.items()
+    }
     specs = corpus_specs(data.train, task, data)
-    checks = [CorpusCheck(spec, task, report, indexes, held_out, len(specs)) for spec in specs]
+    share = SAMPLE // len(specs), SAMPLE_CHARACTERS // len(specs)
+    checks = [CorpusCheck(spec, task, report, indexes, held_out, ThinnedSample(*share)) for spec in specs]
     for each in checks:
         each.run(log)
     if len(checks) > 1 or not is_phrasebook(checks[0].spec.corpus):
@@ -143,11 +148,6 @@ def check(
     )
 
 
-def compared_texts(rows: Sequence[RawRow], both: bool) -> Iterator[tuple[str, str]]:
-    """What is compared to find leaks: both sides of a pair, otherwise the text without its annotation."""
-    return ((source, target if both else "") for _, source, target in rows)
-
-
 def labels_of(target: str, task: Task) -> list[str]:
     """The labels or tags of a row; [] for tasks without labels."""
     if task.name not in ("classify", "tag") or not target:
@@ -155,79 +155,63 @@ def labels_of(target: str, task: Task) -> list[str]:
     return target.split(LABEL_SEPARATOR if task.name == "classify" else " ")
 
 
+@dataclass
 class CorpusCheck:
     """The pass over one corpus."""
 
-    def __init__(
-        self,
-        spec: CorpusSpec,
-        task: Task,
-        report: DataReport,
-        indexes: Mapping[str, HeldOutIndex],
-        held_out: HeldOut,
-        corpora: int,
-    ) -> None:
-        """`corpora` is the number of corpora that share the sample."""
-        self.spec, self.task, self.report = spec, task, report
-        self.indexes, self.held_out = indexes, held_out
-        self.sample = ThinnedSample(SAMPLE // corpora, SAMPLE_CHARACTERS // corpora)
-        self.name = report_name(spec.corpus)
-        self.count = 0
-        self.hashes: list[Hashes] = []
-        self.lines: list[npt.NDArray[np.int64]] = []
-        self.dropped: list[int] = []
-        self.labels: set[str] = set()
+    spec: CorpusSpec
+    task: Task
+    report: DataReport
+    indexes: Mapping[str, HeldOutIndex]
+    held_out: HeldOut
+    sample: ThinnedSample
+    count: int = 0
+    hashes: list[Hashes] = field(default_factory=list)
+    lines: list[npt.NDArray[np.int64]] = field(default_factory=list)
+    dropped: list[int] = field(default_factory=list)
+    labels: set[str] = field(default_factory=set)
+
+    @property
+    def name(self) -> str:
+        return report_name(self.spec.corpus)
 
     def run(self, log: Callable[[str], None]) -> None:
-        if is_phrasebook(self.spec.corpus):
-            return self.take_sample()
-        for portion in portions(read_rows(self.spec, self.task, "train", self.report)):
-            before = self.count
-            self.add(portion)
-            if self.count // LOG_EVERY > before // LOG_EVERY:
-                log(f"checked {self.count:,} rows of {describe(self.spec.corpus)}")
+        rows = read_rows(self.spec, self.task, "train", self.report)
+        if is_phrasebook(self.spec.corpus):  # distinct, in random order, and not in the held-out splits
+            for _, source, target in islice(rows, self.sample.limit):
+                self.sample.add(source, target)
+            return
+        for portion in portions(rows):
+            self.hashes.append(row_hashes([(source, target) for _, source, target in portion]))
+            self.lines.append(np.array([line for line, _, _ in portion], dtype=np.int64))
+            for row in portion:
+                self.add(*row)
+                if self.count % LOG_EVERY == 0:
+                    log(f"checked {self.count:,} rows of {describe(self.spec.corpus)}")
         if not self.count:
-            raise no_rows(self.spec, self.task, "train", f" to learn from{self.first_issue()}")
-        return None
+            places = [place for kind in self.report.places.values() for place in kind]
+            places = [place for place in places if place.file == self.name]
+            first = f" ({min(places, key=lambda place: place.line)})" if places else ""
+            raise no_rows(self.spec, self.task, "train", f" to learn from{first}")
 
-    def take_sample(self) -> None:
-        """The first phrases: they are distinct, in random order, and not in the held-out splits."""
-        for _, source, target in read_rows(self.spec, self.task, "train", self.report):
-            if len(self.sample.rows) == self.sample.limit:
-                break
-            self.sample.add(source, target)
+    def add(self, line: int, source: str, target: str) -> None:
+        self.sample.add(source, target)
+        if self.is_leak(line, source, target):
+            self.dropped.append(self.count)
+        else:
+            self.labels.update(labels_of(target, self.task))
+        self.count += 1
 
-    def add(self, portion: Sequence[RawRow]) -> None:
-        for _, source, target in portion:
-            self.sample.add(source, target)
-        leaks = self.find_leaks(portion)
-        self.dropped += [self.count + number for number in sorted(leaks)]
-        for number, (_, _, target) in enumerate(portion):
-            if number not in leaks:
-                self.labels.update(labels_of(target, self.task))
-        self.hashes.append(row_hashes([(source, target) for _, source, target in portion]))
-        self.lines.append(np.array([row[0] for row in portion], dtype=np.int64))
-        self.count += len(portion)
-
-    def find_leaks(self, portion: Sequence[RawRow]) -> set[int]:
-        """The numbers of the rows to drop. A pair leaks if both of its sides match, a text if it matches."""
+    def is_leak(self, line: int, source: str, target: str) -> bool:
+        """True for a row to drop. A pair leaks if both of its sides match, a text if it matches."""
         both = self.task.name == "translate" and not self.spec.is_multitask
-        leaks = set()
-        for number, row in enumerate(compared_texts(portion, both)):
-            matches = ((split, index.find(*row)) for split, index in self.indexes.items())
-            for split, match in ((split, match) for split, match in matches if match):
+        for split, index in self.indexes.items():
+            if match := index.find(source, target if both else ""):
                 kind = f"{'shared' if both and match.side != 'both' else 'leak'}-{match.kind}"
-                line = self.held_out[split][match.number][0]
-                self.report.add(kind, self.name, portion[number][0], note=f"line {line} of data.{split}")
-                if self.report.drops(kind):
-                    leaks.add(number)
-                break  # one entry for each row
-        return leaks
-
-    def first_issue(self) -> str:
-        """The first place with an issue, for a corpus without usable rows."""
-        places = [place for kind in self.report.places.values() for place in kind if place.file == self.name]
-        return f" ({min(places, key=lambda place: place.line)})" if places else ""
+                other = self.held_out[split][match.number][0]
+                self.report.add(kind, self.name, line, note=f"line {other} of data.{split}")
+                return self.report.drops(kind)  # one entry for each row
+        return False
 
     def result(self) -> CheckedCorpus:
         dropped = np.unique(np.array(self.dropped, dtype=np.int64))

@@ -34,6 +34,7 @@ ROW_NAMES = {
     "tag": "sentence with tags",
     "answer": "question",
 }
+READERS = {"classify": read_labels, "tag": read_tags, "answer": read_questions}
 
 
 @dataclass(frozen=True)
@@ -223,13 +224,8 @@ def read_rows(
         )
     path = find(spec.corpus)
     suffix = spec.suffix(path)
-    match task.name:
-        case "classify":
-            return read_labels(path, suffix, report, table)
-        case "tag":
-            return read_tags(path, suffix, report, table)
-        case "answer":
-            return read_questions(path, suffix, report, table)
+    if reader := READERS.get(task.name):
+        return reader(path, suffix, report, table)
     return read_documents(path, suffix, report, spec.documents, table)
 
 
@@ -245,9 +241,7 @@ def _read_pairs(
         rows = read_pair_file(paths[0], spec.suffix(paths[0]), report, task, table)
     if split == "train" and paths:
         rows = training_pairs(rows, str(paths[0]), report, check_ratio=not spec.is_multitask)
-    return _verbalise(rows, spec) if spec.is_multitask else rows
-
-
-def _verbalise(rows: Iterator[RawRow], spec: CorpusSpec) -> Iterator[RawRow]:
-    for number, source, target in rows:
-        yield number, spec.prefix + source, spec.label_words.get(target, target)
+    if not spec.is_multitask:
+        return rows
+    prefix, words = spec.prefix, spec.label_words
+    return ((line, prefix + source, words.get(target, target)) for line, source, target in rows)

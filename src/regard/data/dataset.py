@@ -12,9 +12,10 @@ with a random generator for masks, which are new in every epoch. One trainer ser
 from __future__ import annotations
 
 import mmap
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import ClassVar, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -202,28 +203,37 @@ class BatchLayout(Protocol):
     def sample(self, number: int, rng: Rng) -> Sample: ...
 
 
-class Objective(Protocol):
+class Objective(ABC):
     @property
+    @abstractmethod
     def loss(self) -> Loss: ...
 
     @property
+    @abstractmethod
     def longest(self) -> int:
         """The maximum number of ids in a row of a column."""
-        ...
 
+    @abstractmethod
     def encode(self, rows: Sequence[RawRow]) -> Encodings: ...
 
     def too_long(self, rows: Sequence[RawRow]) -> list[int]:
-        """Numbers of the rows that exceed the model's positions; objectives that split rows return []."""
-        ...
+        """Numbers of the rows that exceed the model's positions; none if an objective splits rows."""
+        return [number for number, _ in self.encode(rows).left_out]
 
+    @abstractmethod
     def layout(self, pool: RowPool, rng: Rng) -> BatchLayout: ...
 
 
-class RowObjective(Protocol):
+class RowObjective(Objective):
     """An objective that makes a sample of each row by itself."""
 
+    extra: ClassVar[tuple[int, int]]  # special tokens that a sample adds to each column
+
+    @abstractmethod
     def sample(self, source: TokenIds, target: TokenIds, rng: Rng) -> Sample: ...
+
+    def layout(self, pool: RowPool, rng: Rng) -> BatchLayout:
+        return RowWise(pool, self)
 
 
 @dataclass(frozen=True)
@@ -232,12 +242,11 @@ class RowWise:
 
     pool: RowPool
     objective: RowObjective
-    extra: tuple[int, int]  # special tokens that a sample adds to each column
 
     @property
     def lengths(self) -> Numbers:
         both: Numbers = np.stack([self.pool.source.lengths, self.pool.target.lengths], axis=1)
-        return np.add(both, self.extra)
+        return np.add(both, self.objective.extra)
 
     def sample(self, number: int, rng: Rng) -> Sample:
         source, target = self.pool.source[number], self.pool.target[number]

@@ -6,7 +6,6 @@ import gzip
 import os
 import re
 import stat
-import tomllib
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,10 +15,9 @@ from typing import BinaryIO, cast
 
 from regard.data.report import DataReport
 from regard.errors import UsageError
-from regard.resources import PACKAGE
+from regard.resources import read_data
 
 DATA_VARIABLE = "REGARD_DATA"
-FILE_TYPES = PACKAGE / "builtin" / "file_types.toml"
 LONGEST_LINE = 1 << 20  # bytes of a line of a corpus
 LONGEST_INPUT = 1 << 28  # bytes of a line, or of a file that is read as a whole
 # Characters at which `str.splitlines` splits and `wc -l` does not, and characters that are not text.
@@ -30,10 +28,9 @@ _SEPARATOR = re.compile("[\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 @cache
 def file_types() -> dict[str, dict[str, str]]:
     """What a file is: by suffix for `binary` and `markup`, by its first bytes (in hex) for `magic`."""
-    tables = tomllib.loads(FILE_TYPES.read_text(encoding="utf-8"))
     return {
         name: {mark: kind for kind, marks in kinds.items() for mark in marks.split()}
-        for name, kinds in tables.items()
+        for name, kinds in read_data("file_types").items()
     }
 
 

@@ -10,7 +10,6 @@ import gzip
 import hashlib
 import os
 import shutil
-import tomllib
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -22,8 +21,8 @@ from regard.checksums import SUMS, format_sums, parse_sums, sha256
 from regard.data.files import DATA_VARIABLE
 from regard.data.hub import DownloadError, HubFile, download, hub_errors, matches, open_repository
 from regard.errors import UsageError, near_miss
+from regard.resources import read_data
 
-CATALOGUE = Path(__file__).parents[1] / "builtin" / "datasets.toml"
 MIRROR_VARIABLE = "REGARD_DATA_MIRROR"
 LICENCE = "LICENCE.txt"
 COPY = "or copy it from a folder with --from FOLDER"
@@ -93,7 +92,7 @@ def public_datasets() -> tuple[PublicDataset, ...]:
             files=tuple(DataFile(**file) for file in files), patterns=tuple(patterns), **fields
         )
 
-    return tuple(parse(**each) for each in tomllib.loads(CATALOGUE.read_text(encoding="utf-8"))["dataset"])
+    return tuple(parse(**each) for each in read_data("datasets")["dataset"])
 
 
 def find_dataset(name: str) -> PublicDataset:

@@ -1,6 +1,6 @@
 """Files of translation tools: .po, .tmx and .xliff to train on, these and .srt to translate.
 
-A format is a class with `units` to translate and `content` to write, and a function that reads pairs.
+A format is a class with `units` to translate and `content` to write; its `read` iterates over pairs.
 """
 
 from __future__ import annotations
@@ -10,14 +10,23 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib import import_module
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from regard.config import Task
 from regard.data.files import format_suffix
 from regard.errors import UsageError, extra
 
-SUFFIXES = (".po", ".pot", ".tmx", ".xliff", ".xlf", ".srt")
+CLASSES = {  # by suffix: the module, and the class in it
+    ".po": ("po", "PoDocument"),
+    ".pot": ("po", "PoDocument"),
+    ".tmx": ("interchange", "TmxDocument"),
+    ".xliff": ("interchange", "XliffDocument"),
+    ".xlf": ("interchange", "XliffDocument"),
+    ".srt": ("subtitles", "SrtDocument"),
+}
+SUFFIXES = tuple(CLASSES)
 FORMATS: tuple[str, ...] = SUFFIXES + tuple(f"{suffix}.gz" for suffix in SUFFIXES)
 Pair = tuple[int, str, str]  # line in the file, source, target
 UNKNOWN = Task()  # the default names, if the config does not set languages
@@ -93,57 +102,29 @@ def check_language(path: Path, role: str, language: str | None, expected: str) -
         raise UsageError(message, code="E_DATA_LANGUAGE")
 
 
-def nonempty(pairs: Iterator[Pair]) -> Iterator[Pair]:
-    """The pairs with text on both sides."""
-    return (pair for pair in pairs if pair[1].strip() and pair[2].strip())
-
-
 @extra("documents")
+def document_class(path: Path, suffix: str = "") -> Any:
+    """The class of a format; its module is imported when a file has this format."""
+    suffix = suffix or format_suffix(path)
+    if suffix not in CLASSES:
+        raise UsageError(f"{path}: not one of {', '.join(SUFFIXES)}", code="E_DATA_TYPE")
+    module, name = CLASSES[suffix]
+    return getattr(import_module(f"regard.data.formats.{module}"), name)
+
+
 def read_pairs(path: Path, task: Task, suffix: str = "") -> Iterator[Pair]:
     """(line, source, target) of every translated entry that is not marked fuzzy.
 
     The source of a .po entry is its msgid; .tmx and .xliff name their languages, and "en" matches "en-US".
     """
-    match suffix or format_suffix(path):
-        case ".po" | ".pot":
-            from regard.data.formats.po import read_po
-
-            return nonempty(read_po(path, task.target))
-        case ".tmx":
-            from regard.data.formats.interchange import read_tmx
-
-            return read_tmx(path, task)
-        case ".xliff" | ".xlf":
-            from regard.data.formats.interchange import read_xliff
-
-            return read_xliff(path, task)
-        case ".srt":
-            message = f"{path}: subtitles have one language; to train on two of them make a .tsv"
-            raise UsageError(message, code="E_DATA_TYPE")
-    raise UsageError(f"{path}: not one of {', '.join(SUFFIXES)}", code="E_DATA_TYPE")
+    pairs = document_class(path, suffix).read(path, task)
+    return (pair for pair in pairs if pair[1].strip() and pair[2].strip())
 
 
-@extra("documents")
 def open_document(path: Path, task: Task) -> Document:
     """Open a file to translate with a model of these languages."""
-    match format_suffix(path):
-        case ".po" | ".pot":
-            from regard.data.formats.po import PoDocument
-
-            return PoDocument(path, task.target)
-        case ".tmx":
-            from regard.data.formats.interchange import TmxDocument
-
-            return TmxDocument(path, task)
-        case ".xliff" | ".xlf":
-            from regard.data.formats.interchange import XliffDocument
-
-            return XliffDocument(path, task)
-        case ".srt":
-            from regard.data.formats.subtitles import SrtDocument
-
-            return SrtDocument(path)
-    raise UsageError(f"{path}: not one of {', '.join(SUFFIXES)}", code="E_DATA_TYPE")
+    document: Document = document_class(path)(path, task)
+    return document
 
 
 # --- what a translation must preserve: %s, %(name)s, {0}, <b>, &amp;, ${home}, URLs

@@ -7,40 +7,13 @@ from functools import partial
 from pathlib import Path
 
 from regard.config import Task
-from regard.data.formats import (
-    PLAIN,
-    UNKNOWN,
-    Pair,
-    TranslationUnit,
-    check_language,
-    nonempty,
-    same_language,
-)
-from regard.data.formats.markup import Flat, XmlDocument, XmlElement, elements, flatten, nested
+from regard.data.formats import PLAIN, UNKNOWN, Pair, TranslationUnit, check_language, same_language
+from regard.data.formats.markup import Flat, XmlDocument, XmlElement, elements, flat_texts, flatten, nested
 from regard.errors import UsageError
 
 # --- .tmx: units <tu> with a <tuv> for each language
 
 PAIRED_TMX = frozenset({"hi", "sub"})
-
-
-def read_tmx(path: Path, task: Task) -> Iterator[Pair]:
-    """The pairs of two languages. If there is none, the error lists the languages of the file."""
-    has_pair, languages = False, set[str]()
-    for unit in elements(path, "tu"):
-        source, target = segment(unit, task.source), segment(unit, task.target)
-        languages |= {language(each) for each in unit.children if each.name == "tuv"}
-        if source is not None and target is not None and source is not target:
-            has_pair = True
-            numbers: dict[tuple[str, str], int] = {}
-            left, right = (flatten(each, PAIRED_TMX, numbers).text for each in (source, target))
-            yield from nonempty(iter([(unit.line, left, right)]))
-    if not has_pair and languages:
-        raise UsageError(
-            f'{path}: has no pair of "{task.source}" and "{task.target}"; '
-            f"its languages are {', '.join(sorted(languages))}: set task.source and task.target",
-            code="E_DATA_LANGUAGE",
-        )
 
 
 def language(variant: XmlElement) -> str:
@@ -68,6 +41,23 @@ class TmxDocument(XmlDocument):
         self.task = task
         self.all = list(self.root.find("tu"))
         self.entries = len(self.all)
+
+    @staticmethod
+    def read(path: Path, task: Task) -> Iterator[Pair]:
+        """The pairs of two languages. If there is none, the error lists the languages of the file."""
+        has_pair, languages = False, set[str]()
+        for unit in elements(path, "tu"):
+            source, target = segment(unit, task.source), segment(unit, task.target)
+            languages |= {language(each) for each in unit.children if each.name == "tuv"}
+            if source is not None and target is not None and source is not target:
+                has_pair = True
+                yield unit.line, *flat_texts(source, target, PAIRED_TMX)
+        if not has_pair and languages:
+            raise UsageError(
+                f'{path}: has no pair of "{task.source}" and "{task.target}"; '
+                f"its languages are {', '.join(sorted(languages))}: set task.source and task.target",
+                code="E_DATA_LANGUAGE",
+            )
 
     def units(self, everything: bool) -> list[TranslationUnit]:
         units = []
@@ -109,22 +99,6 @@ UNTRANSLATED = ("new", "initial", "needs-translation")  # states in which a targ
 SOURCE_LANGUAGE, TARGET_LANGUAGE = ("source-language", "srcLang"), ("target-language", "trgLang")
 
 
-def read_xliff(path: Path, task: Task) -> Iterator[Pair]:
-    """Translated segments whose state is final."""
-    for unit in elements(path, "trans-unit", "segment"):
-        check_languages(unit, path, task)
-        source, target = unit.child("source"), unit.child("target")
-        if source is None or target is None or not translatable(unit) or not finished(unit, target):
-            continue
-        translations = sentences(target)
-        parts = source_parts(unit, source)
-        sides = [(left, translations[key]) for key, left in parts.items() if key in translations]
-        for left, right in sides or [(source, target)]:
-            numbers: dict[tuple[str, str], int] = {}
-            texts = [flatten(each, PAIRED_XLIFF, numbers).text for each in (left, right)]
-            yield from nonempty(iter([(unit.line, texts[0], texts[1])]))
-
-
 def check_languages(unit: XmlElement, path: Path, task: Task) -> None:
     check_language(path, "source", unit.attribute(*SOURCE_LANGUAGE), task.source)
     check_language(path, "target", unit.attribute(*TARGET_LANGUAGE), task.target)
@@ -132,12 +106,6 @@ def check_languages(unit: XmlElement, path: Path, task: Task) -> None:
 
 def translatable(unit: XmlElement) -> bool:
     return unit.attribute("translate") != "no"
-
-
-def finished(unit: XmlElement, target: XmlElement) -> bool:
-    """True if a target needs no further work."""
-    value = state(unit, target)
-    return value not in UNTRANSLATED and not value.startswith("needs-")
 
 
 def state(unit: XmlElement, target: XmlElement) -> str:
@@ -172,6 +140,21 @@ class XliffDocument(XmlDocument):
             name = TARGET_LANGUAGE[modern]
             if not each.attributes.get(name) and task.target != UNKNOWN.target:
                 self.set_attributes(each, {name: task.target})
+
+    @staticmethod
+    def read(path: Path, task: Task) -> Iterator[Pair]:
+        """Translated segments whose state is final."""
+        for unit in elements(path, "trans-unit", "segment"):
+            check_languages(unit, path, task)
+            source, target = unit.child("source"), unit.child("target")
+            if source is None or target is None or not translatable(unit):
+                continue
+            if state(unit, target) in UNTRANSLATED or state(unit, target).startswith("needs-"):
+                continue
+            translations, parts = sentences(target), source_parts(unit, source)
+            sides = [(left, translations[key]) for key, left in parts.items() if key in translations]
+            for left, right in sides or [(source, target)]:
+                yield unit.line, *flat_texts(left, right, PAIRED_XLIFF)
 
     def units(self, everything: bool) -> list[TranslationUnit]:
         units: list[TranslationUnit] = []

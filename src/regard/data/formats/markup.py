@@ -260,10 +260,8 @@ def flatten(
             unnamed[inner.name] += 1
             name = f"number {unnamed[inner.name]}"
         number = first + numbers.setdefault((inner.name, name), len(numbers))
-        is_protected = (
-            inner.attributes.get("mtype") == "protected" or inner.attributes.get("translate") == "no"
-        )
-        if inner.name in paired and not is_protected:
+        is_protected = inner.attributes.get("mtype") == "protected"
+        if inner.name in paired and not is_protected and inner.attributes.get("translate") != "no":
             marks[f"<{number}>"] = marks[f"</{number}>"] = inner
             return f"<{number}>{walk(inner)}</{number}>"
         marks[f"<{number}/>"] = inner
@@ -273,6 +271,12 @@ def flatten(
     if "\n" in text and element.attribute("xml:space") != "preserve":
         text = re.sub(r"\s+", " ", text)  # newlines are only layout
     return Flat(text, marks)
+
+
+def flat_texts(source: XmlElement, target: XmlElement, paired: frozenset[str]) -> tuple[str, str]:
+    """The texts of a pair, with equal marks for equal inline elements."""
+    numbers: dict[tuple[str, str], int] = {}
+    return flatten(source, paired, numbers).text, flatten(target, paired, numbers).text
 
 
 def nested(flats: Sequence[Flat], number: int, text: str) -> bool:

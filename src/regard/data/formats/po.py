@@ -9,18 +9,18 @@ import gettext
 import io
 import re
 import tempfile
-import tomllib
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache, partial
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
 import polib
 
+from regard.config import Task
 from regard.data.files import read_bytes
 from regard.data.formats import Pair, TranslationUnit, check_language, decode, encode, of_flags, survived
 from regard.errors import UsageError
-from regard.resources import PACKAGE
+from regard.resources import read_data
 
 NOTE = "# Machine translated by Regard."
 WRAPPED = re.compile(r".{1,74}(?:\s|$)|\S+\s?")  # a line ends with its space, as in gettext
@@ -30,11 +30,10 @@ NUMBERS = 1001  # a plural formula is evaluated for 0, 1, ... 1000
 MAX_FORMS = 20  # of a plural; languages have at most six
 
 
-@cache
 def plural_rules() -> dict[str, str]:
     """Plural-Forms by language, for templates, which have none."""
-    rules = tomllib.loads((PACKAGE / "builtin" / "plurals.toml").read_text(encoding="utf-8"))
-    return {code: rule["forms"] for rule in rules["rule"] for code in rule["languages"].split()}
+    rules = read_data("plurals")["rule"]
+    return {code: rule["forms"] for rule in rules for code in rule["languages"].split()}
 
 
 class PoDocument:
@@ -42,7 +41,7 @@ class PoDocument:
 
     reviewable = True
 
-    def __init__(self, path: Path, target: str | None = None) -> None:
+    def __init__(self, path: Path, task: Task) -> None:
         self.path = path
         raw = read_bytes(path)
         header = re.search(rb"charset=([\w:.-]+)", raw[:10_000])
@@ -51,19 +50,20 @@ class PoDocument:
         text = decode(raw, self.encoding, path)
         self.newline = "\r\n" if "\r\n" in text else "\n"
         parsed = parse(text, path)
-        self.language = parsed.metadata.get("Language") or None
         self.all = sorted(parsed, key=lambda entry: int(entry.linenum))
         self.entries = sum(not entry.obsolete for entry in self.all)
-        self.blocks = split_blocks(text, [max(entry.linenum, 1) - 1 for entry in self.all])
+        lines = list(io.StringIO(text, newline=""))  # with their ends
+        edges = [0, *(max(entry.linenum, 1) - 1 for entry in self.all), len(lines)]
+        self.blocks = [lines[left:right] for left, right in pairwise(edges)]
         self.plural_forms = parsed.metadata.get("Plural-Forms", "")
-        if target is not None:
-            check_language(path, "target", self.language, target)
-            self.complete_header(target)
+        check_language(path, "target", parsed.metadata.get("Language"), task.target)
+        self.complete_header(task.target)
 
     def complete_header(self, target: str) -> None:
         """Fill in the fields of a template's header."""
         code = target.casefold().replace("-", "_")
-        plural = plural_rules().get(code) or plural_rules().get(code.split("_")[0])
+        rules = plural_rules()
+        plural = rules.get(code) or rules.get(code.split("_")[0])
         header = "".join(self.blocks[0]).replace("charset=CHARSET", "charset=UTF-8")
         header = header.replace('"Language: \\n"', f'"Language: {target}\\n"')
         if "nplurals=INTEGER" in header and plural:
@@ -71,14 +71,16 @@ class PoDocument:
             self.plural_forms = plural
         self.blocks[0] = [header]
 
-    def pairs(self) -> Iterator[Pair]:
-        for entry in self.all:
+    @classmethod
+    def read(cls, path: Path, task: Task) -> Iterator[Pair]:
+        document = cls(path, task)
+        for entry in document.all:
             if entry.obsolete or entry.fuzzy:
                 continue
             if not entry.msgid_plural:
                 yield entry.linenum, entry.msgid, entry.msgstr
                 continue
-            _, form = self.plural(entry)
+            _, form = document.plural(entry)
             sides = {form(5): entry.msgid_plural}  # a single form is the plural
             sides = {form(1): entry.msgid} | sides
             for number, source in sides.items():
@@ -188,13 +190,6 @@ def parse(text: str, path: Path) -> polib.POFile:
             raise UsageError(f"{path}{where}: {reason}; msgfmt -c tells more", code="E_DATA_FORMAT") from None
 
 
-def split_blocks(text: str, starts: Sequence[int]) -> list[list[str]]:
-    """Lines with their ends, in blocks that begin at `starts`; the first block precedes them."""
-    lines = list(io.StringIO(text, newline=""))
-    edges = [0, *starts, len(lines)]
-    return [lines[left:right] for left, right in pairwise(edges)]
-
-
 def quoted(name: str, text: str) -> list[str]:
     """A string in gettext's style: on one line if it is short, else "" and several lines."""
     lines = re.findall(r"[^\n]*\n|[^\n]+", text)
@@ -204,9 +199,3 @@ def quoted(name: str, text: str) -> list[str]:
     if len(parts) < 2 and len(text) + len(name) < 77:
         return [f'{name} "{polib.escape(text)}"']
     return [f'{name} ""', *(f'"{polib.escape(part)}"' for part in parts)]
-
-
-def read_po(path: Path, target: str) -> Iterator[Pair]:
-    document = PoDocument(path)
-    check_language(path, "target", document.language, target)
-    return document.pairs()

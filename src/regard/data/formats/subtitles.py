@@ -8,9 +8,11 @@ import textwrap
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import NoReturn
 
 import srt
 
+from regard.config import Task
 from regard.data.files import read_bytes
 from regard.data.formats import PLAIN, TranslationUnit, decode, encode
 from regard.errors import UsageError
@@ -26,7 +28,7 @@ BYTE_ORDER_MARKS = {
 class SrtDocument:
     reviewable = False
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, task: Task) -> None:
         raw = read_bytes(path)
         self.path = path
         self.encoding = next((name for bom, name in BYTE_ORDER_MARKS.items() if raw.startswith(bom)), "utf-8")
@@ -45,6 +47,11 @@ class SrtDocument:
                 f"{path}: has no subtitle: a number, a line of times, then text", code="E_DATA_FORMAT"
             )
         self.entries = len(self.all)
+
+    @staticmethod
+    def read(path: Path, task: Task) -> NoReturn:
+        message = f"{path}: subtitles have one language; to train on two of them make a .tsv"
+        raise UsageError(message, code="E_DATA_TYPE")
 
     def units(self, everything: bool) -> list[TranslationUnit]:
         """Every subtitle: a file has one language, so none is translated yet."""

@@ -1,6 +1,6 @@
 """Objectives: from rows of text to what a model reads and predicts. Tasks differ only here in training."""
 
-from regard.data.dataset import BatchLayout, Encodings, Objective, RowWise
+from regard.data.dataset import Encodings, Objective
 from regard.data.objectives.language import CausalLM, MaskedLM, SpanCorruption
 from regard.data.objectives.supervised import (
     Classify,
@@ -12,7 +12,6 @@ from regard.data.objectives.supervised import (
 )
 
 __all__ = [
-    "BatchLayout",
     "CausalLM",
     "Classify",
     "ContextWindow",
@@ -20,7 +19,6 @@ __all__ = [
     "ExtractiveQA",
     "MaskedLM",
     "Objective",
-    "RowWise",
     "Seq2Seq",
     "SpanCorruption",
     "Tag",

@@ -11,13 +11,13 @@ import numpy.typing as npt
 from regard.data.batches import generator
 from regard.data.dataset import (
     UINT32,
-    BatchLayout,
     Encodings,
     Loss,
     Numbers,
+    Objective,
     Rng,
+    RowObjective,
     RowPool,
-    RowWise,
     TokenIds,
     column,
     narrowest,
@@ -32,7 +32,7 @@ MASKED, REPLACED = 0.8, 0.1  # shares of the predicted tokens; the rest is uncha
 
 
 @dataclass(frozen=True)
-class CausalLM:
+class CausalLM(Objective):
     """Predict each token from those before it (Radford et al. 2018). A document is `<s> x_1 .. x_n </s>`.
 
     A long document is several rows of text; the target of a row tells whether it continues the row before and
@@ -71,9 +71,6 @@ class CausalLM:
         else:
             ids = [tokenizer.start, *tokenizer.encode(text)]
         return ids if target.removeprefix(CONTINUED) else [*ids, tokenizer.end]
-
-    def too_long(self, rows: Sequence[RawRow]) -> list[int]:
-        return []  # they are split
 
     def layout(self, pool: RowPool, rng: Rng) -> PackedWindows:
         """In random order, split at random places, so that every epoch has other windows."""
@@ -132,13 +129,14 @@ class PackedWindows:
 
 
 @dataclass(frozen=True)
-class Denoising:
+class Denoising(RowObjective):
     """Text split to the length of the model; the second column is the number of each token's word, from 1."""
 
     tokenizer: Tokenizer
     max_length: int
     mask_rate: float
     loss: Loss = "words"
+    extra = (2, 0)
 
     @property
     def longest(self) -> int:
@@ -146,33 +144,23 @@ class Denoising:
 
     def encode(self, rows: Sequence[RawRow]) -> Encodings:
         ids = [part for _, text, _ in rows for part in self.parts(text)]
-        words = [[word + 1 for word in self.tokenizer.words(part)] for part in ids]
-        return Encodings(column(ids, narrowest(len(self.tokenizer))), column(words, UINT32))
+        words = column([self.words(part) for part in ids], UINT32)
+        return Encodings(column(ids, narrowest(len(self.tokenizer))), words)
 
     def parts(self, text: str) -> Iterator[list[int]]:
         ids = self.tokenizer.encode(text)
         for start in range(0, len(ids), self.longest):
             yield ids[start : start + self.longest]
 
-    def too_long(self, rows: Sequence[RawRow]) -> list[int]:
-        return []  # they are split
-
-    def layout(self, pool: RowPool, rng: Rng) -> BatchLayout:
-        return RowWise(pool, self, (2, 0))
-
     def eval_samples(self, rows: Sequence[RawRow]) -> list[Sample]:
         """Samples with the same masks at every validation."""
-        encodings = self.encode(rows)
-        ends = [np.cumsum(lengths)[:-1] for _, lengths in (encodings.source, encodings.target)]
-        both = zip(np.split(encodings.source[0], ends[0]), np.split(encodings.target[0], ends[1]))
+        parts = [part for _, text, _ in rows for part in self.parts(text)]
         return [
-            self.sample(ids.tolist(), words.tolist(), generator(0, 0, number))
-            for number, (ids, words) in enumerate(both)
-            if len(ids)
+            self.sample(ids, self.words(ids), generator(0, 0, number)) for number, ids in enumerate(parts)
         ]
 
-    def sample(self, source: TokenIds, target: TokenIds, rng: Rng) -> Sample:
-        raise NotImplementedError
+    def words(self, ids: TokenIds) -> list[int]:
+        return [word + 1 for word in self.tokenizer.words(ids)]
 
 
 @dataclass(frozen=True)

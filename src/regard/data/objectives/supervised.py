@@ -11,12 +11,10 @@ import numpy as np
 
 from regard.data.dataset import (
     UINT32,
-    BatchLayout,
     Encodings,
     Loss,
     Rng,
-    RowPool,
-    RowWise,
+    RowObjective,
     TokenIds,
     column,
     encode,
@@ -33,7 +31,7 @@ NO_ANSWER = (0, 0)  # the position of <s>
 
 
 @dataclass(frozen=True)
-class Seq2Seq:
+class Seq2Seq(RowObjective):
     """Text to text: translation, and every task that T5 reads with a prefix.
 
     The encoder reads `x_1 .. x_m </s>`, the decoder reads `<s> y_1 .. y_n` and predicts `y_1 .. y_n </s>`.
@@ -43,6 +41,7 @@ class Seq2Seq:
     target: Tokenizer
     max_length: int = UNLIMITED
     loss: Loss = "words"
+    extra = (1, 1)
 
     @property
     def longest(self) -> int:
@@ -58,12 +57,6 @@ class Seq2Seq:
         ]
         return Encodings(select(left, keep), select(right, keep), long)
 
-    def too_long(self, rows: Sequence[RawRow]) -> list[int]:
-        return [number for number, _ in self.encode(rows).left_out]
-
-    def layout(self, pool: RowPool, rng: Rng) -> BatchLayout:
-        return RowWise(pool, self, (1, 1))
-
     def source_sample(self, ids: TokenIds) -> Sample:
         """A source without a target, for generation."""
         return Sample(source=[*ids, self.source.end])
@@ -77,7 +70,7 @@ class Seq2Seq:
 
 
 @dataclass(frozen=True)
-class LabelObjective:
+class LabelObjective(RowObjective):
     """An encoder reads `<s> x_1 .. x_n </s>` and predicts `labels`."""
 
     tokenizer: Tokenizer
@@ -102,6 +95,7 @@ class Classify(LabelObjective):
     """One label of a text; with `many`, 0 or 1 for each label."""
 
     many: bool = False
+    extra = (2, 0)
 
     @property
     def loss(self) -> Loss:
@@ -109,17 +103,11 @@ class Classify(LabelObjective):
 
     def encode(self, rows: Sequence[RawRow]) -> Encodings:
         texts = encode([text for _, text, _ in rows], self.tokenizer)
-        labels = [[self.number[label] for label in split_labels(target)] for _, _, target in rows]
+        names = [split_labels(target) for _, _, target in rows]  # those of held-out rows may be unseen
+        labels = [[self.number[name] for name in row if name in self.number] for row in names]
         keep = texts[1] <= self.longest
         long = [(number, f"{texts[1][number]} tokens") for number in np.flatnonzero(~keep).tolist()]
         return Encodings(select(texts, keep), select(column(labels, UINT32), keep), long)
-
-    def too_long(self, rows: Sequence[RawRow]) -> list[int]:
-        _, lengths = encode([text for _, text, _ in rows], self.tokenizer)
-        return [int(number) for number in np.flatnonzero(lengths > self.longest)]
-
-    def layout(self, pool: RowPool, rng: Rng) -> BatchLayout:
-        return RowWise(pool, self, (2, 0))
 
     def sample(self, source: TokenIds, target: TokenIds, rng: Rng | None = None) -> Sample:
         labels = [int(number in target) for number in range(len(self.labels))] if self.many else target
@@ -139,6 +127,7 @@ class Tag(LabelObjective):
     """A tag of each word, predicted at its first token."""
 
     loss: Loss = "words"
+    extra = (2, 2)
 
     def encode(self, rows: Sequence[RawRow]) -> Encodings:
         tokens, tags, long = [], [], []
@@ -150,7 +139,7 @@ class Tag(LabelObjective):
             row = [0] * len(ids)  # 0: no tag here
             for place, tag in zip(first, target.split(" ")):
                 if place is not None:
-                    row[place] = self.number[tag] + 1
+                    row[place] = self.number.get(tag, -1) + 1  # a tag of held-out rows may be unseen
             tokens.append(ids)
             tags.append(row)
         return Encodings(column(tokens, narrowest(len(self.tokenizer))), column(tags, UINT32), long)
@@ -167,13 +156,6 @@ class Tag(LabelObjective):
             first.append(place if place < len(spans) and spans[place][0] < end else None)
             begin = end + 1
         return list(ids), first
-
-    def too_long(self, rows: Sequence[RawRow]) -> list[int]:
-        sizes = [len(self.encode_words(text.split(" "))[0]) for _, text, _ in rows]
-        return [number for number, size in enumerate(sizes) if size > self.longest]
-
-    def layout(self, pool: RowPool, rng: Rng) -> BatchLayout:
-        return RowWise(pool, self, (2, 2))
 
     def sample(self, source: TokenIds, target: TokenIds, rng: Rng | None = None) -> Sample:
         labels = [IGNORED, *(tag - 1 if tag else IGNORED for tag in target), IGNORED]
@@ -196,7 +178,7 @@ class ContextWindow:
 
 
 @dataclass(frozen=True)
-class ExtractiveQA:
+class ExtractiveQA(RowObjective):
     """The first and the last token of an answer in a context (Devlin et al. 2019, 4.2).
 
     A long context is read in overlapping windows, most of which do not contain the answer.
@@ -206,6 +188,7 @@ class ExtractiveQA:
     max_length: int
     stride: int  # tokens that two windows share, at most half a window
     loss: Loss = "ends"
+    extra = (0, 0)
 
     @property
     def longest(self) -> int:
@@ -256,9 +239,6 @@ class ExtractiveQA:
         text, start = options[0]
         begin = start + len(text) - len(text.lstrip())
         return window.places(begin, start + len(text.rstrip()))
-
-    def layout(self, pool: RowPool, rng: Rng) -> BatchLayout:
-        return RowWise(pool, self, (0, 0))
 
     def sample(self, source: TokenIds, target: TokenIds, rng: Rng | None = None) -> Sample:
         begins, *places = target

@@ -9,15 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
 from hashlib import blake2b
 from itertools import count as count_from
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from regard.data.phrasebook.lexicon import Sentence
-    from regard.data.phrasebook.realisation import English, German
-    from regard.data.phrasebook.sentences import Sentences
 
 __all__ = ["LONGEST", "PHENOMENA", "SPLITS", "Phrase", "phrase", "phrases", "realise", "split_of"]
 
@@ -38,34 +35,24 @@ class Phrase:
     phenomena: frozenset[str]
 
 
-@cache
-def _names(bits: int) -> frozenset[str]:
-    return frozenset(name for position, name in enumerate(PHENOMENA) if bits >> position & 1)
-
-
-@cache
-def _grammar() -> tuple[type[Sentences], type[English], type[German]]:
-    """The modules that read the data files, imported by the first draw."""
-    from regard.data.phrasebook.realisation import English, German
-    from regard.data.phrasebook.sentences import Sentences
-
-    return Sentences, English, German
-
-
 def realise(structure: Sentence, english: str | None = None) -> Phrase:
     """Both sentences of one structure; `english` saves writing it again."""
-    _, english_writer, german_writer = _grammar()
-    german = german_writer()
+    from regard.data.phrasebook.realisation import English, German  # the first draw reads the data files
+
+    german = German()
     text = german.text(structure)
-    return Phrase(english or english_writer().text(structure), text, _names(german.phenomena))
+    shown = frozenset(name for position, name in enumerate(PHENOMENA) if german.phenomena >> position & 1)
+    return Phrase(english or English().text(structure), text, shown)
 
 
 def _draw(seed: int, index: int) -> tuple[Sentence, str]:
     """The structure number `index` with its English; a sentence that is too long is drawn again."""
-    sampler, writer, _ = _grammar()
+    from regard.data.phrasebook.realisation import English
+    from regard.data.phrasebook.sentences import Sentences
+
     for attempt in count_from():
-        structure = sampler(seed, index, attempt).sentence()
-        english = writer().text(structure)
+        structure = Sentences(seed, index, attempt).sentence()
+        english = English().text(structure)
         if english.count(" ") < LONGEST:
             break
     return structure, english
@@ -80,14 +67,10 @@ def _fingerprint(english: str) -> int:
     return int.from_bytes(blake2b(english.encode(), digest_size=8).digest(), "little")
 
 
-def _split(fingerprint: int) -> str:
-    bucket = fingerprint % 20  # 5 % each: smaller held-out splits would be slow to draw
-    return "train" if bucket >= 2 else "valid" if bucket == 0 else "test"
-
-
 def split_of(english: str) -> str:
     """The split depends on the text alone: for any seed, no test sentence is in the training data."""
-    return _split(_fingerprint(english))
+    bucket = _fingerprint(english) % 20  # 5 % each: smaller held-out splits would be slow to draw
+    return "train" if bucket >= 2 else "valid" if bucket == 0 else "test"
 
 
 def phrases(split: str, count: int, seed: int = 0) -> Iterator[Phrase]:
@@ -103,8 +86,7 @@ def _phrases(split: str, count: int, seed: int) -> Iterator[Phrase]:
         if len(seen) >= count:
             return
         structure, english = _draw(seed, index)
-        fingerprint = _fingerprint(english)
         # German is written only for the sentences of this split.
-        if _split(fingerprint) == split and fingerprint not in seen:
+        if split_of(english) == split and (fingerprint := _fingerprint(english)) not in seen:
             seen.add(fingerprint)
             yield realise(structure, english)

@@ -39,12 +39,10 @@ class Sampler:
         return drawn
 
     def choice(self, items: Sequence[Item]) -> Item:
-        self.state, drawn = divmod(self.state, len(items))
-        return items[drawn]
+        return items[self.below(len(items))]
 
     def chance(self, percent: int) -> bool:
-        self.state, drawn = divmod(self.state, 100)
-        return drawn < percent
+        return self.below(100) < percent
 
     def word(self, name: str) -> str:
         """A word of the choice `name` of patterns.toml."""

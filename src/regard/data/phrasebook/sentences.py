@@ -11,6 +11,7 @@ from regard.data.phrasebook.lexicon import PRONOUNS, VERBS, Clause, Fixed, Link,
 
 PRESENT, PAST, PERFECT = Tense.PRESENT, Tense.PAST, Tense.PERFECT
 _TRANSITIVE, _HELPING = lx.FRAMES["transitive"], lx.FRAMES["helping"]
+_NEAR: Final = (PRESENT, PAST)
 _MANNERS: Final = {manner.english: manner for manner in lx.PHRASES["manner"]}
 _BOUGHT: Final = lx.nouns("clothes things devices vehicles")
 _DESCRIBED: Final = [
@@ -45,12 +46,15 @@ class Sentences(Clauses):
         english, german, _ = self.choice(lx.PHRASES["degree"])
         return Fixed(f"{english} {adjective.english}".lstrip(), f"{german} {adjective.german}".lstrip())
 
+    def _be(self, subject: lx.Nominal, tense: Tense, predicate: Fixed, negated: bool = False) -> Clause:
+        return Clause(subject, VERBS["be"], tense, predicate=predicate, negated=negated)
+
     def _feeling(self, subject: lx.Nominal, tense: Tense) -> Clause:
         """A person is tired, happy..."""
         adjective = self.choice(lx.ADJECTIVES["state"])
         english, german = ("", "") if self.chance(60) else ("very ", "sehr ")
         predicate = Fixed(english + adjective.english, german + adjective.german)
-        return Clause(subject, VERBS["be"], tense, predicate=predicate, negated=self.chance(15))
+        return self._be(subject, tense, predicate, self.chance(15))
 
     def _brief(self, subject: lx.Nominal, tense: Tense | None = None) -> Clause:
         """A clause short enough to stand beside another one."""
@@ -139,7 +143,7 @@ class Sentences(Clauses):
         person = self.person(self.choice(lx.CLASSES["people"]), plurals=30)
         head = NounPhrase("the", person.noun, person.plural, relative=self._person_relative(person))
         if self.chance(40):
-            return Sentence(self._feeling(head, self.choice((PRESENT, PAST))))
+            return Sentence(self._feeling(head, self.choice(_NEAR)))
         return Sentence(self.action(head, timed=0, placed=0))
 
     def sentence_object_with_relative(self) -> Sentence:
@@ -175,7 +179,7 @@ class Sentences(Clauses):
         verbs = _THING_VERBS[head.noun.english[0]]
         verb = self.choice(verbs) if verbs else outer
         if verb is outer or self.chance(20):
-            clause = self._thing_state(lx.Gap(head.agreement), head.noun, self.choice((PRESENT, PAST)))
+            clause = self._thing_state(lx.Gap(head.agreement), head.noun, self.choice(_NEAR))
             return lx.Relative(lx.NOMINATIVE, clause, False)
         clause = self.start(PRONOUNS[self.word("relative_subject")], negated=20)
         self._with_verb(clause, verb, lx.Gap())
@@ -185,13 +189,12 @@ class Sentences(Clauses):
     def _thing_state(self, subject: lx.Nominal, noun: lx.Noun, tense: Tense) -> Clause:
         """A thing lies somewhere, or has a quality that no person has."""
         if noun.kind in lx.CHOICES["lying"] and self.chance(60):
-            surface = lx.Prepositional(
-                "on", "auf", lx.DATIVE, NounPhrase("the", lx.NOUNS[self.word("surface")])
-            )
-            return Clause(subject, VERBS["lie"], tense, place=surface)
+            surface = NounPhrase("the", lx.NOUNS[self.word("surface")])
+            place = lx.Prepositional("on", "auf", lx.DATIVE, surface)
+            return Clause(subject, VERBS["lie"], tense, place=place)
         is_material = noun.kind in lx.CHOICES["material"]
         adjectives = lx.ADJECTIVES["faults"] if is_material else noun.adjectives or lx.ADJECTIVES["ideas"]
-        return Clause(subject, VERBS["be"], tense, predicate=self._quality(self.choice(adjectives)))
+        return self._be(subject, tense, self._quality(self.choice(adjectives)))
 
     # -- two clauses --------------------------------------------------------------------------------------
 
@@ -213,30 +216,25 @@ class Sentences(Clauses):
         if draw < 12:
             return self._departure()
         if draw < 20:
-            return self._feeling(self.subject(), self.choice((PRESENT, PAST)))
+            return self._feeling(self.subject(), self.choice(_NEAR))
         inner = self.same(subject) if draw < 45 else self.subject()
         return self._brief(inner, PAST if outer is PAST else None)
 
     def _departure(self) -> Clause:
         noun = lx.NOUNS[self.word("scheduled")]
         subject = NounPhrase(self.choice(("the", "this", "our")), noun)
-        tense = self.choice((PRESENT, PAST))
+        tense = self.choice(_NEAR)
         verb = VERBS["depart" if self.chance(50) else "arrive"]
         time = self.choice(lx.PHRASES["clock"]) if self.chance(70) else self.time(tense)
         return Clause(subject, verb, tense, time=time)
 
-    def sentence_because(self) -> Sentence:
-        main, reason = self._main_and_reason()
-        return Sentence(main, link=Link("because", reason))
+    def sentence_because(self, conjunction: str = "because", fronted: int = 0) -> Sentence:
+        main = self._brief(self.subject())
+        reason = self._reason(main.subject, PAST if main.tense in lx.PAST_TENSES else PRESENT)
+        return Sentence(main, link=Link(conjunction, reason, bool(fronted) and self.chance(fronted)))
 
     def sentence_although(self) -> Sentence:
-        main, reason = self._main_and_reason()
-        return Sentence(main, link=Link("although", reason, fronted=self.chance(60)))
-
-    def _main_and_reason(self) -> tuple[Clause, Clause]:
-        subject = self.subject()
-        main = self._brief(subject)
-        return main, self._reason(subject, PAST if main.tense in lx.PAST_TENSES else PRESENT)
+        return self.sentence_because("although", fronted=60)
 
     def _reason(self, subject: lx.Nominal, tense: Tense) -> Clause:
         draw = self.below(100)
@@ -274,7 +272,7 @@ class Sentences(Clauses):
         because = dealing["conjunction"] == "because"
         main.object = head if because else pronoun
         tense = PAST if main.tense in lx.PAST_TENSES else PRESENT
-        state = Clause(pronoun if because else head, VERBS["be"], tense, predicate=opinion)
+        state = self._be(pronoun if because else head, tense, opinion)
         outer, inner = (main, state) if because else (state, main)
         return Sentence(outer, link=Link(dealing["conjunction"], inner))
 
@@ -304,7 +302,7 @@ class Sentences(Clauses):
     def sentence_age(self) -> Sentence:
         years = self._measure(18, "years old", "Jahre alt", "numeral number")
         subject = self.person(plurals=0)
-        clause = Clause(subject, VERBS["be"], PRESENT, predicate=years)
+        clause = self._be(subject, PRESENT, years)
         if self.chance(60):
             return Sentence(clause, link=Link("but", self._feeling(self.same(subject), PRESENT)))
         return self._report(self.subject(), VERBS["know"], PRESENT, clause)
@@ -315,7 +313,7 @@ class Sentences(Clauses):
         euros = self._measure(2, "euros", "Euro", "numeral")
         clause = Clause(subject, VERBS["cost"], PRESENT, predicate=euros)
         if self.chance(50):
-            return self._report(self.subject(), VERBS["say"], self.choice((PRESENT, PAST)), clause)
+            return self._report(self.subject(), VERBS["say"], self.choice(_NEAR), clause)
         buyer = PRONOUNS[self.word("buyer")]
         verb = VERBS[self.choice(("buy", "sell", "use"))]
         modal = lx.MODALS[self.choice(("can", "should", "would like to", "want to"))]
@@ -327,8 +325,7 @@ class Sentences(Clauses):
         noun = self.choice(_DESCRIBED)
         subject = self.thing(noun, definite=True)._replace(adjectives=())
         predicate = self._quality(self.choice(noun.adjectives))
-        tense = self.choice((PRESENT, PAST))
-        clause = Clause(subject, VERBS["be"], tense, predicate=predicate, negated=self.chance(25))
+        clause = self._be(subject, self.choice(_NEAR), predicate, self.chance(25))
         if self.chance(40):
             return Sentence(clause, "nothing", question=True)
         return self._report(self.subject(), VERBS[self.word("opinion_verb")], PRESENT, clause)
@@ -340,10 +337,8 @@ class Sentences(Clauses):
         place = self.location(lx.NOUNS[self.word("walking")])
         pronoun = subject.pronoun if type(subject) is lx.ProperName else ""
         determiner = {"he": "his", "she": "her"}.get(pronoun) or self.choice(("my", "our"))
-        noun, name = (
-            lx.NOUNS[self.word("pet")],
-            self.choice(lx.PETS[1:] if subject == lx.NAMES[0] else lx.PETS),
-        )
+        noun = lx.NOUNS[self.word("pet")]
+        name = self.choice(lx.PETS[1:] if subject == lx.NAMES[0] else lx.PETS)
         pet = lx.Prepositional("with", "mit", lx.DATIVE, NounPhrase(determiner, noun, name=name))
         return Sentence(Clause(subject, verb, fit_tense(tense, verb, subject), companion=pet, place=place))
 
@@ -360,9 +355,8 @@ class Sentences(Clauses):
         return self._report(self.subject(), VERBS[self.word("report_verb")], outer, clause)
 
     def _running(self, tense: Tense) -> Clause:
-        program = (
-            lx.ProperName("Python") if self.chance(40) else self.thing(lx.NOUNS["program"], definite=True)
-        )
+        named = self.chance(40)
+        program = lx.ProperName("Python") if named else self.thing(lx.NOUNS["program"], definite=True)
         manner = _MANNERS[self.choice(("quickly", "slowly"))]
         return Clause(program, lx.FRAMES["running"][0].verb, tense, manner=manner)
 

@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import partial
+from itertools import dropwhile, groupby
 from pathlib import Path
 from typing import Any
 
 from regard.data.files import checked_lines, read_text
-from regard.data.readers import (
-    LABEL_SEPARATOR,
-    InvalidRow,
-    RawRow,
-    label_name,
-    list_field,
-    string_field,
-)
+from regard.data.readers import LABEL_SEPARATOR, InvalidRow, RawRow, label_name, list_field, string_field
 from regard.data.readers.tables import TABLES, Record, TableFormat, read_table, records
 from regard.data.report import DataReport
 from regard.errors import UsageError
@@ -48,18 +42,13 @@ def labelled_record(record: Record, many: bool) -> tuple[str, str]:
     text, label = string_field(record, "text"), record.get("label")
     if label is None:  # a text to classify
         return text, ""
-    return labelled_text(text, label if isinstance(label, list) else [label], many)
-
-
-def labelled_text(text: str, values: Iterable[object], many: bool) -> tuple[str, str]:
-    names = [label_name(value) for value in values]
+    names = [label_name(value) for value in (label if isinstance(label, list) else [label])]
     labels = list(dict.fromkeys(name for name in names if name))  # without repetitions
     if not all(names) or LABEL_SEPARATOR in "".join(labels):
         raise InvalidRow("malformed", "a label that is empty, or neither a string nor a number")
     if not many and len(labels) != 1:
-        raise InvalidRow(
-            "malformed", f"{len(labels)} labels; for any number of them set task.multi_label = true"
-        )
+        note = f"{len(labels)} labels; for any number of them set task.multi_label = true"
+        raise InvalidRow("malformed", note)
     if not text.strip():
         raise InvalidRow("empty")
     return text, LABEL_SEPARATOR.join(labels)
@@ -90,51 +79,34 @@ def read_conll(path: Path, report: DataReport) -> Iterator[RawRow]:
     A blank line or "-DOCSTART-" ends a sentence. Before its first word, "# text" and "#name=value" are
     comments unless they end in a tag. A sentence with an unusable line is dropped.
     """
-    sentence = _Sentence()
-    for number, line in enumerate(checked_lines(path, report), start=1):
-        if line is None:  # already in the report; the sentence is incomplete without it
-            sentence.invalidate(number)
-        elif not line.strip() or line.startswith("-DOCSTART-"):
-            yield from sentence.rows(str(path), report)
-            sentence = _Sentence()
-        elif sentence.first or not is_comment(line):
-            sentence.add(number, line)
-    yield from sentence.rows(str(path), report)
+    lines = enumerate(checked_lines(path, report), start=1)
+    for is_break, group in groupby(lines, lambda line: line[1] is not None and ends_sentence(line[1])):
+        if not is_break:
+            yield from sentence_row(list(group), str(path), report)
 
 
-class _Sentence:
-    """The lines of one sentence."""
+def ends_sentence(line: str) -> bool:
+    return not line.strip() or line.startswith("-DOCSTART-")
 
-    def __init__(self) -> None:
-        self.words: list[str] = []
-        self.tags: list[str] = []
-        self.first = 0  # line
-        self.columns = 0  # in the first line
-        self.error: tuple[int, str] | None = None  # the first line that is not a word and a tag
-        self.incomplete = False
 
-    def add(self, number: int, line: str) -> None:
-        self.first = self.first or number
-        columns = split_tag_columns(line)
-        self.columns = self.columns or len(columns)
+def sentence_row(lines: list[tuple[int, str | None]], file: str, report: DataReport) -> Iterator[RawRow]:
+    """The row of one sentence; a line that is None is already in the report."""
+    lines = list(dropwhile(lambda line: line[1] is not None and is_comment(line[1]), lines))
+    rows = [(number, split_tag_columns(line)) for number, line in lines if line is not None]
+    for number, columns in rows:
+        width, note = len(rows[0][1]), ""
         if len(columns) < 2:
-            self.error = self.error or (number, "one column; write word, tab, tag")
-        elif len(columns) != self.columns:
-            self.error = self.error or (number, f"{len(columns)} columns below {self.columns}")
+            note = "one column; write word, tab, tag"
+        elif len(columns) != width:
+            note = f"{len(columns)} columns below {width}"
         elif not columns[0] or TAG.fullmatch(columns[-1]) is None:
-            self.error = self.error or (number, "no word and tag such as O, B-PER, I-PER")
-        else:
-            self.words.append(_WHITE_SPACE.sub("\u00a0", columns[0]))
-            self.tags.append(columns[-1])
-
-    def invalidate(self, number: int) -> None:
-        self.first, self.incomplete = self.first or number, True
-
-    def rows(self, file: str, report: DataReport) -> Iterator[RawRow]:
-        if self.error is not None:
-            report.add("misaligned", file, self.error[0], note=self.error[1])
-        elif self.words and not self.incomplete:
-            yield self.first, " ".join(self.words), " ".join(self.tags)
+            note = "no word and tag such as O, B-PER, I-PER"
+        if note:
+            report.add("misaligned", file, number, note=note)
+            return
+    if rows and len(rows) == len(lines):
+        words = (_WHITE_SPACE.sub("\u00a0", columns[0]) for _, columns in rows)
+        yield lines[0][0], " ".join(words), " ".join(columns[-1] for _, columns in rows)
 
 
 def split_tag_columns(line: str) -> list[str]:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from importlib import import_module
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile, ZipFile
@@ -174,18 +175,13 @@ def records(path: Path, suffix: str, report: DataReport, table: TableFormat) -> 
         places = _positions(path, suffix, first, table)
         width = max(places.values()) + 1
         exact = 0 if table.columns or "target" in places else width  # a text may not contain a tab
-        rows = _put_back(first, rows)
+        rows = chain([first], rows)
     for number, cells in rows:
         if len(cells) < width or (exact and len(cells) != exact):
-            needed = f"{len(cells)} of {width} columns; write {', tab, '.join(places)}"
-            report.add("malformed", str(path), number, note=needed)
+            problem = "no tab" if suffix == ".tsv" and len(cells) == 1 else f"{len(cells)} of {width} columns"
+            report.add("malformed", str(path), number, note=f"{problem}; write {', tab, '.join(places)}")
             continue
         yield number, {word: table.cell(word, cells[place]) for word, place in places.items()}
-
-
-def _put_back(first: Cells, rows: Iterator[Cells]) -> Iterator[Cells]:
-    yield first
-    yield from rows
 
 
 def _positions(path: Path, suffix: str, first: Cells, table: TableFormat) -> dict[str, int]:
@@ -263,10 +259,8 @@ def _excel(path: Path) -> Iterator[Cells]:
     except UsageError:
         raise
     except (OSError, BadZipFile, ValueError, KeyError, IndexError, SyntaxError, TypeError) as error:
-        message = (
-            f"{path}: not a readable .xlsx file ({str(error).splitlines()[0] if str(error) else error!r})"
-        )
-        raise UsageError(message, code="E_DATA_DAMAGED") from None
+        reason = str(error).splitlines()[0] if str(error) else repr(error)
+        raise UsageError(f"{path}: not a readable .xlsx file ({reason})", code="E_DATA_DAMAGED") from None
 
 
 def _delimited(path: Path, suffix: str, report: DataReport) -> Iterator[Cells]:
@@ -287,17 +281,13 @@ def _delimited(path: Path, suffix: str, report: DataReport) -> Iterator[Cells]:
             cells = next(reader)
         except StopIteration:
             return
-        except _UnusableLine:  # already in the report
+        except InvalidRow:  # already in the report
             continue
         except csv.Error as error:
             report.add("malformed", str(path), number, note=f"quotes are wrong ({error})")
             continue
         if cells:
             yield number, cells
-
-
-class _UnusableLine(Exception):
-    pass
 
 
 @dataclass
@@ -314,7 +304,7 @@ class _CsvLines:
         line = next(self.lines)
         self.number += 1
         if line is None:
-            raise _UnusableLine
+            raise InvalidRow("malformed")
         return f"{line}\n"
 
 
@@ -342,7 +332,6 @@ def dialect(path: Path, suffix: str) -> tuple[str, bool]:
         return "\t", False
     fields = sum(len(row) for row in rows)
     special = sum(any(mark in cell for mark in '\t\n"') for row in rows for cell in row)
-    outer = whole.count('"') - 2 * sum(
-        cell.count('"') for row in rows for cell in row
-    )  # quotes around fields
+    inner = sum(cell.count('"') for row in rows for cell in row)
+    outer = whole.count('"') - 2 * inner  # quotes around fields
     return "\t", outer > 0 and outer in (2 * fields, 2 * special)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
-from itertools import groupby, zip_longest
+from itertools import chain, groupby, zip_longest
 from pathlib import Path
 from typing import Literal
 
@@ -11,12 +12,13 @@ from regard.config import Task
 from regard.data.files import checked_lines, refuse_binary, stamp
 from regard.data.formats import FORMATS, read_pairs
 from regard.data.readers import CONTINUED, MORE, InvalidRow, RawRow, label_name, string_field
-from regard.data.readers.tables import TABLES, Record, TableFormat, dialect, read_table
+from regard.data.readers.tables import TABLES, Record, TableFormat, read_table
 from regard.data.report import DataReport
 from regard.errors import UsageError
 from regard.inputs.text.tokenizer import replace_surrogates
 
 LONGEST_PART = 1 << 16  # characters of a row; a longer document is several rows
+BEFORE_SPACE = re.compile(r".*\S(?=\s)", re.DOTALL)  # up to the last white space
 OPENING = 256  # characters of the next row that determine its first token
 
 PHRASEBOOK_SIZE = {"train": 50_000, "valid": 500, "test": 1000}
@@ -53,8 +55,11 @@ def read_documents(
         texts: Iterator[Iterable[Line]] = ([(number, text)] for number, text, _ in rows)
     else:
         texts = _split(path, documents, report)
-    for document in texts:
-        yield from _without_empty(document_rows(document), str(path), report)
+    for number, text, target in chain.from_iterable(map(document_rows, texts)):
+        if target or text.strip():
+            yield number, text, target
+        else:
+            report.add("empty", str(path), number)
 
 
 def _split(path: Path, documents: Documents, report: DataReport) -> Iterator[Iterable[Line]]:
@@ -96,32 +101,13 @@ def _parts(lines: Iterable[Line]) -> Iterator[Line]:
         if size > LONGEST_PART:
             text = "".join(parts)
             while len(text) > LONGEST_PART:
-                end = _split_point(text)
+                spaces = BEFORE_SPACE.match(text, 0, LONGEST_PART + 1)
+                end = spaces.end() if spaces else LONGEST_PART
                 yield first, text[:end]
                 text, first = text[end:], number
             parts, size = [text], len(text)
     if parts:
         yield first, "".join(parts)
-
-
-def _split_point(text: str) -> int:
-    """The start of the last white space within LONGEST_PART characters; LONGEST_PART if there is none."""
-    end = LONGEST_PART
-    if not text[end].isspace():
-        while end and not text[end - 1].isspace():
-            end -= 1
-    while end and text[end - 1].isspace():
-        end -= 1
-    return end or LONGEST_PART
-
-
-def _without_empty(rows: Iterator[RawRow], file: str, report: DataReport) -> Iterator[RawRow]:
-    """Drop documents that are only white space."""
-    for number, text, target in rows:
-        if target or text.strip():
-            yield number, text, target
-        else:
-            report.add("empty", file, number)
 
 
 # --- pairs
@@ -132,8 +118,6 @@ def read_pair_file(
 ) -> Iterator[RawRow]:
     """One file with both sides."""
     stamp(path)
-    if suffix == ".tsv" and not table.columns and is_plain_tsv(path, table):
-        return split_pairs(checked_lines(path, report), str(path), report)
     if suffix in (".tsv", *TABLES):
         labels = len(table.layouts) > 2
         return read_table(path, suffix, report, table, lambda record: pair_record(record, labels))
@@ -145,12 +129,6 @@ def read_pair_file(
         'for two files write ["file.source", "file.target"]',
         code="E_DATA_TYPE",
     )
-
-
-def is_plain_tsv(path: Path, table: TableFormat) -> bool:
-    """True for a .tsv of source, tab, target, without a header and quotes: it is read faster."""
-    first = next(checked_lines(path, DataReport()), None) or ""
-    return table.places(first.split("\t")) is None and not dialect(path, ".tsv")[1]
 
 
 def read_aligned(source: Path, target: Path, report: DataReport) -> Iterator[RawRow]:

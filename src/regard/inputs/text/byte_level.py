@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import sys
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
@@ -18,14 +17,7 @@ import tokenizers
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors
 
 from regard.inputs.text.checks import to_pipeline
-from regard.inputs.text.tokenizer import (
-    Settings,
-    Spans,
-    Tokenizer,
-    replace_surrogates,
-    sentinels_of,
-    trimmed,
-)
+from regard.inputs.text.tokenizer import Spans, Tokenizer, replace_surrogates, sentinels_of, trimmed
 
 SPECIALS = ("<pad>", "</s>", "<s>", "<unk>")
 PAD, END, START, UNKNOWN = SPECIALS
@@ -36,7 +28,7 @@ MASK = "<mask>"
 _SPACE = "\\t-\\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
 CHUNK = re.compile(f"[{_SPACE}]*[^{_SPACE}]+|[{_SPACE}]+")
 _LONGEST_CACHED = 64  # characters of a chunk
-_CACHE_BYTES = 10 << 20  # of each of the two generations
+_MOST_CACHED = 1 << 19  # ids, of 36 bytes each; a chunk takes as much as ten of them
 
 
 def _byte_alphabet() -> list[str]:
@@ -77,19 +69,11 @@ class ByteLevelTokenizer(Tokenizer):
         self.sentinels = sentinels_of(specials)
         self.suppressed = (self.pad, self.start, unknown, *([] if self.mask is None else [self.mask]))
         self._whole = pipeline.normalizer is None  # the model gets each text without pre-tokenization
-        self._cache = WordCache()
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the text of tokenizer.json: a pickled pipeline loses `encode_special_tokens`."""
-        return _from_json, (self._pipeline.to_str(),)
-
-    def __len__(self) -> int:
-        return int(self._pipeline.get_vocab_size())
-
-    @property
-    def settings(self) -> Settings:
+        self._cache: dict[str, list[int]] = {}  # token ids of words, emptied when it is full
+        self._cached = 0
+        self.size = int(pipeline.get_vocab_size())
         names = {"pad_token": PAD, "eos_token": END, "bos_token": START, "unk_token": UNKNOWN}
-        return {
+        self.settings = {
             **names,
             **({} if self.mask is None else {"mask_token": MASK}),
             "model_input_names": ["input_ids", "attention_mask"],
@@ -97,6 +81,10 @@ class ByteLevelTokenizer(Tokenizer):
             # in transformers, a user writes <mask> and <extra_id_0> into the text
             "split_special_tokens": self.mask is None and not self.sentinels,
         }
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the text of tokenizer.json: a pickled pipeline loses `encode_special_tokens`."""
+        return _from_json, (self._pipeline.to_str(),)
 
     def encode(self, text: str) -> list[int]:
         """Token ids of a text, without special tokens.
@@ -110,19 +98,18 @@ class ByteLevelTokenizer(Tokenizer):
         if self._whole:
             return list(self._pipeline.encode(text, add_special_tokens=False).ids)
         ids: list[int] = []
-        recent = self._cache.entries
         for chunk in CHUNK.findall(text):
-            ids += recent.get(chunk) or self._tokenize(chunk)
+            ids += self._cache.get(chunk) or self._tokenize(chunk)
         return ids
 
     def _tokenize(self, chunk: str) -> list[int]:
-        """Token ids of a word that is not in the recent generation of the cache."""
-        ids = self._cache.older.get(chunk)
-        if ids is None:
-            words = self._pipeline.pre_tokenizer.pre_tokenize_str(chunk)
-            ids = [token.id for word, _ in words for token in self._pipeline.model.tokenize(word)]
+        words = self._pipeline.pre_tokenizer.pre_tokenize_str(chunk)
+        ids = [token.id for word, _ in words for token in self._pipeline.model.tokenize(word)]
         if len(chunk) <= _LONGEST_CACHED:
-            self._cache.add(chunk, ids)
+            self._cached += len(ids) + 10
+            if self._cached > _MOST_CACHED:
+                self._cache, self._cached = {}, 0
+            self._cache[chunk] = ids
         return ids
 
     def spans(self, text: str) -> tuple[list[int], Spans]:
@@ -139,8 +126,7 @@ class ByteLevelTokenizer(Tokenizer):
         return ids, trimmed(text, spans)
 
     def decode(self, ids: Sequence[int]) -> str:
-        size = len(self)
-        valid = [number for number in map(int, ids) if 0 <= number < size]
+        valid = [number for number in map(int, ids) if 0 <= number < self.size]
         return str(self._pipeline.decode(valid, skip_special_tokens=True))
 
     def to_json(self, frame: str | None = None) -> str:
@@ -163,22 +149,6 @@ class ByteLevelTokenizer(Tokenizer):
         for name, number in self._pipeline.get_vocab().items():
             table[number] = (name, None if number in added else bytes(BYTE_OF[sign] for sign in name))
         return table
-
-
-class WordCache:
-    """Token ids of words, at most 20 MB: when a generation of entries is full, the one before is dropped."""
-
-    def __init__(self) -> None:
-        self.entries: dict[str, list[int]] = {}
-        self.older: dict[str, list[int]] = {}
-        self.bytes = 0
-
-    def add(self, word: str, ids: list[int]) -> None:
-        # 28 bytes for each int, about 100 for the entry of the dictionary
-        self.bytes += sys.getsizeof(word) + sys.getsizeof(ids) + 28 * len(ids) + 100
-        if self.bytes > _CACHE_BYTES:
-            self.older, self.entries, self.bytes = self.entries, {}, 0
-        self.entries[word] = ids
 
 
 def build_pipeline(model: models.Model, *, whole: bool = False) -> tokenizers.Tokenizer:

@@ -91,6 +91,12 @@ def check_sizes(sizes: Any, source: str) -> dict[str, int]:
     return dict(sizes)
 
 
+def model_sizes(config: Mapping[str, Any], vocabulary: str = "vocab_size") -> dict[str, Any]:
+    """The same from the model's config.json."""
+    keys = {"pieces": vocabulary, "start": "decoder_start_token_id"}
+    return {key: config[name] for key, name in keys.items() if config.get(name) is not None}
+
+
 def check_content(content: Mapping[str, Any], source: object) -> None:
     """Refuse a tokenizer.json whose vocabulary or steps exceed the limits."""
     try:

@@ -23,6 +23,7 @@ from regard.inputs.text.byte_level import BYTE_OF, special_ids
 from regard.inputs.text.checks import (
     check_sizes,
     check_vocabulary,
+    model_sizes,
     read_lines,
     read_object,
     read_settings,
@@ -35,6 +36,7 @@ from regard.inputs.text.tokenizer import (
     Tokenizer,
     replace_surrogates,
     sentinels_of,
+    token_name,
     trimmed,
 )
 
@@ -79,22 +81,22 @@ class HFTokenizer(Tokenizer):
         self.mask = roles.get("mask_token")
         self.sentinels = sentinels_of(specials)
         tokens = int(pipeline.get_vocab_size())
-        self._size = max(tokens, sizes.get("pieces", 0))
+        self.size = max(tokens, sizes.get("pieces", 0))
         last = max(pipeline.get_vocab().values(), default=0)
-        if max(last, self.start) >= self._size:
+        if max(last, self.start) >= self.size:
             raise TokenizerError(
-                f"{source}: the vocabulary has {self._size} tokens, and no id {max(last, self.start)}"
+                f"{source}: the vocabulary has {self.size} tokens, and no id {max(last, self.start)}"
             )
         suppressed = {
             roles[role] for role in ("bos_token", "cls_token", "unk_token", "mask_token") if role in roles
         }
-        surplus = range(tokens, self._size)  # rows of the embedding without a token
+        surplus = range(tokens, self.size)  # rows of the embedding without a token
         self.suppressed = (*sorted({self.pad, self.start, *suppressed} - {self.end}), *surplus)
         self.unknown = roles.get("unk_token")
         # a text may contain <unk>
         self._special = frozenset(specials.values()) - ({self.unknown} - {self.start, self.end})
         # what `files` writes: the same sizes later, whatever config.json says then
-        self._settings = {**settings, "regard": {"pieces": self._size, "start": self.start}}
+        self.settings = {**settings, "regard": {"pieces": self.size, "start": self.start}}
         with tokenizer_errors(source):  # that it works at all, also for unknown characters
             self.decode(self.encode("a \U0010fffd"))
             # as in transformers, the post-processor decides whatever tokenizer_config.json says
@@ -102,17 +104,10 @@ class HFTokenizer(Tokenizer):
             self.adds_start = first in ([roles.get("bos_token")], [roles.get("cls_token")])
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _from_json, (self._pipeline.to_str(), self._settings)
-
-    def __len__(self) -> int:
-        return self._size
-
-    @property
-    def settings(self) -> Settings:
-        return self._settings
+        return _from_json, (self._pipeline.to_str(), self.settings)
 
     def files(self) -> dict[str, str]:
-        config = {"tokenizer_class": "PreTrainedTokenizerFast", **self._settings}
+        config = {"tokenizer_class": "PreTrainedTokenizerFast", **self.settings}
         return {".json": self.to_json(), "_config.json": json.dumps(config, ensure_ascii=False, indent=2)}
 
     def to_json(self, frame: str | None = None) -> str:
@@ -121,7 +116,7 @@ class HFTokenizer(Tokenizer):
 
     @cached_property
     def fingerprint(self) -> str:
-        parts = [self._pipeline.to_str(), self.start, self.end, self._size]
+        parts = [self._pipeline.to_str(), self.start, self.end, self.size]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
     def encode(self, text: str) -> list[int]:
@@ -166,7 +161,7 @@ class HFTokenizer(Tokenizer):
         valid = [number for number in map(int, ids) if 0 <= number < size]
         text = str(self._pipeline.decode(valid, skip_special_tokens=True))
         bpe = isinstance(self._pipeline.model, models.BPE)
-        if self._settings.get("clean_up_tokenization_spaces") and not bpe:
+        if self.settings.get("clean_up_tokenization_spaces") and not bpe:
             for part in _CLEAN:
                 text = text.replace(part, part.strip())
         return text
@@ -257,20 +252,9 @@ def read_hf_tokenizer(path: Path, pipeline: tokenizers.Tokenizer | None = None) 
         settings["clean_up_tokenization_spaces"] = config["clean_up_tokenization_spaces"]
     columns = ["input_ids", *(["token_type_ids"] if "cls_token" in settings else []), "attention_mask"]
     settings["model_input_names"] = config.get("model_input_names", columns)
-    if sizes := config.get("regard") or _sizes_of_model(read_settings(folder / "config.json")):
+    if sizes := config.get("regard") or model_sizes(read_settings(folder / "config.json")):
         settings["regard"] = sizes
     return HFTokenizer(pipeline, settings, str(path))
-
-
-def token_name(value: Any) -> str:
-    """A token in tokenizer_config.json: a string, or an object with its "content"."""
-    return str(value.get("content") if isinstance(value, dict) else value)
-
-
-def _sizes_of_model(config: Settings) -> Settings:
-    """Vocabulary size and first token of the decoder, from the model's config.json."""
-    keys = {"pieces": "vocab_size", "start": "decoder_start_token_id"}
-    return {key: config[name] for key, name in keys.items() if config.get(name) is not None}
 
 
 def _from_vocabulary(folder: Path, config: Settings) -> tokenizers.Tokenizer:

@@ -18,13 +18,15 @@ from sentencepiece import SentencePieceProcessor
 
 from regard.config.reading import LARGE, read_bytes, shown
 from regard.errors import TokenizerError
-from regard.inputs.text.checks import check_sizes, read_object, read_settings
+from regard.inputs.text.checks import check_sizes, model_sizes, read_object, read_settings
 from regard.inputs.text.tokenizer import (
     Settings,
     Spans,
     Tokenizer,
+    json_bytes,
     replace_surrogates,
     save_errors,
+    token_name,
     trimmed,
 )
 
@@ -38,7 +40,7 @@ class SentencePieceTokenizer(Tokenizer):
     """One side of a Marian model."""
 
     def __init__(self, model: bytes, vocabulary: Mapping[str, int], settings: Settings, path: str) -> None:
-        self._model, self._vocabulary, self._settings = model, dict(vocabulary), dict(settings)
+        self._model, self._vocabulary, self.settings = model, dict(vocabulary), dict(settings)
         self._processor = to_processor(model, path)
         sizes = settings["regard"]
         roles = {role: self._vocabulary[settings[role]] for role in _ROLES}
@@ -47,28 +49,21 @@ class SentencePieceTokenizer(Tokenizer):
         self.mask, self.sentinels = None, ()
         codes = map(_LANGUAGE.fullmatch, self._vocabulary)
         self.languages = tuple(code[1] for code in codes if code)
-        self._size = max(len(self._vocabulary), int(sizes.get("pieces", 0)))
+        self.size = max(len(self._vocabulary), int(sizes.get("pieces", 0)))
         ids = set(self._vocabulary.values())
-        surplus = (number for number in range(self._size) if number not in ids)
+        surplus = (number for number in range(self.size) if number not in ids)
         # <unk> may be generated, as in transformers: it stands for a word that the vocabulary lacks
         self.suppressed = (*sorted({self.pad, self.start} - {self.end}), *surplus)
         self._special = frozenset(roles.values())
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return SentencePieceTokenizer, (self._model, self._vocabulary, self._settings, "source.spm")
-
-    def __len__(self) -> int:
-        return self._size
-
-    @property
-    def settings(self) -> Settings:
-        return self._settings
+        return SentencePieceTokenizer, (self._model, self._vocabulary, self.settings, "source.spm")
 
     def shares_vocabulary(self, other: Tokenizer) -> bool:
         """True if an id is the same token on both sides, though each side splits texts in its own way."""
         if self is other:
             return True
-        if not isinstance(other, SentencePieceTokenizer) or self._settings.get("separate_vocabs"):
+        if not isinstance(other, SentencePieceTokenizer) or self.settings.get("separate_vocabs"):
             return False
         return self._vocabulary == other._vocabulary
 
@@ -80,16 +75,16 @@ class SentencePieceTokenizer(Tokenizer):
         config = {
             "tokenizer_class": "MarianTokenizer",
             "model_max_length": longest,
-            **self._settings,
+            **self.settings,
             "separate_vocabs": separate,
         }
         files = {
             "source.spm": self._model,
             "target.spm": other._model,
-            "vocab.json": _json(self._vocabulary),
-            "tokenizer_config.json": _json(config),
+            "vocab.json": json_bytes(self._vocabulary),
+            "tokenizer_config.json": json_bytes(config),
         }
-        return files | ({"target_vocab.json": _json(other._vocabulary)} if separate else {})
+        return files | ({"target_vocab.json": json_bytes(other._vocabulary)} if separate else {})
 
     def to_json(self, frame: str | None = None) -> str:
         raise TokenizerError("a SentencePiece tokenizer has no tokenizer.json; copy its folder instead")
@@ -97,13 +92,13 @@ class SentencePieceTokenizer(Tokenizer):
     def save(self, path: Path) -> None:
         """Write the files into the folder of `path`, as the tokenizer of both sides."""
         with save_errors(path):
-            files = self.folder_files(None, "end", self._settings.get("model_max_length", 512))
+            files = self.folder_files(None, "end", self.settings.get("model_max_length", 512))
             for name, content in files.items():
                 path.with_name(name).write_bytes(content)
 
     @cached_property
     def fingerprint(self) -> str:
-        parts = [sorted(self._vocabulary.items()), self.start, self.end, self._size]
+        parts = [sorted(self._vocabulary.items()), self.start, self.end, self.size]
         return hashlib.sha256(self._model + json.dumps(parts).encode()).hexdigest()[:16]
 
     def encode(self, text: str) -> list[int]:
@@ -113,7 +108,7 @@ class SentencePieceTokenizer(Tokenizer):
 
     def _ids(self, tokens: Sequence[str]) -> list[int]:
         """SentencePiece returns unknown text as it stands: even that gives no special token."""
-        unknown = self._vocabulary[self._settings["unk_token"]]
+        unknown = self._vocabulary[self.settings["unk_token"]]
         ids = (self._vocabulary.get(token, unknown) for token in tokens)
         return [unknown if number in self._special else number for number in ids]
 
@@ -164,7 +159,10 @@ def read_sentencepiece(path: Path) -> SentencePieceTokenizer:
         raise TokenizerError(f"{folder}: has source.spm, but no target.spm; copy the folder again")
     config = read_settings(folder / "tokenizer_config.json")
     model = read_settings(folder / "config.json")
-    sizes = check_sizes(_sizes(config, model, is_target), str(folder / "tokenizer_config.json"))
+    key = "decoder_vocab_size" if is_target and model.get("decoder_vocab_size") else "vocab_size"
+    sizes = check_sizes(
+        config.get("regard") or model_sizes(model, key), str(folder / "tokenizer_config.json")
+    )
     separate = bool(config.get("separate_vocabs"))
     name = "target_vocab.json" if separate and is_target else "vocab.json"
     vocabulary = read_vocabulary(folder / name, sizes.get("pieces", 0))
@@ -173,8 +171,7 @@ def read_sentencepiece(path: Path) -> SentencePieceTokenizer:
         raise TokenizerError(f"{folder / 'tokenizer_config.json'}: sp_model_kwargs is not supported")
     names = {**read_settings(folder / "special_tokens_map.json"), **config}
     for role, usual in _ROLES.items():
-        value = names.get(role) or usual
-        settings[role] = str(value.get("content") if isinstance(value, dict) else value)
+        settings[role] = token_name(names.get(role) or usual)
         if settings[role] not in vocabulary:
             raise TokenizerError(
                 f"{folder / name}: not the vocabulary of a Marian model, {shown(settings[role])} is missing"
@@ -187,17 +184,6 @@ def read_sentencepiece(path: Path) -> SentencePieceTokenizer:
         raise TokenizerError(f"{path}: cannot read the tokenizer: {error.strerror}") from None
 
 
-def _sizes(config: Settings, model: Settings, is_target: bool) -> Settings:
-    """Vocabulary size and first token of the decoder: as Regard wrote them, else from config.json."""
-    if isinstance(sizes := config.get("regard"), dict):
-        return sizes
-    keys = ["decoder_vocab_size", "vocab_size"] if is_target else ["vocab_size"]
-    sizes = {"pieces": next((model[key] for key in keys if isinstance(model.get(key), int)), 0)}
-    if isinstance(start := model.get("decoder_start_token_id"), int):
-        sizes["start"] = start
-    return sizes
-
-
 def read_vocabulary(path: Path, size: int) -> dict[str, int]:
     content = read_object(path)[1]
     if not content or not all(type(number) is int and number >= 0 for number in content.values()):
@@ -205,7 +191,3 @@ def read_vocabulary(path: Path, size: int) -> dict[str, int]:
     if len(set(content.values())) < len(content) or max(content.values()) >= max(size, len(content)):
         raise TokenizerError(f"{path}: not a vocabulary, two tokens share an id or an id is out of range")
     return dict(content)
-
-
-def _json(content: Mapping[str, Any]) -> bytes:
-    return (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode()

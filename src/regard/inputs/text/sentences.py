@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 
 from regard.resources import word_lists
@@ -148,15 +148,8 @@ def _farthest(text: str, start: int, ends: list[int], fits: Callable[[str], bool
 
 def _most(limit: int, holds: Callable[[int], bool]) -> int:
     """The largest count up to `limit` that holds, by doubling and then halving; 0 when none does."""
-    low, step = 0, 1
-    while low + step <= limit and holds(low + step):
-        low += step
-        step *= 2
-    high = min(limit + 1, low + step)
-    while high - low > 1:
-        middle = (low + high) // 2
-        if holds(middle):
-            low = middle
-        else:
-            high = middle
-    return low
+    high = 1
+    while high <= limit and holds(high):
+        high *= 2
+    counts = range(high // 2 + 1, min(limit + 1, high))
+    return high // 2 + bisect_left(counts, True, key=lambda count: not holds(count))

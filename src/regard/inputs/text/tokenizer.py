@@ -23,6 +23,7 @@ Spans = list[tuple[int, int]]  # begin and end of each token in the text, in cha
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _SENTINEL = re.compile(r"<extra_id_(\d+)>")  # T5's: each replaces a span
+_WORD = re.compile(r"\s*\S+(?:\s+\Z)?")  # with the space before it; the last one also with that behind it
 _LEADS = ("x", ".", "0")
 
 
@@ -59,15 +60,11 @@ class Tokenizer(ABC):
     languages: tuple[str, ...] = ()  # target languages that a text can select with `>>fra<<`
     suppressed: tuple[int, ...]  # tokens that must not be generated
     adds_start: bool = False  # a prompt begins with `start`, as the tokenizer's post-processor puts it there
+    settings: Settings  # content of tokenizer_config.json, for transformers
+    size: int  # of the vocabulary
 
-    @abstractmethod
     def __len__(self) -> int:
-        """Size of the vocabulary."""
-
-    @property
-    @abstractmethod
-    def settings(self) -> Settings:
-        """Content of tokenizer_config.json, for transformers."""
+        return self.size
 
     @property
     @abstractmethod
@@ -142,11 +139,11 @@ class Tokenizer(ABC):
 
     def folder_files(self, target: Tokenizer | None, frame: str, longest: int) -> dict[str, bytes]:
         """Files of a model folder that hold this tokenizer, and the target's if that is another one."""
-        config = json.dumps(huggingface_config(self, longest, frame), indent=2, ensure_ascii=False)
-        files = {"tokenizer.json": self.to_json(frame), "tokenizer_config.json": f"{config}\n"}
+        files = {"tokenizer.json": self.to_json(frame).encode()}
+        files["tokenizer_config.json"] = json_bytes(huggingface_config(self, longest, frame))
         for ending, content in target.files().items() if target is not None else ():
-            files[f"target_tokenizer{ending}"] = content
-        return {name: content.encode() for name, content in files.items()}
+            files[f"target_tokenizer{ending}"] = content.encode()
+        return files
 
     def shares_vocabulary(self, other: Tokenizer) -> bool:
         """True if source and target use one vocabulary."""
@@ -186,22 +183,16 @@ def save_errors(path: Path) -> Iterator[None]:
         raise RegardError(message, code="E_FILE_WRITE") from error
 
 
+def json_bytes(content: Settings) -> bytes:
+    return (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode()
+
+
 def _word_of_each_byte(text: str) -> list[int]:
     """Word index of each byte of a text in which each undecodable byte is a lone surrogate."""
-    words: list[int] = []
-    word, inside = -1, False
-    spaces = 0  # bytes of white space that belong to the next word
-    for character in text:
-        size = 1 if "\udc80" <= character <= "\udcff" else len(character.encode())
-        if character.isspace():
-            spaces += size
-            inside = False
-            continue
-        word += not inside
-        inside = True
-        words += [word] * (spaces + size)
-        spaces = 0
-    return words + [word] * spaces
+    words = _WORD.findall(text) or [text]
+    first = 0 if text.strip() else -1
+    sizes = (len(word.encode(errors="surrogateescape")) for word in words)
+    return [index for index, size in enumerate(sizes, start=first) for _ in range(size)]
 
 
 def replace_surrogates(text: str) -> str:
@@ -212,6 +203,11 @@ def replace_surrogates(text: str) -> str:
 def trimmed(text: str, spans: Spans) -> Spans:
     """Spans without leading white space."""
     return [(end - len(text[start:end].lstrip()), end) for start, end in spans]
+
+
+def token_name(value: Any) -> str:
+    """A token in tokenizer_config.json: a string, or an object with its "content"."""
+    return str(value.get("content") if isinstance(value, dict) else value)
 
 
 def sentinels_of(specials: Mapping[str, int]) -> tuple[int, ...]:
