@@ -27,34 +27,3 @@ from regard.config.schema import (
 from regard.config.template import template
 
 Model = ModelConfig
-
-__all__ = [
-    "PRESETS",
-    "BahdanauConfig",
-    "BertConfig",
-    "Config",
-    "Corpora",
-    "Corpus",
-    "Data",
-    "Decode",
-    "GPTConfig",
-    "Init",
-    "LlamaConfig",
-    "Model",
-    "ModelConfig",
-    "RNNConfig",
-    "T5Config",
-    "Task",
-    "Text",
-    "Train",
-    "TransformerConfig",
-    "Weighted",
-    "differing_field",
-    "load_config",
-    "parse_model",
-    "resolve",
-    "template",
-    "to_toml",
-    "to_tree",
-    "usual_warmup",
-]
