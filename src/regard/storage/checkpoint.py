@@ -30,6 +30,7 @@ from regard.storage.files import (
     remove,
     remove_partials,
     remove_tree,
+    remove_whole,
     retry_eintr,
     sync_folder,
     to_json,
@@ -162,18 +163,11 @@ def load_weights(folder: Path) -> dict[str, Tensor]:
 
 
 def prune(run: Path, keep: set[int]) -> None:
-    """Delete all checkpoints but those in `keep`, and what an interrupted save left.
-
-    Each is renamed first, so that no reader sees a checkpoint without some of its files.
-    """
+    """Delete all checkpoints but those in `keep`, and what an interrupted save left."""
     with friendly_os_errors(run / "checkpoints"):
         for step in checkpoint_steps(run):
             if step not in keep:
-                old = checkpoint_folder(run, step)
-                trash = old.with_name(f".{old.name}.old{PARTIAL}")
-                remove_tree(trash)
-                retry_eintr(lambda: disk().rename(old, trash))  # noqa: B023 - called at once
-                remove_tree(trash)
+                remove_whole(checkpoint_folder(run, step))
     remove_partials(run / "checkpoints")
 
 

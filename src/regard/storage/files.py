@@ -258,6 +258,14 @@ def remove_tree(path: Path) -> None:
     retry_eintr(lambda: disk().remove_folder(path))
 
 
+def remove_whole(path: Path) -> None:
+    """Remove a folder that no reader may see without some of its files: it is renamed first."""
+    trash = path.with_name(f".{path.name}.old{PARTIAL}")
+    remove_tree(trash)
+    retry_eintr(lambda: disk().rename(path, trash))
+    remove_tree(trash)
+
+
 def remove_partials(folder: Path) -> None:
     """Remove partial files of an interrupted write. The caller must hold the folder lock."""
     if folder.is_dir():

@@ -231,10 +231,10 @@ def read_model(path: Path, head: str | None = None) -> Initial:
     that the pooler which most BERTs have is used for the head "sentence".
     """
     with verified_folder(path) as spec:
-        own = spec.config.head if spec.task else None
-        if spec.config.family == "bert" and head not in (None, own):
-            own = "pooler" if head == "sentence" else None
-        weights = weights_of(spec, spec.build_meta(), own)
+        folder_head: str | None = spec.config.head if spec.task else None
+        if spec.config.family == "bert" and head not in (None, folder_head):
+            folder_head = "pooler" if head == "sentence" else None
+        weights = weights_of(spec, spec.build_meta(), folder_head)
         return Initial(path, spec.config, spec.task, spec.source, spec.target, spec.labels, weights)
 
 

@@ -58,7 +58,7 @@ class Table:
     def rows(self, ours: Iterable[str]) -> dict[str, list[str]]:
         """Each tensor of theirs, with those of ours that it holds."""
         order = {name: place for place, name in enumerate(self.names)}
-        found: dict[str, list[tuple[int, str]]] = {}
+        groups: dict[str, list[tuple[int, str]]] = {}
         for name in ours:
             key, part = _NUMBER.sub("*", name), ""
             if key not in self.names:
@@ -68,8 +68,8 @@ class Table:
                 raise UsageError(message, code=MISMATCH)
             number = _NUMBER.search(name)
             theirs = self.names[key].replace("*", number[0] if number else "") + (part and f".{part}")
-            found.setdefault(theirs, []).append((order[key], name))
-        return {theirs: [name for _, name in sorted(parts)] for theirs, parts in found.items()}
+            groups.setdefault(theirs, []).append((order[key], name))
+        return {theirs: [name for _, name in sorted(parts)] for theirs, parts in groups.items()}
 
     def layout(self, theirs: str) -> Layout:
         return next((each for name, each in self.layouts.items() if re.fullmatch(name, theirs)), SAME)
@@ -156,6 +156,14 @@ def as_computed(tensor: Tensor) -> Tensor:
     return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
 
 
+# of config.json, as most types name them
+SIZES: dict[str, str] = {
+    "hidden_size": "width",
+    "num_hidden_layers": "layers",
+    "num_attention_heads": "heads",
+    "intermediate_size": "feed_forward",
+    "max_position_embeddings": "max_length",
+}
 # our name -> their names; the first is the one that is written
 ACTIVATIONS = {
     "relu": ("relu",),

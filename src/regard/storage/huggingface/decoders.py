@@ -6,7 +6,14 @@ from typing import Any
 
 from regard.config.model import LlamaConfig
 from regard.storage.files import Json
-from regard.storage.huggingface.architecture import TRANSPOSED, Architecture, Table, modules, unsupported
+from regard.storage.huggingface.architecture import (
+    SIZES,
+    TRANSPOSED,
+    Architecture,
+    Table,
+    modules,
+    unsupported,
+)
 
 GPT2 = Architecture(
     "gpt2",
@@ -97,12 +104,8 @@ LLAMA = Architecture(
     "llama",
     {"LlamaForCausalLM": "generate"},
     {
-        "hidden_size": "width",
-        "num_hidden_layers": "layers",
-        "num_attention_heads": "heads",
-        "intermediate_size": "feed_forward",
+        **SIZES,
         "hidden_act": ("activation", "silu"),
-        "max_position_embeddings": "max_length",
         "rms_norm_eps": ("epsilon", 1e-6),
         "tie_word_embeddings": ("tie_embeddings", False),
     },

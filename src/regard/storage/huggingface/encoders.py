@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from regard.storage.huggingface.architecture import Architecture, Shapes, Table, modules
+from regard.storage.huggingface.architecture import SIZES, Architecture, Shapes, Table, modules
 
 BODY = {
     "source.tokens": "bert.embeddings.word_embeddings",
@@ -70,13 +70,9 @@ BERT = Architecture(
         "BertModel": None,
     },
     {
-        "hidden_size": "width",
-        "num_hidden_layers": "layers",
-        "num_attention_heads": "heads",
-        "intermediate_size": "feed_forward",
+        **SIZES,
         "hidden_act": ("activation", "gelu"),
         "hidden_dropout_prob": ("dropout", 0.1),
-        "max_position_embeddings": "max_length",
         "layer_norm_eps": ("epsilon", 1e-12),
         "tie_word_embeddings": ("tie_embeddings", True),
     },
