@@ -16,20 +16,21 @@ from __future__ import annotations
 import importlib
 import re
 import sys
+import tomllib
 import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from importlib.machinery import ModuleSpec
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from regard.errors import UsageError
-from regard.resources import read_data
 
 VERSION = 3
 Value = TypeVar("Value")
 
 # {old name: name of today}, in some tables by section, family, task or option
-_NAMES = read_data("old_names")
+_NAMES = tomllib.loads((Path(__file__).parent / "builtin" / "old_names.toml").read_text(encoding="utf-8"))
 CONFIG_FIELDS: dict[str, dict[str, str]] = _NAMES["config_fields"]
 FAMILY_FIELDS: dict[str, dict[str, str]] = _NAMES["family_fields"]
 WEIGHT_NAMES: dict[str, str] = _NAMES["weight_names"]

@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import tomli_w
 from pydantic import BaseModel, ValidationError
@@ -269,7 +269,7 @@ def explain_one(detail: ErrorDetails, parts: list[str], family: str) -> tuple[st
     if parts[:1] == ["data"]:
         return f"{field} = {shown(value)}: give {meaning(parts, family)}", "E_CONFIG_VALUE"
     if kind == "literal_error":
-        near = near_miss(str(value), choices(parts, family))
+        near = near_miss(str(value), re.findall("'([^']*)'", context["expected"]))
         of = f" of the family {family}" if family else ""
         return f"{field} = {shown(value)} is not one of {context['expected']}{of}{near}", "E_CONFIG_VALUE"
     reason = detail["msg"].lower().replace("tuple", "list").replace(" after validation", "")
@@ -290,10 +290,6 @@ def meaning(parts: list[str], family: str) -> str:
     if len(parts) < 2 or parts[1] not in section_fields(parts[0], family):
         return f"a section [{parts[0]}]" if parts[0] != "version" else "the format of the file"
     return section_fields(parts[0], family)[parts[1]].description or parts[1]
-
-
-def choices(parts: list[str], family: str) -> list[str]:
-    return [str(choice) for choice in get_args(section_fields(parts[0], family)[parts[1]].annotation)]
 
 
 def section_fields(name: str, family: str = "") -> dict[str, FieldInfo]:

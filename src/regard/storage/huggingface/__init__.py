@@ -140,7 +140,9 @@ def model_config(config: Json, path: str) -> ModelConfig:
                 fields = config.get("model", {})
                 is_old = file_version(regard_section(config), "regard") == 1
                 return parse_model(upgrade_model(fields, FIELDS) if is_old else fields)
-            head = HEADS.get(_task_name(config, architecture) or "") if name == "bert" else None
+            head = (
+                HEADS.get(_task_name(config, architecture) or "") if architecture.family == "bert" else None
+            )
             return parse_model({**architecture.read(config), "head": head})
     except ValidationError as error:
         first = error.errors()[0]
@@ -195,8 +197,8 @@ def _task_name(config: Json, architecture: Architecture) -> str | None:
     name = str(classes[0])
     if name in architecture.tasks:
         return architecture.tasks[name]
-    if name.endswith("Model"):  # a base model; of all but BERT the embedding is also the output layer
-        return None if architecture.name == "bert" else next(iter(architecture.tasks.values()))
+    if name.endswith("Model"):  # a base model; of all but encoders the embedding is also the output layer
+        return None if architecture.family == "bert" else next(iter(architecture.tasks.values()))
     supported = ", ".join(architecture.tasks)
     raise UsageError(
         f"architectures = {shown(name)} is not one that Regard opens ({supported})", code=UNSUPPORTED

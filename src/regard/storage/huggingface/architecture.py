@@ -80,6 +80,11 @@ def modules(ours: str, theirs: str, names: Mapping[str, str]) -> dict[str, str]:
     return {f"{ours}.{our}": f"{theirs}.{their}" for our, their in names.items()}
 
 
+def attention(ours: str, theirs: str, query: str, key: str, value: str, output: str) -> dict[str, str]:
+    """Names of a table for the linear layers of an attention."""
+    return modules(ours, theirs, {"query": query, "key": key, "value": value, "output": output})
+
+
 def tensors_to_hf(tensors: Mapping[str, Tensor], table: Table) -> Tensors:
     """Our weights under their names."""
     written = {}
@@ -208,7 +213,10 @@ class Architecture:
         for theirs, entry in self.fields.items():
             ours = self._ours(theirs)
             value = config[theirs] if isinstance(entry, str) else config.get(theirs, entry[1])
-            copies[ours] = activation(value, theirs) if ours == "activation" else value
+            value = activation(value, theirs) if ours == "activation" else value
+            if copies.setdefault(ours, value) != value:  # one field of ours for both sides
+                other = next(each for each in self.fields if self._ours(each) == ours)
+                raise unsupported(f"{other} = {shown(config[other])} with {theirs}", value)
         return copies | self.read_more(config)
 
     def _ours(self, theirs: str) -> str:

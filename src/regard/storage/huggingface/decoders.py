@@ -11,6 +11,7 @@ from regard.storage.huggingface.architecture import (
     TRANSPOSED,
     Architecture,
     Table,
+    attention,
     modules,
     unsupported,
 )
@@ -39,10 +40,7 @@ GPT2 = Architecture(
                 "transformer.h.*",
                 {
                     "attention_residual.norm": "ln_1",
-                    "attention.query": "attn.c_attn",  # one tensor with key and value
-                    "attention.key": "attn.c_attn",
-                    "attention.value": "attn.c_attn",
-                    "attention.output": "attn.c_proj",
+                    **attention("attention", "attn", "c_attn", "c_attn", "c_attn", "c_proj"),
                     "feed_forward_residual.norm": "ln_2",
                     "feed_forward.up": "mlp.c_fc",
                     "feed_forward.down": "mlp.c_proj",
@@ -117,10 +115,7 @@ LLAMA = Architecture(
                 "model.layers.*",
                 {
                     "attention_residual.norm": "input_layernorm",
-                    "attention.query": "self_attn.q_proj",
-                    "attention.key": "self_attn.k_proj",
-                    "attention.value": "self_attn.v_proj",
-                    "attention.output": "self_attn.o_proj",
+                    **attention("attention", "self_attn", "q_proj", "k_proj", "v_proj", "o_proj"),
                     "feed_forward_residual.norm": "post_attention_layernorm",
                     "feed_forward.gate": "mlp.gate_proj",
                     "feed_forward.up": "mlp.up_proj",

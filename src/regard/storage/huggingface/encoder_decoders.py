@@ -15,18 +15,17 @@ import torch
 from torch import Tensor
 
 from regard.config.model import T5Config, TransformerConfig
-from regard.config.reading import shown
 from regard.errors import UsageError
 from regard.models.positions import sinusoid
 from regard.storage.files import Json
 from regard.storage.huggingface.architecture import (
     ACTIVATIONS,
     ONE_ROW,
-    UNSUPPORTED,
     Architecture,
     Shapes,
     Table,
     activation,
+    attention,
     modules,
 )
 
@@ -59,22 +58,12 @@ def write_marian(model: TransformerConfig) -> Json:
     return {
         "encoder_layers": encoder_layers,
         "decoder_layers": decoder_layers,
-        "decoder_attention_heads": model.heads,
-        "decoder_ffn_dim": model.feed_forward,
         "output_bias": model.output_bias,
         **untied,
     }
 
 
 def read_marian(config: Json) -> Json:
-    for encoder in ("encoder_attention_heads", "encoder_ffn_dim"):
-        decoder = encoder.replace("encoder", "decoder")
-        if config[encoder] != config[decoder]:
-            raise UsageError(
-                f"{encoder} = {shown(config[encoder])} and {decoder} = {shown(config[decoder])} differ, "
-                "which is not supported by Regard",
-                code=UNSUPPORTED,
-            )
     shared = config.get("share_encoder_decoder_embeddings") is not False
     size, other = config["vocab_size"], config.get("decoder_vocab_size")
     if shared and other not in (None, size):
@@ -93,15 +82,9 @@ def read_marian(config: Json) -> Json:
 
 
 MARIAN_BLOCK = {
-    "attention.query": "self_attn.q_proj",
-    "attention.key": "self_attn.k_proj",
-    "attention.value": "self_attn.v_proj",
-    "attention.output": "self_attn.out_proj",
+    **attention("attention", "self_attn", "q_proj", "k_proj", "v_proj", "out_proj"),
     "attention_residual.norm": "self_attn_layer_norm",
-    "cross.query": "encoder_attn.q_proj",
-    "cross.key": "encoder_attn.k_proj",
-    "cross.value": "encoder_attn.v_proj",
-    "cross.output": "encoder_attn.out_proj",
+    **attention("cross", "encoder_attn", "q_proj", "k_proj", "v_proj", "out_proj"),
     "cross_residual.norm": "encoder_attn_layer_norm",
     "feed_forward.up": "fc1",
     "feed_forward.down": "fc2",
@@ -148,7 +131,9 @@ MARIAN = Architecture(
     {
         "d_model": "width",
         "encoder_attention_heads": "heads",
+        "decoder_attention_heads": "heads",
         "encoder_ffn_dim": "feed_forward",
+        "decoder_ffn_dim": "feed_forward",
         "activation_function": ("activation", "gelu"),
         "dropout": ("dropout", 0.1),
         "max_position_embeddings": "max_length",
@@ -201,12 +186,13 @@ def read_t5(config: Json) -> Json:
 
 
 T5_LAYERS = {  # the sub-layers of a block
-    **{
-        our: {
-            **{f"{our}.{name}": f"{their}.{name[0]}" for name in ("query", "key", "value", "output")},
-            f"{our}_residual.norm": "layer_norm",
-        }
-        for our, their in (("attention", "SelfAttention"), ("cross", "EncDecAttention"))
+    "attention": {
+        **attention("attention", "SelfAttention", "q", "k", "v", "o"),
+        "attention_residual.norm": "layer_norm",
+    },
+    "cross": {
+        **attention("cross", "EncDecAttention", "q", "k", "v", "o"),
+        "cross_residual.norm": "layer_norm",
     },
     "feed_forward": {
         "feed_forward.gate": "DenseReluDense.wi_0",

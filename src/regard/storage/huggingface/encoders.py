@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from regard.storage.huggingface.architecture import SIZES, Architecture, Shapes, Table, modules
+from regard.storage.huggingface.architecture import SIZES, Architecture, Shapes, Table, attention, modules
 
 BODY = {
     "source.tokens": "bert.embeddings.word_embeddings",
@@ -13,10 +13,7 @@ BODY = {
         "encoder.blocks.*",
         "bert.encoder.layer.*",
         {
-            "attention.query": "attention.self.query",
-            "attention.key": "attention.self.key",
-            "attention.value": "attention.self.value",
-            "attention.output": "attention.output.dense",
+            **attention("attention", "attention", "self.query", "self.key", "self.value", "output.dense"),
             "attention_residual.norm": "attention.output.LayerNorm",
             "feed_forward.up": "intermediate.dense",
             "feed_forward.down": "output.dense",
