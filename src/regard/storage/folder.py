@@ -124,6 +124,7 @@ class FolderSpec:
 
     def build_meta(self) -> AnyModel:
         """The model without its weights: no memory is allocated until they fit."""
+        check_size(self.path, self.config, self.content["vocab_size"])
         return build_meta(self.config, len(self.source), self.output_size)
 
 
@@ -249,7 +250,6 @@ def describe(path: Path) -> FolderSpec:
         raise UsageError(f"{home} is not a model folder: it has no config.json", code="E_MODEL_FOLDER")
     content = read_json(file)
     config = model_config(content, str(file))
-    check_size(path, config, content["vocab_size"])
     source, target = load_tokenizers(home, content)
     run = load_run_settings(home / "run.toml") if (home / "run.toml").is_file() else None
     if run is not None and path != home:

@@ -15,12 +15,12 @@ from datetime import UTC, datetime
 from math import prod
 from pathlib import Path
 
-from regard.checksums import SUMS, damaged_files, parse_sums
+from regard.checksums import SUMS, damaged_files
 from regard.config.load import load_run_settings
-from regard.config.reading import read_bytes
 from regard.data.cache import MODELS, cache_folder
 from regard.errors import UsageError, near_miss
 from regard.resources import PACKAGE
+from regard.storage.checksums import read_sums
 from regard.storage.files import Json, friendly_os_errors, read_json, remove_whole, write_json
 from regard.storage.huggingface import model_config, task_of
 from regard.storage.weights import weight_shapes
@@ -144,7 +144,7 @@ def read_record(path: Path) -> PulledModel | None:
     content = read_json(path / RECORD)
     try:
         if (path / SUMS).is_file():
-            content["files"] = parse_sums(read_bytes(path / SUMS).decode("ascii"), strict=True)
+            content["files"] = read_sums(path / SUMS)
         files = {str(name): str(value) for name, value in content["files"].items()}
         revisions = tuple(map(str, content["asked"]))
         return PulledModel(str(content["name"]), path.name, revisions, str(content["when"]), files, path)

@@ -112,11 +112,10 @@ def tensors_from_hf(tensors: Mapping[str, Tensor], table: Table, shapes: Shapes)
         try:
             whole = table.layout(name).read(tensor)
             parts = whole.chunk(len(ours)) if len(ours) > 1 else [whole]
+            if len(parts) != len(ours):
+                raise ValueError(f"its shape is {list(tensor.shape)}")
         except (ValueError, IndexError, RuntimeError) as error:
             raise UsageError(f'the tensor "{name}" does not fit: {error}', code=MISMATCH) from None
-        if len(parts) != len(ours):
-            message = f'the tensor "{name}" has shape {list(tensor.shape)}, which does not fit'
-            raise UsageError(message, code=MISMATCH)
         computed = [as_computed(part) for part in parts]
         weights |= zip(ours, computed, strict=True)
         if not any(is_view(part, tensor) for part in computed):
