@@ -24,7 +24,7 @@ from transformers import (
 
 from regard.config import TransformerConfig
 from regard.storage import unique_weights, write_weights
-from regard.storage.huggingface.marian import MARIAN
+from regard.storage.huggingface import MARIAN
 from samples import END, START, small
 from texts import CORPUS
 

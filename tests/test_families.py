@@ -25,13 +25,9 @@ from transformers.models.t5.modeling_t5 import T5Attention
 
 from regard.batch import Batch, Tokens, tokens
 from regard.config import GPTConfig, ModelConfig, parse_model
-from regard.models.families import build
+from regard.models.families import build, build_meta
 from regard.models.positions import RelativeBias
-from regard.storage.huggingface import Architecture, Shape, tensors_from_hf
-from regard.storage.huggingface.bert import BERT
-from regard.storage.huggingface.gpt2 import GPT2
-from regard.storage.huggingface.llama import LLAMA
-from regard.storage.huggingface.t5 import T5
+from regard.storage.huggingface import BERT, GPT2, LLAMA, T5, Architecture, tensors_from_hf
 
 CLOSE = {"atol": 1e-5, "rtol": 1e-6}
 
@@ -39,7 +35,9 @@ CLOSE = {"atol": 1e-5, "rtol": 1e-6}
 def renamed(theirs: torch.nn.Module, architecture: Architecture, own: ModelConfig) -> dict[str, torch.Tensor]:
     """Their weights under our names, by the table with which folders are read."""
     tensors = {name: tensor.detach() for name, tensor in theirs.named_parameters()}
-    return tensors_from_hf(tensors, architecture.table(own, Shape(head=own.head or "words")))
+    model = build_meta(own, 23, 3 if own.head else None)
+    shapes = {name: each.shape for name, each in model.named_parameters()}
+    return tensors_from_hf(tensors, architecture.table_of(shapes, own.head), shapes)
 
 
 def load(model: torch.nn.Module, weights: dict[str, torch.Tensor]) -> torch.nn.Module:

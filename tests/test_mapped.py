@@ -15,8 +15,7 @@ from regard.errors import UsageError
 from regard.generation.engine import make_engine
 from regard.mapped import is_view, release_pages
 from regard.storage import open_folder, weights
-from regard.storage.huggingface import Shape, architecture
-from regard.storage.huggingface.marian import MARIAN
+from regard.storage.huggingface import MARIAN, architecture
 from regard.storage.weights import read_safetensors
 from small_models import small_config, small_model, written
 from traced_models import tokenizer
@@ -147,12 +146,19 @@ def test_an_engine_has_what_was_written_to_a_weight(tmp_path):
 
 
 def test_what_had_to_be_copied_is_let_go_of(tmp_path, monkeypatch):
-    """Weights that stand in another order than the file's, as a model learns with the paper's formula."""
+    """Weights in half precision, which are computed with as float32."""
     config = small_config("translate", "transformer")
-    folder = written(tmp_path / "model", config, small_model(config, tokenizer()), tokenizer())
-    tensors, gone = read_safetensors(folder / "model.safetensors"), []
+    model = small_model(config, tokenizer())
+    folder = written(tmp_path / "model", config, model, tokenizer())
+    file, gone = folder / "model.safetensors", []
+    halves = {
+        name: each if name.endswith("bias") else each.half() for name, each in read_safetensors(file).items()
+    }
+    save_file(halves, file)
+    tensors = read_safetensors(file)
     monkeypatch.setattr(architecture, "release_pages", gone.append)
-    found = architecture.tensors_from_hf(tensors, MARIAN.table(config.model, Shape()))
+    shapes = {name: each.shape for name, each in model.named_parameters()}
+    found = architecture.tensors_from_hf(tensors, MARIAN.table_of(shapes, None), shapes)
     mapped = {name for name, part in found.items() if is_view(part, next(iter(tensors.values())))}
     assert mapped and all(name.endswith(".bias") for name in mapped)
     assert len(gone) == len(tensors) - len(mapped)

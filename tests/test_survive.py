@@ -52,7 +52,7 @@ def test_no_failing_call_of_a_save_damages_anything() -> None:
 
 
 def test_a_fault_that_is_swallowed_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("regard.storage.checkpoint.sync_folder", lambda path: None)
+    monkeypatch.setattr("regard.storage.files.sync_folder", lambda path: None)
     monkeypatch.setattr(failing, "KINDS", ("short",))
     monkeypatch.setattr(
         "regard.storage.files.write_all", lambda handle, content: os.write(handle, content[:9])

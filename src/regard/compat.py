@@ -16,9 +16,11 @@ from __future__ import annotations
 import importlib
 import re
 import sys
+import tomllib
 import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from importlib.machinery import ModuleSpec
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -27,165 +29,22 @@ from regard.errors import UsageError
 VERSION = 3
 Value = TypeVar("Value")
 
-# section -> {old field: field of today}
-CONFIG_FIELDS: dict[str, dict[str, str]] = {
-    "task": {"many": "multi_label", "masked": "mask_rate"},
-    "model": {
-        "buckets": "relative_buckets",
-        "farthest": "relative_max_distance",
-        "groups": "kv_heads",
-        "theta": "rope_theta",
-    },
-}
-
-# family -> {old field: field of today}; the old field wins over the new one, as it did in version 1
-FAMILY_FIELDS: dict[str, dict[str, str]] = {
-    "gpt": {"decoder_layers": "layers"},
-    "llama": {"decoder_layers": "layers"},
-    "bert": {"encoder_layers": "layers"},
-}
+# {old name: name of today}, in some tables by section, family, task or option
+_NAMES = tomllib.loads((Path(__file__).parent / "builtin" / "old_names.toml").read_text(encoding="utf-8"))
+CONFIG_FIELDS: dict[str, dict[str, str]] = _NAMES["config_fields"]
+FAMILY_FIELDS: dict[str, dict[str, str]] = _NAMES["family_fields"]
+WEIGHT_NAMES: dict[str, str] = _NAMES["weight_names"]
+MODULES: dict[str, str] = _NAMES["modules"]
+PYTHON_NAMES: dict[str, str] = _NAMES["python_names"]
+OPTIONS: dict[str, dict[str, str]] = _NAMES["options"]
+RESULT_FIELDS: dict[str, dict[str, str]] = _NAMES["result_fields"]
+OPTION_VALUES: dict[str, dict[str, str]] = _NAMES["option_values"]
+ATTRIBUTES: dict[str, str] = _NAMES["attributes"]
 
 # what version 1 always wrote into [model]; a person who describes one model does not write all of these
 ALWAYS_WRITTEN_1 = {"family", "width", "heads", "norm", "positions", "cell", "score", "reverse_source"}
-
-# part of an old weight name -> part of today's, as regular expressions. Layers of a calibration have the same
-# names, and the optimizer's tensors hold the weight's name behind their own.
-WEIGHT_NAMES: dict[str, str] = {
-    r"\bfeed_forward\.widen\b": "feed_forward.up",
-    r"\bfeed_forward\.narrow\b": "feed_forward.down",
-    r"\b(encoder|decoder)\.last\b": r"\1.final_norm",
-    r"\breader\.layers\b": "encoder.layers",
-    r"\bwriter\.(layers|readout|score)\b": r"decoder.\1",
-}
-
-# old key of metrics.jsonl -> key of today
-METRIC_KEYS: dict[str, str] = {}
-
-
-# old module -> module of today, for it and for what is inside
-MODULES = {
-    "regard.data.batch": "regard.batch",
-    "regard.data.example": "regard.sample",
-    "regard.decode": "regard.generation",
-    "regard.machine": "regard.device",
-    "regard.model": "regard.models",
-    "regard.serve": "regard.server",
-    "regard.store": "regard.storage",
-    "regard.tasks.answerer": "regard.tasks.encoder",
-    "regard.tasks.classifier": "regard.tasks.encoder",
-    "regard.tasks.load": "regard.tasks.loading",
-    "regard.text": "regard.inputs.text",
-    "regard.trace": "regard.interpret",
-    "regard.train": "regard.training",
-    "regard.training.comparison": "regard.evaluation.comparison",
-}
-
-# old name, in the module of today -> name of today
-PYTHON_NAMES = {
-    **{f"regard.data.{name}": f"regard.sample.{name}" for name in ("Example", "Sample", "IGNORED")},
-    **{f"regard.data.{name}": f"regard.batch.{name}" for name in ("Batch", "Tokens", "collate")},
-    "regard.export.Exported": "regard.export.run.ExportResult",
-    "regard.interpret.Change": "regard.interpret.interventions.TensorEdit",
-    "regard.interpret.Changed": "regard.interpret.interventions.IntervenedModel",
-    "regard.interpret.Comparison": "regard.interpret.predictions.TraceComparison",
-    "regard.interpret.Intervening": "regard.interpret.interventions.InterventionTap",
-    "regard.interpret.Pieces": "regard.interpret.activations.TracedTokens",
-    "regard.interpret.TokenChange": "regard.interpret.interventions.TokenReplacement",
-    "regard.generation.NextWord": "regard.generation.alternatives.NextWord",
-    "regard.generation.next_words": "regard.generation.alternatives.next_words",
-    "regard.generation.Constraint": "regard.generation.constraints.Constraint",
-    "regard.generation.ConstraintPhrase": "regard.generation.constraints.ConstraintPhrase",
-    "regard.generation.Lexicon": "regard.generation.constraints.Lexicon",
-    "regard.generation.Engine": "regard.generation.engine.Engine",
-    "regard.generation.make_engine": "regard.generation.engine.make_engine",
-    "regard.generation.Ensemble": "regard.generation.ensemble.Ensemble",
-    "regard.generation.Mean": "regard.generation.ensemble.Mean",
-    "regard.generation.scorer": "regard.generation.ensemble.scorer",
-    "regard.generation.Handle": "regard.generation.scheduler.Handle",
-    "regard.generation.Scheduler": "regard.generation.scheduler.Scheduler",
-    "regard.generation.Wish": "regard.generation.Request",
-    "regard.models.EncoderDecoder": "regard.models.transformer.EncoderDecoder",
-    "regard.models.EncoderOnly": "regard.models.encoder.EncoderOnly",
-    "regard.models.GenerativeModel": "regard.models.families.GenerativeModel",
-    "regard.models.LanguageModel": "regard.models.transformer.LanguageModel",
-    "regard.models.Model": "regard.models.families.Model",
-    "regard.models.RecurrentEncoderDecoder": "regard.models.recurrent.RecurrentEncoderDecoder",
-    "regard.models.State": "regard.models.cache.Cache",
-    "regard.models.Tap": "regard.models.layers.Tap",
-    "regard.models.attend": "regard.models.attention.attend",
-    "regard.models.build": "regard.models.families.build",
-    "regard.models.build_meta": "regard.models.families.build_meta",
-    "regard.models.parameters": "regard.models.families.parameters",
-    "regard.models.visible": "regard.models.attention.visible",
-    "regard.models.weights": "regard.models.attention.weights",
-    "regard.models.Writing": "regard.models.families.GenerativeModel",
-    "regard.models.outline": "regard.models.families.build_meta",
-    "regard.tasks.Answered": "regard.tasks.results.AnswerResult",
-    "regard.tasks.Wish": "regard.tasks.PhraseConstraints",
-    "regard.training.Silent": "regard.training.NullListener",
-    "regard.training.text_scores": "regard.metrics.bleu.text_scores",
-}
-
-
-# task -> {old option: option of today}, in Python, in requests and, with "--" and "-", on the command line
-OPTIONS: dict[str, dict[str, str]] = {
-    "translate": {
-        "nbest": "num_results",
-        "count": "num_results",
-        "too_long": "on_too_long",
-        "lines": "text",
-    },
-    "generate": {"count": "num_results", "too_long": "on_too_long", "prompts": "prompt"},
-    "fill": {"nbest": "num_results", "count": "num_results", "top_k": "num_results"},
-    "classify": {
-        "count": "num_results",
-        "top_k": "num_results",
-        "too_long": "on_too_long",
-        "first": "first_line",
-    },
-    "answer": {
-        "nbest": "num_results",
-        "count": "num_results",
-        "top_k": "num_results",
-        "no_answer": "min_score",
-        "first": "first_line",
-    },
-    "embed": {"too_long": "on_too_long", "first": "first_line"},
-    "score": {"sources": "source", "targets": "target", "texts": "target"},
-    "train": {"out": "output"},
-    "average": {"out": "output"},
-    "export": {"out": "output"},
-    "tokenizer": {"out": "output"},
-    "serve": {"listen": "host"},  # with --listen, --host is what --allow-host is today
-}
-
-# task -> {old field of a result over HTTP: field of today}; both are answered
-RESULT_FIELDS: dict[str, dict[str, str]] = {
-    "score": {"pieces": "tokens", "log_probabilities": "token_log_probabilities"},
-    "fill": {"gaps": "guesses"},
-    "classify": {"cut": "truncated"},
-}
-
 # command -> {old argument: arguments of today}, beside those of OPTIONS
 ARGUMENTS: dict[str, dict[str, tuple[str, ...]]] = {"classify": {"--all": ("--num-results", "1000")}}
-
-# option of today -> {old value: value of today}
-OPTION_VALUES: dict[str, dict[str, str]] = {"on_too_long": {"cut": "truncate"}}
-
-# class.old attribute -> attribute of today
-ATTRIBUTES = {
-    "Classification.cut": "truncated",
-    "Filler.fill_lines": "fill",
-    "Embedding.cut": "truncated",
-    "Guess.piece": "text",
-    "TextScore.pieces": "token_log_probabilities",
-    "Translation.broken": "split",
-    "Translation.disobeyed": "unmet",
-    "Generator.pool": "scheduler",
-    "Trace.rolled": "rollout_layers",
-    "Translator.asked": "source_ids",
-    "Translator.pool": "scheduler",
-}
 
 
 class OldNameWarning(FutureWarning):
@@ -267,11 +126,6 @@ def current_weight_name(name: str) -> str:
 def current_weight_names(tensors: Mapping[str, Value]) -> dict[str, Value]:
     """Tensors, or ranges of layers, under the weight names of today."""
     return {current_weight_name(name): value for name, value in tensors.items()}
-
-
-def current_record(record: Mapping[str, Any]) -> dict[str, Any]:
-    """A record of metrics.jsonl under the keys of today."""
-    return {METRIC_KEYS.get(key, key): value for key, value in record.items()}
 
 
 def current_options(task: str, options: Mapping[str, Any], where: str = "") -> dict[str, Any]:

@@ -2,11 +2,10 @@
 
 import tomllib
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-PACKAGE = Path(str(files("regard")))
+PACKAGE = Path(__file__).parent
 WEB = PACKAGE / "server" / "web"  # the explorer page: index.html, style.css, js/
 CARD = PACKAGE / "builtin" / "card.md.j2"  # README.md of a model folder
 

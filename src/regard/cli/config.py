@@ -30,7 +30,7 @@ def init(
       regard config init run.toml
       regard config init reviews.toml --task classify
     """
-    from regard.config.template import template
+    from regard.config import template
     from regard.storage.files import write_text
 
     if path.exists():

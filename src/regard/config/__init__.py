@@ -1,6 +1,15 @@
 """What a run is: task, data, model, training, decoding; presets; TOML. Does not import torch."""
 
-from regard.config.load import PRESETS, differing_field, load_config, resolve, to_toml, to_tree, usual_warmup
+from regard.config.load import (
+    PRESETS,
+    differing_field,
+    load_config,
+    resolve,
+    template,
+    to_toml,
+    to_tree,
+    usual_warmup,
+)
 from regard.config.model import (
     BahdanauConfig,
     BertConfig,
@@ -24,37 +33,5 @@ from regard.config.schema import (
     Train,
     Weighted,
 )
-from regard.config.template import template
 
 Model = ModelConfig
-
-__all__ = [
-    "PRESETS",
-    "BahdanauConfig",
-    "BertConfig",
-    "Config",
-    "Corpora",
-    "Corpus",
-    "Data",
-    "Decode",
-    "GPTConfig",
-    "Init",
-    "LlamaConfig",
-    "Model",
-    "ModelConfig",
-    "RNNConfig",
-    "T5Config",
-    "Task",
-    "Text",
-    "Train",
-    "TransformerConfig",
-    "Weighted",
-    "differing_field",
-    "load_config",
-    "parse_model",
-    "resolve",
-    "template",
-    "to_toml",
-    "to_tree",
-    "usual_warmup",
-]

@@ -1,7 +1,8 @@
-"""TOML to `Config` and back. Errors name the file, the field and what is allowed."""
+"""TOML to `Config` and back; the file to start from. Errors name the file, the field and what is allowed."""
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -15,11 +16,11 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from regard.compat import VERSION, file_version, upgrade_config
-from regard.config.model import CLASSES, FIELDS
+from regard.config.model import CLASSES, FIELDS, Section
 from regard.config.reading import SETTINGS, shown
-from regard.config.schema import DECODE_DEFAULTS, FAMILIES_OF, HEADS, METRICS, Config, Decode, Task
+from regard.config.schema import DECODE_DEFAULTS, FAMILIES_OF, HEADS, METRICS, Config, Decode, Task, TaskName
 from regard.errors import UsageError, near_miss
-from regard.resources import read_data
+from regard.resources import read_data, task_texts
 
 Tree = dict[str, Any]
 CORPORA = ("train", "valid", "test")  # the fields of [data] that hold corpora
@@ -269,7 +270,7 @@ def explain_one(detail: ErrorDetails, parts: list[str], family: str) -> tuple[st
     if parts[:1] == ["data"]:
         return f"{field} = {shown(value)}: give {meaning(parts, family)}", "E_CONFIG_VALUE"
     if kind == "literal_error":
-        near = near_miss(str(value), choices(parts, family))
+        near = near_miss(str(value), re.findall("'([^']*)'", context["expected"]))
         of = f" of the family {family}" if family else ""
         return f"{field} = {shown(value)} is not one of {context['expected']}{of}{near}", "E_CONFIG_VALUE"
     reason = detail["msg"].lower().replace("tuple", "list").replace(" after validation", "")
@@ -290,10 +291,6 @@ def meaning(parts: list[str], family: str) -> str:
     if len(parts) < 2 or parts[1] not in section_fields(parts[0], family):
         return f"a section [{parts[0]}]" if parts[0] != "version" else "the format of the file"
     return section_fields(parts[0], family)[parts[1]].description or parts[1]
-
-
-def choices(parts: list[str], family: str) -> list[str]:
-    return [str(choice) for choice in get_args(section_fields(parts[0], family)[parts[1]].annotation)]
 
 
 def section_fields(name: str, family: str = "") -> dict[str, FieldInfo]:
@@ -322,3 +319,46 @@ def differing_field(one: Config, other: Config, ignore: Iterable[str] = ()) -> s
             if right[section].get(field) != fields.get(field) and f"{section}.{field}" not in ignored:
                 return f"{section}.{field}"
     return None
+
+
+TEMPLATE = """\
+# A run of Regard. Train:   regard train {file} -o runs/my-model
+# Then use the model:       {use}
+# Paths are relative to this file. A line that begins with # shows a default.
+"""
+
+
+def template(name: str, task: TaskName = "translate") -> str:
+    """The file that `regard config init` writes: a small run, and all other fields as comments."""
+    texts = task_texts()[task]
+    languages, preset = texts.get("languages", 'source = "en"\n'), texts["preset"]
+    given = {
+        "task": f'name = "{task}"\n{languages}',
+        "data": texts["corpora"],
+        "init": "",
+        "text": "",
+        "model": f'preset = "{preset}"     # every field below can be overridden\n',
+        "train": f"steps = 2000\nlr = {texts.get('lr', '1e-3')}\nwarmup = 400\n",
+        "decode": "",
+    }
+    tree = {section: tomllib.loads(fields) for section, fields in given.items()}
+    config = resolve(tree)
+    head = TEMPLATE.format(file=name, use=texts["command"].format(model="runs/my-model"))
+    parts = (f"[{each}]\n{given[each]}{commented(config, each, tree[each])}" for each in given)
+    return "\n".join([head, *parts])
+
+
+def commented(config: Config, section: str, given: Mapping[str, object]) -> str:
+    """`# field = value   # meaning` for each field of a section that is not given, with its default."""
+    fields: Section = getattr(config, section)
+    lines = []
+    for field, info in type(fields).model_fields.items():
+        name = info.alias or field
+        if name in given or field in ("train", "valid", "test", "family"):
+            continue
+        value = getattr(fields, field)
+        text = "(unset)" if value is None else json.dumps(value)
+        choices = [choice for choice in get_args(info.annotation) if isinstance(choice, str)]
+        among = f" ({', '.join(choices)})" if choices else ""
+        lines.append(f"# {name} = {text}".ljust(32) + f"# {info.description}{among}\n")
+    return "".join(lines)

@@ -11,6 +11,7 @@ import math
 import os
 import re
 import stat
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -72,11 +73,8 @@ def parse_json(text: str, finite: bool = True) -> Any:
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     content = dict(pairs)
     if len(content) < len(pairs):
-        names = set()
-        for name, _ in pairs:
-            if name in names:
-                raise ValueError(f"the name {shown(name)} occurs twice")
-            names.add(name)
+        name = next(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
+        raise ValueError(f"the name {shown(name)} occurs twice")
     return content
 
 

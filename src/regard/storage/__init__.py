@@ -27,37 +27,3 @@ from regard.storage.files import (
 )
 from regard.storage.folder import Folder, Initial, open_folder, read_model, write_identity
 from regard.storage.weights import load_weights_into, unique_weights, write_weights
-
-__all__ = [
-    "Checkpoint",
-    "Disk",
-    "Folder",
-    "Initial",
-    "append",
-    "average_weights",
-    "checkpoint_folder",
-    "checkpoint_steps",
-    "folder_lock",
-    "friendly_os_errors",
-    "is_complete",
-    "load_checkpoint",
-    "load_latest",
-    "load_weights_into",
-    "make_folders",
-    "open_folder",
-    "prune",
-    "read_json",
-    "read_model",
-    "remove_checksums",
-    "remove_partials",
-    "save_checkpoint",
-    "unique_weights",
-    "use_disk",
-    "verified",
-    "write_atomically",
-    "write_checksums",
-    "write_identity",
-    "write_json",
-    "write_text",
-    "write_weights",
-]

@@ -21,17 +21,12 @@ from regard.compat import current_weight_names
 from regard.errors import CheckpointError, RegardError
 from regard.storage.checksums import WEIGHTS, file_entry
 from regard.storage.files import (
-    PARTIAL,
     Json,
-    disk,
     friendly_os_errors,
-    make_folders,
+    new_folder,
     read_json,
-    remove,
     remove_partials,
-    remove_tree,
-    retry_eintr,
-    sync_folder,
+    remove_whole,
     to_json,
     write_new,
 )
@@ -59,25 +54,14 @@ def checkpoint_folder(run: Path, step: int) -> Path:
 def save_checkpoint(run: Path, step: int, checkpoint: Checkpoint) -> Path:
     """Durable when this returns; a failure leaves the older checkpoints as they are."""
     final = checkpoint_folder(run, step)
-    if final.exists() and is_complete(final):
-        return final  # a step of a run is the same however often it is done
-    partial, broken = (final.with_name(f".{final.name}{kind}{PARTIAL}") for kind in ("", ".broken"))
-    with friendly_os_errors(final):
-        try:
-            remove_tree(partial)
-            remove_tree(broken)
-            make_folders(partial)
-            manifest = {"step": step, "files": write_contents(partial, checkpoint)}
-            write_new(partial / MANIFEST, to_json(manifest).encode())
-            sync_folder(partial)
-            if final.exists():
-                retry_eintr(lambda: disk().rename(final, broken))
-            retry_eintr(lambda: disk().rename(partial, final))
-            sync_folder(final.parent)
-        except BaseException:
-            remove(partial)  # a full disk needs the space
-            raise
-    remove(broken)
+    if final.exists():
+        if is_complete(final):
+            return final  # a step of a run is the same however often it is done
+        with friendly_os_errors(final):
+            remove_whole(final)
+    with new_folder(final) as folder, friendly_os_errors(final):
+        manifest = {"step": step, "files": write_contents(folder, checkpoint)}
+        write_new(folder / MANIFEST, to_json(manifest).encode())
     return final
 
 
@@ -162,18 +146,11 @@ def load_weights(folder: Path) -> dict[str, Tensor]:
 
 
 def prune(run: Path, keep: set[int]) -> None:
-    """Delete all checkpoints but those in `keep`, and what an interrupted save left.
-
-    Each is renamed first, so that no reader sees a checkpoint without some of its files.
-    """
+    """Delete all checkpoints but those in `keep`, and what an interrupted save left."""
     with friendly_os_errors(run / "checkpoints"):
         for step in checkpoint_steps(run):
             if step not in keep:
-                old = checkpoint_folder(run, step)
-                trash = old.with_name(f".{old.name}.old{PARTIAL}")
-                remove_tree(trash)
-                retry_eintr(lambda: disk().rename(old, trash))  # noqa: B023 - called at once
-                remove_tree(trash)
+                remove_whole(checkpoint_folder(run, step))
     remove_partials(run / "checkpoints")
 
 

@@ -101,7 +101,7 @@ def changed_files(folder: Path, weights: bool = True) -> list[Path]:
     path = folder / SUMS
     if not path.is_file():
         return []
-    sums = _read(path)
+    sums = read_sums(path)
     if sums is None:
         return [path]
     names = [name for name in sums if name in FOLDER_FILES or (weights and is_weights(name))]
@@ -149,7 +149,7 @@ def _message(path: Path) -> str:
     )
 
 
-def _read(path: Path) -> dict[str, str] | None:
+def read_sums(path: Path) -> dict[str, str] | None:
     """SHA-256 by name; None if the file is not as `format_sums` gives it."""
     try:
         return parse_sums(read_bytes(path).decode("ascii"), strict=True)

@@ -140,23 +140,17 @@ def os_error_message(path: Path, doing: str, error: OSError) -> str:
 
 def free_bytes(path: Path) -> int | None:
     """Free space on the disk of a path, None if the system does not say."""
-    with suppress(OSError):
-        return shutil.disk_usage(existing_parent(path)).free
-    return None
-
-
-def existing_parent(path: Path) -> Path:
     path = path.absolute()
-    while not path.exists():
-        path = path.parent
-    return path
+    with suppress(OSError):
+        return shutil.disk_usage(next(each for each in (path, *path.parents) if each.exists())).free
+    return None
 
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Replace a file completely or not at all. Links are followed; devices and pipes are written into."""
     with friendly_os_errors(path):
-        if is_special(path):
-            write_into(path, content)
+        if is_special(path):  # as the shell's `>>` does
+            _write(lambda path: os.open(path, os.O_WRONLY | os.O_APPEND), path, content, durable=False)
             return
         path = path.resolve()
         make_folders(path.parent)
@@ -180,35 +174,25 @@ def is_special(path: Path) -> bool:
     return descriptor or (path.exists() and not path.is_file() and not path.is_dir())
 
 
-def write_into(path: Path, content: bytes) -> None:
-    """Write to an existing device or pipe, as the shell's `>>` does."""
-    handle = os.open(path, os.O_WRONLY | os.O_APPEND)
-    try:
-        write_all(handle, content)
-    finally:
-        close(handle)
-
-
 def write_new(path: Path, content: bytes) -> None:
     """Create a file, durable when this returns; its name is durable once its folder is synced."""
-    handle = retry_eintr(lambda: disk().create(path))
-    try:
-        write_all(handle, content)
-        retry_eintr(lambda: disk().sync(handle))
-    finally:
-        close(handle)
+    _write(disk().create, path, content, durable=True)
 
 
 def append(path: Path, content: bytes, durable: bool = False) -> None:
     """Append to a file; a kill may leave a part of the content."""
     with friendly_os_errors(path):
-        handle = retry_eintr(lambda: disk().extend(path))
-        try:
-            write_all(handle, content)
-            if durable:
-                retry_eintr(lambda: disk().sync(handle))
-        finally:
-            close(handle)
+        _write(disk().extend, path, content, durable)
+
+
+def _write(open_: Callable[[Path], int], path: Path, content: bytes, durable: bool) -> None:
+    handle = retry_eintr(lambda: open_(path))
+    try:
+        write_all(handle, content)
+        if durable:
+            retry_eintr(lambda: disk().sync(handle))
+    finally:
+        close(handle)
 
 
 def close(handle: int) -> None:
@@ -258,6 +242,14 @@ def remove_tree(path: Path) -> None:
     retry_eintr(lambda: disk().remove_folder(path))
 
 
+def remove_whole(path: Path) -> None:
+    """Remove a folder that no reader may see without some of its files: it is renamed first."""
+    trash = path.with_name(f".{path.name}.old{PARTIAL}")
+    remove_tree(trash)
+    retry_eintr(lambda: disk().rename(path, trash))
+    remove_tree(trash)
+
+
 def remove_partials(folder: Path) -> None:
     """Remove partial files of an interrupted write. The caller must hold the folder lock."""
     if folder.is_dir():
@@ -267,7 +259,7 @@ def remove_partials(folder: Path) -> None:
 
 @contextmanager
 def new_folder(out: Path) -> Iterator[Path]:
-    """A folder to fill, which gets the name `out` when all went well and is removed if not."""
+    """A folder to fill, which gets the name `out` once it is on the disk, and is removed on errors."""
     if out.exists():
         raise UsageError(f"{out} already exists; choose another folder", code="E_OUTPUT_EXISTS")
     partial = out.with_name(f".{out.name}{PARTIAL}")
@@ -277,6 +269,7 @@ def new_folder(out: Path) -> Iterator[Path]:
     try:
         yield partial
         with friendly_os_errors(out):
+            sync_folder(partial)
             retry_eintr(lambda: disk().rename(partial, out))
             sync_folder(out.parent)
     except BaseException:

@@ -6,8 +6,8 @@ file that is replaced atomically. So a folder is usable at any time after the fi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -36,6 +36,7 @@ from regard.storage.huggingface import (
     regard_section,
     task_of,
 )
+from regard.storage.models import find_model
 from regard.storage.weights import WEIGHTS, check_size, load_weights_into, read_calibration, read_tensors
 
 if TYPE_CHECKING:
@@ -111,10 +112,6 @@ class FolderSpec:
         return self.source.shares_vocabulary(self.target)
 
     @property
-    def head(self) -> str | None:
-        return None if self.task is None else self.config.head or "words"
-
-    @property
     def version(self) -> int:
         return file_version(regard_section(self.content), "regard")
 
@@ -124,6 +121,11 @@ class FolderSpec:
         if self.config.family == "bert":
             return len(self.labels) or None
         return None if self.joint else len(self.target)
+
+    def build_meta(self) -> AnyModel:
+        """The model without its weights: no memory is allocated until they fit."""
+        check_size(self.path, self.config, self.content["vocab_size"])
+        return build_meta(self.config, len(self.source), self.output_size)
 
 
 def write_identity(
@@ -169,17 +171,15 @@ def open_folder(path: Path, device: torch.device | None = None) -> Folder:
 
     A checkpoint of a run opens as well: its weights, and everything else from the run's folder.
     """
-    with verified_folder(path):
-        spec = describe(path)
+    with verified_folder(path) as spec:
         if spec.task is None:
             raise UsageError(
                 f'{path} is an encoder without a head for a task (BertModel): "regard embed" gives its '
                 "vectors, and as [init] from of a run it gets a head",
                 code="E_MODEL_HEAD",
             )
-        weights = weights_of(spec, spec.head)
-        model = build_meta(spec.config, len(spec.source), spec.output_size)  # no memory until the weights fit
-        load_weights_into(model, weights, path / WEIGHTS)
+        model = spec.build_meta()
+        load_weights_into(model, weights_of(spec, model, spec.config.head), path / WEIGHTS)
         section = regard_section(spec.content)
         decode, special_tokens = generation_settings(spec)
         return Folder(
@@ -201,8 +201,6 @@ def open_folder(path: Path, device: torch.device | None = None) -> Folder:
 
 def is_bare_encoder(path: Path) -> bool:
     """Whether a folder has an encoder without a head, which `open_folder` refuses."""
-    from regard.storage.models import find_model
-
     folder = find_model(path)
     file = folder / "config.json"
     if run_of(folder) or (folder / "run.toml").is_file() or not file.is_file():
@@ -214,16 +212,15 @@ def open_encoder(path: Path, device: torch.device | None = None) -> BareEncoder:
     """Open the encoder of a BERT: a folder of another program, a run, or a checkpoint."""
     from regard.models.encoder import EncoderOnly
 
-    with verified_folder(path):
-        spec = describe(path)
-        whole = build_meta(spec.config, len(spec.source), spec.output_size)  # no memory until the weights fit
+    with verified_folder(path) as spec:
+        whole = spec.build_meta()
         if not isinstance(whole, EncoderOnly):
             raise UsageError(
                 f"{path}: embeddings need an encoder (bert), and this model is a {spec.config.family}",
                 code="E_MODEL_FAMILY",
             )
         model = EncoderOnly(whole.source, whole.encoder, nn.Identity(), cast(Linear, nn.Identity()))
-        load_weights_into(model, weights_of(spec, None), spec.path / WEIGHTS)
+        load_weights_into(model, weights_of(spec, model, None), spec.path / WEIGHTS)
         model = model.to(device or torch.device("cpu")).eval()
         return BareEncoder(path, spec.home, spec.config, spec.source, model)
 
@@ -234,19 +231,16 @@ def read_model(path: Path, head: str | None = None) -> Initial:
     `head` is the head of the run, by default the folder's. The weights of another head are left out, except
     that the pooler which most BERTs have is used for the head "sentence".
     """
-    with verified_folder(path):
-        spec = describe(path)
-        head = head or spec.head
-        if spec.config.family == "bert" and head != spec.head:
-            head = "pooler" if head == "sentence" else None
-        weights = weights_of(spec, head)
+    with verified_folder(path) as spec:
+        folder_head: str | None = spec.config.head if spec.task else None
+        if spec.config.family == "bert" and head not in (None, folder_head):
+            folder_head = "pooler" if head == "sentence" else None
+        weights = weights_of(spec, spec.build_meta(), folder_head)
         return Initial(path, spec.config, spec.task, spec.source, spec.target, spec.labels, weights)
 
 
 def describe(path: Path) -> FolderSpec:
     """Read everything in a folder but the weights. Of run.toml only what inference needs."""
-    from regard.storage.models import find_model
-
     path = find_model(path)
     home = run_of(path) or path
     for folder in {path, home}:
@@ -256,7 +250,6 @@ def describe(path: Path) -> FolderSpec:
         raise UsageError(f"{home} is not a model folder: it has no config.json", code="E_MODEL_FOLDER")
     content = read_json(file)
     config = model_config(content, str(file))
-    check_size(path, config, content["vocab_size"])
     source, target = load_tokenizers(home, content)
     run = load_run_settings(home / "run.toml") if (home / "run.toml").is_file() else None
     if run is not None and path != home:
@@ -274,24 +267,29 @@ def in_training_order(config: ModelConfig, run: RunSettings) -> ModelConfig:
     return config
 
 
-def weights_of(spec: FolderSpec, head: str | None) -> dict[str, Tensor]:
-    """The weights under our names."""
+def weights_of(spec: FolderSpec, model: nn.Module, head: str | None) -> dict[str, Tensor]:
+    """The weights of a model under our names; of a BERT with this head, None for none."""
     if spec.path != spec.home:
         content, tensors = {}, load_weights(spec.path)  # a checkpoint has our names
     else:
         content, tensors = spec.content, read_tensors(spec.path)
-    if head == "pooler" and not any(name.endswith("pooler.dense.weight") for name in tensors):
-        head = None
+    shapes: dict[str, Sequence[int]] = {name: each.shape for name, each in model.named_parameters()}
+    if head != spec.config.head:
+        shapes = {name: each for name, each in shapes.items() if not name.startswith(("head.", "output."))}
+        if head == "pooler" and any(name.endswith("pooler.dense.weight") for name in tensors):
+            width = spec.config.width
+            shapes |= {"head.dense.weight": (width, width), "head.dense.bias": (width,)}
     with located(spec.path / WEIGHTS):
-        return from_hf(content, spec.config, tensors, spec.joint, head)
+        return from_hf(content, tensors, shapes, head)
 
 
-def verified_folder(path: Path) -> AbstractContextManager[None]:
-    """Verify checksums after the block: the folder's, or those of a checkpoint's run."""
-    from regard.storage.models import find_model
-
-    folder = find_model(path)
-    return verified(run_of(folder) or folder, weights=run_of(folder) is None)
+@contextmanager
+def verified_folder(path: Path) -> Iterator[FolderSpec]:
+    """Describe a folder; after the block verify its checksums, or those of a checkpoint's run."""
+    path = find_model(path)
+    run = run_of(path)
+    with verified(run or path, weights=run is None):
+        yield describe(path)
 
 
 def run_of(path: Path) -> Path | None:

@@ -7,7 +7,6 @@ the commit that was pulled last.
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,15 +15,15 @@ from datetime import UTC, datetime
 from math import prod
 from pathlib import Path
 
-from regard.checksums import SUMS, damaged_files, parse_sums
+from regard.checksums import SUMS, damaged_files
 from regard.config.load import load_run_settings
-from regard.config.reading import read_bytes
 from regard.data.cache import MODELS, cache_folder
-from regard.errors import RegardError, UsageError, near_miss
+from regard.errors import UsageError, near_miss
 from regard.resources import PACKAGE
-from regard.storage.files import Json, friendly_os_errors, read_json, write_json
+from regard.storage.checksums import read_sums
+from regard.storage.files import Json, friendly_os_errors, read_json, remove_whole, write_json
 from regard.storage.huggingface import model_config, task_of
-from regard.storage.weights import shapes_in, weight_files
+from regard.storage.weights import weight_shapes
 
 PLACE = PACKAGE / "builtin" / "models"
 RECORD = "pulled.json"
@@ -145,7 +144,7 @@ def read_record(path: Path) -> PulledModel | None:
     content = read_json(path / RECORD)
     try:
         if (path / SUMS).is_file():
-            content["files"] = parse_sums(read_bytes(path / SUMS).decode("ascii"), strict=True)
+            content["files"] = read_sums(path / SUMS)
         files = {str(name): str(value) for name, value in content["files"].items()}
         revisions = tuple(map(str, content["asked"]))
         return PulledModel(str(content["name"]), path.name, revisions, str(content["when"]), files, path)
@@ -192,14 +191,9 @@ def release_revisions(root: Path, commit: str, revisions: Iterable[str]) -> None
 
 
 def remove_pulled(model: PulledModel) -> None:
-    """Delete a commit: rename it first, so that it is never half there."""
-    aside = model.path.with_name(f".deleted-{model.commit}-{os.getpid()}")
+    """Delete a commit."""
     with friendly_os_errors(model.path):
-        model.path.rename(aside)
-    shutil.rmtree(aside, ignore_errors=True)
-    if aside.exists():
-        message = f"{aside}: could not be deleted completely; delete the rest by hand"
-        raise RegardError(message, code="E_FILE_WRITE")
+        remove_whole(model.path)
     if not commits_in(model.path.parent):  # with the part files of an interrupted download
         shutil.rmtree(model.path.parent, ignore_errors=True)
 
@@ -285,10 +279,9 @@ def folder_size(folder: Path) -> int:
 def count_parameters(path: Path) -> str:
     """From the headers of the weight files; "" if they cannot be read."""
     try:
-        shapes = [shape for file in weight_files(path) for shape in shapes_in(file).values()]
+        return f"{sum(map(prod, weight_shapes(path))):,}"
     except UsageError:
         return ""
-    return f"{sum(map(prod, shapes)):,}"
 
 
 def describe_model(model: ModelInfo) -> dict[str, str]:

@@ -15,9 +15,8 @@ from pathlib import Path
 from regard.checksums import SUMS, format_sums, sha256
 from regard.data.hub import HubFile, Repository, matches, open_repository
 from regard.errors import UsageError
-from regard.storage.files import friendly_os_errors, read_json, write_text
-from regard.storage.folder import is_bare_encoder, load_tokenizers, open_encoder, open_folder
-from regard.storage.huggingface import model_config, task_of
+from regard.storage.files import friendly_os_errors, write_text
+from regard.storage.folder import describe, is_bare_encoder, open_encoder, open_folder
 from regard.storage.models import (
     MAIN,
     RECORD,
@@ -148,7 +147,7 @@ def download_all(repository: Repository, files: list[HubFile], folder: Path, kee
     checked = False
     for file in files:
         if is_weights(file) and not checked:
-            check_opens(repository.name, folder, check_configuration, keep, say)
+            check_opens(repository.name, folder, describe, keep, say)
             checked = True
         path = folder / file.name
         if not (path.is_file() and file.is_equal(path)):
@@ -158,15 +157,6 @@ def download_all(repository: Repository, files: list[HubFile], folder: Path, kee
             part.replace(path)
         say(f"  {file.name}  {path.stat().st_size:,} bytes")
     check_opens(repository.name, folder, open_encoder if is_bare_encoder(folder) else open_folder, keep, say)
-
-
-def check_configuration(folder: Path) -> None:
-    """Raise UsageError if Regard has no such model or tokenizer."""
-    file = folder / "config.json"
-    content = read_json(file)
-    model_config(content, str(file))
-    task_of(content, str(file))
-    load_tokenizers(folder, content)
 
 
 def check_opens(name: str, folder: Path, open_: Callable[[Path], object], keep: bool, say: Say) -> None:

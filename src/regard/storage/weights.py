@@ -133,12 +133,17 @@ def shapes_in(path: Path) -> dict[str, tuple[int, ...]]:
         return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
 
 
+def weight_shapes(path: Path) -> list[tuple[int, ...]]:
+    """The shapes of all tensors of a folder."""
+    return [shape for part in weight_files(path) for shape in shapes_in(part).values()]
+
+
 def check_size(path: Path, config: ModelConfig, vocabulary: int) -> None:
     """Refuse a model that is much larger than the folder's weights, before memory is allocated for it.
 
     Single missing or misshapen tensors are named later, by `load_weights_into`.
     """
-    shapes = [shape for part in weight_files(path) for shape in shapes_in(part).values()]
+    shapes = weight_shapes(path)
     present, needed = sum(map(math.prod, shapes)), min_parameters(config, vocabulary)
     layers = sum(config.depth)
     if needed > 2 * present or layers > len(shapes):

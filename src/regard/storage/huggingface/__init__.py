@@ -1,4 +1,4 @@
-"""Our models as Hugging Face's and back: `config.json` and weight names, a module for each architecture.
+"""Our models as Hugging Face's and back: `config.json` and weight names, a table for each architecture.
 
 A model that one of their classes expresses is written as that class, so that `transformers` opens it. All
 others (RNNs, pre-norm encoder-decoders, other head widths...) use the same files with `model_type: "regard"`.
@@ -7,7 +7,6 @@ others (RNNs, pre-norm encoder-decoders, other head widths...) use the same file
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from importlib import import_module
 
 from pydantic import ValidationError
 from torch import Tensor
@@ -22,26 +21,21 @@ from regard.inputs.text import Tokenizer
 from regard.inputs.text.checks import MAX_TOKENS
 from regard.storage.files import Json
 from regard.storage.huggingface.architecture import (
+    UNSUPPORTED,
     Architecture,
-    Shape,
+    Shapes,
     Tensors,
     as_computed,
     tensors_from_hf,
-    tensors_to_hf,
 )
+from regard.storage.huggingface.decoders import GPT2, LLAMA
+from regard.storage.huggingface.encoder_decoders import MARIAN, T5
+from regard.storage.huggingface.encoders import BERT
 
-# model_type, which is also the name of a module, by our family; a module is imported when it is needed
-MODEL_TYPES = {"transformer": "marian", "bert": "bert", "gpt": "gpt2", "t5": "t5", "llama": "llama"}
+# by model_type; of those that express a model, the first is written
+ARCHITECTURES = {each.name: each for each in (MARIAN, BERT, GPT2, T5, LLAMA)}
 MULTI_LABEL = "multi_label_classification"
-CONFIG, UNSUPPORTED = "E_MODEL_CONFIG", "E_MODEL_UNSUPPORTED"
-
-
-def load_architecture(model_type: object) -> Architecture | None:
-    if model_type not in MODEL_TYPES.values():
-        return None
-    module = import_module(f"regard.storage.huggingface.{model_type}")
-    architecture: Architecture = getattr(module, str(model_type).upper())
-    return architecture
+CONFIG = "E_MODEL_CONFIG"
 
 
 def architecture_of(model: ModelConfig, joint: bool) -> Architecture | None:
@@ -49,10 +43,10 @@ def architecture_of(model: ModelConfig, joint: bool) -> Architecture | None:
 
     Its fields are written and read back: a model with anything that they do not hold has no architecture.
     """
-    each = load_architecture(MODEL_TYPES.get(model.family))
-    if each is None or not (joint or each.two_vocabularies):
-        return None
-    return each if _reads_back(model, each) else None
+    for each in ARCHITECTURES.values():
+        if each.family == model.family and (joint or each.two_vocabularies) and _reads_back(model, each):
+            return each
+    return None
 
 
 def _reads_back(model: ModelConfig, architecture: Architecture) -> bool:
@@ -109,12 +103,8 @@ def config_json(
     if architecture is None:
         fields = model.model_dump(mode="json", exclude={"preset"}, exclude_none=True)
         return {"model_type": "regard", "architectures": [model.family], **common, "model": fields}
-    their_class = next(iter(architecture.tasks))
-    if model.head is not None:
-        from regard.storage.huggingface.bert import CLASSES
-
-        their_class = CLASSES[model.head]
-    described = {"model_type": architecture.name, "architectures": [their_class]}
+    classes = [name for name, task in architecture.tasks.items() if HEADS.get(task or "") == model.head]
+    described = {"model_type": architecture.name, "architectures": classes[:1]}
     return described | common | architecture.write(model)
 
 
@@ -130,24 +120,29 @@ def _labels_json(labels: Sequence[str], task: Task | None) -> Json:
     return fields
 
 
+def _architecture(config: Json) -> Architecture | None:
+    name = config.get("model_type")
+    return ARCHITECTURES.get(name) if isinstance(name, str) else None
+
+
 def model_config(config: Json, path: str) -> ModelConfig:
     """The model that a `config.json` describes; errors name the file."""
-    name = config.get("model_type")
-    if not isinstance(name, str) or name not in (*MODEL_TYPES.values(), "regard"):
-        supported = ", ".join([*MODEL_TYPES.values(), "regard"])
+    name, architecture = config.get("model_type"), _architecture(config)
+    if architecture is None and name != "regard":
+        supported = ", ".join([*ARCHITECTURES, "regard"])
         raise UsageError(
             f"{path}: model_type {shown(name)} is not one that Regard opens ({supported})", code=UNSUPPORTED
         )
     try:
         with located(path):
             _check_numbers(config)
-            if name == "regard":
+            if architecture is None:
                 fields = config.get("model", {})
                 is_old = file_version(regard_section(config), "regard") == 1
                 return parse_model(upgrade_model(fields, FIELDS) if is_old else fields)
-            architecture = load_architecture(name)
-            assert architecture is not None  # one of MODEL_TYPES
-            head = HEADS.get(_task_name(config, architecture) or "") if name == "bert" else None
+            head = (
+                HEADS.get(_task_name(config, architecture) or "") if architecture.family == "bert" else None
+            )
             return parse_model({**architecture.read(config), "head": head})
     except ValidationError as error:
         first = error.errors()[0]
@@ -202,8 +197,8 @@ def _task_name(config: Json, architecture: Architecture) -> str | None:
     name = str(classes[0])
     if name in architecture.tasks:
         return architecture.tasks[name]
-    if name.endswith("Model"):  # a base model; of all but BERT the embedding is also the output layer
-        return None if architecture.name == "bert" else next(iter(architecture.tasks.values()))
+    if name.endswith("Model"):  # a base model; of all but encoders the embedding is also the output layer
+        return None if architecture.family == "bert" else next(iter(architecture.tasks.values()))
     supported = ", ".join(architecture.tasks)
     raise UsageError(
         f"architectures = {shown(name)} is not one that Regard opens ({supported})", code=UNSUPPORTED
@@ -212,7 +207,7 @@ def _task_name(config: Json, architecture: Architecture) -> str | None:
 
 def task_of(config: Json, path: str) -> Task | None:
     """The task of the class in `architectures`; None for an encoder without a head."""
-    architecture = load_architecture(config.get("model_type"))
+    architecture = _architecture(config)
     problem = config.get("problem_type")
     with located(path):
         languages = _languages(config)
@@ -247,25 +242,21 @@ def _labels(config: Json) -> tuple[str, ...]:
 
 def to_hf(model: ModelConfig, weights: Mapping[str, Tensor]) -> Tensors:
     """Our weights under the names of the architecture that expresses the model, else under ours."""
-    target = weights.get("target.tokens.weight")
-    source = weights.get("source.tokens.weight")
-    joint = target is None or source is None
-    architecture = architecture_of(model, joint)
-    if architecture is None:
-        return dict(weights)
-    embedding = target if target is not None else source
-    shape = Shape(joint, 0 if embedding is None else len(embedding), model.head or "words")
-    return tensors_to_hf(weights, architecture.table(model, shape))
+    is_joint = "target.tokens.weight" not in weights or "source.tokens.weight" not in weights
+    architecture = architecture_of(model, is_joint)
+    return dict(weights) if architecture is None else architecture.to_hf(model, weights)
 
 
-def from_hf(
-    config: Json, model: ModelConfig, tensors: Mapping[str, Tensor], joint: bool, head: str | None
-) -> Tensors:
-    """The weights of a file under our names. `head` is the one to read; "pooler": BERT's pooler alone."""
-    architecture = load_architecture(config.get("model_type"))
+def from_hf(config: Json, tensors: Mapping[str, Tensor], shapes: Shapes, head: str | None) -> Tensors:
+    """The weights of a file under our names, for a model with parameters of these names and shapes.
+
+    `head` is the one to read; None: none, "pooler": BERT's pooler alone.
+    """
+    architecture = _architecture(config)
     if architecture is not None:
-        return tensors_from_hf(tensors, architecture.table(model, Shape(joint, 0, head)))
-    named = {name: as_computed(tensor) for name, tensor in current_weight_names(tensors).items()}
-    if head in (model.head, "words"):
-        return named
-    return {name: tensor for name, tensor in named.items() if not name.startswith(("head.", "output."))}
+        return tensors_from_hf(tensors, architecture.table_of(shapes, head), shapes)
+    return {
+        name: as_computed(tensor)
+        for name, tensor in current_weight_names(tensors).items()
+        if name in shapes or not name.startswith(("head.", "output."))
+    }

@@ -1,8 +1,4 @@
-"""A `model_type` of Hugging Face as tables for both directions: fields of config.json, and weights.
-
-A row of the weights says which of our tensors one of theirs holds, and how: as it is, transposed, fused or
-permuted.
-"""
+"""A `model_type` of Hugging Face as tables for both directions: fields of config.json, weight names."""
 
 from __future__ import annotations
 
@@ -20,142 +16,143 @@ from regard.mapped import is_view, release_pages
 from regard.storage.files import Json
 
 Tensors = dict[str, Tensor]
+Shapes = Mapping[str, Sequence[int]]  # of the parameters of our model
 Fields = Mapping[str, str | tuple[str, Any]]  # theirs -> ours; with a default if a file may lack it
 TOLERANCE = 5e-3  # of values up to one that were stored in half precision
 MISMATCH, UNSUPPORTED = "E_MODEL_WEIGHTS", "E_MODEL_UNSUPPORTED"
-_OLD_NAMES = {"gamma": "weight", "beta": "bias"}  # of the first released BERTs
+_NUMBER = re.compile(r"(?<=\.)\d+(?=\.)")  # of a layer
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How one tensor of Hugging Face holds one or several of ours."""
+    """How a tensor of theirs is stored."""
 
-    split: Callable[[Tensor], Sequence[Tensor]]  # theirs -> ours
-    join: Callable[[Sequence[Tensor]], Tensor]  # ours -> theirs
-
-
-SAME = Layout(lambda theirs: [theirs], lambda ours: ours[0])
-# GPT-2 stores W as [in, out], and query, key and value side by side.
-TRANSPOSED = Layout(lambda theirs: [theirs.mT], lambda ours: ours[0].mT)
-FUSED = Layout(lambda theirs: theirs.chunk(3, dim=-1), lambda ours: torch.cat(list(ours), dim=-1))
-FUSED_TRANSPOSED = Layout(
-    lambda theirs: [part.mT for part in theirs.chunk(3, dim=-1)],
-    lambda ours: torch.cat([part.mT for part in ours], dim=-1),
-)
+    read: Callable[[Tensor], Tensor]  # theirs -> ours
+    write: Callable[[Tensor], Tensor]  # ours -> theirs
 
 
-def permuted(axis: int, order: Tensor) -> Layout:
-    """Along one axis theirs are ours[order]."""
-    inverse = order.argsort()
-
-    def select(tensor: Tensor, indices: Tensor) -> Tensor:
-        if tensor.shape[axis : axis + 1] != indices.shape:
-            raise ValueError(f"shape {list(tensor.shape)}, but the width of the model is {len(indices)}")
-        return tensor.index_select(axis, indices.to(tensor.device))
-
-    return Layout(lambda theirs: [select(theirs, inverse)], lambda ours: select(ours[0], order))
-
-
-@dataclass(frozen=True)
-class Row:
-    theirs: str
-    ours: tuple[str, ...]
-    layout: Layout = SAME
-    fallback: str | None = None  # their tensor to use where a file lacks `theirs`
-    absent: Callable[[Mapping[str, Tensor]], Tensor | None] = lambda theirs: (
-        None
-    )  # or computed from the others
+SAME = Layout(lambda theirs: theirs, lambda ours: ours)
+TRANSPOSED = Layout(lambda theirs: theirs.mT, lambda ours: ours.mT)
+ONE_ROW = Layout(lambda theirs: theirs.flatten(), lambda ours: ours.unsqueeze(0))  # [1,V] there, [V] here
 
 
 @dataclass(frozen=True)
 class Table:
-    """All tensors of one model: those that are used, and those that a file may hold besides."""
+    """The tensors of one model: those that are used, and those that a file may hold besides.
 
-    rows: list[Row]
+    `names` has our modules, or single tensors of them, with the name of the same there; `*` is the number of
+    the layer. What our model does not have is ignored. Modules with one name there are one tensor there,
+    concatenated along the outputs in the order of the table.
+    """
+
+    names: Mapping[str, str]
     prefix: str = ""  # of the base model inside a class with a head; a file without a head omits it
     tied: Mapping[str, str] = field(default_factory=dict)  # second name of a shared tensor -> its first
-    zero: Mapping[str, Tensor] = field(default_factory=dict)  # theirs, which we do not have: must be zeros
+    fallback: Mapping[str, str] = field(default_factory=dict)  # theirs -> the one to use where it is absent
+    zero: tuple[str, ...] = ()  # theirs: zeros where it is absent, and where our model does not have it
     # theirs, which we compute: number of rows -> the tensor
     fixed: Mapping[str, Callable[[int], Tensor]] = field(default_factory=dict)
     unused: tuple[str, ...] = ()  # patterns of tensors that do not change the result
+    layouts: Mapping[str, Layout] = field(default_factory=dict)  # by a pattern of their names
+
+    def rows(self, ours: Iterable[str]) -> dict[str, list[str]]:
+        """Each tensor of theirs, with those of ours that it holds."""
+        order = {name: place for place, name in enumerate(self.names)}
+        groups: dict[str, list[tuple[int, str]]] = {}
+        for name in ours:
+            key, part = _NUMBER.sub("*", name), ""
+            if key not in self.names:
+                key, _, part = key.rpartition(".")
+            if key not in self.names:
+                message = f'the weights hold "{name}", which this architecture does not have'
+                raise UsageError(message, code=MISMATCH)
+            number = _NUMBER.search(name)
+            theirs = self.names[key].replace("*", number[0] if number else "") + (part and f".{part}")
+            groups.setdefault(theirs, []).append((order[key], name))
+        return {theirs: [name for _, name in sorted(parts)] for theirs, parts in groups.items()}
+
+    def layout(self, theirs: str) -> Layout:
+        return next((each for name, each in self.layouts.items() if re.fullmatch(name, theirs)), SAME)
 
 
-def same(
-    ours: str, theirs: str, parts: Iterable[str] = ("weight", "bias"), layout: Layout = SAME
-) -> list[Row]:
-    return [Row(f"{theirs}.{part}", (f"{ours}.{part}",), layout) for part in parts]
+def modules(ours: str, theirs: str, names: Mapping[str, str]) -> dict[str, str]:
+    """Names of a table for the modules inside of one."""
+    return {f"{ours}.{our}": f"{theirs}.{their}" for our, their in names.items()}
+
+
+def attention(ours: str, theirs: str, query: str, key: str, value: str, output: str) -> dict[str, str]:
+    """Names of a table for the linear layers of an attention."""
+    return modules(ours, theirs, {"query": query, "key": key, "value": value, "output": output})
 
 
 def tensors_to_hf(tensors: Mapping[str, Tensor], table: Table) -> Tensors:
     """Our weights under their names."""
     written = {}
-    for row in table.rows:
-        if missing := [name for name in row.ours if name not in tensors]:
-            raise UsageError(f'the weights lack "{missing[0]}"', code=MISMATCH)
-        written[row.theirs] = row.layout.join([tensors[name] for name in row.ours])
-    if unknown := tensors.keys() - {name for row in table.rows for name in row.ours}:
-        message = f'the weights hold "{min(unknown)}", which this architecture does not have'
-        raise UsageError(message, code=MISMATCH)
-    return {**written, **table.zero}
+    for theirs, ours in table.rows(tensors).items():
+        parts = [tensors[name] for name in ours]
+        written[theirs] = table.layout(theirs).write(torch.cat(parts) if len(parts) > 1 else parts[0])
+    return written
 
 
-def tensors_from_hf(tensors: Mapping[str, Tensor], table: Table) -> Tensors:
+def tensors_from_hf(tensors: Mapping[str, Tensor], table: Table, shapes: Shapes) -> Tensors:
     """Their weights under our names; an unknown, missing or misshapen tensor is an error that names it.
 
     The file's pages of tensors that were copied are released, so that a model is not in memory twice.
     """
-    theirs = _with_prefix(table, tensors)
+    rows = table.rows(shapes)
+    theirs = _with_prefix(table, tensors, rows)
     weights: Tensors = {}
-    for row in table.rows:
-        tensor = theirs.get(row.theirs, theirs.get(row.fallback or ""))
-        if tensor is None and (tensor := row.absent(theirs)) is None:
-            raise UsageError(f'the tensor "{row.theirs}" is missing', code=MISMATCH)
+    for name, ours in rows.items():
+        tensor = theirs.get(name, theirs.get(table.fallback.get(name, "")))
+        if tensor is None and name in table.zero:
+            weights |= {our: torch.zeros(*shapes[our]) for our in ours}
+            continue
+        if tensor is None:
+            raise UsageError(f'the tensor "{name}" is missing', code=MISMATCH)
         try:
-            parts = row.layout.split(tensor)
+            whole = table.layout(name).read(tensor)
+            parts = whole.chunk(len(ours)) if len(ours) > 1 else [whole]
+            if len(parts) != len(ours):
+                raise ValueError(f"its shape is {list(tensor.shape)}")
         except (ValueError, IndexError, RuntimeError) as error:
-            raise UsageError(f'the tensor "{row.theirs}" does not fit: {error}', code=MISMATCH) from None
-        if len(parts) != len(row.ours):
-            message = f'the tensor "{row.theirs}" has shape {list(tensor.shape)}, which does not fit'
-            raise UsageError(message, code=MISMATCH)
+            raise UsageError(f'the tensor "{name}" does not fit: {error}', code=MISMATCH) from None
         computed = [as_computed(part) for part in parts]
-        weights |= zip(row.ours, computed, strict=True)
+        weights |= zip(ours, computed, strict=True)
         if not any(is_view(part, tensor) for part in computed):
             release_pages(tensor)
-    names = {row.theirs for row in table.rows}
-    for name in sorted(theirs.keys() - names):
-        _check_unused(name, theirs, table)
+    for name in sorted(theirs.keys() - rows.keys()):
+        if wrong := _not_ignorable(name, theirs, table, rows):
+            raise UsageError(wrong, code=MISMATCH)
         release_pages(theirs[name])
     return weights
 
 
-def _with_prefix(table: Table, tensors: Mapping[str, Tensor]) -> Tensors:
+def _with_prefix(table: Table, tensors: Mapping[str, Tensor], rows: Mapping[str, object]) -> Tensors:
     """With the prefix of the base model, which a file that was saved without a head omits."""
-    names = {row.theirs for row in table.rows} | table.tied.keys() | table.fixed.keys()
+    names = rows.keys() | table.tied.keys() | table.fixed.keys()
     named = {}
     for name, tensor in tensors.items():
-        name = re.sub(r"LayerNorm\.(gamma|beta)$", lambda old: f"LayerNorm.{_OLD_NAMES[old[1]]}", name)
+        # of the first released BERTs
+        name = name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
         named[table.prefix + name if name not in names and table.prefix + name in names else name] = tensor
     return named
 
 
-def _check_unused(name: str, theirs: Tensors, table: Table) -> None:
-    """Refuse a tensor without a row, unless it does not change the result."""
-    wrong = None
-    if name in table.tied:
-        if not torch.equal(theirs[name], theirs.get(table.tied[name], theirs[name])):
-            wrong = f'the tensor "{name}" should be tied to "{table.tied[name]}" but is not equal'
-    elif name in table.zero:
-        if bool(theirs[name].any()):
-            wrong = f"{name} is not zero, which Regard does not support"
-    elif name in table.fixed:
-        expected = table.fixed[name](len(theirs[name]) if theirs[name].dim() else 0)
-        fits = theirs[name].shape == expected.shape
-        if not fits or not torch.allclose(theirs[name].float(), expected, atol=TOLERANCE):
-            wrong = f'the tensor "{name}" is not what this architecture computes there'
-    elif not any(re.fullmatch(f"(?:{re.escape(table.prefix)})?{each}", name) for each in table.unused):
-        wrong = f'the tensor "{name}" is unknown: this architecture does not have it'
-    if wrong:
-        raise UsageError(wrong, code=MISMATCH)
+def _not_ignorable(name: str, theirs: Tensors, table: Table, rows: Mapping[str, object]) -> str:
+    """Why a tensor without a row changes the result, "" if it does not."""
+    tensor, first = theirs[name], table.tied.get(name, "")
+    if any(re.fullmatch(f"(?:{re.escape(table.prefix)})?{each}", name) for each in table.unused):
+        return ""
+    if first in rows:
+        is_equal = torch.equal(tensor, theirs.get(first, tensor))
+        return "" if is_equal else f'the tensor "{name}" should be tied to "{first}" but is not equal'
+    if name in table.zero:
+        return f"{name} is not zero, which Regard does not support" if bool(tensor.any()) else ""
+    if name in table.fixed:
+        expected = table.fixed[name](len(tensor) if tensor.dim() else 0)
+        is_close = tensor.shape == expected.shape and torch.allclose(tensor.float(), expected, atol=TOLERANCE)
+        return "" if is_close else f'the tensor "{name}" is not what this architecture computes there'
+    return f'the tensor "{name}" is unknown: this architecture does not have it'
 
 
 def as_computed(tensor: Tensor) -> Tensor:
@@ -163,6 +160,14 @@ def as_computed(tensor: Tensor) -> Tensor:
     return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
 
 
+# of config.json, as most types name them
+SIZES: dict[str, str] = {
+    "hidden_size": "width",
+    "num_hidden_layers": "layers",
+    "num_attention_heads": "heads",
+    "intermediate_size": "feed_forward",
+    "max_position_embeddings": "max_length",
+}
 # our name -> their names; the first is the one that is written
 ACTIVATIONS = {
     "relu": ("relu",),
@@ -173,15 +178,6 @@ ACTIVATIONS = {
 
 
 @dataclass(frozen=True)
-class Shape:
-    """What decides the weights beside the config of the model."""
-
-    joint: bool = True  # one vocabulary for both sides
-    vocabulary: int = 0  # of the target
-    head: str | None = "words"  # BERT's; None: an encoder without one
-
-
-@dataclass(frozen=True)
 class Architecture:
     """One `model_type`, for one of our families."""
 
@@ -189,11 +185,14 @@ class Architecture:
     family: str
     tasks: Mapping[str, str | None]  # class in `architectures` -> task; None: an encoder without a head
     fields: Fields
-    table: Callable[[Any, Shape], Table]
+    table: Table | Callable[[Shapes, str | None], Table]  # a function of our parameters and of the head
     constants: Json = field(default_factory=dict)  # further fields that are written
     supported: Json = field(default_factory=dict)  # values that Regard computes with; others are refused
+    fixed: Json = field(default_factory=dict)  # both
     write_more: Callable[[Any], Json] = lambda model: {}  # our config -> fields that are no copies
     read_more: Callable[[Json], Json] = lambda config: {}  # and back
+    # our weights as this architecture has them, if it computes the same in another way
+    converted: Callable[[Any, Mapping[str, Tensor]], Mapping[str, Tensor]] = lambda model, weights: weights
     two_vocabularies: bool = False  # it can have one for each side
 
     def write(self, model: Any) -> Json:
@@ -202,23 +201,34 @@ class Architecture:
         for theirs in copies:
             if self._ours(theirs) == "activation":
                 copies[theirs] = ACTIVATIONS[copies[theirs]][0]
-        return copies | self.constants | self.write_more(model)
+        return copies | self.constants | self.fixed | self.write_more(model)
 
     def read(self, config: Json) -> Json:
         """Our fields of their config; a field that changes the result must be one that Regard supports."""
-        for theirs, value in self.supported.items():
+        for theirs, value in {**self.supported, **self.fixed}.items():
             if config.get(theirs, value) not in (value, None):
                 raise unsupported(theirs, config[theirs])
         copies: Json = {"family": self.family}
         for theirs, entry in self.fields.items():
             ours = self._ours(theirs)
             value = config[theirs] if isinstance(entry, str) else config.get(theirs, entry[1])
-            copies[ours] = activation(value, theirs) if ours == "activation" else value
+            value = activation(value, theirs) if ours == "activation" else value
+            if copies.setdefault(ours, value) != value:  # one field of ours for both sides
+                other = next(each for each in self.fields if self._ours(each) == ours)
+                raise unsupported(f"{other} = {shown(config[other])} with {theirs}", value)
         return copies | self.read_more(config)
 
     def _ours(self, theirs: str) -> str:
         entry = self.fields[theirs]
         return entry if isinstance(entry, str) else entry[0]
+
+    def to_hf(self, model: Any, weights: Mapping[str, Tensor]) -> Tensors:
+        weights = self.converted(model, weights)
+        shapes = {name: tensor.shape for name, tensor in weights.items()}
+        return tensors_to_hf(weights, self.table_of(shapes, model.head))
+
+    def table_of(self, shapes: Shapes, head: str | None) -> Table:
+        return self.table if isinstance(self.table, Table) else self.table(shapes, head)
 
 
 def activation(name: object, theirs: str) -> str:
