@@ -229,7 +229,7 @@ def score_texts(folder: Folder, data: Data | None, precision: str, log: Log) -> 
         )
     evaluation = make_evaluation(config, objective, examples, folder.may_refuse)
     start = time.perf_counter()
-    scores, rows = evaluation.run(folder.model, next(folder.model.parameters()).device)
+    scores, rows = evaluation.run(folder.model)
     seconds = time.perf_counter() - start
     return EvaluationResult(folder.task.name, len(evaluation), scores, precision, seconds, rows)
 

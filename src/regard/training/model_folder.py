@@ -41,8 +41,7 @@ def write_model_folder(trainer: Trainer, metrics: Metrics) -> list[Record]:
     for kind, evaluation in (("final-valid", data.valid), ("test", data.test)):
         if evaluation is not None:
             release_memory()
-            device = next(trainer.model.parameters()).device
-            scores = evaluation.final(trainer.model.eval(), device, folder / FILES[kind])
+            scores = evaluation.final(trainer.model.eval(), folder / FILES[kind])
             record = {"kind": kind, "step": trainer.progress.step, **scores, "sentences": len(evaluation)}
             metrics.add(record)
             records.append(record)

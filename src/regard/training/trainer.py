@@ -227,9 +227,8 @@ class Trainer:
         started = time.perf_counter()
         release_memory()
         model = dist.unsharded(self.model).eval()
-        device = next(model.parameters()).device
         pick = self.progress.step // train.checkpoint_every
-        scores = valid.validate(model, device, train.validate_sentences, pick, dist)
+        scores = valid.validate(model, train.validate_sentences, pick, dist)
         scores = dist.on_rank0(lambda: scores)  # equal on all ranks to the last bit
         self.progress.validation_seconds += time.perf_counter() - started
         return {"kind": "valid", "step": self.progress.step, **scores}
