@@ -13,7 +13,7 @@ from regard.data.objectives import CausalLM, MaskedLM, SpanCorruption
 from regard.data.readers import RawRow
 from regard.generation.score import TOKENS_PER_BATCH, map_logits
 from regard.inputs.text import Tokenizer
-from regard.metrics.language import perplexity_scores
+from regard.metrics import perplexity_scores
 from regard.models.families import Model
 from regard.sample import Example, Sample
 from regard.training.distributed import SingleProcess

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 
 from sacrebleu.metrics.chrf import CHRF
@@ -63,12 +63,8 @@ class TranslationEvaluation(Evaluation):
         scores = text_scores(texts, references, self.bleu_tokenize)
         record |= {"bleu": scores.bleu, "chrf": scores.chrf, "exact": exact_share(texts, references)}
         number = pick % len(texts)
-        row = {
-            "source": self.examples[number].source,
-            "reference": references[number],
-            "output": texts[number],
-        }
-        return record | {"signature": scores.bleu_signature} | self.example(row)
+        row = {"source": self.examples[number].source, "reference": references[number]}
+        return record | {"signature": scores.bleu_signature} | self.example({**row, "output": texts[number]})
 
     def run(self, model: Model, dist: SingleProcess = SINGLE_PROCESS) -> Scored:
         """Decoded with the settings of `[decode]`, in this process."""
@@ -80,11 +76,8 @@ class TranslationEvaluation(Evaluation):
         record = {
             **({"by_prefix": by_prefix} if by_prefix else {}),
             "loss": mean_loss(log_probabilities(model, self.samples)),
-            "bleu": scores.bleu,
-            "chrf": scores.chrf,
+            **asdict(scores),
             "exact": exact_share(texts, self.references),
-            "bleu_signature": scores.bleu_signature,
-            "chrf_signature": scores.chrf_signature,
             "bleu_interval": confidence["bleu"],
             "chrf_interval": confidence["chrf"],
         }
