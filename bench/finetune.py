@@ -193,7 +193,7 @@ def our_trainer(config: Config, folder: Path, model: Path) -> Trainer:
 def our_score(trainer: Trainer, config: Config, folder: Path) -> float:
     data = trainer.data
     judge = data.valid if isinstance(data.valid, AnswerEvaluation) else data.test
-    return float(judge.final(trainer.model.eval(), trainer.machine.device, folder / "rows.jsonl")["f1"])
+    return float(judge.final(trainer.model.eval(), folder / "rows.jsonl")["f1"])
 
 
 def main() -> None:

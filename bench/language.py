@@ -119,7 +119,7 @@ def main() -> None:
             seconds["theirs"] += timed(theirs.update, max(0, min(TURN, given.steps - turn)))
             seconds["ours"] += timed(ours.update, max(0, min(TURN, steps - turn)))
         valid = ours.data.valid
-        own = mean_loss(log_probabilities(ours.model.eval(), valid.samples, machine.device))
+        own = mean_loss(log_probabilities(ours.model.eval(), valid.samples))
         row = {
             "nanogpt": {"steps": given.steps, "seconds": seconds["theirs"], "loss": theirs.loss()},
             "regard": {"steps": steps, "seconds": seconds["ours"], "loss": own},

@@ -37,7 +37,6 @@ from regard.training.report.page import (
     curve,
     html_page,
     markdown_page,
-    paragraph,
     svg_file,
     table,
 )
@@ -149,7 +148,7 @@ def write(results: Mapping[str, Sequence[Result]], folder: Path, steps: int, see
         f"{seconds / 60:.0f} minutes of training. Test set: test_2016_flickr, tokenised; beam 5."
     )
     drawing = result_chart(results)
-    sections = [("", [paragraph(text), result_table(results), charts([drawing], PICTURE)])]
+    sections = [("", [text, result_table(results), charts([drawing], PICTURE)])]
     title = "Table 3 of the paper, on Multi30k"
     write_text(folder / PICTURE, svg_file(drawing))
     write_text(folder / "ablation.html", html_page(title, sections))

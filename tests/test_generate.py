@@ -339,7 +339,7 @@ def test_scores_are_those_of_a_run(tokenizer: Tokenizer) -> None:
     ours = babbler("gpt", tokenizer)
     text = counting(0, 50)
     objective = CausalLM(tokenizer, WINDOW)
-    told = CausalLMEvaluation(objective, [Example(text)]).scores(ours.model, torch.device("cpu"))
+    told = CausalLMEvaluation(objective, [Example(text)]).scores(ours.model)
     numbers = ours.score([text], stride=WINDOW)[0].numbers
     assert numbers["perplexity"] == pytest.approx(told["perplexity"])
     assert numbers["bits_per_byte"] == pytest.approx(told["bits_per_byte"])

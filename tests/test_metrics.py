@@ -16,6 +16,7 @@ from sklearn.metrics import accuracy_score, classification_report, f1_score
 from sklearn.preprocessing import MultiLabelBinarizer
 from torchmetrics.functional.text import squad
 
+from regard.metrics import perplexity_scores
 from regard.metrics.answers import squad_scores
 from regard.metrics.labels import (
     MAX_CONFUSION_LABELS,
@@ -25,7 +26,6 @@ from regard.metrics.labels import (
     tagging_scores,
     to_bioes,
 )
-from regard.metrics.language import perplexity_scores
 
 few = settings(max_examples=60, deadline=None)
 LABELS = ["good", "bad", "so so", "<b>", "é|é"]

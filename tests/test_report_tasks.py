@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from regard.config import load_config
 from regard.errors import UsageError
+from regard.metrics import perplexity_scores
 from regard.metrics.answers import squad_scores
 from regard.metrics.labels import classification_scores, spans, tagging_scores
-from regard.metrics.language import perplexity_scores
 from regard.training.report import draw_curves, evaluate_command, score_line, write_report
 from regard.training.report.page import printable
 from regard.training.report.texts import CONTEXT, MAX_LABELS, entity_errors, excerpt, masked_pairs, type_rows

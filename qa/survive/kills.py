@@ -114,7 +114,7 @@ def live(arguments: list[str], log: Path, said: Path, bomb: Bomb | None) -> None
     marks = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.write(marks, b"life\n")
     trainer_class = trainer_module.Trainer
-    save, whole, run = trainer_module.save_checkpoint, trainer_class.save, run_module.run_updates
+    save, whole, run = trainer_module.storage.save_checkpoint, trainer_class.save, run_module.run_updates
 
     def acknowledged(folder: Path, step: int, *more: Any) -> Path:
         path = save(folder, step, *more)
@@ -134,7 +134,7 @@ def live(arguments: list[str], log: Path, said: Path, bomb: Bomb | None) -> None
         os.write(marks, b"end\n")
         return finished
 
-    trainer_module.save_checkpoint, trainer_class.save = acknowledged, armed  # type: ignore
+    trainer_module.storage.save_checkpoint, trainer_class.save = acknowledged, armed  # type: ignore
     run_module.run_updates = marked
     code = 70
     try:

@@ -226,16 +226,14 @@ def watched() -> Iterator[list[str]]:
 
     def tensors(trainer: Trainer) -> dict[str, Tensor]:
         state = trainer_module.optimizer_tensors(trainer.model, trainer.optimizer)
-        own = trainer_module.unique_weights(trainer.model) | state
+        own = trainer_module.storage.unique_weights(trainer.model) | state
         return {name: local(each).clone() for name, each in own.items()}
 
     def looked(trainer: Trainer) -> Any:
         before = tensors(trainer)
         result = update(trainer)
         after = tensors(trainer)
-        if result.non_finite is not None and not all(
-            torch.equal(before[name], after[name]) for name in before
-        ):
+        if result.reason is not None and not all(torch.equal(before[name], after[name]) for name in before):
             found.append(f"step {trainer.progress.step} changed the weights")
         if not all(bool(torch.isfinite(each).all()) for each in after.values()):
             found.append(f"step {trainer.progress.step} left something that is not finite")

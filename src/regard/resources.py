@@ -1,13 +1,15 @@
 """Where the data files of the package lie."""
 
 import tomllib
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 PACKAGE = Path(__file__).parent
+BUILTIN = PACKAGE / "builtin"
 WEB = PACKAGE / "server" / "web"  # the explorer page: index.html, style.css, js/
-CARD = PACKAGE / "builtin" / "card.md.j2"  # README.md of a model folder
+CARD = BUILTIN / "card.md.j2"  # README.md of a model folder
 
 
 def task_texts() -> dict[str, dict[str, str]]:
@@ -24,4 +26,25 @@ def word_lists() -> dict[str, dict[str, str]]:
 
 @cache
 def read_data(name: str) -> Any:
-    return tomllib.loads((PACKAGE / "builtin" / f"{name}.toml").read_text(encoding="utf-8"))
+    return tomllib.loads((BUILTIN / f"{name}.toml").read_text(encoding="utf-8"))
+
+
+def render(
+    template: str, make_safe: Callable[[str], str], filters: Mapping[str, Any] | None = None, **values: Any
+) -> str:
+    """A template of builtin/. Every value that it prints goes through `make_safe`, then through autoescape;
+    markup (`markupsafe.Markup`) stays as it is."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # here: it is slow to import
+    from markupsafe import Markup
+
+    environment = Environment(
+        loader=FileSystemLoader(BUILTIN),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        finalize=lambda value: value if isinstance(value, Markup) else make_safe(str(value)),
+    )
+    environment.filters |= filters or {}
+    return environment.get_template(template).render(**values)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast, get_args
 
@@ -73,7 +73,8 @@ def evaluate(
     """
     if tokenize is not None:
         check_tokenization(tokenize)
-    task = load(model, device, threads, precision) if is_path(model) else model
+    is_opened = not isinstance(model, str | Path | Sequence)  # of an ensemble, several folders
+    task = model if is_opened else load(model, device, threads, precision)
     folder: Folder = task.folder
     used = getattr(task, "precision", None) or choose_precision(precision, folder.model, folder.calibration)
     if isinstance(task, Translator):
@@ -95,11 +96,6 @@ def evaluate(
 
 
 # --- test sets
-
-
-def is_path(model: object) -> bool:
-    """Whether a model is named by its folder, or several by theirs."""
-    return isinstance(model, str | Path | Sequence)
 
 
 def choose_corpora(folder: Path, data: str | Path | Sequence[str | Path] | None) -> Corpora:
@@ -179,13 +175,7 @@ def score_translations(
     measured = text_scores(texts, references, tokenize)
     if tokenize not in ("none", "char") and looks_tokenized(references):
         log("the references look tokenised already; scores published for such text are without tokenisation")
-    scores: dict[str, Any] = {
-        "bleu": measured.bleu,
-        "bleu_signature": measured.bleu_signature,
-        "chrf": measured.chrf,
-        "chrf_signature": measured.chrf_signature,
-        "exact": sum(exact) / len(exact),
-    }
+    scores: dict[str, Any] = {**asdict(measured), "exact": sum(exact) / len(exact)}
     corpora = None if is_pairs(data) else choose_corpora(translator.folder.path, cast(Any, data))
     if isinstance(corpora, str) and corpora.split(":")[0] == PHRASEBOOK:
         scores["phenomena"] = exact_by_phenomenon(exact)
@@ -229,7 +219,7 @@ def score_texts(folder: Folder, data: Data | None, precision: str, log: Log) -> 
         )
     evaluation = make_evaluation(config, objective, examples, folder.may_refuse)
     start = time.perf_counter()
-    scores, rows = evaluation.run(folder.model, next(folder.model.parameters()).device)
+    scores, rows = evaluation.run(folder.model)
     seconds = time.perf_counter() - start
     return EvaluationResult(folder.task.name, len(evaluation), scores, precision, seconds, rows)
 

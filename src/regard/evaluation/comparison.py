@@ -7,6 +7,7 @@ import random
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -17,33 +18,23 @@ import torch
 from regard.config import Decode, Task
 from regard.errors import UsageError
 from regard.evaluation import Data, choose_tokenization, read_test_set
+from regard.metrics import perplexity_scores
 from regard.metrics.bleu import TextScores, text_scores
-from regard.metrics.language import MAX_EXPONENT
 from regard.sample import Example
 from regard.storage import write_atomically, write_text
 from regard.tasks import Translator, decode_options, load
 from regard.training.progress import FILE, Record, read_metrics
-from regard.training.report.page import (
-    Block,
-    Chart,
-    Section,
-    chart,
-    charts,
-    code,
-    curve,
-    html_page,
-    markdown_page,
-    paragraph,
-    save,
-    svg_file,
-    table,
-)
+from regard.training.report import page
 from regard.training.report.texts import length_unit, scores_by_length
 
 FORMATS = (".html", ".md", ".svg", ".png")
 MAX_LABEL = 40  # characters of a name in the legend
 MIN_SENTENCES = 10  # of a point of the chart
 TIMED_SENTENCES = 200  # translated in each round of timing, enough to fill batches
+DIFFERENT_TOKENS = (
+    "The models cut text into different tokens: compare bits a byte and sentences a second, "
+    "not loss, perplexity and tokens a second."
+)
 
 Work = Callable[[], tuple[int, int]]  # returns the number of sentences and of target tokens
 
@@ -96,16 +87,16 @@ class Comparison:
         title = f"{len(self.models)} models from {self.source} to {self.target}"
         match path.suffix.lower():
             case ".html":
-                write_text(path, html_page(title, comparison_sections(self)))
+                write_text(path, page.html_page(title, comparison_sections(self)))
             case ".md":
                 picture = path.with_suffix(".svg")
-                write_text(picture, svg_file(drawing))
-                write_text(path, markdown_page(title, comparison_sections(self, quote(picture.name))))
+                write_text(picture, page.svg_file(drawing))
+                write_text(path, page.markdown_page(title, comparison_sections(self, quote(picture.name))))
                 return [path, picture]
             case ".svg":
-                write_text(path, svg_file(drawing))
+                write_text(path, page.svg_file(drawing))
             case _:
-                write_atomically(path, save([drawing], "png"))
+                write_atomically(path, page.save([drawing], "png"))
         return [path]
 
 
@@ -151,18 +142,13 @@ def check_languages(models: Mapping[str, Any]) -> None:
                 f"{name} is a {model.folder.task.name} model; only translation models can be compared",
                 code="E_COMPARE_TASK",
             )
-    unnamed = Task().source, Task().target
-    languages = [
-        (name, task.source, task.target)
-        for name, task in ((name, model.folder.task) for name, model in models.items())
-        if (task.source, task.target) != unnamed
-    ]
-    for name, source, target in languages:
-        first, first_source, first_target = languages[0]
-        if (source, target) != (first_source, first_target):
+    pairs = {name: f"{each.folder.task.source} to {each.folder.task.target}" for name, each in models.items()}
+    named = [(name, pair) for name, pair in pairs.items() if pair != f"{Task().source} to {Task().target}"]
+    for name, pair in named:
+        if pair != named[0][1]:
             raise UsageError(
-                f"{first} translates {first_source} to {first_target} and {name} {source} to {target}: "
-                "models of different languages have no common test set",
+                f"{named[0][0]} translates {named[0][1]} and {name} {pair}: models of different languages "
+                "have no common test set",
                 code="E_COMPARE_LANGUAGES",
             )
 
@@ -202,9 +188,8 @@ def compare_models(
     status("measuring speed")
     count = min(TIMED_SENTENCES, len(sources))
     sample = [sources[number * len(sources) // count] for number in range(count)]  # from the whole set
-    speeds = time_rounds(
-        {name: translation_of(sample, options, model) for name, model in models.items()}, rounds
-    )
+    work = {name: partial(translate_sample, model, sample, options) for name, model in models.items()}
+    speeds = time_rounds(work, rounds)
     status("scoring references")
     rows = []
     for name, model in models.items():
@@ -244,12 +229,9 @@ def readable_by_all(models: Iterable[Translator], examples: Sequence[Example]) -
     return readable
 
 
-def translation_of(sources: Sequence[str], options: Decode, model: Translator) -> Work:
-    def translate() -> tuple[int, int]:
-        results = model.translate_lines(sources, options)
-        return len(results), sum(len(each.candidates[0].tokens) for each in results)
-
-    return translate
+def translate_sample(model: Translator, sources: Sequence[str], options: Decode) -> tuple[int, int]:
+    results = model.translate_lines(sources, options)
+    return len(results), sum(len(each.candidates[0].tokens) for each in results)
 
 
 def time_rounds(work: Mapping[str, Work], rounds: int, seed: int = 0) -> dict[str, list[tuple[float, float]]]:
@@ -274,8 +256,7 @@ def model_row(
     speeds: Sequence[tuple[float, float]],
 ) -> ModelScores:
     log_p = model.score([pair.source for pair in scored], [pair.target for pair in scored])
-    nats = -math.fsum(math.fsum(row) for row in log_p)
-    loss = nats / max(1, sum(len(row) for row in log_p))
+    total, count = math.fsum(math.fsum(row) for row in log_p), sum(len(row) for row in log_p)
     size = sum(len(pair.target.encode("utf-8")) for pair in scored)
     sentences, tokens = [each[0] for each in speeds], [each[1] for each in speeds]
     return ModelScores(
@@ -285,9 +266,8 @@ def model_row(
         updates=updates(model.folder.path),
         bleu=scores.bleu,
         chrf=scores.chrf,
-        loss=loss,
-        perplexity=math.exp(min(loss, MAX_EXPONENT)),
-        bits_per_byte=nats / math.log(2) / max(1, size),
+        loss=-total / max(1, count),
+        **perplexity_scores(total, count, size),
         tokens_per_second=median(tokens) if tokens else None,
         sentences_per_second=median(sentences) if sentences else None,
         rounds=tokens,
@@ -322,20 +302,15 @@ def method(device: str, count: int, options: Decode, rounds: int, precision: str
 # --- page and chart ---------------------------------------------------------------------------------------
 
 
-def comparison_sections(comparison: Comparison, picture: str = "") -> list[Section]:
+def comparison_sections(comparison: Comparison, picture: str = "") -> list[page.Section]:
     """One table of everything, then the scores by length as a chart and as tables."""
     models = comparison.models
-    remarks = [paragraph(comparison.measured)]
+    remarks = [comparison.measured]
     if len({model.vocabulary for model in models}) > 1:
-        remarks.append(
-            paragraph(
-                "The models cut text into different tokens: compare bits a byte and sentences a second, "
-                "not loss, perplexity and tokens a second."
-            )
-        )
-    drawing = charts([length_chart(comparison)], picture)
-    signatures = code(f"BLEU|{comparison.bleu_signature}", f"chrF2|{comparison.chrf_signature}")
-    scored = paragraph(f"{comparison.sentences:,} sentences, scored by sacreBLEU.")
+        remarks.append(DIFFERENT_TOKENS)
+    drawing = page.charts([length_chart(comparison)], picture)
+    signatures = page.code(f"BLEU|{comparison.bleu_signature}", f"chrF2|{comparison.chrf_signature}")
+    scored = f"{comparison.sentences:,} sentences, scored by sacreBLEU."
     return [
         ("", [model_table(models), *remarks]),
         ("Score by length", [drawing, length_table(comparison, "BLEU"), length_table(comparison, "chrF")]),
@@ -343,23 +318,20 @@ def comparison_sections(comparison: Comparison, picture: str = "") -> list[Secti
     ]
 
 
-def model_table(models: Sequence[ModelScores]) -> Block:
+def model_table(models: Sequence[ModelScores]) -> page.Block:
     """A column for each model."""
     fields = {
         "family": ("family", ""), "parameters": ("parameters", ","), "updates": ("updates", ","),
         "BLEU": ("bleu", ".2f"), "chrF": ("chrf", ".2f"), "loss a token": ("loss", ".4f"),
         "perplexity": ("perplexity", ",.2f"), "bits a byte": ("bits_per_byte", ".3f"),
     }  # fmt: skip
-    rows = [
-        [
-            name,
-            *("–" if getattr(model, key) is None else f"{getattr(model, key):{digits}}" for model in models),
-        ]
-        for name, (key, digits) in fields.items()
-    ]
+    rows = []
+    for name, (key, digits) in fields.items():
+        values = [getattr(model, key) for model in models]
+        rows.append([name, *("–" if value is None else f"{value:{digits}}" for value in values)])
     rows.append(["tokens a second", *(rate(model.rounds) for model in models)])
     rows.append(["sentences a second", *(rate(model.sentence_rounds) for model in models)])
-    return table(["", *(model.model for model in models)], rows)
+    return page.table(["", *(model.model for model in models)], rows)
 
 
 def rate(rounds: Sequence[float]) -> str:
@@ -371,30 +343,25 @@ def rate(rounds: Sequence[float]) -> str:
     return f"{median(rounds):,.{digits}f}{span}"
 
 
-def length_table(comparison: Comparison, score: str) -> Block:
+def length_table(comparison: Comparison, score: str) -> page.Block:
     """A row for each length of the source, with the same sentences for all models."""
-    models, key = comparison.models, score.lower()
-    names = [model.model for model in models]
+    names = [model.model for model in comparison.models]
     rows = [
-        [same[0]["length"], f"{same[0]['sentences']:,}", *(f"{each[key]:.2f}" for each in same)]
-        for same in zip(*(model.lengths for model in models))
+        [same[0]["length"], f"{same[0]['sentences']:,}", *(f"{each[score.lower()]:.2f}" for each in same)]
+        for same in zip(*(model.lengths for model in comparison.models))
     ]
-    return table([f"{score} by {comparison.unit} of the source", "sentences", *names], rows)
+    return page.table([f"{score} by {comparison.unit} of the source", "sentences", *names], rows)
 
 
-def length_chart(comparison: Comparison) -> Chart:
+def length_chart(comparison: Comparison) -> page.Chart:
     """BLEU by length; lengths of few sentences stand in the table only."""
     models = comparison.models
     lengths = models[0].lengths
     enough = [number for number, each in enumerate(lengths) if each["sentences"] >= MIN_SENTENCES]
     numbers = enough if len(enough) > 1 else range(len(lengths))
     names = [lengths[number]["length"].replace(" to ", "–").replace(" and more", "+") for number in numbers]
-    curves = [
-        curve(
-            model.model[-MAX_LABEL:],
-            [(float(x), model.lengths[number]["bleu"]) for x, number in enumerate(numbers)],
-            dots=True,
-        )
-        for model in models
-    ]
-    return chart("BLEU", curves, from_zero=True, over=f"{comparison.unit} of the source", names=names)
+    curves = []
+    for model in models:
+        points = [(float(x), model.lengths[number]["bleu"]) for x, number in enumerate(numbers)]
+        curves.append(page.curve(model.model[-MAX_LABEL:], points, dots=True))
+    return page.chart("BLEU", curves, from_zero=True, over=f"{comparison.unit} of the source", names=names)

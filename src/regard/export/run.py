@@ -186,24 +186,21 @@ def calibrate(path: Path, sample: Path | None) -> tuple[int, str]:
 
 
 def batches(folder: Folder, texts: Sequence[EncodedText]) -> Iterator[Batch]:
-    """Batches as in training: what the model reads, and what it is to write."""
+    """Batches as in training: what the model reads, and what it is to write.
+
+    Where references are missing, the model's greedy output is the target.
+    """
+    special, options = folder.special, folder.decode.model_copy(update={"beam": 1, "sample": False})
     for first in range(0, len(texts), BATCH_SIZE):
         group = texts[first : first + BATCH_SIZE]
         if isinstance(folder.model, LanguageModel):
-            yield collate([Sample(target=[folder.special.start, *text.source]) for text in group], 1)
-        else:
-            yield collate([to_sample(folder, text) for text in with_targets(folder, group)], 1)
-
-
-def to_sample(folder: Folder, text: EncodedText) -> Sample:
-    return Sample(source=[*text.source, folder.source.end], target=[folder.special.start, *text.target])
-
-
-def with_targets(folder: Folder, texts: Sequence[EncodedText]) -> list[EncodedText]:
-    """The texts; without references, the model's greedy output is the target."""
-    if all(text.target for text in texts) or not isinstance(folder.model, EncoderDecoder):
-        return list(texts)
-    samples = [Sample(source=[*text.source, folder.source.end]) for text in texts]
-    options = folder.decode.model_copy(update={"beam": 1, "sample": False})
-    outputs = decode(folder.model, samples, options, folder.special, torch.device("cpu"))
-    return [replace(text, target=list(best[0].tokens)) for text, best in zip(texts, outputs)]
+            yield collate([Sample(target=[special.start, *text.source]) for text in group], 1)
+            continue
+        assert isinstance(folder.model, EncoderDecoder)  # see `calibrate`
+        samples = [Sample(source=[*text.source, folder.source.end]) for text in group]
+        targets = [text.target for text in group]
+        if not all(targets):
+            outputs = decode(folder.model, samples, options, special, torch.device("cpu"))
+            targets = [list(best[0].tokens) for best in outputs]
+        pairs = zip(samples, targets)
+        yield collate([replace(each, target=[special.start, *target]) for each, target in pairs], 1)

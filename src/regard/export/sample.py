@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from regard.config import load_config
 from regard.data.corpora import corpus_specs, read_rows
 from regard.data.files import lines
 from regard.data.readers import RawRow
 from regard.data.report import DataReport
 from regard.errors import RegardError, UsageError
+from regard.evaluation import run_config
 from regard.storage import Folder
-from regard.storage.folder import run_of
 
 ENOUGH = 200  # texts
 MAX_CHARACTERS = 2000  # of a document
@@ -76,11 +75,8 @@ def real_texts(folder: Folder, path: Path | None) -> SampleTexts | None:
 
 
 def validation(folder: Folder) -> Iterable[RawRow]:
-    home = run_of(folder.path) or folder.path
-    if not (home / "run.toml").is_file():
-        return ()
-    config = load_config(home / "run.toml")
-    if config.data.valid is None:
+    config = run_config(folder.path)
+    if config is None or config.data.valid is None:
         return ()
     corpora = corpus_specs(config.data.valid, config.task, config.data)
     return (row for each in corpora for row in read_rows(each, config.task, "valid", DataReport()))

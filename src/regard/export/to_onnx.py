@@ -38,7 +38,6 @@ from regard.storage import Folder
 
 EXTERNAL_DATA = 1 << 28  # parameters; an ONNX file is limited to 2 GiB, larger weights are stored beside it
 RANDOM_ROWS, RANDOM_BATCHES = 8, 4
-BATCH_SIZE = 32
 Axes = dict[int, str]
 ROWS: Axes = {0: "batch", 1: "length"}
 SOURCE: Axes = {0: "batch", 1: "source_length"}
@@ -215,14 +214,13 @@ def quiet() -> Iterator[None]:
 class OnnxModel:
     """ONNX Runtime on an exported folder."""
 
-    def __init__(self, place: Path, folder: Folder) -> None:
+    def __init__(self, place: Path) -> None:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = torch.get_num_threads()
         self.sessions = {
             path.stem: onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
             for path in sorted(place.glob("*.onnx"))
         }
-        self.special = folder.special
 
     def run(self, name: str, **inputs: Array | Tensor) -> Array:
         arrays = {key: np.asarray(each) for key, each in inputs.items()}
@@ -237,59 +235,13 @@ class OnnxModel:
             assert target is not None
             return self.run("model", input_ids=target.ids, attention_mask=mask_of(target))
         if "encoder" in self.sessions and target is not None:
-            return self.decode(target.ids, *self.encode(source))
+            mask = mask_of(source)
+            states = self.run("encoder", input_ids=source.ids, attention_mask=mask)
+            memory = {"encoder_hidden_states": states, "encoder_attention_mask": mask}
+            return self.run("decoder", input_ids=target.ids, **memory)
         segments = torch.zeros_like(source.ids) if source.segments is None else source.segments
         inputs = {"input_ids": source.ids, "token_type_ids": segments}
         return self.run("model", **inputs, attention_mask=mask_of(source))
-
-    def encode(self, source: Tokens) -> tuple[Array, Array]:
-        """The encoder's states, and the mask."""
-        mask = mask_of(source)
-        return self.run("encoder", input_ids=source.ids, attention_mask=mask), mask
-
-    def decode(self, ids: Array | Tensor, states: Array, mask: Array) -> Array:
-        return self.run("decoder", input_ids=ids, encoder_hidden_states=states, encoder_attention_mask=mask)
-
-    def greedy(self, prompts: Sequence[Ids], limit: int) -> list[Ids]:
-        """Greedy search after a source or a prompt; without the end token."""
-        order = sorted(range(len(prompts)), key=lambda number: len(prompts[number]))
-        search = self.greedy_target if "encoder" in self.sessions else self.greedy_continuation
-        outputs: dict[int, Ids] = {}
-        for first in range(0, len(order), BATCH_SIZE):
-            numbers = order[first : first + BATCH_SIZE]
-            outputs |= zip(numbers, search([prompts[number] for number in numbers], limit))
-        return [outputs[number] for number in range(len(prompts))]
-
-    def greedy_target(self, rows: Sequence[Ids], limit: int) -> list[Ids]:
-        source = collate([Sample(source=row) for row in rows]).source
-        assert source is not None
-        states, mask = self.encode(source)
-        ids = np.full((len(rows), 1), self.special.start)
-        while ids.shape[1] <= limit and not (ids[:, 1:] == self.special.end).any(axis=1).all():
-            ids = np.concatenate([ids, self.best(self.decode(ids, states, mask)[:, -1])[:, None]], axis=1)
-        return [self.until_end(row) for row in ids[:, 1:].tolist()]
-
-    def greedy_continuation(self, rows: Sequence[Ids], limit: int) -> list[Ids]:
-        texts, active = [list(row) for row in rows], list(range(len(rows)))
-        for _ in range(limit):
-            logits = self.logits([Sample(target=texts[number]) for number in active])
-            last = np.stack([logits[row, len(texts[number]) - 1] for row, number in enumerate(active)])
-            for number, token in zip(active, self.best(last).tolist()):
-                texts[number].append(token)
-            active = [number for number in active if texts[number][-1] != self.special.end]
-            if not active:
-                break
-        return [self.until_end(text[len(row) :]) for text, row in zip(texts, rows)]
-
-    def best(self, logits: Array) -> Array:
-        """[B,V] -> [B]."""
-        logits = logits.copy()
-        logits[:, list(self.special.suppressed)] = -np.inf
-        tokens: Array = logits.argmax(axis=1)
-        return tokens
-
-    def until_end(self, row: Ids) -> Ids:
-        return row[: row.index(self.special.end)] if self.special.end in row else row
 
 
 def mask_of(tokens: Tokens) -> Array:
@@ -299,16 +251,30 @@ def mask_of(tokens: Tokens) -> Array:
 
 def check(place: Path, folder: Folder, texts: Sequence[EncodedText]) -> Agreement:
     """Compare the logits of random batches of mixed lengths, and the output for the texts."""
-    engine = OnnxModel(place, folder)
+    engine = OnnxModel(place)
     batches = [random_batch(folder, seed) for seed in range(RANDOM_BATCHES)]
     differences = np.concatenate([logit_differences(engine, folder, batch) for batch in batches])
     if isinstance(folder.model, EncoderOnly):
         equal = {"answers": equal_answers(engine, folder, folder.model, texts)}
     else:
-        reference = Reference(folder, texts)
-        rows = reference.search(GREEDY), engine.greedy(reference.prompts, reference.limit)
-        equal = {"greedy": equal_share(*map(reference.detokenize, rows))}
+        equal = {"greedy": equal_greedy(engine, Reference(folder, texts))}
     return Agreement(len(texts), equal, float(differences.max()), float(differences.mean()))
+
+
+def equal_greedy(engine: OnnxModel, reference: Reference) -> float:
+    """The share of texts for which greedy search gives Regard's output: each of its tokens, and the end,
+    is the best one after those before it."""
+    special, expected, actual = reference.special, [], []
+    for prompt, output in zip(reference.prompts, reference.search(GREEDY)):
+        if reference.is_decoder_only:
+            sample, first = Sample(target=[*prompt, *output]), len(prompt) - 1
+        else:
+            sample, first = Sample(source=prompt, target=[special.start, *output][: reference.limit]), 0
+        logits = engine.logits([sample])[0, first:].copy()  # [T,V]
+        logits[:, list(special.suppressed)] = -np.inf
+        expected.append([*output, special.end][: reference.limit])
+        actual.append(logits.argmax(axis=1)[: reference.limit].tolist())
+    return equal_share(expected, actual)
 
 
 def equal_answers(

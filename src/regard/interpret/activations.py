@@ -23,21 +23,13 @@ from regard.interpret.readings import (
     value_weighted,
     word_attention,
 )
+from regard.resources import read_data
 
 _BYTES = re.compile("(?:<0x[0-9A-F]{2}>)+")
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
 FORMAT = 1  # of files
 MEAN = "mean"  # in place of a head's number
-CAVEATS = {
-    "weights": "Where a head attends, not why the model predicts a token: later layers may ignore it.",
-    "mean": "The mean of all heads: if they attend to different tokens, no head attends like this.",
-    "value_norm": "The norm of what each key contributes, a · ‖v W_O‖. These are norms, not shares: rows do "
-    "not sum to 1, and two contributions may cancel.",
-    "rollout": "Attention multiplied through all layers, half of each layer being the residual connection. "
-    "Ignores values, norms and feed-forward layers, and weights all heads equally.",
-    "words": "Tokens are merged into words: keys are summed, queries averaged, so different attention of the "
-    "tokens of one word is averaged out.",
-}
+CAVEATS: Mapping[str, str] = read_data("trace")["caveats"]
 STRICT = ConfigDict(strict=True, extra="forbid")  # for reading files, see trace.py
 
 

@@ -15,10 +15,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from markupsafe import Markup
 from torch import Tensor
 
 from regard.errors import UsageError
 from regard.interpret.activations import visible
+from regard.resources import render
 from regard.storage.files import write_atomically
 
 Color = Literal["blue", "orange", "grey"]
@@ -38,13 +40,7 @@ STYLE = (
 )
 DPI, MAX_PNG = 200, 12000  # pixels along a side
 POINTS = 0.72  # of a pixel
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"  # no scripts, no requests
 MAX_TABLE = 4096  # cells
-PAGE_STYLE = (
-    ":root{color-scheme:light dark}body{font:16px/1.4 system-ui,sans-serif;margin:1rem}"
-    "figure{margin:0;overflow-x:auto}table{border-collapse:collapse;margin-top:1rem;font-size:.8rem}"
-    "th,td{padding:.15rem .4rem;border:1px solid #8884;text-align:right}"
-)
 
 
 @dataclass(frozen=True)
@@ -209,31 +205,10 @@ class Figure:
 
     @cached_property
     def html(self) -> str:
-        """A page without scripts that loads nothing."""
-        title, description = clean(self.title), clean(self.scene.description)
-        return (
-            '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-            f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
-            '<meta name="viewport" content="width=device-width,initial-scale=1">'
-            f"<title>{title}</title><style>{PAGE_STYLE}</style></head><body><main><h1>{title}</h1>"
-            f"<p>{description}</p><figure>{self.svg}</figure>{self.table()}</main></body></html>\n"
-        )
-
-    def table(self) -> str:
-        """The matrix as a table, unless it is too large to read."""
-        rows, columns = self.data.get("rows"), self.data.get("columns")
-        if not rows or not columns or len(rows) * len(columns) > MAX_TABLE:
-            return ""
-        head = "".join(f'<th scope="col"><bdi>{clean(name)}</bdi></th>' for name in columns)
-        lines = []
-        for name, values in zip(rows, self.data["values"]):
-            texts = (f"{each:.4f}" if isinstance(each, float) else clean(str(each)) for each in values)
-            cells = "".join(f"<td><bdi>{text}</bdi></td>" for text in texts)
-            lines.append(f'<tr><th scope="row"><bdi>{clean(name)}</bdi></th>{cells}</tr>')
-        return (
-            "<details><summary>As a table</summary><table><thead><tr><td></td>"
-            f"{head}</tr></thead><tbody>{''.join(lines)}</tbody></table></details>"
-        )
+        """A page without scripts that loads nothing, with the matrix as a table unless it is too large."""
+        size = len(self.data.get("rows", ())) * len(self.data.get("columns", ()))
+        table = self.data if 0 < size <= MAX_TABLE else None
+        return render("figure.html.j2", printable, figure=self, svg=Markup(self.svg), table=table)
 
     @property
     def json(self) -> str:

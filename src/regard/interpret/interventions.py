@@ -22,6 +22,7 @@ from regard.interpret.names import AttentionShape, attention_shapes, causal_side
 from regard.models.cache import Cache
 from regard.models.families import Model
 from regard.models.layers import Tap
+from regard.resources import read_data
 
 Fields = Mapping[str, Any]
 
@@ -228,14 +229,11 @@ def describe(interventions: Sequence[Fields]) -> str:
 
 @dataclass(frozen=True)
 class InterventionKind:
-    """`label` and `about` are for the page; `sides` names the list of a model that has its `side`.
-
-    `words` describe an intervention: "{head}" is a field, "[...]" is left out if its field is.
-    """
+    """The fields are explained in builtin/trace.toml."""
 
     make: Callable[[Fields, str, Model], Edits]
-    fields: tuple[str, ...]
-    required: tuple[str, ...]
+    fields: Sequence[str]
+    required: Sequence[str]
     words: str
     label: str
     about: str
@@ -252,57 +250,8 @@ class InterventionKind:
         return {name: value for name, value in vars(self).items() if name != "make"}
 
 
-ATTENTION = ("where", "head")
+MAKERS = (zero_head, uniform, drop_scale, drop_positions, unmask_future, replace_token)
 KINDS = {
-    "zero_head": InterventionKind(
-        zero_head,
-        ATTENTION,
-        ATTENTION,
-        "without head {head} of {where}",
-        "Ablate a head",
-        "The head's weighted sum of values becomes zero; all other heads stay.",
-    ),
-    "uniform": InterventionKind(
-        uniform,
-        ATTENTION,
-        (),
-        "with equal scores[ in head {head}][ of {where}]",
-        "Uniform attention in a head",
-        "All scores become equal, so that every visible key has the same weight.",
-    ),
-    "drop_scale": InterventionKind(
-        drop_scale,
-        ("where",),
-        (),
-        "without the scale[ of {where}]",
-        "Drop the scale 1/√d",
-        "The products of q and k are not divided by √d: the softmax becomes sharper.",
-    ),
-    "drop_positions": InterventionKind(
-        drop_positions,
-        ("side",),
-        (),
-        "without positions[ in the {side}]",
-        "Drop the positions",
-        "Nothing tells the order of the words any more.",
-        "stacks",
-    ),
-    "unmask_future": InterventionKind(
-        unmask_future,
-        (),
-        (),
-        "with the future unmasked",
-        "Unmask the future",
-        "Each position attends to later ones too, in the run that is shown. "
-        "While the tokens were chosen there were none yet.",
-    ),
-    "replace_token": InterventionKind(
-        replace_token,
-        ("side", "position", "text"),
-        ("position", "text"),
-        'with "{text}" as token {position}[ of the {side}]',
-        "Replace a token",
-        "The tokens of another text replace one token; <mask> and <unk> can be written too.",
-        "sides",
-    ),
+    make.__name__: InterventionKind(make, **read_data("trace")["interventions"][make.__name__])
+    for make in MAKERS
 }

@@ -22,6 +22,7 @@ from regard.models.families import Model
 from regard.models.positions import Learned, Sinusoidal
 from regard.models.recurrent import RecurrentEncoderDecoder
 from regard.models.transformer import EncoderDecoder, Stack
+from regard.resources import read_data
 
 
 @dataclass(frozen=True)
@@ -35,53 +36,12 @@ class TensorName:
         return len(self.shape.split())
 
 
-ATTENTION = (  # Q queries, L keys
-    ("norm", "Q D", "pre-norm only: the normalised input of the attention"),
-    ("query", "H Q C", "q = W_Q x of each head; rotated, with rotary positions (Llama)"),
-    ("key", "G L C", "k = W_K x"),
-    ("value", "G L C", "v = W_V x"),
-    ("mask", "Q L", "true where a query may attend to a key"),
-    ("scores", "H Q L", "q . k / sqrt(C), with T5's bias; before the mask"),
-    ("weights", "H Q L", "softmax of the scores over the visible keys: rows sum to 1, masked keys have 0"),
-    ("mixed", "H Q C", "sum of the values, weighted by the weights"),
-    ("output", "Q D", "all heads together: concat(mixed) W_O"),
-    ("value_norms", "H L", "norm of v_j W_O for each head: how much a key contributes at weight 1"),
-    ("sum", "Q D", "post-norm only: input plus output, before the layer norm"),
-)
-FEED_FORWARD = (
-    ("norm", "Q D", "pre-norm only: its normalised input"),
-    ("hidden", "Q F", "after the activation (and the gate)"),
-    ("output", "Q D", "what is added to the residual stream"),
-    ("sum", "Q D", "post-norm only: input plus output, before the layer norm"),
-)
-EMBEDDING = (
-    ("tokens", "Q D", "the embedding of each token, times sqrt(D) in the paper's model"),
-    ("positions", "Q D", "the position embedding (not T5, not rotary positions)"),
-    ("sum", "Q D", "the sum of the embeddings"),
-    ("out", "Q D", "the input of the first layer; BERT normalises the sum"),
-)
-GATES = (
-    ("input", "LSTM: input gate, how much of the candidate enters"),
-    ("forget", "LSTM: forget gate, how much of the memory stays"),
-    ("output", "LSTM: output gate, how much of the memory is shown"),
-    ("reset", "GRU: reset gate, how much of the old state the candidate sees"),
-    ("update", "GRU: update gate, how much of the old state stays"),
-    ("candidate", "the candidate state of this step"),
-    ("hidden", "the hidden state after this step"),
-    ("memory", "LSTM: the memory after this step"),
-)
-BAHDANAU = (
-    ("query", "T D", "the decoder's state before the step"),
-    ("key", "S D", "the projected encoder states"),
-    ("value", "S D", "the encoder states"),
-    ("scores", "1 T S", "how well each source state fits, v . tanh(W s + U h)"),
-    ("weights", "1 T S", "softmax of the scores: rows sum to 1"),
-    ("context", "T D", "sum of the encoder states, weighted by the weights"),
-)
+TENSORS: Mapping[str, Mapping[str, tuple[str, str]]] = read_data("trace")["tensors"]
+GATES: Mapping[str, str] = read_data("trace")["gates"]
 
 
 def _stack(side: str, size: str) -> Iterator[TensorName]:
-    for name, shape, meaning in EMBEDDING:
+    for name, (shape, meaning) in TENSORS["embedding"].items():
         yield TensorName(f"{side}.embedding.{name}", shape.replace("Q", size), meaning)
     yield TensorName(f"{side}.positions.bias", f"H {size} {size}", "T5: added to the scores for a distance")
     kinds = [("self", size, size)]
@@ -93,11 +53,11 @@ def _stack(side: str, size: str) -> Iterator[TensorName]:
             meaning = f"rotary positions (Llama): {name} of each pair's angle"
             yield TensorName(f"decoder.positions.{name}", "T R", meaning)
     for kind, queries, keys in kinds:
-        for name, shape, meaning in ATTENTION:
+        for name, (shape, meaning) in TENSORS["attention"].items():
             letters = shape.replace("Q", queries).replace("L", keys)
             yield TensorName(f"{side}.#.{kind}.{name}", letters, meaning)
         yield TensorName(f"{side}.#.after_{kind}", f"{size} D", f"the residual stream after {kind}-attention")
-    for name, shape, meaning in FEED_FORWARD:
+    for name, (shape, meaning) in TENSORS["feed_forward"].items():
         yield TensorName(f"{side}.#.feed_forward.{name}", shape.replace("Q", size), meaning)
     yield TensorName(f"{side}.#.out", f"{size} D", "the residual stream after the layer")
     yield TensorName(f"{side}.out", f"{size} D", "after the last layer and, with pre-norm, the final norm")
@@ -106,13 +66,13 @@ def _stack(side: str, size: str) -> Iterator[TensorName]:
 def _recurrent() -> Iterator[TensorName]:
     for side, size in (("encoder", "S"), ("decoder", "T")):
         yield TensorName(f"{side}.embedding", f"{size} D", "RNN: the embedding of each token")
-    for gate, meaning in GATES:
+    for gate, meaning in GATES.items():
         for direction in ("forward", "backward"):
             yield TensorName(f"encoder.#.{direction}.{gate}", "S E", f"{meaning}; {direction} direction")
         yield TensorName(f"decoder.#.{gate}", "T D", meaning)
     yield TensorName("encoder.#.hidden", "S D", "RNN: the hidden states of a layer, both directions joined")
     yield TensorName("decoder.first", "L P", "RNN: the decoder's initial state, layer by layer")
-    for name, shape, meaning in BAHDANAU:
+    for name, (shape, meaning) in TENSORS["bahdanau"].items():
         yield TensorName(f"decoder.cross.{name}", shape, f"Bahdanau: {meaning}")
 
 

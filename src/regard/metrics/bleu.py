@@ -19,8 +19,8 @@ UNSPACED = {"zh": "zh", "ja": "char", "th": "char", "km": "char", "lo": "char", 
 @dataclass(frozen=True)
 class TextScores:
     bleu: float
-    chrf: float
     bleu_signature: str
+    chrf: float
     chrf_signature: str
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from pydantic import PlainSerializer, TypeAdapter
 
 from regard.compat import OldAttributes
-from regard.metrics.language import perplexity_scores
+from regard.metrics import perplexity_scores
 
 if TYPE_CHECKING:
     import numpy as np

@@ -146,13 +146,13 @@ class Distributed(SingleProcess):
             return
         from torch.distributed.tensor import distribute_tensor
 
-        for name, slots in parameter_slots(model).items():
-            parameter: Any = getattr(*slots[0])
+        def local(name: str, parameter: Any) -> Tensor:
             full = torch.empty(parameter.shape, dtype=parameter.dtype, device=self.device)
             if self.is_rank0:
                 full.copy_(weights[name].detach())
-            local = distribute_tensor(full, parameter.device_mesh, parameter.placements, src_data_rank=0)
-            set_parameter(slots, nn.Parameter(local, parameter.requires_grad))
+            return distribute_tensor(full, parameter.device_mesh, parameter.placements, src_data_rank=0)
+
+        assign_parameters(model, model, local)
         for module in model.modules():
             for name, buffer in module.named_buffers(recurse=False):
                 setattr(module, name, buffer.to(self.device))
@@ -175,7 +175,7 @@ class Distributed(SingleProcess):
         if self.skeleton is None:
             return model
         copy: Any = deepcopy(self.skeleton)
-        fill(copy, {name: full_tensor(shard).detach().cpu() for name, shard in model.named_parameters()})
+        assign_parameters(copy, model, lambda name, shard: full_tensor(shard).detach().cpu())
         try:
             copy.to(self.device)
         except torch.OutOfMemoryError:
@@ -184,17 +184,14 @@ class Distributed(SingleProcess):
 
     def on_rank0(self, work: Callable[[], Result]) -> Result:
         results: list[Result] = []
-        if not self.is_rank0:
-            received = self.broadcast_object(None)
-            if not received:
-                raise PeerError("rank 0 of this run failed", code="E_RUN_PEER")
-            result: Result = received[0]
-            return result
         try:
-            results.append(work())
-        finally:
-            self.broadcast_object(results)  # after a failure too: the others must not wait for ever
-        return results[0]
+            if self.is_rank0:
+                results.append(work())
+        finally:  # after a failure too: the others must not wait for ever
+            received: list[Result] = self.all_gather_object(results)[0]
+        if not received:
+            raise PeerError("rank 0 of this run failed", code="E_RUN_PEER")
+        return results[0] if self.is_rank0 else received[0]
 
     def rank0_first(self, work: Callable[[], Result]) -> Result:
         results: list[Result] = []
@@ -213,25 +210,16 @@ class Distributed(SingleProcess):
     def can_save_after(self, error: Exception) -> bool:
         return isinstance(error, CollectiveError)
 
-    def broadcast_object(self, value: object) -> Any:
-        """The value of rank 0, as JSON: torch's function of this name would use pickle."""
-        content = to_bytes(value)
-        length = torch.tensor([len(content)])
-        torch.distributed.broadcast(length, 0, group=self.objects)
-        content = content if self.is_rank0 else torch.empty(int(length), dtype=torch.uint8)
-        torch.distributed.broadcast(content, 0, group=self.objects)
-        return from_bytes(content)
-
     def all_gather_object(self, value: object) -> list[Any]:
-        """The values of all ranks, as JSON."""
-        content = to_bytes(value)
+        """The values of all ranks, as JSON: torch's function of this name uses pickle."""
+        content = torch.frombuffer(bytearray(json.dumps(value).encode()), dtype=torch.uint8)
         lengths = [torch.zeros(1, dtype=torch.int64) for _ in range(self.world_size)]
         torch.distributed.all_gather(lengths, torch.tensor([len(content)]), group=self.objects)
         longest = max(int(length) for length in lengths)
         buffers = [torch.empty(longest, dtype=torch.uint8) for _ in range(self.world_size)]
         padded = nn.functional.pad(content, (0, longest - len(content)))
         torch.distributed.all_gather(buffers, padded, group=self.objects)
-        return [from_bytes(each[: int(length)]) for each, length in zip(buffers, lengths)]
+        return [json.loads(each[: int(n)].numpy().tobytes()) for each, n in zip(buffers, lengths)]
 
 
 # --- modules and tensors
@@ -268,25 +256,12 @@ def shard(module: LossModule, device: torch.device) -> nn.Module:
     return module
 
 
-def parameter_slots(model: nn.Module) -> dict[str, list[tuple[nn.Module, str]]]:
-    """The modules and attributes that hold each parameter, by its first name; shared ones have several."""
-    names = {id(parameter): name for name, parameter in model.named_parameters()}
-    slots: dict[str, list[tuple[nn.Module, str]]] = {name: [] for name in names.values()}
-    for module in model.modules():
-        for attribute, parameter in module.named_parameters(recurse=False, remove_duplicate=False):
-            slots[names[id(parameter)]].append((module, attribute))
-    return slots
-
-
-def set_parameter(slots: Sequence[tuple[nn.Module, str]], parameter: nn.Parameter) -> None:
-    for module, attribute in slots:
-        setattr(module, attribute, parameter)
-
-
-def fill(skeleton: nn.Module, weights: Mapping[str, Tensor]) -> None:
-    """Give the parameters of a model on the meta device their values."""
-    for name, slots in parameter_slots(skeleton).items():
-        set_parameter(slots, nn.Parameter(weights[name], getattr(*slots[0]).requires_grad))
+def assign_parameters(model: nn.Module, like: nn.Module, value: Callable[[str, Any], Tensor]) -> None:
+    """New parameters for a model, computed from those of `like`; shared ones stay shared."""
+    old = dict(like.named_parameters())
+    new = {id(each): nn.Parameter(value(name, each), each.requires_grad) for name, each in old.items()}
+    state = {name: new[id(each)] for name, each in like.named_parameters(remove_duplicate=False)}
+    model.load_state_dict(state, strict=False, assign=True)  # not strict: buffers stay
 
 
 def full_tensor(tensor: Tensor) -> Tensor:
@@ -304,14 +279,6 @@ def shard_like(tensor: Tensor, parameter: Tensor) -> Tensor:
     sharded: Any = parameter
     full = tensor.to(parameter.device, parameter.dtype)
     return distribute_tensor(full, sharded.device_mesh, sharded.placements, src_data_rank=None)
-
-
-def to_bytes(value: object) -> Tensor:
-    return torch.frombuffer(bytearray(json.dumps(value).encode()), dtype=torch.uint8)
-
-
-def from_bytes(content: Tensor) -> Any:
-    return json.loads(content.numpy().tobytes())
 
 
 # --- processes

@@ -25,16 +25,13 @@ def forward_flops(model: Model, rows: int, source: int, target: int, labels: int
     A product of [m,k] and [k,n] costs 2mkn. As is customary, sums, norms, softmax and the embedding lookup
     are not counted. The output layer costs 2 DV for each label.
     """
-    return rows * row_flops(model, source, target) + 2 * labels * model.output.weight.numel()
-
-
-def row_flops(model: Model, source: int, target: int) -> int:
-    """One row of S source and T target tokens through the layers."""
     encoder, decoder = getattr(model, "encoder", None), getattr(model, "decoder", None)
-    if not isinstance(encoder or decoder, Stack):
-        return recurrent_row(model, source, target)
-    encoding = 0 if encoder is None else stack_flops(encoder, source)
-    return encoding if decoder is None else encoding + stack_flops(decoder, target, source)
+    if isinstance(encoder or decoder, Stack):
+        row = 0 if encoder is None else stack_flops(encoder, source)
+        row += 0 if decoder is None else stack_flops(decoder, target, source)
+    else:
+        row = recurrent_row(model, source, target)
+    return rows * row + 2 * labels * model.output.weight.numel()
 
 
 def stack_flops(stack: Stack, words: int, source: int = 0) -> int:

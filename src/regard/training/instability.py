@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from regard.batch import Batch
 from regard.storage import checkpoint_steps, friendly_os_errors, load_latest, make_folders, prune, write_json
 from regard.training.distributed import CollectiveError
-from regard.training.progress import Metrics, NonFinite, Reason
+from regard.training.progress import Metrics, Reason, Step
 
 if TYPE_CHECKING:
     from regard.training.trainer import Trainer
 
-MEANINGS: dict[Reason, str] = {
+MEANINGS: dict[Reason | None, str] = {
     "loss": "the loss is not finite",
     "gradient": "the gradient is not finite",
     "empty": "there is nothing to learn from",
@@ -29,7 +29,7 @@ MAX_ROLLBACKS = 3  # without passing the step that went wrong
 CLOCKS = ("seconds", "update_seconds", "data_seconds", "validation_seconds", "save_seconds")
 
 
-def handle_non_finite(trainer: Trainer, update: NonFinite, metrics: Metrics) -> bool:
+def handle_non_finite(trainer: Trainer, update: Step, metrics: Metrics) -> bool:
     """Record the skipped update; after several in a row stop, or roll back (True)."""
     trainer.dist.on_rank0(lambda: record_non_finite(trainer, update, metrics))
     train = trainer.config.train
@@ -41,7 +41,7 @@ def handle_non_finite(trainer: Trainer, update: NonFinite, metrics: Metrics) -> 
     return True
 
 
-def record_non_finite(trainer: Trainer, update: NonFinite, metrics: Metrics) -> None:
+def record_non_finite(trainer: Trainer, update: Step, metrics: Metrics) -> None:
     """A line of metrics.jsonl, and the texts of the update's samples in `bad/step-N.json`."""
     progress = trainer.progress
     batches = [(at, trainer.stream.full_batch(at)) for at in update.positions]
@@ -54,7 +54,7 @@ def record_non_finite(trainer: Trainer, update: NonFinite, metrics: Metrics) -> 
     metrics.add(
         {
             "kind": "bad",
-            "step": update.step,
+            "step": update.number,
             "reason": update.reason,
             "loss": update.loss,
             "gradient_norm": update.gradient_norm,
@@ -65,7 +65,7 @@ def record_non_finite(trainer: Trainer, update: NonFinite, metrics: Metrics) -> 
         }
     )
     metrics.listener.log(
-        f"step {update.step}: {MEANINGS[update.reason]}, the update is skipped "
+        f"step {update.number}: {MEANINGS[update.reason]}, the update is skipped "
         f"(one of {len(texts)} samples{f', see {file}' if file else ''})"
     )
 
@@ -80,16 +80,16 @@ def sample_texts(trainer: Trainer, batch: Batch, row: int) -> list[str]:
     ]
 
 
-def write_samples(trainer: Trainer, update: NonFinite, texts: dict[str, list[str]]) -> str | None:
+def write_samples(trainer: Trainer, update: Step, texts: dict[str, list[str]]) -> str | None:
     """The file's name, or None if there are `MAX_FILES` already."""
     folder, attempt = trainer.folder / FOLDER, trainer.progress.rollbacks
     with friendly_os_errors(folder):
         make_folders(folder)
         if sum(1 for _ in folder.iterdir()) >= MAX_FILES:
             return None
-    name = f"{FOLDER}/step-{update.step}{f'-again-{attempt}' if attempt else ''}.json"
+    name = f"{FOLDER}/step-{update.number}{f'-again-{attempt}' if attempt else ''}.json"
     content: dict[str, Any] = {
-        "step": update.step,
+        "step": update.number,
         "reason": update.reason,
         "meaning": MEANINGS[update.reason],
         "learning_rate": update.learning_rate,
@@ -101,11 +101,11 @@ def write_samples(trainer: Trainer, update: NonFinite, texts: dict[str, list[str
     return name
 
 
-def stop(trainer: Trainer, update: NonFinite, why: str) -> NoReturn:
+def stop(trainer: Trainer, update: Step, why: str) -> NoReturn:
     progress = trainer.progress
     times, progress.non_finite_in_a_row = progress.non_finite_in_a_row, 0  # --resume tries the next batches
     raise CollectiveError(
-        f"{MEANINGS[update.reason]} at step {update.step}, {times} times in a row (learning rate "
+        f"{MEANINGS[update.reason]} at step {update.number}, {times} times in a row (learning rate "
         f"{update.learning_rate:.2e}); {why}the samples are in {trainer.folder / FOLDER}: correct the data, "
         "or begin a run with a lower train.lr, a longer train.warmup or train.clip; --resume continues with "
         "the batches after these",
@@ -113,7 +113,7 @@ def stop(trainer: Trainer, update: NonFinite, why: str) -> NoReturn:
     )
 
 
-def roll_back(trainer: Trainer, update: NonFinite, metrics: Metrics) -> None:
+def roll_back(trainer: Trainer, update: Step, metrics: Metrics) -> None:
     """Restore the last checkpoint before the non-finite updates; continue with the batches after them.
 
     Checkpoints after that one are deleted: they belong to steps that are now done with other batches. All
@@ -122,7 +122,7 @@ def roll_back(trainer: Trainer, update: NonFinite, metrics: Metrics) -> None:
     before, stream = trainer.progress, trainer.stream
     if before.rollbacks_in_a_row >= MAX_ROLLBACKS:
         stop(trainer, update, f"{MAX_ROLLBACKS} roll-backs did not help; ")
-    first = update.step - before.non_finite_in_a_row + 1
+    first = update.number - before.non_finite_in_a_row + 1
     checkpoint = load_latest(trainer.folder, metrics.listener.log, last=first - 1)
     if checkpoint is None:
         stop(trainer, update, "there is no checkpoint to roll back to; ")
@@ -130,7 +130,7 @@ def roll_back(trainer: Trainer, update: NonFinite, metrics: Metrics) -> None:
     progress = trainer.progress
     for name in ("non_finite", "spikes", *CLOCKS):
         setattr(progress, name, getattr(before, name))
-    progress.non_finite_in_a_row, progress.last_non_finite = 0, update.step
+    progress.non_finite_in_a_row, progress.last_non_finite = 0, update.number
     progress.rollbacks, progress.rollbacks_in_a_row = before.rollbacks + 1, before.rollbacks_in_a_row + 1
     progress.epoch, progress.pool, progress.batch = stream.epoch, stream.pool, stream.batch
     trainer.stream = stream
@@ -139,10 +139,10 @@ def roll_back(trainer: Trainer, update: NonFinite, metrics: Metrics) -> None:
         lambda: prune(trainer.folder, {step for step in checkpoint_steps(trainer.folder) if step <= target})
     )
     metrics.rewind(target)
-    bad = [first, update.step]
+    bad = [first, update.number]
     metrics.add(
-        {"kind": "back", "step": target, "from": update.step, "bad": bad, "backs": progress.rollbacks}
+        {"kind": "back", "step": target, "from": update.number, "bad": bad, "backs": progress.rollbacks}
     )
     metrics.listener.log(
-        f"rolled back to step {target}; continues with the batches after those of step {update.step}"
+        f"rolled back to step {target}; continues with the batches after those of step {update.number}"
     )

@@ -4,22 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from regard import storage
 from regard.config.schema import TaskName
 from regard.data.corpora import short_names
 from regard.device import release_memory
 from regard.errors import RegardError
 from regard.models.families import parameters
-from regard.storage import (
-    average_weights,
-    checkpoint_folder,
-    is_complete,
-    load_checkpoint,
-    load_weights_into,
-    remove_checksums,
-    unique_weights,
-    write_checksums,
-    write_weights,
-)
 from regard.training.distributed import SingleProcess
 from regard.training.evaluation import FILES
 from regard.training.flops import measured_peak
@@ -34,15 +24,14 @@ def write_model_folder(trainer: Trainer, metrics: Metrics) -> list[Record]:
 
     config, folder, data = trainer.config, trainer.folder, trainer.data
     chosen = choose_best(trainer, metrics)
-    remove_checksums(folder)
-    write_weights(folder, config.model, unique_weights(trainer.model))
-    write_checksums(folder)
+    storage.remove_checksums(folder)
+    storage.write_weights(folder, config.model, storage.unique_weights(trainer.model))
+    storage.write_checksums(folder)
     records = []
     for kind, evaluation in (("final-valid", data.valid), ("test", data.test)):
         if evaluation is not None:
             release_memory()
-            device = next(trainer.model.parameters()).device
-            scores = evaluation.final(trainer.model.eval(), device, folder / FILES[kind])
+            scores = evaluation.final(trainer.model.eval(), folder / FILES[kind])
             record = {"kind": kind, "step": trainer.progress.step, **scores, "sentences": len(evaluation)}
             metrics.add(record)
             records.append(record)
@@ -62,11 +51,11 @@ def write_model_folder(trainer: Trainer, metrics: Metrics) -> list[Record]:
 def choose_best(trainer: Trainer, metrics: Metrics) -> str:
     """Load the best checkpoint, or the average of the newest if it validates better; in words."""
     progress, model, folder, train = trainer.progress, trainer.model, trainer.folder, trainer.config.train
-    newest = [checkpoint_folder(folder, step) for step in trainer.scheduled_steps()[-train.average :]]
+    newest = [storage.checkpoint_folder(folder, step) for step in trainer.scheduled_steps()[-train.average :]]
     averaged = intact(newest, metrics) if train.average > 1 else []
     best = progress.best_step
     if averaged:
-        load_weights_into(model, average_weights(averaged), folder)
+        storage.load_weights_into(model, storage.average_weights(averaged), folder)
         name = f"average of the checkpoints {', '.join(path.name for path in averaged)}"
         if trainer.data.valid is None:
             return name
@@ -80,21 +69,22 @@ def choose_best(trainer: Trainer, metrics: Metrics) -> str:
         if averaged:
             raise ValueError("an average without validation is chosen above")
         return f"last checkpoint, step {progress.step}"
-    if not intact([checkpoint_folder(folder, best)], metrics):
+    chosen = storage.checkpoint_folder(folder, best)
+    if not intact([chosen], metrics):
         last = latest_checkpoint(folder, metrics.listener.log)
         if last is None:
             raise RegardError(
                 f"{folder}: its checkpoints are gone; begin a new run", code="E_CHECKPOINT_DAMAGED"
             )
-        load_weights_into(model, last.model, folder)
+        storage.load_weights_into(model, last.model, folder)
         return f"last checkpoint, step {last.state['step']}, because the best one is damaged"
-    load_weights_into(model, load_checkpoint(checkpoint_folder(folder, best)).model, folder)
+    storage.load_weights_into(model, storage.load_checkpoint(chosen).model, folder)
     return f"best checkpoint by {train.metric} on the validation data, step {best}"
 
 
 def intact(folders: list[Path], metrics: Metrics) -> list[Path]:
     """The checkpoints whose checksums are right; logs the others."""
-    whole = [path for path in folders if is_complete(path)]
+    whole = [path for path in folders if storage.is_complete(path)]
     for path in folders:
         if path not in whole:
             metrics.listener.log(f"{path}: damaged, and skipped")
@@ -103,25 +93,19 @@ def intact(folders: list[Path], metrics: Metrics) -> list[Path]:
 
 def run_record(trainer: Trainer, chosen: str) -> Record:
     """What the whole run was and cost; times are seconds, all resumptions included."""
-    progress, machine, data = trainer.progress, trainer.machine, trainer.data
+    state, machine, data = trainer.progress.to_state(), trainer.machine, trainer.data
     tokenizers = (data.source,) if data.target is None else (data.source, data.target)
+    counted = ("step", "tokens", "flops", "seconds", "updating", "waiting", "validating", "saving")
     return {
         "kind": "run",
-        "step": progress.step,
+        **{name: state[name] for name in counted},
         "epochs": trainer.stream.epochs_done,
-        "tokens": progress.tokens,
         "chosen": chosen,
         "parameters": parameters(trainer.model),
         "vocabulary": [len(tokenizer) for tokenizer in tokenizers],
         "device": str(machine.device),
         "precision": machine.precision,
         "threads": machine.threads,
-        "seconds": progress.seconds,
-        "updating": progress.update_seconds,
-        "waiting": progress.data_seconds,
-        "validating": progress.validation_seconds,
-        "saving": progress.save_seconds,
-        "flops": progress.flops,
         "peak": measured_peak(machine),
     }
 

@@ -84,11 +84,12 @@ def freeze(model: nn.Module, init: Init) -> dict[str, float]:
     """
     levels = {name: level(name) for name, _ in model.named_parameters()}
     top = max((each for each in levels.values() if each is not None), default=0) + 1
+    first_free = init.freeze + 1 if isinstance(init.freeze, int) and init.freeze else 0
     rates = {}
     for name, parameter in model.named_parameters():
         layer = levels[name]
         height = top if layer is None else layer
-        frozen = layer is not None if init.freeze == "body" else height < top and height < first_free(init)
+        frozen = layer is not None if init.freeze == "body" else height < min(top, first_free)
         parameter.requires_grad_(not frozen)
         rates[name] = init.layer_decay ** (top - height)
     if not any(parameter.requires_grad for parameter in model.parameters()):
@@ -97,11 +98,6 @@ def freeze(model: nn.Module, init: Init) -> dict[str, float]:
             code="E_INIT_FREEZE",
         )
     return rates
-
-
-def first_free(init: Init) -> int:
-    """The lowest layer that is trained."""
-    return int(init.freeze) + 1 if init.freeze else 0
 
 
 def level(name: str) -> int | None:

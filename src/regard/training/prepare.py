@@ -7,7 +7,7 @@ cache.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -48,15 +48,8 @@ SENTINELS = tuple(f"<extra_id_{number}>" for number in range(100))  # as many as
 UNITS = {"translate": "pairs", "answer": "questions", "tag": "sentences"}  # else texts
 
 Log = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class Tokenizers:
-    source: Tokenizer
-    target: Tokenizer | None  # None: shared with the source, or there is no target
-
-    def __iter__(self) -> Iterator[Tokenizer]:
-        return (each for each in (self.source, self.target) if each is not None)
+Tokenizers = Sequence[Tokenizer]  # of the source, and of the target if it has its own
+TOKENIZER_FILES = ("tokenizer.json", "target_tokenizer.json")
 
 
 @dataclass(frozen=True)
@@ -111,7 +104,9 @@ def prepare_data(
     if tokenizers is not None:
         shards = stored_shards(job) or cached(job, shards_key(job, tokenizers))
     if tokenizers is None or shards is None:
-        checked = check_corpora(job, strict)
+        checked = check(config.data, config.task, job.held_out, job.findings, log)
+        if strict:
+            refuse_findings(checked.report.to_json())
         tokenizers = tokenizers or train_tokenizers(job, checked)
         shards = encode_shards(job, checked, tokenizers)
     manifest = read_manifest(shards)
@@ -130,8 +125,8 @@ def prepare_data(
     objective = objective_of(job, tokenizers, manifest["labels"])
     may_refuse = manifest["unanswered"] > 0
     return TrainingData(
-        source=tokenizers.source,
-        target=tokenizers.target,
+        source=tokenizers[0],
+        target=tokenizers[1] if len(tokenizers) > 1 else None,
         labels=tuple(manifest["labels"]),
         objective=objective,
         training=training,
@@ -142,15 +137,6 @@ def prepare_data(
         may_refuse=may_refuse,
         record=record,
     )
-
-
-def check_corpora(job: Preparation, strict: bool) -> Checked:
-    """The first pass over the training corpora."""
-    config = job.config
-    checked = check(config.data, config.task, job.held_out, job.findings, job.log)
-    if strict:
-        refuse_findings(checked.report.to_json())
-    return checked
 
 
 def refuse_findings(findings: Sequence[Mapping[str, Any]]) -> None:
@@ -177,13 +163,11 @@ def find_tokenizers(job: Preparation) -> Tokenizers | None:
     else:
         folder = cached(job, tokenizers_key(job))
         return None if folder is None else read_tokenizers(folder)
-    return Tokenizers(source, None if target is source else target)
+    return [source] if target is None or target is source else [source, target]
 
 
 def read_tokenizers(folder: Path) -> Tokenizers:
-    separate = folder / "target_tokenizer.json"
-    target = load_tokenizer(separate) if separate.is_file() else None
-    return Tokenizers(load_tokenizer(folder / "tokenizer.json"), target)
+    return [load_tokenizer(folder / name) for name in TOKENIZER_FILES if (folder / name).is_file()]
 
 
 def train_tokenizers(job: Preparation, checked: Checked) -> Tokenizers:
@@ -193,9 +177,10 @@ def train_tokenizers(job: Preparation, checked: Checked) -> Tokenizers:
 
     def write(folder: Path) -> None:
         lines = [*sources, *targets] if is_translation and text.joint else sources
-        train_tokenizer(lines, text.kind, text.vocabulary, job.extra_tokens).save(folder / "tokenizer.json")
+        names = [folder / name for name in TOKENIZER_FILES]
+        train_tokenizer(lines, text.kind, text.vocabulary, job.extra_tokens).save(names[0])
         if is_translation and not text.joint:
-            train_tokenizer(targets, text.kind, text.vocabulary).save(folder / "target_tokenizer.json")
+            train_tokenizer(targets, text.kind, text.vocabulary).save(names[1])
         write_manifest(folder, {})
 
     return read_tokenizers(prepared(tokenizers_key(job), write, job.folder / FALLBACK_CACHE))
@@ -248,10 +233,8 @@ def encode_shards(job: Preparation, checked: Checked, tokenizers: Tokenizers) ->
 
 
 def objective_of(job: Preparation, tokenizers: Tokenizers, labels: Sequence[str]) -> Objective:
-    target = tokenizers.target or tokenizers.source
-    return make_objective(
-        job.config.task, job.config.model, tokenizers.source, target, labels, job.config.version
-    )
+    config, source, target = job.config, tokenizers[0], tokenizers[-1]
+    return make_objective(config.task, config.model, source, target, labels, config.version)
 
 
 def pretrained_labels(job: Preparation) -> list[str]:

@@ -90,11 +90,8 @@ class Listener(Protocol):
 
 
 class NullListener:
-    def log(self, text: str) -> None:
-        pass
-
-    def record(self, record: Record) -> None:
-        pass
+    def log(self, text: str) -> None: ...
+    def record(self, record: Record) -> None: ...
 
 
 class Metrics:
@@ -122,14 +119,9 @@ class Metrics:
 class NullMetrics(Metrics):
     """Of ranks other than 0."""
 
-    def rewind(self, step: int) -> None:
-        pass
-
-    def add(self, record: Record) -> None:
-        pass
-
-    def sync(self) -> None:
-        pass
+    def rewind(self, step: int) -> None: ...
+    def add(self, record: Record) -> None: ...
+    def sync(self) -> None: ...
 
 
 def to_line(record: Record) -> str:
@@ -164,15 +156,16 @@ def read_metrics(path: Path) -> list[Record]:
 
 
 @dataclass(frozen=True)
-class NonFinite:
-    """An update that was skipped."""
+class Step:
+    """One update."""
 
-    step: int
-    reason: Reason
-    loss: float
+    number: int
+    loss: float  # sum over the labels
+    tokens: int
     gradient_norm: float
     learning_rate: float
     positions: Sequence[Position]  # of its batches
+    reason: Reason | None = None  # why it was skipped
 
 
 def non_finite_reason(loss: float, tokens: int, gradient_norm: float) -> Reason | None:

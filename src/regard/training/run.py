@@ -12,27 +12,13 @@ from typing import Any
 
 import torch
 
+from regard import storage
 from regard.config import Config, load_config, resolve, to_toml
 from regard.config.schema import Recipe, TaskName
 from regard.data.corpora import check_data
 from regard.device import Machine, choose_machine
 from regard.errors import RegardError, UsageError
 from regard.models.families import Model, build, build_meta, parameters
-from regard.storage import (
-    Initial,
-    checkpoint_steps,
-    folder_lock,
-    friendly_os_errors,
-    make_folders,
-    read_model,
-    remove_checksums,
-    remove_partials,
-    verified,
-    write_checksums,
-    write_identity,
-    write_json,
-    write_text,
-)
 from regard.training.distributed import (
     SingleProcess,
     connect,
@@ -41,12 +27,12 @@ from regard.training.distributed import (
     local_threads,
     restarts,
 )
+from regard.training.instability import handle_non_finite
 from regard.training.optimizer import epochs_as_steps
 from regard.training.prepare import Log, TrainingData, prepare_data
 from regard.training.progress import (
     Listener,
     Metrics,
-    NonFinite,
     NullListener,
     NullMetrics,
     Record,
@@ -78,7 +64,7 @@ class Run:
     config: Config
     folder: Path
     machine: Machine
-    pretrained: Initial | None  # of `[init] from`; None once the run has checkpoints
+    pretrained: storage.Initial | None  # of `[init] from`; None once the run has checkpoints
 
 
 def train(
@@ -150,11 +136,11 @@ def locked(folder: Path, config: Config | None, resume: bool) -> Iterator[None]:
     if not is_rank0():
         yield
         return
-    with friendly_os_errors(folder):  # fail now if the folder cannot be written
-        make_folders(folder)
-    with folder_lock(folder):
+    with storage.friendly_os_errors(folder):  # fail now if the folder cannot be written
+        storage.make_folders(folder)
+    with storage.folder_lock(folder):
         for place in (folder, folder / "checkpoints"):
-            remove_partials(place)
+            storage.remove_partials(place)
         yield
 
 
@@ -191,7 +177,7 @@ def open_or_resume(config: Config | None, folder: Path, resume: bool) -> Run:
     check_folder(folder, config, resume)  # again, now that the folder is locked
     stored = None
     if (folder / "run.toml").is_file():
-        with verified(folder, weights=False):
+        with storage.verified(folder, weights=False):
             stored = load_config(folder / "run.toml")
     if stored is not None:
         from regard.training.initial import resumed_config
@@ -201,10 +187,10 @@ def open_or_resume(config: Config | None, folder: Path, resume: bool) -> Run:
         raise ValueError("check_folder refuses a folder without a run and without a config")
     check_metric(config)
     pretrained = None
-    if config.init.model is not None and not checkpoint_steps(folder):  # with a checkpoint it is not needed
+    if config.init.model is not None and not storage.checkpoint_steps(folder):  # else it is not needed
         from regard.training.initial import with_shape
 
-        pretrained = read_model(Path(config.init.model), config.model.head)
+        pretrained = storage.read_model(Path(config.init.model), config.model.head)
         config = with_shape(config, pretrained.config)
     device, threads = local_device(config.train.device), local_threads(config.train.threads)
     machine = choose_machine(device, config.train.precision, threads, config.model.width)
@@ -229,7 +215,7 @@ def build_model(
     config: Config,
     data: TrainingData,
     machine: Machine,
-    pretrained: Initial | None = None,
+    pretrained: storage.Initial | None = None,
     log: Log = lambda text: None,
     meta: bool = False,
 ) -> Model:
@@ -253,7 +239,7 @@ def make_trainer(
     data: TrainingData,
     machine: Machine,
     dist: SingleProcess | None = None,
-    pretrained: Initial | None = None,
+    pretrained: storage.Initial | None = None,
     log: Log = lambda text: None,
 ) -> Trainer:
     """With FSDP, rank 0 alone has all initial weights at once, and only until they are divided."""
@@ -289,11 +275,13 @@ def open_trainer(config: Config, folder: Path) -> Trainer:
 def write_run_files(trainer: Trainer) -> None:
     """Config, data record and tokenizers."""
     folder, config, data = trainer.folder, trainer.config, trainer.data
-    remove_checksums(folder)
-    write_text(folder / "run.toml", to_toml(config))
-    write_json(folder / "data.json", data.record)
-    write_identity(folder, config, data.source, data.target, data.split_above, data.labels, data.may_refuse)
-    write_checksums(folder)
+    storage.remove_checksums(folder)
+    storage.write_text(folder / "run.toml", to_toml(config))
+    storage.write_json(folder / "data.json", data.record)
+    storage.write_identity(
+        folder, config, data.source, data.target, data.split_above, data.labels, data.may_refuse
+    )
+    storage.write_checksums(folder)
 
 
 # --- the loop
@@ -340,12 +328,12 @@ def loop(trainer: Trainer, metrics: Metrics) -> bool:
     """update -> log -> validate -> save"""
     window, log_every = Window(), trainer.config.train.log_every
     for step in trainer:
-        if step.non_finite is None:
+        if step.reason is None:
             record_spike(trainer.progress, step.loss / step.tokens, step.gradient_norm, metrics)
-        elif is_rolled_back(trainer, step.non_finite, metrics):
+            window.loss, window.tokens = window.loss + step.loss, window.tokens + step.tokens
+        elif handle_non_finite(trainer, step, metrics):  # rolled back
             window = Window()
             continue
-        window.loss, window.tokens = window.loss + step.loss, window.tokens + step.tokens
         if step.number % log_every == 0:
             metrics.add(trainer.train_record(window, step.gradient_norm))
             window = Window()
@@ -359,12 +347,6 @@ def loop(trainer: Trainer, metrics: Metrics) -> bool:
     if not trainer.is_scheduled(trainer.progress.step):
         validate_and_save(trainer, metrics)
     return True
-
-
-def is_rolled_back(trainer: Trainer, update: NonFinite, metrics: Metrics) -> bool:
-    from regard.training.instability import handle_non_finite  # most runs never need it
-
-    return handle_non_finite(trainer, update, metrics)
 
 
 def validate_and_save(trainer: Trainer, metrics: Metrics) -> None:

@@ -12,20 +12,12 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from regard import storage
 from regard.batch import Batch
 from regard.config import Config
 from regard.device import Machine, release_memory
 from regard.errors import RegardError
 from regard.models.families import Model
-from regard.storage import (
-    Checkpoint,
-    checkpoint_steps,
-    load_latest,
-    load_weights_into,
-    prune,
-    save_checkpoint,
-    unique_weights,
-)
 from regard.training.distributed import SingleProcess, shard_like
 from regard.training.flops import training_flops
 from regard.training.loss import batch_loss, count
@@ -39,21 +31,10 @@ from regard.training.optimizer import (
     scale_by_init,
 )
 from regard.training.prepare import TrainingData
-from regard.training.progress import NonFinite, Progress, Record, non_finite_reason, progress_from_state
+from regard.training.progress import Progress, Record, Step, non_finite_reason, progress_from_state
 from regard.training.stream import Position, Stream
 
 TRIM_MEMORY_EVERY = 10  # updates; costs less than a hundredth of their time
-
-
-@dataclass(frozen=True)
-class Step:
-    """The result of one update."""
-
-    number: int
-    loss: float  # sum over the labels; 0 if the update was skipped
-    tokens: int
-    gradient_norm: float
-    non_finite: NonFinite | None = None  # the update was skipped
 
 
 @dataclass
@@ -150,17 +131,13 @@ class Trainer:
         self.is_consistent = True
         progress.flops += flops
         if reason is None:
-            progress.tokens, progress.non_finite_in_a_row = progress.tokens + tokens, 0
-            step = Step(number, loss, tokens, norm)
+            progress.tokens += tokens
+            progress.non_finite_in_a_row = 0
         else:
-            progress.non_finite, progress.non_finite_in_a_row = (
-                progress.non_finite + 1,
-                progress.non_finite_in_a_row + 1,
-            )
-            skipped = NonFinite(number, reason, loss, norm, rate, [position for _, position in taken])
-            step = Step(number, 0.0, 0, norm, skipped)
+            progress.non_finite += 1
+            progress.non_finite_in_a_row += 1
         progress.update_seconds += time.perf_counter() - started
-        return step
+        return Step(number, loss, tokens, norm, rate, [position for _, position in taken], reason)
 
     def next_batch(self) -> tuple[Batch, Position]:
         batch = self.stream.next()
@@ -227,9 +204,8 @@ class Trainer:
         started = time.perf_counter()
         release_memory()
         model = dist.unsharded(self.model).eval()
-        device = next(model.parameters()).device
         pick = self.progress.step // train.checkpoint_every
-        scores = valid.validate(model, device, train.validate_sentences, pick, dist)
+        scores = valid.validate(model, train.validate_sentences, pick, dist)
         scores = dist.on_rank0(lambda: scores)  # equal on all ranks to the last bit
         self.progress.validation_seconds += time.perf_counter() - started
         return {"kind": "valid", "step": self.progress.step, **scores}
@@ -262,13 +238,13 @@ class Trainer:
         now = self.progress.step
         return [
             step
-            for step in checkpoint_steps(self.folder)
+            for step in storage.checkpoint_steps(self.folder)
             if step == now or (step < now and self.is_scheduled(step))
         ]
 
     def save(self) -> None:
         started = time.perf_counter()
-        weights = self.dist.full_tensors(unique_weights(self.model))
+        weights = self.dist.full_tensors(storage.unique_weights(self.model))
         optimizer = self.dist.full_tensors(optimizer_tensors(self.model, self.optimizer))
         self.saved_step = self.progress.step  # even if it fails: do not try again
         self.dist.on_rank0(lambda: self.write_checkpoint(weights, optimizer))
@@ -278,9 +254,9 @@ class Trainer:
         progress, train = self.progress, self.config.train
         state = {**progress.to_state(), "data": self.data.fingerprint}
         refuse_non_finite(weights, optimizer, progress.step)
-        save_checkpoint(self.folder, progress.step, Checkpoint(weights, optimizer, state))
+        storage.save_checkpoint(self.folder, progress.step, storage.Checkpoint(weights, optimizer, state))
         kept = {progress.step, *self.scheduled_steps()[-max(train.keep, train.average) :]}
-        prune(self.folder, kept if progress.best_step is None else kept | {progress.best_step})
+        storage.prune(self.folder, kept if progress.best_step is None else kept | {progress.best_step})
 
     def save_if_possible(self) -> bool:
         """After a failure: whether a checkpoint of the current step was written."""
@@ -292,7 +268,7 @@ class Trainer:
             return False
         return True
 
-    def restore(self, checkpoint: Checkpoint) -> None:
+    def restore(self, checkpoint: storage.Checkpoint) -> None:
         state = dict(checkpoint.state)
         if state.pop("data", None) != self.data.fingerprint:
             raise RegardError(
@@ -304,18 +280,18 @@ class Trainer:
         weights = {
             name: shard_like(full, parameters.get(name, full)) for name, full in checkpoint.model.items()
         }
-        load_weights_into(self.model, weights, self.folder / "checkpoints")
+        storage.load_weights_into(self.model, weights, self.folder / "checkpoints")
         load_optimizer(self.model, self.optimizer, checkpoint.optimizer)
         self.progress = progress = progress_from_state(state, self.folder)
         self.saved_step = progress.step
         self.stream = replace(self.stream, epoch=progress.epoch, pool=progress.pool, batch=progress.batch)
 
 
-def latest_checkpoint(folder: Path, log: Callable[[str], None]) -> Checkpoint | None:
+def latest_checkpoint(folder: Path, log: Callable[[str], None]) -> storage.Checkpoint | None:
     """The newest intact checkpoint. A run with only damaged ones does not silently begin anew."""
-    checkpoint = load_latest(folder, log)
-    if checkpoint is None and checkpoint_steps(folder):
-        count = len(checkpoint_steps(folder))
+    checkpoint = storage.load_latest(folder, log)
+    if checkpoint is None and storage.checkpoint_steps(folder):
+        count = len(storage.checkpoint_steps(folder))
         raise RegardError(
             f"{folder / 'checkpoints'}: none of {count} checkpoints is intact; restore one from a copy, or "
             "delete them all to begin again from the first step",

@@ -8,18 +8,21 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import torch
 
 from regard.compat import VERSION
-from regard.config import Config, Model, Task
+from regard.config import Config, Decode, Model, Task
 from regard.data import Objective
 from regard.data.objectives import CausalLM, Classify, ExtractiveQA, MaskedLM, Seq2Seq, SpanCorruption, Tag
 from regard.data.readers import RawRow
+from regard.errors import RegardError
+from regard.generation import Hypothesis, decode
 from regard.generation.score import TOKENS_PER_BATCH, score
-from regard.inputs.text import Tokenizer
+from regard.inputs.text import Tokenizer, special_tokens
 from regard.sample import IGNORED, Example, Sample
 from regard.storage import write_text
 from regard.training.distributed import SingleProcess
@@ -31,13 +34,17 @@ if TYPE_CHECKING:
 
 FILES = {"final-valid": "valid.jsonl", "test": "test.jsonl"}  # outputs, by the kind of the record
 SINGLE_PROCESS = SingleProcess()
+Scored = tuple[Record, list[Record]]  # scores, and each example with the model's output
 MAX_LISTED = 5  # texts listed in a message
 
 
+@dataclass(frozen=True)
 class Evaluation(ABC):
     """The held-out examples of one split, and how a model is scored on them."""
 
+    objective: Any  # each class names its own
     examples: Sequence[Example]
+
     validated: ClassVar[tuple[str, ...]] = ()  # the scores that a validation during training records
     separator: ClassVar[str] = ", "  # between the words or labels of the example that it shows
 
@@ -46,25 +53,18 @@ class Evaluation(ABC):
         return len(self.examples)
 
     @abstractmethod
-    def run(
-        self, model: AnyModel, device: torch.device, dist: SingleProcess = SINGLE_PROCESS
-    ) -> tuple[Record, list[Record]]:
+    def run(self, model: AnyModel, dist: SingleProcess = SINGLE_PROCESS) -> Scored:
         """Scores on all examples, and each example with the model's output."""
 
     def validate(
-        self,
-        model: AnyModel,
-        device: torch.device,
-        count: int,
-        pick: int,
-        dist: SingleProcess = SINGLE_PROCESS,
+        self, model: AnyModel, count: int, pick: int, dist: SingleProcess = SINGLE_PROCESS
     ) -> Record:
         """During training: loss and scores, and one example (number `pick`) with the model's output.
 
         Where outputs are generated, only the first `count` examples are scored. The ranks of `dist` divide
         the examples among them, and all get the same record.
         """
-        scores, rows = self.run(model, device, dist)
+        scores, rows = self.run(model, dist)
         return {name: scores[name] for name in self.validated} | self.example(rows[pick % len(rows)])
 
     def example(self, row: Record) -> Record:
@@ -73,9 +73,9 @@ class Evaluation(ABC):
         shown = [text if isinstance(text, str) else self.separator.join(text) for text in texts]
         return {"sample": dict(zip(("source", "reference", "output"), shown))}
 
-    def final(self, model: AnyModel, device: torch.device, path: Path) -> Record:
+    def final(self, model: AnyModel, path: Path) -> Record:
         """Scores of the final model on all examples; writes each with the model's output to `path`."""
-        scores, rows = self.run(model, device)
+        scores, rows = self.run(model)
         write_rows(path, rows)
         return scores
 
@@ -113,37 +113,29 @@ def make_evaluation(
     if isinstance(objective, Seq2Seq):
         from regard.training.evaluation.translation import TranslationEvaluation
 
-        return TranslationEvaluation(config, objective, examples)
-    if isinstance(objective, Classify | Tag | ExtractiveQA):
-        from regard.training.evaluation.labels import AnswerEvaluation, LabelEvaluation, TagEvaluation
+        return TranslationEvaluation(objective, examples, config)
+    from regard.training.evaluation import labels, language
 
-        if isinstance(objective, ExtractiveQA):
-            return AnswerEvaluation(objective, examples, config.task.longest_answer, may_refuse)
-        return (
-            LabelEvaluation(objective, examples)
-            if isinstance(objective, Classify)
-            else TagEvaluation(objective, examples)
-        )
-    from regard.training.evaluation import language
-
-    match objective:
-        case CausalLM():
-            return language.CausalLMEvaluation(objective, examples)
-        case SpanCorruption():
-            return language.SpanCorruptionEvaluation(objective, examples)
-        case MaskedLM():
-            return language.MaskedLMEvaluation(objective, examples)
-    raise ValueError(f"no evaluation for {type(objective).__name__}")
+    if isinstance(objective, ExtractiveQA):
+        return labels.AnswerEvaluation(objective, examples, config.task.longest_answer, may_refuse)
+    kinds: dict[type[Objective], type[Evaluation]] = {
+        Classify: labels.LabelEvaluation,
+        Tag: labels.TagEvaluation,
+        CausalLM: language.CausalLMEvaluation,
+        SpanCorruption: language.SpanCorruptionEvaluation,
+        MaskedLM: language.MaskedLMEvaluation,
+    }
+    return kinds[type(objective)](objective, examples)
 
 
 # --- what the tasks share
 
 
 def log_probabilities(
-    model: AnyModel, samples: Sequence[Sample], device: torch.device, dist: SingleProcess = SINGLE_PROCESS
+    model: AnyModel, samples: Sequence[Sample], dist: SingleProcess = SINGLE_PROCESS
 ) -> list[list[float]]:
     """Of each label of each sample."""
-    return dist.map_sharded(samples, lambda part: score(model, part, TOKENS_PER_BATCH, device))
+    return dist.map_sharded(samples, lambda part: score(model, part, TOKENS_PER_BATCH, device_of(model)))
 
 
 def mean_loss(log_p: Iterable[Sequence[float]]) -> float:
@@ -154,10 +146,23 @@ def mean_loss(log_p: Iterable[Sequence[float]]) -> float:
     return total / max(1, count)
 
 
-def generative(model: AnyModel) -> GenerativeModel:
-    if not hasattr(model, "start"):
-        raise ValueError("an encoder-only model generates no text")
-    return cast("GenerativeModel", model)
+def device_of(model: AnyModel) -> torch.device:
+    return next(model.parameters()).device
+
+
+def best_hypotheses(
+    model: AnyModel, sources: Iterable[Sequence[int]], options: Decode, tokenizer: Tokenizer
+) -> list[Hypothesis]:
+    samples = [Sample(source=ids) for ids in sources]
+    generative = cast("GenerativeModel", model)
+    results = decode(generative, samples, options, special_tokens(tokenizer), device_of(model))
+    if not all(results):  # the probabilities of a diverged model are NaN, and no hypothesis is left
+        raise RegardError(
+            "the model's probabilities are not finite, so that nothing can be decoded; begin a run "
+            "with a lower train.lr or a longer train.warmup",
+            code="E_RUN_DIVERGED",
+        )
+    return [hypotheses[0] for hypotheses in results]
 
 
 def labelled_positions(sample: Sample) -> list[int]:

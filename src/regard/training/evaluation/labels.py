@@ -25,16 +25,14 @@ from regard.metrics.labels import classification_scores, tagging_scores
 from regard.models.families import Model
 from regard.sample import Example, Sample
 from regard.training.distributed import SingleProcess
-from regard.training.evaluation import SINGLE_PROCESS, Evaluation
+from regard.training.evaluation import SINGLE_PROCESS, Evaluation, Scored, device_of
 from regard.training.progress import Record
 
 WINDOW_TOKENS_PER_BATCH = 4096  # logits of windows are small: two a token
 
 
-@dataclass(frozen=True)
 class LabelEvaluation(Evaluation):
     objective: Classify
-    examples: Sequence[Example]
     validated = ("loss", "accuracy", "f1")
 
     @cached_property
@@ -42,12 +40,10 @@ class LabelEvaluation(Evaluation):
         texts = self.objective.tokenizer.encode_batch([example.source for example in self.examples])
         return [self.objective.eval_sample(ids, each.target) for ids, each in zip(texts, self.examples)]
 
-    def run(
-        self, model: Model, device: torch.device, dist: SingleProcess = SINGLE_PROCESS
-    ) -> tuple[Record, list[Record]]:
+    def run(self, model: Model, dist: SingleProcess = SINGLE_PROCESS) -> Scored:
         def predict(samples: Sequence[Sample]) -> list[list[float]]:
             first = lambda number, logits: logits[0].tolist()  # noqa: E731 - of the whole text
-            return map_logits(model, samples, first, TOKENS_PER_BATCH, device)
+            return map_logits(model, samples, first, TOKENS_PER_BATCH, device_of(model))
 
         logits = torch.tensor(dist.map_sharded(self.samples, predict), dtype=torch.float32)  # [texts, labels]
         labels, many = self.objective.labels, self.objective.many
@@ -72,10 +68,8 @@ class LabelEvaluation(Evaluation):
         return float(F.cross_entropy(logits[seen], gold[seen, 0])) if bool(seen.any()) else 0.0
 
 
-@dataclass(frozen=True)
 class TagEvaluation(Evaluation):
     objective: Tag
-    examples: Sequence[Example]
     validated = ("loss", "f1", "accuracy")
     separator = " "
 
@@ -84,9 +78,7 @@ class TagEvaluation(Evaluation):
         """Token ids of each sentence, and the first token of each word (None: the word has none)."""
         return [self.objective.encode_words(example.source.split(" ")) for example in self.examples]
 
-    def run(
-        self, model: Model, device: torch.device, dist: SingleProcess = SINGLE_PROCESS
-    ) -> tuple[Record, list[Record]]:
+    def run(self, model: Model, dist: SingleProcess = SINGLE_PROCESS) -> Scored:
         """The loss is the mean over words whose tag training has seen."""
         references = [example.target.split(" ") for example in self.examples]
 
@@ -103,7 +95,7 @@ class TagEvaluation(Evaluation):
                 ]
                 return predicted_tags(logits, first, self.objective.labels), losses
 
-            return map_logits(model, samples, tags, TOKENS_PER_BATCH, device)
+            return map_logits(model, samples, tags, TOKENS_PER_BATCH, device_of(model))
 
         results = dist.map_sharded(range(len(self.examples)), predict)
         losses = [loss for _, each in results for loss in each]
@@ -118,7 +110,6 @@ class TagEvaluation(Evaluation):
 @dataclass(frozen=True)
 class AnswerEvaluation(Evaluation):
     objective: ExtractiveQA
-    examples: Sequence[Example]
     max_tokens: int  # of an answer
     may_refuse: bool  # some training questions have no answer
     validated = ("loss", "exact", "f1")
@@ -128,15 +119,13 @@ class AnswerEvaluation(Evaluation):
     def windows(self) -> list[list[ContextWindow]]:
         return [self.objective.windows(*question_and_context(example)) for example in self.examples]
 
-    def run(
-        self, model: Model, device: torch.device, dist: SingleProcess = SINGLE_PROCESS
-    ) -> tuple[Record, list[Record]]:
+    def run(self, model: Model, dist: SingleProcess = SINGLE_PROCESS) -> Scored:
         """The loss is the mean over both ends of the answer in all windows."""
 
         def answer(numbers: Sequence[int]) -> list[tuple[str, float, list[float]]]:
             samples = [self.objective.text(window) for number in numbers for window in self.windows[number]]
             clone = lambda place, logits: logits.clone()  # noqa: E731 - [S,2], a few bytes
-            logits = iter(map_logits(model, samples, clone, WINDOW_TOKENS_PER_BATCH, device))
+            logits = iter(map_logits(model, samples, clone, WINDOW_TOKENS_PER_BATCH, device_of(model)))
             return [
                 self.best_answer(number, [next(logits) for _ in self.windows[number]]) for number in numbers
             ]

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Generic, TypeVar
 
 import torch
 from torch import Tensor
@@ -13,24 +11,23 @@ from torch import Tensor
 from regard.config import Decode
 from regard.data.objectives import CausalLM, MaskedLM, SpanCorruption
 from regard.data.readers import RawRow
-from regard.generation import decode
 from regard.generation.score import TOKENS_PER_BATCH, map_logits
-from regard.inputs.text import Tokenizer, special_tokens
-from regard.metrics.language import perplexity_scores
+from regard.inputs.text import Tokenizer
+from regard.metrics import perplexity_scores
 from regard.models.families import Model
 from regard.sample import Example, Sample
 from regard.training.distributed import SingleProcess
 from regard.training.evaluation import (
     SINGLE_PROCESS,
     Evaluation,
-    generative,
+    Scored,
+    best_hypotheses,
+    device_of,
     labelled_positions,
     log_probabilities,
     mean_loss,
 )
 from regard.training.progress import Record
-
-Masking = TypeVar("Masking", MaskedLM, SpanCorruption)
 
 PROMPT_TOKENS, NEW_TOKENS = 32, 100  # of a continuation that is shown
 CONTINUATIONS = 20  # written at the end of a run
@@ -41,12 +38,10 @@ def as_rows(examples: Sequence[Example]) -> list[RawRow]:
     return [(number, each.source, each.target) for number, each in enumerate(examples, start=1)]
 
 
-@dataclass(frozen=True)
 class CausalLMEvaluation(Evaluation):
     """Loss over all of the text in consecutive windows; perplexity and bits per byte follow from it."""
 
     objective: CausalLM
-    examples: Sequence[Example]
 
     def __len__(self) -> int:
         """Documents."""
@@ -56,24 +51,20 @@ class CausalLMEvaluation(Evaluation):
     def samples(self) -> list[Sample]:
         return self.objective.eval_samples(as_rows(self.examples))
 
-    def validate(
-        self, model: Model, device: torch.device, count: int, pick: int, dist: SingleProcess = SINGLE_PROCESS
-    ) -> Record:
-        record = self.scores(model, device, dist)
+    def validate(self, model: Model, count: int, pick: int, dist: SingleProcess = SINGLE_PROCESS) -> Record:
+        record = self.scores(model, dist)
         if not count:
             return record
         prompts = self.prompts(pick + 1)
-        (row,) = self.continuations(model, [prompts[pick % max(1, len(prompts))]], device)
+        (row,) = self.continuations(model, [prompts[pick % max(1, len(prompts))]])
         return record | self.example({**row, "reference": ""})
 
-    def run(
-        self, model: Model, device: torch.device, dist: SingleProcess = SINGLE_PROCESS
-    ) -> tuple[Record, list[Record]]:
-        rows = self.continuations(model, self.prompts(CONTINUATIONS), device)
-        return self.scores(model, device, dist), rows
+    def run(self, model: Model, dist: SingleProcess = SINGLE_PROCESS) -> Scored:
+        rows = self.continuations(model, self.prompts(CONTINUATIONS))
+        return self.scores(model, dist), rows
 
-    def scores(self, model: Model, device: torch.device, dist: SingleProcess = SINGLE_PROCESS) -> Record:
-        log_p = log_probabilities(model, self.samples, device, dist)
+    def scores(self, model: Model, dist: SingleProcess = SINGLE_PROCESS) -> Record:
+        log_p = log_probabilities(model, self.samples, dist)
         total, tokens = sum(sum(row) for row in log_p), sum(len(row) for row in log_p)
         size = sum(len(example.source.encode()) for example in self.examples)
         return {"loss": -total / max(1, tokens), **perplexity_scores(total, tokens, size)}
@@ -85,17 +76,12 @@ class CausalLMEvaluation(Evaluation):
         chosen = self.samples[::every][:count]
         return [first_text(sample)[:size] for sample in chosen]
 
-    def continuations(
-        self, model: Model, prompts: Sequence[Sequence[int]], device: torch.device
-    ) -> list[Record]:
-        tokenizer, samples = self.objective.tokenizer, [Sample(source=ids) for ids in prompts]
-        results = decode(generative(model), samples, SAMPLING, special_tokens(tokenizer), device)
+    def continuations(self, model: Model, prompts: Sequence[Sequence[int]]) -> list[Record]:
+        tokenizer = self.objective.tokenizer
+        best = best_hypotheses(model, prompts, SAMPLING, tokenizer)
         return [
-            {
-                "source": tokenizer.decode(ids),
-                "output": continuation_text(tokenizer, ids, hypotheses[0].tokens),
-            }
-            for ids, hypotheses in zip(prompts, results)
+            {"source": tokenizer.decode(ids), "output": continuation_text(tokenizer, ids, each.tokens)}
+            for ids, each in zip(prompts, best)
         ]
 
 
@@ -111,12 +97,10 @@ def continuation_text(tokenizer: Tokenizer, prompt: Sequence[int], tokens: Seque
     return full[len(before) :] if full.startswith(before) else tokenizer.decode(tokens)
 
 
-@dataclass(frozen=True)
-class MaskedEvaluation(Evaluation, Generic[Masking]):
+class MaskedEvaluation(Evaluation):
     """Texts with the same masked tokens at every validation."""
 
-    objective: Masking
-    examples: Sequence[Example]
+    objective: MaskedLM | SpanCorruption
 
     def __len__(self) -> int:
         return len(self.samples)
@@ -126,23 +110,19 @@ class MaskedEvaluation(Evaluation, Generic[Masking]):
         return self.objective.eval_samples(as_rows(self.examples))
 
 
-class MaskedLMEvaluation(MaskedEvaluation[MaskedLM]):
+class MaskedLMEvaluation(MaskedEvaluation):
     """Loss and accuracy at the masked positions."""
 
     validated = ("loss", "accuracy")
 
-    def run(
-        self, model: Model, device: torch.device, dist: SingleProcess = SINGLE_PROCESS
-    ) -> tuple[Record, list[Record]]:
-        loss, outputs = self.predict(model, device, dist)
+    def run(self, model: Model, dist: SingleProcess = SINGLE_PROCESS) -> Scored:
+        loss, outputs = self.predict(model, dist)
         gold = [sample.labels[position] for sample in self.samples for position in labelled_positions(sample)]
         right = sum(label == token for label, token in zip(gold, (t for row in outputs for t in row)))
         rows = [self.row(number, tokens) for number, tokens in enumerate(outputs)]
         return {"loss": loss, "accuracy": right / max(1, len(gold))}, rows
 
-    def predict(
-        self, model: Model, device: torch.device, dist: SingleProcess = SINGLE_PROCESS
-    ) -> tuple[float, list[list[int]]]:
+    def predict(self, model: Model, dist: SingleProcess = SINGLE_PROCESS) -> tuple[float, list[list[int]]]:
         """Mean loss, and the most probable token at each masked position of each sample."""
 
         def predict(samples: Sequence[Sample]) -> list[tuple[float, list[int]]]:
@@ -153,7 +133,7 @@ class MaskedLMEvaluation(MaskedEvaluation[MaskedLM]):
                 loss = torch.nn.functional.cross_entropy(masked, gold, reduction="sum")
                 return float(loss), masked.argmax(dim=1).tolist()
 
-            return map_logits(model, samples, masked_only, TOKENS_PER_BATCH, device)
+            return map_logits(model, samples, masked_only, TOKENS_PER_BATCH, device_of(model))
 
         results = dist.map_sharded(self.samples, predict)
         total, count = sum(loss for loss, _ in results), sum(len(tokens) for _, tokens in results)
@@ -173,36 +153,31 @@ class MaskedLMEvaluation(MaskedEvaluation[MaskedLM]):
         }
 
 
-class SpanCorruptionEvaluation(MaskedEvaluation[SpanCorruption]):
+class SpanCorruptionEvaluation(MaskedEvaluation):
     """Loss of the removed spans, and the share of texts of which every span is generated correctly."""
 
-    def validate(
-        self, model: Model, device: torch.device, count: int, pick: int, dist: SingleProcess = SINGLE_PROCESS
-    ) -> Record:
-        record: Record = {"loss": mean_loss(log_probabilities(model, self.samples, device, dist))}
+    def validate(self, model: Model, count: int, pick: int, dist: SingleProcess = SINGLE_PROCESS) -> Record:
+        record: Record = {"loss": mean_loss(log_probabilities(model, self.samples, dist))}
         if not count:
             return record
-        rows = dist.map_sharded(self.samples[:count], lambda part: self.generate(model, part, device))
+        rows = dist.map_sharded(self.samples[:count], lambda part: self.generate(model, part))
         return record | {"accuracy": accuracy(rows)} | self.example(rows[pick % len(rows)])
 
-    def run(
-        self, model: Model, device: torch.device, dist: SingleProcess = SINGLE_PROCESS
-    ) -> tuple[Record, list[Record]]:
-        rows = dist.map_sharded(self.samples, lambda part: self.generate(model, part, device))
-        loss = mean_loss(log_probabilities(model, self.samples, device, dist))
+    def run(self, model: Model, dist: SingleProcess = SINGLE_PROCESS) -> Scored:
+        rows = dist.map_sharded(self.samples, lambda part: self.generate(model, part))
+        loss = mean_loss(log_probabilities(model, self.samples, dist))
         return {"loss": loss, "accuracy": accuracy(rows)}, rows
 
-    def generate(self, model: Model, samples: Sequence[Sample], device: torch.device) -> list[Record]:
+    def generate(self, model: Model, samples: Sequence[Sample]) -> list[Record]:
         tokenizer = self.objective.tokenizer
-        sources = [Sample(source=sample.source) for sample in samples]
-        results = decode(generative(model), sources, Decode(beam=1), special_tokens(tokenizer), device)
+        best = best_hypotheses(model, (each.source for each in samples), Decode(beam=1), tokenizer)
         return [
             {
                 "source": "".join(tokenizer.tokens(sample.source[:-1])).strip(),
                 "reference": tokenizer.tokens(sample.labels[:-1]),
-                "output": tokenizer.tokens(hypotheses[0].tokens),
+                "output": tokenizer.tokens(hypothesis.tokens),
             }
-            for sample, hypotheses in zip(samples, results)
+            for sample, hypothesis in zip(samples, best)
         ]
 
 

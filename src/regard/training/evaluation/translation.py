@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 
-import torch
 from sacrebleu.metrics.chrf import CHRF
 
 from regard.config import Config, Decode, Weighted
 from regard.data.objectives import Seq2Seq
-from regard.errors import RegardError
-from regard.generation import Hypothesis, decode
-from regard.inputs.text import special_tokens
+from regard.generation import Hypothesis
 from regard.metrics.bleu import bleu_tokenization, bootstrap_intervals, text_scores
 from regard.models.families import Model
-from regard.sample import Example, Sample
+from regard.sample import Sample
 from regard.training.distributed import SingleProcess
 from regard.training.evaluation import (
     SINGLE_PROCESS,
     Evaluation,
-    generative,
+    Scored,
+    best_hypotheses,
     log_probabilities,
     mean_loss,
 )
@@ -32,9 +30,8 @@ GREEDY = Decode(beam=1)
 
 @dataclass(frozen=True)
 class TranslationEvaluation(Evaluation):
-    config: Config
     objective: Seq2Seq
-    examples: Sequence[Example]
+    config: Config
 
     @cached_property
     def samples(self) -> list[Sample]:
@@ -51,47 +48,36 @@ class TranslationEvaluation(Evaluation):
         """sacreBLEU's --tokenize."""
         return bleu_tokenization(self.config.train.bleu_tokenize, self.config.task.target)
 
-    def validate(
-        self, model: Model, device: torch.device, count: int, pick: int, dist: SingleProcess = SINGLE_PROCESS
-    ) -> Record:
+    def validate(self, model: Model, count: int, pick: int, dist: SingleProcess = SINGLE_PROCESS) -> Record:
         """Loss on all pairs; BLEU and chrF of greedy translations of the first `count`."""
-        record: Record = {"loss": mean_loss(log_probabilities(model, self.samples, device, dist))}
+        record: Record = {"loss": mean_loss(log_probabilities(model, self.samples, dist))}
         references = self.references[:count]
         if not references:
             return record
 
         def translate(samples: Sequence[Sample]) -> list[str]:
-            best = self.best(model, samples, GREEDY, device)
+            best = self.best(model, samples, GREEDY)
             return [self.objective.target.decode(hypothesis.tokens) for hypothesis in best]
 
         texts = dist.map_sharded(self.samples[:count], translate)
         scores = text_scores(texts, references, self.bleu_tokenize)
         record |= {"bleu": scores.bleu, "chrf": scores.chrf, "exact": exact_share(texts, references)}
         number = pick % len(texts)
-        row = {
-            "source": self.examples[number].source,
-            "reference": references[number],
-            "output": texts[number],
-        }
-        return record | {"signature": scores.bleu_signature} | self.example(row)
+        row = {"source": self.examples[number].source, "reference": references[number]}
+        return record | {"signature": scores.bleu_signature} | self.example({**row, "output": texts[number]})
 
-    def run(
-        self, model: Model, device: torch.device, dist: SingleProcess = SINGLE_PROCESS
-    ) -> tuple[Record, list[Record]]:
+    def run(self, model: Model, dist: SingleProcess = SINGLE_PROCESS) -> Scored:
         """Decoded with the settings of `[decode]`, in this process."""
-        best = self.best(model, self.samples, self.config.decode, device)
+        best = self.best(model, self.samples, self.config.decode)
         texts = [self.objective.target.decode(hypothesis.tokens) for hypothesis in best]
         scores = text_scores(texts, self.references, self.bleu_tokenize)
         confidence = bootstrap_intervals(texts, self.references, self.bleu_tokenize)
         by_prefix = self.scores_by_prefix(texts)
         record = {
             **({"by_prefix": by_prefix} if by_prefix else {}),
-            "loss": mean_loss(log_probabilities(model, self.samples, device)),
-            "bleu": scores.bleu,
-            "chrf": scores.chrf,
+            "loss": mean_loss(log_probabilities(model, self.samples)),
+            **asdict(scores),
             "exact": exact_share(texts, self.references),
-            "bleu_signature": scores.bleu_signature,
-            "chrf_signature": scores.chrf_signature,
             "bleu_interval": confidence["bleu"],
             "chrf_interval": confidence["chrf"],
         }
@@ -121,19 +107,8 @@ class TranslationEvaluation(Evaluation):
             scores[prefix] = {"sentences": len(numbers), "bleu": bleu, "exact": exact}
         return scores
 
-    def best(
-        self, model: Model, samples: Sequence[Sample], options: Decode, device: torch.device
-    ) -> list[Hypothesis]:
-        """The best hypothesis of each sample."""
-        sources = [Sample(source=sample.source) for sample in samples]
-        results = decode(generative(model), sources, options, special_tokens(self.objective.target), device)
-        if not all(results):  # the probabilities of a diverged model are NaN, and no hypothesis is left
-            raise RegardError(
-                "the model's probabilities are not finite, so that nothing can be decoded; begin a run "
-                "with a lower train.lr or a longer train.warmup",
-                code="E_RUN_DIVERGED",
-            )
-        return [hypotheses[0] for hypotheses in results]
+    def best(self, model: Model, samples: Sequence[Sample], options: Decode) -> list[Hypothesis]:
+        return best_hypotheses(model, (each.source for each in samples), options, self.objective.target)
 
     def rows(self, model: Model, best: Sequence[Hypothesis], texts: Sequence[str]) -> list[Record]:
         from regard.generation.alignment import align

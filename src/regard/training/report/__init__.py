@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,20 +20,7 @@ from regard.errors import RegardError
 from regard.metrics.bleu import RESAMPLES, bleu_tokenization, looks_tokenized
 from regard.storage import write_atomically, write_text
 from regard.training.progress import Record
-from regard.training.report.page import (
-    Block,
-    Chart,
-    Section,
-    chart,
-    charts,
-    code,
-    curve,
-    html_page,
-    markdown_page,
-    paragraph,
-    save,
-    table,
-)
+from regard.training.report import page
 from regard.training.report.run_data import SPLITS, Metric, RunData, main_scores, read_run, score_line
 from regard.training.report.texts import TASK_SECTIONS
 
@@ -49,15 +36,15 @@ def write_report(folder: Path) -> list[Path]:
     """Write report.md and report.html from the files of a run folder, also of a run that has not ended."""
     run = read_run(folder)
     sections = run_sections(run)
-    pages = {"report.md": markdown_page, "report.html": html_page}
-    for name, page in pages.items():
-        write_text(folder / name, page(run.title, sections))
+    pages = {"report.md": page.markdown_page, "report.html": page.html_page}
+    for name, render in pages.items():
+        write_text(folder / name, render(run.title, sections))
     return [folder / name for name in pages]
 
 
 def draw_curves(folder: Path) -> Path:
     """Write curves.png: loss, validation scores and learning rate."""
-    write_atomically(folder / PICTURE, save(curve_charts(read_run(folder))[:3], "png"))
+    write_atomically(folder / PICTURE, page.save(curve_charts(read_run(folder))[:3], "png"))
     return folder / PICTURE
 
 
@@ -73,19 +60,20 @@ def finish_report(folder: Path, log: Callable[[str], None]) -> None:
         log(f'no report: {reason} ("regard report {shlex.quote(str(folder))}" writes it again)')
 
 
-def run_sections(run: RunData) -> list[Section]:
-    return [
-        ("", [overview(run)]),
-        ("Scores", scores(run)),
-        ("Curves", [charts(curve_charts(run), PICTURE)]),
-        ("Data", data(run)),
-        *((heading, section(run)) for heading, section in TASK_SECTIONS[run.config.task.name]),
-        ("Model and training", model(run)),
-        ("Time and cost", cost(run)),
-    ]
+def run_sections(run: RunData) -> list[page.Section]:
+    sections: dict[str, Callable[[RunData], Iterator[page.Block]]] = {
+        "": overview,
+        "Scores": scores,
+        "Curves": curves,
+        "Data": data,
+        **TASK_SECTIONS[run.config.task.name],
+        "Model and training": model,
+        "Time and cost": cost,
+    }
+    return [(heading, list(section(run))) for heading, section in sections.items()]
 
 
-def overview(run: RunData) -> Block:
+def overview(run: RunData) -> Iterator[page.Block]:
     end, best = run.last("run"), run.final_scores() or run.last("valid")
     remarks = {"final-valid": "on the validation data", "valid": run.task.validation}
     bare = {key: value for key, value in best.items() if not key.endswith("_interval")}
@@ -100,16 +88,17 @@ def overview(run: RunData) -> Block:
     newest = end or run.last("train")
     state = "" if end or best.get("kind") in SPLITS else ", not finished yet"
     tiles.append(("training", clock(newest.get("seconds", 0.0)), f"{newest.get('step', 0):,} updates{state}"))
-    return {"kind": "tiles", "tiles": tiles}
+    yield {"kind": "tiles", "tiles": tiles}
 
 
 # --- scores -----------------------------------------------------------------------------------------------
 
 
-def scores(run: RunData) -> list[Block]:
+def scores(run: RunData) -> Iterator[page.Block]:
     records = {split: run.last(kind) for kind, split in SPLITS.items() if run.last(kind)}
     if not records:
-        return [paragraph("Not scored yet: the final model is scored when the run ends.")]
+        yield "Not scored yet: the final model is scored when the run ends."
+        return
     metrics = [
         each for each in run.task.metrics if any(each.value_in(one) is not None for one in records.values())
     ]
@@ -117,30 +106,28 @@ def scores(run: RunData) -> list[Block]:
         [split, f"{record.get('sentences', 0):,}", *(metric.format(record) for metric in metrics)]
         for split, record in records.items()
     ]
-    blocks = [table(["set", run.task.texts, *(metric.name for metric in metrics)], rows)]
-    remark = [paragraph(run.task.remark)] if run.task.remark else []
-    blocks += remark or translation_remarks(run, next(iter(records.values())))
+    yield page.table(["set", run.task.texts, *(metric.name for metric in metrics)], rows)
+    if run.task.remark:
+        yield run.task.remark
+    if run.config.task.name == "translate":
+        yield from translation_remarks(run, next(iter(records.values())))
     if command := evaluate_command(run.config, run.folder.resolve().name):
-        blocks += [paragraph("To compute them again:"), code(command)]
-    return blocks
+        yield "To compute them again:"
+        yield page.code(command)
 
 
-def translation_remarks(run: RunData, record: Record) -> list[Block]:
-    blocks = []
+def translation_remarks(run: RunData, record: Record) -> Iterator[page.Block]:
     if "bleu_interval" in record:
         method = f"{RESAMPLES:,} bootstrap samples of the sentences"
-        blocks.append(paragraph(f"± is half of the 95 % confidence interval, from {method}."))
+        yield f"± is half of the 95 % confidence interval, from {method}."
     signatures = (("BLEU", "bleu_signature"), ("chrF2", "chrf_signature"))
-    blocks.append(code(*(f"{name}|{record.get(key, '–')}" for name, key in signatures)))
+    yield page.code(*(f"{name}|{record.get(key, '–')}" for name, key in signatures))
     references = [row["reference"] for kind in SPLITS for row in run.texts[kind]]
     if looks_tokenized(references) and run.tokenization not in ("none", "char"):
-        blocks.append(
-            paragraph(
-                "The references look tokenised (a space before the full stop). Published scores of such text "
-                'are computed without a second tokenisation: train.bleu_tokenize = "none".'
-            )
+        yield (
+            "The references look tokenised (a space before the full stop). Published scores of such text "
+            'are computed without a second tokenisation: train.bleu_tokenize = "none".'
         )
-    return blocks
 
 
 def evaluate_command(config: Config, folder: str) -> str:
@@ -164,7 +151,11 @@ def evaluate_command(config: Config, folder: str) -> str:
 # --- curves and data --------------------------------------------------------------------------------------
 
 
-def curve_charts(run: RunData) -> list[Chart]:
+def curves(run: RunData) -> Iterator[page.Block]:
+    yield page.charts(curve_charts(run), PICTURE)
+
+
+def curve_charts(run: RunData) -> list[page.Chart]:
     def points(kind: str, field: str | Metric) -> list[tuple[float, float]]:
         metric = Metric(field, field) if isinstance(field, str) else field
         pairs = [(record.get("step"), metric.value_in(record)) for record in run.of_kind(kind)]
@@ -172,42 +163,39 @@ def curve_charts(run: RunData) -> list[Chart]:
 
     smoothed = ", smoothed labels" if run.config.train.label_smoothing else ""
     losses = [
-        curve(f"training{smoothed}", points("train", "loss")),
-        curve("validation", points("valid", "loss"), dots=True),
+        page.curve(f"training{smoothed}", points("train", "loss")),
+        page.curve("validation", points("valid", "loss"), dots=True),
     ]
-    quality = [curve(metric.name, points("valid", metric), dots=True) for metric in run.task.curves]
-    rate = [curve("learning rate", points("train", "lr"))]
-    speed = [curve("tokens a second", points("train", "tokens_per_second"))]
+    quality = [page.curve(metric.name, points("valid", metric), dots=True) for metric in run.task.curves]
+    rate = [page.curve("learning rate", points("train", "lr"))]
+    speed = [page.curve("tokens a second", points("train", "tokens_per_second"))]
     return [
-        chart(next(metric.name for metric in run.task.metrics if metric.key == "loss"), losses),
-        chart(run.task.chart, quality, from_zero=True),
-        chart("learning rate", rate, from_zero=True),
-        chart(f"{run.task.tokens} a second", speed, from_zero=True),
+        page.chart(next(metric.name for metric in run.task.metrics if metric.key == "loss"), losses),
+        page.chart(run.task.chart, quality, from_zero=True),
+        page.chart("learning rate", rate, from_zero=True),
+        page.chart(f"{run.task.tokens} a second", speed, from_zero=True),
     ]
 
 
-def data(run: RunData) -> list[Block]:
+def data(run: RunData) -> Iterator[page.Block]:
     """What was read from each corpus, and what the data check reported."""
     if run.data is None:
-        return [paragraph("What was read from the corpora was not recorded in this run.")]
+        yield "What was read from the corpora was not recorded in this run."
+        return
     corpora, findings = run.data.get("corpora") or [], run.data.get("findings") or []
-    blocks = []
     if corpora:
         head = ["corpus", "split", run.task.rows, "used", "skipped", "weight"]
-        blocks.append(table(head, [corpus_row(corpus) for corpus in corpora], text_columns=2))
+        yield page.table(head, [corpus_row(corpus) for corpus in corpora], text_columns=2)
     if not findings:
-        return [*blocks, paragraph("The data check reported no problem.")]
-    rows = [
-        [
-            str(finding.get("meaning") or finding.get("kind", "")),
-            "skipped" if finding.get("left_out") else "used",
-            "; ".join(place(each) for each in (finding.get("places") or [])[:2]),
-            integer(finding.get("count")),
-        ]
-        for finding in findings
-    ]
-    head = ["problem", f"{run.task.rows} are", "for example", "count"]
-    return [*blocks, table(head, rows, text_columns=3)]
+        yield "The data check reported no problem."
+        return
+    head, rows = ["problem", f"{run.task.rows} are", "for example", "count"], []
+    for finding in findings:
+        meaning = str(finding.get("meaning") or finding.get("kind", ""))
+        places = "; ".join(place(each) for each in (finding.get("places") or [])[:2])
+        used = "skipped" if finding.get("left_out") else "used"
+        rows.append([meaning, used, places, integer(finding.get("count"))])
+    yield page.table(head, rows, text_columns=3)
 
 
 def corpus_row(corpus: Mapping[str, Any]) -> list[str]:
@@ -227,7 +215,7 @@ def place(finding: Mapping[str, Any]) -> str:
 # --- model and cost ---------------------------------------------------------------------------------------
 
 
-def model(run: RunData) -> list[Block]:
+def model(run: RunData) -> Iterator[page.Block]:
     config, end = run.config, run.last("run")
     rows = [["family", config.model.family], ["shape", shape(config.model)]]
     if config.init.model is not None:
@@ -237,10 +225,9 @@ def model(run: RunData) -> list[Block]:
     if "vocabulary" in end:
         rows.append(["vocabulary", " and ".join(f"{size:,}" for size in end["vocabulary"]) + " tokens"])
     rows += [["final model", str(end["chosen"])]] if "chosen" in end else []
-    blocks = [table(["", ""], rows, text_columns=2)]
+    yield page.table(["", ""], rows, text_columns=2)
     if changes := changed_settings(config):
-        blocks.append(table(["setting", "here", "default"], changes, text_columns=3))
-    return blocks
+        yield page.table(["setting", "here", "default"], changes, text_columns=3)
 
 
 def shape(model: Model) -> str:
@@ -267,15 +254,15 @@ def setting(value: object) -> str:
     return "–" if value is None else value if isinstance(value, str) else json.dumps(value)
 
 
-def cost(run: RunData) -> list[Block]:
+def cost(run: RunData) -> Iterator[page.Block]:
     end, tokens = run.last("run"), run.task.tokens
     if not end:
-        count = run.last("train").get("tokens", 0)
-        return [paragraph(f"The run has not ended; {count:,} {tokens} so far.")]
+        yield f"The run has not ended; {run.last('train').get('tokens', 0):,} {tokens} so far."
+        return
     try:
-        return [table(["", ""], cost_rows(end, tokens), text_columns=2)]
+        yield page.table(["", ""], cost_rows(end, tokens), text_columns=2)
     except KeyError as missing:
-        return [paragraph(f"Not recorded in this run: {missing.args[0]}.")]
+        yield f"Not recorded in this run: {missing.args[0]}."
 
 
 def cost_rows(end: Record, tokens: str) -> list[list[str]]:

@@ -1,9 +1,9 @@
 """Blocks of a report and their rendering: text, tables, examples, line charts.
 
-A page is a title and a list of (heading, blocks); a block is a dictionary with a `kind`. Blocks hold plain
-text, much of it from corpora or models: the templates in `builtin/report/` escape every value (`finalize` and
-autoescape). Charts are drawn by matplotlib, which takes a second to import, when the first one is needed;
-equal charts give equal bytes.
+A page is a title and a list of (heading, blocks); a block is a paragraph, or a dictionary with a `kind`.
+Blocks hold plain text, much of it from corpora or models: the templates in `builtin/report/` escape every
+value (`finalize` and autoescape). Charts are drawn by matplotlib, which takes a second to import, when the
+first one is needed; equal charts give equal bytes.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ import math
 import re
 import unicodedata
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from html import escape as escape_html
-from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup, escape
 
+from regard.resources import BUILTIN, render
+
 Chart = dict[str, Any]
 Curve = dict[str, Any]
 
-TEMPLATES = Path(__file__).parents[2] / "builtin" / "report"
-CSS = TEMPLATES / "report.css"
+CSS = BUILTIN / "report" / "report.css"
 WIDTH, HEIGHT, LINE = 440, 210, 16  # of a chart with a legend of one line; of a line more
 MAX_CHARACTERS = 600  # of a text in a report
 BIDI_CONTROLS = {*range(0x202A, 0x202F), *range(0x2066, 0x206A)}
@@ -44,12 +44,8 @@ SETTINGS: Any = {
 }  # fmt: skip
 MARKDOWN_SYNTAX = re.compile(r"([\\`*_{}\[\]#|~!])")
 
-Block = dict[str, Any]
+Block = dict[str, Any] | str
 Section = tuple[str, Sequence[Block]]
-
-
-def paragraph(text: str) -> Block:
-    return {"kind": "paragraph", "text": text}
 
 
 def code(*lines: str) -> Block:
@@ -68,51 +64,16 @@ def case(texts: Sequence[tuple[str, str]], remark: str = "") -> Block:
 
 
 def charts(drawings: Sequence[dict[str, Any]], picture: str) -> Block:
-    """Charts (see charts.py), and the name of an image file with the same curves, for Markdown."""
+    """Charts, and the name of an image file with the same curves, for Markdown."""
     return {"kind": "charts", "charts": drawings, "picture": picture}
 
 
 def html_page(title: str, sections: Sequence[Section]) -> str:
-    return render("report.html.j2", title, sections, printable)
+    return render("report/report.html.j2", printable, FILTERS, title=title, sections=sections)
 
 
 def markdown_page(title: str, sections: Sequence[Section]) -> str:
-    return render("report.md.j2", title, sections, markdown_text)
-
-
-def render(  # every value that a template prints goes through `make_safe`, then through autoescape
-    template: str, title: str, sections: Sequence[Section], make_safe: Callable[[str], str | Markup]
-) -> str:
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # here: a run imports this module
-
-    environment = Environment(
-        loader=FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        finalize=lambda value: value if isinstance(value, Markup) else make_safe(str(value)),
-    )
-    environment.filters |= {
-        "alignment_lines": alignment_lines,
-        "case_lines": case_lines,
-        "cells": lambda row: Markup(f"| {' | '.join(map(markdown_text, row))} |"),
-        "chart_title": chart_title,
-        "fenced": lambda lines: Markup(fenced(lines)),
-        "lines": lambda lines: Markup("\n".join(escape(printable(line)) for line in lines)),
-        "summary": summary,
-        "svg": lambda chart: Markup(svg_element(chart)),
-        "table_rows": table_rows,
-        "text_lines": text_lines,
-        "zip": zip,
-    }
-    return environment.get_template(template).render(title=title, sections=sections)
-
-
-def text_lines(text: str) -> list[str]:
-    short = text if len(text) <= MAX_CHARACTERS else text[:MAX_CHARACTERS] + " …"
-    return short.removesuffix("\n").split("\n")
+    return render("report/report.md.j2", markdown_text, FILTERS, title=title, sections=sections)
 
 
 # --- Markdown ---------------------------------------------------------------------------------------------
@@ -132,21 +93,17 @@ def fenced(lines: Sequence[str]) -> str:
     return "\n".join([f"{fence}text", *safe, fence])
 
 
-def table_rows(block: Block) -> list[Sequence[str]]:
-    """The rows of a table, of tiles or of a confusion matrix, with the line of dashes below the head."""
-    if block["kind"] == "tiles":
-        head, rows, text_columns = ["", "", ""], block["tiles"], 3
-    elif block["kind"] == "matrix":
-        counts = zip(block["labels"], block["counts"])
-        head, text_columns = [block["corner"], *block["labels"]], 1
-        rows = [[label, *(f"{count:,}" for count in row)] for label, row in counts]
-    else:
-        head, rows, text_columns = block["head"], block["rows"], block["text_columns"]
-    dashes = ["---" if column < text_columns else "---:" for column in range(len(head))]
-    return [head, dashes, *rows]
+def cells(row: Sequence[str | int]) -> Markup:
+    """A row of a table."""
+    texts = (f"{cell:,}" if isinstance(cell, int) else cell for cell in row)
+    return Markup(f"| {' | '.join(map(markdown_text, texts))} |")
 
 
-def case_lines(block: Block) -> list[str]:
+def text_lines(text: str) -> list[str]:
+    return cut(text).removesuffix("\n").split("\n")
+
+
+def case_lines(block: dict[str, Any]) -> list[str]:
     width = max(len(name) for name, _ in block["texts"]) + 2
     return [
         f"{'' if number else name:{width}}{line}"
@@ -155,24 +112,27 @@ def case_lines(block: Block) -> list[str]:
     ]
 
 
-def alignment_lines(alignment: Block) -> list[str]:
+def alignment_lines(alignment: dict[str, Any]) -> list[str]:
     source, output = alignment["source"], alignment["output"]
     sources = {target: source[word] for word, target in alignment["links"] if word < len(source)}
     return [f"{word}  <-  {sources[place]}" for place, word in enumerate(output) if place in sources]
 
 
-# --- charts -----------------------------------------------------------------------------------------------
+def cut(text: str) -> str:
+    return text if len(text) <= MAX_CHARACTERS else text[:MAX_CHARACTERS] + " …"
 
 
 def printable(text: str) -> str:
     """Text with its control characters as escapes, cut off after MAX_CHARACTERS."""
-    short = text if len(text) <= MAX_CHARACTERS else text[:MAX_CHARACTERS] + " …"
     return "".join(
         f"\\u{ord(character):04x}"
         if unicodedata.category(character) in CONTROLS or ord(character) in BIDI_CONTROLS
         else character
-        for character in short
+        for character in cut(text)
     )
+
+
+# --- charts -----------------------------------------------------------------------------------------------
 
 
 def curve(name: str, points: Sequence[tuple[float, float]], dots: bool = False) -> Curve:
@@ -189,13 +149,8 @@ def chart(
     names: Sequence[str] = (),
 ) -> Chart:
     """`over` is the x axis; `names` are the labels of x = 0, 1, 2 ... where x is no number."""
-    return {
-        "title": title,
-        "curves": curves,
-        "from_zero": from_zero,
-        "over": over,
-        "names": [*map(printable, names)],
-    }
+    axes = {"from_zero": from_zero, "over": over, "names": [*map(printable, names)]}
+    return {"title": title, "curves": curves, **axes}
 
 
 def chart_title(drawing: Chart) -> str:
@@ -271,15 +226,8 @@ def draw(axes: Any, drawing: Chart, columns: int) -> None:
         colour, line, marker = STYLES[number % len(STYLES)]
         points = thin(each["points"])
         marker = marker if each["dots"] or len(points) == 1 else ""
-        axes.plot(
-            *zip(*points),
-            color=colour,
-            ls=line,
-            marker=marker,
-            label=each["name"],
-            clip_on=False,
-            gid="curve",
-        )
+        style = {"color": colour, "ls": line, "marker": marker}
+        axes.plot(*zip(*points), **style, label=each["name"], clip_on=False, gid="curve")
     axes.spines[:].set_visible(False)
     axes.tick_params(length=0)
     axes.grid(axis="y", color=COLOURS["line"])
@@ -311,3 +259,17 @@ def thin(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
 def axis_label(value: float) -> str:
     """A number at an axis: 0.002, 1.5, 20k."""
     return f"{value / 1000:g}k" if abs(value) >= 10_000 else f"{float(f'{value:.4g}'):g}"
+
+
+FILTERS = {
+    "alignment_lines": alignment_lines,
+    "case_lines": case_lines,
+    "cells": cells,
+    "chart_title": chart_title,
+    "fenced": lambda lines: Markup(fenced(lines)),
+    "lines": lambda lines: Markup("\n".join(escape(printable(line)) for line in lines)),
+    "summary": summary,
+    "svg": lambda chart: Markup(svg_element(chart)),
+    "text_lines": text_lines,
+    "zip": zip,
+}

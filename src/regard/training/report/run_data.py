@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +11,9 @@ from typing import Any
 
 from regard.config import Config, load_config
 from regard.errors import UsageError
+from regard.metrics import MAX_EXPONENT
 from regard.metrics.bleu import bleu_tokenization
-from regard.metrics.language import MAX_EXPONENT
+from regard.resources import read_data
 from regard.storage import read_json
 from regard.training.evaluation import FILES
 from regard.training.progress import FILE, Record, read_metrics
@@ -80,15 +80,13 @@ class TaskReport:
 
 
 def read_tasks() -> dict[str, TaskReport]:
-    path = Path(__file__).parents[2] / "builtin" / "report" / "tasks.toml"
-    content = tomllib.loads(path.read_text(encoding="utf-8"))
+    content = read_data("report/tasks")
     metrics = {name: Metric(**fields) for name, fields in content["metrics"].items()}
-    return {
-        task: TaskReport(
-            **{**fields, **{key: [metrics[name] for name in fields[key]] for key in ("metrics", "curves")}}
-        )
-        for task, fields in content["tasks"].items()
-    }
+    tasks = {}
+    for task, fields in content["tasks"].items():
+        columns, curves = ([metrics[name] for name in fields[key]] for key in ("metrics", "curves"))
+        tasks[task] = TaskReport(**{**fields, "metrics": columns, "curves": curves})
+    return tasks
 
 
 TASKS = read_tasks()

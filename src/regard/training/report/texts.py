@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from regard.metrics.bleu import UNSPACED, text_scores
 from regard.metrics.labels import Span, spans
 from regard.training.progress import Record
-from regard.training.report.page import Block, case, paragraph, table
+from regard.training.report.page import Block, case, table
 from regard.training.report.run_data import RunData
 
 MAX_LENGTHS = (5, 10, 15, 20, 30, 40, 60)  # of the buckets of the breakdown by length; one more is open
@@ -22,25 +22,25 @@ MAX_TYPES, CONFUSIONS, WRONG_TOKENS = 60, 20, 15  # rows of tables
 CONTEXT = 140  # characters of the context on either side of an answer
 SENTINEL = re.compile(r"(<extra_id_\d+>)")  # T5's name of a masked span; its text follows
 
-Section = Callable[[RunData], list[Block]]
+Section = Callable[[RunData], Iterator[Block]]
 
 
-def over_texts(section: Callable[[RunData, str, list[Record]], list[Block]]) -> Section:
+def over_texts(section: Callable[[RunData, str, list[Record]], Iterator[Block]]) -> Section:
     """A section over the rows of the test split, else of the validation split, if they were recorded."""
 
-    def build(run: RunData) -> list[Block]:
+    def build(run: RunData) -> Iterator[Block]:
         split, rows = run.held_out()
-        return section(run, split, rows) if rows else [paragraph("The held-out texts were not recorded.")]
+        yield from section(run, split, rows) if rows else ["The held-out texts were not recorded."]
 
     return build
 
 
-def error_list(unit: str, order: str, total: int, errors: Sequence[Block]) -> list[Block]:
+def error_list(unit: str, order: str, total: int, errors: Sequence[Block]) -> Iterator[Block]:
     """The first ERRORS wrong examples below a sentence that counts them."""
-    if not errors:
-        return [paragraph(f"None: all {total:,} {unit} are right.")]
     limit = f"; {ERRORS} are shown" if len(errors) > ERRORS else ""
-    return [paragraph(f"{len(errors):,} of {total:,} {unit} are wrong{limit}, {order}."), *errors[:ERRORS]]
+    wrong = f"{len(errors):,} of {total:,} {unit} are wrong{limit}, {order}."
+    yield wrong if errors else f"None: all {total:,} {unit} are right."
+    yield from errors[:ERRORS]
 
 
 def percent(value: float) -> str:
@@ -86,28 +86,26 @@ def scores_by_length(rows: Sequence[Record], length: Callable[[str], int], token
 
 
 @over_texts
-def lengths(run: RunData, split: str, rows: list[Record]) -> list[Block]:
+def lengths(run: RunData, split: str, rows: list[Record]) -> Iterator[Block]:
     unit, length = length_unit(run.config.task.source)
     buckets = [
         [each["length"], f"{each['sentences']:,}", f"{each['bleu']:.2f}", f"{each['chrf']:.2f}"]
         for each in scores_by_length(rows, length, run.tokenization)
     ]
-    return [table([f"{unit} of the source, {split} data", "sentences", "BLEU", "chrF"], buckets)]
+    yield table([f"{unit} of the source, {split} data", "sentences", "BLEU", "chrF"], buckets)
 
 
 @over_texts
-def sentences(run: RunData, split: str, rows: list[Record]) -> list[Block]:
+def sentences(run: RunData, split: str, rows: list[Record]) -> Iterator[Block]:
     """The worst and the best by chrF; of equal scores the longer ones first. None stands in both lists."""
     ranked = sorted(rows, key=lambda row: (row["chrf"], -len(row["source"])))
     half = min(BEST_AND_WORST, len(ranked) // 2)
     best = sorted(ranked[half:], key=lambda row: (-row["chrf"], -len(row["source"])))[:half]
     score = "the model's score is the length-normalised log-probability"
-    return [
-        paragraph(f"The worst of the {split} data by chrF; {score}."),
-        *map(sentence, ranked[: half or 1]),
-        paragraph("The best, long ones first."),
-        *map(sentence, best),
-    ]
+    yield f"The worst of the {split} data by chrF; {score}."
+    yield from map(sentence, ranked[: half or 1])
+    yield "The best, long ones first."
+    yield from map(sentence, best)
 
 
 def sentence(row: Record) -> Block:
@@ -115,7 +113,7 @@ def sentence(row: Record) -> Block:
     return case([(name, row[name]) for name in ("source", "reference", "output")], remark)
 
 
-def alignments(run: RunData) -> list[Block]:
+def alignments(run: RunData) -> Iterator[Block]:
     """Sentences with median scores, neither long nor, if possible, short."""
 
     def words(row: Record) -> list[int]:
@@ -124,22 +122,24 @@ def alignments(run: RunData) -> list[Block]:
     rows = [row for row in run.held_out()[1] if row["alignment"] and max(words(row)) < ALIGNED_WORDS.stop]
     rows = [row for row in rows if min(words(row)) >= ALIGNED_WORDS.start] or rows
     if not rows:
-        return [paragraph("No alignment was recorded.")]
+        yield "No alignment was recorded."
+        return
     start = max(0, (len(rows) - ALIGNMENTS) // 2)
     median = sorted(rows, key=lambda row: row["chrf"])[start : start + ALIGNMENTS]
-    words_of = [{side: row[side].split() for side in ("source", "output")} for row in median]
+    yield "Sentences with median scores: for each output word the source word with the most cross-attention."
+    texts = [{side: row[side].split() for side in ("source", "output")} for row in median]
     links = [{"links": [*map(tuple, row["alignment"])]} for row in median]
-    text = "Sentences with median scores: for each output word the source word with the most cross-attention."
-    return [paragraph(text), {"kind": "alignments", "alignments": [a | b for a, b in zip(words_of, links)]}]
+    yield {"kind": "alignments", "alignments": [a | b for a, b in zip(texts, links)]}
 
 
 # --- generate, fill ---------------------------------------------------------------------------------------
 
 
 @over_texts
-def continuations(run: RunData, split: str, rows: list[Record]) -> list[Block]:
-    texts = [[("prompt", row["source"]), ("continuation", row["output"])] for row in rows[:CONTINUATIONS]]
-    return [paragraph(f"Continuations of texts of the {split} data."), *map(case, texts)]
+def continuations(run: RunData, split: str, rows: list[Record]) -> Iterator[Block]:
+    yield f"Continuations of texts of the {split} data."
+    for row in rows[:CONTINUATIONS]:
+        yield case([("prompt", row["source"]), ("continuation", row["output"])])
 
 
 def masked_pairs(row: Record) -> list[tuple[str, str]]:
@@ -158,20 +158,19 @@ def spans_by_sentinel(tokens: Sequence[str]) -> dict[str, str]:
 
 
 @over_texts
-def predictions(run: RunData, split: str, rows: list[Record]) -> list[Block]:
+def predictions(run: RunData, split: str, rows: list[Record]) -> Iterator[Block]:
     pairs = Counter(pair for row in rows for pair in masked_pairs(row))
     wrong = [(pair, count) for pair, count in pairs.most_common() if pair[0] != pair[1]]
     right = pairs.total() - sum(count for _, count in wrong)
     text = f"{right:,} of {pairs.total():,} masked tokens of the {split} data were predicted"
-    if not wrong:
-        return [paragraph(f"{text}.")]
+    yield f"{text}; the most frequent errors:" if wrong else f"{text}."
     confusions = [[*without_spaces(*pair), f"{count:,}"] for pair, count in wrong[:WRONG_TOKENS]]
-    head = ["masked", "predicted", "times"]
-    return [paragraph(f"{text}; the most frequent errors:"), table(head, confusions, text_columns=2)]
+    if confusions:
+        yield table(["masked", "predicted", "times"], confusions, text_columns=2)
 
 
 @over_texts
-def masked_texts(run: RunData, split: str, rows: list[Record]) -> list[Block]:
+def masked_texts(run: RunData, split: str, rows: list[Record]) -> Iterator[Block]:
     """The texts with the fewest and with the most tokens predicted."""
 
     def share(row: Record) -> float:
@@ -180,9 +179,11 @@ def masked_texts(run: RunData, split: str, rows: list[Record]) -> list[Block]:
 
     ranked = sorted(rows, key=lambda row: (share(row), row["log_probability"] or 0.0))
     half = min(BEST_AND_WORST, len(ranked) // 2)
-    blocks = [paragraph("Texts with the fewest tokens predicted."), *map(masked_text, ranked[: half or 1])]
-    best = [masked_text(row) for row in ranked[::-1][:half]]
-    return [*blocks, paragraph("Texts with the most."), *best] if best else blocks
+    yield "Texts with the fewest tokens predicted."
+    yield from map(masked_text, ranked[: half or 1])
+    if half:
+        yield "Texts with the most."
+        yield from map(masked_text, ranked[::-1][:half])
 
 
 def masked_text(row: Record) -> Block:
@@ -205,20 +206,20 @@ def without_spaces(reference: str, output: str) -> tuple[str, str]:
 # --- classify ---------------------------------------------------------------------------------------------
 
 
-def labels(run: RunData) -> list[Block]:
+def labels(run: RunData) -> Iterator[Block]:
     """The confusion matrix, where a text has one label, and the scores of each label."""
     record = run.final_scores()
     if "by_type" not in record:
-        return [paragraph("Not scored yet.")]
-    blocks: list[Block] = []
+        yield "Not scored yet."
+        return
     confusion = record.get("confusion")
     if confusion and len(confusion["labels"]) <= MAX_LABELS:
-        text = "Rows are the references, columns the outputs of the model; the diagonal is right."
-        blocks += [paragraph(text), {"kind": "matrix", "corner": "reference ↓ output →", **confusion}]
+        yield "Rows are the references, columns the outputs of the model; the diagonal is right."
+        yield {"kind": "matrix", "corner": "reference ↓ output →", **confusion}
     elif pairs := confusions(run.held_out()[1]):
-        head = ["reference", "output instead", "texts"]
-        blocks += [paragraph("The most frequent confusions."), table(head, pairs, text_columns=2)]
-    return [*blocks, table(["label", "texts", "precision", "recall", "F1"], type_rows(record["by_type"]))]
+        yield "The most frequent confusions."
+        yield table(["reference", "output instead", "texts"], pairs, text_columns=2)
+    yield table(["label", "texts", "precision", "recall", "F1"], type_rows(record["by_type"]))
 
 
 def confusions(rows: Sequence[Record]) -> list[list[str]]:
@@ -229,7 +230,7 @@ def confusions(rows: Sequence[Record]) -> list[list[str]]:
 
 
 @over_texts
-def label_errors(run: RunData, split: str, rows: list[Record]) -> list[Block]:
+def label_errors(run: RunData, split: str, rows: list[Record]) -> Iterator[Block]:
     wrong = sorted((row for row in rows if is_wrong(row)), key=lambda row: -confidence(row))
     cases = [label_case(row) for row in wrong]
     return error_list(f"texts of the {split} data", "the most confident first", len(rows), cases)
@@ -290,13 +291,14 @@ def entity_errors(row: Record) -> EntityErrors:
     return EntityErrors(right, wrong, missed, spurious)
 
 
-def entity_types(run: RunData) -> list[Block]:
+def entity_types(run: RunData) -> Iterator[Block]:
     record, (_, rows) = run.final_scores(), run.held_out()
     if "by_type" not in record:
-        return [paragraph("Not scored yet.")]
-    blocks = [table(["type", "entities", "precision", "recall", "F1"], type_rows(record["by_type"]))]
+        yield "Not scored yet."
+        return
+    yield table(["type", "entities", "precision", "recall", "F1"], type_rows(record["by_type"]))
     if not rows:
-        return blocks
+        return
     counts: Counter[str] = Counter()
     for each in map(entity_errors, rows):
         counts.update(right=len(each.right), missed=len(each.missed), spurious=len(each.spurious))
@@ -304,11 +306,11 @@ def entity_types(run: RunData) -> list[Block]:
             parts = ["type"] * (reference[0] != output[0]) + ["words"] * (reference[1:] != output[1:])
             counts[f"wrong {' and '.join(parts)}"] += 1
     names = ("right", "wrong type", "wrong words", "wrong type and words", "missed", "spurious")
-    return [*blocks, table(["entities", "count"], [[name, f"{counts[name]:,}"] for name in names])]
+    yield table(["entities", "count"], [[name, f"{counts[name]:,}"] for name in names])
 
 
 @over_texts
-def entity_list(run: RunData, split: str, rows: list[Record]) -> list[Block]:
+def entity_list(run: RunData, split: str, rows: list[Record]) -> Iterator[Block]:
     pairs = sorted(((row, entity_errors(row)) for row in rows), key=lambda pair: -pair[1].errors)
     cases = [entity_case(row, entities) for row, entities in pairs if entities.errors]
     return error_list(f"sentences of the {split} data", "those with most errors first", len(rows), cases)
@@ -332,7 +334,7 @@ def entity_case(row: Record, entities: EntityErrors) -> Block:
 
 
 @over_texts
-def answers(run: RunData, split: str, rows: list[Record]) -> list[Block]:
+def answers(run: RunData, split: str, rows: list[Record]) -> Iterator[Block]:
     """Questions with and without an answer."""
     counts = []
     for name, has_answer in (("with an answer", True), ("without an answer", False)):
@@ -342,11 +344,11 @@ def answers(run: RunData, split: str, rows: list[Record]) -> list[Block]:
             exact, f1 = (percent(sum(row[key] for row in group) / len(group)) for key in ("exact", "f1"))
             counts.append([name, *numbers, exact, f1])
     head = [f"questions of the {split} data", "count", "answered", "unanswered", "exact match", "F1"]
-    return [table(head, counts)]
+    yield table(head, counts)
 
 
 @over_texts
-def answer_errors(run: RunData, split: str, rows: list[Record]) -> list[Block]:
+def answer_errors(run: RunData, split: str, rows: list[Record]) -> Iterator[Block]:
     """Answers that are not exact."""
     ranked = sorted(rows, key=lambda row: (row["f1"], -(row["score"] or 0)))
     cases = [answer_case(row) for row in ranked if not row["exact"]]
@@ -377,11 +379,11 @@ def excerpt(context: str, answers: Sequence[str]) -> str:
     return ("… " if start else "") + context[start:end] + (" …" if end < len(context) else "")
 
 
-TASK_SECTIONS: dict[str, Sequence[tuple[str, Section]]] = {
-    "translate": (("Score by length", lengths), ("Sentences", sentences), ("Alignment", alignments)),
-    "generate": (("Continuations", continuations),),
-    "fill": (("Predictions", predictions), ("Texts", masked_texts)),
-    "classify": (("Labels", labels), ("Errors", label_errors)),
-    "tag": (("Entities", entity_types), ("Errors", entity_list)),
-    "answer": (("Answers", answers), ("Errors", answer_errors)),
+TASK_SECTIONS: dict[str, dict[str, Section]] = {
+    "translate": {"Score by length": lengths, "Sentences": sentences, "Alignment": alignments},
+    "generate": {"Continuations": continuations},
+    "fill": {"Predictions": predictions, "Texts": masked_texts},
+    "classify": {"Labels": labels, "Errors": label_errors},
+    "tag": {"Entities": entity_types, "Errors": entity_list},
+    "answer": {"Answers": answers, "Errors": answer_errors},
 }
