@@ -12,7 +12,6 @@ import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, fields
-from pathlib import Path
 from typing import Annotated, Any, ClassVar, get_type_hints
 
 import typer
@@ -43,19 +42,11 @@ from regard.tasks.results import as_dict
 from regard.tasks.spec import TASKS, Option, TaskSpec
 
 AT_ONCE = 2000  # lines read before they are sorted by length and run together
-COMMON: dict[str, tuple[Any, Any]] = {
-    "files": (Files, None),
-    "as_json": (AsJson, False),
-    "output": (Output, None),
-    "device": (Device, "auto"),
-    "precision": (Precision, "auto"),
-    "threads": (Threads, 0),
-}
 
 
 @dataclass
 class TaskCommand:
-    """The command of a task. Its fields are the options that only the command has."""
+    """The command of a task. Its fields are options: these of all commands, more in a subclass."""
 
     name: ClassVar[str]
     progress: ClassVar[tuple[str, str]] = ("working", "results")  # what it does, what it writes
@@ -65,20 +56,20 @@ class TaskCommand:
     model_default: ClassVar[Any] = inspect.Parameter.empty
     argument_type: ClassVar[Any] = Texts
 
+    files: Files = None
+    as_json: AsJson = False
+    output: Output = None
+    device: Device = "auto"
+    precision: Precision = "auto"
+    threads: Threads = 0
+
+    model: Any = field(init=False)  # its path, or several
+    texts: list[str] = field(init=False)  # or files
     options: dict[str, Any] = field(init=False)  # of the task
     shows_all: bool = field(init=False)  # -n was given: all results are lines
     notes: Notes = field(init=False, default_factory=Notes)
     task: Any = field(init=False, default=None)
     count: int = field(init=False, default=0)  # texts so far
-    # of all commands, see COMMON
-    model: Any = field(init=False)
-    texts: list[str] = field(init=False)
-    files: list[Path] = field(init=False)
-    as_json: bool = field(init=False)
-    output: Path | None = field(init=False)
-    device: str = field(init=False)
-    precision: str = field(init=False)
-    threads: int = field(init=False)
 
     @property
     def spec(self) -> TaskSpec:
@@ -87,7 +78,7 @@ class TaskCommand:
     @property
     def names(self) -> list[str]:
         """The files of -i, then the texts or files that are arguments."""
-        return [*map(str, self.files), *self.texts]
+        return [*map(str, self.files or []), *self.texts]
 
     def run(self) -> None:
         """Open the model, read the texts, write the results."""
@@ -115,7 +106,7 @@ class TaskCommand:
         return f"{self.count:,} {self.progress[1]}"
 
     def read(self) -> Iterable[Any]:
-        return read_inputs(self.texts, self.files)
+        return read_inputs(self.texts, self.files or [])
 
     def open(self) -> None:
         from regard.tasks import load, load_as
@@ -187,23 +178,21 @@ class CandidateCommand(TaskCommand):
 def make_command(kind: type[TaskCommand]) -> Callable[..., None]:
     """The function that typer reads: the options of the task, of its command, and of all commands."""
     spec, hints = TASKS[kind.name], get_type_hints(kind, include_extras=True)
-    extra = [each for each in fields(kind) if each.init]
+    common = {each.name for each in fields(TaskCommand)}
+    extra = sorted((each for each in fields(kind) if each.init), key=lambda each: each.name in common)
     types: dict[str, tuple[Any, Any]] = {
         "typer_context": (typer.Context, inspect.Parameter.empty),
         "model": (kind.model_type, kind.model_default),
         "text": (kind.argument_type, None),
         **{name: option_type(each) for name, each in spec.options.items()},
         **{each.name: (hints[each.name], each.default) for each in extra},
-        **COMMON,
     }
 
     def command(typer_context: typer.Context, **values: Any) -> None:
         instance = kind(**{each.name: values[each.name] for each in extra})
         instance.options = {name: option_value(each, values[name]) for name, each in spec.options.items()}
-        values |= {"texts": values["text"] or [], "files": values["files"] or []}
-        for name in ("model", "texts", *COMMON):
-            setattr(instance, name, values[name])
-        instance.output = writable(values["output"])
+        instance.model, instance.texts = values["model"], values["text"] or []
+        instance.output = writable(instance.output)
         source = typer_context.get_parameter_source("num_results") if "num_results" in values else None
         instance.shows_all = source is not None and source.name == "COMMANDLINE"
         instance.run()

@@ -44,7 +44,7 @@ class ClassifyCommand(TaskCommand):
         from regard.data import has_rows, iter_examples
 
         task = self.task.folder.task
-        files = [*(self.files), *(Path(each) for each in self.texts if os.path.exists(each))]  # noqa: PTH110
+        files = [*(self.files or []), *(Path(each) for each in self.texts if os.path.exists(each))]  # noqa: PTH110
         tables = [path for path in files if has_rows(path, task)]
         if not tables:
             return super().read()
