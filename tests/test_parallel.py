@@ -214,7 +214,7 @@ def test_translating_with_workers_keeps_the_order_and_survives(tmp_path, monkeyp
     job = TranslateCommand(scores=True)
     job.shows_all = False
     job.options = {name: each.default for name, each in TASKS["translate"].options.items()} | {"beam": 1}
-    job.common = {"model": [model], "device": "cpu", "threads": 1, "precision": "auto", "as_json": False}
+    job.model, job.device, job.threads, job.precision, job.as_json = [model], "cpu", 1, "auto", False
     start_process, started = workers.WorkerProcesses.start, list[int]()
 
     def start_and_kill(processes):
@@ -238,7 +238,7 @@ def test_translating_with_workers_keeps_the_order_and_survives(tmp_path, monkeyp
     assert not output.exists()
 
     def nothing_to_do(processes, portion):
-        raise AssertionError(f"portion {portion.number} is done twice")
+        raise AssertionError(f"portion {portion.first} is done twice")
 
     monkeypatch.setattr(workers.WorkerProcesses, "start", lambda processes: None)
     monkeypatch.setattr(workers.WorkerProcesses, "give", nothing_to_do)

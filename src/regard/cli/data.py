@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,7 +11,6 @@ from regard.cli.terminal import AsJson, json_line, print_line, print_table, say
 from regard.errors import RegardError, UsageError
 
 if TYPE_CHECKING:
-    from regard.config import Data, Task
     from regard.data.check import Checked
     from regard.data.report import DataReport
 
@@ -25,12 +23,11 @@ HeldOutFiles = Annotated[
     list[Path] | None,
     typer.Option(help="Held-out data: a file, or twice for a pair of files.", show_default=False),
 ]
-TASK_DEFAULTS = {"name": "translate", "multi_label": False, "source": "source", "target": "target"}
-TASK_OPTIONS = {"name": "--task", "multi_label": "--many", "source": "--source", "target": "--target"}
 
 
 @app.command("check")
 def check(
+    context: typer.Context,
     corpus: Annotated[
         list[Path],
         typer.Argument(help="A run's TOML file; or the training data: .tsv, .csv, .txt, .conll ..."),
@@ -68,15 +65,26 @@ def check(
       regard data check eng.train --task tag --format conll
       regard data check reviews.csv --task classify --column text=Review --column label=Stars
     """
+    from regard.config import load_config, resolve
     from regard.data.check import check as check_corpora
     from regard.data.check import make_report, read_held_out
 
-    task_fields = {"name": task, "multi_label": many, "source": source, "target": target}
-    paths = {"train": corpus, "valid": valid, "test": test}
-    settings = {"documents": documents, "format": format or None, "columns": parse_columns(column or [])}
-    data, config_task = read_arguments(paths, task_fields, settings)
-    report = make_report(data)
-    checked = check_corpora(data, config_task, read_held_out(data, config_task, report), report, say)
+    if len(corpus) == 1 and corpus[0].suffix == ".toml":
+        options = {each: context.params[each.name] for each in context.command.params}
+        given = [each.opts[0] for each, value in options.items() if value and value != each.default]
+        if given := [name for name in given if name not in ("corpus", "--strict", "--json")]:
+            raise UsageError(f"{', '.join(given)}: {corpus[0]} already sets this; remove the option")
+        config = load_config(corpus[0])
+    else:
+        paths = {"train": corpus, "valid": valid, "test": test}
+        settings = {"documents": documents, "format": format, "columns": parse_columns(column or [])}
+        data: dict[str, Any] = {name: list(map(str, files)) for name, files in paths.items() if files}
+        data |= {name: value for name, value in settings.items() if value}
+        fields = {"name": task, "multi_label": many, "source": source, "target": target}
+        config = resolve({"data": data, "task": fields}, base=Path.cwd(), where="arguments")
+    report = make_report(config.data)
+    held_out = read_held_out(config.data, config.task, report)
+    checked = check_corpora(config.data, config.task, held_out, report, say)
     if as_json:
         print_line(json_line(to_json(checked)))
     else:
@@ -84,29 +92,6 @@ def check(
     if strict and report.counts:
         kinds = "1 kind" if len(report.counts) == 1 else f"{len(report.counts)} kinds"
         raise RegardError(f"--strict: {kinds} of issues found, see above")
-
-
-def read_arguments(
-    paths: Mapping[str, list[Path] | None], task: Mapping[str, object], settings: Mapping[str, object]
-) -> tuple[Data, Task]:
-    """Data and task of a run's TOML file, or of the arguments."""
-    from regard.config import load_config, resolve
-
-    corpus = paths["train"] or []
-    if len(corpus) == 1 and corpus[0].suffix == ".toml":
-        options = {f"--{name}": bool(paths[name]) for name in ("valid", "test")}
-        options |= {TASK_OPTIONS[name]: task[name] != value for name, value in TASK_DEFAULTS.items()}
-        options |= {"--documents": settings["documents"] != "file"}
-        options |= {"--format": bool(settings["format"]), "--column": bool(settings["columns"])}
-        if wrong := [name for name, is_set in options.items() if is_set]:
-            raise UsageError(f"{', '.join(wrong)}: {corpus[0]} already sets this; remove the option")
-        config = load_config(corpus[0])
-    else:
-        corpora = {name: [str(path) for path in files] for name, files in paths.items() if files}
-        given = {name: value for name, value in settings.items() if value}
-        tree = {"data": {**corpora, **given}, "task": task}
-        config = resolve(tree, base=Path.cwd(), where="arguments")
-    return config.data, config.task
 
 
 def parse_columns(options: list[str]) -> dict[str, str | int]:

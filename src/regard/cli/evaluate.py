@@ -1,4 +1,4 @@
-"""`regard evaluate`."""
+"""`regard evaluate` and `regard compare`."""
 
 from __future__ import annotations
 
@@ -25,9 +25,11 @@ from regard.cli.terminal import (
     thread_count,
     writable,
 )
+from regard.errors import UsageError
 
 if TYPE_CHECKING:
     from regard.evaluation import EvaluationResult
+    from regard.evaluation.comparison import Comparison
 
 
 def evaluate(
@@ -87,10 +89,10 @@ def evaluate(
             log=say,
             **parse_options(option, beam),
         )
-    print_line(json_line(result.to_dict())) if as_json else show(result)
+    print_line(json_line(result.to_dict())) if as_json else print_scores(result)
 
 
-def show(result: EvaluationResult) -> None:
+def print_scores(result: EvaluationResult) -> None:
     """The metrics of the report, and those of each label, entity type or phenomenon."""
     from rich.text import Text
 
@@ -112,3 +114,90 @@ def show(result: EvaluationResult) -> None:
     if scores.get("by_type"):
         tables().print()
         print_table(type_rows(scores["by_type"]), ("", "count", "precision", "recall", "F1"), range(1, 5))
+
+
+# --- compare --------------------------------------------------------------------------------------------
+
+
+def compare(
+    model: Annotated[
+        list[Path], typer.Option("--model", "-m", help="A model folder; repeat it for each model.")
+    ],
+    data: Annotated[
+        list[str] | None,
+        typer.Option(help="A corpus (.tsv, .jsonl, phrasebook), or twice: source and target file."),
+    ] = None,
+    beam: Beam = None,
+    option: Settings = None,
+    tokenize: Annotated[
+        str | None, typer.Option(help="sacreBLEU's words, as in evaluate.", show_default=False)
+    ] = None,
+    rounds: Annotated[int, typer.Option(min=0, help="Rounds of timing; 0 = none.")] = 3,
+    output: Annotated[
+        list[Path] | None,
+        typer.Option("--output", "-o", help="Write a page (.html, .md) or the chart (.svg, .png)."),
+    ] = None,
+    as_json: AsJson = False,
+    device: Device = "auto",
+    threads: Threads = 0,
+    precision: Precision = "float32",
+) -> None:
+    """Compare models on one test set: scores, also by length of the source, speed and size.
+
+    All use the [decode] section and the test set of the first model, and float32, unless options name others.
+
+    [bold]Examples[/]
+
+      regard compare -m runs/rnn -m runs/bahdanau -m runs/transformer
+      regard compare -m runs/a -m runs/b --data test.en --data test.de -o comparison.html
+    """
+    from regard.evaluation.comparison import compare as compare_folders
+
+    outputs = [output_path(path) for path in output or []]
+    with messages().status("") as status:
+        comparison = compare_folders(
+            model,
+            data or None,
+            tokenize=tokenize,
+            rounds=rounds,
+            device=device,
+            threads=thread_count(threads),
+            precision=precision,
+            status=status.update,
+            **parse_options(option, beam),
+        )
+    files = [comparison.write(path) for path in outputs]  # first: a closed pipe ends the command
+    print_line(json_line(comparison.to_dict())) if as_json else print_comparison(comparison)
+    for paths in files:
+        say("wrote " + " and ".join(map(str, paths)))
+
+
+def output_path(output: Path) -> Path:
+    from regard.evaluation.comparison import FORMATS
+
+    path = writable(output)
+    if path is None or path.suffix.lower() not in FORMATS:
+        raise UsageError(
+            f"--output {output}: the name ends in one of {', '.join(FORMATS)}", code="E_COMPARE_OUTPUT"
+        )
+    return path
+
+
+def print_comparison(comparison: Comparison) -> None:
+    """The tables and remarks of the page."""
+    from rich.text import Text
+
+    from regard.evaluation.comparison import comparison_sections
+    from regard.training.report.page import printable
+
+    console = tables()
+    for block in (block for _, blocks in comparison_sections(comparison) for block in blocks):
+        if block["kind"] == "table":
+            rows = [[printable(cell) for cell in row] for row in block["rows"]]
+            print_table(rows, list(map(printable, block["head"])), range(1, len(block["head"])))
+        elif block["kind"] in ("paragraph", "code"):
+            text = block.get("text") or "\n".join(block["lines"])
+            console.print(Text("\n".join(map(printable, text.split("\n"))), style="dim"))
+        else:
+            continue
+        console.print()

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from regard.interpret import Trace
+    from regard.interpret.drawing import Figure
+    from regard.interpret.page import Page
 
 Models = Annotated[
     list[Path] | None,
@@ -72,6 +74,7 @@ Change = Annotated[
 ]
 
 
+SUFFIXES = (".svg", ".png", ".html", ".json", ".safetensors")
 MAX_ROWS = 40
 NUMBERS = 4  # of a vector
 CHOICES = 3  # at each step
@@ -126,8 +129,8 @@ def explain(
     from regard.interpret import compare
     from regard.tasks import load
 
-    refuse_without_effect(output, {"--view": view is not None, "--words": words}, step is not None, as_json)
-    output, view = check_output(output, view)
+    output = writable(output)
+    check_options(output, view, words, step, as_json)
     interventions = [*map(parse_zero_head, zero_head or []), *map(parse_change, change or [])]
     text = "\n".join(read_inputs([text]))
     path = model or builtin_translator(text, None)
@@ -143,19 +146,26 @@ def explain(
         if comparison:
             tables().print(comparison, markup=False)
     else:
-        save(trace, output, view, layer, head, where, words)
+        trace_file(trace, output, view, layer, head, where, words).save(output)
         if comparison:
             say(comparison)
         say(f"wrote {output}")
 
 
-def refuse_without_effect(output: Path | None, figure: dict[str, bool], step: bool, as_json: bool) -> None:
-    """Options of a figure need -o, options of the terminal have no effect with it."""
-    if output is None and (wrong := [name for name, is_given in figure.items() if is_given]):
-        raise UsageError(f"{wrong[0]}: for a figure; give its file with -o", code="E_OPTION_OUTPUT")
-    if output is not None and (step or as_json):
+def check_options(
+    output: Path | None, view: str | None, words: bool, step: int | None, as_json: bool
+) -> None:
+    """Refuse, before the model is loaded, an output that cannot be written and options without effect."""
+    if output is None and (view or words):
+        name = "--view" if view else "--words"
+        raise UsageError(f"{name}: for a figure; give its file with -o", code="E_OPTION_OUTPUT")
+    if output is not None and (step is not None or as_json):
         name = "--json" if as_json else "--step"
         raise UsageError(f"{name}: for the terminal; leave it or -o out", code="E_OPTION_OUTPUT")
+    if output is not None and output.suffix.lower() not in SUFFIXES:
+        raise UsageError(f"{output}: the name must end with one of {', '.join(SUFFIXES)}")
+    if view == "page" and output is not None and output.suffix.lower() != ".html":
+        raise UsageError("--view page: the page is written with -o and a name that ends with .html")
 
 
 def as_object(trace: Trace, comparison: str) -> dict[str, Any]:
@@ -170,33 +180,14 @@ def as_object(trace: Trace, comparison: str) -> dict[str, Any]:
     return row | ({"comparison": comparison} if comparison else {})
 
 
-def check_output(output: Path | None, view: str | None) -> tuple[Path | None, str]:
-    """Refuse an output that cannot be written before the model is loaded."""
-    output = writable(output)
-    suffixes = (".svg", ".png", ".html", ".json", ".safetensors")
-    if output is not None and output.suffix.lower() not in suffixes:
-        raise UsageError(f"{output}: the name must end with one of {', '.join(suffixes)}")
-    page = output is not None and output.suffix.lower() == ".html"
-    if view == "page" and not page:
-        raise UsageError("--view page: the page is written with -o and a name that ends with .html")
-    return output, view or ("page" if page else "heads")
-
-
-def save(
-    trace: Trace,
-    output: Path,
-    view: str,
-    layer: int | None,
-    head: int | None,
-    where: str | None,
-    words: bool,
-) -> None:
-    if output.suffix.lower() == ".safetensors":
-        trace.save(output)
-    elif view == "page":
-        trace.page().save(output)
-    else:
-        trace.figure(view, layer, head, where, words).save(output)
+def trace_file(trace: Trace, output: Path, view: str | None, *which: Any) -> Trace | Page | Figure:
+    """What is saved: all tensors, the page, or a figure of the tensors `which`."""
+    suffix = output.suffix.lower()
+    if suffix == ".safetensors":
+        return trace
+    if view == "page" or (view is None and suffix == ".html"):
+        return trace.page()
+    return trace.figure(view or "heads", *which)
 
 
 def parse_zero_head(argument: str) -> dict[str, Any]:
@@ -219,12 +210,10 @@ def parse_change(argument: str) -> Any:
 def show(
     trace: Trace, console: Console, where: str | None, layer: int | None, head: int | None, step: int | None
 ) -> None:
-    selected = any(option is not None for option in (where, layer, head, step))
-    if trace.attentions or selected:
-        attention = list(attention_table(trace, where, layer, head or 0, step))
-    else:
-        attention = []
-    for part in [*token_tables(trace), *attention, *prediction_table(trace)]:  # errors before any output
+    parts = list(token_tables(trace))
+    if trace.attentions or any(option is not None for option in (where, layer, head, step)):
+        parts += attention_table(trace, where, layer, head or 0, step)
+    for part in [*parts, *prediction_table(trace)]:  # errors before any output
         console.print(part)
 
 
@@ -246,8 +235,6 @@ def attention_table(
     trace: Trace, where: str | None, layer: int | None, head: int, step: int | None
 ) -> Iterator[Table | Text]:
     """softmax(q . k / sqrt(C)) of one query, key by key."""
-    from regard.errors import UsageError
-
     name = trace.attention_name(where, layer)
     weights = trace.weights(name, head)  # [T,S]
     queries, keys = trace.sides(name)
@@ -348,17 +335,21 @@ def explore(
       regard explore -m runs/demo -m runs/rnn --no-browser --port 8765
     """
     from regard.server import serve
-    from regard.tasks import load
-    from regard.tasks.task_model import TaskModel
+    from regard.tasks import Embedder
 
-    tasks = {
-        name: load(path, device, thread_count(threads), "float32" if precision == "auto" else precision)
-        for name, path in unique_names(model or builtin_models()).items()
-    }
+    tasks = open_models(model, device, threads, "float32" if precision == "auto" else precision)
     for name, task in tasks.items():
-        if not isinstance(task, TaskModel):
+        if isinstance(task, Embedder):
             raise UsageError(f"{name}: the page does not show embedding models (see regard embed)")
     serve(tasks, port, text, not no_browser, say)
+
+
+def open_models(paths: list[Path] | None, device: str, threads: int, precision: str) -> dict[str, Any]:
+    """Models by name; without paths the built-in ones."""
+    from regard.tasks import load
+
+    named = unique_names(paths or builtin_models())
+    return {name: load(path, device, thread_count(threads), precision) for name, path in named.items()}
 
 
 def unique_names(paths: list[Path]) -> dict[str, Path]:

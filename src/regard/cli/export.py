@@ -1,4 +1,4 @@
-"""`regard export`."""
+"""`regard export` and `regard calibrate`."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ import typer
 
 from regard.cli.terminal import AsJson, OneModel, Threads, print_line, say
 
+Sample = Annotated[
+    Path | None, typer.Option(help="File with one text per line; default: the validation texts of the run.")
+]
+
 
 def calibrate(
     model: OneModel,
-    sample: Annotated[
-        Path | None,
-        typer.Option(help="File with one text per line; default: the validation texts of the run."),
-    ] = None,
+    sample: Sample = None,
     threads: Threads = 0,
 ) -> None:
     """Calibrate activation ranges on sample text to enable int8 inference.
@@ -45,10 +46,7 @@ def export(
     precision: Annotated[
         Literal["float32", "float16", "int8"], typer.Option(help="Precision of the weights (ctranslate2).")
     ] = "float32",
-    sample: Annotated[
-        Path | None,
-        typer.Option(help="File with one text per line; default: the validation texts of the run."),
-    ] = None,
+    sample: Sample = None,
     as_json: AsJson = False,
     threads: Threads = 0,
 ) -> None:

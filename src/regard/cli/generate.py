@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.tasks import CandidateCommand, TaskCommand
-from regard.cli.terminal import (
-    AT_ONCE,
-    Models,
-    json_line,
-    portions,
-    print_line,
-    put,
-    put_lines,
-    read_inputs,
-    read_stdin,
-    say,
-)
+from regard.cli.tasks import AT_ONCE, CandidateCommand, TaskCommand
+from regard.cli.terminal import Models, is_typed, json_line, print_line, put, read_inputs, read_stdin, say
 from regard.errors import UsageError
 from regard.tasks.task_model import decode_fields
 
@@ -34,16 +22,16 @@ BETWEEN = "---"  # a line between two texts
 
 @dataclass
 class GenerateCommand(CandidateCommand):
-    name: ClassVar[str] = "generate"
-    progress: ClassVar[tuple[str, str]] = ("generating", "texts")
-    score: ClassVar[str] = "log_probability"
-    notes_on: ClassVar[str] = """
+    name = "generate"
+    progress = ("generating", "texts")
+    score = "log_probability"
+    notes_on = """
         Prints the prompt and the tokens that follow, as they are generated. Samples at temperature 0.8 from
         all tokens; the section decode of the folder's run.toml or an option changes that.
         All of stdin is one prompt, without its last newline; it may be empty.
         Texts are separated by a line `---`.
     """
-    examples: ClassVar[str] = """
+    examples = """
         regard generate -m runs/demo "Once upon a time"
         regard generate -m runs/demo -n 3 --top-p 0.9 --seed 7 < beginning.txt
         regard generate -m runs/demo "Once upon a time" --beam 1
@@ -59,29 +47,22 @@ class GenerateCommand(CandidateCommand):
 
     def run(self) -> None:
         self.open()
-        streams = self.output is None and not self.common["as_json"] and not self.scores
-        shown: list[str] = []
-        for number, prompt in enumerate(self.read(), 1):
-            if streams:
-                self.print_stream(prompt)
-                continue
-            lines = self([prompt], number)
-            shown += lines
-            if self.output is None:
-                for line in lines:
-                    print_line(line, flush=True)
-        if self.output is not None:
-            put_lines(shown, self.output, f"{self.written:,} texts")
-        self.end()
+        self.write(self.read(), at_once=1)
 
     def read(self) -> Iterator[str]:
         """Each argument is one prompt, or each of its lines."""
-        names = [*map(str, self.common["files"] or []), *self.texts]
-        if names in ([], ["-"]) and sys.stdin is not None and sys.stdin.isatty():
-            say("type a prompt a line; Ctrl-D ends" if self.each_line else "type a prompt; Ctrl-D ends it")
-        for name in names or ["-"]:
+        one, many = "type a prompt; Ctrl-D ends it", "type a prompt a line; Ctrl-D ends"
+        is_typed(self.names, many if self.each_line else one)
+        for name in self.names or ["-"]:
             text = read_inputs([name])
             yield from text if self.each_line else ["\n".join(text)]
+
+    def __call__(self, lines: Sequence[Any], first: int) -> list[str]:
+        is_shown = self.output is None and not self.as_json and not self.scores
+        return self.print_stream(lines[0]) if is_shown else super().__call__(lines, first)
+
+    def summary(self) -> str:
+        return f"{self.written:,} texts"
 
     def results(self, lines: Sequence[Any], first: int) -> Sequence[Any]:
         return self.spec.run(self.task, lines, self.options, warn=say)
@@ -97,16 +78,14 @@ class GenerateCommand(CandidateCommand):
             self.written += 1
         return shown
 
-    def print_stream(self, prompt: str) -> None:
-        """Samples one after another, as they are generated; the results of a beam search when it ends."""
+    def print_stream(self, prompt: str) -> list[str]:
+        """Print samples one after another, as they are generated; of a beam search return the lines."""
         count = self.options["num_results"]
         short = {name: self.options[name] for name in DECODE_OPTIONS}
         options = self.task.decode_options(decode_fields(self.options["decode"], **short), count)
         on_too_long = self.options["on_too_long"]
         if not (options.sample or options.beam == 1) or on_too_long == "skip":
-            for line in self([prompt], 1):
-                print_line(line, flush=True)
-            return
+            return super().__call__([prompt], 1)
         one = options.model_copy(update={"beam": 1})
         for sample in range(count):
             parts = self.task.stream_one(prompt, one, sample, on_too_long, say)  # refuses a wrong prompt
@@ -119,6 +98,7 @@ class GenerateCommand(CandidateCommand):
                 put(part, flush=True)
                 end = part
             put("" if end.endswith("\n") else "\n", flush=True)
+        return []
 
 
 DECODE_OPTIONS = ("max_length", "temperature", "top_k", "top_p", "seed", "beam")
@@ -126,14 +106,14 @@ DECODE_OPTIONS = ("max_length", "temperature", "top_k", "top_p", "seed", "beam")
 
 @dataclass
 class FillCommand(CandidateCommand):
-    name: ClassVar[str] = "fill"
-    progress: ClassVar[tuple[str, str]] = ("filling", "lines")
-    score: ClassVar[str] = "probability"
-    notes_on: ClassVar[str] = """
+    name = "fill"
+    progress = ("filling", "lines")
+    score = "probability"
+    notes_on = """
         Prints the best text; with -n all results, as `line ||| text ||| probability`.
         A blank line stays blank.
     """
-    examples: ClassVar[str] = """
+    examples = """
         regard fill -m runs/demo "The <mask> sleeps."
         regard fill -m runs/demo -n 3 lines.txt
     """
@@ -144,20 +124,20 @@ class FillCommand(CandidateCommand):
 
 @dataclass
 class ScoreCommand(TaskCommand):
-    name: ClassVar[str] = "score"
-    progress: ClassVar[tuple[str, str]] = ("scoring", "scores")
-    model_type: ClassVar[Any] = Models
-    notes_on: ClassVar[str] = """
+    name = "score"
+    progress = ("scoring", "scores")
+    model_type = Models
+    notes_on = """
         Prints the log-probability of each line. The totals of all lines are printed on stderr, or with
         --total alone. Texts of a language model may be tables.
         A long text is read in overlapping windows: each token is scored once, with at least
         (window - stride) tokens of context.
     """
-    examples: ClassVar[str] = """
+    examples = """
         regard score -m runs/demo valid.en valid.de
         regard score -m runs/gpt --document --total book.txt
     """
-    argument_type: ClassVar[Any] = Annotated[
+    argument_type = Annotated[
         list[str],
         typer.Argument(help="Source and target, or a .tsv of both; texts for a language model. - is stdin."),
     ]
@@ -169,27 +149,17 @@ class ScoreCommand(TaskCommand):
     all_scores: list[Any] = field(init=False, default_factory=list)
 
     def run(self) -> None:
-        if self.common["precision"] == "auto":
-            self.common["precision"] = "float32"
+        if self.precision == "auto":
+            self.precision = "float32"
         self.open()
         if not isinstance(self.task, self.spec.classes):
             name = self.task.folder.task.name if hasattr(self.task, "folder") else "embed"
             raise UsageError(
-                f"{self.common['model'][0]}: a {name} model cannot score texts; see regard {name}",
+                f"{self.model[0]}: a {name} model cannot score texts; see regard {name}",
                 code="E_MODEL_TASK",
             )
         rows = self.read_pairs() if self.translates else self.read_texts()
-        shown: list[str] = []
-        for portion in portions(rows, 1 if self.document else AT_ONCE):
-            lines = self(portion, len(self.all_scores) + 1)
-            shown += [] if self.total else lines
-            if self.output is None and shown:
-                put_lines(shown, None, "")
-                shown = []
-        if not self.all_scores:
-            raise UsageError(f"{', '.join(self.texts)}: no text to score", code="E_DATA_EMPTY")
-        self.print_totals(shown)
-        self.end()
+        self.write(rows, 1 if self.document else AT_ONCE)
 
     @property
     def translates(self) -> bool:
@@ -205,25 +175,29 @@ class ScoreCommand(TaskCommand):
         self.all_scores += scores
         return scores
 
+    def __call__(self, lines: Sequence[Any], first: int) -> list[str]:
+        shown = super().__call__(lines, first)
+        return [] if self.total else shown
+
     def lines(self, number: int, result: TextScore) -> list[str]:
         return [f"{result.log_probability:.4f}"]
 
-    def print_totals(self, shown: list[str]) -> None:
+    def end(self) -> list[str]:
         from regard.tasks.results import total_score
 
+        if not self.all_scores:
+            raise UsageError(f"{', '.join(self.texts)}: no text to score", code="E_DATA_EMPTY")
         numbers = total_score(self.all_scores)
         summary = (
             f"{numbers['tokens']:,} tokens, {numbers['bytes']:,} bytes, "
             f"perplexity {numbers['perplexity']:.4f}, {numbers['bits_per_byte']:.4f} bits per byte"
         )
         precision = self.task.precision
-        if self.total:
-            row = json_line({**numbers, "precision": precision})
-            shown = [row if self.common["as_json"] else summary]
-        else:
+        if not self.total:
             say(f"{summary} ({precision})")
-        if self.output is not None or self.total:
-            put_lines(shown, self.output, f"{len(self.all_scores):,} scores")
+            return super().end()
+        super().end()
+        return [json_line({**numbers, "precision": precision}) if self.as_json else summary]
 
     def read_pairs(self) -> Iterator[tuple[str, str]]:
         from regard.data.corpora import read_rows

@@ -33,7 +33,7 @@ COMMANDS = {
     "embed": "understanding.EmbedCommand",
     "score": "generate.ScoreCommand",
     "evaluate": "evaluate.evaluate",
-    "compare": "compare.compare",
+    "compare": "evaluate.compare",
     "explain": "explain.explain",
     "explore": "explain.explore",
     "serve": "serve.app",

@@ -8,9 +8,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from regard.cli.builtin import builtin_models
-from regard.cli.explain import unique_names
-from regard.cli.terminal import Device, Precision, Threads, print_line, say, thread_count
+from regard.cli.explain import Models, open_models
+from regard.cli.terminal import Device, Precision, Threads, print_line, say
 from regard.errors import UsageError
 
 
@@ -36,10 +35,6 @@ app = typer.Typer(
 keys = typer.Typer(help="Manage API keys: a file of names and salted hashes.", no_args_is_help=True)
 app.add_typer(keys, name="keys")
 
-Models = Annotated[
-    list[Path] | None,
-    typer.Option("--model", "-m", help="A model folder or name; repeatable; default: the built-in models."),
-]
 Folders = Annotated[list[Path] | None, typer.Argument(help="The same as -m.", metavar="DIR", hidden=True)]
 Port = Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 chooses a free one.")]
 Host = Annotated[
@@ -116,7 +111,6 @@ def serve(
     from regard.server.scheduler import BatchLimits
     from regard.server.service import Service
     from regard.server.telemetry import Log
-    from regard.tasks import load
 
     address, names = listen_address(host, allow_host, listen)
     place = ListenAddress(
@@ -126,11 +120,7 @@ def serve(
         if not origin.startswith(("http://", "https://")):
             raise UsageError(f"--cors-origin {origin}: give it as https://example.org")
     api_keys = Keys(keys) if keys is not None else None
-    paths = [*(folders or []), *(model or [])] or builtin_models()
-    opened = {
-        name: load(path, device, thread_count(threads), precision)
-        for name, path in unique_names(paths).items()
-    }
+    opened = open_models([*(folders or []), *(model or [])], device, threads, precision)
     bounds = ServerLimits(body=largest_body, request_seconds=timeout, drain_seconds=drain)
     service = Service(opened, bounds, BatchLimits(queue_tokens=queue_tokens), api_keys, Log(texts=log_text))
     serve_api(service, place, say)

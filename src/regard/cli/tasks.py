@@ -7,10 +7,11 @@ adds what only the command has: more options, how texts are read, how a result i
 from __future__ import annotations
 
 import inspect
-import json
+import sys
+import textwrap
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, fields
-from pathlib import Path
 from typing import Annotated, Any, ClassVar, get_type_hints
 
 import typer
@@ -23,12 +24,16 @@ from regard.cli.terminal import (
     OneModel,
     Output,
     Precision,
+    Scores,
     Texts,
     Threads,
-    answer_lines,
     is_typed,
+    json_line,
+    messages,
     one_line,
     parse_options,
+    portions,
+    put_lines,
     read_inputs,
     thread_count,
     writable,
@@ -36,19 +41,12 @@ from regard.cli.terminal import (
 from regard.tasks.results import as_dict
 from regard.tasks.spec import TASKS, Option, TaskSpec
 
-COMMON: dict[str, tuple[Any, Any]] = {
-    "files": (Files, None),
-    "as_json": (AsJson, False),
-    "output": (Output, None),
-    "device": (Device, "auto"),
-    "precision": (Precision, "auto"),
-    "threads": (Threads, 0),
-}
+AT_ONCE = 2000  # lines read before they are sorted by length and run together
 
 
 @dataclass
 class TaskCommand:
-    """The command of a task. Its fields are the options that only the command has."""
+    """The command of a task. Its fields are options: these of all commands, more in a subclass."""
 
     name: ClassVar[str]
     progress: ClassVar[tuple[str, str]] = ("working", "results")  # what it does, what it writes
@@ -58,57 +56,82 @@ class TaskCommand:
     model_default: ClassVar[Any] = inspect.Parameter.empty
     argument_type: ClassVar[Any] = Texts
 
+    files: Files = None
+    as_json: AsJson = False
+    output: Output = None
+    device: Device = "auto"
+    precision: Precision = "auto"
+    threads: Threads = 0
+
+    model: Any = field(init=False)  # its path, or several
+    texts: list[str] = field(init=False)  # or files
     options: dict[str, Any] = field(init=False)  # of the task
-    common: dict[str, Any] = field(init=False)  # of all commands
     shows_all: bool = field(init=False)  # -n was given: all results are lines
     notes: Notes = field(init=False, default_factory=Notes)
     task: Any = field(init=False, default=None)
+    count: int = field(init=False, default=0)  # texts so far
 
     @property
     def spec(self) -> TaskSpec:
         return TASKS[self.name]
 
     @property
-    def texts(self) -> list[str]:
-        return self.common["text"] or []
-
-    @property
-    def output(self) -> Path | None:
-        path: Path | None = self.common["output"]
-        return path
+    def names(self) -> list[str]:
+        """The files of -i, then the texts or files that are arguments."""
+        return [*map(str, self.files or []), *self.texts]
 
     def run(self) -> None:
         """Open the model, read the texts, write the results."""
         self.open()
-        lines = self.read()
-        typed = not self.common["files"] and is_typed(self.texts)
-        answer_lines(self, lines, typed, self.output, *self.progress, self.end)
+        self.write(self.read(), 1 if is_typed(self.names) else AT_ONCE)
+
+    def write(self, rows: Iterable[Any], at_once: int = AT_ONCE) -> None:
+        """Write the results of rows, portion by portion: at once to stdout, or in the end into a file."""
+        shown: list[str] = []
+        doing = self.progress[0]
+        shows_status = at_once > 1 and sys.stderr is not None and sys.stderr.isatty()
+        with messages().status(doing) if shows_status else nullcontext() as status:
+            for portion in portions(rows, at_once):
+                shown += self(portion, self.count + 1)
+                self.count += len(portion)
+                if status is not None:
+                    status.update(f"{doing}: {self.count:,} lines")
+                if self.output is None:
+                    put_lines(shown)
+                    shown = []
+        put_lines([*shown, *self.end()], self.output, self.summary())
+
+    def summary(self) -> str:
+        """What was written into a file."""
+        return f"{self.count:,} {self.progress[1]}"
 
     def read(self) -> Iterable[Any]:
-        return read_inputs(self.texts, self.common["files"] or [])
+        return read_inputs(self.texts, self.files or [])
 
     def open(self) -> None:
         from regard.tasks import load, load_as
 
+        arguments = (self.model, self.device, thread_count(self.threads), self.precision)
         classes = self.spec.classes
-        arguments = [self.common[name] for name in ("model", "device", "threads", "precision")]
-        arguments[2] = thread_count(arguments[2])
         self.task = load_as(classes[0], *arguments) if len(classes) == 1 else load(*arguments)
 
     def __call__(self, lines: Sequence[Any], first: int) -> list[str]:
         """The lines of result of some texts, the first of which has the number `first`."""
-        results = self.results(lines, first)
         shown: list[str] = []
-        for number, each in enumerate(results, first):
+        for number, each in enumerate(self.results(lines, first), first):
             self.add_notes(number, each)
-            shown += [self.json(number, each)] if self.common["as_json"] else self.lines(number, each)
+            if not self.as_json:
+                shown += self.lines(number, each)
+            elif row := self.row(number, each):
+                shown.append(json_line(row))
         return shown
 
     def results(self, lines: Sequence[Any], first: int) -> Sequence[Any]:
         return self.spec.run(self.task, lines, self.options, first_line=first)
 
-    def json(self, number: int, result: Any) -> str:
-        return json.dumps({"line": number, **as_dict(result)}, ensure_ascii=False)
+    def row(self, number: int, result: Any) -> dict[str, Any]:
+        """A result as an object of --json; an empty one is not printed."""
+        return {"line": number, **as_dict(result)}
 
     def lines(self, number: int, result: Any) -> list[str]:
         """A result as lines of text."""
@@ -120,17 +143,17 @@ class TaskCommand:
         elif getattr(result, "truncated", False):
             self.notes.add("too long for the model, which read only a part of it (--on-too-long)", number)
 
-    def end(self) -> None:
+    def end(self) -> list[str]:
+        """What is printed after all texts: notes on stderr; more lines of result are returned."""
         self.notes.print()
+        return []
 
 
 @dataclass
 class CandidateCommand(TaskCommand):
     """The command of a task whose results have candidates."""
 
-    scores: Annotated[bool, typer.Option("--scores", help="Put the score and a tab before each result.")] = (
-        False
-    )
+    scores: Scores = False
 
     score: ClassVar[str] = "score"  # the attribute of a candidate
     blank: ClassVar[str] = "text"  # the attribute of a result without candidates
@@ -155,21 +178,21 @@ class CandidateCommand(TaskCommand):
 def make_command(kind: type[TaskCommand]) -> Callable[..., None]:
     """The function that typer reads: the options of the task, of its command, and of all commands."""
     spec, hints = TASKS[kind.name], get_type_hints(kind, include_extras=True)
-    extra = [each for each in fields(kind) if each.init]
+    common = {each.name for each in fields(TaskCommand)}
+    extra = sorted((each for each in fields(kind) if each.init), key=lambda each: each.name in common)
     types: dict[str, tuple[Any, Any]] = {
         "typer_context": (typer.Context, inspect.Parameter.empty),
         "model": (kind.model_type, kind.model_default),
         "text": (kind.argument_type, None),
         **{name: option_type(each) for name, each in spec.options.items()},
         **{each.name: (hints[each.name], each.default) for each in extra},
-        **COMMON,
     }
 
     def command(typer_context: typer.Context, **values: Any) -> None:
         instance = kind(**{each.name: values[each.name] for each in extra})
         instance.options = {name: option_value(each, values[name]) for name, each in spec.options.items()}
-        instance.common = {name: values[name] for name in ("model", "text", *COMMON)}
-        instance.common["output"] = writable(values["output"])
+        instance.model, instance.texts = values["model"], values["text"] or []
+        instance.output = writable(instance.output)
         source = typer_context.get_parameter_source("num_results") if "num_results" in values else None
         instance.shows_all = source is not None and source.name == "COMMANDLINE"
         instance.run()
@@ -213,14 +236,8 @@ def help_text(kind: type[TaskCommand]) -> str:
     """The help of a command: what the task does, the fields of its JSON, examples."""
     spec = TASKS[kind.name]
     names = ", ".join(["line", *(each.name for each in fields(spec.result))])
-    rows: list[str] = []
-    row = ""
-    for name in names.split(" "):
-        if len(row) + len(name) > 90:
-            rows, row = [*rows, row], ""
-        row += f" {name}" if row else name
-    shown = "\n".join(f"  {each}" for each in [*rows, row])
-    examples = "\n".join(f"  {line}" for line in inspect.cleandoc(kind.examples).splitlines())
+    shown = textwrap.fill(names, 93, initial_indent="  ", subsequent_indent="  ")
+    examples = textwrap.indent(inspect.cleandoc(kind.examples), "  ")
     texts = [spec.description.replace("[", "\\["), inspect.cleandoc(kind.notes_on)]
     parts = [part.replace("\n", " ") for text in texts for part in text.split("\n\n")]
     parts += [f"[bold]--json[/] gives an object a line\n\n{shown}", f"[bold]Examples[/]\n\n{examples}"]

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, BinaryIO, Literal, TypeVar
 
 import typer
 
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 
 Item = TypeVar("Item")
 _CONTROL_CHARACTERS = dict.fromkeys((7, 8, 11, 12, 13, 27))  # they move the cursor of a terminal
-AT_ONCE = 2000  # lines read before they are sorted by length and translated together
 MAX_PATH = 4096  # characters of a path
 
 Models = Annotated[
@@ -84,11 +82,15 @@ def thread_count(threads: int) -> int:
     return threads or default_threads()
 
 
-def read_stdin() -> Iterator[str]:
-    """Lines of stdin, by the rules of a file: UTF-8, ending at a newline only."""
+def open_stdin() -> BinaryIO:
     if sys.stdin is None:
         raise UsageError("stdin is closed; give a text or a file")
-    for number, raw in enumerate(sys.stdin.buffer, start=1):
+    return sys.stdin.buffer
+
+
+def read_stdin() -> Iterator[str]:
+    """Lines of stdin, by the rules of a file: UTF-8, ending at a newline only."""
+    for number, raw in enumerate(open_stdin(), start=1):
         try:
             line = raw.decode("utf-8")
         except UnicodeDecodeError as error:
@@ -99,9 +101,7 @@ def read_stdin() -> Iterator[str]:
 
 def read_all_stdin() -> str:
     """Stdin as one text, its line ends as they are."""
-    if sys.stdin is None:
-        raise UsageError("stdin is closed; give a text or a file")
-    raw = sys.stdin.buffer.read()
+    raw = open_stdin().read()
     try:
         return raw.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError as error:
@@ -141,11 +141,11 @@ def portions(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
         yield portion
 
 
-def is_typed(text: list[str] | None) -> bool:
+def is_typed(names: Sequence[str], advice: str = "type a sentence a line; Ctrl-D ends") -> bool:
     """Whether a person types the lines; they are answered line by line."""
-    typed = text in (None, [], ["-"]) and sys.stdin is not None and sys.stdin.isatty()
+    typed = names in ([], ["-"]) and sys.stdin is not None and sys.stdin.isatty()
     if typed:
-        say("type a sentence a line; Ctrl-D ends")
+        say(advice)
     return typed
 
 
@@ -181,23 +181,20 @@ def put(text: str | bytes, flush: bool = False) -> None:
         raise ReaderGone from None
 
 
-def put_lines(lines: Sequence[str], output: Path | None, count: str) -> None:
-    """Lines of result to stdout or to a file; `count` says what was written."""
+def put_lines(lines: Iterable[str], output: Path | None = None, summary: str = "") -> None:
+    """Lines of result to stdout or to a file; `summary` says what was written."""
+    text = "".join(f"{line}\n" for line in lines)
     if output is None:
-        for line in lines:
-            print_line(line)
+        put(text, flush=True)
         return
     from regard.storage import write_text
 
-    write_text(output, "".join(f"{line}\n" for line in lines))
-    say(f"wrote {count} to {output}")
+    write_text(output, text)
+    say(f"wrote {summary} to {output}")
 
 
-def json_line(row: Mapping[str, object], marks: Mapping[str, object] | None = None) -> str:
-    """A row as JSON; `marks` are added where they are true."""
-    return json.dumps(
-        {**row, **{name: mark for name, mark in (marks or {}).items() if mark}}, ensure_ascii=False
-    )
+def json_line(row: Mapping[str, object]) -> str:
+    return json.dumps(row, ensure_ascii=False)
 
 
 def one_line(text: str) -> str:
@@ -257,34 +254,3 @@ class Notes:
         for kind, count in self.count.items():
             first = self.first[kind]
             say(f"{f'line {first}' if count == 1 else f'{count} lines, the first is {first}'}: {kind}")
-
-
-def answer_lines(
-    results: Callable[[list[Any], int], list[str]],
-    lines: Iterable[Any],
-    interactive: bool,
-    output: Path | None,
-    doing: str,
-    done: str,
-    end: Callable[[], None],
-) -> None:
-    """Answer portion by portion: at once on stdout, or in the end into a file.
-
-    `results` turns lines, the first of which has a number, into lines of result; `end` is called at the end.
-    """
-    unwritten: list[str] = []
-    count = 0
-    shows_status = not interactive and sys.stderr is not None and sys.stderr.isatty()
-    with messages().status(doing) if shows_status else nullcontext() as status:
-        for portion in portions(lines, 1 if interactive else AT_ONCE):
-            unwritten += results(portion, count + 1)
-            count += len(portion)
-            if status is not None:
-                status.update(f"{doing}: {count:,} lines")
-            if output is None:
-                for number, line in enumerate(unwritten, 1):
-                    print_line(line, flush=number == len(unwritten))
-                unwritten = []
-    if output is not None:
-        put_lines(unwritten, output, f"{count:,} {done}")
-    end()

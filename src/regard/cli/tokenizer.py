@@ -80,9 +80,6 @@ def decode(model: Model, numbers: Inputs = None) -> None:
 def load(path: Path) -> Tokenizer:
     """The tokenizer of a file, or of a model folder or name."""
     from regard.inputs.text import load_tokenizer
-
-    if path.is_file() or path.suffix == ".json":
-        return load_tokenizer(path)
     from regard.storage.models import find_model
 
-    return load_tokenizer(find_model(path))
+    return load_tokenizer(path if path.is_file() or path.suffix == ".json" else find_model(path))

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,8 +18,8 @@ from regard.cli.builtin import (
     preload_detector,
     with_sample,
 )
-from regard.cli.tasks import CandidateCommand
-from regard.cli.terminal import answer_lines, is_typed, json_line, messages, one_line, put, say
+from regard.cli.tasks import AT_ONCE, CandidateCommand
+from regard.cli.terminal import is_typed, json_line, messages, one_line, put, say
 from regard.errors import UsageError
 
 if TYPE_CHECKING:
@@ -31,15 +31,15 @@ NEXT_WORD_OPTIONS = ("--num-results", "--json", "--alternatives")  # with --alte
 
 @dataclass
 class TranslateCommand(CandidateCommand):
-    name: ClassVar[str] = "translate"
-    progress: ClassVar[tuple[str, str]] = ("translating", "translations")
-    blank: ClassVar[str] = "source"
-    notes_on: ClassVar[str] = """
+    name = "translate"
+    progress = ("translating", "translations")
+    blank = "source"
+    notes_on = """
         Translates lines, or the untranslated entries of a .po, .tmx, .xliff or .srt. With -n a line is
         `line ||| text ||| score`. What is done of a file with -o is kept beside it: after Ctrl-C the same
         command continues.
     """
-    examples: ClassVar[str] = """
+    examples = """
         regard translate "I would like to read this book."
         regard translate -m runs/demo article.txt -o article.de.txt
         regard translate -m runs/demo "The cat sleeps." -n 3 --beam 5
@@ -47,8 +47,8 @@ class TranslateCommand(CandidateCommand):
         regard translate -m runs/demo "The cat sleeps." --alternatives "Die"
         regard translate -m runs/demo messages.po -o messages.de.po
     """
-    model_default: ClassVar[Any] = None
-    model_type: ClassVar[Any] = Annotated[
+    model_default = None
+    model_type = Annotated[
         list[Path] | None,
         typer.Option(
             "--model",
@@ -74,33 +74,30 @@ class TranslateCommand(CandidateCommand):
     workers: Annotated[
         int, typer.Option(min=1, max=1024, help="Processes for a large file; requires -o.")
     ] = 1
-    by_line: LineConstraints | None = field(init=False, default=None)
+    by_line: list[Any] | None = field(init=False, default=None)  # the rows of the file --constraints
 
     def run(self) -> None:
-        preload_detector(self.common["model"], self.options["language"], self.texts)
-        self.by_line = read_constraints(self.constraints)
+        preload_detector(self.model, self.options["language"], self.texts)
+        self.by_line = read_constraints(self.constraints) if self.constraints else None
         document = self.check_options()
-        lines, typed = self.read(), not self.common["files"] and is_typed(self.texts)
-        if self.common["model"] is None:
+        lines, typed = self.read(), is_typed(self.names)
+        if self.model is None:
             lines = self.choose_builtin(lines, document, 1 if typed else SAMPLE_LINES)
         if document is not None:
             self.open()
             self.fill_document(document)
-        elif self.alternatives is not None:
-            self.open()
-            answer_lines(self.next_words, lines, typed, self.output, *self.progress, self.end)
-        elif self.output is not None and not typed and self.may_continue(self.output):
+        elif self.output and not typed and self.alternatives is None and self.may_continue(self.output):
             from regard.cli.translate_workers import translate_in_parts
 
             translate_in_parts(self, lines, self.workers, self.output)
         else:
             self.open()
-            answer_lines(self, lines, typed, self.output, *self.progress, self.end)
+            self.write(lines, 1 if typed else AT_ONCE)
 
     def choose_builtin(self, lines: Iterable[str], document: Path | None, count: int) -> Iterable[str]:
         """Set the built-in model for the language of the first `count` lines; all the lines."""
         sample, lines = (document_sample(document), lines) if document else with_sample(lines, count)
-        self.common["model"] = [builtin_translator(sample, self.options["language"])]
+        self.model = [builtin_translator(sample, self.options["language"])]
         self.options["language"] = None
         return lines
 
@@ -112,10 +109,25 @@ class TranslateCommand(CandidateCommand):
         return not is_special(output)
 
     def results(self, lines: Sequence[str], first: int) -> Sequence[Any]:
-        constraints = self.by_line.next(len(lines)) if self.by_line else None
-        return self.spec.run(
-            self.task, lines, self.options, constraints=constraints, first_line=first, warn=say
-        )
+        rows = self.line_constraints(first, len(lines))
+        return self.spec.run(self.task, lines, self.options, constraints=rows, first_line=first, warn=say)
+
+    def line_constraints(self, first: int, count: int) -> list[PhraseConstraints] | None:
+        """The phrases of `count` lines, from number `first` on."""
+        if self.by_line is None:
+            return None
+        rows = self.by_line[first - 1 : first - 1 + count]
+        if len(rows) < count:
+            raise UsageError(
+                f"{self.constraints} has {len(self.by_line)} lines, the text has more: one for each"
+            )
+        return rows
+
+    def check_constraints_used(self) -> None:
+        if self.by_line is not None and self.count < len(self.by_line):
+            raise UsageError(
+                f"{self.constraints} has {len(self.by_line)} lines, the text {self.count}: one for each"
+            )
 
     def lines(self, number: int, result: Translation) -> list[str]:
         if not self.options["alignment"]:
@@ -137,12 +149,14 @@ class TranslateCommand(CandidateCommand):
         for phrase in result.unmet:
             self.notes.add(f'constraint not met: see "{phrase}"', number)
 
-    def end(self) -> None:
-        if self.by_line is not None:
-            self.by_line.check_all_used()
-        super().end()
+    def end(self) -> list[str]:
+        self.check_constraints_used()
+        return super().end()
 
-    def next_words(self, lines: list[str], first: int) -> list[str]:
+    def __call__(self, lines: Sequence[Any], first: int) -> list[str]:
+        return (super().__call__ if self.alternatives is None else self.next_words)(lines, first)
+
+    def next_words(self, lines: Sequence[str], first: int) -> list[str]:
         """For each line the most probable words after a prefix, each with the best translation."""
         from regard.tasks.results import as_dict
         from regard.tasks.task_model import decode_fields
@@ -154,22 +168,16 @@ class TranslateCommand(CandidateCommand):
         options = task.decode_options(fields, 1)
         for number, line in enumerate(lines, first):
             words = task.alternatives(line, self.alternatives or "", count, options)
-            if self.common["as_json"]:
-                rows = [
-                    {
-                        "word": each.word,
-                        "word_log_probability": each.log_probability,
-                        **as_dict(each.candidate),
-                    }
-                    for each in words
-                ]
-                row = {"line": number, "source": line, "prefix": self.alternatives, "alternatives": rows}
-                shown.append(json_line({**row, "precision": task.precision}))
+            if not self.as_json:
+                rows = [(number, f"{each.log_probability:.4f}", each.word, each.text) for each in words]
+                shown += ["\t".join(one_line(str(cell)) for cell in row) for row in rows]
                 continue
-            shown += [
-                f"{number}\t{each.log_probability:.4f}\t{one_line(each.word)}\t{one_line(each.text)}"
+            alternatives = [
+                {"word": each.word, "word_log_probability": each.log_probability, **as_dict(each.candidate)}
                 for each in words
             ]
+            row = {"line": number, "source": line, "prefix": self.alternatives, "alternatives": alternatives}
+            shown.append(json_line({**row, "precision": task.precision}))
         return shown
 
     # documents
@@ -178,11 +186,11 @@ class TranslateCommand(CandidateCommand):
         """Refuse options that have no effect here; the document to translate, if one is named."""
         from regard.data.formats import FORMATS
 
-        options, common = self.options, self.common
+        options = self.options
         constraints = bool(self.constraints or options["require"] or options["forbid"])
         given = {
             "--num-results": self.shows_all,
-            "--json": common["as_json"],
+            "--json": self.as_json,
             "--alternatives": self.alternatives is not None,
             "--scores": self.scores,
             "--alignment": options["alignment"],
@@ -195,15 +203,16 @@ class TranslateCommand(CandidateCommand):
             others["--split"] = options["split"] != "auto"
             others["--on-too-long"] = options["on_too_long"] != "truncate"
             refuse(others, "not with --alternatives; leave one of them out")
-        names = [*map(str, common["files"] or []), *self.texts]
-        paths = [Path(name) for name in names if name.casefold().endswith(FORMATS) and Path(name).exists()]
+        paths = [
+            Path(name) for name in self.names if name.casefold().endswith(FORMATS) and Path(name).exists()
+        ]
         if not paths:
             if self.everything or self.fuzzy:
                 raise UsageError("--all and --fuzzy are for documents: a .po, .tmx or .xliff file")
             if self.workers > 1 and self.output is None:
                 raise UsageError("--workers: give the file to write with -o; what is done is kept beside it")
             return None
-        if len(names) > 1:
+        if len(self.names) > 1:
             raise UsageError(f"{paths[0]} is translated as a document: give one such file at a time")
         refuse(given, f"for lines of text, not for a document such as {paths[0]}")
         if options["on_too_long"] == "skip":
@@ -249,34 +258,11 @@ def refuse(given: dict[str, bool], why: str) -> None:
 # --- constraints ------------------------------------------------------------------------------------------
 
 
-@dataclass
-class LineConstraints:
-    """The phrases of the file --constraints, for each line."""
-
-    rows: list[PhraseConstraints]
-    path: Path | None = None
-    used: int = 0
-
-    def next(self, count: int) -> list[PhraseConstraints]:
-        """The constraints of the next lines."""
-        rows = self.rows[self.used : self.used + count]
-        self.used += count
-        if len(rows) < count:
-            raise UsageError(f"{self.path} has {len(self.rows)} lines, the text has more: one for each")
-        return rows
-
-    def check_all_used(self) -> None:
-        if self.used < len(self.rows):
-            raise UsageError(f"{self.path} has {len(self.rows)} lines, the text {self.used}: one for each")
-
-
-def read_constraints(path: Path | None) -> LineConstraints | None:
+def read_constraints(path: Path) -> list[PhraseConstraints]:
+    """The phrases of each line of a file."""
     from regard.data.files import lines
 
-    if path is None:
-        return None
-    rows = [parse_constraints(line, f"{path}, line {number}") for number, line in enumerate(lines(path), 1)]
-    return LineConstraints(rows, path)
+    return [parse_constraints(line, f"{path}, line {number}") for number, line in enumerate(lines(path), 1)]
 
 
 def parse_constraints(line: str, where: str) -> PhraseConstraints:

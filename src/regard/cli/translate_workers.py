@@ -9,18 +9,19 @@ from __future__ import annotations
 import hashlib
 import json
 import signal
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
-from copy import copy
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from functools import partial
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from regard.cli.terminal import AT_ONCE, Notes, messages, portions, say
-from regard.cli.translate import LineConstraints, TranslateCommand
-from regard.errors import RegardError, UsageError
+from regard.cli.tasks import AT_ONCE
+from regard.cli.terminal import Notes, messages, portions, say
+from regard.cli.translate import TranslateCommand
+from regard.errors import RegardError
 
 if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
@@ -28,29 +29,11 @@ if TYPE_CHECKING:
 MAX_TRIES = 3  # of a portion whose process dies
 
 
-def job_key(job: TranslateCommand) -> str:
-    """What the results depend on: not the device, nor the number of threads."""
-    from regard.storage.models import find_model
-
-    common = [job.common[name] for name in ("precision", "as_json")]
-    stamps = [[str(path.resolve()), sorted_stamps(path)] for path in map(find_model, job.common["model"])]
-    return json.dumps([repr([job.options, common, job.scores, job.shows_all]), stamps])
-
-
-def sorted_stamps(path: Path) -> list[list[Any]]:
-    """The files of a model, with size and time of change."""
-    files = sorted(each for each in path.iterdir() if each.is_file())
-    named = [each for each in files if each.suffix in (".json", ".safetensors", ".toml", ".model")]
-    return [[each.name, each.stat().st_size, each.stat().st_mtime_ns] for each in named]
-
-
 @dataclass
 class LinePortion:
-    number: int
-    first: int  # its first line
+    first: int  # the number of its first line
     lines: list[str]
-    constraints: list[Any] | None
-    file: Path
+    file: Path  # of its results
     tries: int = 0
 
 
@@ -68,73 +51,78 @@ def translate_in_parts(
     parts: list[Path] = []
     old = 0
     try:
-        with messages().status("translating") as status, worker_processes(job, workers) as processes:
-            for portion in split(job_key(job), lines, job.by_line, place, at_once):
+        with messages().status("translating") as status, translate_with(job, workers) as translate:
+            for portion in split(job, lines, place, at_once):
                 parts.append(portion.file)
                 if portion.file.is_file():
                     old += 1
                 else:
-                    processes.give(portion)
-                status.update(f"translating: {portion.first - 1 + len(portion.lines):,} lines")
-            processes.finish()
+                    translate(portion)
+                job.count += len(portion.lines)
+                status.update(f"translating: {job.count:,} lines")
     except KeyboardInterrupt:
         say(f"what is done is kept in {place}; the same command continues")
         raise
     finally:
         if not any(place.iterdir()):
             remove_tree(place)
-    if job.by_line is not None:
-        job.by_line.check_all_used()
+    job.check_constraints_used()
     if old:
         say(f"{old} of {len(parts)} portions were there from before")
-    count, notes = join(parts, output)
-    say(f"wrote {count:,} translations to {output}")
+    notes = join(parts, output)
+    say(f"wrote {job.summary()} to {output}")
     notes.print()
     remove_tree(place)
 
 
-def worker_processes(job: TranslateCommand, workers: int) -> ThisProcess | WorkerProcesses:
-    from regard.device import available_cores
-
-    if workers == 1:
-        return ThisProcess(job)
-    if not job.common["threads"]:
-        job.common["threads"] = max(1, len(available_cores()) // workers)
-    return WorkerProcesses(job, workers)
-
-
-def split(
-    key: str, lines: Iterable[str], constraints: LineConstraints | None, place: Path, at_once: int
-) -> Iterator[LinePortion]:
+def split(job: TranslateCommand, lines: Iterable[str], place: Path, at_once: int) -> Iterator[LinePortion]:
     """Portions; the name of each file is a hash of all that its results depend on."""
-    first = 1
-    for number, portion in enumerate(portions(lines, at_once)):
-        rows = constraints.next(len(portion)) if constraints else None
-        content = json.dumps([key, first, portion, repr(rows)])
-        name = f"{number:08d}-{hashlib.sha256(content.encode()).hexdigest()[:32]}.json"
-        yield LinePortion(number, first, portion, rows, place / name)
+    first, key = 1, job_key(job)
+    for portion in portions(lines, at_once):
+        content = json.dumps([key, first, portion, repr(job.line_constraints(first, len(portion)))])
+        name = f"{first:010d}-{hashlib.sha256(content.encode()).hexdigest()[:32]}.json"
+        yield LinePortion(first, portion, place / name)
         first += len(portion)
 
 
-class ThisProcess:
-    """Translates portions one after another."""
+def job_key(job: TranslateCommand) -> str:
+    """What the results depend on: not the device, nor the number of threads."""
+    from regard.storage.models import find_model
 
-    def __init__(self, job: TranslateCommand) -> None:
-        self.job = job
+    stamps = [[str(path.resolve()), model_stamps(path)] for path in map(find_model, job.model)]
+    return json.dumps([repr([job.options, job.precision, job.as_json, job.scores, job.shows_all]), stamps])
 
-    def __enter__(self) -> ThisProcess:
-        return self
 
-    def __exit__(self, *error: object) -> None:
-        pass
+def model_stamps(path: Path) -> list[list[Any]]:
+    """The files of a model, with size and time of change."""
+    files = sorted(each for each in path.iterdir() if each.is_file())
+    named = [each for each in files if each.suffix in (".json", ".safetensors", ".toml", ".model")]
+    return [[each.name, each.stat().st_size, each.stat().st_mtime_ns] for each in named]
 
-    def give(self, portion: LinePortion) -> None:
-        if self.job.task is None:
-            self.job.open()
-        translate_portion(self.job, portion.first, portion.lines, portion.constraints, portion.file)
 
-    def finish(self) -> None:
-        pass
+@contextmanager
+def translate_with(job: TranslateCommand, workers: int) -> Iterator[Callable[[LinePortion], None]]:
+    """A function that translates a portion: here, or by a process while it returns."""
+    from regard.device import available_cores
+
+    if workers == 1:
+        yield partial(translate_portion, job)
+        return
+    if not job.threads:
+        job.threads = max(1, len(available_cores()) // workers)
+    with WorkerProcesses(job, workers) as processes:
+        yield processes.give
+        processes.finish()
+
+
+def translate_portion(job: TranslateCommand, portion: LinePortion) -> None:
+    from regard.storage import write_json
+
+    if job.task is None:
+        job.open()
+    job.notes = Notes()
+    results = job(portion.lines, portion.first)
+    write_json(portion.file, {"results": results, "notes": asdict(job.notes)})
 
 
 class WorkerProcesses:
@@ -164,7 +152,7 @@ class WorkerProcesses:
             free = self.wait_for_one()
         self.running[free] = (self.running[free][0], portion)
         with suppress(OSError):  # it died: wait_for_one handles that
-            free.send((portion.first, portion.lines, portion.constraints, portion.file))
+            free.send(portion)
 
     def finish(self) -> None:
         while any(work is not None for _, work in self.running.values()):
@@ -193,7 +181,7 @@ class WorkerProcesses:
                 self.retry(portion, process.exitcode)
             return None
         if failure is not None:
-            raise (UsageError if failure[1] == UsageError.exit_code else RegardError)(failure[0])
+            raise failure
         self.running[line] = (process, None)
         idle: Connection[Any, Any] = line
         return idle
@@ -215,40 +203,27 @@ def work(job: TranslateCommand, line: Connection[Any, Any]) -> None:
     try:
         job.open()
         while True:
-            translate_portion(job, *line.recv())
+            translate_portion(job, line.recv())
             line.send(None)
     except EOFError:
         return
     except RegardError as error:
-        line.send((str(error), error.exit_code))
+        line.send(error)
 
 
-def translate_portion(
-    job: TranslateCommand, first: int, lines: list[str], constraints: list[Any] | None, file: Path
-) -> None:
-    from regard.storage import write_json
-
-    portion = copy(job)
-    portion.by_line, portion.notes = LineConstraints(constraints) if constraints else None, Notes()
-    texts = portion(lines, first)
-    notes = {"first": portion.notes.first, "count": portion.notes.count}
-    write_json(file, {"lines": len(lines), "results": texts, "notes": notes})
-
-
-def join(parts: list[Path], output: Path) -> tuple[int, Notes]:
-    """Write all results in order, atomically; the number of lines, and the notes about them."""
+def join(parts: list[Path], output: Path) -> Notes:
+    """Write all results in order, atomically; the notes about them."""
     from regard.storage import friendly_os_errors, read_json
     from regard.storage.files import PARTIAL
 
     aside = output.with_name(f".{output.name}{PARTIAL}")
-    count, notes = 0, Notes()
+    notes = Notes()
     with friendly_os_errors(output):
         with aside.open("wb") as file:
             for part in parts:
                 content = read_json(part)
-                count += content["lines"]
                 file.writelines(f"{line}\n".encode() for line in content["results"])
                 for kind, times in content["notes"]["count"].items():
                     notes.add(kind, content["notes"]["first"][kind], times)
         aside.replace(output)
-    return count, notes
+    return notes

@@ -4,27 +4,17 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from regard.cli.tasks import TaskCommand
-from regard.cli.terminal import (
-    AT_ONCE,
-    Scores,
-    json_line,
-    looks_like_path,
-    messages,
-    one_line,
-    portions,
-    put_lines,
-    read_all_stdin,
-    say,
-)
+from regard.cli.terminal import Scores, json_line, looks_like_path, one_line, read_all_stdin, say
 from regard.errors import UsageError
 
 if TYPE_CHECKING:
@@ -33,14 +23,14 @@ if TYPE_CHECKING:
 
 @dataclass
 class ClassifyCommand(TaskCommand):
-    name: ClassVar[str] = "classify"
-    progress: ClassVar[tuple[str, str]] = ("classifying", "results")
-    notes_on: ClassVar[str] = """
+    name = "classify"
+    progress = ("classifying", "results")
+    notes_on = """
         Prints a line for each line of text: its labels, comma-separated; with --scores probability, tab,
         label, tab, next probability ... A table with labels (.tsv, .csv, .jsonl) is scored too: the accuracy
         is printed on stderr.
     """
-    examples: ClassVar[str] = """
+    examples = """
         regard classify -m runs/reviews "A film to remember."
         regard classify -m runs/reviews reviews.txt --scores -o labels.tsv
     """
@@ -54,7 +44,7 @@ class ClassifyCommand(TaskCommand):
         from regard.data import has_rows, iter_examples
 
         task = self.task.folder.task
-        files = [*(self.common["files"] or []), *(Path(each) for each in self.texts if os.path.exists(each))]  # noqa: PTH110
+        files = [*(self.files or []), *(Path(each) for each in self.texts if os.path.exists(each))]  # noqa: PTH110
         tables = [path for path in files if has_rows(path, task)]
         if not tables:
             return super().read()
@@ -77,22 +67,22 @@ class ClassifyCommand(TaskCommand):
             return ["\t".join(f"{label.probability:.4f}\t{label.name}" for label in result.labels)]
         return [",".join(label.name for label in result.labels)]
 
-    def end(self) -> None:
+    def end(self) -> list[str]:
         if count := len(self.targets):
             say(f"{self.right:,} of {count:,} labels are right: accuracy {100 * self.right / count:.2f} %")
-        super().end()
+        return super().end()
 
 
 @dataclass
 class TagCommand(TaskCommand):
-    name: ClassVar[str] = "tag"
-    progress: ClassVar[tuple[str, str]] = ("tagging", "lines")
-    notes_on: ClassVar[str] = """
+    name = "tag"
+    progress = ("tagging", "lines")
+    notes_on = """
         Prints each line with its entities marked, as in \\[PER Ada Lovelace] wrote. Programs should read
         [bold]--rows[/] or [bold]--json[/]: a text may contain brackets. The score of an entity is the
         probability of its least certain word.
     """
-    examples: ClassVar[str] = """
+    examples = """
         regard tag -m runs/names "Ada Lovelace lived in London."
         regard tag -m runs/names article.txt --rows | cut -f 4,5 | sort | uniq -c
         regard tag -m runs/names --conll < words.conll > tagged.conll
@@ -110,19 +100,22 @@ class TagCommand(TaskCommand):
     ] = False
 
     def run(self) -> None:
-        if self.conll + self.rows + self.common["as_json"] > 1:
+        if self.conll + self.rows + self.as_json > 1:
             raise UsageError("--rows, --conll and --json are different forms of the result: take one")
+        super().run()
+
+    def read(self) -> Iterable[Any]:
+        return conll_sentences(super().read()) if self.conll else super().read()
+
+    def __call__(self, lines: Sequence[Any], first: int) -> list[str]:
         if not self.conll:
-            super().run()
-            return
-        self.open()
-        shown: list[str] = []
-        count = 0
-        for portion in portions(conll_sentences(self.read()), AT_ONCE):
-            for words, tags in zip(portion, self.task.tag_words(portion, count + 1)):
-                shown += [*(f"{word}\t{tag}" for word, tag in zip(words, tags)), ""]
-            count += len(portion)
-        put_lines(shown, self.output, f"{count:,} sentences")
+            return super().__call__(lines, first)
+        tags = self.task.tag_words(lines, first)
+        rows = [[*(f"{word}\t{tag}" for word, tag in zip(*pair)), ""] for pair in zip(lines, tags)]
+        return [row for sentence in rows for row in sentence]
+
+    def summary(self) -> str:
+        return f"{self.count:,} sentences" if self.conll else super().summary()
 
     def add_notes(self, number: int, result: Tagging) -> None:
         super().add_notes(number, result)
@@ -131,13 +124,9 @@ class TagCommand(TaskCommand):
 
     def lines(self, number: int, result: Tagging) -> list[str]:
         if self.rows:
-            places = [
-                (each, [str(number), str(each.start), str(each.end), each.type]) for each in result.entities
-            ]
-            rows = ["\t".join([*place, " ".join(each.text.split())]) for each, place in places]
-            return [
-                f"{each.score:.4f}\t{row}" if self.scores else row for each, row in zip(result.entities, rows)
-            ]
+            score = "{0.score:.4f}\t" if self.scores else ""
+            row = score + "{1}\t{0.start}\t{0.end}\t{0.type}\t{2}"
+            return [row.format(each, number, " ".join(each.text.split())) for each in result.entities]
         text = with_brackets(result)
         least = min((each.score for each in result.entities), default=1.0)
         return [f"{least:.4f}\t{text}" if self.scores else text]
@@ -173,19 +162,19 @@ def conll_sentences(lines: Iterable[str]) -> Iterator[list[str]]:
 
 @dataclass
 class AnswerCommand(TaskCommand):
-    name: ClassVar[str] = "answer"
-    progress: ClassVar[tuple[str, str]] = ("answering", "answers")
-    notes_on: ClassVar[str] = """
+    name = "answer"
+    progress = ("answering", "answers")
+    notes_on = """
         Prints a line for each question, empty for "no answer"; with -n a line for each answer: line, score,
         start, end, text, with tabs. Questions of a table or a SQuAD file have their contexts: the result is
         one JSON object of id and answer, the format of SQuAD's evaluation script.
     """
-    examples: ClassVar[str] = """
+    examples = """
         regard answer -m runs/squad --context article.txt "Who wrote it?" "When?"
         regard answer -m runs/squad --context article.txt < questions.txt
         regard answer -m runs/squad dev-v1.1.json -o predictions.json
     """
-    argument_type: ClassVar[Any] = Annotated[
+    argument_type = Annotated[
         list[str] | None,
         typer.Argument(
             help="Questions or files of them; nothing or - reads stdin. Or a table or SQuAD file."
@@ -196,19 +185,48 @@ class AnswerCommand(TaskCommand):
         str | None, typer.Option(help="The text that contains the answers, or its file; - is stdin.")
     ] = None
     scores: Scores = False
+    table: Path | None = field(init=False, default=None)  # a file of questions with contexts
+    ids: list[str] = field(init=False, default_factory=list)  # of questions
+    predictions: dict[str, str] = field(init=False, default_factory=dict)  # answers by id
 
     def run(self) -> None:
         if self.context is None:
-            self.answer_data(self.data_file())
-            return
-        self.context = self.read_context(self.context)
+            self.table = self.data_file()
+        else:
+            self.context = self.read_context(self.context)
         super().run()
 
+    def read(self) -> Iterable[tuple[str, str, str]]:
+        """(id, question, context) of each question; the default id is its number."""
+        if self.table is not None:
+            return read_questions(self.table)
+        questions = enumerate(super().read(), 1)
+        return ((str(number), question, self.context or "") for number, question in questions)
+
     def results(self, lines: Sequence[Any], first: int) -> Sequence[Any]:
-        inputs = {"question": lines, "context": self.context or ""}
-        return self.spec.run(self.task, inputs, self.options, first_line=first)
+        names, questions, contexts = (list(column) for column in zip(*lines))
+        inputs = {"question": questions, "context": contexts}
+        results = self.spec.run(self.task, inputs, self.options, first_line=first)
+        for name, each in zip(names, results):
+            if name in self.predictions:
+                raise UsageError(f'{self.table}: the id "{name}" occurs twice', code="E_ANSWER_ID")
+            self.predictions[name] = each.text
+        self.ids += names
+        return results
+
+    def row(self, number: int, result: AnswerResult) -> dict[str, Any]:
+        name = {"id": self.ids[number - 1]} if self.table else {}
+        return name | super().row(number, result)
+
+    def end(self) -> list[str]:
+        if self.table and not self.count:
+            raise UsageError(f"{self.table} contains no question", code="E_DATA_EMPTY")
+        super().end()
+        return [json_line(self.predictions)] if self.table and not self.as_json else []
 
     def lines(self, number: int, result: AnswerResult) -> list[str]:
+        if self.table:  # all answers are one object, see `end`
+            return []
         if self.shows_all and self.options["num_results"] > 1:
             return [
                 f"{number}\t{each.score:.4f}\t{each.start}\t{each.end}\t{one_line(each.text)}"
@@ -236,43 +254,19 @@ class AnswerCommand(TaskCommand):
         from regard.config import Task
         from regard.data import has_rows
 
-        names = [*map(str, self.common["files"] or []), *self.texts]
+        names = self.names
         if len(names) != 1 or not has_rows(Path(names[0]), Task(name="answer")):
             raise UsageError(
                 "--context is missing: give the text that contains the answers, or its file",
                 code="E_INPUT_MISSING",
             )
-        if (self.shows_all or self.scores) and not self.common["as_json"]:
+        if (self.shows_all or self.scores) and not self.as_json:
             raise UsageError(f"{names[0]}: predictions are one answer each; take --json with -n or --scores")
         return Path(names[0])
 
-    def answer_data(self, path: Path) -> None:
-        """Answer a file of questions with contexts; every question gets an answer."""
-        self.open()
-        predictions: dict[str, str] = {}
-        shown: list[str] = []
-        with messages().status("answering") as status:
-            for portion in portions(read_questions(path), AT_ONCE):
-                names, questions, contexts = (list(column) for column in zip(*portion))
-                inputs = {"question": questions, "context": contexts}
-                first = len(predictions) + 1
-                results = self.spec.run(self.task, inputs, self.options, first_line=first)
-                for number, (name, each) in enumerate(zip(names, results), first):
-                    if name in predictions:
-                        raise UsageError(f'{path}: the id "{name}" occurs twice', code="E_ANSWER_ID")
-                    predictions[name] = each.text
-                    row = self.json(number, each)
-                    shown.append(f'{{"id": {json.dumps(name, ensure_ascii=False)}, {row[1:]}')
-                status.update(f"answering: {len(predictions):,} questions")
-        if not predictions:
-            raise UsageError(f"{path} contains no question", code="E_DATA_EMPTY")
-        lines = shown if self.common["as_json"] else [json_line(predictions)]
-        put_lines(lines, self.output, f"{len(predictions):,} answers")
-        self.end()
-
 
 def read_questions(path: Path) -> Iterator[tuple[str, str, str]]:
-    """(id, question, context) of each question, with or without answers; the default id is its number."""
+    """(id, question, context) of each question of a file, with or without answers."""
     from regard.config import Task
     from regard.data.files import format_suffix
     from regard.data.readers import InvalidRow, string_field
@@ -296,13 +290,13 @@ def read_questions(path: Path) -> Iterator[tuple[str, str, str]]:
 
 @dataclass
 class EmbedCommand(TaskCommand):
-    name: ClassVar[str] = "embed"
-    progress: ClassVar[tuple[str, str]] = ("embedding", "results")
-    notes_on: ClassVar[str] = """
+    name = "embed"
+    progress = ("embedding", "results")
+    notes_on = """
         Prints a JSON list of numbers for each line of text. With [bold]--similarity[/] a line is the cosine,
         a tab and the text.
     """
-    examples: ClassVar[str] = """
+    examples = """
         regard embed -m sentence-transformers/all-MiniLM-L6-v2 "A small house."
         regard embed -m minilm sentences.txt --npy sentences.npy
         regard embed -m minilm --similarity "A small house." "A tiny home." "It rains."
@@ -315,11 +309,10 @@ class EmbedCommand(TaskCommand):
         Path | None, typer.Option("--npy", help="Write a float32 array [texts, width] for NumPy.")
     ] = None
     embeddings: list[Any] = field(init=False, default_factory=list)  # for --npy
-    count: int = field(init=False, default=0)
     first: Any = field(init=False, default=None)  # the vector of the first text
 
     def run(self) -> None:
-        if self.npy is not None and (self.similar or self.common["as_json"] or self.output is not None):
+        if self.npy is not None and (self.similar or self.as_json or self.output is not None):
             raise UsageError(
                 "--npy writes the vectors and nothing else: without --similarity, --json and --output"
             )
@@ -337,6 +330,16 @@ class EmbedCommand(TaskCommand):
         if not result.text.strip():
             self.notes.add("empty: its vector is that of no words", number)
 
+    def results(self, lines: Sequence[Any], first: int) -> Sequence[Any]:
+        results = super().results(lines, first)
+        if self.similar and first == 1:
+            self.first = results[0].vector
+            if self.first is None:
+                raise UsageError(
+                    "line 1: the first text is too long, and all others are compared to it", code="E_TOO_LONG"
+                )
+        return results
+
     def lines(self, number: int, result: Embedding) -> list[str]:
         from regard.tasks.results import shortest_digits
 
@@ -345,40 +348,26 @@ class EmbedCommand(TaskCommand):
             return []
         if not self.similar:
             return [json.dumps(shortest_digits(result.vector))]
-        return [f"{each}\t{one_line(result.text)}" for each in self.cosine(number, result, "nan")]
+        return [f"{self.cosine(result):.4f}\t{one_line(result.text)}"] if number > 1 else []
 
-    def json(self, number: int, result: Embedding) -> str:
-        from regard.tasks.results import as_dict
-
+    def row(self, number: int, result: Embedding) -> dict[str, Any]:
+        row = super().row(number, result)
         if not self.similar:
-            return super().json(number, result)
-        row = {"line": number, **as_dict(result)}
+            return row
         del row["vector"]
-        cosine = self.cosine(number, result, "null")
-        return f'{json_line(row)[:-1]}, "similarity": {cosine[0]}}}' if cosine else ""
+        cosine = self.cosine(result)
+        return {**row, "similarity": None if math.isnan(cosine) else round(cosine, 4)} if number > 1 else {}
 
-    def __call__(self, lines: Sequence[Any], first: int) -> list[str]:
-        return [line for line in super().__call__(lines, first) if line]
-
-    def cosine(self, number: int, result: Embedding, unknown: str) -> list[str]:
-        """The cosine similarity with the first text; none for the first itself."""
+    def cosine(self, result: Embedding) -> float:
+        """The cosine similarity with the first text; NaN for a text that was skipped."""
         from regard.tasks.embedder import similarity
 
-        self.count += 1
-        if self.count == 1:
-            if result.vector is None:
-                raise UsageError(
-                    f"line {number}: the first text is too long, and all others are compared to it",
-                    code="E_TOO_LONG",
-                )
-            self.first = result.vector
-            return []
-        return [unknown if result.vector is None else f"{similarity(self.first, result.vector):.4f}"]
+        return math.nan if result.vector is None else similarity(self.first, result.vector)
 
-    def end(self) -> None:
+    def end(self) -> list[str]:
         if self.similar and self.count < 2:
             raise UsageError("--similarity compares the first text to others: give at least two")
-        super().end()
+        return super().end()
 
 
 def write_array(path: Path, array: Any) -> None:

@@ -62,7 +62,7 @@ def translate_texts(texts: Sequence[UnitText], translate: Translate) -> list[str
     """Translate each text as a whole; if a placeholder is lost, the parts between placeholders; else None."""
     taken = [take_accelerator(text.source, text.unit.placeholders) for text in texts]
     bare = [UnitText(text.unit, text.number, source) for text, (source, _) in zip(texts, taken)]
-    first = translate_parts(bare, [split_layout(text) for text in bare], translate)
+    first = translate_parts(bare, [split(text.source, LAYOUT) for text in bare], translate)
     lost = [number for number, result in enumerate(first) if result is None]
     again = [bare[number] for number in lost]
     retried = dict(zip(lost, translate_parts(again, [split_placeholders(text) for text in again], translate)))
@@ -100,11 +100,6 @@ def is_valid(text: UnitText, answer: str) -> bool:
         and survived(text.source, answer, text.unit.placeholders)
         and text.unit.fits(text.number, answer)
     )
-
-
-def split_layout(text: UnitText) -> list[str]:
-    """The lines of a text, and the separators between them."""
-    return split(text.source, LAYOUT)
 
 
 def split_placeholders(text: UnitText) -> list[str]:

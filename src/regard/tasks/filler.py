@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
+from torch import Tensor
 
 from regard.errors import UsageError
 from regard.generation import Hypothesis, answers, decode
@@ -126,17 +127,19 @@ class Filler(FillMethods):
         rows = [self.with_masks(text) for text in texts]
         assert isinstance(self.model, EncoderOnly)
         logits = answers(self.model, [Sample(source=row) for row in rows], TOKENS_PER_BATCH, self.device)
+        return [self.guess_row(*pair, count) for pair in zip(rows, logits)]
+
+    def guess_row(self, row: Sequence[int], logits: Tensor, count: int) -> list[list[GapSpan]]:
+        """The `count` most probable tokens of each gap, from logits [S,V]."""
         suppressed = [*self.tokenizer.suppressed, self.tokenizer.end]
-        guesses = []
-        for row, row_logits in zip(rows, logits):
-            gaps = [place for place, token in enumerate(row) if token == self.tokenizer.mask]
-            log_p = row_logits[gaps].log_softmax(dim=1)  # [gaps,V]
-            log_p[:, suppressed] = -torch.inf
-            best, ids = log_p.topk(min(count, log_p.shape[1] - len(set(suppressed))), dim=1)
-            guesses.append(
-                [[GapSpan((i,), p) for i, p in zip(*pair)] for pair in zip(ids.tolist(), best.tolist())]
-            )
-        return guesses
+        log_p = logits[self.gaps(row)].log_softmax(dim=1)  # [gaps,V]
+        log_p[:, suppressed] = -torch.inf
+        best, ids = log_p.topk(min(count, log_p.shape[1] - len(set(suppressed))), dim=1)
+        return [[GapSpan((i,), p) for i, p in zip(*pair)] for pair in zip(ids.tolist(), best.tolist())]
+
+    def gaps(self, row: Sequence[int]) -> list[int]:
+        """The positions of the masks."""
+        return [place for place, token in enumerate(row) if token == self.tokenizer.mask]
 
     def with_masks(self, text: GappedText) -> list[int]:
         """`<s>` text `</s>` with the mask in each gap."""

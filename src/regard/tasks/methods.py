@@ -63,7 +63,6 @@ class TranslateMethods(TaskModel):
 
     into: Callable[[str], Self]
     decode_options: Callable[..., Decode]
-    _line_constraints: Callable[..., Sequence[PhraseConstraints] | None]
     _translate: Callable[..., list[Translation]]
     _score: Callable[..., list[TextScore]]
 
@@ -122,7 +121,8 @@ class TranslateMethods(TaskModel):
             alignment,
             split,
             [prefix] * len(text) if prefix is not None else prefixes,
-            task._line_constraints(len(text), require, forbid, constraints),
+            (require, forbid),
+            constraints,
             on_too_long,
             first_line,
             warn,

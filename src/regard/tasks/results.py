@@ -275,10 +275,7 @@ class TextScore(OldAttributes):
     @classmethod
     def of(cls, text: str, tokens: Sequence[str], log_p: Sequence[float], **others: Any) -> TextScore:
         """The score of a text from the log-probabilities of its tokens."""
-        numbers = score_numbers(text, log_p)
-        total, perplexity, bits = (
-            numbers[name] for name in ("log_probability", "perplexity", "bits_per_byte")
-        )
+        total, _, _, perplexity, bits = score_numbers(text, log_p).values()
         return cls(text, total, tuple(tokens), tuple(log_p), perplexity, bits, **others)
 
     def __iter__(self) -> Iterator[float]:

@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Any, get_args, get_origin
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 from pydantic.fields import FieldInfo
@@ -23,6 +23,7 @@ from regard.tasks.task_model import Texts, as_texts
 Inputs = Sequence[str] | Mapping[str, str | Sequence[str]]
 BYTES_PER_TOKEN = 4  # an estimate
 USUAL_BEAM, USUAL_LENGTH = 4, 200  # of translations and of generated texts, where none is named
+FOR_CHECKERS = ("Decode", "Mean", "PhraseConstraints")  # types that only type checkers import
 INPUTS = {
     "text": "The text, or a list of texts.",
     "prompt": "The beginning of a text, or a list of them.",
@@ -75,10 +76,6 @@ class TaskSpec:
         from regard import tasks
 
         return tuple(getattr(tasks, name) for name in self.methods)
-
-    @property
-    def cls(self) -> type[Any]:
-        return self.classes[0]
 
     @property
     def method(self) -> str:
@@ -190,23 +187,9 @@ def token_estimate(text: str) -> int:
 
 
 def parameters(method: Callable[..., Any]) -> dict[str, Any]:
-    """The types of a method's parameters; None for those that only type checkers know."""
-    types: dict[str, Any] = {}
-    for name, each in inspect.signature(method).parameters.items():
-        try:
-            types[name] = eval_type(each.annotation)
-        except NameError:
-            types[name] = None
-    return types
-
-
-def eval_type(annotation: Any) -> Any:
-    from typing import ForwardRef, get_type_hints
-
-    if not isinstance(annotation, str):
-        return annotation
-    holder = type("Holder", (), {"__annotations__": {"it": ForwardRef(annotation)}})
-    return get_type_hints(holder, vars(methods), include_extras=True)["it"]
+    """The types of a method's parameters."""
+    types = get_type_hints(method, localns=dict.fromkeys(FOR_CHECKERS, Any), include_extras=True)
+    return {name: kind for name, kind in types.items() if name != "return"}
 
 
 TASKS: dict[str, TaskSpec] = {

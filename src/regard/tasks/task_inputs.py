@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from regard.errors import UsageError
@@ -16,7 +15,7 @@ from regard.models.transformer import EncoderDecoder
 from regard.sample import Sample
 from regard.storage import Folder
 from regard.tasks.encoder import Answerer, Classifier
-from regard.tasks.filler import Filler, GapSpan
+from regard.tasks.filler import Filler
 from regard.tasks.generator import Generator
 from regard.tasks.tagger import Tagger, find_words
 from regard.tasks.translator import Translator
@@ -65,15 +64,11 @@ def fill_input(task: Filler, text: str, _: str | None) -> TaskInput:
     if isinstance(task.model, EncoderDecoder):
         return TaskInput(task.folder, Sample(source=task.with_sentinels(gapped)), text)
     row = task.with_masks(gapped)
-    suppressed = [*task.tokenizer.suppressed, task.tokenizer.end]
 
     def read_output(logits: Tensor) -> tuple[str, list[tuple[int, int]]]:
-        gaps = [place for place, token in enumerate(row) if token == task.tokenizer.mask]
-        log_p = logits[gaps].log_softmax(dim=1)
-        log_p[:, suppressed] = -torch.inf
-        values, best = log_p.max(dim=1)
-        spans = [[GapSpan((token,), value)] for token, value in zip(best.tolist(), values.tolist())]
-        return task.combine(gapped, spans).text, list(zip(gaps, best.tolist()))
+        spans = task.guess_row(row, logits, 1)
+        best = [span.ids[0] for (span,) in spans]
+        return task.combine(gapped, spans).text, list(zip(task.gaps(row), best))
 
     return TaskInput(task.folder, Sample(source=row), text, read_output)
 

@@ -315,56 +315,38 @@ def rounds(inputs: Sequence[SegmentInput]) -> list[list[SegmentInput]]:
 AlignedHypotheses = list[tuple[Hypothesis, Links | None]]  # of one segment, best first
 
 
-@dataclass(frozen=True)
-class SegmentJoiner:
-    """Joins the segments of a line: candidate k consists of the k-th hypothesis of each segment."""
-
-    decode: Callable[[Sequence[int]], str]
-    show: Callable[[Sequence[int]], list[str]]  # the text of each token
-    end: int  # the id that ends a sentence
-
-    def join(
-        self,
-        line: Sequence[Segment],
-        hypotheses: Sequence[AlignedHypotheses | None],
-        num_results: int,
-        aligned: bool,
-    ) -> list[Candidate]:
-        count = min((len(each) for each in hypotheses if each is not None), default=1)
-        return [
-            self.join_one(line, [each[k] if each else None for each in hypotheses], aligned)
-            for k in range(min(num_results, count))
-        ]
-
-    def join_one(
-        self, line: Sequence[Segment], chosen: Sequence[tuple[Hypothesis, Links | None] | None], aligned: bool
-    ) -> Candidate:
-        whole = Candidate("", alignment=[] if aligned else None)
-        source = ""  # up to this segment
-        for part, hypothesis in zip(line, chosen):
-            source, whole = (source + part.before, replace(whole, text=whole.text + part.before))
-            if hypothesis is not None:
-                whole = self.add(whole, source, part, *hypothesis)
-            source, whole = (source + part.text + part.after, replace(whole, text=whole.text + part.after))
-        return whole
-
-    def add(
-        self, whole: Candidate, source: str, part: Segment, hypothesis: Hypothesis, links: Links | None
-    ) -> Candidate:
-        text = self.decode(hypothesis.tokens)
-        ids = [*hypothesis.tokens, *([self.end] if hypothesis.finished else ())]
-        left, right = words_before(source, part.text), words_before(whole.text, text)
-        shifted = [(word + left, target + right) for word, target in links or ()]
-        return Candidate(
-            text=whole.text + text,
-            score=whole.score + hypothesis.score,
-            log_probability=whole.log_probability + hypothesis.log_probability,
-            alignment=None if whole.alignment is None else whole.alignment + shifted,
-            finished=whole.finished and hypothesis.finished,
-            tokens=(*whole.tokens, *self.show(ids)),
-            token_ids=(*whole.token_ids, *ids),
-            token_log_probabilities=(*whole.token_log_probabilities, *hypothesis.token_log_probabilities),
-        )
+def join_segments(
+    segments: Sequence[Segment],
+    hypotheses: Sequence[tuple[Hypothesis, Links | None] | None],
+    target: Tokenizer,
+    aligned: bool,
+) -> Candidate:
+    """The translation of a line from one hypothesis of each of its segments, None for a blank one."""
+    source = text = ""  # up to this segment
+    alignment: Links = []
+    tokens: list[str] = []
+    token_ids: list[int] = []
+    for part, chosen in zip(segments, hypotheses):
+        source, text = source + part.before, text + part.before
+        if chosen is not None:
+            hypothesis, links = chosen
+            new = target.decode(hypothesis.tokens)
+            left, right = words_before(source, part.text), words_before(text, new)
+            alignment += [(word + left, other + right) for word, other in links or ()]
+            ids = [*hypothesis.tokens, *([target.end] if hypothesis.finished else ())]
+            tokens, token_ids, text = tokens + target.tokens(ids), token_ids + ids, text + new
+        source, text = source + part.text + part.after, text + part.after
+    parts = [chosen[0] for chosen in hypotheses if chosen is not None]
+    return Candidate(
+        text=text,
+        score=sum((each.score for each in parts), 0.0),
+        log_probability=sum((each.log_probability for each in parts), 0.0),
+        finished=all(each.finished for each in parts),
+        tokens=tuple(tokens),
+        token_ids=tuple(token_ids),
+        token_log_probabilities=tuple(log_p for each in parts for log_p in each.token_log_probabilities),
+        alignment=alignment if aligned else None,
+    )
 
 
 def words_before(text: str, following: str) -> int:

@@ -35,9 +35,9 @@ from regard.tasks.translation import (
     LineSplitter,
     PhraseConstraints,
     SegmentInput,
-    SegmentJoiner,
     check_constraints,
     compile_constraints,
+    join_segments,
     segment,
     segment_inputs,
     violated,
@@ -72,7 +72,6 @@ class Translator(TranslateMethods):
         self.special = folder.special
         self.longest = min(each.config.max_length for each in self.folders) - 1  # tokens of a source
         self.split_above = min(each.split_above for each in self.folders)
-        self.joiner = SegmentJoiner(folder.target.decode, folder.target.tokens, folder.target.end)
         self.source_prefix = ""  # before every source: the target language of a multilingual model
 
     def warm_up(self) -> None:
@@ -102,37 +101,28 @@ class Translator(TranslateMethods):
             return options.model_copy(update={"beam": num_results})
         return options
 
-    def _line_constraints(
-        self,
-        count: int,
-        require: Texts,
-        forbid: Texts,
-        by_line: Sequence[PhraseConstraints] | None,
-    ) -> Sequence[PhraseConstraints] | None:
-        """The phrases of each line: those of all lines, and its own."""
-        always = PhraseConstraints(tuple(require), tuple(forbid))
-        if by_line is not None:
-            return [always + each for each in by_line]
-        return [always] * count if require or forbid else None
-
     def _translate(
         self,
         lines: Texts,
         options: Decode,
-        num_results: int = 1,
-        alignment: bool = False,
-        split: Split = "auto",
-        prefixes: Texts | None = None,
-        constraints: Sequence[PhraseConstraints] | None = None,
-        on_too_long: TooLong = "truncate",
-        first_line: int = 1,
-        warn: Warn = lambda text: None,
+        num_results: int,
+        alignment: bool,
+        split: Split,
+        prefixes: Texts | None,
+        phrases: tuple[Texts, Texts],  # that all translations must and must not contain
+        constraints: Sequence[PhraseConstraints] | None,  # of each line
+        on_too_long: TooLong,
+        first_line: int,
+        warn: Warn,
     ) -> list[Translation]:
         if num_results > options.beam:
             raise UsageError(
                 f"{num_results} results need a beam of at least {num_results}, not {options.beam}",
                 code="E_BEAM",
             )
+        if any(phrases):
+            always = PhraseConstraints(*map(tuple, phrases))
+            constraints = [always + each for each in constraints or [PhraseConstraints()] * len(lines)]
         compiled = compile_constraints(self.lexicon, constraints, first_line) if constraints else None
         splits: list[Split] = [split] * len(lines)
         for number in range(len(lines)):  # a prefix and required phrases belong to the line as a whole
@@ -211,10 +201,13 @@ class Translator(TranslateMethods):
                 results.append(Translation(line.text, "", [nothing], skipped=True, precision=self.precision))
                 continue
             parts = [by_segment.get((number, index)) for index in range(len(line.segments))]
-            candidates = self.joiner.join(line.segments, parts, num_results, alignment)
-            is_bound = constraints is not None and bool(line.translatable)
-            wrong = violated(constraints[number], candidates[0].text) if constraints and is_bound else ()
+            count = min((len(each) for each in parts if each is not None), default=1)
+            candidates = [
+                join_segments(line.segments, kth, self.folder.target, alignment)
+                for kth in ([each[k] if each else None for each in parts] for k in range(count))
+            ]
             text = candidates[0].text
+            wrong = violated(constraints[number], text) if constraints and line.translatable else ()
             results.append(
                 Translation(line.text, text, candidates, line.broken, unmet=wrong, precision=self.precision)
             )
@@ -260,7 +253,7 @@ class Translator(TranslateMethods):
         """The translation that continues with a word; without a word it is the prefix."""
         if not word.tokens:
             return Candidate(prefix.strip(), word.log_probability, word.log_probability)
-        return self.joiner.add(Candidate(""), "", segment(""), next(endings)[0], None)
+        return join_segments([segment("")], [(next(endings)[0], None)], self.folder.target, aligned=False)
 
     def _score(self, sources: Texts, targets: Texts, mean: Mean, on_too_long: TooLong) -> list[TextScore]:
         left = self.folder.source.encode_batch([self.source_prefix + source for source in sources])
