@@ -1,4 +1,4 @@
-"""Request and response of `/v1/completions`: fields, validation, prompts, options, and tokens as text."""
+"""Request and response of `/v1/completions`: fields, validation, prompts and options."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from pydantic import BaseModel, Field
 
 from regard.config import Decode
 from regard.generation import Request
-from regard.inputs.text import Tokenizer
 from regard.server.errors import APIError
 from regard.server.requests import (
     LONGEST_PROMPT,
@@ -28,7 +27,6 @@ from regard.server.requests import (
 )
 from regard.server.service import Service
 from regard.tasks import Generator
-from regard.tasks.generator import REPLACEMENT_CHARACTER, added_text
 
 COLD = 1e-3  # temperatures below this mean greedy decoding
 Id = Annotated[int, Field(ge=0, lt=2**31)]
@@ -111,18 +109,6 @@ class Prompt:
     @property
     def shown(self) -> list[int]:
         return self.ids if self.given else self.ids[1:]
-
-
-@dataclass(frozen=True)
-class CompletionText:
-    """A generated continuation of a prompt."""
-
-    prompt: Prompt
-    ids: tuple[int, ...]
-    text: str
-    score: float
-    ended: bool
-    begins: tuple[int, ...] = ()  # character offset of each token in the text
 
 
 def check(body: CompletionBody) -> None:
@@ -227,68 +213,3 @@ def usage(service: Service, name: str, prompts: Sequence[Prompt], written: int) 
         "completion_tokens": written,
         "total_tokens": prompt_tokens + written,
     }
-
-
-class Detokenizer:
-    """The text that tokens add to a prompt. `stopped` after a stop sequence, which is not emitted."""
-
-    def __init__(self, tokenizer: Tokenizer, prompt: Sequence[int], stops: Sequence[str] = ()) -> None:
-        self.tokenizer, self.stops = tokenizer, stops
-        self.ids = list(prompt)
-        self.begin = self.done = len(self.ids)
-        self.first = 0  # ids[first:done] are the context in which `rest` is decoded
-        self.fixed, self.rest = "", ""  # text of ids[begin:done], and of ids[done:]
-        self.emitted = 0  # characters returned so far
-        self.begins: list[int] = []  # character offset of each token
-        self.stopped = False
-
-    @property
-    def text(self) -> str:
-        return self.fixed + self.rest
-
-    def add(self, pieces: Sequence[int]) -> str:
-        """Add tokens; returns the text that is final now."""
-        for piece in pieces:
-            if self.stopped:
-                break
-            self.ids.append(piece)
-            before, fixed = self.rest, len(self.fixed)
-            self.rest = added_text(self.tokenizer, self.ids[self.first :], self.done - self.first)
-            self.begins.append(fixed + begin_of_new(before, self.rest))
-            if not self.rest.endswith(REPLACEMENT_CHARACTER):
-                self.fixed, self.rest = self.fixed + self.rest, ""
-                self.first, self.done = self.done, len(self.ids)
-            self.find_stop()
-        return self.emit(0 if self.stopped else self.held_back())
-
-    def end(self) -> str:
-        """The remaining text, after the last token."""
-        self.find_stop()
-        return self.emit(0)
-
-    def find_stop(self) -> None:
-        places = [place for stop in self.stops if (place := self.text.find(stop)) >= 0]
-        if places:
-            self.fixed, self.rest, self.stopped = self.text[: min(places)], "", True
-
-    def held_back(self) -> int:
-        """Number of final characters that may begin a stop sequence or be incomplete UTF-8."""
-        half = len(self.text) - len(self.text.rstrip(REPLACEMENT_CHARACTER))
-        partial_stops = [
-            size
-            for stop in self.stops
-            for size in range(1, len(stop))
-            if self.text.endswith(stop[:size])
-        ]  # fmt: skip
-        return max([half, *partial_stops])
-
-    def emit(self, held: int) -> str:
-        until = max(self.emitted, len(self.text) - held)
-        new, self.emitted = self.text[self.emitted : until], until
-        return new
-
-
-def begin_of_new(before: str, after: str) -> int:
-    """Offset of a token in the text it extends; a completed character counts as part of it."""
-    stands = after.startswith(before) and not after.endswith(REPLACEMENT_CHARACTER)
-    return len(before if stands else before.rstrip(REPLACEMENT_CHARACTER))
