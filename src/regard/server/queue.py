@@ -162,39 +162,6 @@ class PendingRequest:
         self.put(None)
 
 
-class ResultStream:
-    """Tokens of one result as they are generated; the last item is the `Hypothesis`. Close it after use."""
-
-    def __init__(
-        self, request: PendingRequest, queue: asyncio.Queue[Any], withdraw: Callable[[PendingRequest], None]
-    ) -> None:
-        self.request, self.tokens_queue, self.withdraw = request, queue, withdraw
-        self.over = False
-
-    def __aiter__(self) -> ResultStream:
-        return self
-
-    async def __anext__(self) -> list[int] | Hypothesis:
-        if self.over:
-            raise StopAsyncIteration
-        try:
-            item: list[int] | Hypothesis | None = await self.tokens_queue.get()
-        except asyncio.CancelledError:
-            await self.aclose()
-            raise
-        if item is None:
-            self.over = True
-            if error := self.request.future.exception():
-                raise error
-            raise StopAsyncIteration
-        return item
-
-    async def aclose(self) -> None:
-        """Cancel the request if it is still running."""
-        self.over = True
-        self.withdraw(self.request)
-
-
 def estimate(decode_request: Request, rows: int, continues: bool) -> int:
     """Estimated tokens that the model reads and writes.
 

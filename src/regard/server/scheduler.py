@@ -11,7 +11,7 @@ import asyncio
 import math
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from threading import Condition, Thread
 from typing import Any, TypeVar
@@ -25,7 +25,6 @@ from regard.server.queue import (
     Full,
     ModelCall,
     PendingRequest,
-    ResultStream,
     TooLate,
     Unit,
     estimate,
@@ -34,6 +33,7 @@ from regard.server.queue import (
 __all__ = ["BatchLimits", "Full", "ModelCall", "Request", "ResultStream", "ServiceScheduler", "TooLate"]
 
 T = TypeVar("T")
+ResultStream = AsyncGenerator[list[int] | Hypothesis, None]  # tokens as they are generated, then the whole
 CALL_TOKENS = 100  # estimate for a call of unknown size
 FIRST_SPEED = 500.0  # tokens per second, until measured
 TIMED_OUT = "request timed out; try again later, or send a smaller request"
@@ -80,28 +80,43 @@ class ServiceScheduler:
         return await self.wait(request)
 
     def stream(
-        self, decode_request: Request, client: str = "", deadline: float | None = None, admitted: bool = False
+        self, decode_request: Request, client: str = "", deadline: float | None = None
     ) -> ResultStream:
-        """The tokens of one result as they are generated. An invalid request raises here."""
-        request = PendingRequest(client, deadline)
-        request.tokens_queue = asyncio.Queue()
-        self.submit(request, self.units_of(request, [decode_request]), admitted)
-        return ResultStream(request, request.tokens_queue, self.withdraw)
+        """The tokens of one result as they are generated, then its `Hypothesis`. An invalid request raises
+        here; closing the stream cancels the request."""
+        return self.items(self.submit_stream(decode_request, client, deadline))
 
     @asynccontextmanager
     async def streams(
         self, decode_requests: Sequence[Request], client: str = "", deadline: float | None = None
     ) -> AsyncIterator[list[ResultStream]]:
         """Several results of one request: all of them are admitted, or none."""
-        opened: list[ResultStream] = []
+        tokens = sum(estimate(each, each.rows, self.continues) for each in decode_requests)
+        self.check_capacity(client, tokens)
+        opened = [self.submit_stream(each, client, deadline, admitted=True) for each in decode_requests]
         try:
-            tokens = sum(estimate(each, each.rows, self.continues) for each in decode_requests)
-            self.check_capacity(client, tokens)
-            opened += (self.stream(each, client, deadline, admitted=True) for each in decode_requests)
-            yield opened
+            yield [self.items(each) for each in opened]
         finally:
-            for stream in opened:
-                await stream.aclose()
+            for each in opened:  # also those that nobody has begun to read
+                self.withdraw(each)
+
+    def submit_stream(
+        self, decode_request: Request, client: str, deadline: float | None, admitted: bool = False
+    ) -> PendingRequest:
+        request = PendingRequest(client, deadline)
+        request.tokens_queue = asyncio.Queue()
+        self.submit(request, self.units_of(request, [decode_request]), admitted)
+        return request
+
+    async def items(self, request: PendingRequest) -> ResultStream:
+        assert request.tokens_queue is not None
+        try:
+            while (item := await request.tokens_queue.get()) is not None:
+                yield item
+            if error := request.future.exception():
+                raise error
+        finally:
+            self.withdraw(request)
 
     async def run(
         self,
@@ -252,7 +267,7 @@ class ServiceScheduler:
         if self.scheduler is not None and self.scheduler.busy:
             done = self.scheduler.step()
             self.row_steps, self.steps = self.row_steps + self.scheduler.rows_stepped, self.steps + 1
-            self.deliver(done)
+            self.deliver(set(done))
         self.seconds += time.monotonic() - start
         if self.seconds > MEMORY:
             self.work, self.seconds = self.work / 2, self.seconds / 2
@@ -328,21 +343,18 @@ class ServiceScheduler:
             self.counts["failed"] += 1
             self.end(request, error)
 
-    def deliver(self, done: Sequence[Handle]) -> None:
+    def deliver(self, done: set[Handle]) -> None:
         """Pass on the results of a step: finished hypotheses, and new tokens to streams."""
         if self.scheduler is None:
             return
         with self.condition:
-            streaming = [each for each in self.live if each.tokens_queue is not None]
-        for request in streaming:
-            for handle in request.handles:
-                if new_tokens := self.scheduler.news(handle):
-                    request.put(new_tokens)
-        finished = set(done)
-        with self.condition:
             live = list(self.live)
         for request in live:
-            for handle in finished & request.handles.keys():
+            if request.tokens_queue is not None:
+                for handle in request.handles:
+                    if new_tokens := self.scheduler.news(handle):
+                        request.put(new_tokens)
+            for handle in request.handles.keys() & done:
                 unit = request.handles.pop(handle)
                 self.load -= unit.rows
                 if handle.error is not None:
@@ -350,9 +362,9 @@ class ServiceScheduler:
                     self.end(request, handle.error)
                     break
                 result = handle.result()
-                self.tokens += sum(len(each.tokens) for each in result[:1])
-                if request.tokens_queue is not None:
-                    request.put(result[0])
+                for best in result[:1]:
+                    self.tokens += len(best.tokens)
+                    request.put(best)
                 self.record_result(unit, result)
 
     def record_result(self, unit: Unit, result: Any) -> None:
