@@ -88,13 +88,14 @@ async def translate(
     spec = TASKS["translate"]
     options = {option.name: option.default for option in spec.options.values()} | {"num_results": count}
     translations = iter(await run_task(service, spec, name, translator, {"text": flat}, options, call))
-    return [joined([[c.text for c in next(translations).candidates] for _ in each]) for each in lines]
+    candidates = [[[c.text for c in next(translations).candidates] for _ in each] for each in lines]
+    return [["\n".join(each) for each in aligned(text_lines)] for text_lines in candidates]
 
 
-def joined(lines: Sequence[Sequence[str]]) -> list[str]:
-    """Joined lines: the k-th candidate has the k-th candidate of each line, or its last."""
-    most = max(map(len, lines))
-    return ["\n".join(line[min(k, len(line) - 1)] for line in lines) for k in range(most)]
+def aligned(candidates: Sequence[Sequence[str]]) -> list[list[str]]:
+    """Candidates of a whole from those of its parts: the k-th has the k-th of each part, or its last."""
+    count = max(map(len, candidates), default=1)
+    return [[each[min(k, len(each) - 1)] for each in candidates] for k in range(count)]
 
 
 def check_size(texts: Sequence[str]) -> None:
