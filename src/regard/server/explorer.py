@@ -24,14 +24,7 @@ from regard.models.encoder import EncoderOnly
 from regard.models.families import Model
 from regard.server.errors import APIError, ErrorBody, responses
 from regard.server.lessons import LESSONS, Given, LessonQuery, about_lesson, lesson_json
-from regard.server.requests import (
-    LONGEST_TEXT,
-    CompareQuery,
-    TensorQuery,
-    TokenizeBody,
-    TraceBody,
-    key_of,
-)
+from regard.server.requests import LIMITS, CompareQuery, TensorQuery, TokenizeBody, TraceBody, key_of
 from regard.server.service import TheCall, TheService
 from regard.server.traces import (
     MEDIA_TYPES,
@@ -100,7 +93,7 @@ def possible(given: dict[str, Any], model: Model) -> bool:
 @router.get("/models", summary="List the models with their configuration.")
 async def models(service: TheService) -> dict[str, Any]:
     listed = [about(name, task) for name, task in service.explorer.models.items()]
-    limits = {"longest_text": LONGEST_TEXT, "settings": SETTINGS}
+    limits = {"longest_text": LIMITS.text_characters, "settings": SETTINGS}
     return {"models": listed, "version": __version__, **limits}
 
 

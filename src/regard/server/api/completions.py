@@ -13,25 +13,14 @@ from pydantic import BaseModel, Field
 from regard.config import Decode
 from regard.generation import Request
 from regard.server.errors import APIError
-from regard.server.requests import (
-    LONGEST_PROMPT,
-    LONGEST_STOP,
-    MOST_CHOICES,
-    MOST_LOGPROBS,
-    MOST_ROWS,
-    MOST_STOPS,
-    MOST_TEXTS,
-    MOST_TOKENS,
-    RequestBody,
-    Text,
-)
+from regard.server.requests import LIMITS, RequestBody, Text, Texts
 from regard.server.service import Service
 from regard.tasks import Generator
 
 COLD = 1e-3  # temperatures below this mean greedy decoding
 Id = Annotated[int, Field(ge=0, lt=2**31)]
-Ids = Annotated[list[Id], Field(min_length=1, max_length=LONGEST_PROMPT)]
-Stop = Annotated[str, Field(min_length=1, max_length=LONGEST_STOP)]
+Ids = Annotated[list[Id], Field(min_length=1, max_length=LIMITS.prompt_ids)]
+Stop = Annotated[str, Field(min_length=1, max_length=LIMITS.stop_characters)]
 
 
 class StreamOptions(RequestBody):
@@ -41,22 +30,17 @@ class StreamOptions(RequestBody):
 
 class CompletionBody(RequestBody):
     model: str = Field(max_length=1000)
-    prompt: (
-        Text
-        | Annotated[list[Text], Field(min_length=1, max_length=MOST_TEXTS)]
-        | Ids
-        | Annotated[list[Ids], Field(min_length=1, max_length=MOST_TEXTS)]
-    )
-    max_tokens: int | None = Field(16, ge=0, le=MOST_TOKENS)
+    prompt: Text | Texts | Ids | Annotated[list[Ids], Field(min_length=1, max_length=LIMITS.texts)]
+    max_tokens: int | None = Field(16, ge=0, le=LIMITS.max_tokens)
     temperature: float | None = Field(None, ge=0, le=2, description="default 1")
     top_p: float | None = Field(1.0, ge=0, le=1)
-    n: int | None = Field(1, ge=1, le=MOST_CHOICES)
-    best_of: int | None = Field(None, ge=1, le=MOST_CHOICES)
+    n: int | None = Field(1, ge=1, le=LIMITS.choices)
+    best_of: int | None = Field(None, ge=1, le=LIMITS.choices)
     stream: bool | None = False
     stream_options: StreamOptions | None = None
-    logprobs: int | None = Field(None, ge=0, le=MOST_LOGPROBS)
+    logprobs: int | None = Field(None, ge=0, le=LIMITS.logprobs)
     echo: bool | None = False
-    stop: Stop | Annotated[list[Stop], Field(max_length=MOST_STOPS)] | None = None
+    stop: Stop | Annotated[list[Stop], Field(max_length=LIMITS.stops)] | None = None
     seed: int | None = Field(None, ge=-(2**63), lt=2**63)
     user: str | None = Field(None, max_length=1000)
     presence_penalty: float | None = Field(0.0, description="only 0")
@@ -129,8 +113,8 @@ def check(body: CompletionBody) -> None:
         raise APIError(400, "best_of needs complete texts: it cannot be combined with stream", "best_of")
     if body.stream_options is not None and not body.stream:
         raise APIError(400, "stream_options needs stream", "stream_options")
-    if len(prompts_of(body)) * max(n, best_of or 1) > MOST_ROWS:
-        raise APIError(400, f"prompts * choices must be at most {MOST_ROWS}", "n")
+    if len(prompts_of(body)) * max(n, best_of or 1) > LIMITS.rows:
+        raise APIError(400, f"prompts * choices must be at most {LIMITS.rows}", "n")
 
 
 def prompts_of(body: CompletionBody) -> list[str | list[int]]:

@@ -16,14 +16,13 @@ from regard.inputs.language import Detector
 from regard.server.api.native import HealthStatus, aligned, check_size, translate
 from regard.server.errors import APIError, ErrorBody, responses
 from regard.server.origin_policy import FORM
-from regard.server.requests import LONGEST_TEXT, MOST_CHOICES, MOST_TEXTS, RequestBody, Text
+from regard.server.requests import LIMITS, RequestBody, Text
 from regard.server.service import Call, Service, TheCall, TheService
 
 LEAST = 1.0  # per cent; less probable languages are omitted
 CERTAIN = 50.0  # per cent; a text that is in the target language so probably is left as it is
 
 Code = Annotated[str, Field(max_length=64)]
-Texts = Annotated[list[Text], Field(max_length=MOST_TEXTS)]
 
 
 class LibreTranslateRequest(RequestBody):
@@ -31,11 +30,11 @@ class LibreTranslateRequest(RequestBody):
 
 
 class TranslateBody(LibreTranslateRequest):
-    q: Text | Texts
+    q: Text | Annotated[list[Text], Field(max_length=LIMITS.texts)]
     source: Code
     target: Code
     format: Code = "text"
-    alternatives: int = Field(0, ge=0, le=MOST_CHOICES)
+    alternatives: int = Field(0, ge=0, le=LIMITS.choices)
 
 
 class DetectBody(LibreTranslateRequest):
@@ -60,7 +59,7 @@ class LanguageItem(BaseModel):
 
 
 class FrontendSettings(BaseModel):
-    charLimit: int = LONGEST_TEXT
+    charLimit: int = LIMITS.text_characters
     frontendTimeout: int = 500
     apiKeys: bool
     keyRequired: bool

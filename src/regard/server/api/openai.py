@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import zip_longest
 from statistics import fmean
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse, StreamingResponse
@@ -37,7 +37,7 @@ from regard.server.api.completions import (
 )
 from regard.server.api.native import check_size, run_task, translate
 from regard.server.errors import APIError, OpenAIErrorBody, error_response, responses
-from regard.server.requests import MOST_TEXTS, RequestBody, Text, finite
+from regard.server.requests import RequestBody, Text, Texts, finite
 from regard.server.scheduler import ResultStream
 from regard.server.service import Call, Service, TheCall, TheService, route_of
 from regard.tasks import Embedder, Generator, Translator
@@ -47,7 +47,7 @@ from regard.tasks.spec import TASKS
 
 class EmbeddingBody(RequestBody):
     model: str = Field(max_length=1000)
-    input: Text | Annotated[list[Text], Field(min_length=1, max_length=MOST_TEXTS)]
+    input: Text | Texts
     encoding_format: Literal["float", "base64"] = "float"
     dimensions: int | None = Field(None, ge=1)
     user: str | None = Field(None, max_length=1000)
