@@ -117,16 +117,6 @@ class Service:
                 return APIError(503, "not enough memory for this; try a shorter text", retry_after=5)
         raise error
 
-    def note(
-        self, route: str, method: str, status: int, seconds: float, number: str, key: str | None
-    ) -> None:
-        """Count a finished request and log it."""
-        self.metrics.add("requests", route=route, method=method, status=str(status))
-        self.metrics.observe("seconds", seconds, route=route)
-        if self.log.requests:
-            fields = {"method": method, "route": route, "status": status, "seconds": round(seconds, 4)}
-            self.log("request", id=number, **fields, key=key)
-
     def without_paths(self, text: str) -> str:
         """A message with the paths of models replaced by their names."""
         for name, task in self.models.items():

@@ -14,7 +14,6 @@ from regard.config import Decode
 from regard.generation import Request
 from regard.server.errors import APIError
 from regard.server.requests import LIMITS, RequestBody, Text, Texts
-from regard.server.service import Service
 from regard.tasks import Generator
 
 COLD = 1e-3  # temperatures below this mean greedy decoding
@@ -51,6 +50,10 @@ class CompletionBody(RequestBody):
     @property
     def stops(self) -> tuple[str, ...]:
         return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
+
+    @property
+    def include_usage(self) -> bool:
+        return self.stream_options is not None and self.stream_options.include_usage
 
 
 class CompletionLogprobs(BaseModel):
@@ -97,14 +100,8 @@ class Prompt:
 
 def check(body: CompletionBody) -> None:
     """Reject unsupported fields rather than ignore them."""
-    unsupported = {
-        "suffix": body.suffix,
-        "presence_penalty": body.presence_penalty,
-        "frequency_penalty": body.frequency_penalty,
-        "logit_bias": body.logit_bias,
-    }
-    for name, value in unsupported.items():
-        if value:
+    for name in ("suffix", "presence_penalty", "frequency_penalty", "logit_bias"):
+        if getattr(body, name):
             raise APIError(400, f"{name} is not supported", name, "unsupported_parameter")
     n, best_of = body.n or 1, body.best_of
     if best_of is not None and best_of < n:
@@ -118,27 +115,23 @@ def check(body: CompletionBody) -> None:
 
 
 def prompts_of(body: CompletionBody) -> list[str | list[int]]:
-    prompt = body.prompt
-    if isinstance(prompt, str):
-        return [prompt]
-    if isinstance(prompt[0], int):
-        return [[each for each in prompt if isinstance(each, int)]]
-    return [each for each in prompt if isinstance(each, str | list)]
+    prompt: Any = body.prompt
+    return [prompt] if isinstance(prompt, str) or isinstance(prompt[0], int) else prompt
 
 
 def read(generator: Generator, prompt: str | list[int]) -> Prompt:
     """A prompt as token ids, with the start token of the model in front."""
     tokenizer = generator.tokenizer
     if isinstance(prompt, str):
-        ids = tokenizer.encode(prompt)
+        text, ids = prompt, tokenizer.encode(prompt)
         whole = generator.with_start(ids)
-        return Prompt(prompt, whole, given=len(whole) == len(ids))
-    if wrong := next((each for each in prompt if each >= len(tokenizer)), None):
-        raise APIError(
-            400, f"prompt: {wrong} is not a token id; the vocabulary has {len(tokenizer)}", "prompt"
-        )
-    whole = prompt if prompt[0] == tokenizer.start else generator.with_start(prompt)
-    return Prompt(tokenizer.decode(prompt), whole, given=len(whole) == len(prompt))
+    else:
+        if wrong := [each for each in prompt if each >= len(tokenizer)]:
+            message = f"prompt: {wrong[0]} is not a token id; the vocabulary has {len(tokenizer)}"
+            raise APIError(400, message, "prompt")
+        text, ids = tokenizer.decode(prompt), prompt
+        whole = prompt if prompt[0] == tokenizer.start else generator.with_start(prompt)
+    return Prompt(text, whole, given=len(whole) == len(ids))
 
 
 def most_tokens(body: CompletionBody) -> int:
@@ -146,15 +139,11 @@ def most_tokens(body: CompletionBody) -> int:
 
 
 def check_room(generator: Generator, prompt: Prompt, body: CompletionBody) -> None:
-    limit, wanted = generator.model.longest_target, most_tokens(body)
-    if limit is not None and len(prompt.ids) + wanted - 1 > limit:
-        raise APIError(
-            400,
-            f"the model reads {limit} tokens; the prompt has {len(prompt.ids)} with its start, and "
-            f"max_tokens is {wanted}",
-            "prompt" if len(prompt.ids) > limit else "max_tokens",
-            "context_length_exceeded",
-        )
+    limit, size, wanted = generator.model.longest_target, len(prompt.ids), most_tokens(body)
+    if limit is not None and size + wanted - 1 > limit:
+        lengths = f"the prompt has {size} with its start, and max_tokens is {wanted}"
+        text = f"the model reads {limit} tokens; {lengths}"
+        raise APIError(400, text, "prompt" if size > limit else "max_tokens", "context_length_exceeded")
 
 
 def options_of(base: Decode, body: CompletionBody, seed: int) -> Decode:
@@ -188,12 +177,5 @@ def completion_frame(body: CompletionBody) -> dict[str, Any]:
     }
 
 
-def usage(service: Service, name: str, prompts: Sequence[Prompt], written: int) -> dict[str, int]:
-    prompt_tokens = sum(len(prompt.shown) for prompt in prompts)
-    service.metrics.add("tokens", prompt_tokens, kind="read", model=name)
-    service.metrics.add("tokens", written, kind="written", model=name)
-    return {
-        "prompt_tokens": prompt_tokens,
-        "completion_tokens": written,
-        "total_tokens": prompt_tokens + written,
-    }
+def usage_of(read: int, written: int) -> dict[str, int]:
+    return {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}

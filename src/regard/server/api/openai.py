@@ -33,7 +33,7 @@ from regard.server.api.completions import (
     most_tokens,
     prompts_of,
     read,
-    usage,
+    usage_of,
 )
 from regard.server.api.native import check_size, run_task, translate
 from regard.server.errors import APIError, OpenAIErrorBody, error_response, responses
@@ -54,7 +54,7 @@ class EmbeddingBody(RequestBody):
 
 
 class EmbeddingItem(BaseModel):
-    object: Literal["embedding"]
+    object: Literal["embedding"] = "embedding"
     index: int
     embedding: list[float] | str
 
@@ -65,7 +65,7 @@ class EmbeddingUsage(BaseModel):
 
 
 class EmbeddingResponse(BaseModel):
-    object: Literal["list"]
+    object: Literal["list"] = "list"
     data: list[EmbeddingItem]
     model: str
     usage: EmbeddingUsage
@@ -73,13 +73,13 @@ class EmbeddingResponse(BaseModel):
 
 class ModelItem(BaseModel):
     id: str
-    object: Literal["model"]
-    created: int
-    owned_by: str
+    object: Literal["model"] = "model"
+    created: int = 0
+    owned_by: str = "local"
 
 
 class ModelList(BaseModel):
-    object: Literal["list"]
+    object: Literal["list"] = "list"
     data: list[ModelItem]
 
 
@@ -97,22 +97,18 @@ async def embeddings(service: TheService, body: EmbeddingBody, call: TheCall) ->
     count = await asyncio.to_thread(lambda: sum(map(len, embedder.tokenizer.encode_batch(texts))))
     service.metrics.add("tokens", count, kind="read", model=name)
     vectors = [each.vector.astype("<f4") for each in embedded]
-    coded = [
-        base64.b64encode(vector.tobytes()).decode() if body.encoding_format == "base64" else vector.tolist()
-        for vector in vectors
-    ]
-    return EmbeddingResponse(
-        object="list",
-        data=[EmbeddingItem(object="embedding", index=at, embedding=each) for at, each in enumerate(coded)],
-        model=body.model,
-        usage=EmbeddingUsage(prompt_tokens=count, total_tokens=count),
-    )
+    if body.encoding_format == "base64":
+        coded = [base64.b64encode(vector.tobytes()).decode() for vector in vectors]
+    else:
+        coded = [vector.tolist() for vector in vectors]
+    data = [EmbeddingItem(index=index, embedding=each) for index, each in enumerate(coded)]
+    usage = EmbeddingUsage(prompt_tokens=count, total_tokens=count)
+    return EmbeddingResponse(data=data, model=body.model, usage=usage)
 
 
 @router.get("/models", summary="List the models.")
 async def models(service: TheService) -> ModelList:
-    data = [ModelItem(id=name, object="model", created=0, owned_by="local") for name in service.models]
-    return ModelList(object="list", data=data)
+    return ModelList(data=[ModelItem(id=name) for name in service.models])
 
 
 EVENTS, DONE = "text/event-stream", "data: [DONE]\n\n"
@@ -165,7 +161,11 @@ class CompletionRun:
         return await self.service.run(self.name, work, self.call, sum(map(len, rows)))
 
     def usage(self, choices: Sequence[Choice]) -> dict[str, int]:
-        return usage(self.service, self.name, self.prompts, sum(len(each.ids) for each in choices))
+        read = sum(len(prompt.shown) for prompt in self.prompts)
+        written = sum(len(each.ids) for each in choices)
+        self.service.metrics.add("tokens", read, kind="read", model=self.name)
+        self.service.metrics.add("tokens", written, kind="written", model=self.name)
+        return usage_of(read, written)
 
     async def complete(self) -> dict[str, Any]:
         """The response that is not streamed."""
@@ -216,7 +216,7 @@ class CompletionRun:
                     raise part
                 yield {**frame, "choices": [part]}
             total = self.usage(choices)
-            if self.body.stream_options is not None and self.body.stream_options.include_usage:
+            if self.body.include_usage:
                 yield {**frame, "usage": total}
         finally:
             running.cancel()
@@ -314,11 +314,11 @@ async def complete_by_translating(
         raise APIError(400, "prompt: a translation model needs a text", "prompt")
     translations = await translate(service, name, translator, prompts, call, body.n or 1)
     choices, total = await asyncio.to_thread(translated_choices, translator, prompts, translations, body)
-    if not body.stream:
-        return JSONResponse({**completion_frame(body), "choices": choices, "usage": total})
     frame = completion_frame(body)
+    if not body.stream:
+        return JSONResponse({**frame, "choices": choices, "usage": total})
     events = [line({**frame, "choices": [each]}) for each in choices]
-    if body.stream_options is not None and body.stream_options.include_usage:
+    if body.include_usage:
         events.append(line({**frame, "usage": total}))
     return StreamingResponse(iter([*events, DONE]), media_type=EVENTS)
 
@@ -327,20 +327,15 @@ def translated_choices(
     translator: Translator, prompts: list[str], translations: list[list[str]], body: CompletionBody
 ) -> tuple[list[dict[str, Any]], dict[str, int]]:
     """The choices of a completion, and its usage."""
-    choices: list[dict[str, Any]] = []
-    n = body.n or 1
-    for candidates in translations:
-        for text in [*candidates, *[candidates[-1]] * n][:n]:
-            cut, reason = shortened(translator, text, body)
-            choices.append({"index": len(choices), "text": cut, "finish_reason": reason, "logprobs": None})
-    read, written = (
-        sum(len(each) for each in tokenizer.encode_batch(texts))
-        for tokenizer, texts in (
-            (translator.folder.source, prompts),
-            (translator.folder.target, [each["text"] for each in choices]),
-        )
-    )
-    return choices, {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
+    n, folder = body.n or 1, translator.folder
+    texts = [text for each in translations for text in [*each, *[each[-1]] * n][:n]]
+    choices = [
+        {"index": index, "text": text, "finish_reason": reason, "logprobs": None}
+        for index, (text, reason) in enumerate(shortened(translator, text, body) for text in texts)
+    ]
+    read = sum(map(len, folder.source.encode_batch(prompts)))
+    written = sum(map(len, folder.target.encode_batch([choice["text"] for choice in choices])))
+    return choices, usage_of(read, written)
 
 
 def shortened(translator: Translator, text: str, body: CompletionBody) -> tuple[str, str]:
