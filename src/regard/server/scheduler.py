@@ -73,45 +73,34 @@ class ServiceScheduler:
         self, requests: Sequence[Request], client: str = "", deadline: float | None = None
     ) -> list[list[Hypothesis]]:
         """The hypotheses of each request, best first."""
-        if not requests:
-            return []
-        request = PendingRequest(client, deadline)
-        self.submit(request, self.units_of(request, requests))
-        return await self.wait(request)
+        pending = PendingRequest(client, deadline)
+        units = [self.decode_unit(pending, each, number) for number, each in enumerate(requests)]
+        return await self.results(pending, units)
 
-    def stream(
-        self, decode_request: Request, client: str = "", deadline: float | None = None
-    ) -> ResultStream:
+    def stream(self, request: Request, client: str = "", deadline: float | None = None) -> ResultStream:
         """The tokens of one result as they are generated, then its `Hypothesis`. An invalid request raises
         here; closing the stream cancels the request."""
-        return self.items(self.submit_stream(decode_request, client, deadline))
+        unit = self.decode_unit(PendingRequest(client, deadline, streams=True), request)
+        self.submit([unit])
+        return self.items(unit.request)
 
     @asynccontextmanager
     async def streams(
-        self, decode_requests: Sequence[Request], client: str = "", deadline: float | None = None
+        self, requests: Sequence[Request], client: str = "", deadline: float | None = None
     ) -> AsyncIterator[list[ResultStream]]:
-        """Several results of one request: all of them are admitted, or none."""
-        tokens = sum(estimate(each, each.rows, self.continues) for each in decode_requests)
-        self.check_capacity(client, tokens)
-        opened = [self.submit_stream(each, client, deadline, admitted=True) for each in decode_requests]
+        """Several results: all of them are admitted, or none."""
+        opened = [PendingRequest(client, deadline, streams=True) for _ in requests]
+        self.submit([self.decode_unit(*each) for each in zip(opened, requests)])
         try:
             yield [self.items(each) for each in opened]
         finally:
             for each in opened:  # also those that nobody has begun to read
                 self.withdraw(each)
 
-    def submit_stream(
-        self, decode_request: Request, client: str, deadline: float | None, admitted: bool = False
-    ) -> PendingRequest:
-        request = PendingRequest(client, deadline)
-        request.tokens_queue = asyncio.Queue()
-        self.submit(request, self.units_of(request, [decode_request]), admitted)
-        return request
-
     async def items(self, request: PendingRequest) -> ResultStream:
-        assert request.tokens_queue is not None
+        assert request.stream is not None
         try:
-            while (item := await request.tokens_queue.get()) is not None:
+            while (item := await request.stream.get()) is not None:
                 yield item
             if error := request.future.exception():
                 raise error
@@ -133,15 +122,15 @@ class ServiceScheduler:
         self, portions: Sequence[ModelCall], client: str = "", deadline: float | None = None
     ) -> list[Any]:
         """The results of several calls, between which other clients have their turn."""
-        if not portions:
-            return []
-        request = PendingRequest(client, deadline)
-        units = [Unit(request, n, 0, max(1, each.tokens), call=each.call) for n, each in enumerate(portions)]
-        self.submit(request, units)
-        return await self.wait(request)
+        pending = PendingRequest(client, deadline)
+        units = [Unit(pending, n, 0, max(1, each.tokens), call=each.call) for n, each in enumerate(portions)]
+        return await self.results(pending, units)
 
-    async def wait(self, request: PendingRequest) -> list[Any]:
-        """The results. Raises TooLate at the deadline even while a long step is running."""
+    async def results(self, request: PendingRequest, units: Sequence[Unit]) -> list[Any]:
+        """Submit units and wait. Raises TooLate at the deadline even while a long step is running."""
+        if not units:
+            return []
+        self.submit(units)
         try:
             return await asyncio.wait_for(request.future, request.seconds_left(time.monotonic()))
         except TimeoutError:
@@ -150,24 +139,25 @@ class ServiceScheduler:
         finally:
             self.withdraw(request)
 
-    def units_of(self, request: PendingRequest, decode_requests: Sequence[Request]) -> list[Unit]:
+    def decode_unit(self, pending: PendingRequest, request: Request, number: int = 0) -> Unit:
         if self.scheduler is None:
             raise UsageError("this model does not generate text: there is nothing to decode")
-        return [
-            Unit(request, number, each.rows, estimate(each, each.rows, self.continues), decode_request=each)
-            for number, each in enumerate(decode_requests)
-        ]
+        tokens = estimate(request, request.rows, self.continues)
+        return Unit(pending, number, request.rows, tokens, decode_request=request)
 
-    def submit(self, request: PendingRequest, units: Sequence[Unit], admitted: bool = False) -> None:
-        """Queue the units of a request; Full if they do not fit and are not `admitted` already."""
-        request.expect(len(units))
+    def submit(self, units: Sequence[Unit]) -> None:
+        """Queue the units of one client; Full if they do not fit."""
+        if not units:
+            return
+        client = units[0].request.client
         with self.condition:
-            if not admitted:
-                self.check_capacity(request.client, sum(unit.tokens for unit in units))
+            self.check_capacity(client, sum(unit.tokens for unit in units))
+            self.seen[client] = time.monotonic()
             for unit in units:
+                unit.request.results.append(None)
+                unit.request.left += 1
+                self.live.add(unit.request)
                 self.queue.add(unit)
-            self.live.add(request)
-            self.seen[request.client] = time.monotonic()
             if self.worker is None:
                 self.worker = Thread(target=self.serve, name="scheduler", daemon=True)
                 self.worker.start()
@@ -259,7 +249,13 @@ class ServiceScheduler:
     def run_step(self) -> None:
         """Remove cancelled and late requests, admit those that fit, then run one decoding step."""
         start = time.monotonic()
-        self.remove_cancelled_and_late(start)
+        with self.condition:
+            gone, self.cancelled = self.cancelled, []
+            late = [each for each in self.live if each.is_late(start)]
+        for request in gone:
+            self.release_rows(request)
+        for request in late:
+            self.end(request, "late", TooLate(TIMED_OUT))
         if self.scheduler is not None and not self.load:
             self.scheduler.recover()
         for unit in self.next_units():
@@ -271,19 +267,6 @@ class ServiceScheduler:
         self.seconds += time.monotonic() - start
         if self.seconds > MEMORY:
             self.work, self.seconds = self.work / 2, self.seconds / 2
-
-    def remove_cancelled_and_late(self, now: float) -> None:
-        with self.condition:
-            gone, self.cancelled = self.cancelled, []
-            late = [each for each in self.live if each.is_late(now)]
-        for request in gone:
-            self.release_rows(request)
-        for request in late:
-            self.end_late(request)
-
-    def end_late(self, request: PendingRequest) -> None:
-        self.counts["late"] += 1
-        self.end(request, TooLate(TIMED_OUT))
 
     def next_units(self) -> list[Unit]:
         """Units to start now: in fair order, as many as there are rows for, and at most one call.
@@ -328,9 +311,6 @@ class ServiceScheduler:
         request = unit.request
         if request not in self.live:  # another unit failed, or it was cancelled
             return
-        if request.is_late(time.monotonic()):
-            self.end_late(request)
-            return
         try:
             if unit.call is not None:
                 if self.scheduler is not None:
@@ -340,8 +320,7 @@ class ServiceScheduler:
                 request.handles[self.scheduler.add(unit.decode_request)] = unit
                 self.load += unit.rows
         except Exception as error:
-            self.counts["failed"] += 1
-            self.end(request, error)
+            self.end(request, "failed", error)
 
     def deliver(self, done: set[Handle]) -> None:
         """Pass on the results of a step: finished hypotheses, and new tokens to streams."""
@@ -350,7 +329,7 @@ class ServiceScheduler:
         with self.condition:
             live = list(self.live)
         for request in live:
-            if request.tokens_queue is not None:
+            if request.stream is not None:
                 for handle in request.handles:
                     if new_tokens := self.scheduler.news(handle):
                         request.put(new_tokens)
@@ -358,8 +337,7 @@ class ServiceScheduler:
                 unit = request.handles.pop(handle)
                 self.load -= unit.rows
                 if handle.error is not None:
-                    self.counts["failed"] += 1
-                    self.end(request, handle.error)
+                    self.end(request, "failed", handle.error)
                     break
                 result = handle.result()
                 for best in result[:1]:
@@ -374,14 +352,14 @@ class ServiceScheduler:
         request.results[unit.number] = result
         request.left -= 1
         if not request.left:
-            self.counts["done"] += 1
-            self.end(request, None)
+            self.end(request, "done")
 
-    def end(self, request: PendingRequest, error: Exception | None) -> None:
-        """Finish a request, with its results or with `error`."""
+    def end(self, request: PendingRequest, outcome: str, error: Exception | None = None) -> None:
+        """Finish a request, with its results or with `error`; no effect if it was cancelled."""
         with self.condition:
             if request not in self.live:
                 return
+            self.counts[outcome] += 1
             self.remove_pending(request)
         self.release_rows(request)
         request.settle(error)
