@@ -14,13 +14,12 @@ from regard.batch import collate
 from regard.generation import Hypothesis
 from regard.generation.generate import batches_by_length
 from regard.generation.requests import first_tokens
-from regard.inputs.text import Tokenizer
+from regard.inputs.text.detokenizer import Detokenizer
 from regard.models.state import BLOCK, State
 from regard.sample import Sample
 from regard.server.api.completions import CompletionBody, Prompt
 from regard.server.scheduler import ResultStream
 from regard.tasks import Generator
-from regard.tasks.generator import REPLACEMENT_CHARACTER, added_text
 
 MOST_NUMBERS = 1 << 26  # of one batch: rows * tokens * vocabulary
 
@@ -44,7 +43,7 @@ class Choice:
 
     def end(self, hypothesis: Hypothesis | None) -> None:
         """After the last token; a text that reached a stop sequence has no hypothesis."""
-        self.text += self.detokenizer.emit(held=0)
+        self.text += self.detokenizer.emit()
         if hypothesis is not None:
             self.score, self.ended = hypothesis.score, hypothesis.finished
         self.ended = self.ended or self.detokenizer.stopped
@@ -109,64 +108,6 @@ class Choice:
         for name, (_, value) in zip(self.tokenizer.tokens([each for each, _ in place.best]), place.best):
             top[name] = max(value, top.get(name, value))
         return top
-
-
-class Detokenizer:
-    """The text that tokens add to a prompt. `stopped` after a stop sequence, which is not emitted."""
-
-    def __init__(self, tokenizer: Tokenizer, prompt: Sequence[int], stops: Sequence[str] = ()) -> None:
-        self.tokenizer, self.stops = tokenizer, stops
-        self.ids = list(prompt)
-        self.done = len(self.ids)
-        self.first = 0  # ids[first:done] are the context in which `rest` is decoded
-        self.fixed, self.rest = "", ""  # text of the ids before `done`, and of ids[done:]
-        self.emitted = 0  # characters returned so far
-        self.begins: list[int] = []  # character offset of each token, without those behind a stop sequence
-        self.stopped = False
-
-    @property
-    def text(self) -> str:
-        return self.fixed + self.rest
-
-    def add(self, tokens: Sequence[int]) -> str:
-        """Add tokens; returns the text that is final now."""
-        for token in tokens:
-            if self.stopped:
-                break
-            self.ids.append(token)
-            before, fixed = self.rest, len(self.fixed)
-            self.rest = added_text(self.tokenizer, self.ids[self.first :], self.done - self.first)
-            self.begins.append(fixed + begin_of_new(before, self.rest))
-            if not self.rest.endswith(REPLACEMENT_CHARACTER):
-                self.fixed, self.rest = self.fixed + self.rest, ""
-                self.first, self.done = self.done, len(self.ids)
-            self.find_stop()
-        return self.emit(0 if self.stopped else self.held_back())
-
-    def find_stop(self) -> None:
-        places = [place for stop in self.stops if (place := self.text.find(stop)) >= 0]
-        if places:
-            self.fixed, self.rest, self.stopped = self.text[: min(places)], "", True
-            self.begins = [begin for begin in self.begins if begin < len(self.fixed)]
-
-    def held_back(self) -> int:
-        """Number of final characters that may begin a stop sequence or be incomplete UTF-8."""
-        half = len(self.text) - len(self.text.rstrip(REPLACEMENT_CHARACTER))
-        sizes = (
-            size for stop in self.stops for size in range(1, len(stop)) if self.text.endswith(stop[:size])
-        )
-        return max([half, *sizes])
-
-    def emit(self, held: int) -> str:
-        until = max(self.emitted, len(self.text) - held)
-        new, self.emitted = self.text[self.emitted : until], until
-        return new
-
-
-def begin_of_new(before: str, after: str) -> int:
-    """Offset of a token in the text it extends; a completed character counts as part of it."""
-    stands = after.startswith(before) and not after.endswith(REPLACEMENT_CHARACTER)
-    return len(before if stands else before.rstrip(REPLACEMENT_CHARACTER))
 
 
 @dataclass(frozen=True)
