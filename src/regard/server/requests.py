@@ -6,7 +6,6 @@ returns all limits.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -48,6 +47,10 @@ class RequestBody(BaseModel):
     @classmethod
     def replace_lone_surrogates(cls, content: Any) -> Any:
         return whole(content)
+
+
+class ResponseBody(BaseModel):
+    model_config = ConfigDict(json_schema_serialization_defaults_required=True)  # all fields are there
 
 
 class TokenizeBody(RequestBody):
@@ -129,11 +132,6 @@ def check_decode(options: Mapping[str, Any], longest: int, where: str = "decode.
         if name in most and isinstance(wanted, int) and wanted > most[name]:
             raise UsageError(f"{where}{name} = {wanted}: this server allows {most[name]} at most")
     return options
-
-
-def key_of(body: BaseModel) -> str:
-    """A canonical text of a request, independent of the order of its fields."""
-    return json.dumps(body.model_dump(mode="json"), sort_keys=True)
 
 
 @dataclass(frozen=True)

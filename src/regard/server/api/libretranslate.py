@@ -16,7 +16,7 @@ from regard.inputs.language import Detector
 from regard.server.api.native import HealthStatus, aligned, check_size, translate
 from regard.server.errors import APIError, ErrorBody, responses
 from regard.server.origin_policy import FORM
-from regard.server.requests import LIMITS, RequestBody, Text
+from regard.server.requests import LIMITS, RequestBody, ResponseBody, Text
 from regard.server.service import Call, Service, TheCall, TheService
 
 LEAST = 1.0  # per cent; less probable languages are omitted
@@ -58,7 +58,7 @@ class LanguageItem(BaseModel):
     targets: list[str]
 
 
-class FrontendSettings(BaseModel):
+class FrontendSettings(ResponseBody):
     charLimit: int = LIMITS.text_characters
     frontendTimeout: int = 500
     apiKeys: bool

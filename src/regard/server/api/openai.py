@@ -37,7 +37,7 @@ from regard.server.api.completions import (
 )
 from regard.server.api.native import check_size, run_task, translate
 from regard.server.errors import APIError, OpenAIErrorBody, error_response, responses
-from regard.server.requests import RequestBody, Text, Texts, finite
+from regard.server.requests import RequestBody, ResponseBody, Text, Texts, finite
 from regard.server.scheduler import ResultStream
 from regard.server.service import Call, Service, TheCall, TheService, route_of
 from regard.tasks import Embedder, Generator, Translator
@@ -53,7 +53,7 @@ class EmbeddingBody(RequestBody):
     user: str | None = Field(None, max_length=1000)
 
 
-class EmbeddingItem(BaseModel):
+class EmbeddingItem(ResponseBody):
     object: Literal["embedding"] = "embedding"
     index: int
     embedding: list[float] | str
@@ -64,21 +64,21 @@ class EmbeddingUsage(BaseModel):
     total_tokens: int
 
 
-class EmbeddingResponse(BaseModel):
+class EmbeddingResponse(ResponseBody):
     object: Literal["list"] = "list"
     data: list[EmbeddingItem]
     model: str
     usage: EmbeddingUsage
 
 
-class ModelItem(BaseModel):
+class ModelItem(ResponseBody):
     id: str
     object: Literal["model"] = "model"
     created: int = 0
     owned_by: str = "local"
 
 
-class ModelList(BaseModel):
+class ModelList(ResponseBody):
     object: Literal["list"] = "list"
     data: list[ModelItem]
 
@@ -308,7 +308,7 @@ async def complete_by_translating(
     for field, wanted in unsupported.items():
         if wanted:
             hint = "; use /api/v1/score" if field in ("echo", "logprobs") else ""
-            raise APIError(400, f"{field}: not supported by a translation model{hint}", field)
+            raise APIError(400, f"{field} is not supported by a translation model{hint}", field)
     prompts = [each for each in prompts_of(body) if isinstance(each, str)]
     if not prompts:
         raise APIError(400, "prompt: a translation model needs a text", "prompt")
