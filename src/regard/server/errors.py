@@ -48,7 +48,7 @@ class APIError(RegardError):
         self.status, self.param, self.retry_after, self.close = status, param, retry_after, close
 
 
-def model_not_found(name: str, models: Collection[str]) -> APIError:
+def unknown_model(name: str, models: Collection[str]) -> APIError:
     hint = near_miss(name, models) or f"; there are {', '.join(models) or 'none'}"
     return APIError(404, f'model: there is no "{name}"{hint}', "model", "model_not_found")
 

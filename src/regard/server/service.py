@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 from regard.errors import RegardError
 from regard.inputs.language import Detector
 from regard.server.connections import Connections
-from regard.server.errors import APIError, model_not_found
+from regard.server.errors import APIError, unknown_model
 from regard.server.keys import Keys
 from regard.server.requests import ServerLimits, sentence
 from regard.server.scheduler import CALL_TOKENS, BatchLimits, Full, ModelCall, ServiceScheduler, TooLate
@@ -68,7 +68,7 @@ class Service:
                     return candidate, task
             raise APIError(404, "no model of this server supports this request", "model", "model_not_found")
         if name not in self.models:
-            raise model_not_found(name, self.models)
+            raise unknown_model(name, self.models)
         task = self.models[name]
         if not isinstance(task, kinds):
             raise APIError(400, f'model: "{name}" cannot do this; ask it at {route_of(task)}', "model")

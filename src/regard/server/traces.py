@@ -21,7 +21,7 @@ from regard.errors import UsageError, near_miss
 from regard.interpret import Trace, TracedTokens, compare
 from regard.interpret.activations import attention_matrix, visible
 from regard.interpret.predictions import max_pool
-from regard.server.errors import APIError, model_not_found
+from regard.server.errors import APIError, unknown_model
 from regard.server.requests import QueryString, TensorQuery, TraceBody, check_decode
 from regard.tasks import Embedder
 from regard.tasks.task_model import TaskModel
@@ -76,7 +76,7 @@ class Explorer:
     def find(self, name: str) -> tuple[str, Any]:
         name = name or next(iter(self.models), "")
         if name not in self.models:
-            raise model_not_found(name, self.models)
+            raise unknown_model(name, self.models)
         return name, self.models[name]
 
     def trace(self, number: str, name: str, body: TraceBody) -> Trace:
