@@ -24,10 +24,11 @@ from regard.data.objectives import CausalLM
 from regard.errors import UsageError
 from regard.generation.engine import Engine
 from regard.inputs.text import Tokenizer, train_tokenizer
+from regard.inputs.text.detokenizer import added_text, detokenize_stream
 from regard.models.families import Model
 from regard.sample import Example, Sample
 from regard.storage import open_folder
-from regard.tasks.generator import Generator, added_text, detokenize_stream, windows
+from regard.tasks.generator import Generator, windows
 from regard.training.evaluation.language import CausalLMEvaluation
 from small_models import opened, small_config, small_model, teach, written
 

@@ -192,12 +192,12 @@ def print_comparison(comparison: Comparison) -> None:
 
     console = tables()
     for block in (block for _, blocks in comparison_sections(comparison) for block in blocks):
-        if block["kind"] == "table":
+        if isinstance(block, str) or block["kind"] == "code":
+            lines = [block] if isinstance(block, str) else block["lines"]
+            console.print(Text("\n".join(map(printable, lines)), style="dim"))
+        elif block["kind"] == "table":
             rows = [[printable(cell) for cell in row] for row in block["rows"]]
             print_table(rows, list(map(printable, block["head"])), range(1, len(block["head"])))
-        elif block["kind"] in ("paragraph", "code"):
-            text = block.get("text") or "\n".join(block["lines"])
-            console.print(Text("\n".join(map(printable, text.split("\n"))), style="dim"))
         else:
             continue
         console.print()

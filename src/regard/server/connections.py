@@ -40,7 +40,6 @@ class Connection:
         for timer in (self.deadline, self.unread):
             if timer is not None:
                 timer.cancel()
-        self.deadline = self.unread = None
 
 
 class Connections:
@@ -71,12 +70,11 @@ class Connections:
     def close_oldest(self) -> bool:
         """Make room; False if every connection has an admitted request."""
         waiting = [each for each in self.open.values() if not each.admitted]
-        victim = next((each for each in waiting if not each.requests), waiting[0] if waiting else None)
-        if victim is None:
-            return False
-        self.remove(victim)
-        victim.reset()
-        return True
+        if waiting:
+            victim = min(waiting, key=lambda each: each.requests > 0)  # the first one without a request
+            self.remove(victim)
+            victim.reset()
+        return bool(waiting)
 
     def remove(self, connection: Connection) -> None:
         connection.stop_timers()
@@ -102,17 +100,6 @@ class Connections:
             connection.admitted = False
             self.wait_for_request(connection)
 
-    def pause(self, connection: Connection) -> None:
-        """The send buffer is full; the client has some seconds to read from it."""
-        if connection.unread is None:
-            seconds = self.limits.write_seconds
-            connection.unread = asyncio.get_running_loop().call_later(seconds, connection.reset)
-
-    def resume(self, connection: Connection) -> None:
-        if connection.unread is not None:
-            connection.unread.cancel()
-            connection.unread = None
-
 
 class TimedProtocol(H11Protocol):
     """uvicorn's protocol. Overrides methods of `asyncio.Protocol` only."""
@@ -128,12 +115,15 @@ class TimedProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
+        """The send buffer is full; the client has some seconds to read from it."""
         super().pause_writing()
-        self.registry.pause(self.connection)
+        seconds, connection = self.registry.limits.write_seconds, self.connection
+        connection.unread = asyncio.get_running_loop().call_later(seconds, connection.reset)
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        self.registry.resume(self.connection)
+        if self.connection.unread is not None:
+            self.connection.unread.cancel()
 
 
 def protocol_for(connections: Connections) -> type[Any]:

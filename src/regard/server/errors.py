@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from pydantic import BaseModel
 from starlette.responses import JSONResponse
 
-from regard.errors import RegardError
+from regard.errors import RegardError, near_miss
 
 OPENAI = "/v1/"  # its errors are objects
 CODES = {  # the code of a status, where an error has none of its own
@@ -45,6 +46,11 @@ class APIError(RegardError):
     ) -> None:
         super().__init__(text, code=code or CODES.get(status, "internal_error"))
         self.status, self.param, self.retry_after, self.close = status, param, retry_after, close
+
+
+def unknown_model(name: str, models: Collection[str]) -> APIError:
+    hint = near_miss(name, models) or f"; there are {', '.join(models) or 'none'}"
+    return APIError(404, f'model: there is no "{name}"{hint}', "model", "model_not_found")
 
 
 class ErrorBody(BaseModel):

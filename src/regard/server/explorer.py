@@ -24,14 +24,7 @@ from regard.models.encoder import EncoderOnly
 from regard.models.families import Model
 from regard.server.errors import APIError, ErrorBody, responses
 from regard.server.lessons import LESSONS, Given, LessonQuery, about_lesson, lesson_json
-from regard.server.requests import (
-    LONGEST_TEXT,
-    CompareQuery,
-    TensorQuery,
-    TokenizeBody,
-    TraceBody,
-    key_of,
-)
+from regard.server.requests import LIMITS, CompareQuery, TensorQuery, TokenizeBody, TraceBody
 from regard.server.service import TheCall, TheService
 from regard.server.traces import (
     MEDIA_TYPES,
@@ -72,21 +65,16 @@ def about(name: str, task: Any) -> dict[str, Any]:
 def available_interventions(model: Model) -> dict[str, Any]:
     """Interventions that the model supports: types, attentions with their heads, sides."""
     heads = {name: shape.heads for name, shape in attention_shapes(model).items()}
+    examples: dict[str, dict[str, Any]] = {
+        "zero_head": {"where": next(iter(heads), ""), "head": 0},
+        "replace_token": {"position": 0, "text": "a"},
+    }
     return {
-        "types": [kind for kind in KINDS if possible(example(kind, heads), model)],
+        "types": [kind for kind in KINDS if possible({"type": kind, **examples.get(kind, {})}, model)],
         "heads": heads,
         "stacks": list(stacks(model)),
         "sides": ["source"] if isinstance(model, EncoderOnly) else ["source", "target"],
     }
-
-
-def example(kind: str, heads: dict[str, int]) -> dict[str, Any]:
-    """A minimal intervention of a kind, to test whether a model supports it."""
-    needed: dict[str, dict[str, Any]] = {
-        "zero_head": {"where": next(iter(heads), ""), "head": 0},
-        "replace_token": {"position": 0, "text": "a"},
-    }
-    return {"type": kind, **needed.get(kind, {})}
 
 
 def possible(given: dict[str, Any], model: Model) -> bool:
@@ -100,7 +88,7 @@ def possible(given: dict[str, Any], model: Model) -> bool:
 @router.get("/models", summary="List the models with their configuration.")
 async def models(service: TheService) -> dict[str, Any]:
     listed = [about(name, task) for name, task in service.explorer.models.items()]
-    limits = {"longest_text": LONGEST_TEXT, "settings": SETTINGS}
+    limits = {"longest_text": LIMITS.text_characters, "settings": SETTINGS}
     return {"models": listed, "version": __version__, **limits}
 
 
@@ -115,7 +103,7 @@ async def tokenize(service: TheService, body: TokenizeBody) -> dict[str, Any]:
 @router.post("/trace", summary="Run a model and record a trace.", response_model=dict[str, Any])
 async def trace(service: TheService, body: TraceBody, call: TheCall) -> Response:
     name, task = service.explorer.find(body.model)
-    number = number_of(key_of(body.model_copy(update={"model": name})))
+    number = number_of(body.model_copy(update={"model": name}))
     tokens = await asyncio.to_thread(trace_tokens, task, body)
 
     def work() -> Response:

@@ -27,10 +27,8 @@ NUMBER = re.compile(r"[A-Za-z0-9._-]{1,64}")
 TRACES = "/api/v1/trace"
 HEALTH = frozenset({"/health", "/health/live", "/health/ready", "/metrics"})
 KEYLESS = frozenset({"/health", "/health/live"})  # need no API key
-KEY_FIELDS = FORMS | {
-    "/languages",
-    "/frontend/settings",
-}  # LibreTranslate: the key may be a field of the body
+# LibreTranslate: the key may be a field of the body
+KEY_FIELDS = FORMS | {"/languages", "/frontend/settings"}
 # refused unread if the queues are full
 MODEL_PATHS = re.compile(r"/translate|/v1/\w+|/api/v1/(?!tokenize|trace)\w+")
 CHUNK = 64 << 10  # bytes of a response that are sent at once
@@ -71,19 +69,24 @@ class RequestLogMiddleware:
             text = f"internal error; see the server log, request {number}"
             await error_response(path, APIError(500, text))(scope, receive, response)
         finally:
-            response.release()
+            service.unread_answers -= response.held
             service.in_flight -= counts
             if connection is not None:
                 service.connections.end(connection)
             self.record(scope, response.status, time.monotonic() - start, context)
 
     def record(self, scope: Scope, status: int, seconds: float, context: dict[str, Any]) -> None:
-        path = scope["path"]
+        """Count a finished request and log it."""
+        path, method, service = scope["path"], scope["method"], self.service
         route = path if path in self.routes else "/web" if path.startswith("/web/") else "other"
         if path.startswith(f"{TRACES}/"):
             route = f"{TRACES}/ID"
-        method = scope["method"] if scope["method"] in ("GET", "POST", "HEAD", "OPTIONS") else "other"
-        self.service.note(route, method, status, seconds, context["number"], context.get("key"))
+        method = method if method in ("GET", "POST", "HEAD", "OPTIONS") else "other"
+        service.metrics.add("requests", route=route, method=method, status=str(status))
+        service.metrics.observe("seconds", seconds, route=route)
+        if service.log.requests:
+            fields = {"method": method, "route": route, "status": status, "seconds": round(seconds, 4)}
+            service.log("request", id=context["number"], **fields, key=context.get("key"))
 
 
 def check_head(scope: Scope, most: int) -> None:
@@ -146,10 +149,6 @@ class BoundedSend:
         MutableHeaders(scope=start)["X-Request-ID"] = self.number
         await self.send(start)
         return body
-
-    def release(self) -> None:
-        self.service.unread_answers -= self.held
-        self.held = 0
 
 
 class ClientDisconnected(Exception):

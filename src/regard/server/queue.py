@@ -47,7 +47,7 @@ class Unit:
     """What is scheduled by itself: one decode request, or a call."""
 
     request: PendingRequest
-    number: int
+    number: int  # in the request
     rows: int
     tokens: int  # an estimate of the work
     decode_request: Request | None = None
@@ -115,15 +115,18 @@ class FairQueue:
         return others + self.tokens.get(client, 0)
 
 
+Stream = asyncio.Queue[list[int] | Hypothesis | None]  # None is the end
+
+
 class PendingRequest:
     """A request of one client, with its results so far."""
 
-    def __init__(self, client: str, deadline: float | None) -> None:
+    def __init__(self, client: str, deadline: float | None, streams: bool = False) -> None:
         self.client, self.deadline = client, deadline
         self.loop = asyncio.get_running_loop()
         self.future: asyncio.Future[list[Any]] = self.loop.create_future()
-        self.tokens_queue: asyncio.Queue[list[int] | Hypothesis | None] | None = None  # None ends the stream
-        self.results: list[Any] = []
+        self.stream: Stream | None = asyncio.Queue() if streams else None
+        self.results: list[Any] = []  # by number of the unit
         self.left = 0  # units without a result
         self.handles: dict[Handle, Unit] = {}  # running units; used by the worker only
 
@@ -133,9 +136,6 @@ class PendingRequest:
     def seconds_left(self, now: float) -> float | None:
         return None if self.deadline is None else max(0.0, self.deadline - now)
 
-    def expect(self, units: int) -> None:
-        self.results, self.left = [None] * units, units
-
     def post(self, call: Callable[[], None]) -> None:
         """Run `call` in the client's event loop, unless that has ended."""
         try:
@@ -144,7 +144,7 @@ class PendingRequest:
             return
 
     def put(self, item: list[int] | Hypothesis | None) -> None:
-        if (queue := self.tokens_queue) is not None:
+        if (queue := self.stream) is not None:
             self.post(lambda: queue.put_nowait(item))
 
     def settle(self, error: Exception | None) -> None:
@@ -155,44 +155,11 @@ class PendingRequest:
                 self.future.set_result(self.results)
             else:
                 self.future.set_exception(error)
-            if self.tokens_queue is not None:
+            if self.stream is not None:
                 self.future.exception()  # mark as retrieved: a stream may be left early
 
         self.post(set_future)
         self.put(None)
-
-
-class ResultStream:
-    """Tokens of one result as they are generated; the last item is the `Hypothesis`. Close it after use."""
-
-    def __init__(
-        self, request: PendingRequest, queue: asyncio.Queue[Any], withdraw: Callable[[PendingRequest], None]
-    ) -> None:
-        self.request, self.tokens_queue, self.withdraw = request, queue, withdraw
-        self.over = False
-
-    def __aiter__(self) -> ResultStream:
-        return self
-
-    async def __anext__(self) -> list[int] | Hypothesis:
-        if self.over:
-            raise StopAsyncIteration
-        try:
-            item: list[int] | Hypothesis | None = await self.tokens_queue.get()
-        except asyncio.CancelledError:
-            await self.aclose()
-            raise
-        if item is None:
-            self.over = True
-            if error := self.request.future.exception():
-                raise error
-            raise StopAsyncIteration
-        return item
-
-    async def aclose(self) -> None:
-        """Cancel the request if it is still running."""
-        self.over = True
-        self.withdraw(self.request)
 
 
 def estimate(decode_request: Request, rows: int, continues: bool) -> int:

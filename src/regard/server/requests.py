@@ -1,15 +1,14 @@
 """Schemas of the explorer's requests, validation with readable messages, and the limits of the server.
 
-Fixed limits are part of the schemas and the OpenAPI document; `ServerLimits` can be set per server. The
-defaults protect a machine with two cores. `GET /api/v1/limits` returns all of them.
+`ServerLimits` can be set per server; the defaults protect a machine with two cores. `GET /api/v1/limits`
+returns all limits.
 """
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -17,9 +16,28 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from regard.errors import UsageError
 from regard.inputs.text.tokenizer import replace_surrogates
 
-LONGEST_TEXT = 20_000  # characters
-LARGEST_BEAM = 16
-Text = Annotated[str, Field(max_length=LONGEST_TEXT)]
+
+@dataclass(frozen=True)
+class RequestLimits:
+    """Fixed limits of a request, part of the schemas and the OpenAPI document."""
+
+    text_characters: int = 20_000  # of one text
+    texts: int = 64
+    characters: int = 50_000  # of all texts
+    max_tokens: int = 1024  # of one completion
+    prompt_ids: int = 8192  # of one prompt
+    choices: int = 8  # n, best_of, alternatives
+    rows: int = 64  # prompts * choices
+    stops: int = 4
+    stop_characters: int = 200
+    logprobs: int = 5
+    ranked: int = 50  # guesses, labels or answers
+    beam: int = 16
+
+
+LIMITS = RequestLimits()
+Text = Annotated[str, Field(max_length=LIMITS.text_characters)]
+Texts = Annotated[list[Text], Field(min_length=1, max_length=LIMITS.texts)]
 
 
 class RequestBody(BaseModel):
@@ -29,6 +47,10 @@ class RequestBody(BaseModel):
     @classmethod
     def replace_lone_surrogates(cls, content: Any) -> Any:
         return whole(content)
+
+
+class ResponseBody(BaseModel):
+    model_config = ConfigDict(json_schema_serialization_defaults_required=True)  # all fields are there
 
 
 class TokenizeBody(RequestBody):
@@ -105,27 +127,11 @@ def finite(content: Any) -> Any:
 
 def check_decode(options: Mapping[str, Any], longest: int, where: str = "decode.") -> Mapping[str, Any]:
     """Reject beams and lengths that take too long."""
-    most = {"beam": LARGEST_BEAM, "max_length": longest, "min_length": longest, "num_results": MOST_RANKED}
+    most = {"beam": LIMITS.beam, "max_length": longest, "min_length": longest, "num_results": LIMITS.ranked}
     for name, wanted in options.items():
         if name in most and isinstance(wanted, int) and wanted > most[name]:
             raise UsageError(f"{where}{name} = {wanted}: this server allows {most[name]} at most")
     return options
-
-
-def key_of(body: BaseModel) -> str:
-    """A canonical text of a request, independent of the order of its fields."""
-    return json.dumps(body.model_dump(mode="json"), sort_keys=True)
-
-
-MOST_TEXTS = 64  # per request
-MOST_CHARACTERS = 50_000  # of all texts of a request
-MOST_TOKENS = 1024  # of one completion
-LONGEST_PROMPT = 8192  # token ids of one prompt
-MOST_CHOICES = 8  # n, best_of, alternatives
-MOST_ROWS = 64  # prompts * choices
-MOST_STOPS, LONGEST_STOP = 4, 200
-MOST_LOGPROBS = 5
-MOST_RANKED = 50  # guesses, labels or answers
 
 
 @dataclass(frozen=True)
@@ -144,20 +150,3 @@ class ServerLimits:
     idle_seconds: float = 5.0  # keep-alive
     request_seconds: float = 30.0  # until a request times out
     drain_seconds: float = 30.0  # for running requests at shutdown
-
-    def as_dict(self) -> dict[str, float]:
-        fixed = {
-            "text_characters": LONGEST_TEXT,
-            "texts": MOST_TEXTS,
-            "characters": MOST_CHARACTERS,
-            "max_tokens": MOST_TOKENS,
-            "prompt_ids": LONGEST_PROMPT,
-            "choices": MOST_CHOICES,
-            "rows": MOST_ROWS,
-            "stops": MOST_STOPS,
-            "stop_characters": LONGEST_STOP,
-            "logprobs": MOST_LOGPROBS,
-            "ranked": MOST_RANKED,
-            "beam": LARGEST_BEAM,
-        }
-        return fixed | asdict(self)

@@ -11,7 +11,7 @@ import asyncio
 import math
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from threading import Condition, Thread
 from typing import Any, TypeVar
@@ -25,7 +25,6 @@ from regard.server.queue import (
     Full,
     ModelCall,
     PendingRequest,
-    ResultStream,
     TooLate,
     Unit,
     estimate,
@@ -34,6 +33,7 @@ from regard.server.queue import (
 __all__ = ["BatchLimits", "Full", "ModelCall", "Request", "ResultStream", "ServiceScheduler", "TooLate"]
 
 T = TypeVar("T")
+ResultStream = AsyncGenerator[list[int] | Hypothesis, None]  # tokens as they are generated, then the whole
 CALL_TOKENS = 100  # estimate for a call of unknown size
 FIRST_SPEED = 500.0  # tokens per second, until measured
 TIMED_OUT = "request timed out; try again later, or send a smaller request"
@@ -73,35 +73,39 @@ class ServiceScheduler:
         self, requests: Sequence[Request], client: str = "", deadline: float | None = None
     ) -> list[list[Hypothesis]]:
         """The hypotheses of each request, best first."""
-        if not requests:
-            return []
-        request = PendingRequest(client, deadline)
-        self.submit(request, self.units_of(request, requests))
-        return await self.wait(request)
+        pending = PendingRequest(client, deadline)
+        units = [self.decode_unit(pending, each, number) for number, each in enumerate(requests)]
+        return await self.results(pending, units)
 
-    def stream(
-        self, decode_request: Request, client: str = "", deadline: float | None = None, admitted: bool = False
-    ) -> ResultStream:
-        """The tokens of one result as they are generated. An invalid request raises here."""
-        request = PendingRequest(client, deadline)
-        request.tokens_queue = asyncio.Queue()
-        self.submit(request, self.units_of(request, [decode_request]), admitted)
-        return ResultStream(request, request.tokens_queue, self.withdraw)
+    def stream(self, request: Request, client: str = "", deadline: float | None = None) -> ResultStream:
+        """The tokens of one result as they are generated, then its `Hypothesis`. An invalid request raises
+        here; closing the stream cancels the request."""
+        unit = self.decode_unit(PendingRequest(client, deadline, streams=True), request)
+        self.submit([unit])
+        return self.items(unit.request)
 
     @asynccontextmanager
     async def streams(
-        self, decode_requests: Sequence[Request], client: str = "", deadline: float | None = None
+        self, requests: Sequence[Request], client: str = "", deadline: float | None = None
     ) -> AsyncIterator[list[ResultStream]]:
-        """Several results of one request: all of them are admitted, or none."""
-        opened: list[ResultStream] = []
+        """Several results: all of them are admitted, or none."""
+        opened = [PendingRequest(client, deadline, streams=True) for _ in requests]
+        self.submit([self.decode_unit(*each) for each in zip(opened, requests)])
         try:
-            tokens = sum(estimate(each, each.rows, self.continues) for each in decode_requests)
-            self.check_capacity(client, tokens)
-            opened += (self.stream(each, client, deadline, admitted=True) for each in decode_requests)
-            yield opened
+            yield [self.items(each) for each in opened]
         finally:
-            for stream in opened:
-                await stream.aclose()
+            for each in opened:  # also those that nobody has begun to read
+                self.withdraw(each)
+
+    async def items(self, request: PendingRequest) -> ResultStream:
+        assert request.stream is not None
+        try:
+            while (item := await request.stream.get()) is not None:
+                yield item
+            if error := request.future.exception():
+                raise error
+        finally:
+            self.withdraw(request)
 
     async def run(
         self,
@@ -118,15 +122,15 @@ class ServiceScheduler:
         self, portions: Sequence[ModelCall], client: str = "", deadline: float | None = None
     ) -> list[Any]:
         """The results of several calls, between which other clients have their turn."""
-        if not portions:
-            return []
-        request = PendingRequest(client, deadline)
-        units = [Unit(request, n, 0, max(1, each.tokens), call=each.call) for n, each in enumerate(portions)]
-        self.submit(request, units)
-        return await self.wait(request)
+        pending = PendingRequest(client, deadline)
+        units = [Unit(pending, n, 0, max(1, each.tokens), call=each.call) for n, each in enumerate(portions)]
+        return await self.results(pending, units)
 
-    async def wait(self, request: PendingRequest) -> list[Any]:
-        """The results. Raises TooLate at the deadline even while a long step is running."""
+    async def results(self, request: PendingRequest, units: Sequence[Unit]) -> list[Any]:
+        """Submit units and wait. Raises TooLate at the deadline even while a long step is running."""
+        if not units:
+            return []
+        self.submit(units)
         try:
             return await asyncio.wait_for(request.future, request.seconds_left(time.monotonic()))
         except TimeoutError:
@@ -135,24 +139,25 @@ class ServiceScheduler:
         finally:
             self.withdraw(request)
 
-    def units_of(self, request: PendingRequest, decode_requests: Sequence[Request]) -> list[Unit]:
+    def decode_unit(self, pending: PendingRequest, request: Request, number: int = 0) -> Unit:
         if self.scheduler is None:
             raise UsageError("this model does not generate text: there is nothing to decode")
-        return [
-            Unit(request, number, each.rows, estimate(each, each.rows, self.continues), decode_request=each)
-            for number, each in enumerate(decode_requests)
-        ]
+        tokens = estimate(request, request.rows, self.continues)
+        return Unit(pending, number, request.rows, tokens, decode_request=request)
 
-    def submit(self, request: PendingRequest, units: Sequence[Unit], admitted: bool = False) -> None:
-        """Queue the units of a request; Full if they do not fit and are not `admitted` already."""
-        request.expect(len(units))
+    def submit(self, units: Sequence[Unit]) -> None:
+        """Queue the units of one client; Full if they do not fit."""
+        if not units:
+            return
+        client = units[0].request.client
         with self.condition:
-            if not admitted:
-                self.check_capacity(request.client, sum(unit.tokens for unit in units))
+            self.check_capacity(client, sum(unit.tokens for unit in units))
+            self.seen[client] = time.monotonic()
             for unit in units:
+                unit.request.results.append(None)
+                unit.request.left += 1
+                self.live.add(unit.request)
                 self.queue.add(unit)
-            self.live.add(request)
-            self.seen[request.client] = time.monotonic()
             if self.worker is None:
                 self.worker = Thread(target=self.serve, name="scheduler", daemon=True)
                 self.worker.start()
@@ -244,7 +249,13 @@ class ServiceScheduler:
     def run_step(self) -> None:
         """Remove cancelled and late requests, admit those that fit, then run one decoding step."""
         start = time.monotonic()
-        self.remove_cancelled_and_late(start)
+        with self.condition:
+            gone, self.cancelled = self.cancelled, []
+            late = [each for each in self.live if each.is_late(start)]
+        for request in gone:
+            self.release_rows(request)
+        for request in late:
+            self.end(request, "late", TooLate(TIMED_OUT))
         if self.scheduler is not None and not self.load:
             self.scheduler.recover()
         for unit in self.next_units():
@@ -252,23 +263,10 @@ class ServiceScheduler:
         if self.scheduler is not None and self.scheduler.busy:
             done = self.scheduler.step()
             self.row_steps, self.steps = self.row_steps + self.scheduler.rows_stepped, self.steps + 1
-            self.deliver(done)
+            self.deliver(set(done))
         self.seconds += time.monotonic() - start
         if self.seconds > MEMORY:
             self.work, self.seconds = self.work / 2, self.seconds / 2
-
-    def remove_cancelled_and_late(self, now: float) -> None:
-        with self.condition:
-            gone, self.cancelled = self.cancelled, []
-            late = [each for each in self.live if each.is_late(now)]
-        for request in gone:
-            self.release_rows(request)
-        for request in late:
-            self.end_late(request)
-
-    def end_late(self, request: PendingRequest) -> None:
-        self.counts["late"] += 1
-        self.end(request, TooLate(TIMED_OUT))
 
     def next_units(self) -> list[Unit]:
         """Units to start now: in fair order, as many as there are rows for, and at most one call.
@@ -313,9 +311,6 @@ class ServiceScheduler:
         request = unit.request
         if request not in self.live:  # another unit failed, or it was cancelled
             return
-        if request.is_late(time.monotonic()):
-            self.end_late(request)
-            return
         try:
             if unit.call is not None:
                 if self.scheduler is not None:
@@ -325,34 +320,29 @@ class ServiceScheduler:
                 request.handles[self.scheduler.add(unit.decode_request)] = unit
                 self.load += unit.rows
         except Exception as error:
-            self.counts["failed"] += 1
-            self.end(request, error)
+            self.end(request, "failed", error)
 
-    def deliver(self, done: Sequence[Handle]) -> None:
+    def deliver(self, done: set[Handle]) -> None:
         """Pass on the results of a step: finished hypotheses, and new tokens to streams."""
         if self.scheduler is None:
             return
         with self.condition:
-            streaming = [each for each in self.live if each.tokens_queue is not None]
-        for request in streaming:
-            for handle in request.handles:
-                if new_tokens := self.scheduler.news(handle):
-                    request.put(new_tokens)
-        finished = set(done)
-        with self.condition:
             live = list(self.live)
         for request in live:
-            for handle in finished & request.handles.keys():
+            if request.stream is not None:
+                for handle in request.handles:
+                    if new_tokens := self.scheduler.news(handle):
+                        request.put(new_tokens)
+            for handle in request.handles.keys() & done:
                 unit = request.handles.pop(handle)
                 self.load -= unit.rows
                 if handle.error is not None:
-                    self.counts["failed"] += 1
-                    self.end(request, handle.error)
+                    self.end(request, "failed", handle.error)
                     break
                 result = handle.result()
-                self.tokens += sum(len(each.tokens) for each in result[:1])
-                if request.tokens_queue is not None:
-                    request.put(result[0])
+                for best in result[:1]:
+                    self.tokens += len(best.tokens)
+                    request.put(best)
                 self.record_result(unit, result)
 
     def record_result(self, unit: Unit, result: Any) -> None:
@@ -362,14 +352,14 @@ class ServiceScheduler:
         request.results[unit.number] = result
         request.left -= 1
         if not request.left:
-            self.counts["done"] += 1
-            self.end(request, None)
+            self.end(request, "done")
 
-    def end(self, request: PendingRequest, error: Exception | None) -> None:
-        """Finish a request, with its results or with `error`."""
+    def end(self, request: PendingRequest, outcome: str, error: Exception | None = None) -> None:
+        """Finish a request, with its results or with `error`; no effect if it was cancelled."""
         with self.condition:
             if request not in self.live:
                 return
+            self.counts[outcome] += 1
             self.remove_pending(request)
         self.release_rows(request)
         request.settle(error)

@@ -13,10 +13,10 @@ from fastapi import Request as HTTPRequest
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
-from regard.errors import RegardError, near_miss
+from regard.errors import RegardError
 from regard.inputs.language import Detector
 from regard.server.connections import Connections
-from regard.server.errors import APIError
+from regard.server.errors import APIError, unknown_model
 from regard.server.keys import Keys
 from regard.server.requests import ServerLimits, sentence
 from regard.server.scheduler import CALL_TOKENS, BatchLimits, Full, ModelCall, ServiceScheduler, TooLate
@@ -68,8 +68,7 @@ class Service:
                     return candidate, task
             raise APIError(404, "no model of this server supports this request", "model", "model_not_found")
         if name not in self.models:
-            hint = near_miss(name, self.models) or f"; there are {', '.join(self.models)}"
-            raise APIError(404, f'model: there is no "{name}"{hint}', "model", "model_not_found")
+            raise unknown_model(name, self.models)
         task = self.models[name]
         if not isinstance(task, kinds):
             raise APIError(400, f'model: "{name}" cannot do this; ask it at {route_of(task)}', "model")
@@ -116,16 +115,6 @@ class Service:
             case MemoryError():
                 return APIError(503, "not enough memory for this; try a shorter text", retry_after=5)
         raise error
-
-    def note(
-        self, route: str, method: str, status: int, seconds: float, number: str, key: str | None
-    ) -> None:
-        """Count a finished request and log it."""
-        self.metrics.add("requests", route=route, method=method, status=str(status))
-        self.metrics.observe("seconds", seconds, route=route)
-        if self.log.requests:
-            fields = {"method": method, "route": route, "status": status, "seconds": round(seconds, 4)}
-            self.log("request", id=number, **fields, key=key)
 
     def without_paths(self, text: str) -> str:
         """A message with the paths of models replaced by their names."""

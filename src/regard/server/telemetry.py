@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import sys
 import traceback
-from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from queue import Full, Queue
@@ -76,12 +76,9 @@ class Handler(logging.Handler):
 
 
 def redirect_loggers(log: Log) -> None:
-    for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "asyncio"):
-        logger = logging.getLogger(name)
-        logger.handlers, logger.propagate = (
-            [Handler(log)] if name in ("uvicorn", "asyncio") else [],
-            (name.startswith("uvicorn.")),
-        )
+    for name in ("uvicorn", "asyncio", "uvicorn.error", "uvicorn.access"):
+        logger, is_child = logging.getLogger(name), name.startswith("uvicorn.")
+        logger.handlers, logger.propagate = [] if is_child else [Handler(log)], is_child
         logger.setLevel(logging.WARNING)
     logging.getLogger("uvicorn.access").disabled = True
 
@@ -99,32 +96,26 @@ NAMES = {  # name in the code: (Prometheus name, type, help)
     "tasks": ("regard_tasks", "gauge", "Tasks of the event loop."),
     "draining": ("regard_draining", "gauge", "1 while the server shuts down."),
 }
-Labels = tuple[tuple[str, str], ...]
-
-
-class Histogram:
-    def __init__(self) -> None:
-        self.counts = [0] * (len(SECONDS) + 1)
-        self.sum = 0.0
-
-    def add(self, value: float) -> None:
-        self.counts[bisect_left(SECONDS, value)] += 1
-        self.sum += value
+Sample = tuple[str, tuple[tuple[str, str], ...]]  # suffix of the name, and labels
 
 
 class ServerMetrics:
     def __init__(self) -> None:
-        self.values: dict[str, dict[Labels, float]] = defaultdict(lambda: defaultdict(float))
-        self.histograms: dict[str, dict[Labels, Histogram]] = defaultdict(lambda: defaultdict(Histogram))
+        self.values: dict[str, dict[Sample, float]] = {name: defaultdict(float) for name in NAMES}
 
     def add(self, name: str, value: float = 1.0, **labels: str) -> None:
-        self.values[name][tuple(sorted(labels.items()))] += value
+        self.values[name]["", tuple(sorted(labels.items()))] += value
 
     def set(self, name: str, value: float, **labels: str) -> None:
-        self.values[name][tuple(sorted(labels.items()))] = value
+        self.values[name]["", tuple(sorted(labels.items()))] = value
 
     def observe(self, name: str, value: float, **labels: str) -> None:
-        self.histograms[name][tuple(sorted(labels.items()))].add(value)
+        """Count a value of a histogram; its buckets are cumulative."""
+        samples, names = self.values[name], tuple(sorted(labels.items()))
+        for edge in (*SECONDS, math.inf):
+            samples["_bucket", (*names, ("le", number(edge)))] += value <= edge
+        samples["_sum", names] += value
+        samples["_count", names] += 1
 
     def text(self) -> str:
         return "".join(f"{line}\n" for line in self.lines())
@@ -133,24 +124,9 @@ class ServerMetrics:
         for name, (full, kind, help_text) in NAMES.items():
             yield f"# HELP {full} {help_text}"
             yield f"# TYPE {full} {kind}"
-            for labels, value in self.values[name].items():
-                yield f"{full}{written(dict(labels))} {number(value)}"
-            for labels, histogram in self.histograms[name].items():
-                yield from buckets(full, dict(labels), histogram)
-
-
-def buckets(name: str, labels: Mapping[str, str], histogram: Histogram) -> Iterator[str]:
-    total = 0
-    for edge, count in zip([*map(number, SECONDS), "+Inf"], histogram.counts):
-        total += count
-        yield f"{name}_bucket{written({**labels, 'le': edge})} {total}"
-    yield f"{name}_sum{written(labels)} {number(histogram.sum)}"
-    yield f"{name}_count{written(labels)} {total}"
-
-
-def written(labels: Mapping[str, str]) -> str:
-    inside = ",".join(f'{name}="{escaped(value)}"' for name, value in labels.items())
-    return f"{{{inside}}}" if inside else ""
+            for (suffix, labels), value in self.values[name].items():
+                inside = ",".join(f'{label}="{escaped(text)}"' for label, text in labels)
+                yield f"{full}{suffix}{f'{{{inside}}}' if inside else ''} {number(value)}"
 
 
 def escaped(value: str) -> str:
@@ -158,4 +134,6 @@ def escaped(value: str) -> str:
 
 
 def number(value: float) -> str:
+    if value == math.inf:
+        return "+Inf"
     return str(int(value)) if float(value).is_integer() else repr(float(value))

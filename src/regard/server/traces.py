@@ -21,7 +21,7 @@ from regard.errors import UsageError, near_miss
 from regard.interpret import Trace, TracedTokens, compare
 from regard.interpret.activations import attention_matrix, visible
 from regard.interpret.predictions import max_pool
-from regard.server.errors import APIError
+from regard.server.errors import APIError, unknown_model
 from regard.server.requests import QueryString, TensorQuery, TraceBody, check_decode
 from regard.tasks import Embedder
 from regard.tasks.task_model import TaskModel
@@ -76,9 +76,7 @@ class Explorer:
     def find(self, name: str) -> tuple[str, Any]:
         name = name or next(iter(self.models), "")
         if name not in self.models:
-            names = ", ".join(self.models) or "none to look into"
-            hint = near_miss(name, self.models) or f"; there are {names}"
-            raise APIError(404, f'model: there is no "{name}"{hint}', "model", "model_not_found")
+            raise unknown_model(name, self.models)
         return name, self.models[name]
 
     def trace(self, number: str, name: str, body: TraceBody) -> Trace:
@@ -112,8 +110,9 @@ def trace_tokens(task: Any, body: TraceBody) -> int:
     return source + (target or source) * int(body.decode.get("beam", folder.decode.beam) or 1)
 
 
-def number_of(key: str) -> str:
+def number_of(body: TraceBody) -> str:
     """The id of a trace: equal requests share it, so reloading a page computes nothing."""
+    key = json.dumps(body.model_dump(mode="json"), sort_keys=True)  # independent of the order of fields
     return hashlib.sha256(key.encode("utf-8", "replace")).hexdigest()[:24]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from regard.config import Decode
@@ -17,7 +17,7 @@ from regard.generation.packing import choose_precision
 from regard.generation.scheduler import Scheduler
 from regard.generation.score import TOKENS_PER_BATCH
 from regard.generation.sliding import SlidingWindow
-from regard.inputs.text import Tokenizer
+from regard.inputs.text.detokenizer import detokenize_stream
 from regard.models.transformer import LanguageModel
 from regard.sample import IGNORED, Sample
 from regard.storage import Folder
@@ -25,8 +25,6 @@ from regard.tasks.methods import GenerateMethods
 from regard.tasks.results import GeneratedText, Generation, TextScore
 from regard.tasks.task_model import Deferred, TooLong, Warn
 from regard.tasks.translator import decode_options
-
-REPLACEMENT_CHARACTER = "\ufffd"  # of bytes that are no complete character, perhaps not yet
 
 
 class Generator(GenerateMethods):
@@ -214,31 +212,3 @@ def windows(ids: Sequence[int], window: int, stride: int) -> list[Sample]:
         if last == len(inputs):
             break
     return samples
-
-
-def detokenize_stream(tokenizer: Tokenizer, prompt: Sequence[int], tokens: Iterable[int]) -> Iterator[str]:
-    """The text that tokens add to a prompt, as they come; a character waits until it is complete.
-
-    Each time only the tokens since the last complete character are decoded, with those before them, on which
-    the space between depends.
-    """
-    ids = list(prompt)
-    first, done = 0, len(ids)  # ids[first:done] are decoded; the rest is decoded after them
-    text = ""  # of the rest, as far as it was returned
-    for token in tokens:
-        ids.append(token)
-        new = added_text(tokenizer, ids[first:], done - first)
-        complete = new.rstrip(REPLACEMENT_CHARACTER)
-        if len(complete) > len(text):
-            yield complete[len(text) :]
-            text = complete
-        if new == complete and new:
-            first, done, text = done, len(ids), ""
-    if len(rest := added_text(tokenizer, ids[first:], done - first)) > len(text):
-        yield rest[len(text) :]
-
-
-def added_text(tokenizer: Tokenizer, ids: Sequence[int], before: int) -> str:
-    """What ids[before:] add to the text of the ids before them."""
-    start, whole = tokenizer.decode(ids[:before]), tokenizer.decode(ids)
-    return whole[len(start) :] if whole.startswith(start) else tokenizer.decode(ids[before:])

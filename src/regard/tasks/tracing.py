@@ -16,6 +16,7 @@ from regard.errors import UsageError
 from regard.generation import Hypothesis, Request, decode
 from regard.generation.search import BeamSearch
 from regard.inputs.text import Tokenizer
+from regard.inputs.text.detokenizer import detokenize_stream
 from regard.inputs.text.tokenizer import replace_surrogates
 from regard.interpret import BeamTree, Node, Trace, TracedTokens
 from regard.interpret import parse as parse_interventions
@@ -28,7 +29,7 @@ from regard.models.transformer import LanguageModel
 from regard.sample import Sample
 from regard.storage import Folder
 from regard.tasks.filler import Filler
-from regard.tasks.generator import Generator, detokenize_stream
+from regard.tasks.generator import Generator
 from regard.tasks.task_inputs import TaskInput, task_input
 from regard.tasks.translator import Translator, decode_options
 

@@ -1,4 +1,4 @@
-"""Request and response of `/v1/completions`: fields, validation, prompts, options, and tokens as text."""
+"""Request and response of `/v1/completions`: fields, validation, prompts and options."""
 
 from __future__ import annotations
 
@@ -12,28 +12,14 @@ from pydantic import BaseModel, Field
 
 from regard.config import Decode
 from regard.generation import Request
-from regard.inputs.text import Tokenizer
 from regard.server.errors import APIError
-from regard.server.requests import (
-    LONGEST_PROMPT,
-    LONGEST_STOP,
-    MOST_CHOICES,
-    MOST_LOGPROBS,
-    MOST_ROWS,
-    MOST_STOPS,
-    MOST_TEXTS,
-    MOST_TOKENS,
-    RequestBody,
-    Text,
-)
-from regard.server.service import Service
+from regard.server.requests import LIMITS, RequestBody, Text, Texts
 from regard.tasks import Generator
-from regard.tasks.generator import REPLACEMENT_CHARACTER, added_text
 
 COLD = 1e-3  # temperatures below this mean greedy decoding
 Id = Annotated[int, Field(ge=0, lt=2**31)]
-Ids = Annotated[list[Id], Field(min_length=1, max_length=LONGEST_PROMPT)]
-Stop = Annotated[str, Field(min_length=1, max_length=LONGEST_STOP)]
+Ids = Annotated[list[Id], Field(min_length=1, max_length=LIMITS.prompt_ids)]
+Stop = Annotated[str, Field(min_length=1, max_length=LIMITS.stop_characters)]
 
 
 class StreamOptions(RequestBody):
@@ -43,22 +29,17 @@ class StreamOptions(RequestBody):
 
 class CompletionBody(RequestBody):
     model: str = Field(max_length=1000)
-    prompt: (
-        Text
-        | Annotated[list[Text], Field(min_length=1, max_length=MOST_TEXTS)]
-        | Ids
-        | Annotated[list[Ids], Field(min_length=1, max_length=MOST_TEXTS)]
-    )
-    max_tokens: int | None = Field(16, ge=0, le=MOST_TOKENS)
+    prompt: Text | Texts | Ids | Annotated[list[Ids], Field(min_length=1, max_length=LIMITS.texts)]
+    max_tokens: int | None = Field(16, ge=0, le=LIMITS.max_tokens)
     temperature: float | None = Field(None, ge=0, le=2, description="default 1")
     top_p: float | None = Field(1.0, ge=0, le=1)
-    n: int | None = Field(1, ge=1, le=MOST_CHOICES)
-    best_of: int | None = Field(None, ge=1, le=MOST_CHOICES)
+    n: int | None = Field(1, ge=1, le=LIMITS.choices)
+    best_of: int | None = Field(None, ge=1, le=LIMITS.choices)
     stream: bool | None = False
     stream_options: StreamOptions | None = None
-    logprobs: int | None = Field(None, ge=0, le=MOST_LOGPROBS)
+    logprobs: int | None = Field(None, ge=0, le=LIMITS.logprobs)
     echo: bool | None = False
-    stop: Stop | Annotated[list[Stop], Field(max_length=MOST_STOPS)] | None = None
+    stop: Stop | Annotated[list[Stop], Field(max_length=LIMITS.stops)] | None = None
     seed: int | None = Field(None, ge=-(2**63), lt=2**63)
     user: str | None = Field(None, max_length=1000)
     presence_penalty: float | None = Field(0.0, description="only 0")
@@ -69,6 +50,10 @@ class CompletionBody(RequestBody):
     @property
     def stops(self) -> tuple[str, ...]:
         return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
+
+    @property
+    def include_usage(self) -> bool:
+        return self.stream_options is not None and self.stream_options.include_usage
 
 
 class CompletionLogprobs(BaseModel):
@@ -113,28 +98,10 @@ class Prompt:
         return self.ids if self.given else self.ids[1:]
 
 
-@dataclass(frozen=True)
-class CompletionText:
-    """A generated continuation of a prompt."""
-
-    prompt: Prompt
-    ids: tuple[int, ...]
-    text: str
-    score: float
-    ended: bool
-    begins: tuple[int, ...] = ()  # character offset of each token in the text
-
-
 def check(body: CompletionBody) -> None:
     """Reject unsupported fields rather than ignore them."""
-    unsupported = {
-        "suffix": body.suffix,
-        "presence_penalty": body.presence_penalty,
-        "frequency_penalty": body.frequency_penalty,
-        "logit_bias": body.logit_bias,
-    }
-    for name, value in unsupported.items():
-        if value:
+    for name in ("suffix", "presence_penalty", "frequency_penalty", "logit_bias"):
+        if getattr(body, name):
             raise APIError(400, f"{name} is not supported", name, "unsupported_parameter")
     n, best_of = body.n or 1, body.best_of
     if best_of is not None and best_of < n:
@@ -143,32 +110,28 @@ def check(body: CompletionBody) -> None:
         raise APIError(400, "best_of needs complete texts: it cannot be combined with stream", "best_of")
     if body.stream_options is not None and not body.stream:
         raise APIError(400, "stream_options needs stream", "stream_options")
-    if len(prompts_of(body)) * max(n, best_of or 1) > MOST_ROWS:
-        raise APIError(400, f"prompts * choices must be at most {MOST_ROWS}", "n")
+    if len(prompts_of(body)) * max(n, best_of or 1) > LIMITS.rows:
+        raise APIError(400, f"prompts * choices must be at most {LIMITS.rows}", "n")
 
 
 def prompts_of(body: CompletionBody) -> list[str | list[int]]:
-    prompt = body.prompt
-    if isinstance(prompt, str):
-        return [prompt]
-    if isinstance(prompt[0], int):
-        return [[each for each in prompt if isinstance(each, int)]]
-    return [each for each in prompt if isinstance(each, str | list)]
+    prompt: Any = body.prompt
+    return [prompt] if isinstance(prompt, str) or isinstance(prompt[0], int) else prompt
 
 
 def read(generator: Generator, prompt: str | list[int]) -> Prompt:
     """A prompt as token ids, with the start token of the model in front."""
     tokenizer = generator.tokenizer
     if isinstance(prompt, str):
-        ids = tokenizer.encode(prompt)
+        text, ids = prompt, tokenizer.encode(prompt)
         whole = generator.with_start(ids)
-        return Prompt(prompt, whole, given=len(whole) == len(ids))
-    if wrong := next((each for each in prompt if each >= len(tokenizer)), None):
-        raise APIError(
-            400, f"prompt: {wrong} is not a token id; the vocabulary has {len(tokenizer)}", "prompt"
-        )
-    whole = prompt if prompt[0] == tokenizer.start else generator.with_start(prompt)
-    return Prompt(tokenizer.decode(prompt), whole, given=len(whole) == len(prompt))
+    else:
+        if wrong := [each for each in prompt if each >= len(tokenizer)]:
+            message = f"prompt: {wrong[0]} is not a token id; the vocabulary has {len(tokenizer)}"
+            raise APIError(400, message, "prompt")
+        text, ids = tokenizer.decode(prompt), prompt
+        whole = prompt if prompt[0] == tokenizer.start else generator.with_start(prompt)
+    return Prompt(text, whole, given=len(whole) == len(ids))
 
 
 def most_tokens(body: CompletionBody) -> int:
@@ -176,15 +139,11 @@ def most_tokens(body: CompletionBody) -> int:
 
 
 def check_room(generator: Generator, prompt: Prompt, body: CompletionBody) -> None:
-    limit, wanted = generator.model.longest_target, most_tokens(body)
-    if limit is not None and len(prompt.ids) + wanted - 1 > limit:
-        raise APIError(
-            400,
-            f"the model reads {limit} tokens; the prompt has {len(prompt.ids)} with its start, and "
-            f"max_tokens is {wanted}",
-            "prompt" if len(prompt.ids) > limit else "max_tokens",
-            "context_length_exceeded",
-        )
+    limit, size, wanted = generator.model.longest_target, len(prompt.ids), most_tokens(body)
+    if limit is not None and size + wanted - 1 > limit:
+        lengths = f"the prompt has {size} with its start, and max_tokens is {wanted}"
+        text = f"the model reads {limit} tokens; {lengths}"
+        raise APIError(400, text, "prompt" if size > limit else "max_tokens", "context_length_exceeded")
 
 
 def options_of(base: Decode, body: CompletionBody, seed: int) -> Decode:
@@ -218,77 +177,5 @@ def completion_frame(body: CompletionBody) -> dict[str, Any]:
     }
 
 
-def usage(service: Service, name: str, prompts: Sequence[Prompt], written: int) -> dict[str, int]:
-    prompt_tokens = sum(len(prompt.shown) for prompt in prompts)
-    service.metrics.add("tokens", prompt_tokens, kind="read", model=name)
-    service.metrics.add("tokens", written, kind="written", model=name)
-    return {
-        "prompt_tokens": prompt_tokens,
-        "completion_tokens": written,
-        "total_tokens": prompt_tokens + written,
-    }
-
-
-class Detokenizer:
-    """The text that tokens add to a prompt. `stopped` after a stop sequence, which is not emitted."""
-
-    def __init__(self, tokenizer: Tokenizer, prompt: Sequence[int], stops: Sequence[str] = ()) -> None:
-        self.tokenizer, self.stops = tokenizer, stops
-        self.ids = list(prompt)
-        self.begin = self.done = len(self.ids)
-        self.first = 0  # ids[first:done] are the context in which `rest` is decoded
-        self.fixed, self.rest = "", ""  # text of ids[begin:done], and of ids[done:]
-        self.emitted = 0  # characters returned so far
-        self.begins: list[int] = []  # character offset of each token
-        self.stopped = False
-
-    @property
-    def text(self) -> str:
-        return self.fixed + self.rest
-
-    def add(self, pieces: Sequence[int]) -> str:
-        """Add tokens; returns the text that is final now."""
-        for piece in pieces:
-            if self.stopped:
-                break
-            self.ids.append(piece)
-            before, fixed = self.rest, len(self.fixed)
-            self.rest = added_text(self.tokenizer, self.ids[self.first :], self.done - self.first)
-            self.begins.append(fixed + begin_of_new(before, self.rest))
-            if not self.rest.endswith(REPLACEMENT_CHARACTER):
-                self.fixed, self.rest = self.fixed + self.rest, ""
-                self.first, self.done = self.done, len(self.ids)
-            self.find_stop()
-        return self.emit(0 if self.stopped else self.held_back())
-
-    def end(self) -> str:
-        """The remaining text, after the last token."""
-        self.find_stop()
-        return self.emit(0)
-
-    def find_stop(self) -> None:
-        places = [place for stop in self.stops if (place := self.text.find(stop)) >= 0]
-        if places:
-            self.fixed, self.rest, self.stopped = self.text[: min(places)], "", True
-
-    def held_back(self) -> int:
-        """Number of final characters that may begin a stop sequence or be incomplete UTF-8."""
-        half = len(self.text) - len(self.text.rstrip(REPLACEMENT_CHARACTER))
-        partial_stops = [
-            size
-            for stop in self.stops
-            for size in range(1, len(stop))
-            if self.text.endswith(stop[:size])
-        ]  # fmt: skip
-        return max([half, *partial_stops])
-
-    def emit(self, held: int) -> str:
-        until = max(self.emitted, len(self.text) - held)
-        new, self.emitted = self.text[self.emitted : until], until
-        return new
-
-
-def begin_of_new(before: str, after: str) -> int:
-    """Offset of a token in the text it extends; a completed character counts as part of it."""
-    stands = after.startswith(before) and not after.endswith(REPLACEMENT_CHARACTER)
-    return len(before if stands else before.rstrip(REPLACEMENT_CHARACTER))
+def usage_of(read: int, written: int) -> dict[str, int]:
+    return {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}

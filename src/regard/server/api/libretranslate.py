@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import html
-import re
 from dataclasses import dataclass
 from html.parser import HTMLParser
 from itertools import accumulate
@@ -14,17 +13,16 @@ from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
 from regard.inputs.language import Detector
-from regard.server.api.native import check_size, translate
+from regard.server.api.native import HealthStatus, aligned, check_size, translate
 from regard.server.errors import APIError, ErrorBody, responses
 from regard.server.origin_policy import FORM
-from regard.server.requests import LONGEST_TEXT, MOST_CHOICES, MOST_TEXTS, RequestBody, Text
+from regard.server.requests import LIMITS, RequestBody, ResponseBody, Text
 from regard.server.service import Call, Service, TheCall, TheService
 
 LEAST = 1.0  # per cent; less probable languages are omitted
 CERTAIN = 50.0  # per cent; a text that is in the target language so probably is left as it is
 
 Code = Annotated[str, Field(max_length=64)]
-Texts = Annotated[list[Text], Field(max_length=MOST_TEXTS)]
 
 
 class LibreTranslateRequest(RequestBody):
@@ -32,11 +30,11 @@ class LibreTranslateRequest(RequestBody):
 
 
 class TranslateBody(LibreTranslateRequest):
-    q: Text | Texts
+    q: Text | Annotated[list[Text], Field(max_length=LIMITS.texts)]
     source: Code
     target: Code
     format: Code = "text"
-    alternatives: int = Field(0, ge=0, le=MOST_CHOICES)
+    alternatives: int = Field(0, ge=0, le=LIMITS.choices)
 
 
 class DetectBody(LibreTranslateRequest):
@@ -60,18 +58,14 @@ class LanguageItem(BaseModel):
     targets: list[str]
 
 
-class Health(BaseModel):
-    status: str
-
-
-class FrontendSettings(BaseModel):
-    charLimit: int
-    frontendTimeout: int
+class FrontendSettings(ResponseBody):
+    charLimit: int = LIMITS.text_characters
+    frontendTimeout: int = 500
     apiKeys: bool
     keyRequired: bool
-    suggestions: bool
-    filesTranslation: bool
-    supportedFilesFormat: list[str]
+    suggestions: bool = False
+    filesTranslation: bool = False
+    supportedFilesFormat: list[str] = []
     language: dict[str, Any]
 
 
@@ -108,12 +102,10 @@ async def translate_texts(service: TheService, body: TranslateBody, call: TheCal
     if body.source == "auto":
         response["detectedLanguage"] = [{"confidence": share, "language": code} for code, share in sources]
     if body.alternatives:
-        response["alternatives"] = [others(options, body.alternatives) for options in translations]
+        response["alternatives"] = [
+            list(dict.fromkeys(options))[1 : body.alternatives + 1] for options in translations
+        ]
     return {name: value[0] for name, value in response.items()} if isinstance(body.q, str) else response
-
-
-def others(candidates: list[str], most: int) -> list[str]:
-    return [text for text in dict.fromkeys(candidates) if text != candidates[0]][:most]
 
 
 async def find_sources(service: Service, texts: list[str], body: TranslateBody) -> list[tuple[str, float]]:
@@ -150,25 +142,17 @@ async def candidates(
     if body.format == "text":
         return await translate(service, name, translator, texts, call, nbest)
     documents = await asyncio.to_thread(lambda: [parts_of(text) for text in texts])
-    inside = [part.text for parts in documents for part in parts if part.text is not None]
-    translations = await translate(service, name, translator, inside, call, nbest) if inside else []
-    answers = iter(translations)
-    return [documents_of(parts, [next(answers) for part in parts if part.text is not None], nbest)
-            for parts in documents]  # fmt: skip
-
-
-def documents_of(parts: list[MarkupPart], translations: list[list[str]], most: int) -> list[str]:
-    """The k-th document has the k-th candidate of each text, or its last."""
-    count = min(most, max(map(len, translations), default=1))
+    inside = [part.text for parts in documents for part in parts if part.text]
+    answers = iter(await translate(service, name, translator, inside, call, nbest) if inside else [])
     return [
-        document_of(parts, [alternatives[min(k, len(alternatives) - 1)] for alternatives in translations])
-        for k in range(count)
+        [document_of(parts, texts) for texts in aligned([next(answers) for part in parts if part.text])]
+        for parts in documents
     ]
 
 
 def document_of(parts: list[MarkupPart], texts: list[str]) -> str:
     rest = iter(texts)
-    return "".join(part.written(None if part.text is None else next(rest)) for part in parts)
+    return "".join(part.written(next(rest)) if part.text else part.raw for part in parts)
 
 
 @router.get("/languages", summary="List the languages and their targets.", response_model=list[LanguageItem])
@@ -198,30 +182,16 @@ async def detect(service: TheService, body: DetectBody) -> list[dict[str, Any]]:
 
 
 @router.get("/health", summary="Whether the server runs.")
-async def health() -> Health:
-    return Health(status="ok")
+async def health() -> HealthStatus:
+    return HealthStatus(status="ok")
 
 
-@router.get(
-    "/frontend/settings",
-    summary="Settings for the LibreTranslate web page.",
-    response_model=FrontendSettings,
-)
-async def settings(service: TheService) -> dict[str, Any]:
-    source, target = next(iter(service.pairs), ("", ""))
-    return {
-        "charLimit": LONGEST_TEXT,
-        "frontendTimeout": 500,
-        "apiKeys": service.keys is not None,
-        "keyRequired": service.keys is not None,
-        "suggestions": False,
-        "filesTranslation": False,
-        "supportedFilesFormat": [],
-        "language": {
-            "source": {"code": source, "name": name_of(source)},
-            "target": {"code": target, "name": name_of(target)},
-        },
-    }
+@router.get("/frontend/settings", summary="Settings for the LibreTranslate web page.")
+async def settings(service: TheService) -> FrontendSettings:
+    pair = zip(("source", "target"), next(iter(service.pairs), ("", "")))
+    language = {side: {"code": code, "name": name_of(code)} for side, code in pair}
+    has_keys = service.keys is not None
+    return FrontendSettings(apiKeys=has_keys, keyRequired=has_keys, language=language)
 
 
 @router.post("/suggest", summary="Always refused.")
@@ -257,21 +227,16 @@ SILENT = frozenset({"script", "style", "code", "kbd", "samp", "var", "textarea",
 VOID = frozenset(
     {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
 )
-_SPACE = re.compile(r"\s+")
 
 
 @dataclass(frozen=True)
 class MarkupPart:
     raw: str
-    text: str | None = None  # to translate; None for markup
+    text: str  # to translate; empty for markup
 
-    def written(self, translation: str | None) -> str:
+    def written(self, translation: str) -> str:
         """The part with its translation and its original surrounding space."""
-        if self.text is None or translation is None:
-            return self.raw
-        before = self.raw[: len(self.raw) - len(self.raw.lstrip())]
-        after = self.raw[len(self.raw.rstrip()) :]
-        return f"{before}{html.escape(translation, quote=False)}{after}"
+        return self.raw.replace(self.raw.strip(), html.escape(translation, quote=False), 1)
 
 
 class MarkupReader(HTMLParser):
@@ -307,23 +272,12 @@ class MarkupReader(HTMLParser):
     def handle_data(self, data: str) -> None:
         self.note(True)
 
-    def handle_entityref(self, name: str) -> None:
-        self.note(True)
-
-    def handle_charref(self, name: str) -> None:
-        self.note(True)
-
     def handle_comment(self, data: str) -> None:
         self.note(False)
 
-    def handle_decl(self, decl: str) -> None:
-        self.note(False)
-
-    def handle_pi(self, data: str) -> None:
-        self.note(False)
-
-    def unknown_decl(self, data: str) -> None:
-        self.note(False)
+    # the base class has other names for the argument
+    handle_entityref = handle_charref = handle_data  # type: ignore[assignment]
+    handle_decl = handle_pi = unknown_decl = handle_comment  # type: ignore[assignment]
 
 
 def parts_of(raw: str) -> list[MarkupPart]:
@@ -336,10 +290,6 @@ def parts_of(raw: str) -> list[MarkupPart]:
         elif place == merged[-1][0]:
             merged[-1] = (place, text)
     ends = [place for place, _ in merged[1:]] + [len(raw)]
-    return [part_of(raw[place:end], text) for (place, text), end in zip(merged, ends)]
-
-
-def part_of(raw: str, text: bool) -> MarkupPart:
-    """White space within a text is one space in HTML."""
-    inside = _SPACE.sub(" ", html.unescape(raw)).strip() if text else ""
-    return MarkupPart(raw, inside or None)
+    parts = [(raw[place:end], text) for (place, text), end in zip(merged, ends)]
+    # white space within a text is one space in HTML
+    return [MarkupPart(each, " ".join(html.unescape(each).split()) if text else "") for each, text in parts]

@@ -14,16 +14,7 @@ from pydantic import BaseModel, Field, create_model
 
 from regard.compat import OPTIONS, RESULT_FIELDS
 from regard.server.errors import APIError, ErrorBody, responses
-from regard.server.requests import (
-    LARGEST_BEAM,
-    LONGEST_TEXT,
-    MOST_CHARACTERS,
-    MOST_TEXTS,
-    MOST_TOKENS,
-    RequestBody,
-    check_decode,
-    finite,
-)
+from regard.server.requests import LIMITS, RequestBody, check_decode, finite
 from regard.server.scheduler import ModelCall
 from regard.server.service import Call, Service, TheCall, TheService
 from regard.tasks import Translator
@@ -88,19 +79,22 @@ async def translate(
     spec = TASKS["translate"]
     options = {option.name: option.default for option in spec.options.values()} | {"num_results": count}
     translations = iter(await run_task(service, spec, name, translator, {"text": flat}, options, call))
-    return [joined([[c.text for c in next(translations).candidates] for _ in each]) for each in lines]
+    candidates = [[[c.text for c in next(translations).candidates] for _ in each] for each in lines]
+    return [["\n".join(each) for each in aligned(text_lines)] for text_lines in candidates]
 
 
-def joined(lines: Sequence[Sequence[str]]) -> list[str]:
-    """Joined lines: the k-th candidate has the k-th candidate of each line, or its last."""
-    most = max(map(len, lines))
-    return ["\n".join(line[min(k, len(line) - 1)] for line in lines) for k in range(most)]
+def aligned(candidates: Sequence[Sequence[str]]) -> list[list[str]]:
+    """Candidates of a whole from those of its parts: the k-th has the k-th of each part, or its last."""
+    count = max(map(len, candidates), default=1)
+    return [[each[min(k, len(each) - 1)] for each in candidates] for k in range(count)]
 
 
 def check_size(texts: Sequence[str]) -> None:
     size = sum(map(len, texts))
-    if size > MOST_CHARACTERS:
-        raise APIError(400, f"Invalid request: request ({size}) exceeds text limit ({MOST_CHARACTERS})", "q")
+    if size > LIMITS.characters:
+        raise APIError(
+            400, f"Invalid request: request ({size}) exceeds text limit ({LIMITS.characters})", "q"
+        )
 
 
 def parts_of(spec: TaskSpec, inputs: dict[str, Any], options: Any) -> list[tuple[int, dict[str, Any]]]:
@@ -129,12 +123,12 @@ def run_part(spec: TaskSpec, task: Any, part: dict[str, Any], options: Any, firs
 def check_sizes(spec: TaskSpec, inputs: dict[str, Any], options: dict[str, Any]) -> None:
     named = spec.named(inputs).values()
     size = sum(len(each) if isinstance(each, str) else sum(map(len, each)) for each in named)
-    if size > MOST_CHARACTERS:
-        raise APIError(400, f"the request has {size} characters; at most {MOST_CHARACTERS} are allowed")
-    check_decode(options, MOST_TOKENS, "")
-    check_decode(options.get("decode") or {}, MOST_TOKENS)
-    if spec.name in DECODED and (options["num_results"] or 1) > LARGEST_BEAM:
-        raise APIError(400, f"num_results: this server allows {LARGEST_BEAM} at most", "num_results")
+    if size > LIMITS.characters:
+        raise APIError(400, f"the request has {size} characters; at most {LIMITS.characters} are allowed")
+    check_decode(options, LIMITS.max_tokens, "")
+    check_decode(options.get("decode") or {}, LIMITS.max_tokens)
+    if spec.name in DECODED and (options["num_results"] or 1) > LIMITS.beam:
+        raise APIError(400, f"num_results: this server allows {LIMITS.beam} at most", "num_results")
     lists = {name: each for name, each in inputs.items() if isinstance(each, list)}
     if len(set(map(len, lists.values()))) > 1:
         numbers = " and ".join(f"{len(each)} {name}s" for name, each in lists.items())
@@ -152,7 +146,7 @@ def row_of(spec: TaskSpec, result: Any) -> dict[str, Any]:
 
 
 def add_task(spec: TaskSpec) -> None:
-    body_type = spec.request_model(NativeRequest, MOST_TEXTS, LONGEST_TEXT)
+    body_type = spec.request_model(NativeRequest, LIMITS.texts, LIMITS.text_characters)
     answer = create_model(
         f"{spec.name.capitalize()}Response",
         model=str,
@@ -190,7 +184,7 @@ class HealthStatus(BaseModel):
 @router.get("/api/v1/limits", summary="The limits of the server.")
 async def limits(service: TheService) -> dict[str, int | float | None]:
     batch_limits = {f"desk_{name}": value for name, value in vars(service.limits).items()}
-    return service.bounds.as_dict() | batch_limits
+    return vars(LIMITS) | vars(service.bounds) | batch_limits
 
 
 @router.get("/health/live", summary="Whether the server runs.")

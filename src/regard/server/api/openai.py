@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 import math
-from collections.abc import Sequence
-from dataclasses import replace
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from functools import partial
+from itertools import zip_longest
 from statistics import fmean
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import BaseModel, Field
 
-from regard.generation import Hypothesis
+from regard.errors import RegardError
+from regard.generation import Request
+from regard.server.api.choices import Choice, IncrementalLogprobs, TokenLogprob, token_logprobs
 from regard.server.api.completions import (
     Completion,
     CompletionBody,
-    CompletionText,
-    Detokenizer,
     Prompt,
     check,
     check_room,
@@ -28,21 +33,11 @@ from regard.server.api.completions import (
     most_tokens,
     prompts_of,
     read,
-    usage,
+    usage_of,
 )
 from regard.server.api.native import check_size, run_task, translate
-from regard.server.api.streaming import (
-    TokenLogprob,
-    as_logprobs,
-    line,
-    prompt_begins,
-    stream_completion,
-    together,
-    token_logprobs,
-    without_first_logprob,
-)
-from regard.server.errors import APIError, OpenAIErrorBody, responses
-from regard.server.requests import MOST_TEXTS, RequestBody, Text, finite
+from regard.server.errors import APIError, OpenAIErrorBody, error_response, responses
+from regard.server.requests import RequestBody, ResponseBody, Text, Texts, finite
 from regard.server.scheduler import ResultStream
 from regard.server.service import Call, Service, TheCall, TheService, route_of
 from regard.tasks import Embedder, Generator, Translator
@@ -52,14 +47,14 @@ from regard.tasks.spec import TASKS
 
 class EmbeddingBody(RequestBody):
     model: str = Field(max_length=1000)
-    input: Text | Annotated[list[Text], Field(min_length=1, max_length=MOST_TEXTS)]
+    input: Text | Texts
     encoding_format: Literal["float", "base64"] = "float"
     dimensions: int | None = Field(None, ge=1)
     user: str | None = Field(None, max_length=1000)
 
 
-class EmbeddingItem(BaseModel):
-    object: Literal["embedding"]
+class EmbeddingItem(ResponseBody):
+    object: Literal["embedding"] = "embedding"
     index: int
     embedding: list[float] | str
 
@@ -69,22 +64,22 @@ class EmbeddingUsage(BaseModel):
     total_tokens: int
 
 
-class EmbeddingResponse(BaseModel):
-    object: Literal["list"]
+class EmbeddingResponse(ResponseBody):
+    object: Literal["list"] = "list"
     data: list[EmbeddingItem]
     model: str
     usage: EmbeddingUsage
 
 
-class ModelItem(BaseModel):
+class ModelItem(ResponseBody):
     id: str
-    object: Literal["model"]
-    created: int
-    owned_by: str
+    object: Literal["model"] = "model"
+    created: int = 0
+    owned_by: str = "local"
 
 
-class ModelList(BaseModel):
-    object: Literal["list"]
+class ModelList(ResponseBody):
+    object: Literal["list"] = "list"
     data: list[ModelItem]
 
 
@@ -102,25 +97,22 @@ async def embeddings(service: TheService, body: EmbeddingBody, call: TheCall) ->
     count = await asyncio.to_thread(lambda: sum(map(len, embedder.tokenizer.encode_batch(texts))))
     service.metrics.add("tokens", count, kind="read", model=name)
     vectors = [each.vector.astype("<f4") for each in embedded]
-    coded = [
-        base64.b64encode(vector.tobytes()).decode() if body.encoding_format == "base64" else vector.tolist()
-        for vector in vectors
-    ]
-    return EmbeddingResponse(
-        object="list",
-        data=[EmbeddingItem(object="embedding", index=at, embedding=each) for at, each in enumerate(coded)],
-        model=body.model,
-        usage=EmbeddingUsage(prompt_tokens=count, total_tokens=count),
-    )
+    if body.encoding_format == "base64":
+        coded = [base64.b64encode(vector.tobytes()).decode() for vector in vectors]
+    else:
+        coded = [vector.tolist() for vector in vectors]
+    data = [EmbeddingItem(index=index, embedding=each) for index, each in enumerate(coded)]
+    usage = EmbeddingUsage(prompt_tokens=count, total_tokens=count)
+    return EmbeddingResponse(data=data, model=body.model, usage=usage)
 
 
 @router.get("/models", summary="List the models.")
 async def models(service: TheService) -> ModelList:
-    data = [ModelItem(id=name, object="model", created=0, owned_by="local") for name in service.models]
-    return ModelList(object="list", data=data)
+    return ModelList(data=[ModelItem(id=name) for name in service.models])
 
 
-STREAMS = {"content": {"text/event-stream": {"schema": {"type": "string"}}}}
+EVENTS, DONE = "text/event-stream", "data: [DONE]\n\n"
+STREAMS = {"content": {EVENTS: {"schema": {"type": "string"}}}}
 
 
 @router.post(
@@ -136,179 +128,214 @@ async def completions(service: TheService, body: CompletionBody, call: TheCall) 
     prompts = await asyncio.to_thread(lambda: [read(task, each) for each in prompts_of(body)])
     for prompt in prompts:
         check_room(task, prompt, body)
-    if body.stream:
-        return await stream_completion(service, name, task, prompts, body, call)
-    generated = await write(service, name, task, prompts, body, call)
-    frame = completion_frame(body)
-    places = await probabilities(service, name, task, generated, body, call)
-    frame["choices"] = await asyncio.to_thread(
-        lambda: [choice(task, *each, body, logprobs) for each, logprobs in zip(enumerate(generated), places)]
-    )
-    frame["usage"] = usage(service, name, prompts, sum(len(each.ids) for each in generated))
-    return JSONResponse(finite(frame))
+    run = CompletionRun(service, name, task, prompts, body, call)
+    return await stream_completion(run) if body.stream else JSONResponse(finite(await run.complete()))
 
 
-async def write(
-    service: Service, name: str, generator: Generator, prompts: list[Prompt], body: CompletionBody, call: Call
-) -> list[CompletionText]:
-    """The choices, ordered by prompt."""
-    draws, n = max(body.n or 1, body.best_of or 1), body.n or 1
-    every = [prompt for prompt in prompts for _ in range(draws)]
-    if most_tokens(body) == 0:
-        return [CompletionText(prompt, (), "", 0.0, False) for prompt in prompts for _ in range(n)]
-    scheduler, requests = service.schedulers[name], decode_requests(generator, prompts, body)
-    if body.stops:
-        async with scheduler.streams(requests, call.client, call.deadline) as streams:
-            speak = (
-                generate_until_stop(each, generator, prompt, body.stops)
-                for each, prompt in zip(streams, every)
-            )
-            generated = list(await together(speak))
-        if draws > n:
-            generated = await with_scores(service, name, generator, generated, call)
-    else:
-        hypotheses = await scheduler.generate(requests, call.client, call.deadline)
-        generated = await asyncio.to_thread(
-            lambda: [detokenized(generator, prompt, nbest[0]) for prompt, nbest in zip(every, hypotheses)]
+@dataclass(frozen=True)
+class CompletionRun:
+    """A request for completions by a language model."""
+
+    service: Service
+    name: str
+    generator: Generator
+    prompts: list[Prompt]
+    body: CompletionBody
+    call: Call
+
+    def choices(self, draws: int) -> list[Choice]:
+        """One for each draw of each prompt, ordered by prompt."""
+        return [Choice(self.generator, prompt, self.body) for prompt in self.prompts for _ in range(draws)]
+
+    def requests(self) -> list[Request]:
+        return decode_requests(self.generator, self.prompts, self.body)
+
+    def streams(self) -> AbstractAsyncContextManager[list[ResultStream]]:
+        requests = self.requests() if most_tokens(self.body) else []
+        return self.service.schedulers[self.name].streams(requests, self.call.client, self.call.deadline)
+
+    async def logprobs(self, choices: Sequence[Choice], count: int) -> list[list[TokenLogprob]]:
+        """Of all tokens of prompt and text of each choice, in one batched pass."""
+        rows = [[*each.prompt.ids, *each.ids] for each in choices]
+        work = partial(token_logprobs, self.generator, rows, count)
+        return await self.service.run(self.name, work, self.call, sum(map(len, rows)))
+
+    def usage(self, choices: Sequence[Choice]) -> dict[str, int]:
+        read = sum(len(prompt.shown) for prompt in self.prompts)
+        written = sum(len(each.ids) for each in choices)
+        self.service.metrics.add("tokens", read, kind="read", model=self.name)
+        self.service.metrics.add("tokens", written, kind="written", model=self.name)
+        return usage_of(read, written)
+
+    async def complete(self) -> dict[str, Any]:
+        """The response that is not streamed."""
+        body = self.body
+        choices = await self.best() if most_tokens(body) else self.choices(body.n or 1)
+        if body.logprobs is not None:
+            for choice, row in zip(choices, await self.logprobs(choices, body.logprobs)):
+                choice.set_logprobs(row)
+        parts = await asyncio.to_thread(
+            lambda: [choice.part(index, last=True) for index, choice in enumerate(choices)]
         )
-    rows = [generated[at : at + draws] for at in range(0, len(generated), draws)]
-    return [each for row in rows for each in best(row, n)]
+        return {**completion_frame(body), "choices": parts, "usage": self.usage(choices)}
+
+    async def best(self) -> list[Choice]:
+        """The n draws of each prompt with the highest log-probability per token."""
+        n, draws = self.body.n or 1, max(self.body.n or 1, self.body.best_of or 1)
+        choices = self.choices(draws)
+        if self.body.stops:
+            async with self.streams() as streams:
+                await together(until_stop(*each) for each in zip(choices, streams))
+        else:
+            scheduler = self.service.schedulers[self.name]
+            hypotheses = await scheduler.generate(self.requests(), self.call.client, self.call.deadline)
+
+            def detokenize() -> None:
+                for choice, nbest in zip(choices, hypotheses):
+                    choice.add(nbest[0].tokens)
+                    choice.end(nbest[0])
+
+            await asyncio.to_thread(detokenize)
+        if draws == n:
+            return choices
+        if self.body.stops:  # what ended at a stop sequence has no score yet
+            for choice, row in zip(choices, await self.logprobs(choices, 0)):
+                new = row[len(choice.prompt.ids) :][: len(choice.detokenizer.begins)]
+                choice.score = fmean(place.log_p or 0.0 for place in new) if new else -math.inf
+        groups = [choices[at : at + draws] for at in range(0, len(choices), draws)]
+        return [each for group in groups for each in sorted(group, key=lambda each: -each.score)[:n]]
+
+    async def events(self) -> AsyncGenerator[dict[str, Any]]:
+        """The streamed response: each event has a part of the text of one choice."""
+        frame, choices = completion_frame(self.body), self.choices(self.body.n or 1)
+        queue: asyncio.Queue[dict[str, Any] | Exception | None] = asyncio.Queue()  # None is the end
+        running = asyncio.ensure_future(self.stream_all(choices, queue.put_nowait))
+        try:
+            while (part := await queue.get()) is not None:
+                if isinstance(part, Exception):
+                    raise part
+                yield {**frame, "choices": [part]}
+            total = self.usage(choices)
+            if self.body.include_usage:
+                yield {**frame, "usage": total}
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+    async def stream_all(self, choices: list[Choice], put: Callable[[Any], None]) -> None:
+        try:
+            async with self.streams() as streams:
+                pairs = enumerate(zip_longest(choices, streams))
+                await together(self.stream_one(index, *pair, put) for index, pair in pairs)
+            put(None)
+        except Exception as error:
+            put(error)
+
+    async def stream_one(
+        self, index: int, choice: Choice, stream: ResultStream | None, put: Callable[[Any], None]
+    ) -> None:
+        count = self.body.logprobs
+        if self.body.echo and count is not None:
+            choice.set_logprobs((await self.logprobs([choice], count))[0])
+        if stream is not None:
+            if self.body.echo:
+                put(choice.part(index))
+            incremental = IncrementalLogprobs(self.generator, choice.prompt.ids, count or 0)
+            async for tokens in choice.read(stream):
+                if count is not None:
+                    work = partial(incremental.add, tokens)
+                    choice.logprobs += await self.service.run(self.name, work, self.call, len(tokens))
+                if choice.text:
+                    put(choice.part(index))
+        put(choice.part(index, last=True))
 
 
-def best(draws: list[CompletionText], count: int) -> list[CompletionText]:
-    """The `count` draws with the highest log-probability per token."""
-    return sorted(draws, key=lambda each: -each.score)[:count] if len(draws) > count else draws
+async def until_stop(choice: Choice, stream: ResultStream) -> None:
+    async for _ in choice.read(stream):
+        pass
 
 
-def detokenized(generator: Generator, prompt: Prompt, hypothesis: Hypothesis) -> CompletionText:
-    speller = Detokenizer(generator.tokenizer, prompt.ids)
-    text = speller.add(hypothesis.tokens) + speller.end()
-    return CompletionText(
-        prompt, hypothesis.tokens, text, hypothesis.score, hypothesis.finished, tuple(speller.begins)
-    )
-
-
-async def with_scores(
-    service: Service, name: str, generator: Generator, generated: list[CompletionText], call: Call
-) -> list[CompletionText]:
-    """Set the log-probability per token of draws that ended at a stop sequence, which have no score yet."""
-    rows = [[*each.prompt.ids, *each.ids] for each in generated]
-    logprobs = await service.run(name, lambda: token_logprobs(generator, rows, 0), call, sum(map(len, rows)))
-    new_logprobs = [
-        places[len(each.prompt.ids) :][: len(each.begins)] for each, places in zip(generated, logprobs)
-    ]
-    means = [
-        fmean(place.log_p or 0.0 for place in places) if places else -math.inf for places in new_logprobs
-    ]
-    return [replace(each, score=score) for each, score in zip(generated, means)]
-
-
-async def generate_until_stop(
-    pieces: ResultStream, generator: Generator, prompt: Prompt, stops: Sequence[str]
-) -> CompletionText:
-    """Generate until a stop sequence, then cancel the request."""
-    speller, ids, text = Detokenizer(generator.tokenizer, prompt.ids, stops), list[int](), ""
-    score, ended = 0.0, False
+async def together(work: Iterable[Coroutine[Any, Any, None]]) -> None:
+    """Await all; the first error cancels the rest."""
     try:
-        async for each in pieces:
-            if isinstance(each, Hypothesis):
-                score, ended = each.score, each.finished
-                break
-            ids += each
-            text += speller.add(each)
-            if speller.stopped:
-                break
-    finally:
-        await pieces.aclose()
-    text += speller.end()
-    begins = [begin for begin in speller.begins if not speller.stopped or begin < len(text)]
-    return CompletionText(prompt, tuple(ids), text, score, ended or speller.stopped, tuple(begins))
+        async with asyncio.TaskGroup() as group:
+            for each in work:
+                group.create_task(each)
+    except BaseExceptionGroup as several:
+        error: BaseException = several
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        raise error from None
 
 
-async def probabilities(
-    service: Service,
-    name: str,
-    generator: Generator,
-    generated: list[CompletionText],
-    body: CompletionBody,
-    call: Call,
-) -> list[list[TokenLogprob]]:
-    """Log-probabilities of the tokens of prompt and text of each choice, in one batched pass."""
-    count = body.logprobs
-    if count is None:
-        return [[] for _ in generated]
-    rows = [[*each.prompt.ids, *each.ids] for each in generated]
-    return await service.run(name, lambda: token_logprobs(generator, rows, count), call, sum(map(len, rows)))
+async def stream_completion(run: CompletionRun) -> StreamingResponse:
+    """Server-sent events; invalid requests raise before the first one."""
+    start, service, events = time.monotonic(), run.service, run.events()
+    first = await anext(events)
+    service.metrics.observe("first", time.monotonic() - start, model=run.name)
+
+    async def lines() -> AsyncIterator[str]:
+        try:
+            yield line(first)
+            async for event in events:
+                yield line(event)
+        except RegardError as error:
+            timeout = APIError(503, service.without_paths(str(error)), code="timeout")
+            yield f"data: {bytes(error_response('/v1/', timeout).body).decode()}\n\n"
+        finally:
+            await events.aclose()
+        yield DONE
+
+    return StreamingResponse(lines(), media_type=EVENTS, headers={"X-Accel-Buffering": "no"})
 
 
-def choice(
-    generator: Generator,
-    index: int,
-    generated: CompletionText,
-    body: CompletionBody,
-    places: list[TokenLogprob],
-) -> dict[str, Any]:
-    text = generated.prompt.text + generated.text if body.echo else generated.text
-    result: dict[str, Any] = {"index": index, "text": text, "logprobs": None}
-    result["finish_reason"] = "stop" if generated.ended else "length"
-    if body.logprobs is not None:
-        tokenizer, size, shown = generator.tokenizer, len(generated.prompt.ids), len(generated.prompt.shown)
-        begins = tuple(len(generated.prompt.text) + begin for begin in generated.begins)
-        logprobs = places[size : size + len(begins)]  # without tokens behind a stop sequence
-        if body.echo:
-            begins = (*prompt_begins(tokenizer, generated.prompt), *begins)
-            logprobs = [*without_first_logprob(places[size - shown : size]), *logprobs]
-        result["logprobs"] = as_logprobs(
-            tokenizer, logprobs, begins, bare=bool(body.echo) and text[:1] != " "
-        )
-    return result
+def line(event: dict[str, Any]) -> str:
+    return f"data: {json.dumps(event, ensure_ascii=False)}\n\n"
 
 
 async def complete_by_translating(
     service: Service, name: str, translator: Translator, body: CompletionBody, call: Call
 ) -> Any:
     """Completions of a translation model: the prompt is the source, the text its translation."""
-    if body.echo:
-        raise APIError(400, "echo: not supported by a translation model; use /api/v1/score", "echo")
-    if body.logprobs is not None:
-        raise APIError(400, "logprobs: not supported by a translation model; use /api/v1/score", "logprobs")
+    unsupported = {
+        "echo": body.echo,
+        "logprobs": body.logprobs is not None,
+        "temperature": body.temperature,
+        "seed": body.seed,
+        "best_of": body.best_of,
+        "top_p": body.top_p not in (None, 1.0),
+    }
+    for field, wanted in unsupported.items():
+        if wanted:
+            hint = "; use /api/v1/score" if field in ("echo", "logprobs") else ""
+            raise APIError(400, f"{field} is not supported by a translation model{hint}", field)
     prompts = [each for each in prompts_of(body) if isinstance(each, str)]
     if not prompts:
         raise APIError(400, "prompt: a translation model needs a text", "prompt")
-    for field in ("temperature", "seed", "best_of"):
-        if getattr(body, field):
-            raise APIError(400, f"{field} is not supported by a translation model", field)
-    if body.top_p not in (None, 1.0):
-        raise APIError(400, "top_p is not supported by a translation model", "top_p")
     translations = await translate(service, name, translator, prompts, call, body.n or 1)
     choices, total = await asyncio.to_thread(translated_choices, translator, prompts, translations, body)
-    if not body.stream:
-        return JSONResponse({**completion_frame(body), "choices": choices, "usage": total})
     frame = completion_frame(body)
+    if not body.stream:
+        return JSONResponse({**frame, "choices": choices, "usage": total})
     events = [line({**frame, "choices": [each]}) for each in choices]
-    if body.stream_options is not None and body.stream_options.include_usage:
+    if body.include_usage:
         events.append(line({**frame, "usage": total}))
-    return StreamingResponse(iter([*events, "data: [DONE]\n\n"]), media_type="text/event-stream")
+    return StreamingResponse(iter([*events, DONE]), media_type=EVENTS)
 
 
 def translated_choices(
     translator: Translator, prompts: list[str], translations: list[list[str]], body: CompletionBody
 ) -> tuple[list[dict[str, Any]], dict[str, int]]:
     """The choices of a completion, and its usage."""
-    choices: list[dict[str, Any]] = []
-    n = body.n or 1
-    for candidates in translations:
-        for text in [*candidates, *[candidates[-1]] * n][:n]:
-            cut, reason = shortened(translator, text, body)
-            choices.append({"index": len(choices), "text": cut, "finish_reason": reason, "logprobs": None})
-    read, written = (
-        sum(len(each) for each in tokenizer.encode_batch(texts))
-        for tokenizer, texts in (
-            (translator.folder.source, prompts),
-            (translator.folder.target, [each["text"] for each in choices]),
-        )
-    )
-    return choices, {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
+    n, folder = body.n or 1, translator.folder
+    texts = [text for each in translations for text in [*each, *[each[-1]] * n][:n]]
+    choices = [
+        {"index": index, "text": text, "finish_reason": reason, "logprobs": None}
+        for index, (text, reason) in enumerate(shortened(translator, text, body) for text in texts)
+    ]
+    read = sum(map(len, folder.source.encode_batch(prompts)))
+    written = sum(map(len, folder.target.encode_batch([choice["text"] for choice in choices])))
+    return choices, usage_of(read, written)
 
 
 def shortened(translator: Translator, text: str, body: CompletionBody) -> tuple[str, str]:
