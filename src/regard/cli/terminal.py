@@ -37,7 +37,7 @@ Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")]
 Threads = Annotated[int, typer.Option(min=0, max=1024, help="CPU threads; 0 = one per usable core.")]
 Precision = Annotated[
     Literal["auto", "float32", "bfloat16", "int8"],
-    typer.Option(help="Inference precision; auto = int8 for calibrated models, else float32."),
+    typer.Option(help="Inference precision; auto: the fastest that keeps a model's results."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
 Texts = Annotated[list[str] | None, typer.Argument(help="Texts or files; nothing or - reads stdin.")]

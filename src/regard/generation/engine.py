@@ -34,33 +34,41 @@ def make_engine(
     model: Any, precision: str = "float32", calibration: Calibration | None = None, engine: str = "auto"
 ) -> Any:
     """The model, or what has its methods and is faster on this machine. Packs the model in place."""
+    return open_engine(model, precision, calibration, engine)[0]
+
+
+def open_engine(
+    model: Any, precision: str, calibration: Calibration | None = None, engine: str = "auto"
+) -> tuple[Any, str]:
+    """The engine of this name, and the precision that was chosen."""
     if engine not in ENGINES:
         raise UsageError(f'engine "{engine}" is unknown; use {", ".join(ENGINES)}', code="E_ENGINE")
     model.eval()
     return ENGINES[engine](model, precision, calibration)
 
 
-def plain(model: nn.Module, precision: str, calibration: Calibration | None) -> nn.Module:
+def plain(model: nn.Module, precision: str, calibration: Calibration | None) -> tuple[nn.Module, str]:
     """The model itself, as it was trained."""
-    return model
+    if precision not in ("auto", "float32"):
+        raise UsageError(f'the engine "plain" computes in float32, not in {precision}', code="E_PRECISION")
+    return model, "float32"
 
 
-def packed(model: Any, precision: str, calibration: Calibration | None) -> Any:
+def packed(model: Any, precision: str, calibration: Calibration | None) -> tuple[Any, str]:
     """Packed weights, and for a Transformer decoder a traced step."""
     chosen = choose_precision(precision, model, calibration)
     packing = Packing(model, chosen, calibration)
-    if not can_pack(next(model.parameters())):
-        return model
-    if pack_blocks(model, packing):
+    if can_pack(next(model.parameters())) and pack_blocks(model, packing):
         release_memory()  # of the weights as they were
-        return Engine(model, chosen) if isinstance(model, EncoderDecoder | LanguageModel) else model
+        is_decoder = isinstance(model, EncoderDecoder | LanguageModel)
+        return Engine(model, chosen) if is_decoder else model, chosen
     if chosen != "float32":
         pack_linears(model, packing)
-    return model
+    return model, chosen
 
 
-# name -> maker of something with the model's methods; another engine is another entry
-ENGINES: dict[str, Callable[[Any, str, Calibration | None], Any]] = {
+# name -> maker of what has the model's methods, with the precision chosen; another engine is another entry
+ENGINES: dict[str, Callable[[Any, str, Calibration | None], tuple[Any, str]]] = {
     "auto": packed,
     "packed": packed,
     "plain": plain,

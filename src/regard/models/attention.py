@@ -230,11 +230,12 @@ class MultiHeadAttention(nn.Module):
         self, x: Tensor, layout: Unpadding | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
         """All three of the same tokens, for self-attention; padded again if the tokens have a `layout`."""
-        return self.split(fused_linear(x, self.query, self.key, self.value), layout)
+        projected = fused_linear(x, self.query, self.key, self.value)
+        return self.split(projected if layout is None else [layout.pad(each) for each in projected])
 
-    def split(self, projections: Sequence[Tensor], layout: Unpadding | None) -> tuple[Tensor, Tensor, Tensor]:
+    def split(self, projected: Sequence[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
         """[B,T,H*C] and two of [B,T,G*C], split into heads."""
-        q, k, v = (x if layout is None else layout.pad(x) for x in projections)
+        q, k, v = projected
         return split_heads(q, self.heads), split_heads(k, self.kv_heads), split_heads(v, self.kv_heads)
 
     def forward(

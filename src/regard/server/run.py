@@ -25,7 +25,6 @@ from regard.server.connections import protocol_for
 from regard.server.origin_policy import HOSTS, OriginPolicy
 from regard.server.service import Service
 from regard.server.telemetry import redirect_loggers
-from regard.tasks import Translator
 
 HOST = "127.0.0.1"
 ANYWHERE = ("0.0.0.0", "::")
@@ -70,8 +69,7 @@ def serve_api(service: Service, place: ListenAddress, say: Callable[[str], None]
     check_open(service, place)
     listening = listen(place.port, place.address)
     for task in service.models.values():
-        if isinstance(task, Translator):
-            task.warm_up()
+        task.warm_up()
     server = server_of(service, place)
     sys.setswitchinterval(HANDOVER)
     freeze_gc()

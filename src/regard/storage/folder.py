@@ -64,6 +64,7 @@ class Folder:
     calibration: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # by layer
     parameters: int = 0  # when it was opened: an engine packs the weights
     version: int = VERSION  # of the format, see regard.compat; 1 for folders of other programs
+    engine: str = "auto"  # a name of regard.generation.engine.ENGINES
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parameters", self.parameters or parameters(self.model))
@@ -78,6 +79,7 @@ class BareEncoder:
     config: ModelConfig
     tokenizer: Tokenizer
     model: EncoderOnly
+    engine: str = "auto"
 
 
 @dataclass(frozen=True)

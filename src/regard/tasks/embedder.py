@@ -21,7 +21,7 @@ from regard.storage import read_json
 from regard.storage.files import Json, check_files
 from regard.storage.folder import BareEncoder
 from regard.storage.weights import read_safetensors
-from regard.tasks.encoder import TOKENS_PER_BATCH, pack
+from regard.tasks.encoder import TOKENS_PER_BATCH
 from regard.tasks.methods import EmbedMethods
 from regard.tasks.results import Embedding
 from regard.tasks.task_model import TooLong, within_limit
@@ -35,7 +35,7 @@ class Embedder(EmbedMethods):
     def __init__(self, body: BareEncoder, precision: str = "auto") -> None:
         self.path, self.model, self.tokenizer = body.path, body.model, body.tokenizer
         self.config = body.config
-        self.use_precision(precision, [pack(body.model, precision)])
+        self.use_engines([body], precision)
         self.device = next(body.model.parameters()).device
         self.pooling = read_pooling(body.home)
         limit = min(body.config.max_length, self.pooling.longest or body.config.max_length)

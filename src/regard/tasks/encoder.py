@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard.data.objectives import Classify, ContextWindow, ExtractiveQA
 from regard.errors import UsageError
 from regard.generation import answers
-from regard.generation.engine import make_engine
 from regard.generation.heads import label_probabilities, predicted_labels, ranked_answers
-from regard.generation.packing import choose_precision
 from regard.models.encoder import EncoderOnly
 from regard.sample import Sample
 from regard.storage import Folder
@@ -21,13 +19,6 @@ from regard.tasks.results import Answer, AnswerResult, Classification, Label
 from regard.tasks.task_model import TaskModel, TooLong, within_limit
 
 TOKENS_PER_BATCH = 4096
-
-
-def pack(model: nn.Module, precision: str) -> str:
-    """Pack the weights of a model in place; the precision that was chosen."""
-    chosen = choose_precision(precision, model, None)
-    make_engine(model, chosen)
-    return chosen
 
 
 class EncoderTask(TaskModel):
@@ -42,7 +33,7 @@ class EncoderTask(TaskModel):
         self.folder = folder
         self.model = folder.model
         self.device = next(folder.model.parameters()).device
-        self.use_precision(precision, [pack(folder.model, precision)])
+        self.use_engines([folder], precision)
 
     def logits(self, samples: Sequence[Sample]) -> list[Tensor]:
         """The logits of each sample, in order; they do not depend on the batch."""

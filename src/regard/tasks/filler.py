@@ -20,7 +20,6 @@ from regard.models.encoder import EncoderOnly
 from regard.models.transformer import EncoderDecoder
 from regard.sample import Sample
 from regard.storage import Folder
-from regard.tasks.encoder import pack
 from regard.tasks.methods import FillMethods
 from regard.tasks.results import FilledText, Filling, Guess
 from regard.tasks.task_model import TooLong
@@ -73,7 +72,7 @@ class Filler(FillMethods):
         self.device = next(folder.model.parameters()).device
         self.longest = folder.config.max_length - 2  # tokens of a text, without start and end
         self.cutter = GapCutter(folder.source)
-        self.use_precision(precision, [pack(folder.model, precision)])
+        self.use_engines([folder], precision)
 
     def _fill(
         self, texts: Sequence[str], num_results: int, on_too_long: TooLong, first_line: int
@@ -164,7 +163,7 @@ class Filler(FillMethods):
         # a wider beam than `count`: hypotheses that differ only after the last gap give the same text
         options = decode_options(self.folder.decode, {"beam": max(MIN_BEAM, 4 * count), "sample": False})
         samples = [Sample(source=self.with_sentinels(text)) for text in texts]
-        return decode(self.model, samples, options, self.folder.special, self.device)
+        return decode(self.engines[0], samples, options, self.folder.special, self.device)
 
     def with_sentinels(self, text: GappedText) -> list[int]:
         """Text `</s>` with a sentinel in each gap, `<extra_id_0>` in the first."""

@@ -12,8 +12,6 @@ from regard.data.objectives import CausalLM
 from regard.data.readers.text import document_rows
 from regard.errors import UsageError
 from regard.generation import Hypothesis, Request, Steppable, generate, longest_output, score
-from regard.generation.engine import make_engine
-from regard.generation.packing import choose_precision
 from regard.generation.scheduler import Scheduler
 from regard.generation.score import TOKENS_PER_BATCH
 from regard.generation.sliding import SlidingWindow
@@ -39,12 +37,10 @@ class Generator(GenerateMethods):
     def __init__(self, folder: Folder, precision: str = "auto") -> None:
         if not isinstance(folder.model, LanguageModel):
             raise UsageError(f"{folder.path}: a {folder.config.family} model cannot continue a text")
-        chosen = choose_precision(precision, folder.model, folder.calibration)
-        self.use_precision(precision, [chosen])
         self.device = next(folder.model.parameters()).device
         self.folder, self.model, self.tokenizer = folder, folder.model, folder.source
-        self.engine = make_engine(folder.model, chosen, folder.calibration)  # packs the model in place
-        self.sliding = SlidingWindow(self.engine, self.model.longest_target or folder.config.max_length)
+        self.use_engines([folder], precision)
+        self.sliding = SlidingWindow(self.engines[0], self.model.longest_target or folder.config.max_length)
         self.special = folder.special
         self.window = folder.config.max_length
         defaults = DECODE_DEFAULTS["generate"] | (
@@ -166,7 +162,7 @@ class Generator(GenerateMethods):
         return Scheduler(self.model_for, self.special, self.device, tokens, rows, warn=warn)
 
     def model_for(self, request: Request) -> Steppable[Any]:
-        return self.sliding if self.overflows(len(request.ids), request.options) else self.engine
+        return self.sliding if self.overflows(len(request.ids), request.options) else self.engines[0]
 
     def generated_text(self, ids: Sequence[int], hypothesis: Hypothesis) -> GeneratedText:
         text = "".join(detokenize_stream(self.tokenizer, ids, hypothesis.tokens))

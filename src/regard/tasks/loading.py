@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -36,39 +37,48 @@ CLASSES: dict[str, type[Any]] = {
 }
 
 
-def load(path: Paths, device: str = "auto", threads: int = 0, precision: str = "auto") -> Any:
+def load(
+    path: Paths, device: str = "auto", threads: int = 0, precision: str = "auto", engine: str = "auto"
+) -> Any:
     """Open a model folder: `regard.load("runs/demo").translate("...")`; several translate as an ensemble.
 
     The class of the result follows from the folder's task; `Translator.load` and the like name it. A BERT
     without a head embeds. `threads` sets torch's number of threads for the whole process; 0 leaves it as it
-    is. `precision` is float32, bfloat16, int8, or auto: int8 for calibrated models, else float32. Scores and
-    traces are computed in float32, unless a precision is named.
+    is. `precision` is float32, bfloat16, int8, or auto: int8 for decoders that are calibrated or wide (256
+    channels), bfloat16 for wide encoders, else float32. Scores and traces are computed in float32, unless a
+    precision is named. `engine` is a name of `regard.generation.engine.ENGINES`: auto, packed, or plain, the
+    model as it was trained.
     """
     if isinstance(path, str | Path) and is_bare_encoder(Path(path)):
-        return load_as(Embedder, path, device, threads, precision)
-    folders = open_folders(path, device, threads)
+        return load_as(Embedder, path, device, threads, precision, engine)
+    folders = open_folders(path, device, threads, engine)
     return make(CLASSES[folders[0].task.name], folders, precision)
 
 
 def load_as(
-    kind: type[Kind], path: Paths, device: str = "auto", threads: int = 0, precision: str = "auto"
+    kind: type[Kind],
+    path: Paths,
+    device: str = "auto",
+    threads: int = 0,
+    precision: str = "auto",
+    engine: str = "auto",
 ) -> Kind:
     """Open a model folder of a given task; one of another task is an error that names its command.
 
     An `Embedder` opens any BERT.
     """
     if issubclass(kind, Embedder):
-        body = open_encoder(one_of(path), use_machine(device, threads))
+        body = replace(open_encoder(one_of(path), use_machine(device, threads)), engine=engine)
         size = parameters(body.model)
         embedder = kind(body, precision)
         embedder.parameters = size
         return embedder
-    return make(kind, open_folders(path, device, threads), precision)
+    return make(kind, open_folders(path, device, threads, engine), precision)
 
 
-def open_folders(path: Paths, device: str, threads: int) -> list[Folder]:
+def open_folders(path: Paths, device: str, threads: int, engine: str = "auto") -> list[Folder]:
     chosen = use_machine(device, threads)
-    return [open_folder(each, chosen) for each in listed(path)]
+    return [replace(open_folder(each, chosen), engine=engine) for each in listed(path)]
 
 
 def listed(path: Paths) -> list[Path]:

@@ -152,6 +152,7 @@ class TaskModel(OldAttributes):
     """A model that was opened for its task."""
 
     precision: str  # float32, bfloat16 or int8: what "auto" became
+    engines: list[Any]  # what runs the model; several models are an ensemble
     folder: Any
     device: Any  # a torch.device
     parameters: int = 0  # of a model that `load` opened
@@ -166,11 +167,12 @@ class TaskModel(OldAttributes):
         device: str = "auto",
         precision: str = "auto",
         threads: int = 0,
+        engine: str = "auto",
     ) -> Self:
         """Open a model folder; one of another task is refused."""
         from regard.tasks.loading import load_as
 
-        return load_as(cls, path, device, threads, precision)
+        return load_as(cls, path, device, threads, precision, engine)
 
     def __repr__(self) -> str:
         from regard.tasks.loading import describe
@@ -191,11 +193,24 @@ class TaskModel(OldAttributes):
         chosen.defers = True
         return chosen
 
-    def use_precision(self, requested: str, chosen: Sequence[str]) -> None:
-        """`chosen` are the precisions of the models of an ensemble."""
-        self.precision = "+".join(dict.fromkeys(chosen))
-        self._named_precision = requested != "auto"
+    def use_engines(self, folders: Sequence[Any], precision: str) -> None:
+        """Make the engines of the models, which are packed in place; several folders are an ensemble."""
+        from regard.generation.engine import open_engine
+
+        opened = [
+            open_engine(each.model, precision, getattr(each, "calibration", None), each.engine)
+            for each in folders
+        ]
+        self.engines = [engine for engine, _ in opened]
+        self.precision = "+".join(dict.fromkeys(chosen for _, chosen in opened))
+        self._named_precision = precision != "auto"
         self._reopened = {}
+
+    def warm_up(self) -> None:
+        """Compile what is compiled now rather than during the first requests."""
+        for engine in self.engines:
+            if hasattr(engine, "warm_up"):
+                engine.warm_up()
 
     def trace(
         self,

@@ -18,9 +18,7 @@ from regard.generation import Hypothesis, Request, Steppable, generate, score
 from regard.generation.alignment import Links, align
 from regard.generation.alternatives import NextWord, next_words
 from regard.generation.constraints import Constraint, Lexicon
-from regard.generation.engine import Engine, make_engine
 from regard.generation.ensemble import Ensemble, Mean, scorer
-from regard.generation.packing import choose_precision
 from regard.generation.scheduler import Scheduler
 from regard.models.encoder import EncoderOnly
 from regard.models.families import GenerativeModel
@@ -55,15 +53,9 @@ class Translator(TranslateMethods):
         self.folder = folder  # its tokenizers and options apply to all
         for other in others:
             check_same_tokenizers(folder, other)
-        models = [generative_model(each) for each in self.folders]
-        chosen = [
-            choose_precision(precision, model, each.calibration) for model, each in zip(models, self.folders)
-        ]
-        self.use_precision(precision, chosen)
-        self.engines = [
-            make_engine(model, each, folder.calibration)
-            for model, each, folder in zip(models, chosen, self.folders)
-        ]
+        for each in self.folders:
+            generative_model(each)  # or refused
+        self.use_engines(self.folders, precision)
         means: tuple[Mean, ...] = ("probability", "log")
         self.ensembles = {mean: Ensemble(self.engines, mean) for mean in means}
         self.device = next(folder.model.parameters()).device
@@ -73,12 +65,6 @@ class Translator(TranslateMethods):
         self.longest = min(each.config.max_length for each in self.folders) - 1  # tokens of a source
         self.split_above = min(each.split_above for each in self.folders)
         self.source_prefix = ""  # before every source: the target language of a multilingual model
-
-    def warm_up(self) -> None:
-        """Compile the decoder now rather than during the first requests."""
-        for engine in self.engines:
-            if isinstance(engine, Engine):
-                engine.warm_up()
 
     def into(self, language: str) -> Translator:
         """The same model with a target language (`>>fra<<`), if it is multilingual."""
