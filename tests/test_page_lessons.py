@@ -60,7 +60,7 @@ def test_a_number_is_predicted_then_shown(window: Window) -> None:
     assert "You said 0.5. The answer: 0.80." in page.inner_text(".verdict")
     assert float(page.get_attribute(".truth", "data-value")) == pytest.approx(0.8, abs=1e-6)
     assert "0.4 · 1 + 0.4 · 0 + 0.2 · 2" in page.inner_text("#live")
-    assert page.inner_text(".made-by code") == "regard.server.lessons.first.mix"
+    assert page.inner_text(".made-by code") == "regard.server.lessons.first.mixture"
 
 
 def test_a_choice_is_made_once(window: Window) -> None:

@@ -41,6 +41,9 @@ Models = Annotated[
     list[Path] | None,
     typer.Option("--model", "-m", help="A model folder or name; repeatable; default: the built-in models."),
 ]
+Lessons = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="A folder of lessons (NN-name.md) to add to the page.")
+]
 Port = Annotated[int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1; 0 selects a free one.")]
 Model = Annotated[
     Path | None,
@@ -333,6 +336,7 @@ def explore(
     text: Annotated[str | None, typer.Argument(help="The text to show first.")] = None,
     port: Port = 0,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the address only.")] = False,
+    lessons: Lessons = None,
     device: Device = "auto",
     threads: Threads = 0,
     precision: Precision = "auto",
@@ -346,10 +350,14 @@ def explore(
       regard explore
       regard explore -m runs/demo "I see the small house."
       regard explore -m runs/demo -m runs/rnn --no-browser --port 8765
+      regard explore --lessons lessons/
     """
     from regard.server import serve
+    from regard.server.lessons import add_lessons
     from regard.tasks import load
     from regard.tasks.task_model import TaskModel
+
+    documents = add_lessons(lessons)
 
     tasks = {
         name: load(path, device, thread_count(threads), "float32" if precision == "auto" else precision)
@@ -358,7 +366,7 @@ def explore(
     for name, task in tasks.items():
         if not isinstance(task, TaskModel):
             raise UsageError(f"{name}: the page does not show embedding models (see regard embed)")
-    serve(tasks, port, text, not no_browser, say)
+    serve(tasks, port, text, not no_browser, say, documents)
 
 
 def unique_names(paths: list[Path]) -> dict[str, Path]:
