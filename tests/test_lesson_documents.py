@@ -210,6 +210,14 @@ def test_the_routes_list_it(tmp_path: Path) -> None:
         assert client.get("/api/v1/lessons/own").json()["steps"][0]["title"] == "How many tokens"
 
 
+def test_the_example_of_the_docs_is_a_lesson(tmp_path: Path) -> None:
+    lines = DOCS.read_text(encoding="utf-8").split("\n")
+    start = lines.index("---")
+    own = rendered(written(tmp_path, "\n".join(lines[start : lines.index("```", start)])), text=TEXT)
+    (step,) = own["steps"]
+    assert len(step["after"][0]["rows"]) == step["question"]["answer"]
+
+
 # Values
 
 

@@ -23,8 +23,9 @@ MATTER = re.compile(r"---\n(.*?)^---$", re.MULTILINE | re.DOTALL)
 CONDITION = re.compile(r"\{if ((?:not )?[\w.]+)\}\s+")
 FIELD = re.compile(r"(?:- |([a-z_]+):(?= |$))(.*)")  # "- item" or "name: value"
 BLOCK = re.compile(
-    r"^```(?P<info>[^\n]*)\n(?P<body>.*?)^```[ ]*$|^(?P<open>```)|^#+ (?P<title>[^\n]*)"
-    r"|(?P<text>(?:^(?!```|# |## |### )[^\n]*\S[^\n]*\n?)+)",
+    r"^(?P<fence>```|~~~)(?P<info>[^\n]*)\n(?P<body>.*?)^(?P=fence)[ ]*$"
+    r"|^(?P<open>```|~~~)|^#+ (?P<title>[^\n]*)"
+    r"|(?P<text>(?:^(?!```|~~~|# |## |### )[^\n]*\S[^\n]*\n?)+)",
     re.MULTILINE | re.DOTALL,
 )
 CHOICE = re.compile(r"\[(x| |yes|no|else|(?:<=|>=|<|>|=) -?[\d.]+)\] (.+)")
