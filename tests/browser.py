@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,6 +20,7 @@ import uvicorn
 
 from qa.browser import CHROMIUM, chromium
 from regard.server import make_app
+from regard.server.lessons import LESSONS, Lesson
 from regard.server.run import listen
 from regard.tasks import load
 from traced_models import opened_task
@@ -41,9 +42,9 @@ class Site:
         self.thread.join(20)
 
 
-def started(models: dict[str, Any]) -> Site:
+def started(models: dict[str, Any], lessons: Mapping[str, Lesson] = LESSONS) -> Site:
     listening = listen(0)
-    config = uvicorn.Config(make_app(models), log_level="warning", ws="none", lifespan="off")
+    config = uvicorn.Config(make_app(models, lessons=lessons), log_level="warning", ws="none", lifespan="off")
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
     thread.start()

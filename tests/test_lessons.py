@@ -17,11 +17,11 @@ from regard.server import make_app
 from regard.server.lessons import LESSONS, first, history, lesson_json, masks, scale
 from regard.server.lessons import cost as costs
 from regard.server.lessons import order as waves
-from regard.server.lessons.content import text_json, token
 from regard.server.lessons.encoder import without_gain
 from regard.server.lessons.given import Given, name_of
 from regard.server.lessons.heads import machine, walk
 from regard.server.lessons.projections import one_sided
+from regard.server.lessons.text import LessonText, text_json
 from traced_models import KINDS, TEXT, opened_task
 
 API = "/api/v1/lessons"
@@ -94,7 +94,7 @@ def test_every_step_is_whole(name: str, model: str) -> None:
         assert each["title"]
         assert each["text"]
         for text in (*each["text"], each["why"], *each["then"], question["text"]):
-            plain = "".join(part if isinstance(part, str) else part["token"] for part in text)
+            plain = "".join(part if isinstance(part, str) else next(iter(part.values())) for part in text)
             assert plain.strip()
             assert not set(plain) & set("\x02\x03")  # the marks of a token
         if question["kind"] == "choice":
@@ -109,10 +109,9 @@ def test_every_step_is_whole(name: str, model: str) -> None:
 
 
 def test_tokens_are_set_apart_from_the_text_around_them() -> None:
-    strange = "das \x03Haus\x02"
-    text = f"It says {token(strange)} and looks at {token('')}house."
+    text = LessonText("It says {said:token} and looks at {nothing:token}house.", "a.md", 1)
     parts = ["It says ", {"token": "das Haus"}, " and looks at ", {"token": ""}, "house."]
-    assert text_json(text) == parts
+    assert text_json(text.fill({"said": "das \x03Haus\x02", "nothing": ""})) == parts
     assert text_json("plain") == "plain"
 
 
@@ -355,7 +354,7 @@ def test_the_old_models_are_asked_for_in_a_sentence(monkeypatch: pytest.MonkeyPa
 
 def test_the_bottleneck_is_the_same_for_every_length(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(history.builtin, "names", list)
-    monkeypatch.setattr(history, "EACH", 2)
+    monkeypatch.setattr(history, "EACH", 3)
     history.sentences.cache_clear()
     models = {f"phrasebook-{family}": opened_task(family) for family in ("rnn", "bahdanau")}
     own = lesson_json(LESSONS["history"], Given(models, "phrasebook-rnn"))

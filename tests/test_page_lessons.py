@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from accessibility import violations
-from browser import Window, a_browser, a_site, a_window  # noqa: F401 - fixtures
-from regard.server.lessons import LESSONS
+from browser import Window, a_browser, a_site, a_window, started  # noqa: F401 - fixtures
+from regard.server.lessons import LESSONS, add_lessons
 from regard.server.lessons.first import GIVEN_WEIGHTS
 from sampled import sampled
 
@@ -60,7 +61,7 @@ def test_a_number_is_predicted_then_shown(window: Window) -> None:
     assert "You said 0.5. The answer: 0.80." in page.inner_text(".verdict")
     assert float(page.get_attribute(".truth", "data-value")) == pytest.approx(0.8, abs=1e-6)
     assert "0.4 · 1 + 0.4 · 0 + 0.2 · 2" in page.inner_text("#live")
-    assert page.inner_text(".made-by code") == "regard.server.lessons.first.mix"
+    assert page.inner_text(".made-by code") == "regard.server.lessons.first.mixture"
 
 
 def test_a_choice_is_made_once(window: Window) -> None:
@@ -128,3 +129,59 @@ def test_a_text_is_only_a_text(window: Window) -> None:
 def test_what_a_model_lacks_is_told(window: Window) -> None:
     page = opened(window, "layers", model="rnn")
     assert "recurrent" in page.inner_text("p.drawer")
+
+
+OWN = """---
+title: A slider
+number: 13
+learn: Temperature.
+---
+
+## Choose a temperature
+
+Low ones are **sharp**, see [Heads](?view=heads) and `softmax`.
+
+```source regard.models.attention.scores
+```
+
+```question
+ask: Which is sharper?
+- [x] low
+- [ ] high
+```
+
+The low one.
+
+```slider model.choices
+over: temperature
+at: 0.5 | 5
+show: bars
+caption: Probabilities
+```
+"""
+
+
+def test_a_document_of_a_teacher(window: Window, tmp_path: Path) -> None:
+    (tmp_path / "13-own.md").write_text(OWN, encoding="utf-8")
+    site = started({"toy": window.site.models["toy"]}, add_lessons(tmp_path))
+    page = window.page
+    try:
+        page.goto(f"{site.address}/?view=lessons&lesson=own&text=ba+de")
+        page.wait_for_selector(STEP)
+        assert "lesson 13 of 13" in page.inner_text(".lesson-way")
+        assert page.inner_text(".step strong") == "sharp"
+        assert "def scores(" in page.inner_text(".lesson-source pre")
+        page.click(".option >> text=low")
+        largest = ".lesson-slider td[data-value] >> nth=0"
+        before = float(page.get_attribute(largest, "data-value"))
+        page.focus(".lesson-slider input")
+        page.keyboard.press("ArrowRight")
+        assert page.inner_text(".lesson-slider output") == "5"
+        assert float(page.get_attribute(largest, "data-value")) < before
+        assert violations(page) == []
+        page.click(".step a >> text=Heads")
+        page.wait_for_selector("#panel[data-view=heads]")
+        assert "text=ba+de" in page.url
+    finally:
+        site.stop()
+        window.faults[:] = [fault for fault in window.faults if not fault.startswith(site.address)]

@@ -43,6 +43,9 @@ Models = Annotated[
     list[Path] | None,
     typer.Option("--model", "-m", help="A model folder or name; repeatable; default: the built-in models."),
 ]
+Lessons = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="A folder of lessons (NN-name.md) to add to the page.")
+]
 Port = Annotated[int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1; 0 selects a free one.")]
 Model = Annotated[
     Path | None,
@@ -320,6 +323,7 @@ def explore(
     text: Annotated[str | None, typer.Argument(help="The text to show first.")] = None,
     port: Port = 0,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the address only.")] = False,
+    lessons: Lessons = None,
     device: Device = "auto",
     threads: Threads = 0,
     precision: Precision = "auto",
@@ -333,15 +337,18 @@ def explore(
       regard explore
       regard explore -m runs/demo "I see the small house."
       regard explore -m runs/demo -m runs/rnn --no-browser --port 8765
+      regard explore --lessons lessons/
     """
     from regard.server import serve
+    from regard.server.lessons import add_lessons
     from regard.tasks import Embedder
 
+    documents = add_lessons(lessons)
     tasks = open_models(model, device, threads, "float32" if precision == "auto" else precision)
     for name, task in tasks.items():
         if isinstance(task, Embedder):
             raise UsageError(f"{name}: the page does not show embedding models (see regard embed)")
-    serve(tasks, port, text, not no_browser, say)
+    serve(tasks, port, text, not no_browser, say, documents)
 
 
 def open_models(paths: list[Path] | None, device: str, threads: int, precision: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from regard.cli.explain import Models, open_models
+from regard.cli.explain import Lessons, Models, open_models
 from regard.cli.terminal import Device, Precision, Threads, print_line, say
 from regard.errors import UsageError
 
@@ -88,6 +88,7 @@ def serve(
     timeout: Seconds = 30.0,
     largest_body: Body = 1 << 20,
     drain: Drain = 30.0,
+    lessons: Lessons = None,
     device: Device = "auto",
     threads: Threads = 0,
     precision: Precision = "auto",
@@ -106,12 +107,14 @@ def serve(
       regard serve -m runs/demo -m runs/gpt --host 0.0.0.0 --allow-host mt.example.org --keys keys.json
     """
     from regard.server.keys import Keys
+    from regard.server.lessons import add_lessons
     from regard.server.requests import ServerLimits
     from regard.server.run import ListenAddress, serve_api
     from regard.server.scheduler import BatchLimits
     from regard.server.service import Service
     from regard.server.telemetry import Log
 
+    documents = add_lessons(lessons)
     address, names = listen_address(host, allow_host, listen)
     place = ListenAddress(
         address, port, tuple(names), tuple(cors_origin), insecure_no_key, tuple(trust_proxy)
@@ -122,7 +125,8 @@ def serve(
     api_keys = Keys(keys) if keys is not None else None
     opened = open_models([*(folders or []), *(model or [])], device, threads, precision)
     bounds = ServerLimits(body=largest_body, request_seconds=timeout, drain_seconds=drain)
-    service = Service(opened, bounds, BatchLimits(queue_tokens=queue_tokens), api_keys, Log(texts=log_text))
+    limits = BatchLimits(queue_tokens=queue_tokens)
+    service = Service(opened, bounds, limits, api_keys, Log(texts=log_text), lessons=documents)
     serve_api(service, place, say)
 
 

@@ -20,6 +20,7 @@ from regard.errors import RegardError
 from regard.server import explorer
 from regard.server.api import libretranslate, native, openai
 from regard.server.errors import error_response
+from regard.server.lessons import LESSONS, Lesson
 from regard.server.middleware import BodyAndKeyMiddleware, RequestLogMiddleware
 from regard.server.origin_policy import OriginPolicy, OriginPolicyMiddleware
 from regard.server.requests import ServerLimits
@@ -30,9 +31,13 @@ WEB = Path(__file__).parent / "web"
 LOCAL = ServerLimits(request_seconds=3600)  # of the explorer on one's own machine
 
 
-def make_app(models: Mapping[str, Any], access: OriginPolicy = OriginPolicy()) -> FastAPI:
+def make_app(
+    models: Mapping[str, Any],
+    access: OriginPolicy = OriginPolicy(),
+    lessons: Mapping[str, Lesson] = LESSONS,
+) -> FastAPI:
     """The explorer alone, over loaded models by name; the first is the default."""
-    return app_of(Service(models, LOCAL, log=Log(requests=False)), access, api=False)
+    return app_of(Service(models, LOCAL, log=Log(requests=False), lessons=lessons), access, api=False)
 
 
 def app_of(

@@ -23,7 +23,7 @@ from regard.interpret.predictions import page_json
 from regard.models.encoder import EncoderOnly
 from regard.models.families import Model
 from regard.server.errors import APIError, ErrorBody, responses
-from regard.server.lessons import LESSONS, Given, LessonQuery, about_lesson, lesson_json
+from regard.server.lessons import Given, LessonQuery, about_lesson, lesson_json
 from regard.server.requests import LIMITS, CompareQuery, TensorQuery, TokenizeBody, TraceBody
 from regard.server.service import TheCall, TheService
 from regard.server.traces import (
@@ -166,18 +166,19 @@ async def compare(
 
 
 @router.get("/lessons", summary="List the lessons.")
-async def lessons() -> dict[str, Any]:
-    return {"lessons": [about_lesson(lesson) for lesson in LESSONS.values()]}
+async def lessons(service: TheService) -> dict[str, Any]:
+    return {"lessons": [about_lesson(lesson) for lesson in service.lessons.values()]}
 
 
 @router.get("/lessons/{name}", summary="A lesson with its numbers.")
 async def lesson(
     service: TheService, name: str, query: Annotated[LessonQuery, Query()], call: TheCall
 ) -> dict[str, Any]:
-    if name not in LESSONS:
-        raise APIError(404, f'there is no lesson "{name}"{near_miss(name, LESSONS)}', code="lesson_not_found")
+    if name not in service.lessons:
+        hint = near_miss(name, service.lessons)
+        raise APIError(404, f'there is no lesson "{name}"{hint}', code="lesson_not_found")
     if not service.explorer.models:
         raise UsageError("a lesson needs a model that can be traced; none is loaded")
     model, _ = service.explorer.find(query.model)
     given = Given(service.explorer.models, model, query.text, query.n, query.d)
-    return await service.explore(partial(lesson_json, LESSONS[name], given), call, LESSON_TOKENS)
+    return await service.explore(partial(lesson_json, service.lessons[name], given), call, LESSON_TOKENS)

@@ -22,6 +22,7 @@ from regard.device import freeze_gc
 from regard.errors import UsageError
 from regard.server.app import app_of, make_app
 from regard.server.connections import protocol_for
+from regard.server.lessons import LESSONS, Lesson
 from regard.server.origin_policy import HOSTS, OriginPolicy
 from regard.server.service import Service
 from regard.server.telemetry import redirect_loggers
@@ -33,7 +34,12 @@ NOTICED = 0.3  # seconds for which a draining server still answers 503
 
 
 def serve(
-    models: Mapping[str, Any], port: int, text: str | None, browser: bool, say: Callable[[str], None]
+    models: Mapping[str, Any],
+    port: int,
+    text: str | None,
+    browser: bool,
+    say: Callable[[str], None],
+    lessons: Mapping[str, Lesson] = LESSONS,
 ) -> None:
     """Serve the explorer until interrupted; port 0 selects a free port."""
     listening = listen(port)
@@ -43,7 +49,9 @@ def serve(
     if browser:
         Timer(0.3, webbrowser.open, [address]).start()
     server = uvicorn.Server(
-        uvicorn.Config(make_app(models), log_level="warning", access_log=False, server_header=False)
+        uvicorn.Config(
+            make_app(models, lessons=lessons), log_level="warning", access_log=False, server_header=False
+        )
     )
     with listening:
         server.run([listening])

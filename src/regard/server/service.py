@@ -18,6 +18,7 @@ from regard.inputs.language import Detector
 from regard.server.connections import Connections
 from regard.server.errors import APIError, unknown_model
 from regard.server.keys import Keys
+from regard.server.lessons import LESSONS, Lesson
 from regard.server.requests import ServerLimits, sentence
 from regard.server.scheduler import CALL_TOKENS, BatchLimits, Full, ModelCall, ServiceScheduler, TooLate
 from regard.server.telemetry import Log, ServerMetrics
@@ -47,6 +48,7 @@ class Service:
     keys: Keys | None = None
     log: Log = field(default_factory=Log)
     metrics: ServerMetrics = field(default_factory=ServerMetrics)
+    lessons: Mapping[str, Lesson] = field(default_factory=lambda: LESSONS)
     draining: bool = False
     in_flight: int = 0
     unread_answers: int = 0  # bytes of large responses that are being sent

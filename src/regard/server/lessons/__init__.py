@@ -1,13 +1,16 @@
-"""Interactive lessons, from weighted averages to the whole model, with numbers computed live."""
+"""Interactive lessons: documents of `builtin/lessons`, or of a teacher, with numbers computed live."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated
 
 from pydantic import Field
 
-from regard.server.lessons import (
+from regard.errors import UsageError
+from regard.resources import PACKAGE
+from regard.server.lessons import (  # noqa: F401 - their cells
     cost,
     decoder,
     encoder,
@@ -15,25 +18,34 @@ from regard.server.lessons import (
     heads,
     history,
     masks,
+    model,
     order,
     projections,
     scale,
     she,
 )
-from regard.server.lessons.given import Given, LessonUnavailable
-from regard.server.lessons.step import Lesson
-from regard.server.requests import QueryString, finite
+from regard.server.lessons.document import Lesson, read_folder
+from regard.server.lessons.given import Given
+from regard.server.lessons.render import about_lesson, lesson_json
+from regard.server.requests import QueryString
 
-__all__ = ["LESSONS", "Given", "LessonQuery", "about_lesson", "lesson_json"]
+__all__ = ["LESSONS", "Given", "Lesson", "LessonQuery", "about_lesson", "add_lessons", "lesson_json"]
 
 
 LARGEST_WORDS, LARGEST_WIDTH = 100_000, 16_384
 
-LESSONS: Mapping[str, Lesson] = {
-    lesson.name: lesson
-    for module in (first, she, projections, scale, masks, heads, order, encoder, decoder, history, cost)
-    for lesson in module.LESSONS
-}
+LESSONS: Mapping[str, Lesson] = {each.name: each for each in read_folder(PACKAGE / "builtin" / "lessons")}
+
+
+def add_lessons(folder: Path | None) -> Mapping[str, Lesson]:
+    """The built-in lessons, and after them those of a folder."""
+    lessons = dict(LESSONS)
+    for lesson in read_folder(folder) if folder else ():
+        if lesson.name in lessons:
+            message = f"{folder}: there is another lesson {lesson.name}; rename the file"
+            raise UsageError(message, code="E_LESSON_NAME")
+        lessons[lesson.name] = lesson
+    return lessons
 
 
 class LessonQuery(QueryString):
@@ -41,19 +53,3 @@ class LessonQuery(QueryString):
     text: Annotated[str, Field(max_length=20_000)] = ""
     n: int = Field(50, ge=2, le=LARGEST_WORDS)
     d: int = Field(512, ge=2, le=LARGEST_WIDTH)
-
-
-def about_lesson(lesson: Lesson) -> dict[str, Any]:
-    return {"name": lesson.name, "title": lesson.title, "about": lesson.about, "uses": list(lesson.uses)}
-
-
-def lesson_json(lesson: Lesson, given: Given) -> dict[str, Any]:
-    """A lesson as JSON; `missing` says why it has no steps."""
-    try:
-        steps = [step.as_json() for step in lesson.make(given)]
-    except LessonUnavailable as reason:
-        return {**about_lesson(lesson), "steps": [], "missing": str(reason)}
-    text = given.sentence if "text" in lesson.uses else ""
-    content = {**about_lesson(lesson), "model": given.name, "text": text, "n": given.words, "d": given.width}
-    result: dict[str, Any] = finite({**content, "steps": steps, "missing": ""})
-    return result

@@ -1,10 +1,12 @@
-"""What a lesson computes with: the model, the text and sizes, and a ledger of the functions it calls."""
+"""What cells compute with: the model, the text and sizes, and a list of the functions that were called."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
@@ -12,35 +14,33 @@ from torch import Tensor, nn
 
 from regard.errors import UsageError
 from regard.interpret import Trace
+from regard.storage import models as builtin
+from regard.tasks import load
 
 Result = TypeVar("Result")
+Values = dict[str, Any]  # what a cell computes: names for sentences, questions and figures
+CellFunction = TypeVar("CellFunction", bound=Callable[..., Values | None])
 
 MOST_CHARACTERS = 400  # of the learner's text
 MOST_TOKENS = 64
 EXAMPLE = "The old man has a small dog."
 CONTEXT = "The cat sleeps in the small house."
 EXAMPLES = {"fill": "The <mask> is old.", "answer": "Where does the cat sleep?", "generate": "The old man"}
-NEAR = 0.2  # times that differ by less than a fifth count as equal (noise)
+
+CELLS: dict[str, Callable[..., Values | None]] = {}  # "scale.spreads": the function
+
+
+def cell(function: CellFunction) -> CellFunction:
+    """Register a function that documents may name, as MODULE.FUNCTION.
+
+    It takes a `Given` and arguments with defaults, and returns values by name. None leaves the step out.
+    """
+    CELLS[f"{function.__module__.rpartition('.')[2]}.{function.__name__}"] = function
+    return function
 
 
 class LessonUnavailable(Exception):
     """The model or text does not fit the lesson; the message says why."""
-
-
-class Ledger:
-    """Calls functions and records their names, so that a step lists what computed its numbers."""
-
-    def __init__(self) -> None:
-        self.names: list[str] = []
-
-    def __call__(self, function: Callable[..., Result], *given: Any, **named: Any) -> Result:
-        self.note(function)
-        return function(*given, **named)
-
-    def note(self, function: Callable[..., Any]) -> None:
-        name = name_of(function)
-        if name not in self.names:
-            self.names.append(name)
 
 
 def name_of(function: Callable[..., Any]) -> str:
@@ -50,9 +50,14 @@ def name_of(function: Callable[..., Any]) -> str:
     return f"{function.__module__}.{function.__qualname__}"
 
 
+@cache
+def packaged(name: str) -> Any:
+    return load(builtin.find_model(Path(name)), "cpu")
+
+
 @dataclass(frozen=True)
 class Given:
-    """The input of a lesson: model, text and sizes."""
+    """The input of a lesson: model, text and sizes. Calling it calls a function and notes its name."""
 
     models: Mapping[str, Any]
     name: str
@@ -60,6 +65,25 @@ class Given:
     words: int = 50  # n
     width: int = 512  # d
     kept: dict[str, Trace] = field(default_factory=dict)
+    functions: list[str] = field(default_factory=list)  # names of what computed the numbers of a step
+
+    def __call__(self, function: Callable[..., Result], *arguments: Any, **named: Any) -> Result:
+        self.note(function)
+        return function(*arguments, **named)
+
+    def note(self, *functions: Callable[..., Any]) -> None:
+        for name in map(name_of, functions):
+            if name not in self.functions:
+                self.functions.append(name)
+
+    def with_model(self, name: str) -> Given:
+        """Another model than the one chosen in the page: a loaded one, or one of the package."""
+        if name not in self.models and name not in builtin.names():
+            raise LessonUnavailable(
+                f"This lesson needs the model {name}; start the page with it (regard explore -m {name})."
+            )
+        task = self.models.get(name) or packaged(name)
+        return replace(self, models={**self.models, name: task}, name=name, kept={})
 
     @property
     def task(self) -> Any:
@@ -79,7 +103,7 @@ class Given:
         if tokens > MOST_TOKENS:
             raise UsageError(f"text: a lesson reads at most {MOST_TOKENS} tokens, this text has {tokens}")
 
-    def trace(self, ledger: Ledger, text: str | None = None, **changes: Any) -> Trace:
+    def trace(self, text: str | None = None, **changes: Any) -> Trace:
         """Trace the model on `text`; unchanged runs are cached for the next steps."""
         if text is None:
             text = self.sentence
@@ -90,11 +114,11 @@ class Given:
         if kind == "generate" and "target" not in changes:
             changes["decode"] = {"sample": False, "beam": 1, "max_length": 24}
         if changes.keys() - {"context", "decode"}:
-            changed: Trace = ledger(self.task.trace, text, **changes)
+            changed: Trace = self(self.task.trace, text, **changes)
             return changed
         if text not in self.kept:
             self.kept[text] = self.task.trace(text, **changes)
-        ledger.note(self.task.trace)
+        self.note(self.task.trace)
         return self.kept[text]
 
 
@@ -105,23 +129,17 @@ class Given:
 def race(
     runners: Mapping[str, Callable[[], object]], seconds: float = 0.3, rounds: int = 40
 ) -> dict[str, float]:
-    """The shortest time of each in seconds; runs are interleaved, so that noise affects all alike."""
+    """The shortest time of each in milliseconds; runs are interleaved, so that noise affects all alike."""
     best = dict.fromkeys(runners, float("inf"))
     began = time.perf_counter()
     for _ in range(rounds):
         for name, run in runners.items():
             start = time.perf_counter()
             run()
-            best[name] = min(best[name], time.perf_counter() - start)
+            best[name] = min(best[name], 1000 * (time.perf_counter() - start))
         if time.perf_counter() - began > seconds:
             break
     return best
-
-
-def compare_times(first: float, second: float) -> int:
-    """0: the first is clearly faster; 1: about the same; 2: clearly slower."""
-    ratio = first / second
-    return 0 if ratio < 1 - NEAR else 2 if ratio > 1 + NEAR else 1
 
 
 def seeded(seed: int) -> torch.Generator:
@@ -130,3 +148,14 @@ def seeded(seed: int) -> torch.Generator:
 
 def all_visible(queries: int, keys: int) -> Tensor:
     return torch.ones(queries, keys, dtype=torch.bool)
+
+
+def distance(one: Tensor, other: Tensor) -> float:
+    """The largest difference of two numbers at the same place."""
+    return float((one - other).abs().max())
+
+
+def distinct(words: Sequence[str]) -> list[str]:
+    """Options to choose from; repeated words are numbered."""
+    twice = {word for word in words if list(words).count(word) > 1}
+    return [f"{word} (word {place + 1})" if word in twice else word for place, word in enumerate(words)]

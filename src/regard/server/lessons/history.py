@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from regard.data.phrasebook import Phrase, phrases
 from regard.interpret import Trace
-from regard.server.lessons.content import distinct, formula, lines, matrix, table
-from regard.server.lessons.given import Given, Ledger, LessonUnavailable
-from regard.server.lessons.step import ChoiceQuestion, Lesson, LessonStep, NumberQuestion
+from regard.server.lessons.given import Given, LessonUnavailable, Values, cell, distinct, packaged
 from regard.storage import models as builtin
-from regard.tasks import load
 
 FAMILIES = {"rnn": "RNN", "bahdanau": "Bahdanau", "transformer": "Transformer"}
 LENGTHS = ((3, 5), (6, 8), (9, 11), (12, 14), (15, 17), (18, 22))  # words of an English sentence, from and to
@@ -22,30 +18,18 @@ SHOWN = 3
 REPAIR = "“python recipes/lessons.py” in the project's folder trains them"
 
 
-def model_of(family: str) -> str:
-    return f"phrasebook-{family}"
-
-
-@cache
-def packaged(name: str) -> Any:
-    return load(builtin.find_model(Path(name)), "cpu")
-
-
-def runners(given: Given) -> dict[str, Any]:
-    """The small models by family: those that were opened, else those of the package."""
+def runners(given: Given) -> tuple[dict[str, Any], list[str]]:
+    """The small models by family: those that were opened, else those of the package; and what is missing."""
+    names = {family: f"phrasebook-{family}" for family in FAMILIES}
     available = {*given.models, *builtin.names()}
-    names = {family: model_of(family) for family in FAMILIES if model_of(family) in available}
-    if not names:
-        wanted = ", ".join(map(model_of, FAMILIES))
+    if not available & {*names.values()}:
+        wanted = ", ".join(names.values())
         raise LessonUnavailable(
             f"This lesson compares three small models: {wanted}. None of them is here; {REPAIR}."
         )
-    return {family: given.models.get(name) or packaged(name) for family, name in names.items()}
-
-
-def absent(models: dict[str, Any]) -> list[str]:
-    missing = [model_of(family) for family in FAMILIES if family not in models]
-    return [f"Missing here: {', '.join(missing)} ({REPAIR}). The lesson goes on without."] if missing else []
+    here = {family: name for family, name in names.items() if name in available}
+    models = {family: given.models.get(name) or packaged(name) for family, name in here.items()}
+    return models, [name for name in names.values() if name not in available]
 
 
 @cache
@@ -83,122 +67,78 @@ def carried(trace: Trace) -> int:
     return trace["decoder.first"].numel()
 
 
-def bottleneck(given: Given, ledger: Ledger) -> LessonStep:
-    models = runners(given)
-    short, long = sentences()[0][0], sentences()[-1][0]
+@cell
+def bottleneck(given: Given) -> Values:
+    """How many numbers the writer has of a short source and of a long one."""
+    models, missing = runners(given)
+    pair = sentences()[0][0], sentences()[-1][0]
     sizes = {
-        family: [ledger(carried, ledger(task.trace, each.english, each.german)) for each in (short, long)]
+        family: [given(carried, given(task.trace, each.english, each.german)) for each in pair]
         for family, task in models.items()
     }
     family = "rnn" if "rnn" in models else next(iter(models))
-    one, two = sizes[family]
-    rows = [[FAMILIES[name], *pair] for name, pair in sizes.items()]
-    tokens = [len(next(iter(models.values())).folder.source.encode(each.english)) for each in (short, long)]
-    recurrent = family == "rnn"
-    return LessonStep(
-        "One state for a whole sentence",
-        [
-            "Before attention, one recurrent network read the sentence word by word, and another wrote the "
-            "translation. All that passed between them was the reader's last state.",
-            f"For “{short.english}” the {FAMILIES[family]} hands over {one} numbers.",
-            *absent(models),
-        ],
-        NumberQuestion(f"How many for “{long.english}”?", two, 0.5, 0),
-        "The same, however long the sentence is: a bottleneck. The other models hand over one vector for "
-        "every token."
-        if recurrent
-        else f"More: one vector for every token of the source, {tokens[1]} instead of {tokens[0]}.",
-        before=formula("hₜ = f(xₜ, hₜ₋₁)"),
-        after=table(
-            "Numbers that the writer has of the source",
-            ["model", "short sentence", "long sentence"],
-            rows,
-            0,
-        ),
-    )
+    tokenizer = next(iter(models.values())).folder.source
+    tokens = [len(tokenizer.encode(each.english)) for each in pair]
+    texts = {"short": pair[0].english, "long": pair[1].english, "missing": missing, "repair": REPAIR}
+    numbers = {
+        "family": FAMILIES[family],
+        "recurrent": family == "rnn",
+        "sizes": sizes[family],
+        "tokens": tokens,
+    }
+    return {**texts, **numbers, "rows": [[FAMILIES[name], *each] for name, each in sizes.items()]}
 
 
-def longer(given: Given, ledger: Ledger) -> LessonStep:
-    models = runners(given)
-    scores = {FAMILIES[family]: ledger(right, task) for family, task in models.items()}
-    names = list(scores)
-    worst = min(names, key=lambda name: scores[name][-1])
-    last = [scores[name][-1] for name in names]
+@cell
+def lengths(given: Given) -> Values:
+    """The share of exact translations by length."""
+    models = {FAMILIES[family]: task for family, task in runners(given)[0].items()}
+    scores = {name: given(right, task) for name, task in models.items()}
+    names, last = list(scores), [each[-1] for each in scores.values()]
     tie = last.count(min(last)) > 1
-    options = [*names, "no single one of them"]
-    example = sentences()[-1][:SHOWN]
-    outputs = {FAMILIES[family]: translated(task, example) for family, task in models.items()}
-    middle = [f"{low}–{high}" for low, high in LENGTHS]
-    return LessonStep(
-        "Longer and longer sentences",
-        [
-            f"Now sentences of the phrasebook that none of the models has seen, {EACH} of each length. We "
-            "count how many are translated exactly right, word for word.",
-            "Numbers that each model has learned: "
-            + ", ".join(f"{FAMILIES[family]} {task.folder.parameters:,}" for family, task in models.items())
-            + ".",
-        ],
-        ChoiceQuestion(
-            f"Which model is worst on the longest sentences ({LENGTHS[-1][0]} to {LENGTHS[-1][1]} words)?",
-            options,
-            len(names) if tie else names.index(worst),
-        ),
-        "Right on the longest: "
-        + ", ".join(f"{name} {100 * scores[name][-1]:.0f} %" for name in names)
-        + ". On the shortest: "
-        + ", ".join(f"{name} {100 * scores[name][0]:.0f} %" for name in names)
-        + ".",
-        after=[
-            lines("Share of sentences that are exactly right", "words", middle, scores, even=True, digits=2),
-            *(
-                table(
-                    f"“{each.english}”",
-                    ["", "translation"],
-                    [["right", each.german], *([name, texts[place]] for name, texts in outputs.items())],
-                )
-                for place, each in enumerate(example)
-            ),
-        ],
-    )
+    examples = sentences()[-1][:SHOWN]
+    outputs = {name: translated(task, examples) for name, task in models.items()}
+    tables = [
+        {
+            "english": each.english,
+            "rows": [["right", each.german], *([n, texts[i]] for n, texts in outputs.items())],
+        }
+        for i, each in enumerate(examples)
+    ]
+    question = {
+        "options": [*names, "no single one of them"],
+        "answer": len(names) if tie else last.index(min(last)),
+    }
+    per_cent = {
+        key: [f"{name} {100 * each[place]:.0f} %" for name, each in scores.items()]
+        for key, place in (("longest", -1), ("shortest", 0))
+    }
+    parameters = [f"{name} {task.folder.parameters:,}" for name, task in models.items()]
+    ranges = {"each": EACH, "from": LENGTHS[-1][0], "to": LENGTHS[-1][1], "parameters": parameters}
+    places = [f"{low}–{high}" for low, high in LENGTHS]
+    return {**ranges, **question, **per_cent, "places": places, "series": scores, "examples": tables}
 
 
-def looking_back(given: Given, ledger: Ledger) -> LessonStep | None:
-    task = runners(given).get("bahdanau")
+@cell
+def looking_back(given: Given) -> Values | None:
+    """Bahdanau's weights on a sentence of the phrasebook."""
+    task = runners(given)[0].get("bahdanau")
     if task is None:
         return None
     phrase = sentences()[1][0]
-    trace = ledger(task.trace, phrase.english, phrase.german)
-    shares = ledger(trace.alignment_weights)
+    trace = given(task.trace, phrase.english, phrase.german)
+    shares = given(trace.alignment_weights)
     output, read = trace.tokens["output"].word_texts, trace.tokens["source"].word_texts
     place = max(range(len(output)), key=lambda each: len(output[each]))
-    best = int(shares[place].argmax())
-    width = trace["decoder.cross.value"].shape[-1]
-    return LessonStep(
-        "Bahdanau: look back at every step",
-        [
-            "Bahdanau's writer looks at all states of the reader before each word. The reader goes through "
-            "the sentence in both directions, and the two states of a word are joined: often 128 + "
-            f"128 = 256 numbers, here {width // 2} + {width // 2} = {width}.",
-            "Every state gets a score e, softmax makes weights of the scores, and the states mixed by these "
-            "weights, c, go into a second recurrent network, which writes.",
-            f"“{phrase.english}” becomes “{phrase.german}”",
-        ],
-        ChoiceQuestion(
-            f"At which word does it look most when it says “{output[place]}”?", distinct(read), best
-        ),
-        f"At “{read[best]}”, with {float(shares[place, best]):.2f}.",
-        before=formula("eᵢⱼ = v · tanh(W sᵢ₋₁ + U hⱼ)      aᵢⱼ = softmaxⱼ(eᵢⱼ)      cᵢ = Σⱼ aᵢⱼ hⱼ"),
-        after=matrix("Weights a: words written (rows), words read (columns)", shares, output, read),
-        then="This was the first attention. The Transformer kept it and threw the recurrent network away.",
-    )
-
-
-LESSONS = [
-    Lesson(
-        "history",
-        "RNN, Bahdanau, Transformer",
-        "One state for a whole sentence, a look back at every step, attention alone: longer and longer "
-        "sentences.",
-        (bottleneck, longer, looking_back),
-    )
-]
+    best, width = int(shares[place].argmax()), trace["decoder.cross.value"].shape[-1]
+    words = {"word": output[place], "best": read[best], "weight": shares[place, best]}
+    texts = {"english": phrase.english, "german": phrase.german, "width": width, "half": width // 2}
+    return {
+        **texts,
+        **words,
+        "options": distinct(read),
+        "answer": best,
+        "values": shares,
+        "rows": output,
+        "columns": read,
+    }

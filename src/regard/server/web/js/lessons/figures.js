@@ -1,7 +1,8 @@
 // What a lesson draws: tables, matrices in colour, bars, curves and formulas, each from plain values.
-import { draw, make, token } from "../a11y.js";
+import { draw, following, make, token } from "../a11y.js";
 import { reach, share, signed } from "../color.js";
 import { bar, fixed, paint } from "../figures.js";
+import { address, set } from "../state.js";
 import { axis, formulaParts, short, shown } from "./numbers.js";
 
 const MAX_WRITTEN = 16; // columns up to which the number stands in the cell
@@ -11,14 +12,28 @@ const [LEFT, RIGHT, TOP, LOW] = [62, 16, 14, 44]; // margins
 
 const math = (text) => formulaParts(text).map(([kind, part]) => (kind ? make(kind, {}, part) : part));
 
-/** Words of the lesson, and words of a text, which are set apart. */
+/** Words of the lesson; words of a text are set apart, and there are code, emphasis and links. */
 export const words = (text) =>
-  [text].flat().flatMap((part) => (typeof part === "string" ? math(part) : token(part.token)));
+  [text].flat().flatMap((part) => (typeof part === "string" ? math(part) : marked(part)));
 export const plain = (text) =>
   [text]
     .flat()
-    .map((part) => (typeof part === "string" ? part : part.token))
+    .map((part) => (typeof part === "string" ? part : Object.values(part)[0]))
     .join("");
+
+function marked(part) {
+  if ("token" in part) return token(part.token);
+  if ("link" in part) return linked(part.link, part.href);
+  const [[kind, text]] = Object.entries(part);
+  return make(kind, {}, kind === "code" ? text : math(text));
+}
+
+/** A link to another page, or to a view: ?view=heads changes the view and keeps model and text. */
+function linked(text, href) {
+  if (!href.startsWith("?")) return make("a", { href, rel: "noreferrer" }, text);
+  const changes = Object.fromEntries(new URLSearchParams(href));
+  return make("a", { href: address(changes), onclick: following(() => set(changes)) }, text);
+}
 
 const KINDS = {
   formula: (data) => make("p", { class: "equation" }, ...math(data.text)),
@@ -27,12 +42,41 @@ const KINDS = {
   matrix: (data) => captioned(data, matrix(data)),
   bars: (data) => captioned(data, barred(data)),
   lines: (data) => captioned(data, curves(data), data.series.length > 1 ? legend(data) : null, numbers(data)),
+  source: (data) =>
+    make(
+      "figure",
+      { class: "lesson-source" },
+      make("figcaption", {}, make("code", {}, data.caption)),
+      make("pre", { class: "scroll" }, make("code", {}, data.text)),
+    ),
+  slider: (data) => slider(data),
 };
 
 export const figure = (data) => KINDS[data.kind](data);
 
 const captioned = (data, ...inside) =>
   make("figure", { class: `lesson-${data.kind}` }, make("figcaption", {}, ...math(data.caption)), ...inside);
+
+/** A figure for each of some values; the slider chooses one of them. */
+function slider({ caption, places, figures }) {
+  const value = make("output", {}, places[0]);
+  const shownHere = make("div", {}, figure(figures[0]));
+  const input = make("input", {
+    type: "range",
+    min: 0,
+    max: places.length - 1,
+    value: 0,
+    "aria-valuetext": places[0],
+    oninput: (event) => {
+      const at = Number(event.target.value);
+      value.textContent = places[at];
+      event.target.setAttribute("aria-valuetext", places[at]);
+      shownHere.replaceChildren(figure(figures[at]));
+    },
+  });
+  const label = make("label", {}, `${caption} `, input, " ", value);
+  return make("figure", { class: "lesson-slider" }, label, shownHere);
+}
 
 function table({ columns, rows, digits }) {
   const whole = columns.map((_, j) =>

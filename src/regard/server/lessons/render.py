@@ -1,0 +1,184 @@
+"""A lesson as JSON for the page: cells are computed, then values are put into sentences and figures."""
+
+from __future__ import annotations
+
+import inspect
+import operator
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pydoc import locate
+from typing import Any
+
+from torch import Tensor
+
+from regard.server.lessons.document import CHOICE, FIELDS, Lesson, LessonCell, LessonStep
+from regard.server.lessons.given import CELLS, Given, LessonUnavailable, Values
+from regard.server.lessons.text import LessonText, text_json
+from regard.server.requests import finite
+
+COMPARE = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "=": operator.eq}
+
+
+def about_lesson(lesson: Lesson) -> Values:
+    return {"name": lesson.name, "title": lesson.title, "about": lesson.about, "uses": list(lesson.uses)}
+
+
+def lesson_json(lesson: Lesson, given: Given) -> Values:
+    """A lesson as JSON; `missing` says why it has no steps."""
+    try:
+        if lesson.model not in ("any", "none"):
+            given = given.with_model(lesson.model)
+        sizes = {"n": given.words, "d": given.width}
+        scope = compute(lesson.preamble, given, {"model": given.name, "text": given.sentence, **sizes}) or {}
+        steps = [
+            step_json(step, replace(given, functions=[*given.functions]), scope) for step in lesson.steps
+        ]
+    except LessonUnavailable as reason:
+        return {**about_lesson(lesson), "steps": [], "missing": str(reason)}
+    text = given.sentence if "text" in lesson.uses else ""
+    content = {**about_lesson(lesson), "model": given.name, "text": text, **sizes}
+    result: Values = finite({**content, "steps": [step for step in steps if step], "missing": ""})
+    return result
+
+
+def compute(step: LessonStep, given: Given, scope: Values) -> Values | None:
+    """The scope with what the cells of a step compute; None: the model has nothing for the step."""
+    for cell in step.cells:
+        if cell.computes and cell.info.holds(scope):
+            if (values := call(cell, given, scope, cell.fields)) is None:
+                return None
+            scope = {**scope, cell.name: values}
+    return scope
+
+
+def call(cell: LessonCell, given: Given, scope: Values, fields: Mapping[str, LessonText]) -> Values | None:
+    """The values of a cell's function, with the arguments that the document names."""
+    arguments = {
+        name: text.read(scope, cell.arguments[name])
+        for name, text in fields.items()
+        if name in cell.arguments
+    }
+    values = given(CELLS[cell.function], given, **arguments)
+    return None if values is None else plain(values)
+
+
+def plain(value: Any) -> Any:
+    """Tensors and sequences as lists."""
+    if isinstance(value, Tensor):
+        return value.tolist()
+    if isinstance(value, Mapping):
+        return {name: plain(each) for name, each in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [plain(each) for each in value]
+    return value
+
+
+def step_json(step: LessonStep, given: Given, scope: Values) -> Values | None:
+    """Paragraphs and figures before the question and after it."""
+    if (computed := compute(step, given, scope)) is None:
+        return None
+    scope, place = computed, step.blocks.index(step.question)
+    parts: list[list[Any]] = []
+    for blocks in (step.blocks[:place], step.blocks[place + 1 :]):
+        texts = [each for each in blocks if isinstance(each, LessonText) and each.holds(scope)]
+        cells = [each for each in blocks if isinstance(each, LessonCell) and each.info.holds(scope)]
+        parts.append([text_json(each.fill(scope)) for each in texts])
+        parts.append([figure_json(each, given, scope) for each in cells if each.kind != "values"])
+    text, before, why, after = parts
+    return {
+        "title": step.title.fill(scope),
+        "text": text,
+        "question": question_json(step.question, scope),
+        "why": why[0] if why else "",
+        "functions": given.functions,
+        "before": before,
+        "after": after,
+        "then": why[1:],
+        "claim": " ".join(each.fill(scope) for each in step.claims),
+    }
+
+
+def question_json(cell: LessonCell, scope: Values) -> Values:
+    spec = cell.spec
+    fields = {
+        name: cell.fields[name].read(scope, each) if name in cell.fields else each
+        for name, each in spec.items()
+    }
+    question, answer = {"text": text_json(fields["ask"])}, fields["answer"]
+    if cell.items:
+        marks, texts = zip(*[CHOICE.fullmatch(item.text).groups() for item in cell.items])  # type: ignore[union-attr]
+        options = [replace(item, text=text).fill(scope) for item, text in zip(cell.items, texts)]
+        place = next(place for place, mark in enumerate(marks) if is_right(mark, answer))
+        return {"kind": "choice", **question, "options": options, "answer": place}
+    if fields["choices"]:
+        return {"kind": "choice", **question, "options": fields["choices"], "answer": int(answer)}
+    try:
+        number, percent, _ = str(fields["tolerance"]).partition("%")
+        answer = float(answer)
+        tolerance = abs(answer) * float(number) / 100 if percent else float(number)
+    except (TypeError, ValueError):
+        raise cell.info.error("answer and tolerance are numbers", "E_LESSON_QUESTION") from None
+    shown = {"digits": fields["digits"], "unit": fields["unit"]}
+    return {"kind": "number", **question, "answer": answer, "tolerance": tolerance, **shown}
+
+
+def is_right(mark: str, answer: Any) -> bool:
+    """Whether a choice with this mark is the right one; the first that is counts."""
+    if mark in ("yes", "no"):
+        return bool(answer) == (mark == "yes")
+    sign, _, number = mark.partition(" ")
+    return mark in ("x", "else") or (sign in COMPARE and bool(COMPARE[sign](answer, float(number))))
+
+
+def figure_json(cell: LessonCell, given: Given, scope: Values) -> Values:
+    if cell.kind in ("formula", "text"):
+        return {"kind": cell.kind, "text": cell.body.fill(scope)}
+    if cell.kind == "source":
+        return {"kind": "source", "caption": cell.function, "text": inspect.getsource(locate(cell.function))}  # type: ignore[arg-type]
+    if cell.kind != "slider":
+        return drawn(cell, "table" if cell.kind == "run" else cell.kind, scope.get(cell.name, {}), scope)
+    over, at = cell.fields["over"].text, cell.fields["at"]
+    places, figures = at.read(scope, list), []
+    for place in places:
+        values = call(cell, given, scope, {**cell.fields, over: replace(at, text=place)}) or {}
+        figures.append(drawn(cell, cell.fields["show"].text, values, {**scope, cell.name: values}))
+    return {"kind": "slider", "caption": over, "places": places, "figures": figures}
+
+
+def drawn(cell: LessonCell, kind: str, values: Values, scope: Values) -> Values:
+    """A figure: what the document says, else what its function computed, else defaults."""
+    spec = {**FIELDS[kind], **cell.spec}
+    fields = {name: each for name, each in spec.items() if not isinstance(each, type)}
+    fields |= {name: each for name, each in values.items() if name in FIELDS[kind]}
+    fields |= {
+        name: text.read(scope, spec[name]) for name, text in cell.fields.items() if name in FIELDS[kind]
+    }
+    cell.require({**fields, **cell.fields})
+    items = [row for item in cell.items for row in rows_of(item, scope, flat=kind == "table")]
+    if kind == "lines":
+        fields["series"] = [
+            {"name": name, "values": each} for name, each in items or fields["series"].items()
+        ]
+    elif kind == "bars" and items:
+        fields["names"], fields["values"] = map(list, zip(*items))
+    elif items:
+        fields["rows"] = items
+    return {
+        "kind": kind,
+        **{name: each for name, each in fields.items() if name in FIELDS[kind] and name != "-"},
+    }
+
+
+def rows_of(item: LessonText, scope: Values, flat: bool) -> list[list[Any]]:
+    """The row of an item "- a | b"; many if `a` is a list or has a #, which counts them from 0."""
+    parts = [replace(item, text=part.strip()).read(scope, str) for part in item.text.split("|")]
+    lists = [part for part in parts if isinstance(part, list)]
+    rows = [parts]
+    if lists and (isinstance(parts[0], list) or "#" in str(parts[0])):
+        count = min(map(len, lists))
+        rows = [[part[row] if isinstance(part, list) else part for part in parts] for row in range(count)]
+        if isinstance(parts[0], str):
+            rows = [[parts[0].replace("#", str(row)), *rest] for row, (_, *rest) in enumerate(rows)]
+    if not flat:
+        return rows
+    return [[each for part in row for each in (part if isinstance(part, list) else [part])] for row in rows]
