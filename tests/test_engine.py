@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
+from functools import cache
 
 import pytest
 import torch
@@ -110,6 +111,36 @@ def test_neighbours_change_no_bit(name, beam):
         assert [[(h.tokens, h.score) for h in each] for each in together] == [
             [(h.tokens, h.score) for h in each] for each in alone
         ]
+
+
+WIDE = {"width": 256, "heads": 4, "feed_forward": 512, "layers": 1}
+LONG = {
+    "transformer": WIDE,
+    "t5": WIDE | {"family": "t5", "gated": True, "activation": "gelu_tanh"},
+    "gpt": WIDE | {"family": "gpt", "positions": "rotary"},
+    "llama": WIDE | {"family": "llama", "kv_heads": 2},
+}
+
+
+@cache
+def long_engine(name: str, precision: str) -> Engine:
+    return make_engine(small(41, **LONG[name]), precision)
+
+
+@pytest.mark.skipif(not can_quantize(), reason="torch multiplies no bytes on this processor")
+@pytest.mark.parametrize("precision", ["float32", "bfloat16", "int8"])
+@pytest.mark.parametrize("name", LONG)
+@settings(max_examples=8, deadline=None)
+@given(st.lists(st.integers(1, 300), min_size=2, max_size=5), st.sampled_from([1, 3]), st.integers(0, 10**6))
+def test_a_wide_model_writes_the_same_bits_in_every_batch(name, precision, lengths, beam, seed):
+    """With long sources and prompts: sums over many keys, whatever the neighbours' lengths are."""
+    engine, draw = long_engine(name, precision), torch.Generator().manual_seed(seed)
+    samples = [Sample(source=torch.randint(4, 23, (n,), generator=draw).tolist()) for n in lengths]
+    options = Decode(beam=beam, max_length=8)
+    together = decode(engine, samples, options, SPECIAL, CPU)
+    for sample, each in zip(samples, together):
+        alone = decode(engine, [sample], options, SPECIAL, CPU)[0]
+        assert [(h.tokens, h.score) for h in each] == [(h.tokens, h.score) for h in alone]
 
 
 @pytest.mark.skipif(not can_quantize(), reason="torch multiplies no bytes on this processor")

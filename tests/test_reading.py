@@ -12,7 +12,7 @@ from torch.testing import assert_close
 
 from regard.batch import Tokens, Unpadding, collate
 from regard.generation.engine import make_engine
-from regard.models.cache import BLOCK
+from regard.models.attention import BLOCK
 from regard.sample import Sample
 from samples import END, random_samples, small
 

@@ -51,7 +51,9 @@ class Unpadding:
     def __init__(self, positions: Tensor) -> None:
         """[B,S], -1 where there is no token."""
         self.rows, self.columns = positions.shape
-        self.places = (positions.flatten() >= 0).nonzero()[:, 0]  # [T]
+        real = positions >= 0
+        self.lengths: list[int] = real.sum(dim=1).tolist()
+        self.places = real.flatten().nonzero()[:, 0]  # [T]
 
     def unpad(self, x: Tensor) -> Tensor:
         """[B,S,...] -> [1,T,...]."""

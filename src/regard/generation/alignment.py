@@ -15,7 +15,7 @@ from regard.batch import collate
 from regard.data import Seq2Seq
 from regard.errors import UsageError
 from regard.inputs.text import Tokenizer
-from regard.models.cache import BLOCK
+from regard.models.attention import BLOCK
 from regard.models.families import Model
 from regard.models.recorder import Recorder
 from regard.sample import Sample

@@ -19,7 +19,7 @@ from regard.generation.constraints import Lexicon
 from regard.generation.processors import keep_only
 from regard.generation.requests import NEG_INF, S, Steppable, end_tokens
 from regard.inputs.text import SpecialTokens
-from regard.models.cache import BLOCK
+from regard.models.attention import BLOCK
 from regard.sample import Sample
 
 MAX_WORD = 32  # tokens

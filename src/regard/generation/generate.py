@@ -24,7 +24,7 @@ from regard.errors import RegardError
 from regard.generation.requests import BatchKey, Hypothesis, Request, Steppable
 from regard.generation.search import BeamSearch
 from regard.inputs.text import SpecialTokens
-from regard.models.cache import BLOCK, round_up
+from regard.models.attention import BLOCK, round_up
 from regard.sample import Sample
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from regard.batch import Batch, collate
 from regard.config import Decode
 from regard.errors import UsageError
 from regard.inputs.text import SpecialTokens
-from regard.models.cache import BLOCK, round_up
+from regard.models.attention import BLOCK, round_up
 from regard.sample import Sample
 
 if TYPE_CHECKING:

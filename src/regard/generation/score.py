@@ -11,7 +11,7 @@ from torch import Tensor
 
 from regard.batch import Batch, collate
 from regard.generation.generate import batches_by_length
-from regard.models.cache import BLOCK
+from regard.models.attention import BLOCK
 from regard.sample import IGNORED, Sample
 
 Result = TypeVar("Result")

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from regard.batch import Batch, collate
 from regard.generation.requests import Steppable
-from regard.models.cache import BLOCK, Cache
+from regard.models.attention import BLOCK
+from regard.models.cache import Cache
 from regard.sample import Sample
 
 

@@ -16,6 +16,11 @@ from regard.batch import Tokens, Unpadding
 from regard.models.layers import Linear, Tap, is_plain, keep_control_flow
 
 FEW_QUERIES = 8
+LONG_ROW = 128  # columns; up to so many, the fused kernel gives a row equal bits for any padding
+# Sums over keys have equal bits for any padding if the keys come in blocks of 16 columns, and if a matmul of
+# the attention is not so small that another kernel is used (measured as for `Linear`).
+BLOCK = 16
+SMALLEST_PRODUCT = 512  # columns times channels of a head
 
 
 class Causal:
@@ -24,6 +29,15 @@ class Causal:
 
 CAUSAL = Causal()
 Mask = Tensor | Causal | None  # None: every key is visible
+
+
+def round_up(length: int, block: int) -> int:
+    return -(-length // block) * block
+
+
+def kv_block(channels: int) -> int:
+    """The block size of the KV cache for heads of `channels`: 16, more for narrow heads."""
+    return round_up(max(BLOCK, -(-SMALLEST_PRODUCT // channels)), BLOCK)
 
 
 def self_attention_rows(x: Tensor) -> Tensor:
@@ -159,7 +173,7 @@ def attend(
         scale = q.shape[3] ** -0.5 if scale is None else scale
         z = attend_cached(grouped, k.flatten(0, 1), v.flatten(0, 1), mask, scale)
         return z.to(q.dtype).view(q.shape)
-    k, v = repeat_kv(k, q), repeat_kv(v, q)
+    k, v = repeat_kv(k, q).to(q.dtype), repeat_kv(v, q).to(q.dtype)  # a cache may have another type
     if not isinstance(mask, Tensor):
         return F.scaled_dot_product_attention(q, k, v, is_causal=mask is CAUSAL, scale=scale)
     if _use_plain(q):
@@ -168,6 +182,26 @@ def attend(
         return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)
     combined = bias.masked_fill(~mask, float("-inf"))
     return F.scaled_dot_product_attention(q, k, v, attn_mask=combined, scale=scale)
+
+
+def attend_by_row(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor, bias: Tensor | None, scale: float, lengths: Sequence[int]
+) -> Tensor:
+    """`attend` for each row with its own columns: long sums have the same bits in every batch, and padding is
+    not computed."""
+    z = torch.zeros_like(q)
+    for row, length in enumerate(lengths):
+        queries, keys = round_up(length, BLOCK), round_up(length, kv_block(q.shape[3]))
+        one, here = slice(row, row + 1), slice(queries)
+        z[one, :, here] = attend(
+            q[one, :, here],
+            k[one, :, :keys],
+            v[one, :, :keys],
+            mask[one, :, here, :keys],
+            None if bias is None else bias[one, :, here, :keys],
+            scale,
+        )
+    return z
 
 
 def repeat_kv(x: Tensor, q: Tensor) -> Tensor:
@@ -250,7 +284,9 @@ class MultiHeadAttention(nn.Module):
     ) -> Tensor:
         """[B,H,T,C] and two of [B,G,S,C] -> [B,T,D]."""
         scale = self.channels**-0.5 if self.scale is None else self.scale
-        if tap is None or not isinstance(mask, Tensor):
+        if layout is not None and isinstance(mask, Tensor) and layout.columns > LONG_ROW:
+            z = attend_by_row(q, k, v, mask, bias, scale, layout.lengths)
+        elif tap is None or not isinstance(mask, Tensor):
             z = attend(q, k, v, mask, bias, scale)
         else:
             z = attend_with_tap(q, k, v, mask, tap, bias, scale)

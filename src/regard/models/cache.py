@@ -15,25 +15,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.models.attention import step_mask
+from regard.models.attention import BLOCK, kv_block, round_up, step_mask
 
-# Sums over keys have equal bits for any padding if the keys come in blocks of 16 columns, and if a matmul of
-# the attention is not so small that another kernel is used (measured as for `Linear`).
-BLOCK = 16
-SMALLEST_PRODUCT = 512  # columns times channels of a head
 GROWTH = 1.5  # buffers that are full grow by this factor, so that few tokens are copied
 PRUNE_EVERY = 4  # tokens of a source; its own count decides, so that its sums never depend on its neighbours
 
 KeysValues = tuple[Tensor, Tensor]  # two of [N,G,S,C], or of [N,S,D] in a recurrent model
-
-
-def round_up(length: int, block: int) -> int:
-    return -(-length // block) * block
-
-
-def kv_block(channels: int) -> int:
-    """The block size of the KV cache for heads of `channels`: 16, more for narrow heads."""
-    return round_up(max(BLOCK, -(-SMALLEST_PRODUCT // channels)), BLOCK)
 
 
 def with_columns(x: Tensor, columns: int, axis: int, value: float = 0) -> Tensor:

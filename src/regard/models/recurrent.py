@@ -18,8 +18,8 @@ import torch
 from torch import Tensor, nn
 
 from regard.batch import Batch, Tokens
-from regard.models.attention import masked_softmax
-from regard.models.cache import BLOCK, RecurrentCache, SourceCache, contiguous, round_up
+from regard.models.attention import BLOCK, masked_softmax, round_up
+from regard.models.cache import RecurrentCache, SourceCache, contiguous
 from regard.models.layers import Dropout, Linear, Tap, at_step, tapped, within
 
 

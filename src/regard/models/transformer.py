@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 import torch
@@ -11,10 +11,13 @@ from torch import Tensor, nn
 
 from regard.batch import Batch, Tokens, Unpadding
 from regard.models.attention import (
+    LONG_ROW,
     Mask,
     MultiHeadAttention,
     cross_mask,
+    kv_block,
     needs_dense_mask,
+    round_up,
     self_mask,
     step_mask,
     visible,
@@ -25,8 +28,6 @@ from regard.models.cache import (
     LayerCache,
     SourceCache,
     contiguous,
-    kv_block,
-    round_up,
     with_columns,
 )
 from regard.models.layers import FeedForward, GatedFeedForward, Linear, PostNorm, Tap, tapped, within
@@ -149,18 +150,20 @@ def encode(embedding: TokenEmbedding, stack: Stack, source: Tokens, tap: Tap | N
     mask = self_mask(source, causal=False, dense=dense)  # [B,1,S,S]
     order = stack.position_terms(positions, positions, scope)
     layout, ids, segments = None, source.ids, source.segments
-    if (
-        tap is None
-        and not torch.is_grad_enabled()
-        and positions.device.type == "cpu"
-        and source.padding != "none"
-    ):
+    if can_unpad(source, tap):
         layout = Unpadding(positions)
         ids, positions = layout.unpad(ids), layout.unpad(positions)
         segments = None if segments is None else layout.unpad(segments)
     x = embedding(ids, positions, within(tap, "encoder.embedding"), segments)
     x = stack(x, mask, tap=scope, order=order, layout=layout)
     return x if layout is None else layout.pad(x)
+
+
+def can_unpad(tokens: Tokens, tap: Tap | None) -> bool:
+    """Whether padding need not be computed: at inference on a CPU, if nobody looks at it. Long rows are laid
+    out without padding in any case, since they are attended to one by one."""
+    has_padding = tokens.padding != "none" or tokens.ids.shape[1] > LONG_ROW
+    return tap is None and not torch.is_grad_enabled() and tokens.ids.device.type == "cpu" and has_padding
 
 
 @dataclass(frozen=True)
@@ -177,6 +180,7 @@ class StepInputs:
     memory_mask: Tensor | None = None
     order: PositionTerms = NO_TERMS
     width: int = 0
+    layout: Unpadding | None = None
 
     def tensors(self) -> list[Tensor]:
         """All of them in one list, for a compiled step."""
@@ -288,7 +292,9 @@ class CausalDecoder(nn.Module):
         past = [LayerCache(k, v, inputs.places, inputs.width) for k, v in zip(inputs.keys, inputs.values)]
         scope = within(tap, "decoder")
         memory, across = inputs.memory, inputs.memory_mask
-        out: Tensor = self.decoder(inputs.x, inputs.mask, past, memory, across, scope, inputs.order)
+        out: Tensor = self.decoder(
+            inputs.x, inputs.mask, past, memory, across, scope, inputs.order, inputs.layout
+        )
         return out
 
     def empty_cache(self, rows: int, dtype: torch.dtype | None, memory: SourceCache | None = None) -> Cache:
@@ -374,9 +380,12 @@ class LanguageModel(CausalDecoder):
         prompt = batch.source
         lengths = (prompt.positions >= 0).sum(dim=1)  # [N]
         cache = self.empty_cache(len(lengths), dtype)
-        before = prompt.positions[:, :-1].masked_fill(prompt.positions[:, :-1] >= lengths[:, None] - 1, -1)
-        if before.shape[1]:
-            inputs, cache = self.decode_inputs(cache, prompt.ids[:, :-1], before, tap)
+        before = prompt.positions.masked_fill(prompt.positions >= lengths[:, None] - 1, -1)  # [N,T]
+        if bool((lengths > 1).any()):
+            inputs, cache = self.decode_inputs(cache, prompt.ids, before, tap)
+            layout = Unpadding(before)
+            if can_unpad(prompt, tap):
+                inputs = replace(inputs, x=layout.unpad(inputs.x), layout=layout)
             self.run_stack(inputs, tap)
             cache.truncate(lengths - 1)  # rows are padded on the right: new tokens overwrite the padding
         cache.first = prompt.ids.gather(1, lengths[:, None] - 1)[:, 0]

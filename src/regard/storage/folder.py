@@ -36,7 +36,6 @@ from regard.storage.huggingface import (
     regard_section,
     task_of,
 )
-from regard.storage.models import find_model
 from regard.storage.weights import WEIGHTS, check_size, load_weights_into, read_calibration, read_tensors
 
 if TYPE_CHECKING:
@@ -201,9 +200,16 @@ def open_folder(path: Path, device: torch.device | None = None) -> Folder:
         )
 
 
+def find_folder(path: Path) -> Path:
+    """A folder, or that of a built-in or pulled model of this name."""
+    from regard.storage.models import find_model  # not at the top: a training run opens no model by name
+
+    return find_model(path)
+
+
 def is_bare_encoder(path: Path) -> bool:
     """Whether a folder has an encoder without a head, which `open_folder` refuses."""
-    folder = find_model(path)
+    folder = find_folder(path)
     file = folder / "config.json"
     if run_of(folder) or (folder / "run.toml").is_file() or not file.is_file():
         return False
@@ -243,7 +249,7 @@ def read_model(path: Path, head: str | None = None) -> Initial:
 
 def describe(path: Path) -> FolderSpec:
     """Read everything in a folder but the weights. Of run.toml only what inference needs."""
-    path = find_model(path)
+    path = find_folder(path)
     home = run_of(path) or path
     for folder in {path, home}:
         check_files(folder)
@@ -288,7 +294,7 @@ def weights_of(spec: FolderSpec, model: nn.Module, head: str | None) -> dict[str
 @contextmanager
 def verified_folder(path: Path) -> Iterator[FolderSpec]:
     """Describe a folder; after the block verify its checksums, or those of a checkpoint's run."""
-    path = find_model(path)
+    path = find_folder(path)
     run = run_of(path)
     with verified(run or path, weights=run is None):
         yield describe(path)

@@ -15,7 +15,8 @@ from regard.generation import Hypothesis
 from regard.generation.generate import batches_by_length
 from regard.generation.requests import first_tokens
 from regard.inputs.text.detokenizer import Detokenizer
-from regard.models.cache import BLOCK, Cache
+from regard.models.attention import BLOCK
+from regard.models.cache import Cache
 from regard.sample import Sample
 from regard.server.api.completions import CompletionBody, Prompt
 from regard.server.scheduler import ResultStream
