@@ -33,8 +33,17 @@ import torch
 from bench import embedders
 from bench.embedders import Embed, open_embedder
 from bench.learners import learners, see_that_they_can
-from bench.rivals import BYTES, PRECISIONS, Writer, can_run, installed, open_writer, weights_read
-from bench.rounds import Runner, arguments, limits, race, report, seconds
+from bench.rivals import (
+    BYTES,
+    PRECISIONS,
+    Writer,
+    can_run,
+    installed,
+    open_writer,
+    weights_read,
+    writer_in_process,
+)
+from bench.rounds import Process, Runner, arguments, limits, race, report, seconds
 from bench.shapes import SHAPES, make_folder
 from regard.cli.bench import runs_of, sentences
 from regard.config import Config
@@ -81,7 +90,8 @@ def decode(given: argparse.Namespace) -> None:
             if given.cold:
                 cold(title, entrants, path, place, given)
                 continue
-            opened = {" ".join(each): open_writer(*each, path, place, given.threads) for each in entrants}
+            opening = open_writer if given.one_process else writer_in_process
+            opened = {" ".join(each): opening(*each, path, place, given.threads) for each in entrants}
             for cell in given.cells:
                 run_cell(f"{title} {cell}", cell, folder, opened, bandwidth, given)
 
@@ -152,15 +162,14 @@ def embed(given: argparse.Namespace) -> None:
     """Vectors of many texts at once, and of one text at a time."""
     limits(given.threads, given.json)
     texts = mixed_texts(given.texts, given.count)
+    opening = open_embedder if given.one_process else partial(Process, open_embedder)
     with tempfile.TemporaryDirectory() as name:
         opened = {
-            f"{program} {precision}": open_embedder(
-                program, precision, given.model, Path(name), given.threads
-            )
+            f"{program} {precision}": opening(program, precision, given.model, Path(name), given.threads)
             for program in ("regard", *given.against)
             for precision in (given.precision if program == "regard" else embedders.PRECISIONS[program])
         }
-    vectors = {name: run(texts) for name, run in opened.items()}
+        vectors = {name: run(texts) for name, run in opened.items()}
     exact = next(iter(vectors.values()))
     more: dict[str, dict[str, float]] = {
         name: {"least cosine": min(map(similarity, exact, found))} for name, found in vectors.items()
@@ -256,6 +265,7 @@ def share(parser: argparse.ArgumentParser, programs: Sequence[str]) -> None:
     parser.add_argument("--against", nargs="*", choices=programs, default=programs)
     parser.add_argument("--precision", nargs="+", default=["auto", "float32", "int8"], help="Regard's")
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--one-process", action="store_true", help="all programs in this process")
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import torch
 
 from bench.llama_cpp import open_llama_cpp
+from bench.rounds import Process
 from regard.export.check import token_names
 from regard.models.transformer import EncoderDecoder, LanguageModel
 from regard.storage import Folder, open_folder
@@ -42,6 +43,17 @@ def installed(program: str) -> bool:
 def can_run(program: str, folder: Folder) -> bool:
     """llama.cpp has no encoder-decoders."""
     return program != "llama.cpp" or isinstance(folder.model, LanguageModel)
+
+
+def writer_in_process(program: str, precision: str, path: Path, place: Path, threads: int) -> Writer:
+    """`open_writer` in a process of its own."""
+    remote = Process(write_or_precision, program, precision, path, place, threads)
+    return Writer(remote, remote())
+
+
+def write_or_precision(*arguments: Any) -> Callable[..., Any]:
+    opened = open_writer(*arguments)
+    return lambda *given: opened.write(*given) if given else opened.precision
 
 
 def open_writer(program: str, precision: str, path: Path, place: Path, threads: int) -> Writer:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import random
 import re
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +66,35 @@ def race(
             tokens = runners[name]()
             speeds[name].append(tokens / (time.perf_counter() - start))
     return speeds
+
+
+class Process:
+    """A function that a process of its own opens and runs, until this one ends.
+
+    In one process, programs share OpenMP's runtime: once two have started threads there are more than cores,
+    idle ones sleep instead of waiting in a loop, and every parallel operation pays for waking them. Measured:
+    GPT-2's shape, int8, one prompt, 104 tokens/s alone, 64 after CTranslate2 was used in the process.
+    """
+
+    def __init__(self, opener: Callable[..., Callable[..., Any]], *arguments: object) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.pipe, theirs = context.Pipe()
+        context.Process(target=answer, args=(theirs, opener, arguments), daemon=True).start()
+        theirs.close()
+
+    def __call__(self, *given: object) -> Any:
+        self.pipe.send(given)
+        return self.pipe.recv()
+
+
+def answer(pipe: Connection, opener: Callable[..., Callable[..., Any]], arguments: Sequence[object]) -> None:
+    function = opener(*arguments)
+    while True:
+        try:
+            given = pipe.recv()
+        except EOFError:
+            return
+        pipe.send(function(*given))
 
 
 def report(

@@ -41,6 +41,7 @@ FEW = [
     "--precision",
     "float32",
     "--json",
+    "--one-process",
 ]
 TINY = {
     "gpt2": ("GPT2LMHeadModel", {"vocab_size": 300, "n_embd": 32, "n_layer": 2, "n_head": 2}),
@@ -116,6 +117,9 @@ def test_a_race_of_embedders(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     tiny_bert(tmp_path)
     race.main(["embed", "-m", str(tmp_path), "--count", "4", *FEW[4:]])
     _, *rows = races(capsys.readouterr().out)
+    race.main(["embed", "-m", str(tmp_path), "--count", "4", "--against", *FEW[4:-1]])
+    _, *apart = races(capsys.readouterr().out)  # in a process of its own
+    assert [row["program"] for row in apart] == ["regard float32"] * 2
     assert {row["race"] for row in rows} == {"4 texts", "one short text"} and len(rows) == 10
     assert all(row["median"] > 0 for row in rows)
     assert all(row["least cosine"] > 0.9 for row in rows[:5])
