@@ -81,6 +81,7 @@ class Process:
         self.pipe, theirs = context.Pipe()
         context.Process(target=answer, args=(theirs, opener, arguments), daemon=True).start()
         theirs.close()
+        self.pipe.recv()  # one after the other: they may write the same copy of a model
 
     def __call__(self, *given: object) -> Any:
         self.pipe.send(given)
@@ -89,6 +90,7 @@ class Process:
 
 def answer(pipe: Connection, opener: Callable[..., Callable[..., Any]], arguments: Sequence[object]) -> None:
     function = opener(*arguments)
+    pipe.send("ready")
     while True:
         try:
             given = pipe.recv()
