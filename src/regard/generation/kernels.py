@@ -169,7 +169,5 @@ class Int8Product(nn.Module):
         y = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32(
             x / largest, 1 / 127, 128, self.weight
         )
-        y.mul_(largest)
-        if self.bias is not None:
-            y.add_(self.bias)
+        y = y.mul_(largest) if self.bias is None else torch.addcmul(self.bias, y, largest, out=y)
         return y.relu_() if self.relu else y
