@@ -14,12 +14,14 @@ from hypothesis import strategies as st
 from regard.batch import collate
 from regard.config import Decode
 from regard.device import bfloat16_hardware
+from regard.errors import UsageError
 from regard.generation import SpecialTokens, decode, kernels, score
 from regard.generation.engine import Engine, make_engine
 from regard.generation.kernels import can_pack, can_quantize
-from regard.generation.packing import PackedLinear
+from regard.generation.packing import PackedLinear, choose_precision
 from regard.generation.requests import NEG_INF
 from regard.models.attention import attend_cached
+from regard.models.layers import Linear
 from regard.sample import Sample
 from samples import END, START, random_samples, small
 
@@ -252,3 +254,31 @@ def test_a_kernel_that_is_missing_or_computes_something_else_is_not_used(
         assert not can_pack(torch.ones(2, 2))
     finally:
         kernels.packing_works.cache_clear()
+
+
+def test_engines_are_chosen_by_name():
+    model = small(3)
+    plain = make_engine(model, "auto", engine="plain")
+    assert plain is model and type(plain.output) is Linear
+    for wrong in ({"engine": "warp"}, {"engine": "plain", "precision": "int8"}):
+        with pytest.raises(UsageError) as refused:
+            make_engine(small(3), **wrong)
+        assert refused.value.code in ("E_ENGINE", "E_PRECISION")
+
+
+@pytest.mark.skipif(not can_quantize(), reason="torch multiplies no bytes on this processor")
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, "float32"),
+        (WIDE, "int8"),
+        (WIDE | {"family": "gpt"}, "int8"),
+        (WIDE | {"family": "bert", "head": "words"}, "bfloat16" if bfloat16_hardware() else "float32"),
+        ({"family": "rnn", "width": 256}, "float32"),
+    ],
+)
+def test_auto_is_the_fastest_precision_that_keeps_results(changes, expected):
+    model = small(3, **changes)
+    assert choose_precision("auto", model, None) == expected
+    measured = {"decoder.blocks.0.feed_forward.up": (-1.0, 1.0)}
+    assert choose_precision("auto", model, measured) == "int8"
