@@ -201,12 +201,13 @@ def test_buckets_of_distances_are_those_of_t5(both_ways: bool) -> None:
     assert torch.equal(RelativeBias(2, both_ways).bucket(distance), expected)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("family", ["gpt", "llama"])
-def test_a_prompt_and_steps_are_the_whole_text(family: str) -> None:
+def test_a_prompt_and_steps_are_the_whole_text(family: str, dtype: torch.dtype) -> None:
     """Read in one go or word by word, alone or beside a longer prompt, beams or none: the same logits."""
     torch.manual_seed(0)
     fields = {"family": family, "width": 16, "layers": 2, "heads": 4, "feed_forward": 24, "dropout": 0.0}
-    model = shaken(build(parse_model(fields | ({"kv_heads": 2} if family == "llama" else {})), 23))
+    model = shaken(build(parse_model(fields | ({"kv_heads": 2} if family == "llama" else {})), 23)).to(dtype)
     rows = [[5, 6, 7, 8, 9, 3], [4, 11, 12, 13, 9, 8]]
     with torch.no_grad():
         whole = model(text(rows)[0])

@@ -70,10 +70,10 @@ class SourceCache:
         columns = round_up(longest((positions >= 0).sum(dim=1)), self.block)
         return replace(self, positions=positions, layers=layers, mask=None).cut(columns)
 
-    def step_mask(self, heads: int) -> Tensor:
+    def step_mask(self, heads: int, dtype: torch.dtype) -> Tensor:
         """The mask for the queries of one step, the same for all of them: [N*H,1,S]."""
         if self.mask is None:
-            self.mask = step_mask((self.positions >= 0)[:, None, None], heads, heads)
+            self.mask = step_mask((self.positions >= 0)[:, None, None], heads, heads, dtype)
         return self.mask
 
     def cut(self, columns: int) -> SourceCache:

@@ -271,12 +271,10 @@ class CausalDecoder(nn.Module):
         memory, memory_mask = cache.memory, None
         attention = next(iter(self.decoder)).attention
         if tap is None and positions.device.type == "cpu" and positions.shape[1] == cache.beams:
-            mask, order = (
-                step_mask(mask, attention.heads, attention.kv_heads, order.bias),
-                order.without_bias(),
-            )
+            mask = step_mask(mask, attention.heads, attention.kv_heads, x.dtype, order.bias)
+            order = order.without_bias()
             if memory is not None:
-                memory_mask = memory.step_mask(attention.heads)
+                memory_mask = memory.step_mask(attention.heads, x.dtype)
         elif memory is not None:
             memory_mask = visible(positions, memory.positions, causal=False)
         layers = memory.layers if memory is not None else ()
