@@ -16,7 +16,7 @@ from regard.config import Decode
 from regard.device import bfloat16_hardware
 from regard.errors import UsageError
 from regard.generation import SpecialTokens, decode, kernels, score
-from regard.generation.engine import Engine, make_engine
+from regard.generation.engine import Engine, make_engine, warm_up
 from regard.generation.kernels import can_pack, can_quantize
 from regard.generation.packing import PackedLinear, choose_precision
 from regard.generation.requests import NEG_INF
@@ -197,8 +197,8 @@ def test_a_warm_engine_says_the_same(beam):
     """To compile takes a fifth of a second, by which a request to a server once missed its deadline."""
     engine, samples, options = make_engine(copy.deepcopy(MODELS["pre"])), sources(5, 3), Decode(beam=beam)
     assert not engine.traced
-    engine.warm_up()
-    assert engine.traced and all(engine.traced.values())
+    warm_up(engine)
+    assert engine.traced and all(engine.traced.values()) and engine.model.encoder.traced is not None
     own, other = (decode(each, samples, options, SPECIAL, CPU) for each in (MODELS["pre"], engine))
     assert [h[0].tokens for h in own] == [h[0].tokens for h in other]
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch.testing import assert_close
 
 from regard.batch import Tokens, Unpadding, collate
-from regard.generation.engine import make_engine
+from regard.generation.engine import make_engine, warm_up
 from regard.models.attention import BLOCK
 from regard.sample import Sample
 from samples import END, random_samples, small
@@ -44,6 +44,18 @@ def test_hidden_states_are_those_of_the_padded_batch(name):
     assert bool((found[~real] == 0).all())
 
 
+@pytest.mark.parametrize("precision", ["float32", "bfloat16", "int8"])
+def test_a_recorded_encoder_gives_the_same_bits(precision):
+    engine = make_engine(copy.deepcopy(MODELS["packed"]), precision)
+    batches = [collate(random_samples(n, n, longest=20 * n), BLOCK).source for n in (1, 4, 6)]
+    with torch.no_grad():
+        before = [engine.model.encode(each) for each in batches]
+        warm_up(engine)
+        assert engine.model.encoder.traced is not None
+        after = [engine.model.encode(each) for each in batches]
+    assert all(map(torch.equal, before, after))
+
+
 @pytest.mark.parametrize("name", ["small", "packed", "t5"])
 def test_a_token_has_the_same_bits_in_every_batch(name):
     samples = random_samples(9, 4, longest=40)
@@ -59,7 +71,7 @@ def test_padding_is_put_back_where_it_was(lengths, more):
     columns = max(lengths) + more
     place = torch.arange(columns).expand(len(lengths), -1)
     positions = torch.where(place < torch.tensor(lengths)[:, None], place, -1)
-    layout = Unpadding(positions)
+    layout = Unpadding.of(positions)
     x = torch.rand(1, sum(lengths), 3) + 1  # never zero
     padded = layout.pad(x)
     assert padded.shape == (len(lengths), columns, 3) and bool((padded[positions < 0] == 0).all())

@@ -48,12 +48,15 @@ class Unpadding:
     Linear maps and norms then compute no padding; attention needs the rows, with zeros at the padding.
     """
 
-    def __init__(self, positions: Tensor) -> None:
+    def __init__(self, rows: int, columns: int, places: Tensor, lengths: Sequence[int] = ()) -> None:
+        self.rows, self.columns, self.places, self.lengths = rows, columns, places, lengths  # places [T]
+
+    @classmethod
+    def of(cls, positions: Tensor) -> Unpadding:
         """[B,S], -1 where there is no token."""
-        self.rows, self.columns = positions.shape
         real = positions >= 0
-        self.lengths: list[int] = real.sum(dim=1).tolist()
-        self.places = real.flatten().nonzero()[:, 0]  # [T]
+        rows, columns = positions.shape
+        return cls(rows, columns, real.flatten().nonzero()[:, 0], real.sum(dim=1).tolist())
 
     def unpad(self, x: Tensor) -> Tensor:
         """[B,S,...] -> [1,T,...]."""

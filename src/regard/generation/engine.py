@@ -7,20 +7,31 @@ and replays the recorded graph, because for small batches Python's calls cost mo
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from threading import Lock
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from regard.batch import Batch, collate
+from regard.batch import Batch, Unpadding, collate
 from regard.device import bfloat16_hardware, release_memory
 from regard.errors import UsageError
 from regard.generation.kernels import can_pack, replay, trace
 from regard.generation.packing import Calibration, Packing, choose_precision, pack_blocks, pack_linears
-from regard.models.cache import Cache
-from regard.models.transformer import CausalDecoder, EncoderDecoder, LanguageModel, StepInputs
+from regard.models.attention import BLOCK, LONG_ROW, Mask
+from regard.models.cache import Cache, KeysValues, LayerCache
+from regard.models.layers import Tap
+from regard.models.positions import PositionTerms
+from regard.models.transformer import (
+    NO_TERMS,
+    CausalDecoder,
+    EncoderDecoder,
+    LanguageModel,
+    Stack,
+    StepInputs,
+)
 from regard.sample import Sample
 
 # Channels of a model from which on its caches are worth converting. Every product is then large enough for
@@ -60,6 +71,8 @@ def packed(model: Any, precision: str, calibration: Calibration | None) -> tuple
     packing = Packing(model, chosen, calibration)
     if can_pack(next(model.parameters())) and pack_blocks(model, packing):
         release_memory()  # of the weights as they were
+        if type(encoder := getattr(model, "encoder", None)) is Stack:
+            model.encoder = TracedStack(encoder)
         is_decoder = isinstance(model, EncoderDecoder | LanguageModel)
         return Engine(model, chosen) if is_decoder else model, chosen
     if chosen != "float32":
@@ -73,6 +86,17 @@ ENGINES: dict[str, Callable[[Any, str, Calibration | None], tuple[Any, str]]] = 
     "packed": packed,
     "plain": plain,
 }
+
+
+@torch.no_grad()
+def warm_up(engine: Any) -> None:
+    """Trace now: a server should do this before the first request, not during one."""
+    batch = collate([Sample(source=[0])], BLOCK)
+    if isinstance(encoder := getattr(getattr(engine, "model", engine), "encoder", None), TracedStack):
+        encoder.calls = STEPS_BEFORE_TRACING - 1
+        engine.start(batch) if isinstance(engine, Engine) else engine(batch)
+    if isinstance(engine, Engine):
+        engine.warm_up()
 
 
 def cache_dtype(precision: str, width: int, beams: int) -> torch.dtype:
@@ -128,12 +152,60 @@ class Engine:
         return self.model.run_step if traced is None else lambda given: replay(traced, given.tensors())
 
     def warm_up(self) -> None:
-        """Trace now: a server should do this before the first request, not during one."""
         for beams in (1, 2):  # whose caches may have different types
             cache = self.start(collate([Sample(source=[0])]), beams)
             self.steps[cache.keys[0].dtype] = self.steps_before_tracing
             for _ in range(2):
                 _, cache = self.step(cache, torch.zeros((beams, 1), dtype=torch.int64))
+
+
+class TracedStack(Stack):
+    """The stack of a packed encoder; after some calls its operators are recorded and replayed, too.
+
+    Long rows, whose attention is a loop over rows, and traces for people run the stack itself.
+    """
+
+    def __init__(self, stack: Stack) -> None:
+        nn.Module.__init__(self)
+        self.blocks, self.final_norm, self.positions = stack.blocks, stack.final_norm, stack.positions
+        self.calls = 0
+        self.traced: Callable[..., Tensor] | None = None
+
+    def forward(
+        self,
+        x: Tensor,
+        mask: Mask,
+        past: Sequence[LayerCache] | None = None,
+        memory: Sequence[KeysValues] | None = None,
+        memory_mask: Mask = None,
+        tap: Tap | None = None,
+        order: PositionTerms = NO_TERMS,
+        layout: Unpadding | None = None,
+    ) -> Tensor:
+        is_short = layout is not None and layout.columns <= LONG_ROW
+        if layout is None or not is_short or not isinstance(mask, Tensor) or order is not NO_TERMS:
+            return super().forward(x, mask, past, memory, memory_mask, tap, order, layout)
+        inputs = [x, mask, layout.places]
+        if self.calls <= STEPS_BEFORE_TRACING:
+            with TRACING:
+                self.calls += 1
+                if self.calls == STEPS_BEFORE_TRACING:
+                    self.traced = trace(UnpaddedStack(self), inputs)
+        if self.traced is None:
+            return super().forward(x, mask, layout=layout)
+        return replay(self.traced, inputs)
+
+
+class UnpaddedStack(nn.Module):
+    """The stack of an encoder as a function of tensors only: [1,T,D], [B,1,S,S], [T] -> [1,T,D]."""
+
+    def __init__(self, stack: TracedStack) -> None:
+        super().__init__()
+        self.blocks, self.final_norm = stack.blocks, stack.final_norm
+        self.run = partial(Stack.forward, stack)
+
+    def forward(self, x: Tensor, mask: Tensor, places: Tensor) -> Tensor:
+        return self.run(x, mask, layout=Unpadding(mask.shape[0], mask.shape[3], places))
 
 
 class TracedStep(nn.Module):

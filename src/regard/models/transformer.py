@@ -151,7 +151,7 @@ def encode(embedding: TokenEmbedding, stack: Stack, source: Tokens, tap: Tap | N
     order = stack.position_terms(positions, positions, scope)
     layout, ids, segments = None, source.ids, source.segments
     if can_unpad(source, tap):
-        layout = Unpadding(positions)
+        layout = Unpadding.of(positions)
         ids, positions = layout.unpad(ids), layout.unpad(positions)
         segments = None if segments is None else layout.unpad(segments)
     x = embedding(ids, positions, within(tap, "encoder.embedding"), segments)
@@ -381,7 +381,7 @@ class LanguageModel(CausalDecoder):
         before = prompt.positions.masked_fill(prompt.positions >= lengths[:, None] - 1, -1)  # [N,T]
         if bool((lengths > 1).any()):
             inputs, cache = self.decode_inputs(cache, prompt.ids, before, tap)
-            layout = Unpadding(before)
+            layout = Unpadding.of(before)
             if can_unpad(prompt, tap):
                 inputs = replace(inputs, x=layout.unpad(inputs.x), layout=layout)
             self.run_stack(inputs, tap)

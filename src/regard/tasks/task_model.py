@@ -208,9 +208,10 @@ class TaskModel(OldAttributes):
 
     def warm_up(self) -> None:
         """Compile what is compiled now rather than during the first requests."""
+        from regard.generation.engine import warm_up
+
         for engine in self.engines:
-            if hasattr(engine, "warm_up"):
-                engine.warm_up()
+            warm_up(engine)
 
     def trace(
         self,
