@@ -48,7 +48,9 @@ def test_overload(toy_translator: Translator) -> None:
     are late with their own requests.
     """
     with served(models={"toy": toy_translator}) as own:
-        check(asyncio.run(loads.overload(Server(own.port), 1, 1.2, PAIR, TEXTS)))
+        result = asyncio.run(loads.overload(Server(own.port), 1, 1.2, PAIR, TEXTS))
+    # 0: a client that was too late with its own request; the trial of qa has them in another process
+    assert result.n > 0 and set(result.figure["other"]) <= {0}, result.line()
 
 
 def test_input_limits(server: Server) -> None:

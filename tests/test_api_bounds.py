@@ -6,6 +6,8 @@ import json
 import re
 import select
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -450,3 +452,21 @@ def test_who_waits_longer_than_the_end_does_is_told(monkeypatch: pytest.MonkeyPa
         thread.join(30)
         assert found[0].status_code == 503
         assert "shut down before this was done" in found[0].json()["error"]["message"]
+
+
+def test_a_signal_handler_may_log_while_a_line_is_logged() -> None:
+    """The handler of SIGTERM logs; inside `Queue.put` of the same thread it once waited for itself for ever."""
+    program = """
+import signal, sys, threading
+from regard.server.telemetry import Log
+log = Log()
+signal.signal(signal.SIGALRM, lambda *_: log("signal"))
+signal.setitimer(signal.ITIMER_REAL, 1e-4, 1e-4)
+for number in range(20000):
+    log("line", number=number)
+signal.setitimer(signal.ITIMER_REAL, 0)
+log.close()
+print("done")
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "done\n")

@@ -11,10 +11,11 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
-from queue import Full, Queue
+from queue import SimpleQueue
 from threading import Thread
 from typing import TextIO
 
+MAX_LINES = 10_000  # waiting to be written
 WRITER = json.JSONEncoder(default=str)  # escapes control characters
 
 
@@ -23,7 +24,8 @@ class Log:
 
     def __init__(self, out: TextIO | None = None, texts: bool = False, requests: bool = True) -> None:
         self.out, self.texts, self.requests = out, texts, requests
-        self.lines: Queue[str] = Queue(10_000)  # an empty line ends the writer
+        # reentrant, since a signal handler logs, too, perhaps while a line is put; an empty line ends the writer
+        self.lines: SimpleQueue[str] = SimpleQueue()
         self.writer: Thread | None = None
 
     def __call__(self, event: str, **fields: object) -> None:
@@ -35,8 +37,8 @@ class Log:
         if self.writer is None:
             self.writer = Thread(target=self.write, name="log", daemon=True)
             self.writer.start()
-        with suppress(Full):  # nobody reads stderr: lines are lost, requests are not
-            self.lines.put_nowait(line)
+        if self.lines.qsize() < MAX_LINES:  # nobody reads stderr: lines are lost, requests are not
+            self.lines.put(line)
 
     def write(self) -> None:
         """Write to stderr in a thread: a reader that stops must not stop the event loop."""
@@ -48,8 +50,7 @@ class Log:
     def close(self) -> None:
         """Write what is left."""
         if self.writer is not None:
-            with suppress(Full):
-                self.lines.put("", timeout=1)
+            self.lines.put("")
             self.writer.join(1)
             self.writer = None
 
