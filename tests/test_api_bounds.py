@@ -455,7 +455,7 @@ def test_who_waits_longer_than_the_end_does_is_told(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_signal_handler_may_log_while_a_line_is_logged() -> None:
-    """The handler of SIGTERM logs; inside `Queue.put` of the same thread it once waited for itself for ever."""
+    """That of SIGTERM logs; inside `Queue.put` of its own thread it once waited for ever."""
     program = """
 import signal, sys, threading
 from regard.server.telemetry import Log

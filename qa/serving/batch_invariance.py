@@ -18,7 +18,7 @@ import torch
 from qa.serving.client import Link, Result, Server, above
 from qa.serving.driver import sentences
 from qa.serving.load import ENGLISH, TRIES, Pair, body, patient
-from regard.generation import Hypothesis, Request, generate, packing, requests
+from regard.generation import Hypothesis, Request, generate, requests
 from regard.generation import engine as stepping
 from regard.models import layers
 from regard.tasks import Translator, load
@@ -99,14 +99,17 @@ def unsteady() -> Iterator[None]:
     """Without what makes sums the same whatever the number of rows and of keys: the control must differ."""
     steady, block = layers.pad_rows, requests.BLOCK
 
-    layers.pad_rows = packing.pad_rows = lambda x: x
+    layers.pad_rows = lambda x: x
     requests.BLOCK = 1
-    scripted, stepping.scripted = stepping.scripted, lambda module: module  # which remembers what it compiled
+    recorded, stepping.trace = (
+        stepping.trace,
+        lambda module, inputs: None,
+    )  # a trace remembers the code it ran
     try:
         yield
     finally:
-        layers.pad_rows = packing.pad_rows = steady
-        requests.BLOCK, stepping.scripted = block, scripted
+        layers.pad_rows = steady
+        requests.BLOCK, stepping.trace = block, recorded
 
 
 def engine(

@@ -24,7 +24,7 @@ class Log:
 
     def __init__(self, out: TextIO | None = None, texts: bool = False, requests: bool = True) -> None:
         self.out, self.texts, self.requests = out, texts, requests
-        # reentrant, since a signal handler logs, too, perhaps while a line is put; an empty line ends the writer
+        # reentrant, since a signal handler logs, too; an empty line ends the writer
         self.lines: SimpleQueue[str] = SimpleQueue()
         self.writer: Thread | None = None
 
