@@ -50,8 +50,8 @@ def opened(config: Config, model: Model, tokenizer: Tokenizer, decode: Decode | 
         decode=decode or config.decode,
         config=config.model,
         model=copy.deepcopy(model).eval(),
-        source=tokenizer,
-        target=tokenizer,
+        input=tokenizer,
+        output=tokenizer,
         special=special_tokens(tokenizer),
         split_above=config.model.max_length,
     )

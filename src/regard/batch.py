@@ -1,15 +1,16 @@
-"""`Tokens` and `Batch`: samples as padded tensors, the input of a model.
+"""`Tokens`, `Frames` and `Batch`: samples as padded tensors, the input of a model.
 
-Shapes: B rows, T target tokens, S source tokens.
+Shapes: B rows, T target tokens, S source tokens or frames, F numbers of a frame.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -38,8 +39,45 @@ class Tokens:
         )
 
     @property
+    def content(self) -> Tensor:
+        return self.ids
+
+    @property
     def count(self) -> int:
         return int((self.positions >= 0).sum())
+
+
+@dataclass(frozen=True, slots=True)
+class Frames:
+    """Rows of vectors with their positions: patches of pictures, spectra of sounds. Zeros at padding."""
+
+    values: Tensor  # [B,S,F]
+    positions: Tensor  # [B,S] int64, -1 is padding
+    padding: Literal["none", "right"] | None = None
+    documents: ClassVar[None] = None
+    segments: ClassVar[None] = None
+
+    def to(self, device: torch.device) -> Frames:
+        return Frames(self.values.to(device), self.positions.to(device), self.padding)
+
+    @property
+    def content(self) -> Tensor:
+        return self.values
+
+    @property
+    def count(self) -> int:
+        return int((self.positions >= 0).sum())
+
+
+@dataclass(frozen=True)
+class FrameSize:
+    """The size of the frames that a model reads, as a vocabulary is the size of its tokens."""
+
+    length: int  # the largest number of frames
+    width: int  # F
+    # of a picture's patches: rows and columns (of a film: tubelets, rows, columns); None: frames over time
+    grid: tuple[int, ...] | None = None
+    channels: int = 1  # of a picture; the frames of a picture are its patches, channels first
 
 
 class Unpadding:
@@ -70,7 +108,7 @@ class Unpadding:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    source: Tokens | None = None
+    source: Tokens | Frames | None = None
     target: Tokens | None = None
     # int64, IGNORED where there is no label: [B,T], or for a text as a whole [B,1], [B,2], [B,L]
     labels: Tensor | None = None
@@ -87,15 +125,33 @@ class Batch:
 def tokens(rows: Sequence[Sequence[int]], multiple: int = 1) -> Tokens:
     """Pad rows on the right to the longest, rounded up to a multiple of `multiple`."""
     ids = pad(rows, 0, multiple)
-    columns = torch.arange(ids.shape[1]).expand(len(rows), -1)
-    lengths = torch.tensor([len(row) for row in rows], dtype=torch.int64)[:, None]
-    is_full = all(len(row) == ids.shape[1] for row in rows)
-    positions = columns.masked_fill(columns >= lengths, -1)
-    return Tokens(ids, positions, padding="none" if is_full else "right")
+    lengths = [len(row) for row in rows]
+    is_full = min(lengths, default=0) == ids.shape[1]
+    return Tokens(ids, row_positions(lengths, ids.shape[1]), padding="none" if is_full else "right")
 
 
-def source_tokens(samples: Sequence[Sample], multiple: int) -> Tokens:
-    padded = tokens([sample.source for sample in samples], multiple)
+def frames(rows: Sequence[npt.NDArray[np.float32]], multiple: int = 1) -> Frames:
+    """Pad rows [S,F] on the right to the longest, rounded up to a multiple of `multiple`."""
+    lengths = [len(row) for row in rows]
+    longest = -(-max(lengths) // multiple) * multiple
+    values = np.zeros((len(rows), longest, rows[0].shape[1]), dtype=np.float32)
+    for number, row in enumerate(rows):
+        values[number, : len(row)] = row
+    positions = row_positions(lengths, longest)
+    padding: Literal["none", "right"] = "none" if min(lengths) == longest else "right"
+    return Frames(torch.from_numpy(values), positions, padding)
+
+
+def row_positions(lengths: Sequence[int], columns: int) -> Tensor:
+    """0, 1, 2 ... in each row, -1 from its length on: [B,columns]."""
+    places = torch.arange(columns).expand(len(lengths), -1)
+    return places.masked_fill(places >= torch.tensor(lengths, dtype=torch.int64)[:, None], -1)
+
+
+def source_of(samples: Sequence[Sample], multiple: int) -> Tokens | Frames:
+    if isinstance(samples[0].source, np.ndarray) and samples[0].source.ndim == 2:
+        return frames([np.asarray(sample.source) for sample in samples], multiple)
+    padded = tokens([sample.source_ids for sample in samples], multiple)
     if not any(len(sample.segments) for sample in samples):
         return padded
     return replace(padded, segments=pad([sample.segments for sample in samples], 0, multiple))
@@ -125,7 +181,7 @@ def collate(samples: Sequence[Sample], multiple: int = 1) -> Batch:
     has_target = any(len(sample.target) for sample in samples)
     has_labels = any(len(sample.labels) for sample in samples)
     return Batch(
-        source=source_tokens(samples, multiple) if has_source else None,
+        source=source_of(samples, multiple) if has_source else None,
         target=target_tokens(samples, multiple) if has_target else None,
         # without `multiple`: they may be for a text as a whole
         labels=pad([sample.labels for sample in samples], IGNORED) if has_labels else None,

@@ -16,6 +16,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from regard.compat import VERSION, file_version, upgrade_config
+from regard.config.input import INPUTS
 from regard.config.model import CLASSES, FIELDS, Section
 from regard.config.reading import SETTINGS, shown
 from regard.config.schema import DECODE_DEFAULTS, FAMILIES_OF, HEADS, METRICS, Config, Decode, Task, TaskName
@@ -23,6 +24,7 @@ from regard.errors import UsageError, near_miss
 from regard.resources import read_data, task_texts
 
 Tree = dict[str, Any]
+TAGS: dict[str, type[BaseModel]] = {**CLASSES, **INPUTS}  # classes of [model] by family, of [input] by kind
 CORPORA = ("train", "valid", "test")  # the fields of [data] that hold corpora
 PRESETS: dict[str, Tree] = read_data("presets")
 MAX_ERRORS = 8  # lines of a message
@@ -114,7 +116,8 @@ def resolve(tree: Mapping[str, Any], base: Path | None = None, where: str = "con
     fill_dependent_defaults(tree, where)
     if base is not None and isinstance(tree.get("data"), dict):
         data = tree["data"]
-        tree["data"] = {**data, **{key: absolute(data[key], base) for key in CORPORA if key in data}}
+        places = (*CORPORA, "files")
+        tree["data"] = {**data, **{key: absolute(data[key], base) for key in places if key in data}}
     if base is not None and isinstance(tree.get("init"), dict) and "from" in tree["init"]:
         tree["init"] = {**tree["init"], "from": model_place(tree["init"]["from"], base)}
     try:
@@ -185,9 +188,13 @@ def fill_dependent_defaults(tree: Tree, where: str = "config") -> None:
         if task != "translate":
             train.setdefault("label_smoothing", 0.0)  # the paper smooths translations
         train.setdefault("metric", METRICS.get(task, ("bleu",))[0])
+    kind = section["kind"] if isinstance(section := tree.get("input"), dict) and "kind" in section else "text"
+    if kind != "text" and isinstance(tree.get("task"), dict):
+        tree["task"] = {"input": kind, **tree["task"]}
+    families = FAMILIES_OF.get(task, ("transformer",)) if kind == "text" or task != "classify" else ("vit",)
     if isinstance(model := tree.setdefault("model", {}), dict):
         tree["model"] = model = with_preset(model, where)
-        if model.setdefault("family", FAMILIES_OF.get(task, ("transformer",))[0]) == "bert" and task in HEADS:
+        if model.setdefault("family", families[0]) == "bert" and task in HEADS:
             model.setdefault("head", HEADS[task])
     if task in DECODE_DEFAULTS and isinstance(decode := tree.setdefault("decode", {}), dict):
         tree["decode"] = {**DECODE_DEFAULTS[task], **searched(decode)}
@@ -245,7 +252,9 @@ def explain(error: ValidationError, prefix: tuple[str, ...] = ()) -> list[tuple[
     lines: dict[tuple[str, ...], tuple[str, str]] = {}
     for detail in error.errors():  # a field that may be of several types has an error for each of them
         parts = [*prefix, *(part for part in detail["loc"] if isinstance(part, str))]
-        family = parts.pop(1) if parts[0:1] == ["model"] and parts[1:2] and parts[1] in CLASSES else ""
+        family = (
+            parts.pop(1) if parts[:1] in (["model"], ["input"]) and parts[1:2] and parts[1] in TAGS else ""
+        )
         if tuple(parts[:2]) not in lines:
             lines[tuple(parts[:2])] = explain_one(detail, parts, family)
     return list(lines.values())
@@ -262,9 +271,10 @@ def explain_one(detail: ErrorDetails, parts: list[str], family: str) -> tuple[st
     if kind == "missing" and detail["loc"][-1] == parts[-1]:
         return f'"{field}" is missing: {meaning(parts, family)}', "E_CONFIG_FIELD"
     if kind.startswith("union_tag"):
-        value = value.get("family") if isinstance(value, dict) else value
-        near = near_miss(str(value), CLASSES)
-        return f"model.family = {shown(value)} is not one of {', '.join(CLASSES)}{near}", "E_CONFIG_VALUE"
+        tag, tags = ("model.family", CLASSES) if parts[0] == "model" else ("input.kind", INPUTS)
+        value = value.get(tag.split(".")[1]) if isinstance(value, dict) else value
+        near = near_miss(str(value), tags)
+        return f"{tag} = {shown(value)} is not one of {', '.join(tags)}{near}", "E_CONFIG_VALUE"
     if kind == "value_error":
         return str(context["error"]), "E_CONFIG_VALUE"
     if parts[:1] == ["data"]:
@@ -295,7 +305,7 @@ def meaning(parts: list[str], family: str) -> str:
 
 def section_fields(name: str, family: str = "") -> dict[str, FieldInfo]:
     """The fields of a section by name; those of [model] for one family."""
-    annotation = CLASSES[family] if family else Config.model_fields[name].annotation
+    annotation = TAGS[family] if family else Config.model_fields[name].annotation
     if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
         return {}
     return annotation.model_fields
@@ -315,8 +325,9 @@ def differing_field(one: Config, other: Config, ignore: Iterable[str] = ()) -> s
     for section, fields in left.items():
         if section == "version":
             continue
-        for field in {**fields, **right[section]}:
-            if right[section].get(field) != fields.get(field) and f"{section}.{field}" not in ignored:
+        fields, others = fields or {}, right[section] or {}
+        for field in {**fields, **others}:
+            if others.get(field) != fields.get(field) and f"{section}.{field}" not in ignored:
                 return f"{section}.{field}"
     return None
 

@@ -36,6 +36,11 @@ class FamilyConfig(Section):
     width: int = Field(512, ge=2, le=65536, description="d_model, the size of the hidden states")
     layers: Layers = Field(6, description="number of layers, N")
     dropout: Share = Field(0.1, description="on the embeddings and on the output of every sub-layer")
+
+
+class TokenConfig(FamilyConfig):
+    """What families that write or read tokens have."""
+
     tie_embeddings: bool = Field(
         True, description="output layer = target embedding (= source embedding with one vocabulary)"
     )
@@ -66,7 +71,7 @@ class AttentionConfig(FamilyConfig):
         return self
 
 
-class EncoderDecoderConfig(AttentionConfig):
+class EncoderDecoderConfig(AttentionConfig, TokenConfig):
     layers: Layers = Field(6, description="number of layers in the encoder and in the decoder, N")
     encoder_layers: Layers | None = Field(None, description="default: layers")
     decoder_layers: Layers | None = Field(None, description="default: layers")
@@ -128,7 +133,7 @@ class T5Config(EncoderDecoderConfig):
         return self
 
 
-class DecoderConfig(AttentionConfig):
+class DecoderConfig(AttentionConfig, TokenConfig):
     """What decoder-only language models have."""
 
     head: ClassVar[None] = None
@@ -189,7 +194,7 @@ class LlamaConfig(DecoderConfig):
         return self
 
 
-class BertConfig(AttentionConfig):
+class BertConfig(AttentionConfig, TokenConfig):
     """BERT (Devlin et al. 2019)."""
 
     family: Literal["bert"] = Field("bert", description="BERT")
@@ -211,7 +216,85 @@ class BertConfig(AttentionConfig):
         return self.layers, 0
 
 
-class RecurrentConfig(FamilyConfig):
+class FrameEncoderConfig(AttentionConfig):
+    """What encoders of pictures and sounds have."""
+
+    activation: Activation = Field("gelu", description="inside the feed-forward")
+    epsilon: Epsilon = Field(1e-12, description="of the layer norms")
+    head: ClassVar[Literal["sentence"]] = "sentence"
+    norm: ClassVar[Literal["pre"]] = "pre"
+    gated: ClassVar[bool] = False
+    rms_norm: ClassVar[bool] = False
+    tie_embeddings: ClassVar[bool] = False
+    max_length: ClassVar[int] = MOST  # [input] decides how many positions there are
+
+    @property
+    def depth(self) -> tuple[int, int]:
+        return self.layers, 0
+
+
+class ViTConfig(FrameEncoderConfig):
+    """ViT (Dosovitskiy et al. 2021), or with convolutions before it (CCT, Hassani et al. 2021)."""
+
+    family: Literal["vit"] = Field("vit", description="ViT, an encoder of pictures")
+    pool: Literal["first", "mean"] = Field("first", description="the class token, or the mean of all patches")
+    positions: Literal["learned", "sinusoidal"] = Field(
+        "learned", description="position embedding; sinusoidal: of rows and columns"
+    )
+    front: Literal["patches", "convolution"] = Field(
+        "patches", description="a linear map of each patch, or two convolutions with pooling"
+    )
+
+    @property
+    def class_tokens(self) -> int:
+        return int(self.pool == "first")
+
+
+class ASTConfig(FrameEncoderConfig):
+    """AST (Gong et al. 2021): a ViT over the patches of a spectrogram, with two class tokens."""
+
+    family: Literal["ast"] = Field("ast", description="AST, an encoder of sounds")
+    positions: Literal["learned"] = Field("learned", description="position embedding")
+    pool: ClassVar[Literal["first_two"]] = "first_two"
+    front: ClassVar[Literal["patches"]] = "patches"
+    class_tokens: ClassVar[int] = 2
+
+
+class FramesToTextConfig(EncoderDecoderConfig):
+    """What encoder-decoders have that read frames and write text."""
+
+    activation: Activation = Field("gelu", description="inside the feed-forward")
+    epsilon: Epsilon = Field(1e-5, description="of the layer norms")
+    positions: ClassVar[Literal["learned"]] = "learned"  # of the decoder
+    norm: ClassVar[Literal["pre"]] = "pre"
+    gated: ClassVar[bool] = False
+    rms_norm: ClassVar[bool] = False
+    front: ClassVar[str]
+    class_tokens: ClassVar[int] = 0
+
+
+class WhisperConfig(FramesToTextConfig):
+    """Whisper (Radford et al. 2022): convolutions over a spectrogram, then the paper's encoder-decoder."""
+
+    family: Literal["whisper"] = Field("whisper", description="Whisper, sound to text")
+    front: ClassVar[str] = "spectrum"
+
+    @model_validator(mode="after")
+    def _check_even_width(self) -> WhisperConfig:
+        if self.width % 2:
+            raise ValueError(f"model.width = {self.width} must be even for sinusoidal positions")
+        return self
+
+
+class ViTGPTConfig(FramesToTextConfig):
+    """A ViT whose patches a GPT-2 with cross-attention describes."""
+
+    family: Literal["vit_gpt"] = Field("vit_gpt", description="ViT and GPT-2, picture to text")
+    front: ClassVar[str] = "patches"
+    class_tokens: ClassVar[int] = 1
+
+
+class RecurrentConfig(TokenConfig):
     """What recurrent encoder-decoders have."""
 
     layers: Layers = Field(6, description="number of layers in the encoder and in the decoder")
@@ -247,7 +330,17 @@ class BahdanauConfig(RecurrentConfig):
         return self
 
 
-ModelConfig = TransformerConfig | RNNConfig | BahdanauConfig | GPTConfig | LlamaConfig | T5Config | BertConfig
+FrameModelConfig = ViTConfig | ASTConfig | WhisperConfig | ViTGPTConfig  # families that read frames
+ModelConfig = (
+    TransformerConfig
+    | RNNConfig
+    | BahdanauConfig
+    | GPTConfig
+    | LlamaConfig
+    | T5Config
+    | BertConfig
+    | FrameModelConfig
+)
 CLASSES: dict[str, type[ModelConfig]] = {
     each.model_fields["family"].default: each for each in get_args(ModelConfig)
 }

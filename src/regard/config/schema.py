@@ -10,10 +10,11 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from regard.compat import VERSION
+from regard.config.input import AnyInputConfig, Modifier
 from regard.config.model import MOST, AnyModelConfig, Count, Section, Share, TransformerConfig
 
 Format = Literal["txt", "tsv", "csv", "xlsx", "jsonl", "json", "parquet", "conll", "po", "tmx", "xliff"]
-# text, label, source, target, tokens, tags, question, context, answers -> a column's name, or its number
+# text, label, source, target, tokens, tags, question, context, answers, file -> a column's name or number
 Columns = dict[str, str | Annotated[int, Field(ge=1)]]
 
 
@@ -32,6 +33,7 @@ class Weighted(Section):
     say: dict[str, str] = Field(default_factory=dict, description="target -> the words to learn instead")
     format: Format | None = Field(None, description="format, if the name does not tell it: conll, tsv ...")
     columns: Columns = Field(default_factory=dict, description="columns of a table, see data.columns")
+    files: str | None = Field(None, description="where the files of a table are, see data.files")
 
 
 # A corpus is a name or path, or a [source, target] pair of paths; a field takes one or a list of them.
@@ -39,11 +41,13 @@ Corpus = str | tuple[str, str]
 Corpora = str | list[str | list[str] | Weighted]
 
 
-TaskName = Literal["translate", "generate", "fill", "classify", "tag", "answer"]
+TaskName = Literal["translate", "generate", "fill", "classify", "tag", "answer", "transcribe", "caption"]
+InputKind = Literal["text", "image", "video", "audio"]
 
 
 class Task(Section):
     name: TaskName = Field("translate", description="task, named like the command that uses the model")
+    input: InputKind = Field("text", description="what the model reads; default: the kind of [input]")
     source: str = Field("source", min_length=1, description="source language, or the only language, e.g. en")
     target: str = Field("target", min_length=1, description="translate: target language, e.g. de")
     multi_label: bool = Field(False, description="classify: a text has any number of labels")
@@ -56,7 +60,8 @@ class Task(Section):
 
 CORPORA = (
     '"phrasebook", a path (tables: .tsv, .csv, .xlsx, .jsonl, .parquet; pairs: .po, .tmx, .xliff; '
-    "text: .txt; tags: .conll; questions: SQuAD's .json), a [source, target] pair, "
+    "text: .txt; tags: .conll; questions: SQuAD's .json; pictures and sounds: a folder or .tar with a folder "
+    "for each class, or a table with a column of files), a [source, target] pair, "
     "or a list of these or of {corpus = ..., weight = ...}"
 )
 
@@ -76,7 +81,14 @@ class Data(Section):
     columns: Columns = Field(
         default_factory=dict,
         description='columns of tables, as in {text = "Review", label = "Stars"}, or by number where there '
-        "is no header; also source, target, tokens, tags, question, context, answers",
+        "is no header; also source, target, tokens, tags, question, context, answers, file",
+    )
+    files: str | None = Field(
+        None,
+        description="folder or .tar that the files of a table are in; default: beside the table",
+    )
+    modifiers: list[Modifier] = Field(
+        default_factory=list, description="random changes of training samples (augmentation)"
     )
 
     @field_validator("train", "valid", "test")
@@ -162,9 +174,10 @@ class Train(Section):
         None, description="updates between two validations; default: checkpoint_every"
     )
     validate_sentences: int = Field(500, ge=0, le=MOST, description="decoded at a validation; 0 = loss only")
-    metric: Literal["bleu", "chrf", "loss", "accuracy", "f1", "exact"] | None = Field(
-        None, description="chooses the best checkpoint; default: by task"
-    )
+    metric: (
+        Literal["bleu", "chrf", "loss", "accuracy", "f1", "exact", "word_error_rate", "character_error_rate"]
+        | None
+    ) = Field(None, description="chooses the best checkpoint; default: by task")
     bleu_tokenize: Tokenization = Field(
         "auto", description="tokeniser of sacreBLEU; auto = 13a, or by language"
     )
@@ -258,7 +271,10 @@ FAMILIES_OF: dict[str, tuple[str, ...]] = {
     "classify": ("bert",),
     "tag": ("bert",),
     "answer": ("bert",),
+    "transcribe": ("whisper",),
+    "caption": ("vit_gpt",),
 }
+FRAME_FAMILIES = ("vit", "ast", "whisper", "vit_gpt")  # need [input]
 METRICS = {
     "translate": ("bleu", "chrf", "exact", "loss"),
     "generate": ("loss",),
@@ -266,7 +282,10 @@ METRICS = {
     "classify": ("accuracy", "f1", "loss"),
     "tag": ("f1", "accuracy", "loss"),
     "answer": ("f1", "exact", "loss"),
+    "transcribe": ("word_error_rate", "character_error_rate", "exact", "loss"),
+    "caption": ("bleu", "chrf", "exact", "loss"),
 }
+LOWER_IS_BETTER = ("loss", "word_error_rate", "character_error_rate")
 # Defaults of [decode] by task: continuations of a prompt are sampled, in smaller batches than translations,
 # because the cache holds the prompt too.
 DECODE_DEFAULTS: dict[str, dict[str, object]] = {
@@ -287,6 +306,7 @@ class Config(Section):
     task: Task = Field(default_factory=lambda: Task())
     data: Data
     text: Text = Field(default_factory=lambda: Text())
+    input: AnyInputConfig | None = Field(None, description="pictures or sounds that the model reads")
     model: AnyModelConfig = Field(default_factory=lambda: TransformerConfig())
     train: Train = Field(default_factory=lambda: Train())
     decode: Decode = Field(default_factory=lambda: Decode())
@@ -300,9 +320,26 @@ class Config(Section):
             raise ValueError(
                 f'train.metric = "{self.train.metric}" is not a metric of "{self.task.name}": {metrics}'
             )
-        fitting = FAMILIES_OF[self.task.name]
+        fitting = families_of(self.task)
         if self.model.family not in fitting:
             raise ValueError(
                 f'model.family = "{self.model.family}" cannot {self.task.name}; use {", ".join(fitting)}'
             )
+        if (kind := self.input.kind if self.input else "text") != self.task.input:
+            raise ValueError(
+                f'task.input = "{self.task.input}", but [input] is of the kind "{kind}": leave task.input out'
+            )
+        if self.model.family in FRAME_FAMILIES and self.input is None:
+            raise ValueError(
+                f'model.family = "{self.model.family}" reads pictures or sounds: describe them in [input]'
+            )
+        if wrong := [each.name for each in self.data.modifiers if not each.suits(self.task.input)]:
+            raise ValueError(f'data.modifiers: "{wrong[0]}" cannot change an input of the kind "{kind}"')
         return self
+
+
+def families_of(task: Task) -> tuple[str, ...]:
+    """The families that can do a task with its input; the first is the default."""
+    if task.name == "classify" and task.input != "text":
+        return ("vit", "ast") if task.input == "audio" else ("vit",)
+    return FAMILIES_OF[task.name]

@@ -23,6 +23,7 @@ from regard.data.corpora import (
 )
 from regard.data.overlaps import Hashes, HeldOutIndex, repeated, row_hashes
 from regard.data.readers import LABEL_SEPARATOR, RawRow
+from regard.data.readers.media import media_digest
 from regard.data.report import DataReport
 from regard.errors import UsageError
 
@@ -124,7 +125,7 @@ def check(
     """One pass over the training corpora: issues, rows to drop, and a sample of the rest."""
     both = task.name == "translate"  # compare both sides; of other tasks the text without its annotation
     indexes = {
-        split: HeldOutIndex((source, target if both else "") for _, source, target in rows)
+        split: HeldOutIndex((identity(source, task), target if both else "") for _, source, target in rows)
         for split, rows in held_out.items()
     }
     specs = corpus_specs(data.train, task, data)
@@ -146,6 +147,11 @@ def check(
         [row for each in checks for row in each.sample.rows],
         tuple(sorted(labels)),
     )
+
+
+def identity(source: str, task: Task) -> str:
+    """What makes two rows equal: their text, or the content of their files."""
+    return source if task.input == "text" else media_digest(source)
 
 
 def labels_of(target: str, task: Task) -> list[str]:
@@ -182,10 +188,12 @@ class CorpusCheck:
                 self.sample.add(source, target)
             return
         for portion in portions(rows):
-            self.hashes.append(row_hashes([(source, target) for _, source, target in portion]))
+            portion_identities = [identity(source, self.task) for _, source, _ in portion]
+            pairs = [(key, target) for key, (_, _, target) in zip(portion_identities, portion)]
+            self.hashes.append(row_hashes(pairs))
             self.lines.append(np.array([line for line, _, _ in portion], dtype=np.int64))
-            for row in portion:
-                self.add(*row)
+            for key, row in zip(portion_identities, portion):
+                self.add(key, *row)
                 if self.count % LOG_EVERY == 0:
                     log(f"checked {self.count:,} rows of {describe(self.spec.corpus)}")
         if not self.count:
@@ -194,9 +202,9 @@ class CorpusCheck:
             first = f" ({min(places, key=lambda place: place.line)})" if places else ""
             raise no_rows(self.spec, self.task, "train", f" to learn from{first}")
 
-    def add(self, line: int, source: str, target: str) -> None:
+    def add(self, key: str, line: int, source: str, target: str) -> None:
         self.sample.add(source, target)
-        if self.is_leak(line, source, target):
+        if self.is_leak(line, key, target):
             self.dropped.append(self.count)
         else:
             self.labels.update(labels_of(target, self.task))

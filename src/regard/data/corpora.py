@@ -8,9 +8,10 @@ from pathlib import Path
 
 from regard.config import Corpora, Corpus, Data, Task, Weighted
 from regard.config.schema import TaskName
-from regard.data.files import find, format_suffix, stamp
+from regard.data.files import find, folder_stamp, format_suffix, stamp
 from regard.data.readers import RawRow
 from regard.data.readers.annotated import read_labels, read_questions, read_tags
+from regard.data.readers.media import files_beside, read_idx, read_media
 from regard.data.readers.tables import TABLES, Columns, TableFormat
 from regard.data.readers.text import (
     ONE_FILE,
@@ -33,6 +34,8 @@ ROW_NAMES = {
     "classify": "text with a label",
     "tag": "sentence with tags",
     "answer": "question",
+    "transcribe": "sound with a text",
+    "caption": "picture with a text",
 }
 READERS = {"classify": read_labels, "tag": read_tags, "answer": read_questions}
 
@@ -49,6 +52,7 @@ class CorpusSpec:
     format: str | None = None  # None: by the suffix of the file
     columns: Columns = field(default_factory=dict)  # of a table; {}: by their usual names
     inputs_only: bool = False  # a table may lack the column of the targets
+    files: str | None = None  # where the files of a table are; None: beside it
 
     @property
     def is_multitask(self) -> bool:
@@ -84,6 +88,7 @@ def corpus_specs(corpora: Corpora, task: Task, data: Data | None = None) -> list
                 data.documents if data is not None else "file",
                 entry.format or shared_format,
                 entry.columns or (data.columns if data is not None else {}),
+                files=entry.files or (data.files if data is not None else None),
             )
         )
     if not specs:
@@ -96,7 +101,7 @@ def _wrong(message: str) -> UsageError:
 
 
 def _pair(names: list[str], task: Task) -> tuple[str, str]:
-    if task.name != "translate":
+    if task.name != "translate" and task.input != "image":  # a pair of IDX files
         raise _wrong(f'task.name = "{task.name}" reads single files, not the pair {names}')
     if len(names) != 2:
         raise _wrong(f"a corpus of two files is a [source, target] pair, not {names}")
@@ -162,8 +167,8 @@ def check_data(data: Data, task: Task) -> None:
     for split in ("train", "valid", "test"):
         if getattr(data, split) is not None:
             for spec in corpus_specs(getattr(data, split), task, data):
-                for path in corpus_files(spec.corpus):
-                    stamp(path)
+                for path in stamped_files(spec, task):
+                    folder_stamp(path) if task.input != "text" else stamp(path)
                 if next(read_rows(spec, task, split, DataReport()), None) is None:
                     raise no_rows(spec, task, split)
 
@@ -185,6 +190,14 @@ def is_phrasebook(corpus: Corpus) -> bool:
 def corpus_files(corpus: Corpus) -> list[Path]:
     names = [corpus] if isinstance(corpus, str) else corpus
     return [find(name) for name in names if not is_phrasebook(name)]
+
+
+def stamped_files(spec: CorpusSpec, task: Task) -> list[Path]:
+    """What the rows of a corpus are read from: its files, and for a table of files also where these are."""
+    paths = corpus_files(spec.corpus)
+    if task.input == "text" or not isinstance(spec.corpus, str) or paths[0].is_dir():
+        return paths
+    return [*paths, find(spec.files) if spec.files else files_beside(paths[0])]
 
 
 def describe(corpus: Corpus) -> str:
@@ -218,12 +231,16 @@ def read_rows(
     table = TableFormat.of(task, spec.columns, spec.is_multitask, spec.inputs_only)
     if task.name == "translate":
         return _read_pairs(spec, task, split, report, table)
+    if task.input != "text" and not isinstance(spec.corpus, str):
+        return read_idx(*corpus_files(spec.corpus))
     if is_phrasebook(spec.corpus) or not isinstance(spec.corpus, str):
         raise _wrong(
             f'{describe(spec.corpus)}: pairs of sentences are for task.name = "translate", not "{task.name}"'
         )
     path = find(spec.corpus)
     suffix = spec.suffix(path)
+    if task.input != "text":
+        return read_media(path, suffix, report, table, task, find(spec.files) if spec.files else None)
     if reader := READERS.get(task.name):
         return reader(path, suffix, report, table)
     return read_documents(path, suffix, report, spec.documents, table)

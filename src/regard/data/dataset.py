@@ -223,6 +223,8 @@ class Objective(ABC):
     @abstractmethod
     def layout(self, pool: RowPool, rng: Rng) -> BatchLayout: ...
 
+    left_out_kind: ClassVar[str] = "too-long"  # the kind of issue of a row that `encode` leaves out
+
 
 class RowObjective(Objective):
     """An objective that makes a sample of each row by itself."""

@@ -65,6 +65,14 @@ def format_suffix(path: Path) -> str:
     return Path(path.name.casefold().removesuffix(".gz")).suffix
 
 
+def folder_stamp(path: Path) -> tuple[int, int]:
+    """Size and newest modification time of the files in a folder, or of a file."""
+    if not path.is_dir():
+        return stamp(path)
+    facts = [each.stat() for each in path.rglob("*") if each.is_file()]
+    return sum(each.st_size + 1 for each in facts), max((each.st_mtime_ns for each in facts), default=0)
+
+
 def stamp(path: Path) -> tuple[int, int]:
     """Size and modification time of a regular file."""
     try:

@@ -33,6 +33,7 @@ ISSUE_KINDS: Mapping[str, IssueKind] = {
     "empty": IssueKind("an empty text, or a pair with an empty side", True),
     "ratio": IssueKind("a pair of very different lengths", True),
     "too-long": IssueKind("longer than model.max_length", True),
+    "unreadable": IssueKind("a picture or sound that cannot be read", True),
     "header": IssueKind("column names (not read as a row)", False),
     "quoted": IssueKind("a .tsv with quoted fields (read as a .csv)", False),
     "bom": IssueKind("a byte order mark (removed)", False),

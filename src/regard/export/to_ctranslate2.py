@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import ctranslate2
 import numpy as np
@@ -64,7 +64,7 @@ def translation_spec(folder: Folder, model: EncoderDecoder, config: TransformerC
             alignment_heads=config.heads,
         ),
     )
-    set_embedding(spec.encoder, spec.encoder.embeddings[0], model.source, folder.config)
+    set_embedding(spec.encoder, spec.encoder.embeddings[0], cast(TokenEmbedding, model.source), folder.config)
     set_stack(spec.encoder, model.encoder)
     set_decoder(spec.decoder, model, folder.config)
     spec.register_source_vocabulary(token_names(folder.source))

@@ -31,7 +31,7 @@ from regard.models.attention import visible
 from regard.models.encoder import EncoderOnly
 from regard.models.families import Model as AnyModel
 from regard.models.layers import Linear
-from regard.models.positions import Learned, Sinusoidal, sinusoid
+from regard.models.positions import Learned, Sinusoidal, TokenEmbedding, sinusoid
 from regard.models.transformer import EncoderDecoder, LanguageModel
 from regard.sample import Sample
 from regard.storage import Folder
@@ -159,7 +159,7 @@ def graphs_of(model: AnyModel) -> list[Graph]:
     ids, target = torch.zeros((3, 7), dtype=torch.int64), torch.zeros((3, 5), dtype=torch.int64)
     mask = torch.ones_like(ids)
     inputs = {"input_ids": (ids, ROWS), "attention_mask": (mask, ROWS)}
-    if isinstance(model, EncoderDecoder):
+    if isinstance(model, EncoderDecoder) and isinstance(model.source, TokenEmbedding):
         states = torch.zeros((*ids.shape, model.source.tokens.embedding_dim))
         decoder_inputs = {
             "input_ids": (target, ROWS),
@@ -231,7 +231,7 @@ class OnnxModel:
         """What `model.forward` gives for the samples as one batch."""
         batch = collate(samples)
         source, target = batch.source, batch.target
-        if source is None:
+        if not isinstance(source, Tokens):
             assert target is not None
             return self.run("model", input_ids=target.ids, attention_mask=mask_of(target))
         if "encoder" in self.sessions and target is not None:

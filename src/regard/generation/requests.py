@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Literal, Protocol, Self, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -15,7 +15,7 @@ from regard.config import Decode
 from regard.errors import UsageError
 from regard.inputs.text import SpecialTokens
 from regard.models.attention import BLOCK, round_up
-from regard.sample import Sample
+from regard.sample import Sample, Source
 
 if TYPE_CHECKING:
     from regard.generation.constraints import Constraint
@@ -71,7 +71,7 @@ class BatchKey:
 class Request:
     """One source to decode, and how."""
 
-    ids: Sequence[int]  # as the model reads them
+    ids: Source  # as the model reads them
     options: Decode
     prefix: Sequence[int] = ()  # forced first tokens of the output
     constraint: Constraint | None = None
@@ -143,7 +143,7 @@ def activate(model: Steppable[S], request: Request, special: SpecialTokens, step
         prefix=prefix,
         limit=limit,
         min_length=max(request.options.min_length, special.min_length - length),
-        context=request.ids if reads_prompts else [special.start],
+        context=cast(Sequence[int], request.ids) if reads_prompts else [special.start],
         forced=forced | dict(enumerate(prefix)),
         entered=step,
     )

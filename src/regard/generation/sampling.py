@@ -29,6 +29,7 @@ from regard.generation.requests import (
 )
 from regard.inputs.text import SpecialTokens
 from regard.models.layers import to_float64
+from regard.sample import Source
 
 
 class Sampling(Generic[S]):
@@ -160,9 +161,10 @@ class Draw:
         return make_hypothesis(self.active, self.tokens, self.log_p, sum(self.log_p), ends)
 
 
-def random_key(tokens: Sequence[int], number: int, seed: int) -> int:
-    """The key of a draw's random numbers, from the request's own tokens: batch and order do not enter."""
-    ids = [int(token) for token in tokens]
+def random_key(source: Source, number: int, seed: int) -> int:
+    """The key of a draw's random numbers, from the request's own source: batch and order do not enter."""
+    is_frames = isinstance(source, np.ndarray) and source.ndim == 2
+    ids = hashlib.blake2b(np.asarray(source).tobytes()).hexdigest() if is_frames else [int(x) for x in source]
     digest = hashlib.blake2b(f"{seed} {number} {ids}".encode(), digest_size=16).digest()
     return int.from_bytes(digest, "little")
 

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.batch import Batch, collate
+from regard.batch import Batch, Tokens, collate
 from regard.generation.requests import Steppable
 from regard.models.attention import BLOCK
 from regard.models.cache import Cache
@@ -51,7 +51,7 @@ class SlidingWindow:
         self.model, self.window = model, window
 
     def start(self, batch: Batch, beams: int = 1) -> WindowCache:
-        if batch.source is None:
+        if not isinstance(batch.source, Tokens):
             raise ValueError("a language model needs a prompt of at least one token")
         ids = batch.source.ids[:, : self.window].repeat_interleave(beams, dim=0)  # [R,t]
         cache = self.model.start(batch, beams)

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.batch import Tokens, Unpadding
+from regard.batch import Frames, Tokens, Unpadding
 from regard.models.layers import Linear, Tap, is_plain, keep_control_flow
 
 FEW_QUERIES = 8
@@ -80,7 +80,7 @@ def visible(
     return mask
 
 
-def self_mask(tokens: Tokens, causal: bool, dense: bool) -> Mask:
+def self_mask(tokens: Tokens | Frames, causal: bool, dense: bool) -> Mask:
     """The mask of self-attention; a tensor if one is needed (`dense`, padding among the keys, documents).
 
     Right-padding needs none under a causal mask: no token sees it, and what it computes itself is not used.
@@ -93,7 +93,7 @@ def self_mask(tokens: Tokens, causal: bool, dense: bool) -> Mask:
     return visible(positions, positions, causal, query_doc=documents, key_doc=documents)
 
 
-def cross_mask(target: Tokens, source: Tokens, dense: bool) -> Mask:
+def cross_mask(target: Tokens, source: Tokens | Frames, dense: bool) -> Mask:
     """Every target token sees the source: [B,1,T,S], or None if nothing is padded."""
     if not dense and source.padding == "none":
         return None

@@ -1,4 +1,4 @@
-"""Encoder-only models (BERT): predictions for each token, or for the whole text."""
+"""Encoder-only models (BERT, ViT): predictions for each token, or for the whole text or picture."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable
 from torch import Tensor, nn
 
 from regard.batch import Batch
+from regard.models.frames import FrameEmbedding, through_front
 from regard.models.layers import Activation, Dropout, Linear, Tap, tapped
 from regard.models.positions import TokenEmbedding
 from regard.models.transformer import Stack, encode
@@ -21,7 +22,7 @@ class EncoderOnly(nn.Module):
 
     def __init__(
         self,
-        source: TokenEmbedding,
+        source: TokenEmbedding | FrameEmbedding,
         encoder: Stack,
         head: nn.Module,
         output: Linear,
@@ -40,16 +41,19 @@ class EncoderOnly(nn.Module):
 
     def hidden(self, batch: Batch, tap: Tap | None = None) -> Tensor:
         """The last hidden states, the input of the output layer: [B,S,D], or [B,1,D] of a whole text."""
-        x = self.encode(batch, tap)
-        if self.pool is not None and batch.source is not None:
-            x = self.pool(x, batch.source.positions >= 0)
-        return tapped(tap, "head", self.head(x))
+        x, real = self.encode_positions(batch, tap)
+        return tapped(tap, "head", self.head(x if self.pool is None else self.pool(x, real)))
 
     def encode(self, batch: Batch, tap: Tap | None = None) -> Tensor:
         """[B,S] -> [B,S,D]."""
+        return self.encode_positions(batch, tap)[0]
+
+    def encode_positions(self, batch: Batch, tap: Tap | None = None) -> tuple[Tensor, Tensor]:
+        """Hidden states [B,S,D], and which positions are no padding: bool [B,S]."""
         if batch.source is None:
-            raise ValueError("an encoder needs a text")
-        return encode(self.source, self.encoder, batch.source, tap)
+            raise ValueError("an encoder needs a text, a picture or a sound")
+        source = through_front(self.source, batch.source)
+        return encode(self.source, self.encoder, source, tap), source.positions >= 0
 
 
 def first(x: Tensor, real: Tensor) -> Tensor:
@@ -63,7 +67,12 @@ def mean(x: Tensor, real: Tensor) -> Tensor:
     return total / real.sum(dim=1)[:, None, None]
 
 
-POOLS: dict[str, Pool] = {"first": first, "mean": mean}
+def first_two(x: Tensor, real: Tensor) -> Tensor:
+    """Mean of the first two positions, the class and the distillation token of AST: [B,S,D] -> [B,1,D]."""
+    return (x[:, :1] + x[:, 1:2]) / 2
+
+
+POOLS: dict[str, Pool] = {"first": first, "mean": mean, "first_two": first_two}
 
 
 class WordHead(nn.Module):

@@ -11,17 +11,30 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
+from regard.batch import FrameSize
 from regard.config.model import (
+    ASTConfig,
     BahdanauConfig,
     BertConfig,
+    FrameModelConfig,
     GPTConfig,
     LlamaConfig,
     ModelConfig,
     RNNConfig,
     T5Config,
     TransformerConfig,
+    ViTConfig,
+    ViTGPTConfig,
+    WhisperConfig,
 )
 from regard.models.attention import MultiHeadAttention
+from regard.models.frames import (
+    FrameEmbedding,
+    Patches,
+    PictureConvolution,
+    SinusoidalGrid,
+    SpectrumConvolution,
+)
 from regard.models.layers import (
     ACTIVATIONS,
     RESIDUALS,
@@ -47,15 +60,20 @@ else:  # encoders and recurrent models are imported when one is built
     GenerativeModel = Model = nn.Module
 
 
-def build(config: ModelConfig, source_vocabulary: int, target_vocabulary: int | None = None) -> Model:
+InputSize = int | FrameSize  # tokens in a vocabulary, or the size of frames
+
+
+def build(config: ModelConfig, source_vocabulary: InputSize, target_vocabulary: int | None = None) -> Model:
     """A model with random weights. Without a target vocabulary both sides share one, and its embedding.
 
-    For BERT `target_vocabulary` is the number of labels.
+    For encoders `target_vocabulary` is the number of labels.
     """
     return FAMILIES[config.family](config, source_vocabulary, target_vocabulary)
 
 
-def build_meta(config: ModelConfig, source_vocabulary: int, target_vocabulary: int | None = None) -> Model:
+def build_meta(
+    config: ModelConfig, source_vocabulary: InputSize, target_vocabulary: int | None = None
+) -> Model:
     """The same model on the meta device: shapes without memory, for weights that are loaded or counted."""
     with torch.device("meta"), SkipInit():
         return build(config, source_vocabulary, target_vocabulary)
@@ -222,6 +240,65 @@ def bert(config: BertConfig, vocabulary: int, labels: int | None = None) -> Enco
     return model
 
 
+def frame_parts(config: FrameModelConfig, activation: str) -> Parts:
+    """Pre-norm blocks of encoders of frames, and of the decoders above them."""
+    return Parts(
+        attention=partial(MultiHeadAttention, config.width, config.heads, config.channels),
+        feed_forward=partial(FeedForward, config.width, config.feed_forward, ACTIVATIONS[activation]),
+        norm=partial(nn.LayerNorm, config.width, eps=config.epsilon),
+        residual=PreNorm,
+        dropout=config.dropout,
+    )
+
+
+def frame_embedding(config: FrameModelConfig, size: FrameSize) -> FrameEmbedding:
+    if config.front == "spectrum":
+        spectrum = SpectrumConvolution(size, config.width)
+        waves = Sinusoidal(config.width, spectrum.length, halves=True, denominator=config.width - 2)
+        return FrameEmbedding(spectrum, waves, config.dropout)
+    kind = PictureConvolution if config.front == "convolution" else Patches
+    front = kind(size, config.width, config.class_tokens)
+    if config.positions == "sinusoidal" and size.grid is not None:
+        return FrameEmbedding(
+            front, SinusoidalGrid(config.width, front.grid, config.class_tokens), config.dropout
+        )
+    return FrameEmbedding(front, Learned(config.width, front.length), config.dropout)
+
+
+def vit(config: ViTConfig | ASTConfig, size: FrameSize, labels: int | None = None) -> EncoderOnly:
+    """ViT (Dosovitskiy et al. 2021), and AST (Gong et al. 2021), whose head has a norm."""
+    from regard.models.encoder import POOLS, EncoderOnly
+
+    stack = frame_parts(config, config.activation).stack(config.layers)
+    head = nn.LayerNorm(config.width, eps=config.epsilon) if config.family == "ast" else nn.Identity()
+    output = Linear(config.width, labels or 2)
+    model = EncoderOnly(frame_embedding(config, size), stack, head, output, POOLS[config.pool])
+    init_gpt2_bert(model)
+    return model
+
+
+def frames_to_text(
+    config: WhisperConfig | ViTGPTConfig, size: FrameSize, vocabulary: int | None = None
+) -> EncoderDecoder:
+    """Whisper (Radford et al. 2022), or a ViT with a GPT-2: an encoder of frames and a decoder of text."""
+    if vocabulary is None:
+        raise ValueError("a model that writes text needs a vocabulary")
+    encoder_layers, decoder_layers = config.depth
+    activation = "gelu_tanh" if config.family == "vit_gpt" else config.activation  # GPT-2's
+    words = nn.Embedding(vocabulary, config.width)
+    model = EncoderDecoder(
+        source=frame_embedding(config, size),
+        target=TokenEmbedding(words, Learned(config.width, config.max_length), config.dropout),
+        encoder=frame_parts(config, config.activation).stack(encoder_layers),
+        decoder=frame_parts(config, activation).stack(decoder_layers, cross=True),
+        output=Linear(config.width, vocabulary, bias=False),
+    )
+    init_gpt2_bert(model, max(config.depth))
+    if config.tie_embeddings:
+        model.output.weight = words.weight
+    return model
+
+
 @dataclass(frozen=True)
 class Parts:
     """Factories for the parts of a stack's blocks; each call makes a module with new weights."""
@@ -334,7 +411,7 @@ def parameters(model: nn.Module) -> int:
 
 
 # family -> its builder; a new family is a new entry
-FAMILIES: dict[str, Callable[[Any, int, int | None], Model]] = {
+FAMILIES: dict[str, Callable[[Any, Any, int | None], Model]] = {
     "transformer": transformer,
     "t5": t5,
     "rnn": recurrent,
@@ -342,4 +419,8 @@ FAMILIES: dict[str, Callable[[Any, int, int | None], Model]] = {
     "gpt": gpt,
     "llama": llama,
     "bert": bert,
+    "vit": vit,
+    "ast": vit,
+    "whisper": frames_to_text,
+    "vit_gpt": frames_to_text,
 }

@@ -19,16 +19,21 @@ FIRST_POSITIONS = 128  # computed in advance: a table for the longest text takes
 
 
 def sinusoid(
-    positions: Tensor, width: int, dtype: torch.dtype = torch.float32, halves: bool = False
+    positions: Tensor,
+    width: int,
+    dtype: torch.dtype = torch.float32,
+    halves: bool = False,
+    denominator: int | None = None,
 ) -> Tensor:
     """PE(pos, 2i) = sin(pos / 10000^(2i/D)), PE(pos, 2i+1) = cos(pos / 10000^(2i/D))  (paper, 3.5).
 
-    Interleaved as in the formula; or in halves, sines before cosines, as in tensor2tensor and Marian.
+    Interleaved as in the formula; or in halves, sines before cosines, as in tensor2tensor and Marian. Whisper
+    divides 2i by D - 2 instead of D (`denominator`).
     Computed in float64: large positions need the precision.
     """
     place = to_float64(positions)
     pair = torch.arange(0, width, 2, dtype=torch.float64, device=place.device)  # 2i
-    angle = place[..., None] / 10000.0 ** (pair / width)  # [..., D/2]
+    angle = place[..., None] / 10000.0 ** (pair / (denominator or width))  # [..., D/2]
     both = torch.stack([angle.sin(), angle.cos()], dim=-2 if halves else -1)
     return both.flatten(-2).to(dtype).to(positions.device)  # [..., D]
 
@@ -46,16 +51,16 @@ class Sinusoidal(nn.Module):
 
     limit: int | None = None
 
-    def __init__(self, width: int, length: int, halves: bool = False) -> None:
+    def __init__(self, width: int, length: int, halves: bool = False, denominator: int | None = None) -> None:
         super().__init__()
-        self.width, self.halves = width, halves
+        self.width, self.halves, self.denominator = width, halves, denominator
         self.table: Tensor
         rows = torch.arange(min(length, FIRST_POSITIONS), device="cpu")  # extended on demand
         self.register_buffer("table", self.waves(rows), persistent=False)
 
     def waves(self, positions: Tensor) -> Tensor:
         """[...] -> [...,D], computed."""
-        return sinusoid(positions, self.width, halves=self.halves)
+        return sinusoid(positions, self.width, halves=self.halves, denominator=self.denominator)
 
     def forward(self, positions: Tensor) -> Tensor:
         """[B,T] -> [B,T,D]; the vectors at padding (-1) are masked later."""

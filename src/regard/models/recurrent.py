@@ -275,8 +275,8 @@ class RecurrentEncoderDecoder(nn.Module):
 
     def hidden(self, batch: Batch, tap: Tap | None = None) -> Tensor:
         """The last hidden states, the input of the output layer: [B,T,D]."""
-        if batch.source is None or batch.target is None:
-            raise ValueError("an encoder-decoder needs a source and a target")
+        if not isinstance(batch.source, Tokens) or batch.target is None:
+            raise ValueError("a recurrent encoder-decoder needs a source and a target text")
         state, memory = self.encode(batch.source, tap)
         words = self.dropout(self.target(batch.target.ids))  # [B,T,D]
         words = tapped(tap, "decoder.embedding", words)
@@ -311,8 +311,8 @@ class RecurrentEncoderDecoder(nn.Module):
     @torch.no_grad()
     def start(self, batch: Batch, beams: int = 1, tap: Tap | None = None) -> RecurrentCache:
         """Encode the source. Each of the N sources gets `beams` rows, which share its keys and values."""
-        if batch.source is None:
-            raise ValueError("an encoder-decoder needs a source")
+        if not isinstance(batch.source, Tokens):
+            raise ValueError("a recurrent encoder-decoder needs a source text")
         hidden, memory = self.encode(batch.source, tap)
         layers = [] if memory is None else [(memory.keys, memory.values)]
         sources = SourceCache(batch.source.positions, layers).cut(round_up(batch.source.ids.shape[1], BLOCK))

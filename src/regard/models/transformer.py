@@ -9,7 +9,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from regard.batch import Batch, Tokens, Unpadding
+from regard.batch import Batch, Frames, Tokens, Unpadding
 from regard.models.attention import (
     LONG_ROW,
     Mask,
@@ -30,6 +30,7 @@ from regard.models.cache import (
     contiguous,
     with_columns,
 )
+from regard.models.frames import FrameEmbedding, through_front
 from regard.models.layers import FeedForward, GatedFeedForward, Linear, PostNorm, Tap, tapped, within
 from regard.models.positions import PositionTerms, RelativeBias, Rotary, TokenEmbedding, apply_rotary
 
@@ -140,8 +141,13 @@ class Stack(nn.Module):
         return tapped(tap, "out", self.final_norm(x))
 
 
-def encode(embedding: TokenEmbedding, stack: Stack, source: Tokens, tap: Tap | None = None) -> Tensor:
-    """All positions of the source in parallel: [B,S] -> [B,S,D].
+def encode(
+    embedding: TokenEmbedding | FrameEmbedding,
+    stack: Stack,
+    source: Tokens | Frames,
+    tap: Tap | None = None,
+) -> Tensor:
+    """All positions of the source in parallel: [B,S], or frames behind the front end [B,S,D] -> [B,S,D].
 
     At inference on a CPU padding is not computed: its hidden states are zeros.
     """
@@ -149,21 +155,22 @@ def encode(embedding: TokenEmbedding, stack: Stack, source: Tokens, tap: Tap | N
     dense = needs_dense_mask(positions.device, tap, stack.positions)
     mask = self_mask(source, causal=False, dense=dense)  # [B,1,S,S]
     order = stack.position_terms(positions, positions, scope)
-    layout, ids, segments = None, source.ids, source.segments
+    layout, content, segments = None, source.content, source.segments
     if can_unpad(source, tap):
         layout = Unpadding.of(positions)
-        ids, positions = layout.unpad(ids), layout.unpad(positions)
+        content, positions = layout.unpad(content), layout.unpad(positions)
         segments = None if segments is None else layout.unpad(segments)
-    x = embedding(ids, positions, within(tap, "encoder.embedding"), segments)
+    x = embedding(content, positions, within(tap, "encoder.embedding"), segments)
     x = stack(x, mask, tap=scope, order=order, layout=layout)
     return x if layout is None else layout.pad(x)
 
 
-def can_unpad(tokens: Tokens, tap: Tap | None) -> bool:
+def can_unpad(tokens: Tokens | Frames, tap: Tap | None) -> bool:
     """Whether padding need not be computed: at inference on a CPU, if nobody looks at it. Long rows are laid
     out without padding in any case, since they are attended to one by one."""
-    has_padding = tokens.padding != "none" or tokens.ids.shape[1] > LONG_ROW
-    return tap is None and not torch.is_grad_enabled() and tokens.ids.device.type == "cpu" and has_padding
+    positions = tokens.positions
+    has_padding = tokens.padding != "none" or positions.shape[1] > LONG_ROW
+    return tap is None and not torch.is_grad_enabled() and positions.device.type == "cpu" and has_padding
 
 
 @dataclass(frozen=True)
@@ -305,7 +312,12 @@ class EncoderDecoder(CausalDecoder):
     """Figure 1 of the paper: encode the source once, decode the target token by token."""
 
     def __init__(
-        self, source: TokenEmbedding, target: TokenEmbedding, encoder: Stack, decoder: Stack, output: Linear
+        self,
+        source: TokenEmbedding | FrameEmbedding,
+        target: TokenEmbedding,
+        encoder: Stack,
+        decoder: Stack,
+        output: Linear,
     ) -> None:
         nn.Module.__init__(self)  # parts in the order of Figure 1: initial weights depend on it
         self.source = source
@@ -324,12 +336,14 @@ class EncoderDecoder(CausalDecoder):
         source, target = batch.source, batch.target
         if source is None or target is None:
             raise ValueError("an encoder-decoder needs a source and a target")
+        source = through_front(self.source, source)
         memory = self.cross_keys_values(self.encode(source, tap))
-        across = cross_mask(target, source, needs_dense_mask(source.ids.device, tap, None))  # [B,1,T,S]
+        dense = needs_dense_mask(source.positions.device, tap, None)
+        across = cross_mask(target, source, dense)  # [B,1,T,S]
         return self.decode(target, memory, across, tap)
 
-    def encode(self, source: Tokens, tap: Tap | None = None) -> Tensor:
-        """[B,S] -> [B,S,D]."""
+    def encode(self, source: Tokens | Frames, tap: Tap | None = None) -> Tensor:
+        """[B,S], or frames behind the front end -> [B,S,D]."""
         return encode(self.source, self.encoder, source, tap)
 
     def cross_keys_values(self, encoded: Tensor) -> list[KeysValues]:
@@ -343,18 +357,16 @@ class EncoderDecoder(CausalDecoder):
         """Encode the source. Each of the N sources gets `beams` rows, which share its keys and values."""
         if batch.source is None:
             raise ValueError("an encoder-decoder needs a source")
-        source, memory = (
-            batch.source,
-            self.cross_keys_values(encode(self.source, self.encoder, batch.source, tap)),
-        )
+        source = through_front(self.source, batch.source)
+        memory = self.cross_keys_values(self.encode(source, tap))
         block = kv_block(memory[0][0].shape[-1])
-        sources = SourceCache(source.positions, [], block).cut(round_up(source.ids.shape[1], block))
+        sources = SourceCache(source.positions, [], block).cut(round_up(source.positions.shape[1], block))
         for k, v in memory:
             columns = (
                 with_columns(each.to(dtype or each.dtype), sources.positions.shape[1], -2) for each in (k, v)
             )
             sources.layers.append(contiguous(*columns))
-        return self.empty_cache(len(source.ids), dtype, sources).with_beams(beams)
+        return self.empty_cache(len(source.positions), dtype, sources).with_beams(beams)
 
 
 class LanguageModel(CausalDecoder):
@@ -373,9 +385,9 @@ class LanguageModel(CausalDecoder):
         self, batch: Batch, beams: int = 1, tap: Tap | None = None, dtype: torch.dtype | None = None
     ) -> Cache:
         """Feed the prompts (`batch.source`) without their last token, which the search feeds first."""
-        if batch.source is None:
-            raise ValueError("a language model needs a prompt, at least the start token")
         prompt = batch.source
+        if not isinstance(prompt, Tokens):
+            raise ValueError("a language model needs a prompt, at least the start token")
         lengths = (prompt.positions >= 0).sum(dim=1)  # [N]
         cache = self.empty_cache(len(lengths), dtype)
         before = prompt.positions.masked_fill(prompt.positions >= lengths[:, None] - 1, -1)  # [N,T]

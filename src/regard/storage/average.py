@@ -24,7 +24,8 @@ def average_into(paths: list[Path], out: Path, last: int) -> list[Path]:
         for name in FOLDER_FILES:
             if (run / name).is_file():
                 write_new(folder / name, (run / name).read_bytes())
-        write_weights(folder, load_config(run / "run.toml").model, average_weights(folders))
+        config = load_config(run / "run.toml")
+        write_weights(folder, config.model, average_weights(folders), config.input)
         write_checksums(folder)
         open_folder(folder)
     return folders

@@ -15,14 +15,17 @@ from typing import TYPE_CHECKING, cast
 import torch
 from torch import Tensor, nn
 
+from regard.batch import FrameSize
 from regard.compat import VERSION, file_version
 from regard.config.load import RunSettings, load_run_settings, to_toml
 from regard.config.model import GPTConfig, LlamaConfig, ModelConfig, TransformerConfig
 from regard.config.schema import Config, Decode, Task
 from regard.errors import UsageError, located
+from regard.inputs.frames import FrameReader
+from regard.inputs.preprocessor import FILE as PREPROCESSOR
 from regard.inputs.text import SpecialTokens, Tokenizer, load_tokenizer, special_tokens
+from regard.models.families import InputSize, build_meta, parameters
 from regard.models.families import Model as AnyModel
-from regard.models.families import build_meta, parameters
 from regard.models.layers import Linear
 from regard.storage.checkpoint import load_weights
 from regard.storage.checksums import verified
@@ -33,6 +36,7 @@ from regard.storage.huggingface import (
     from_hf,
     labels_of,
     model_config,
+    reads_frames,
     regard_section,
     task_of,
 )
@@ -41,12 +45,44 @@ from regard.storage.weights import WEIGHTS, check_size, load_weights_into, read_
 if TYPE_CHECKING:
     from regard.models.encoder import EncoderOnly
 
+Input = Tokenizer | FrameReader
+READS = {"text": "text", "image": "pictures", "video": "videos", "audio": "sounds"}
 NAMES = ("tokenizer.json", "target_tokenizer.json")
 FRAMES = {"bert": "both", "gpt": "start", "llama": "start"}  # special tokens around a text; else its end
 
 
+class TextSides:
+    """The tokenizers of a model that reads and writes text; of others, an error."""
+
+    path: Path
+    input: Input
+    output: Input
+
+    @property
+    def source(self) -> Tokenizer:
+        """Of the text that the model reads."""
+        if not isinstance(self.input, Tokenizer):
+            kind = READS[self.input.config.kind]
+            raise UsageError(f"{self.path}: this model reads {kind}, not text", code="E_MODEL_INPUT")
+        return self.input
+
+    @property
+    def target(self) -> Tokenizer:
+        """Of the text that the model writes."""
+        if not isinstance(self.output, Tokenizer):
+            raise UsageError(f"{self.path}: this model writes no text", code="E_MODEL_INPUT")
+        return self.output
+
+    @property
+    def reader(self) -> FrameReader:
+        """Of the pictures or sounds that the model reads."""
+        if not isinstance(self.input, FrameReader):
+            raise UsageError(f"{self.path}: this model reads text, not files", code="E_MODEL_INPUT")
+        return self.input
+
+
 @dataclass(frozen=True)
-class Folder:
+class Folder(TextSides):
     """An opened model folder."""
 
     path: Path
@@ -54,8 +90,8 @@ class Folder:
     decode: Decode
     config: ModelConfig
     model: AnyModel
-    source: Tokenizer
-    target: Tokenizer
+    input: Input
+    output: Input
     special: SpecialTokens  # start, end and forced or suppressed tokens of the output
     split_above: int  # tokens; longer lines are split into sentences, because training hardly had such lines
     may_refuse: bool = False  # some questions of the training data have no answer
@@ -82,20 +118,20 @@ class BareEncoder:
 
 
 @dataclass(frozen=True)
-class Initial:
+class Initial(TextSides):
     """A pretrained model for a run to start from."""
 
     path: Path
     config: ModelConfig
     task: Task | None  # None: an encoder without a head
-    source: Tokenizer
-    target: Tokenizer
+    input: Input
+    output: Input
     labels: tuple[str, ...]
     weights: dict[str, Tensor]  # under our names
 
 
 @dataclass(frozen=True)
-class FolderSpec:
+class FolderSpec(TextSides):
     """Everything in a folder but the weights."""
 
     path: Path  # of the weights: the folder, or a checkpoint of its run
@@ -105,12 +141,8 @@ class FolderSpec:
     run: RunSettings | None
     task: Task | None
     labels: tuple[str, ...]
-    source: Tokenizer
-    target: Tokenizer
-
-    @property
-    def joint(self) -> bool:
-        return self.source.shares_vocabulary(self.target)
+    input: Input
+    output: Input
 
     @property
     def version(self) -> int:
@@ -119,20 +151,35 @@ class FolderSpec:
     @property
     def output_size(self) -> int | None:
         """The number of labels, or the size of a separate target vocabulary."""
-        if self.config.family == "bert":
-            return len(self.labels) or None
-        return None if self.joint else len(self.target)
+        return output_size(self.input, self.output, self.labels)
 
     def build_meta(self) -> AnyModel:
         """The model without its weights: no memory is allocated until they fit."""
-        check_size(self.path, self.config, self.content["vocab_size"])
-        return build_meta(self.config, len(self.source), self.output_size)
+        check_size(self.path, self.config, self.content.get("vocab_size", 1))
+        return build_meta(self.config, input_size(self.input), self.output_size)
+
+
+def input_size(source: Input) -> InputSize:
+    """The size of the vocabulary, or of the frames."""
+    if isinstance(source, Tokenizer):
+        return source.size
+    return FrameSize(source.most, source.width, source.grid, getattr(source.config, "channels", 1))
+
+
+def output_size(source: Input, target: Input | None, labels: Sequence[str]) -> int | None:
+    """The number of labels, or the size of a separate target vocabulary."""
+    if labels:
+        return len(labels)
+    if not isinstance(target, Tokenizer):
+        return None
+    is_shared = isinstance(source, Tokenizer) and source.shares_vocabulary(target)
+    return None if is_shared else len(target)
 
 
 def write_identity(
     path: Path,
     config: Config,
-    source: Tokenizer,
+    source: Input,
     target: Tokenizer | None,
     split_above: int,
     labels: Sequence[str] = (),
@@ -140,17 +187,22 @@ def write_identity(
 ) -> None:
     """Everything of a folder but weights, scores and card."""
     output, model = target or source, config.model
-    files = source.folder_files(target, FRAMES.get(model.family, "end"), model.max_length)
-    for name, content in files.items():
-        write_atomically(path / name, content)
+    text, own_target = (source, target) if isinstance(source, Tokenizer) else (target, None)
+    if text is not None:
+        files = text.folder_files(own_target, FRAMES.get(model.family, "end"), model.max_length)
+        for name, content in files.items():
+            write_atomically(path / name, content)
+    if isinstance(source, FrameReader):
+        for name, content in source.folder_files().items():
+            write_atomically(path / name, content)
     section: Json = {"version": config.version, "source": source.fingerprint, "target": output.fingerprint}
     section |= {"split_above": split_above} | ({"may_refuse": True} if may_refuse else {})
     if config.task.name == "translate":
         section |= {"languages": [config.task.source, config.task.target]}
-    separate = None if target is None or source.shares_vocabulary(target) else target
+    separate = target if output_size(source, target, ()) is not None else None
     described = config_json(model, source, separate, config.task, labels)
     write_json(path / "config.json", described | {"regard": section})
-    if model.family != "bert":
+    if isinstance(output, Tokenizer) and model.family != "bert":
         generation = generation_config(config, output) | {"pad_token_id": described["pad_token_id"]}
         write_json(path / "generation_config.json", generation)
     write_text(path / "run.toml", to_toml(config))
@@ -189,8 +241,8 @@ def open_folder(path: Path, device: torch.device | None = None) -> Folder:
             decode=decode,
             config=spec.config,
             model=model.to(device or torch.device("cpu")).eval(),
-            source=spec.source,
-            target=spec.target,
+            input=spec.input,
+            output=spec.output,
             special=special_tokens,
             split_above=int(section.get("split_above", spec.config.max_length)),
             may_refuse=bool(section.get("may_refuse", False)),
@@ -244,7 +296,7 @@ def read_model(path: Path, head: str | None = None) -> Initial:
         if spec.config.family == "bert" and head not in (None, folder_head):
             folder_head = "pooler" if head == "sentence" else None
         weights = weights_of(spec, spec.build_meta(), folder_head)
-        return Initial(path, spec.config, spec.task, spec.source, spec.target, spec.labels, weights)
+        return Initial(path, spec.config, spec.task, spec.input, spec.output, spec.labels, weights)
 
 
 def describe(path: Path) -> FolderSpec:
@@ -258,7 +310,7 @@ def describe(path: Path) -> FolderSpec:
         raise UsageError(f"{home} is not a model folder: it has no config.json", code="E_MODEL_FOLDER")
     content = read_json(file)
     config = model_config(content, str(file))
-    source, target = load_tokenizers(home, content)
+    source, target = load_inputs(home, content)
     run = load_run_settings(home / "run.toml") if (home / "run.toml").is_file() else None
     if run is not None and path != home:
         config = in_training_order(config, run)
@@ -309,6 +361,8 @@ def run_of(path: Path) -> Path | None:
 
 def generation_settings(spec: FolderSpec) -> tuple[Decode, SpecialTokens]:
     """Decoding options and special tokens: of the run, or of another program's generation_config.json."""
+    if not isinstance(spec.output, Tokenizer):  # writes no text
+        return spec.run.decode if spec.run else Decode(), SpecialTokens(0, 0)
     if spec.run is not None:
         return spec.run.decode, special_tokens(spec.target)
     if spec.config.family == "bert":  # generates nothing
@@ -318,6 +372,19 @@ def generation_settings(spec: FolderSpec) -> tuple[Decode, SpecialTokens]:
     return decode_of(settings, file, has_prompt), special_of(settings, file, spec.target, has_prompt)
 
 
+def load_inputs(path: Path, content: Json) -> tuple[Input, Input]:
+    """What turns the input and the output of a model into numbers: tokenizers, or a reader of frames.
+
+    A model that writes no text has the same twice.
+    """
+    if not (path / PREPROCESSOR).is_file() or not reads_frames(content):
+        return load_tokenizers(path, content)
+    reader = FrameReader.load(path)
+    if "vocab_size" not in content:
+        return reader, reader
+    return reader, load_tokenizers(path, content)[1]
+
+
 def load_tokenizers(path: Path, content: Json) -> tuple[Tokenizer, Tokenizer]:
     """The folder's tokenizers, checked to belong to its weights."""
     source = load_tokenizer(path)
@@ -325,6 +392,8 @@ def load_tokenizers(path: Path, content: Json) -> tuple[Tokenizer, Tokenizer]:
     target = load_tokenizer(files[0]) if files else source
     first, second = ("vocab.json", "target_vocab.json") if files and files[0].suffix == ".spm" else NAMES
     section = content.get("regard", {})
+    if reads_frames(content):  # the source is no tokenizer
+        section = {**section, "source": section.get("target")}
     checks = (
         (first, source, section.get("source"), content.get("vocab_size")),
         (

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from regard.checksums import sha256_of
 from regard.compat import current_weight_names
+from regard.config.input import InputConfig
 from regard.config.model import LlamaConfig, ModelConfig, RecurrentConfig
 from regard.config.reading import LARGE, shown
 from regard.errors import UsageError, WeightsError
@@ -44,12 +45,14 @@ def unique_weights(model: nn.Module) -> dict[str, Tensor]:
     return {name: parameter.detach() for name, parameter in model.named_parameters()}
 
 
-def write_weights(path: Path, config: ModelConfig, weights: Mapping[str, Tensor]) -> None:
+def write_weights(
+    path: Path, config: ModelConfig, weights: Mapping[str, Tensor], reader: InputConfig | None = None
+) -> None:
     """Replace the folder's weights, under Hugging Face's names where one of its classes fits.
 
     A calibration of the weights before is removed.
     """
-    tensors = {name: tensor.contiguous() for name, tensor in to_hf(config, weights).items()}
+    tensors = {name: tensor.contiguous() for name, tensor in to_hf(config, weights, reader).items()}
     with friendly_os_errors(path):
         remove_tree(path / CALIBRATION)
     write_atomically(path / WEIGHTS, save(tensors, {"format": "pt"}))

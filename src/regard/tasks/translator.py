@@ -162,7 +162,7 @@ class Translator(TranslateMethods):
 
     def source_ids(self, ids: Sequence[int]) -> Sequence[int]:
         """The tokens of a sentence as the model reads them, with the end token."""
-        return self.objective.source_sample(ids).source
+        return self.objective.source_sample(ids).source_ids
 
     def translations(
         self,

@@ -79,7 +79,7 @@ def training_flops(model: Model, batch: Batch) -> int:
     dX = dY W^T and dW = X^T dY, of the same cost. The output layer is computed at labelled positions only."""
     if batch.labels is None:
         raise ValueError("a training batch has labels")
-    source, target = (0 if side is None else side.ids.shape[1] for side in (batch.source, batch.target))
+    source, target = (0 if side is None else side.positions.shape[1] for side in (batch.source, batch.target))
     labels = int((batch.labels != IGNORED).sum())
     return 3 * forward_flops(model, len(batch.labels), source, target, labels)
 

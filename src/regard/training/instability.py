@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from regard.batch import Batch
+from regard.batch import Batch, Tokens
+from regard.inputs.text import Tokenizer
 from regard.storage import checkpoint_steps, friendly_os_errors, load_latest, make_folders, prune, write_json
 from regard.training.distributed import CollectiveError
 from regard.training.progress import Metrics, Reason, Step
@@ -72,11 +73,12 @@ def record_non_finite(trainer: Trainer, update: Step, metrics: Metrics) -> None:
 
 def sample_texts(trainer: Trainer, batch: Batch, row: int) -> list[str]:
     """Source and target of one sample, decoded as far as its ids are tokens of text."""
-    sides = ((batch.source, trainer.data.source), (batch.target, trainer.data.output))
+    data = trainer.data
+    sides = ((batch.source, data.source), (batch.target, data.target or data.source))
     return [
         tokenizer.decode(tokens.ids[row][tokens.positions[row] >= 0].tolist())
         for tokens, tokenizer in sides
-        if tokens is not None
+        if isinstance(tokens, Tokens) and isinstance(tokenizer, Tokenizer)
     ]
 
 

@@ -25,7 +25,7 @@ def write_model_folder(trainer: Trainer, metrics: Metrics) -> list[Record]:
     config, folder, data = trainer.config, trainer.folder, trainer.data
     chosen = choose_best(trainer, metrics)
     storage.remove_checksums(folder)
-    storage.write_weights(folder, config.model, storage.unique_weights(trainer.model))
+    storage.write_weights(folder, config.model, storage.unique_weights(trainer.model), config.input)
     storage.write_checksums(folder)
     records = []
     for kind, evaluation in (("final-valid", data.valid), ("test", data.test)):
@@ -94,7 +94,6 @@ def intact(folders: list[Path], metrics: Metrics) -> list[Path]:
 def run_record(trainer: Trainer, chosen: str) -> Record:
     """What the whole run was and cost; times are seconds, all resumptions included."""
     state, machine, data = trainer.progress.to_state(), trainer.machine, trainer.data
-    tokenizers = (data.source,) if data.target is None else (data.source, data.target)
     counted = ("step", "tokens", "flops", "seconds", "updating", "waiting", "validating", "saving")
     return {
         "kind": "run",
@@ -102,7 +101,7 @@ def run_record(trainer: Trainer, chosen: str) -> Record:
         "epochs": trainer.stream.epochs_done,
         "chosen": chosen,
         "parameters": parameters(trainer.model),
-        "vocabulary": [len(tokenizer) for tokenizer in tokenizers],
+        "vocabulary": [len(tokenizer) for tokenizer in data.tokenizers],
         "device": str(machine.device),
         "precision": machine.precision,
         "threads": machine.threads,

@@ -9,13 +9,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import regard.data
-import regard.inputs.text
+import regard.inputs
 from regard.config import Config, Task
 from regard.data import Dataset, Objective
 from regard.data.cache import cache_folder, find_shards, key_of, prepared
@@ -28,16 +29,19 @@ from regard.data.corpora import (
     read_rows,
     short_name,
     short_names,
+    stamped_files,
 )
-from regard.data.files import stamp
+from regard.data.files import folder_stamp
 from regard.data.readers import RawRow
+from regard.data.readers.media import PROMPT_SEPARATOR
 from regard.data.report import DataReport
 from regard.data.shards import MANIFEST, ShardWriter, fingerprint, open_shards, read_manifest, write_manifest
 from regard.errors import RegardError, UsageError
+from regard.inputs.frames import FrameReader, make_reader
 from regard.inputs.text import Tokenizer, load_tokenizer, split_sentences, train_tokenizer
 from regard.sample import Example
 from regard.storage import Initial, checkpoint_folder, checkpoint_steps, read_json
-from regard.storage.folder import load_tokenizers
+from regard.storage.folder import load_inputs
 from regard.storage.huggingface import labels_of
 from regard.training.evaluation import Evaluation, drop_too_long, make_evaluation, make_objective, too_long
 
@@ -45,10 +49,17 @@ SENTENCES_SAMPLED = 2000  # lines in which sentences are counted
 FALLBACK_CACHE = ".data"  # in the run's folder, where the user's cache cannot be written
 MASK = "<mask>"
 SENTINELS = tuple(f"<extra_id_{number}>" for number in range(100))  # as many as T5 has
-UNITS = {"translate": "pairs", "answer": "questions", "tag": "sentences"}  # else texts
+UNITS = {
+    "translate": "pairs",
+    "answer": "questions",
+    "tag": "sentences",
+    "image": "pictures",
+    "video": "videos",
+    "audio": "sounds",
+}  # by task or input, else texts
 
 Log = Callable[[str], None]
-Tokenizers = Sequence[Tokenizer]  # of the source, and of the target if it has its own
+Tokenizers = Sequence[Tokenizer]  # of the source, if it is text, and of the target if it has its own
 TOKENIZER_FILES = ("tokenizer.json", "target_tokenizer.json")
 
 
@@ -56,7 +67,7 @@ TOKENIZER_FILES = ("tokenizer.json", "target_tokenizer.json")
 class TrainingData:
     """What a run trains on and is evaluated with."""
 
-    source: Tokenizer
+    source: Tokenizer | FrameReader
     target: Tokenizer | None  # None: shared with the source, or there is no target
     labels: Sequence[str]  # of classify and tag
     objective: Objective
@@ -69,8 +80,13 @@ class TrainingData:
     record: Mapping[str, Any]  # corpora and findings: the run's data.json
 
     @property
+    def tokenizers(self) -> list[Tokenizer]:
+        return [each for each in (self.source, self.target) if isinstance(each, Tokenizer)]
+
+    @property
     def output(self) -> Tokenizer:
-        return self.target or self.source
+        """The tokenizer of what a generative model writes."""
+        return self.tokenizers[-1]
 
 
 @dataclass
@@ -83,6 +99,19 @@ class Preparation:
     pretrained: Initial | None
     findings: DataReport
     held_out: Mapping[str, Sequence[RawRow]] = field(default_factory=dict)
+
+    @cached_property
+    def reader(self) -> FrameReader | None:
+        """Of pictures or sounds."""
+        return None if self.config.input is None else make_reader(self.config.input)
+
+    def inputs(self, tokenizers: Tokenizers) -> list[Tokenizer | FrameReader]:
+        """Of the source, and of the target if it has its own."""
+        return [*([] if self.reader is None else [self.reader]), *tokenizers]
+
+    @property
+    def writes_text(self) -> bool:
+        return self.config.task.name in ("translate", "transcribe", "caption")
 
     @property
     def extra_tokens(self) -> tuple[str, ...]:
@@ -107,7 +136,7 @@ def prepare_data(
         checked = check(config.data, config.task, job.held_out, job.findings, log)
         if strict:
             refuse_findings(checked.report.to_json())
-        tokenizers = tokenizers or train_tokenizers(job, checked)
+        tokenizers = train_tokenizers(job, checked) if tokenizers is None else tokenizers
         shards = encode_shards(job, checked, tokenizers)
     manifest = read_manifest(shards)
     if strict:
@@ -120,13 +149,14 @@ def prepare_data(
     for corpus, weight in zip(record["corpora"], weights):  # those of training come first
         corpus["weight"] = weight
     log(summary(record, config.task))
-    sizes = " and ".join(f"{len(each):,}" for each in tokenizers)
-    log(f"vocabulary of {sizes} tokens; {manifest['pieces']:.1f} tokens a row")
+    if tokenizers:
+        sizes = " and ".join(f"{len(each):,}" for each in tokenizers)
+        log(f"vocabulary of {sizes} tokens; {manifest['pieces']:.1f} tokens a row")
     objective = objective_of(job, tokenizers, manifest["labels"])
     may_refuse = manifest["unanswered"] > 0
     return TrainingData(
-        source=tokenizers[0],
-        target=tokenizers[1] if len(tokenizers) > 1 else None,
+        source=job.reader or tokenizers[0],
+        target=tokenizers[-1] if len(tokenizers) > 1 or (tokenizers and job.reader) else None,
         labels=tuple(manifest["labels"]),
         objective=objective,
         training=training,
@@ -156,14 +186,17 @@ def refuse_findings(findings: Sequence[Mapping[str, Any]]) -> None:
 
 def find_tokenizers(job: Preparation) -> Tokenizers | None:
     """Those of this run, else of the pretrained model, else of the cache."""
+    if job.reader is not None and not job.writes_text:
+        return []
     if (job.folder / "config.json").is_file():  # written after the tokenizers
-        source, target = load_tokenizers(job.folder, read_json(job.folder / "config.json"))
+        source, target = load_inputs(job.folder, read_json(job.folder / "config.json"))
     elif job.pretrained is not None:
-        source, target = job.pretrained.source, job.pretrained.target
+        source, target = job.pretrained.input, job.pretrained.output
     else:
         folder = cached(job, tokenizers_key(job))
         return None if folder is None else read_tokenizers(folder)
-    return [source] if target is None or target is source else [source, target]
+    inputs = [source] if target is None or target is source else [source, target]
+    return [each for each in inputs if isinstance(each, Tokenizer)]
 
 
 def read_tokenizers(folder: Path) -> Tokenizers:
@@ -174,6 +207,8 @@ def train_tokenizers(job: Preparation, checked: Checked) -> Tokenizers:
     """One of all text, or with `text.joint = false` one for each language."""
     text, is_translation = job.config.text, job.config.task.name == "translate"
     sources, targets = [pair[0] for pair in checked.sample], [pair[1] for pair in checked.sample]
+    if job.reader is not None:  # the sources are files; a question is a text of its own
+        sources = [text for target in targets for text in target.split(PROMPT_SEPARATOR)]
 
     def write(folder: Path) -> None:
         lines = [*sources, *targets] if is_translation and text.joint else sources
@@ -191,7 +226,7 @@ def train_tokenizers(job: Preparation, checked: Checked) -> Tokenizers:
 
 def encode_shards(job: Preparation, checked: Checked, tokenizers: Tokenizers) -> Path:
     """The second pass: all corpora as token ids on disk, with a manifest."""
-    config, is_translation = job.config, job.config.task.name == "translate"
+    config = job.config
     labels, pretrained = list(checked.labels), pretrained_labels(job)
     if set(labels) <= set(pretrained):
         labels = pretrained  # in the order of its output layer
@@ -207,6 +242,8 @@ def encode_shards(job: Preparation, checked: Checked, tokenizers: Tokenizers) ->
             corpora.append(writer.close())
             if not sum(entry["pairs"] for entry in corpora[-1]):
                 reason = f"longer than model.max_length = {config.model.max_length} tokens"
+                if job.reader is not None:
+                    reason = str(job.findings.places["unreadable"][0])
                 if len(corpus.dropped):
                     reason = "it is in data.valid or data.test; if that is intended, "
                     reason += 'set data.leaks = "keep"'
@@ -215,7 +252,7 @@ def encode_shards(job: Preparation, checked: Checked, tokenizers: Tokenizers) ->
                     code="E_DATA_EMPTY",
                 )
         shards = [shard for entries in corpora for shard in open_shards(folder, entries, 1.0).shards]
-        columns = [shard.target if is_translation else shard.source for shard in shards]
+        columns = [shard.target if job.writes_text else shard.source for shard in shards]
         content = {
             "corpora": corpora,
             "labels": labels,
@@ -233,8 +270,8 @@ def encode_shards(job: Preparation, checked: Checked, tokenizers: Tokenizers) ->
 
 
 def objective_of(job: Preparation, tokenizers: Tokenizers, labels: Sequence[str]) -> Objective:
-    config, source, target = job.config, tokenizers[0], tokenizers[-1]
-    return make_objective(config.task, config.model, source, target, labels, config.version)
+    config, inputs, modifiers = job.config, job.inputs(tokenizers), job.config.data.modifiers
+    return make_objective(config.task, config.model, inputs[0], inputs[-1], labels, config.version, modifiers)
 
 
 def pretrained_labels(job: Preparation) -> list[str]:
@@ -257,7 +294,7 @@ def encode_corpus(
         kept = [row for number, row in enumerate(portion) if number not in dropped]
         columns = objective.encode(kept)
         for number, note in columns.left_out:
-            job.findings.add("too-long", name, kept[number][0], note=note)
+            job.findings.add(objective.left_out_kind, name, kept[number][0], note=note)
         writer.add(columns.source, columns.target)
         unanswered += sum(target == "[]" for _, _, target in kept)
         used += len(kept) - len(columns.left_out)
@@ -298,7 +335,7 @@ def corpora_record(
         name = short_names(getattr(job.config.data, split), job.config.task)
         long = sorted(too_long(rows, objective, job.config))
         for number in long:
-            job.findings.add("too-long", name, rows[number][0], note=f"of data.{split}")
+            job.findings.add(objective.left_out_kind, name, rows[number][0], note=f"of data.{split}")
         record.append({"split": split, "name": name, "pairs": len(rows), "used": len(rows) - len(long)})
     return record
 
@@ -340,7 +377,7 @@ def tokenizers_key(job: Preparation) -> str:
 
 def shards_key(job: Preparation, tokenizers: Tokenizers) -> str:
     settings = [job.config.model.max_length, pretrained_labels(job), job.config.version > 2]
-    return cache_key(job, "shards", settings, *(each.fingerprint for each in tokenizers))
+    return cache_key(job, "shards", settings, *(each.fingerprint for each in job.inputs(tokenizers)))
 
 
 def cache_key(job: Preparation, kind: str, *more: Any) -> str:
@@ -350,7 +387,8 @@ def cache_key(job: Preparation, kind: str, *more: Any) -> str:
         [
             [describe(each.corpus), each.prefix, dict(each.label_words), each.documents, each.format],
             dict(each.columns),
-            [[str(path.resolve()), *stamp(path)] for path in corpus_files(each.corpus)],
+            each.files,
+            [[str(path.resolve()), *folder_stamp(path)] for path in stamped_files(each, task)],
         ]
         for setting in (data.train, data.valid, data.test)
         if setting is not None
@@ -363,7 +401,7 @@ def cache_key(job: Preparation, kind: str, *more: Any) -> str:
 def code_version() -> str:
     """Of the packages that read and tokenize text: what an older version prepared is not used."""
     digest = hashlib.sha256()
-    for package in (regard.data, regard.inputs.text):
+    for package in (regard.data, regard.inputs):
         for path in sorted(Path(package.__path__[0]).rglob("*.py")):
             digest.update(path.read_bytes())
     return digest.hexdigest()
@@ -376,4 +414,5 @@ def summary(record: Mapping[str, Any], task: Task) -> str:
     left_out = sum(each["count"] for each in findings if each["left_out"])
     kinds = [f"{each['count']:,} {each['kind']}" for each in findings]
     issues = f" (found: {', '.join(kinds)}; see data.json)" if kinds else ""
-    return f"{used:,} training {UNITS.get(task.name, 'texts')}, {left_out:,} left out{issues}"
+    unit = UNITS.get(task.input, UNITS.get(task.name, "texts"))
+    return f"{used:,} training {unit}, {left_out:,} left out{issues}"

@@ -19,6 +19,7 @@ from regard.data.corpora import check_data
 from regard.device import Machine, choose_machine
 from regard.errors import RegardError, UsageError
 from regard.models.families import Model, build, build_meta, parameters
+from regard.storage.folder import input_size, output_size
 from regard.training.distributed import (
     SingleProcess,
     connect,
@@ -221,9 +222,8 @@ def build_model(
 ) -> Model:
     """Initial weights by the run's seed, or of the pretrained model where they fit; or on the meta device."""
     torch.manual_seed(config.train.seed)
-    target, make = data.target, build_meta if meta else build
-    outputs = data.labels or (None if target is None or data.source.shares_vocabulary(target) else target)
-    model = make(config.model, len(data.source), None if outputs is None else len(outputs))
+    make, outputs = build_meta if meta else build, output_size(data.source, data.target, data.labels)
+    model = make(config.model, input_size(data.source), outputs)
     if machine.precision == "float64":
         model = model.double()
     if pretrained is not None and not meta:

@@ -15,6 +15,7 @@ from torch import Tensor
 from regard import storage
 from regard.batch import Batch
 from regard.config import Config
+from regard.config.schema import LOWER_IS_BETTER
 from regard.device import Machine, release_memory
 from regard.errors import RegardError
 from regard.models.families import Model
@@ -213,7 +214,8 @@ class Trainer:
     def update_best(self, record: Record) -> None:
         """Remember the best validation; count those since."""
         value = record.get(str(self.config.train.metric))
-        value = -record["loss"] if value is None or self.config.train.metric == "loss" else value
+        metric = self.config.train.metric if value is not None else "loss"
+        value = -record[metric] if metric in LOWER_IS_BETTER else value
         progress = self.progress
         best = None
         if progress.best_score is not None and progress.best_loss is not None:

@@ -1,6 +1,7 @@
 """Objectives: from rows of text to what a model reads and predicts. Tasks differ only here in training."""
 
 from regard.data.dataset import Encodings, Objective
+from regard.data.objectives.frames import ClassifyFrames, FrameObjective, FramesToText
 from regard.data.objectives.language import CausalLM, MaskedLM, SpanCorruption
 from regard.data.objectives.supervised import (
     Classify,
@@ -14,9 +15,12 @@ from regard.data.objectives.supervised import (
 __all__ = [
     "CausalLM",
     "Classify",
+    "ClassifyFrames",
     "ContextWindow",
     "Encodings",
     "ExtractiveQA",
+    "FrameObjective",
+    "FramesToText",
     "MaskedLM",
     "Objective",
     "Seq2Seq",

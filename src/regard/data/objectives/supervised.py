@@ -23,7 +23,7 @@ from regard.data.dataset import (
 )
 from regard.data.readers import LABEL_SEPARATOR, RawRow
 from regard.inputs.text import Tokenizer
-from regard.sample import IGNORED, Sample
+from regard.sample import IGNORED, Example, Sample
 
 UNLIMITED = 1 << 30
 LEAST_CONTEXT = 8  # tokens of a context beside a question
@@ -56,6 +56,11 @@ class Seq2Seq(RowObjective):
             for number in np.flatnonzero(~keep).tolist()
         ]
         return Encodings(select(left, keep), select(right, keep), long)
+
+    def eval_samples(self, examples: Sequence[Example]) -> list[Sample]:
+        sources = self.source.encode_batch([example.source for example in examples])
+        targets = self.target.encode_batch([example.target for example in examples])
+        return [self.sample(left, right) for left, right in zip(sources, targets)]
 
     def source_sample(self, ids: TokenIds) -> Sample:
         """A source without a target, for generation."""
@@ -113,9 +118,12 @@ class Classify(LabelObjective):
         labels = [int(number in target) for number in range(len(self.labels))] if self.many else target
         return Sample(self.text(source).source, labels=labels)
 
-    def eval_sample(self, text: TokenIds, labels: str) -> Sample:
+    def eval_samples(self, examples: Sequence[Example]) -> list[Sample]:
         """Labels that do not occur in the training data are ignored."""
-        return self.sample(text, [self.number.get(label, IGNORED) for label in split_labels(labels)])
+        texts = self.tokenizer.encode_batch([example.source for example in examples])
+        labels = [split_labels(example.target) for example in examples]
+        numbers = [[self.number.get(label, IGNORED) for label in row] for row in labels]
+        return [self.sample(ids, row) for ids, row in zip(texts, numbers)]
 
 
 def split_labels(joined: str) -> list[str]:

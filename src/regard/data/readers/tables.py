@@ -39,6 +39,12 @@ LAYOUTS: Mapping[str, Names] = {
     "tag": {"tokens": ("tokens", "words"), "tags": ("tags", "ner_tags")},
     "answer": {"question": ("question",), "context": ("context",), "answers": ("answers", "answer")},
 }
+FILE = ("file", "path", "image", "audio", "file_name")
+MEDIA_LAYOUTS: Mapping[str, Names] = {  # of pictures and sounds
+    "classify": {"file": FILE, "label": ("label", "labels")},
+    "transcribe": {"file": FILE, "text": ("text", "sentence", "transcription")},
+    "caption": {"file": FILE, "text": ("text", "caption", "answer"), "question": ("question",)},
+}
 OPTIONAL: Names = {"id": ("id",), "is_impossible": ("is_impossible",)}  # of a question
 TARGETS = ("target", "label", "tags", "answers")
 
@@ -63,7 +69,7 @@ class TableFormat:
                 for source, target in (("source", "target"), (task.source, task.target))
             ]
         else:
-            layouts = [LAYOUTS[task.name]]
+            layouts = [(LAYOUTS if task.input == "text" else MEDIA_LAYOUTS)[task.name]]
         if labels:
             layouts.append({"source": LAYOUTS["classify"]["text"], "target": LAYOUTS["classify"]["label"]})
         columns = columns or {}
@@ -76,7 +82,12 @@ class TableFormat:
         return cls(layouts, columns, inputs_only, task.multi_label)
 
     def required(self, layout: Names) -> list[str]:
-        return [word for word in layout if not (self.inputs_only and word in TARGETS)]
+        """Of a picture the text is a target, and a question is optional."""
+        is_media = "file" in layout
+        targets, optional = (*TARGETS, "text") if is_media else TARGETS, ("question",) if is_media else ()
+        return [
+            word for word in layout if word not in optional and not (self.inputs_only and word in targets)
+        ]
 
     def names(self, layout: Names, word: str) -> tuple[str | int, ...]:
         return (self.columns[word],) if word in self.columns else layout[word]

@@ -12,11 +12,13 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from regard.compat import current_weight_names, file_version, upgrade_model
+from regard.config.input import InputConfig
 from regard.config.model import CLASSES as FAMILIES
 from regard.config.model import FIELDS, ModelConfig, parse_model
 from regard.config.reading import shown
-from regard.config.schema import HEADS, Task
+from regard.config.schema import FRAME_FAMILIES, HEADS, Task
 from regard.errors import UsageError, located
+from regard.inputs.frames import FrameReader
 from regard.inputs.text import Tokenizer
 from regard.inputs.text.checks import MAX_TOKENS
 from regard.storage.files import Json
@@ -31,20 +33,24 @@ from regard.storage.huggingface.architecture import (
 from regard.storage.huggingface.decoders import GPT2, LLAMA
 from regard.storage.huggingface.encoder_decoders import MARIAN, T5
 from regard.storage.huggingface.encoders import BERT
+from regard.storage.huggingface.frames import AST, VIT, VIT_GPT, WHISPER
 
 # by model_type; of those that express a model, the first is written
-ARCHITECTURES = {each.name: each for each in (MARIAN, BERT, GPT2, T5, LLAMA)}
+ARCHITECTURES = {each.name: each for each in (MARIAN, BERT, GPT2, T5, LLAMA, VIT, AST, WHISPER, VIT_GPT)}
 MULTI_LABEL = "multi_label_classification"
 CONFIG = "E_MODEL_CONFIG"
 
 
-def architecture_of(model: ModelConfig, joint: bool) -> Architecture | None:
+def architecture_of(
+    model: ModelConfig, joint: bool, reader: InputConfig | None = None
+) -> Architecture | None:
     """The architecture that expresses a model, None if there is none.
 
     Its fields are written and read back: a model with anything that they do not hold has no architecture.
     """
     for each in ARCHITECTURES.values():
-        if each.family == model.family and (joint or each.two_vocabularies) and _reads_back(model, each):
+        fits = each.family == model.family and (joint or each.two_vocabularies)
+        if fits and (reader is None or each.suits(reader)) and _reads_back(model, each):
             return each
     return None
 
@@ -79,31 +85,37 @@ def opens_in_transformers(model: ModelConfig, joint: bool = True) -> bool:
 
 def config_json(
     model: ModelConfig,
-    source: Tokenizer,
+    source: Tokenizer | FrameReader,
     target: Tokenizer | None,
     task: Task | None = None,
     labels: Sequence[str] = (),
 ) -> Json:
+    common: Json = {"is_encoder_decoder": 0 not in model.depth, "torch_dtype": "float32"}
     output = target or source
-    common: Json = {
-        "is_encoder_decoder": 0 not in model.depth,
-        "vocab_size": len(source),
-        # theirs has one for both sides, and uses it as a row of either embedding
-        "pad_token_id": source.pad if source.pad < len(output) else output.pad,
-        "bos_token_id": output.start,
-        "eos_token_id": output.end,
-        "torch_dtype": "float32",
-    }
-    if common["is_encoder_decoder"]:
-        common["decoder_start_token_id"] = output.start
-    if target is not None:
-        common |= {"decoder_vocab_size": len(target), "share_encoder_decoder_embeddings": False}
+    if isinstance(output, Tokenizer):
+        first = source if isinstance(source, Tokenizer) else output
+        common |= {
+            "vocab_size": len(first),
+            # theirs has one for both sides, and uses it as a row of either embedding
+            "pad_token_id": first.pad if first.pad < len(output) else output.pad,
+            "bos_token_id": output.start,
+            "eos_token_id": output.end,
+        }
+        if common["is_encoder_decoder"]:
+            common["decoder_start_token_id"] = output.start
+        if target is not None and isinstance(source, Tokenizer):
+            common |= {"decoder_vocab_size": len(target), "share_encoder_decoder_embeddings": False}
     common |= _labels_json(labels, task)
-    architecture = architecture_of(model, target is None)
+    reader = None if isinstance(source, Tokenizer) else source.config
+    architecture = architecture_of(model, target is None or reader is not None, reader)
     if architecture is None:
         fields = model.model_dump(mode="json", exclude={"preset"}, exclude_none=True)
         return {"model_type": "regard", "architectures": [model.family], **common, "model": fields}
-    classes = [name for name, task in architecture.tasks.items() if HEADS.get(task or "") == model.head]
+    if reader is not None:
+        common |= architecture.write_input(reader)
+    heads = HEADS if model.family == "bert" else {}
+    classes = [name for name, task in architecture.tasks.items() if heads.get(task or "") == model.head]
+    classes = classes or list(architecture.tasks)
     described = {"model_type": architecture.name, "architectures": classes[:1]}
     return described | common | architecture.write(model)
 
@@ -140,9 +152,8 @@ def model_config(config: Json, path: str) -> ModelConfig:
                 fields = config.get("model", {})
                 is_old = file_version(regard_section(config), "regard") == 1
                 return parse_model(upgrade_model(fields, FIELDS) if is_old else fields)
-            head = (
-                HEADS.get(_task_name(config, architecture) or "") if architecture.family == "bert" else None
-            )
+            is_bert = architecture.family == "bert"
+            head = HEADS.get(_task_name(config, architecture) or "") if is_bert else None
             return parse_model({**architecture.read(config), "head": head})
     except ValidationError as error:
         first = error.errors()[0]
@@ -159,7 +170,7 @@ def _check_numbers(config: Json) -> None:
     """Check what is read of a config beside the model; `auto_map` and all else is ignored."""
     for field in ("vocab_size", "decoder_vocab_size"):
         size = config.get(field)
-        if field == "decoder_vocab_size" and size is None:
+        if size is None and (field == "decoder_vocab_size" or reads_frames(config)):
             continue
         if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= MAX_TOKENS:
             raise UsageError(
@@ -168,6 +179,14 @@ def _check_numbers(config: Json) -> None:
     longest = regard_section(config).get("split_above", 0)
     if not isinstance(longest, int) or isinstance(longest, bool) or longest < 0:
         raise UsageError(f"regard.split_above = {shown(longest)} is not a number of tokens", code=CONFIG)
+
+
+def reads_frames(config: Json) -> bool:
+    """Whether the model reads pictures or sounds."""
+    architecture = _architecture(config)
+    section = config.get("model")
+    family = section.get("family") if isinstance(section, dict) else None
+    return (architecture.family if architecture else family) in FRAME_FAMILIES
 
 
 def regard_section(config: Json) -> Json:
@@ -198,7 +217,7 @@ def _task_name(config: Json, architecture: Architecture) -> str | None:
     if name in architecture.tasks:
         return architecture.tasks[name]
     if name.endswith("Model"):  # a base model; of all but encoders the embedding is also the output layer
-        return None if architecture.family == "bert" else next(iter(architecture.tasks.values()))
+        return None if None in architecture.tasks.values() else next(iter(architecture.tasks.values()))
     supported = ", ".join(architecture.tasks)
     raise UsageError(
         f"architectures = {shown(name)} is not one that Regard opens ({supported})", code=UNSUPPORTED
@@ -220,7 +239,8 @@ def task_of(config: Json, path: str) -> Task | None:
     if name is None:
         return None
     multi_label = name == "classify" and problem == MULTI_LABEL
-    return Task.model_validate({"name": name, "multi_label": multi_label, **languages})
+    reads = {"input": architecture.input}
+    return Task.model_validate({"name": name, "multi_label": multi_label, **reads, **languages})
 
 
 def labels_of(config: Json, task: Task | None, path: str) -> tuple[str, ...]:
@@ -240,10 +260,10 @@ def _labels(config: Json) -> tuple[str, ...]:
     return tuple(names[str(number)] for number in range(len(names)))
 
 
-def to_hf(model: ModelConfig, weights: Mapping[str, Tensor]) -> Tensors:
+def to_hf(model: ModelConfig, weights: Mapping[str, Tensor], reader: InputConfig | None = None) -> Tensors:
     """Our weights under the names of the architecture that expresses the model, else under ours."""
     is_joint = "target.tokens.weight" not in weights or "source.tokens.weight" not in weights
-    architecture = architecture_of(model, is_joint)
+    architecture = architecture_of(model, is_joint, reader)
     return dict(weights) if architecture is None else architecture.to_hf(model, weights)
 
 

@@ -194,6 +194,10 @@ class Architecture:
     # our weights as this architecture has them, if it computes the same in another way
     converted: Callable[[Any, Mapping[str, Tensor]], Mapping[str, Tensor]] = lambda model, weights: weights
     two_vocabularies: bool = False  # it can have one for each side
+    # of models that read pictures or sounds
+    input: str = "text"  # the kind of [input]
+    suits: Callable[[Any], bool] = lambda reader: True  # whether it can read this [input]
+    write_input: Callable[[Any], Json] = lambda reader: {}  # [input] -> fields of config.json
 
     def write(self, model: Any) -> Json:
         """Their fields of our config."""

@@ -16,6 +16,15 @@ from regard.storage.huggingface.architecture import (
     unsupported,
 )
 
+GPT2_BLOCK = {
+    "attention_residual.norm": "ln_1",
+    **attention("attention", "attn", "c_attn", "c_attn", "c_attn", "c_proj"),
+    "feed_forward_residual.norm": "ln_2",
+    "feed_forward.up": "mlp.c_fc",
+    "feed_forward.down": "mlp.c_proj",
+}
+GPT2_LAYOUTS = {r".*\.(c|q)_(attn|proj|fc)\.weight": TRANSPOSED}  # linear weights are [in, out]
+
 GPT2 = Architecture(
     "gpt2",
     "gpt",
@@ -35,24 +44,14 @@ GPT2 = Architecture(
         {
             "target.tokens": "transformer.wte",
             "target.positions.table": "transformer.wpe.weight",
-            **modules(
-                "decoder.blocks.*",
-                "transformer.h.*",
-                {
-                    "attention_residual.norm": "ln_1",
-                    **attention("attention", "attn", "c_attn", "c_attn", "c_attn", "c_proj"),
-                    "feed_forward_residual.norm": "ln_2",
-                    "feed_forward.up": "mlp.c_fc",
-                    "feed_forward.down": "mlp.c_proj",
-                },
-            ),
+            **modules("decoder.blocks.*", "transformer.h.*", GPT2_BLOCK),
             "decoder.final_norm": "transformer.ln_f",
             "output": "lm_head",
         },
         prefix="transformer.",
         tied={"lm_head.weight": "transformer.wte.weight"},
         unused=(r"h\.\d+\.attn\.(masked_)?bias",),
-        layouts={r".*\.c_(attn|proj|fc)\.weight": TRANSPOSED},  # linear weights are [in, out]
+        layouts=GPT2_LAYOUTS,
     ),
     constants={"attn_pdrop": 0.0},
     supported={

@@ -16,14 +16,27 @@ import torch
 
 from regard.compat import VERSION
 from regard.config import Config, Decode, Model, Task
+from regard.config.input import Modifier
 from regard.data import Objective
-from regard.data.objectives import CausalLM, Classify, ExtractiveQA, MaskedLM, Seq2Seq, SpanCorruption, Tag
+from regard.data.objectives import (
+    CausalLM,
+    Classify,
+    ClassifyFrames,
+    ExtractiveQA,
+    FrameObjective,
+    FramesToText,
+    MaskedLM,
+    Seq2Seq,
+    SpanCorruption,
+    Tag,
+)
 from regard.data.readers import RawRow
 from regard.errors import RegardError
 from regard.generation import Hypothesis, decode
 from regard.generation.score import TOKENS_PER_BATCH, score
+from regard.inputs.frames import FrameReader
 from regard.inputs.text import Tokenizer, special_tokens
-from regard.sample import IGNORED, Example, Sample
+from regard.sample import IGNORED, Example, Sample, Source
 from regard.storage import write_text
 from regard.training.distributed import SingleProcess
 from regard.training.progress import Record
@@ -83,12 +96,19 @@ class Evaluation(ABC):
 def make_objective(
     task: Task,
     model: Model,
-    source: Tokenizer,
-    target: Tokenizer,
+    source: Tokenizer | FrameReader,
+    target: Tokenizer | FrameReader,
     labels: Sequence[str] = (),
     version: int = VERSION,
+    modifiers: Sequence[Modifier] = (),
 ) -> Objective:
     longest = model.max_length
+    if isinstance(source, FrameReader):
+        if isinstance(target, Tokenizer):
+            return FramesToText(source, target, longest, modifiers=modifiers)
+        return ClassifyFrames(source, labels, task.multi_label, modifiers=modifiers)
+    if not isinstance(target, Tokenizer):
+        raise ValueError("a model that reads text writes text")
     match task.name:
         case "translate":
             return Seq2Seq(source, target, longest)
@@ -104,6 +124,8 @@ def make_objective(
             return Tag(source, longest, labels)
         case "answer":
             return ExtractiveQA(source, longest, task.stride)
+        case _:
+            raise ValueError(f"{task.name} reads no text")
 
 
 def make_evaluation(
@@ -114,12 +136,17 @@ def make_evaluation(
         from regard.training.evaluation.translation import TranslationEvaluation
 
         return TranslationEvaluation(objective, examples, config)
+    if isinstance(objective, FramesToText):
+        from regard.training.evaluation.media import FramesToTextEvaluation
+
+        return FramesToTextEvaluation(objective, examples, config)
     from regard.training.evaluation import labels, language
 
     if isinstance(objective, ExtractiveQA):
         return labels.AnswerEvaluation(objective, examples, config.task.longest_answer, may_refuse)
     kinds: dict[type[Objective], type[Evaluation]] = {
         Classify: labels.LabelEvaluation,
+        ClassifyFrames: labels.LabelEvaluation,
         Tag: labels.TagEvaluation,
         CausalLM: language.CausalLMEvaluation,
         SpanCorruption: language.SpanCorruptionEvaluation,
@@ -151,11 +178,17 @@ def device_of(model: AnyModel) -> torch.device:
 
 
 def best_hypotheses(
-    model: AnyModel, sources: Iterable[Sequence[int]], options: Decode, tokenizer: Tokenizer
+    model: AnyModel,
+    sources: Iterable[Source],
+    options: Decode,
+    tokenizer: Tokenizer,
+    prefixes: Sequence[Sequence[int]] | None = None,
 ) -> list[Hypothesis]:
+    """The best hypothesis of each source, without its prefix."""
     samples = [Sample(source=ids) for ids in sources]
     generative = cast("GenerativeModel", model)
-    results = decode(generative, samples, options, special_tokens(tokenizer), device_of(model))
+    special = special_tokens(tokenizer)
+    results = decode(generative, samples, options, special, device_of(model), prefixes)
     if not all(results):  # the probabilities of a diverged model are NaN, and no hypothesis is left
         raise RegardError(
             "the model's probabilities are not finite, so that nothing can be decoded; begin a run "
@@ -183,15 +216,16 @@ def drop_too_long(
     if long:
         numbers = ", ".join(str(number + 1) for number in sorted(long)[:MAX_LISTED])
         more = ", ..." if len(long) > MAX_LISTED else ""
-        log(
-            f"left out {len(long):,} of data.{split}: longer than {config.model.max_length} tokens "
-            f"(texts {numbers}{more})"
-        )
+        reason = f"longer than {config.model.max_length} tokens"
+        reason = "cannot be read" if isinstance(objective, FrameObjective) else reason
+        log(f"left out {len(long):,} of data.{split}: {reason} (rows {numbers}{more})")
     return [example for number, example in enumerate(examples) if number not in long]
 
 
 def too_long(rows: Sequence[RawRow], objective: Objective, config: Config) -> set[int]:
     """Rows with more tokens than there are learned positions; other positions reach any length."""
+    if isinstance(objective, FrameObjective):
+        return set(objective.too_long(rows))
     if config.model.positions != "learned" or config.task.name in ("generate", "fill"):
         return set()
     return set(objective.too_long(rows))

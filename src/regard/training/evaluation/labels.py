@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.data.objectives import Classify, ContextWindow, ExtractiveQA, Tag, split_labels
+from regard.data.objectives import Classify, ClassifyFrames, ContextWindow, ExtractiveQA, Tag, split_labels
 from regard.generation.heads import (
     AnswerSpan,
     label_probabilities,
@@ -32,13 +32,12 @@ WINDOW_TOKENS_PER_BATCH = 4096  # logits of windows are small: two a token
 
 
 class LabelEvaluation(Evaluation):
-    objective: Classify
+    objective: Classify | ClassifyFrames
     validated = ("loss", "accuracy", "f1")
 
     @cached_property
     def samples(self) -> list[Sample]:
-        texts = self.objective.tokenizer.encode_batch([example.source for example in self.examples])
-        return [self.objective.eval_sample(ids, each.target) for ids, each in zip(texts, self.examples)]
+        return self.objective.eval_samples(self.examples)
 
     def run(self, model: Model, dist: SingleProcess = SINGLE_PROCESS) -> Scored:
         def predict(samples: Sequence[Sample]) -> list[list[float]]:

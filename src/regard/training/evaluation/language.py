@@ -170,10 +170,10 @@ class SpanCorruptionEvaluation(MaskedEvaluation):
 
     def generate(self, model: Model, samples: Sequence[Sample]) -> list[Record]:
         tokenizer = self.objective.tokenizer
-        best = best_hypotheses(model, (each.source for each in samples), Decode(beam=1), tokenizer)
+        best = best_hypotheses(model, (each.source_ids for each in samples), Decode(beam=1), tokenizer)
         return [
             {
-                "source": "".join(tokenizer.tokens(sample.source[:-1])).strip(),
+                "source": "".join(tokenizer.tokens(sample.source_ids[:-1])).strip(),
                 "reference": tokenizer.tokens(sample.labels[:-1]),
                 "output": tokenizer.tokens(hypothesis.tokens),
             }

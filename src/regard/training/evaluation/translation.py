@@ -35,9 +35,7 @@ class TranslationEvaluation(Evaluation):
 
     @cached_property
     def samples(self) -> list[Sample]:
-        sources = self.objective.source.encode_batch([example.source for example in self.examples])
-        targets = self.objective.target.encode_batch([example.target for example in self.examples])
-        return [self.objective.sample(left, right) for left, right in zip(sources, targets)]
+        return self.objective.eval_samples(self.examples)
 
     @property
     def references(self) -> list[str]:
@@ -114,7 +112,7 @@ class TranslationEvaluation(Evaluation):
         from regard.generation.alignment import align
 
         chrf = CHRF()
-        pairs = [(s.source[:-1], hypothesis.tokens) for s, hypothesis in zip(self.samples, best)]
+        pairs = [(s.source_ids[:-1], hypothesis.tokens) for s, hypothesis in zip(self.samples, best)]
         alignments: list[list[tuple[int, int]]] = [[] for _ in pairs]  # a model without attention has none
         if model.alignment is not None:
             alignments = align([model], pairs, self.objective.source, self.objective.target)
