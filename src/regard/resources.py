@@ -18,6 +18,12 @@ def task_texts() -> dict[str, dict[str, str]]:
     return texts
 
 
+def texts_of(task: str, kind: str) -> dict[str, str]:
+    """The texts of a task with its kind of input; those of pictures and sounds may have their own."""
+    texts = task_texts()
+    return texts.get(f"{task}-{kind}") or texts[task]
+
+
 def word_lists() -> dict[str, dict[str, str]]:
     """Words that sentence splitting and language detection know."""
     words: dict[str, dict[str, str]] = read_data("words")

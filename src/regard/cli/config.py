@@ -14,7 +14,7 @@ from regard.errors import UsageError
 app = typer.Typer(help="Write, show and check the TOML file of a run.", no_args_is_help=True)
 File = Annotated[Path, typer.Argument(help="The run's TOML file.")]
 # As in config/schema.py, which is not imported for a help text: pydantic takes longer than all the rest.
-TaskName = Literal["translate", "generate", "fill", "classify", "tag", "answer"]
+TaskName = Literal["translate", "generate", "fill", "classify", "tag", "answer", "transcribe", "caption"]
 Overrides = Annotated[list[str] | None, typer.Option("--set", help="section.field=value")]
 
 

@@ -11,7 +11,7 @@ import typer
 
 from regard.cli.terminal import messages, print_line, say
 from regard.errors import UsageError
-from regard.resources import task_texts
+from regard.resources import texts_of
 
 if TYPE_CHECKING:
     from regard.config import Config
@@ -95,7 +95,7 @@ def run(config: Config | None, out: Path, resume: bool, strict: bool, plain: boo
     for record in outcome.records:
         console.print(score_line(outcome.task, record))
     console.print(f"the report is {out / 'report.html'}")
-    use = task_texts()[outcome.task]["command"].format(model=place)
+    use = texts_of(outcome.task, outcome.input)["command"].format(model=place)
     console.print(f"the model is in {out}; use it:  {use}")
 
 

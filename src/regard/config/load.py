@@ -190,7 +190,7 @@ def fill_dependent_defaults(tree: Tree, where: str = "config") -> None:
         train.setdefault("metric", METRICS.get(task, ("bleu",))[0])
     kind = section["kind"] if isinstance(section := tree.get("input"), dict) and "kind" in section else "text"
     if kind != "text" and isinstance(tree.get("task"), dict):
-        tree["task"] = {"input": kind, **tree["task"]}
+        tree["task"] = {**tree["task"], "input": tree["task"].get("input", kind)}
     families = FAMILIES_OF.get(task, ("transformer",)) if kind == "text" or task != "classify" else ("vit",)
     if isinstance(model := tree.setdefault("model", {}), dict):
         tree["model"] = model = with_preset(model, where)
@@ -352,6 +352,8 @@ def template(name: str, task: TaskName = "translate") -> str:
         "train": f"steps = 2000\nlr = {texts.get('lr', '1e-3')}\nwarmup = 400\n",
         "decode": "",
     }
+    if "input" in texts:
+        given["input"] = texts["input"]
     tree = {section: tomllib.loads(fields) for section, fields in given.items()}
     config = resolve(tree)
     head = TEMPLATE.format(file=name, use=texts["command"].format(model="runs/my-model"))

@@ -273,7 +273,7 @@ def vit(config: ViTConfig | ASTConfig, size: FrameSize, labels: int | None = Non
     head = nn.LayerNorm(config.width, eps=config.epsilon) if config.family == "ast" else nn.Identity()
     output = Linear(config.width, labels or 2)
     model = EncoderOnly(frame_embedding(config, size), stack, head, output, POOLS[config.pool])
-    init_gpt2_bert(model)
+    init_glorot(model)
     return model
 
 
@@ -293,7 +293,7 @@ def frames_to_text(
         decoder=frame_parts(config, activation).stack(decoder_layers, cross=True),
         output=Linear(config.width, vocabulary, bias=False),
     )
-    init_gpt2_bert(model, max(config.depth))
+    init_glorot(model)
     if config.tie_embeddings:
         model.output.weight = words.weight
     return model

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.config import Config
-from regard.resources import CARD, task_texts
+from regard.resources import CARD, texts_of
 from regard.storage.files import write_text
 from regard.storage.huggingface import opens_in_transformers
 
@@ -19,6 +19,10 @@ KINDS = {
     "gpt": "A GPT decoder",
     "llama": "A Llama decoder",
     "bert": "A BERT encoder",
+    "vit": "A ViT encoder",
+    "ast": "An AST encoder",
+    "whisper": "A Whisper encoder-decoder",
+    "vit_gpt": "A ViT encoder with a GPT-2 decoder",
 }
 
 
@@ -35,7 +39,7 @@ def write_card(
     from jinja2 import Template  # here: whoever opens a model imports this package
 
     model, task = config.model, config.task
-    texts, (encoder, decoder) = task_texts()[task.name], model.depth
+    texts, (encoder, decoder) = texts_of(task.name, task.input), model.depth
     # of a language model the only language, if it is given: "source" is the default
     languages = [task.source] if task.source != "source" else []
     template = Template(
@@ -49,7 +53,8 @@ def write_card(
         layers=f"{encoder}+{decoder}" if encoder and decoder else encoder or decoder,
         model=model,
         parameters=parameters,
-        is_hf=opens_in_transformers(model) and (config.text.joint or task.name != "translate"),
+        is_hf=opens_in_transformers(model, reader=config.input)
+        and (config.text.joint or task.name != "translate"),
         facts=facts,
         scores=scores,
         data=data,

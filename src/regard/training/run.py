@@ -14,7 +14,7 @@ import torch
 
 from regard import storage
 from regard.config import Config, load_config, resolve, to_toml
-from regard.config.schema import Recipe, TaskName
+from regard.config.schema import InputKind, Recipe, TaskName
 from regard.data.corpora import check_data
 from regard.device import Machine, choose_machine
 from regard.errors import RegardError, UsageError
@@ -53,6 +53,7 @@ class Outcome:
     seconds: float = 0.0  # of all resumptions
     machine: str = ""
     promised: Recipe = field(default_factory=Recipe)
+    input: InputKind = "text"
 
 
 @dataclass(frozen=True)
@@ -122,7 +123,8 @@ def train_run(run: Run, dist: SingleProcess, resume: bool, listener: Listener, s
         records = dist.on_rank0(lambda: write_model_folder(trainer, metrics))
     progress, used = trainer.progress, machine_summary(machine, dist)
     task, recipe = config.task.name, config.recipe
-    return Outcome(folder, finished, progress.step, records, task, progress.seconds, used, recipe)
+    kind = config.task.input
+    return Outcome(folder, finished, progress.step, records, task, progress.seconds, used, recipe, kind)
 
 
 # --- open

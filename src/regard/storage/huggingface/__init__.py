@@ -79,8 +79,8 @@ def _computation(model: ModelConfig) -> Json:
     return fields
 
 
-def opens_in_transformers(model: ModelConfig, joint: bool = True) -> bool:
-    return architecture_of(model, joint) is not None
+def opens_in_transformers(model: ModelConfig, joint: bool = True, reader: InputConfig | None = None) -> bool:
+    return architecture_of(model, joint, reader) is not None
 
 
 def config_json(

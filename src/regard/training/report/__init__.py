@@ -240,7 +240,8 @@ def shape(model: Model) -> str:
 def changed_settings(config: Config) -> list[list[str]]:
     """(setting, value, default) of the fields that differ from the defaults of their task and preset."""
     preset = {"preset": config.model.preset, "family": config.model.family}
-    defaults = resolve({"task": {"name": config.task.name}, "data": {"train": "phrasebook"}, "model": preset})
+    tree = {"task": {"name": config.task.name}, "data": {"train": "phrasebook"}, "model": preset}
+    defaults = resolve(tree if config.input is None else {**tree, "input": config.input.model_dump()})
     rows = []
     for section in SECTIONS:
         values, base = (getattr(each, section).model_dump(mode="json") for each in (config, defaults))

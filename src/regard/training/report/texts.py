@@ -6,6 +6,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from regard.metrics.bleu import UNSPACED, text_scores
@@ -140,6 +141,15 @@ def continuations(run: RunData, split: str, rows: list[Record]) -> Iterator[Bloc
     yield f"Continuations of texts of the {split} data."
     for row in rows[:CONTINUATIONS]:
         yield case([("prompt", row["source"]), ("continuation", row["output"])])
+
+
+@over_texts
+def written_texts(run: RunData, split: str, rows: list[Record]) -> Iterator[Block]:
+    wrong = [row for row in rows if row["output"] != row["reference"]]
+    yield f"{len(rows) - len(wrong):,} of {len(rows):,} texts of the {split} data are exactly right."
+    for row in wrong[:CONTINUATIONS]:
+        fields = [("file", Path(row["source"]).name), ("reference", row["reference"])]
+        yield case([*fields, ("output", row["output"])])
 
 
 def masked_pairs(row: Record) -> list[tuple[str, str]]:
@@ -386,4 +396,6 @@ TASK_SECTIONS: dict[str, dict[str, Section]] = {
     "classify": {"Labels": labels, "Errors": label_errors},
     "tag": {"Entities": entity_types, "Errors": entity_list},
     "answer": {"Answers": answers, "Errors": answer_errors},
+    "transcribe": {"Texts": written_texts},
+    "caption": {"Texts": written_texts},
 }
