@@ -282,6 +282,11 @@ def test_files_with_loss_sound_alike(form: str, rate: int) -> None:
     assert np.corrcoef(result, expected)[0, 1] > 0.98
 
 
+def test_floats_beyond_full_scale_are_clipped() -> None:
+    sound = np.array([[3e38, 3e38], [-3e38, -3e38], [0.5, 0.5]], np.float32)
+    assert PLAIN.read(encode(sound, subtype="FLOAT")).tolist() == [32767, -32768, 16384]
+
+
 def test_opposite_channels_cancel() -> None:
     raw = chirp(0.2)
     assert (PLAIN.read(encode(np.stack([raw, -raw], axis=1))) == 0).all()

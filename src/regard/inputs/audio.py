@@ -215,6 +215,7 @@ def _mono_blocks(file: Any, name: str) -> Iterator[Floats]:
     while len(block := file.read(size, dtype="float32", always_2d=True)):
         total += len(block)
         _check_finite(block, name)
+        block = np.clip(block, -1, 1)  # floats can be any
         yield block.mean(axis=1) if block.shape[1] > 1 else block[:, 0]
 
     if not total:

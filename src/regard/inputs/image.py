@@ -32,8 +32,18 @@ FILTERS = {
     "bicubic": Image.Resampling.BICUBIC,
     "lanczos": Image.Resampling.LANCZOS,
 }
-# what pillow raises for files that are damaged or made to break it
-DAMAGE = (OSError, ValueError, SyntaxError, EOFError, IndexError, KeyError, TypeError, OverflowError)
+# what pillow raises for files that are damaged or made to break it; UserWarning where warnings are errors
+DAMAGE = (
+    OSError,
+    ValueError,
+    SyntaxError,
+    EOFError,
+    IndexError,
+    KeyError,
+    TypeError,
+    OverflowError,
+    UserWarning,
+)
 BOMBS = (Image.DecompressionBombError, Image.DecompressionBombWarning)
 
 
