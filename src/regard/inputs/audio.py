@@ -24,6 +24,8 @@ Samples = NDArray[np.int16]
 Floats = NDArray[np.float32]
 FORMATS = "WAV, FLAC, OGG, MP3"
 BLOCK = 1 << 16  # samples of the file in one step
+STREAM = 0x7FFFF000  # a RIFF size from here on stands for "not known yet"
+MP3_FRAMES = 2304  # samples of two frames
 ROWS = 4096  # products of one step of the filter: bounds the memory
 ZERO_CROSSINGS = 24  # of the sinc, on each side
 KAISER_BETA = 9.0  # about 90 dB below the pass band
@@ -36,14 +38,14 @@ def read_sound(source: str | Path | bytes | NDArray[Any], rate: int, limits: Med
     if isinstance(source, np.ndarray):
         return _from_array(source, rate, limits)
     name = "the data" if isinstance(source, bytes) else str(source)
-    parts = []
+    parts: list[Samples] = []
     total = 0
     for part in sound_blocks(source, rate, limits, longest=limits.seconds):
         total += len(part)
         if total > limits.seconds * rate:  # the header promised less
             raise _too_long(name, limits.seconds)
         parts.append(part)
-    return np.concatenate(parts) if parts else np.zeros(0, np.int16)
+    return np.concatenate(parts)
 
 
 def sound_windows(
@@ -79,7 +81,8 @@ def sound_blocks(
     with ExitStack() as stack:
         try:
             content = stack.enter_context(_stream(source, limits))
-            _check_format(content.read(12), name)
+            head = content.read(12)
+            _check_format(head, content.seek(0, io.SEEK_END), name)
             content.seek(0)
             file = stack.enter_context(soundfile.SoundFile(content))
             _check_header(file.samplerate, file.channels, file.frames, name, limits, longest)
@@ -89,7 +92,8 @@ def sound_blocks(
             else:
                 yield from map(to_int16, resample_blocks(blocks, file.samplerate, rate))
         except damage as error:
-            message = f"{name}: the sound is damaged or truncated ({error})"
+            reason = getattr(error, "error_string", error)
+            message = f"{name}: the sound is damaged or truncated ({reason})"
             raise UsageError(message, code="E_AUDIO_DAMAGED") from None
 
 
@@ -175,11 +179,14 @@ def _stream(source: str | Path | bytes, limits: MediaLimits) -> Any:
     return io.BytesIO(open_media(source, most=limits.bytes))
 
 
-def _check_format(head: bytes, name: str) -> None:
+def _check_format(head: bytes, size: int, name: str) -> None:
     wav = head[:4] in (b"RIFF", b"RF64") and head[8:12] == b"WAVE"
     mp3 = head[:3] == b"ID3" or (len(head) > 1 and head[0] == 0xFF and head[1] & 0xE0 == 0xE0)
     if not (wav or mp3 or head[:4] in (b"fLaC", b"OggS")):
         raise UsageError(f"{name}: no sound in a known format ({FORMATS})", code="E_AUDIO_FORMAT")
+    # libsndfile shortens a truncated WAV without an error; the last byte may be padding
+    if head[:4] == b"RIFF" and size + 1 < 8 + int.from_bytes(head[4:8], "little") < STREAM:
+        raise UsageError(f"{name}: the sound is truncated", code="E_AUDIO_DAMAGED")
 
 
 def _check_header(
@@ -204,10 +211,18 @@ def _too_long(name: str, longest: float) -> UsageError:
 
 def _mono_blocks(file: Any, name: str) -> Iterator[Floats]:
     """The mean of the channels, float32 in [-1,1]."""
-    size = max(1024, BLOCK // file.channels)
+    size, total = max(1024, BLOCK // file.channels), 0
     while len(block := file.read(size, dtype="float32", always_2d=True)):
+        total += len(block)
         _check_finite(block, name)
+        block = np.clip(block, -1, 1)  # floats can be any
         yield block.mean(axis=1) if block.shape[1] > 1 else block[:, 0]
+
+    if not total:
+        raise UsageError(f"{name}: a sound without samples", code="E_AUDIO_EMPTY")
+    if total < file.frames - max(MP3_FRAMES, file.frames // 100):  # the length of an MP3 is not exact
+        message = f"{name}: the sound is damaged or truncated ({total:,} of {file.frames:,} samples)"
+        raise UsageError(message, code="E_AUDIO_DAMAGED")
 
 
 def _check_finite(values: NDArray[Any], name: str) -> None:
@@ -225,6 +240,8 @@ def _from_array(values: NDArray[Any], rate: int, limits: MediaLimits) -> Samples
     if values.ndim == 2 and not 0 < values.shape[1] <= limits.channels:
         message = f"a sound of shape {values.shape}: give [samples,channels], 1 to {limits.channels} channels"
         raise UsageError(message, code="E_AUDIO_CHANNELS")
+    if not len(values):
+        raise UsageError("a sound without samples", code="E_AUDIO_EMPTY")
     if len(values) > limits.seconds * rate:
         raise _too_long("the array", limits.seconds)
     if values.dtype == np.int16:

@@ -24,6 +24,7 @@ from regard.inputs.media import LIMITS, MediaLimits, open_media
 
 Pixels = NDArray[np.uint8]  # [H,W,C]
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF")
+VIDEO_PIXELS = 16  # times the pixels of one picture: those of all frames, since each changes the last
 SUFFIXES = {".png", ".jpg", ".jpeg", ".webp", ".gif"}
 FILTERS = {
     "nearest": Image.Resampling.NEAREST,
@@ -31,8 +32,18 @@ FILTERS = {
     "bicubic": Image.Resampling.BICUBIC,
     "lanczos": Image.Resampling.LANCZOS,
 }
-# what pillow raises for files that are damaged or made to break it
-DAMAGE = (OSError, ValueError, SyntaxError, EOFError, IndexError, KeyError, TypeError, OverflowError)
+# what pillow raises for files that are damaged or made to break it; UserWarning where warnings are errors
+DAMAGE = (
+    OSError,
+    ValueError,
+    SyntaxError,
+    EOFError,
+    IndexError,
+    KeyError,
+    TypeError,
+    OverflowError,
+    UserWarning,
+)
 BOMBS = (Image.DecompressionBombError, Image.DecompressionBombWarning)
 
 
@@ -41,7 +52,7 @@ def read_image(
 ) -> Pixels:
     """A picture as uint8 [H,W,C] of the config's size; of an animation the first frame."""
     if isinstance(source, np.ndarray):
-        return fit(_from_array(source, 2), config)
+        return fit(_from_array(source), config)
     content, name = media_bytes(source, limits)
     with _opened(content, name, limits) as image:
         return fit(_upright(image), config)
@@ -55,7 +66,7 @@ def read_video(
     if isinstance(source, np.ndarray):
         if source.ndim not in (3, 4) or not len(source):
             raise UsageError(f"a video of shape {source.shape}: give [N,H,W,C]", code="E_IMAGE_ARRAY")
-        return np.stack([fit(_from_array(source[n], 2), config) for n in evenly(len(source), count)])
+        return np.stack([fit(_from_array(source[n]), config) for n in evenly(len(source), count)])
     if not isinstance(source, bytes) and Path(source).is_dir():
         files = sorted((each for each in Path(source).iterdir() if _is_picture(each)), key=_natural)
         _check_frames(len(files), str(source), limits)
@@ -64,10 +75,14 @@ def read_video(
     with _opened(content, name, limits) as image:
         total = int(getattr(image, "n_frames", 1))
         _check_frames(total, name, limits)
+        if total * image.width * image.height > VIDEO_PIXELS * limits.pixels:
+            message = f"{name}: {total:,} frames of {image.width:,} x {image.height:,} pixels are too many"
+            raise UsageError(message, code="E_IMAGE_PIXELS")
         chosen = evenly(total, count)
         frames = {}
         for index in sorted(set(chosen)):  # each frame changes the one before: seek forwards only
             image.seek(index)
+            _check_size(image, name, limits)  # a frame can make a GIF larger
             frames[index] = fit(_upright(image.copy()), config)
     return np.stack([frames[n] for n in chosen])
 
@@ -84,16 +99,15 @@ def fit(image: Image.Image, config: PictureConfig) -> Pixels:
     if config.fit == "squeeze" and image.size != size:
         image = image.resize(size, chosen)
     elif config.fit == "crop":
-        # the shorter side fits; the longer one is rounded down, as transformers does
-        scale = max(config.width / image.width, config.height / image.height)
-        wide, high = (max(1, int(side * scale + 1e-9)) for side in image.size)
-        wide, high = max(wide, config.width), max(high, config.height)
+        # one side fits, the other is at least as long and rounded down, as in transformers
+        wide = max(config.width, image.width * config.height // image.height)
+        high = max(config.height, image.height * config.width // image.width)
         image = image.resize((wide, high), chosen) if image.size != (wide, high) else image
         left, top = (wide - config.width) // 2, (high - config.height) // 2
         image = image.crop((left, top, left + config.width, top + config.height))
     elif config.fit == "pad":
         image = ImageOps.pad(image, size, method=chosen, color=0)
-    return np.asarray(image, dtype=np.uint8).reshape(config.height, config.width, config.channels)
+    return np.array(image, dtype=np.uint8).reshape(config.height, config.width, config.channels)
 
 
 def media_bytes(source: str | Path | bytes, limits: MediaLimits) -> tuple[bytes, str]:
@@ -145,7 +159,7 @@ def _upright(image: Image.Image) -> Image.Image:
     """Decoded, turned, opaque, 8 bit."""
     image.load()
     image = ImageOps.exif_transpose(image)
-    if image.mode in ("I", "I;16", "I;16B", "I;16L", "I;16N", "F"):  # PNG of 16 bit grey
+    if image.mode in ("I", "I;16", "I;16B", "I;16L", "I;16N"):  # PNG of 16 bit grey
         wide = np.asarray(image).astype(np.int64) >> 8
         image = Image.fromarray(np.clip(wide, 0, 255).astype(np.uint8))
     if image.has_transparency_data:
@@ -154,12 +168,11 @@ def _upright(image: Image.Image) -> Image.Image:
     return image
 
 
-def _from_array(values: NDArray[Any], axes: int) -> Image.Image:
+def _from_array(values: NDArray[Any]) -> Image.Image:
     """uint8 [H,W] or [H,W,C] with 1, 3 or 4 channels."""
-    if values.ndim == axes + 1 and values.shape[2] == 1:
+    if values.ndim == 3 and values.shape[2] == 1:
         values = values[:, :, 0]
-    grey = values.ndim == axes
-    if values.dtype != np.uint8 or not (grey or (values.ndim == 3 and values.shape[2] in (3, 4))):
+    if values.dtype != np.uint8 or not (values.ndim == 2 or (values.ndim == 3 and values.shape[2] in (3, 4))):
         raise UsageError(
             f"a picture of shape {values.shape} and type {values.dtype}: give uint8 [H,W] or [H,W,C] "
             "with 1, 3 or 4 channels",
