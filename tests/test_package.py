@@ -38,6 +38,7 @@ KINDS = {
     ".txt",
     ".j2",
     ".tsv",
+    ".zip",  # the phrasebook
 }
 
 RUN = """

@@ -1,8 +1,6 @@
 """The built-in corpus: hand-written pairs, one-to-one translation, size, balance, reproducibility."""
 
 import json
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterable
 from hashlib import sha256
@@ -12,17 +10,9 @@ from typing import Any
 
 import pytest
 
-from regard.data.phrasebook import (
-    LONGEST,
-    PHENOMENA,
-    Phrase,
-    lexicon,
-    phrase,
-    phrases,
-    realise,
-    split_of,
-)
-from regard.data.phrasebook.lexicon import (
+from recipes.phrasebook import LONGEST, Pair, lexicon, phrase, phrases, realise, split_of
+from recipes.phrasebook.__main__ import write
+from recipes.phrasebook.lexicon import (
     ADJECTIVE,
     CLASSES,
     ENGLISH_NUMBERS,
@@ -38,6 +28,9 @@ from regard.data.phrasebook.lexicon import (
     Tense,
     Verb,
 )
+from regard.data import phrasebook
+from regard.data.phrasebook import ARCHIVE, PHENOMENA, SIZES
+from regard.errors import UsageError
 
 PAIRS = [
     json.loads(line)
@@ -74,13 +67,13 @@ def lemmas() -> dict[str, set[str]]:
 
 
 @pytest.fixture(scope="module")
-def drawn() -> list[Phrase]:
+def drawn() -> list[Pair]:
     """One long draw, of all splits and with its repetitions."""
     return [phrase(11, index) for index in range(DRAWS)]
 
 
 @pytest.fixture(scope="module")
-def held_out() -> list[Phrase]:
+def held_out() -> list[Pair]:
     return list(phrases("test", 500))
 
 
@@ -149,7 +142,7 @@ def test_every_time_of_day_has_one_form() -> None:
 # -- one to one -------------------------------------------------------------------------------------------
 
 
-def _assert_one_to_one(pairs: Iterable[Phrase]) -> None:
+def _assert_one_to_one(pairs: Iterable[Pair]) -> None:
     german_of: dict[str, str] = {}
     english_of: dict[str, str] = {}
     for pair in pairs:
@@ -157,7 +150,7 @@ def _assert_one_to_one(pairs: Iterable[Phrase]) -> None:
         assert english_of.setdefault(pair.german, pair.english) == pair.english
 
 
-def test_both_directions_are_functions(drawn: list[Phrase]) -> None:
+def test_both_directions_are_functions(drawn: list[Pair]) -> None:
     _assert_one_to_one(drawn)
 
 
@@ -171,14 +164,14 @@ def test_no_german_noun_has_two_english_nouns() -> None:
     assert len(set(german)) == len(german) == len(NOUNS)
 
 
-def test_read_has_no_simple_past(drawn: list[Phrase]) -> None:
+def test_read_has_no_simple_past(drawn: list[Pair]) -> None:
     """ "I read" would be present or past; only the progressive and the perfect tell the past."""
     for pair in drawn[:50_000]:
         if " las" in pair.german:
             assert "reading" in pair.english
 
 
-def test_must_is_never_negated(drawn: list[Phrase]) -> None:
+def test_must_is_never_negated(drawn: list[Pair]) -> None:
     assert MODALS["must"].german[2] == "muss"
     assert not any("must not" in pair.english for pair in drawn)
 
@@ -186,7 +179,7 @@ def test_must_is_never_negated(drawn: list[Phrase]) -> None:
 # -- size and balance -------------------------------------------------------------------------------------
 
 
-def test_more_than_ten_million_pairs(drawn: list[Phrase]) -> None:
+def test_more_than_ten_million_pairs(drawn: list[Pair]) -> None:
     """Draws that seldom repeat come from a large population: pairs of draws over pairs that agree.
 
     Uneven chances make repetitions more frequent, so that this number is a lower bound.
@@ -197,19 +190,19 @@ def test_more_than_ten_million_pairs(drawn: list[Phrase]) -> None:
     assert agreeing * 10_000_000 < DRAWS * (DRAWS - 1) // 2
 
 
-def test_lengths(drawn: list[Phrase]) -> None:
+def test_lengths(drawn: list[Pair]) -> None:
     lengths = [len(pair.english.split()) for pair in drawn]
     assert sum(lengths) / DRAWS >= 9
     assert max(lengths) <= LONGEST
 
 
-def test_phenomena_in_the_test_split(held_out: list[Phrase]) -> None:
+def test_phenomena_in_the_test_split(held_out: list[Pair]) -> None:
     counts = Counter(name for pair in held_out for name in pair.phenomena)
     assert set(counts) == set(PHENOMENA)
     assert min(counts.values()) >= 0.05 * len(held_out)
 
 
-def test_about_five_hundred_words_none_of_them_rare(drawn: list[Phrase]) -> None:
+def test_about_five_hundred_words_none_of_them_rare(drawn: list[Pair]) -> None:
     words = Counter(
         word.strip(",.?").removesuffix("'s").lower()
         for pair in islice(drawn, 100_000)
@@ -233,7 +226,7 @@ def test_the_lexicon_has_the_words_of_the_examples() -> None:
 # -- reading the corpus -----------------------------------------------------------------------------------
 
 
-def test_sentences_are_written_properly(drawn: list[Phrase]) -> None:
+def test_sentences_are_written_properly(drawn: list[Pair]) -> None:
     for pair in drawn[:20_000]:
         for text in (pair.english, pair.german):
             assert text[0].isupper() and text[-1] in ".?" and "  " not in text
@@ -280,26 +273,20 @@ def test_the_corpus_never_changes(split: str, count: int, seed: int, digest: str
     assert sha256("".join(rows).encode()).hexdigest()[:16] == digest
 
 
-def test_importing_does_not_read_the_data_files() -> None:
-    code = "import sys, regard.data.phrasebook; print('regard.data.phrasebook.lexicon' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"
-
-
-def test_count_distinct_phrases(held_out: list[Phrase]) -> None:
+def test_count_distinct_phrases(held_out: list[Pair]) -> None:
     assert len({pair.english for pair in held_out}) == 500
     assert len({pair.german for pair in held_out}) == 500
     assert list(phrases("valid", 0)) == []
 
 
-def test_splits_share_no_sentence_whatever_the_seed(held_out: list[Phrase]) -> None:
+def test_splits_share_no_sentence_whatever_the_seed(held_out: list[Pair]) -> None:
     texts = {pair.english for pair in held_out}
     for seed in (0, 1):
         assert texts.isdisjoint(pair.english for pair in phrases("train", 5_000, seed))
     assert all(split_of(pair.english) == "test" for pair in held_out)
 
 
-def test_about_a_twentieth_is_held_out_each(drawn: list[Phrase]) -> None:
+def test_about_a_twentieth_is_held_out_each(drawn: list[Pair]) -> None:
     counts = Counter(split_of(pair.english) for pair in drawn[:50_000])
     assert 2_000 < counts["valid"] < 3_000 and 2_000 < counts["test"] < 3_000
 
@@ -307,3 +294,27 @@ def test_about_a_twentieth_is_held_out_each(drawn: list[Phrase]) -> None:
 def test_unknown_split() -> None:
     with pytest.raises(ValueError, match="unknown split 'dev'"):
         phrases("dev", 1)
+
+
+# -- the corpus in the package ----------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_the_grammar_writes_the_bytes_of_the_package(tmp_path: Path) -> None:
+    write(tmp_path / "phrasebook.zip")
+    assert (tmp_path / "phrasebook.zip").read_bytes() == ARCHIVE.read_bytes()
+
+
+@pytest.mark.parametrize("split", SIZES)
+def test_the_package_has_the_pairs_of_the_grammar(split: str) -> None:
+    pairs = list(phrases(split, 300))
+    assert list(phrasebook.phrases(split, 300)) == [(pair.english, pair.german) for pair in pairs]
+    assert len(list(phrasebook.phrases(split, SIZES[split]))) == SIZES[split]
+    if split == "test":
+        assert list(phrasebook.phenomena(300)) == [pair.phenomena for pair in pairs]
+
+
+def test_more_pairs_than_the_package_has() -> None:
+    with pytest.raises(UsageError, match="200,000 pairs for train, not 200,001") as caught:
+        phrasebook.phrases("train", 200_001)
+    assert caught.value.code == "E_DATA_CORPUS"

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from regard.config import resolve
-from regard.data.phrasebook import phrase
+from regard.data.phrasebook import phrases
 from regard.inputs.text import train_tokenizer
 from regard.models.families import build
 from regard.storage import unique_weights, write_identity, write_weights
@@ -18,7 +18,7 @@ KINDS = {WRITER: ("generate", "gpt"), FILLER: ("fill", "bert")}
 
 def make(place: Path, seed: int) -> list[str]:
     """Their folders. They have learnt nothing: what they say does not matter, and the writer seldom ends."""
-    texts = [phrase(seed, number).english for number in range(500)]
+    texts = [each.english for each in phrases("test", 500)]
     tokenizer = train_tokenizer(texts, "bpe", 600, ["<mask>"])
     for name, (task, family) in KINDS.items():
         shape = {"family": family, "width": 64, "layers": 2, "heads": 4, "feed_forward": 128}

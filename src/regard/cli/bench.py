@@ -247,10 +247,10 @@ def timed(work: Callable[[], object]) -> float:
 
 def sentences(seed: int = 1, count: int = TEXTS) -> list[str]:
     """Texts of one to three English phrasebook sentences each."""
-    from regard.data.phrasebook import phrase
+    from regard.data.phrasebook import SIZES, phrases
 
-    rng, phrases = random.Random(seed), [phrase(seed, number).english for number in range(count)]
-    return [" ".join(rng.choices(phrases, k=rng.randint(1, 3))) for _ in range(count)]
+    rng, pool = random.Random(seed), [each.english for each in phrases("test", SIZES["test"])]
+    return [" ".join(rng.choices(pool, k=rng.randint(1, 3))) for _ in range(count)]
 
 
 def read(file: Path) -> list[str]:

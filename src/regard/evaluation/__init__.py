@@ -184,12 +184,12 @@ def score_translations(
 
 def exact_by_phenomenon(exact: list[bool]) -> dict[str, dict[str, float]]:
     """The share of exact lines among the phrasebook sentences with each grammatical phenomenon."""
-    from regard.data.phrasebook import PHENOMENA, phrases
+    from regard.data.phrasebook import PHENOMENA, phenomena
 
-    sentences = list(phrases("test", len(exact)))
+    sentences = list(phenomena(len(exact)))
     table = {}
     for phenomenon in PHENOMENA:
-        lines = [right for right, sentence in zip(exact, sentences) if phenomenon in sentence.phenomena]
+        lines = [right for right, sentence in zip(exact, sentences) if phenomenon in sentence]
         table[phenomenon] = {"sentences": len(lines), "exact": sum(lines) / max(1, len(lines))}
     return table
 

@@ -1,4 +1,4 @@
-"""The abstract syntax of a sentence pair, and the lexicon in `regard/builtin/phrasebook`.
+"""The abstract syntax of a sentence pair, and the lexicon: the data files beside this one.
 
 Every English word has one German word and the reverse, so that exact match can judge a translation.
 
@@ -205,7 +205,7 @@ class Sentence(NamedTuple):
 
 # -- the files --------------------------------------------------------------------------------------------
 
-_FOLDER: Final = Path(__file__).parents[2] / "builtin" / "phrasebook"
+_FOLDER: Final = Path(__file__).parent
 
 
 def _toml(name: str) -> dict[str, Any]:

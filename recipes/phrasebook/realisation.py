@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Final
 
+from recipes.phrasebook import lexicon as lx
+from recipes.phrasebook.lexicon import ACCUSATIVE, DATIVE, Clause, NounPhrase, Tense
 from regard.data.phrasebook import PHENOMENA
-from regard.data.phrasebook import lexicon as lx
-from regard.data.phrasebook.lexicon import ACCUSATIVE, DATIVE, Clause, NounPhrase, Tense
 
 Part = lx.Nominal | lx.Fixed | lx.Prepositional | str | list["Part"] | None
 _PROGRESSIVE: Final = (Tense.PRESENT_PROGRESSIVE, Tense.PAST_PROGRESSIVE)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Final, TypeVar
 
-from regard.data.phrasebook import lexicon as lx
-from regard.data.phrasebook.lexicon import CLASSES, PHRASES, PRONOUNS, Clause, Fixed, NounPhrase, Tense
+from recipes.phrasebook import lexicon as lx
+from recipes.phrasebook.lexicon import CLASSES, PHRASES, PRONOUNS, Clause, Fixed, NounPhrase, Tense
 
 Item = TypeVar("Item")
 _MODALS: Final = list(lx.MODALS.values())

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from regard.data.phrasebook import lexicon as lx
-from regard.data.phrasebook.clauses import Clauses, fit_tense
-from regard.data.phrasebook.lexicon import PRONOUNS, VERBS, Clause, Fixed, Link, NounPhrase, Sentence, Tense
+from recipes.phrasebook import lexicon as lx
+from recipes.phrasebook.clauses import Clauses, fit_tense
+from recipes.phrasebook.lexicon import PRONOUNS, VERBS, Clause, Fixed, Link, NounPhrase, Sentence, Tense
 
 PRESENT, PAST, PERFECT = Tense.PRESENT, Tense.PAST, Tense.PERFECT
 _TRANSITIVE, _HELPING = lx.FRAMES["transitive"], lx.FRAMES["helping"]

@@ -1,8 +1,8 @@
-"""A built-in corpus: English-German sentence pairs from a synchronous grammar.
+"""English-German sentence pairs from a synchronous grammar: the built-in corpus, and as many more as wanted.
 
 The grammar draws an abstract sentence and writes it in both languages. Every pair is a translation, and one
-English sentence has exactly one German sentence and the reverse. The words and patterns are data files in
-`regard/builtin/phrasebook`; the first draw reads them.
+English sentence has exactly one German sentence and the reverse. The words and patterns are data files beside
+this one; the first draw reads them. `python -m recipes.phrasebook` writes the corpus.
 """
 
 from __future__ import annotations
@@ -13,21 +13,16 @@ from hashlib import blake2b
 from itertools import count as count_from
 from typing import TYPE_CHECKING, Final
 
-if TYPE_CHECKING:
-    from regard.data.phrasebook.lexicon import Sentence
+from regard.data.phrasebook import PHENOMENA, SIZES
 
-__all__ = ["LONGEST", "PHENOMENA", "SPLITS", "Phrase", "phrase", "phrases", "realise", "split_of"]
+if TYPE_CHECKING:
+    from recipes.phrasebook.lexicon import Sentence
 
 LONGEST: Final = 22  # words of an English sentence
-SPLITS: Final = ("train", "valid", "test")
-PHENOMENA: Final[tuple[str, ...]] = (
-    "gender", "case", "number", "verb-second", "verb-final", "separable-verb", "perfect", "modal",
-    "question", "negation", "relative-clause", "subordinate-clause", "numeral", "clock",
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
-class Phrase:
+class Pair:
     """A sentence in both languages, and the grammatical phenomena of the German one."""
 
     english: str
@@ -35,20 +30,20 @@ class Phrase:
     phenomena: frozenset[str]
 
 
-def realise(structure: Sentence, english: str | None = None) -> Phrase:
+def realise(structure: Sentence, english: str | None = None) -> Pair:
     """Both sentences of one structure; `english` saves writing it again."""
-    from regard.data.phrasebook.realisation import English, German  # the first draw reads the data files
+    from recipes.phrasebook.realisation import English, German  # the first draw reads the data files
 
     german = German()
     text = german.text(structure)
     shown = frozenset(name for position, name in enumerate(PHENOMENA) if german.phenomena >> position & 1)
-    return Phrase(english or English().text(structure), text, shown)
+    return Pair(english or English().text(structure), text, shown)
 
 
 def _draw(seed: int, index: int) -> tuple[Sentence, str]:
     """The structure number `index` with its English; a sentence that is too long is drawn again."""
-    from regard.data.phrasebook.realisation import English
-    from regard.data.phrasebook.sentences import Sentences
+    from recipes.phrasebook.realisation import English
+    from recipes.phrasebook.sentences import Sentences
 
     for attempt in count_from():
         structure = Sentences(seed, index, attempt).sentence()
@@ -58,7 +53,7 @@ def _draw(seed: int, index: int) -> tuple[Sentence, str]:
     return structure, english
 
 
-def phrase(seed: int, index: int) -> Phrase:
+def phrase(seed: int, index: int) -> Pair:
     """The pair number `index` of the endless sequence `seed`, of any split."""
     return realise(*_draw(seed, index))
 
@@ -73,14 +68,14 @@ def split_of(english: str) -> str:
     return "train" if bucket >= 2 else "valid" if bucket == 0 else "test"
 
 
-def phrases(split: str, count: int, seed: int = 0) -> Iterator[Phrase]:
+def phrases(split: str, count: int, seed: int = 0) -> Iterator[Pair]:
     """`count` distinct pairs of one split, in the order of their index."""
-    if split not in SPLITS:
-        raise ValueError(f"unknown split {split!r}: choose one of {', '.join(SPLITS)}")
+    if split not in SIZES:
+        raise ValueError(f"unknown split {split!r}: choose one of {', '.join(SIZES)}")
     return _phrases(split, count, seed)
 
 
-def _phrases(split: str, count: int, seed: int) -> Iterator[Phrase]:
+def _phrases(split: str, count: int, seed: int) -> Iterator[Pair]:
     seen: set[int] = set()  # 64 bits of each sentence
     for index in count_from():
         if len(seen) >= count:
