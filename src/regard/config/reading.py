@@ -97,6 +97,17 @@ def _check_depth(content: Any) -> None:
     raise ValueError(f"it is nested deeper than {DEEPEST} levels")
 
 
+def finite(content: Any) -> Any:
+    """Replace infinity and NaN, which JSON does not have, by null."""
+    if isinstance(content, float):
+        return content if math.isfinite(content) else None
+    if isinstance(content, dict):
+        return {name: finite(each) for name, each in content.items()}
+    if isinstance(content, list | tuple):
+        return [finite(each) for each in content]
+    return content
+
+
 def shown(value: object) -> str:
     """A value as the user wrote it, on one line, truncated to 80 characters."""
     try:

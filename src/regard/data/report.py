@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.errors import UsageError
+from regard.resources import read_data
 
 MAX_PLACES = 10  # listed for each kind of issue; the rest is only counted
 
@@ -19,33 +20,11 @@ MAX_PLACES = 10  # listed for each kind of issue; the rest is only counted
 @dataclass(frozen=True)
 class IssueKind:
     meaning: str
-    dropped: bool  # the row is not used; otherwise it is used, repaired where nothing is lost by that
+    dropped: bool  # the row is not used
 
 
-# A row is a pair, or a text with its annotation.
 ISSUE_KINDS: Mapping[str, IssueKind] = {
-    "bad-utf8": IssueKind("a line that is not UTF-8", True),
-    "nul": IssueKind("a line with a NUL byte", True),
-    "endless": IssueKind("a line longer than 1 MiB", True),
-    "malformed": IssueKind("a row without the required fields", True),
-    "misaligned": IssueKind("a sentence with a word that has no tag", True),
-    "answer-not-there": IssueKind("a question whose answer is not at its offset in the context", True),
-    "empty": IssueKind("an empty text, or a pair with an empty side", True),
-    "ratio": IssueKind("a pair of very different lengths", True),
-    "too-long": IssueKind("longer than model.max_length", True),
-    "unreadable": IssueKind("a picture or sound that cannot be read", True),
-    "header": IssueKind("column names (not read as a row)", False),
-    "quoted": IssueKind("a .tsv with quoted fields (read as a .csv)", False),
-    "bom": IssueKind("a byte order mark (removed)", False),
-    "carriage-return": IssueKind('a line that ends in "\\r\\n" (read as "\\n")', False),
-    "odd-separator": IssueKind("another line separator inside a line (kept as text)", False),
-    "no-newline": IssueKind("a file without a newline at its end", False),
-    "duplicate": IssueKind("a row that repeats an earlier one", False),
-    "unseen-label": IssueKind("a held-out row with a label that no training row has", False),
-    "leak-exact": IssueKind("a training row that is in the held-out data", True),
-    "leak-normalised": IssueKind("a leak that differs in case, spaces or punctuation", True),
-    "shared-exact": IssueKind("a training pair of which one side is in the held-out data", False),
-    "shared-normalised": IssueKind("a shared side that differs in case, spaces or punctuation", False),
+    name: IssueKind(**fields) for name, fields in read_data("issues").items()
 }
 # Rows that cannot be read at all.
 UNREADABLE = frozenset({"bad-utf8", "nul", "endless", "malformed", "misaligned", "answer-not-there"})

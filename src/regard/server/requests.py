@@ -6,7 +6,6 @@ returns all limits.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
@@ -111,17 +110,6 @@ def whole(content: Any) -> Any:
         return [whole(each) for each in content]
     if isinstance(content, dict):
         return {whole(name): whole(each) for name, each in content.items()}
-    return content
-
-
-def finite(content: Any) -> Any:
-    """Replace infinity and NaN, which JSON does not have, by null."""
-    if isinstance(content, float):
-        return content if math.isfinite(content) else None
-    if isinstance(content, dict):
-        return {name: finite(each) for name, each in content.items()}
-    if isinstance(content, list | tuple):
-        return [finite(each) for each in content]
     return content
 
 

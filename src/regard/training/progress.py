@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+from regard.config.reading import finite
 from regard.errors import RegardError
 from regard.storage import append, write_text
 from regard.training.stream import Position
@@ -126,15 +127,6 @@ class NullMetrics(Metrics):
 
 def to_line(record: Record) -> str:
     return json.dumps(finite(record), ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def finite(value: Any) -> Any:
-    """With None for NaN and infinities, which JSON does not have."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {key: finite(each) for key, each in value.items()}
-    return [finite(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def read_metrics(path: Path) -> list[Record]:

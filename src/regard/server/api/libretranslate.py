@@ -13,6 +13,7 @@ from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
 from regard.inputs.language import Detector
+from regard.resources import read_data
 from regard.server.api.native import HealthStatus, aligned, check_size, translate
 from regard.server.errors import APIError, ErrorBody, responses
 from regard.server.origin_policy import FORM
@@ -21,6 +22,7 @@ from regard.server.service import Call, Service, TheCall, TheService
 
 LEAST = 1.0  # per cent; less probable languages are omitted
 CERTAIN = 50.0  # per cent; a text that is in the target language so probably is left as it is
+NAMES: dict[str, str] = read_data("languages")
 
 Code = Annotated[str, Field(max_length=64)]
 
@@ -161,7 +163,7 @@ async def languages(service: TheService) -> list[dict[str, Any]]:
     return [
         {
             "code": code,
-            "name": name_of(code),
+            "name": NAMES.get(code, code),
             "targets": sorted({target for source, target in service.pairs if source == code} | {code}),
         }
         for code in codes
@@ -189,7 +191,7 @@ async def health() -> HealthStatus:
 @router.get("/frontend/settings", summary="Settings for the LibreTranslate web page.")
 async def settings(service: TheService) -> FrontendSettings:
     pair = zip(("source", "target"), next(iter(service.pairs), ("", "")))
-    language = {side: {"code": code, "name": name_of(code)} for side, code in pair}
+    language = {side: {"code": code, "name": NAMES.get(code, code)} for side, code in pair}
     has_keys = service.keys is not None
     return FrontendSettings(apiKeys=has_keys, keyRequired=has_keys, language=language)
 
@@ -202,25 +204,6 @@ async def no_suggestions() -> None:
 @router.post("/translate_file", summary="Always refused.")
 async def no_files() -> None:
     raise APIError(403, "File translation is disabled; use the command regard translate.")
-
-
-TABLE = """
-af Afrikaans, ar Arabic, az Azerbaijani, bg Bulgarian, bn Bengali, bs Bosnian, ca Catalan, cs Czech,
-cy Welsh, da Danish, de German, el Greek, en English, eo Esperanto, es Spanish, et Estonian,
-eu Basque, fa Persian, fi Finnish, fr French, ga Irish, gl Galician, he Hebrew, hi Hindi,
-hr Croatian, hu Hungarian, hy Armenian, id Indonesian, is Icelandic, it Italian, ja Japanese,
-ka Georgian, kk Kazakh, ko Korean, la Latin, lb Luxembourgish, lt Lithuanian, lv Latvian,
-mk Macedonian, mn Mongolian, ms Malay, mt Maltese, nb Norwegian Bokmål, nl Dutch,
-nn Norwegian Nynorsk, no Norwegian, pl Polish, pt Portuguese, ro Romanian, ru Russian, sk Slovak,
-sl Slovenian, sq Albanian, sr Serbian, sv Swedish, sw Swahili, ta Tamil, te Telugu, th Thai,
-tl Tagalog, tr Turkish, uk Ukrainian, ur Urdu, uz Uzbek, vi Vietnamese, xh Xhosa, zh Chinese,
-zu Zulu
-"""
-NAMES = dict(entry.strip().split(" ", 1) for entry in TABLE.split(","))
-
-
-def name_of(code: str) -> str:
-    return NAMES.get(code, code)
 
 
 SILENT = frozenset({"script", "style", "code", "kbd", "samp", "var", "textarea", "template", "noscript"})

@@ -13,8 +13,9 @@ from fastapi.responses import JSONResponse, PlainTextResponse
 from pydantic import BaseModel, Field, create_model
 
 from regard.compat import OPTIONS, RESULT_FIELDS
+from regard.config.reading import finite
 from regard.server.errors import APIError, ErrorBody, responses
-from regard.server.requests import LIMITS, RequestBody, check_decode, finite
+from regard.server.requests import LIMITS, RequestBody, check_decode
 from regard.server.scheduler import ModelCall
 from regard.server.service import Call, Service, TheCall, TheService
 from regard.tasks import Translator

@@ -19,6 +19,7 @@ from fastapi import APIRouter
 from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import BaseModel, Field
 
+from regard.config.reading import finite
 from regard.errors import RegardError
 from regard.generation import Request
 from regard.server.api.choices import Choice, IncrementalLogprobs, TokenLogprob, token_logprobs
@@ -37,7 +38,7 @@ from regard.server.api.completions import (
 )
 from regard.server.api.native import check_size, run_task, translate
 from regard.server.errors import APIError, OpenAIErrorBody, error_response, responses
-from regard.server.requests import RequestBody, ResponseBody, Text, Texts, finite
+from regard.server.requests import RequestBody, ResponseBody, Text, Texts
 from regard.server.scheduler import ResultStream
 from regard.server.service import Call, Service, TheCall, TheService, route_of
 from regard.tasks import Embedder, Generator, Translator

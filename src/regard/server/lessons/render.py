@@ -11,10 +11,10 @@ from typing import Any
 
 from torch import Tensor
 
+from regard.config.reading import finite
 from regard.server.lessons.document import CHOICE, FIELDS, Lesson, LessonCell, LessonStep
 from regard.server.lessons.given import CELLS, Given, LessonUnavailable, Values
 from regard.server.lessons.text import LessonText, text_json
-from regard.server.requests import finite
 
 COMPARE = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "=": operator.eq}
 
