@@ -7,16 +7,4 @@ from regard.data.dataset import Dataset
 from regard.data.files import lines, text_lines
 from regard.data.objectives import Objective, Seq2Seq
 
-__all__ = [
-    "Dataset",
-    "Objective",
-    "Seq2Seq",
-    "epoch_pools",
-    "has_rows",
-    "iter_examples",
-    "lines",
-    "plan",
-    "read_examples",
-    "text_lines",
-]
 __getattr__ = old_names(__name__)

@@ -3,6 +3,4 @@
 from regard.compat import old_names
 from regard.export.run import ExportResult, calibrate, export_model
 
-__all__ = ["ExportResult", "calibrate", "export_model"]
-
 __getattr__ = old_names(__name__)

@@ -10,16 +10,3 @@ from regard.generation.score import answers, ranked_ends, score
 from regard.inputs.text import SpecialTokens
 
 __getattr__ = old_names(__name__)
-
-__all__ = [
-    "Hypothesis",
-    "Request",
-    "SpecialTokens",
-    "Steppable",
-    "answers",
-    "decode",
-    "generate",
-    "longest_output",
-    "ranked_ends",
-    "score",
-]

@@ -9,21 +9,4 @@ from regard.interpret.record import BeamTree
 from regard.interpret.trace import Trace
 from regard.models.recorder import Recorder
 
-__all__ = [
-    "BeamTree",
-    "Links",
-    "Node",
-    "Recorder",
-    "Trace",
-    "TraceComparison",
-    "TracedTokens",
-    "align",
-    "compare",
-    "cross_weights",
-    "links",
-    "parse",
-    "pharaoh",
-    "word_weights",
-]
-
 __getattr__ = old_names(__name__)

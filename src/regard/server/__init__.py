@@ -2,5 +2,3 @@
 
 from regard.server.app import make_app
 from regard.server.run import serve
-
-__all__ = ["make_app", "serve"]

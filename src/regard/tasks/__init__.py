@@ -32,37 +32,6 @@ if TYPE_CHECKING:
     from regard.tasks.translation import PhraseConstraints
     from regard.tasks.translator import Translator, decode_options
 
-__all__ = [
-    "Alternative",
-    "Answer",
-    "AnswerResult",
-    "Answerer",
-    "Candidate",
-    "Classification",
-    "Classifier",
-    "Embedder",
-    "Embedding",
-    "Entity",
-    "Filler",
-    "Filling",
-    "Generation",
-    "Generator",
-    "Label",
-    "PhraseConstraints",
-    "Results",
-    "Split",
-    "Tagger",
-    "Tagging",
-    "TaskModel",
-    "TextScore",
-    "TooLong",
-    "Translation",
-    "Translator",
-    "Word",
-    "decode_options",
-    "load",
-    "load_as",
-]
 __getattr__ = lazy_names(
     __name__,
     {

@@ -4,6 +4,4 @@ from regard.compat import old_names
 from regard.training.progress import Listener, NullListener, Record
 from regard.training.run import Outcome, train
 
-__all__ = ["Listener", "NullListener", "Outcome", "Record", "train"]
-
 __getattr__ = old_names(__name__)

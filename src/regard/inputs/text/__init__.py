@@ -8,20 +8,6 @@ from regard.inputs.text.sentences import split_sentences, split_words
 from regard.inputs.text.tokenizer import SpecialTokens, Tokenizer, huggingface_config, special_tokens
 from regard.inputs.text.train import KINDS, LEAST_VOCABULARY, train_tokenizer
 
-__all__ = [
-    "KINDS",
-    "LEAST_VOCABULARY",
-    "SPECIALS",
-    "SpecialTokens",
-    "Tokenizer",
-    "huggingface_config",
-    "load_tokenizer",
-    "special_tokens",
-    "split_sentences",
-    "split_words",
-    "train_tokenizer",
-]
-
 
 def load_tokenizer(path: Path) -> Tokenizer:
     """Read a model folder, a tokenizer.json or an .spm file, written by Regard or by another program.

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from regard.errors import UsageError
 from regard.resources import PACKAGE
-from regard.server.lessons import (  # noqa: F401 - their cells
+from regard.server.lessons import (  # their cells
     cost,
     decoder,
     encoder,
@@ -28,9 +28,6 @@ from regard.server.lessons.document import Lesson, read_folder
 from regard.server.lessons.given import Given
 from regard.server.lessons.render import about_lesson, lesson_json
 from regard.server.requests import QueryString
-
-__all__ = ["LESSONS", "Given", "Lesson", "LessonQuery", "about_lesson", "add_lessons", "lesson_json"]
-
 
 LARGEST_WORDS, LARGEST_WIDTH = 100_000, 16_384
 

@@ -24,8 +24,6 @@ from regard.training.report import page
 from regard.training.report.run_data import SPLITS, Metric, RunData, main_scores, read_run, score_line
 from regard.training.report.texts import TASK_SECTIONS
 
-__all__ = ["draw_curves", "evaluate_command", "finish_report", "main_scores", "score_line", "write_report"]
-
 PICTURE = "curves.png"
 SECTIONS = ("task", "data", "text", "model", "train", "decode", "init")  # of a config
 # Fields of a config that a report shows elsewhere, or that concern only the machine of the run.
