@@ -8,6 +8,7 @@ import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import dropwhile, groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -143,18 +144,12 @@ def with_brackets(tagging: Tagging) -> str:
 
 def conll_sentences(lines: Iterable[str]) -> Iterator[list[str]]:
     """The first column of each sentence; other columns, such as tags, are ignored."""
-    from regard.data.readers.annotated import is_comment, split_tag_columns
+    from regard.data.readers.annotated import ends_sentence, is_comment, split_tag_columns
 
-    words: list[str] = []
-    for line in lines:
-        if not line.strip() or line.startswith("-DOCSTART-"):
-            if words:
-                yield words
-            words = []
-        elif words or not is_comment(line):
-            words.append(split_tag_columns(line)[0])
-    if words:
-        yield words
+    for is_break, group in groupby(lines, ends_sentence):
+        words = [split_tag_columns(line)[0] for line in dropwhile(is_comment, group)]
+        if words and not is_break:
+            yield words
 
 
 # --- answer -----------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -191,22 +191,19 @@ def load_weights_into(model: nn.Module, weights: Mapping[str, Tensor], path: Pat
                 f'{path}: the tensor "{name}" holds {weights[name].dtype}, which are no weights'
             )
     if any(parameter.is_meta for parameter in parameters.values()):
-        _replace_parameters(model, {parameters[name]: tensor for name, tensor in weights.items()})
+        assign_parameters(model, model, lambda name, meta: weights[name].to(meta.dtype).contiguous())
         return
     with torch.no_grad():
         for name, parameter in parameters.items():
             parameter.copy_(weights[name])
 
 
-def _replace_parameters(model: nn.Module, weights: Mapping[nn.Parameter, Tensor]) -> None:
-    """Put tensors in the place of meta parameters; shared parameters stay shared."""
-    real = {
-        shape: nn.Parameter(tensor.to(shape.dtype).contiguous(), shape.requires_grad)
-        for shape, tensor in weights.items()
-    }
-    for module in model.modules():
-        for name, parameter in list(module.named_parameters(recurse=False)):
-            setattr(module, name, real[parameter])
+def assign_parameters(model: nn.Module, like: nn.Module, value: Callable[[str, Any], Tensor]) -> None:
+    """New parameters for a model, computed from those of `like`; shared ones stay shared."""
+    old = dict(like.named_parameters())
+    new = {id(each): nn.Parameter(value(name, each), each.requires_grad) for name, each in old.items()}
+    state = {name: new[id(each)] for name, each in like.named_parameters(remove_duplicate=False)}
+    model.load_state_dict(state, strict=False, assign=True)  # not strict: buffers stay
 
 
 def write_calibration(folder: Path, ranges: Mapping[str, ActivationRange], origin: str) -> None:

@@ -25,6 +25,7 @@ from regard.batch import Batch
 from regard.device import available_cores
 from regard.errors import RegardError
 from regard.models.transformer import Block
+from regard.storage.weights import assign_parameters
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -254,14 +255,6 @@ def shard(module: LossModule, device: torch.device) -> nn.Module:
             fully_shard(part if part.cross is None else part.feed_forward, mesh=mesh)
     fully_shard(module, mesh=mesh)
     return module
-
-
-def assign_parameters(model: nn.Module, like: nn.Module, value: Callable[[str, Any], Tensor]) -> None:
-    """New parameters for a model, computed from those of `like`; shared ones stay shared."""
-    old = dict(like.named_parameters())
-    new = {id(each): nn.Parameter(value(name, each), each.requires_grad) for name, each in old.items()}
-    state = {name: new[id(each)] for name, each in like.named_parameters(remove_duplicate=False)}
-    model.load_state_dict(state, strict=False, assign=True)  # not strict: buffers stay
 
 
 def full_tensor(tensor: Tensor) -> Tensor:
