@@ -271,7 +271,7 @@ function fillForm() {
   const files = !isFile() && readsFiles(chosen);
   at("file-field").hidden = !files;
   at("text-field").hidden = files;
-  at("file-name").textContent = files ? state().text : "";
+  at("file-name").textContent = files && state().text !== at("file").files?.[0]?.name ? state().text : "";
   at("sketch-field").hidden = chosen?.input !== "image";
   at("file").accept = files ? (chosen.input === "video" ? "image/gif" : `${chosen.input}/*`) : "";
   at("model").replaceChildren(
@@ -323,7 +323,10 @@ function listenToForm() {
       }
     });
   }
-  const taken = (text) => set({ text, query: "", key: "", prefix: "" });
+  const taken = (text) => {
+    const view = state().view === "attention" ? "picture" : state().view; // where the file itself is seen
+    set({ text, view, query: "", key: "", prefix: "" });
+  };
   listenToFiles(() => (readsFiles(model()) ? model().input : null), taken, trouble);
   at("ask").addEventListener("submit", (event) => {
     event.preventDefault();

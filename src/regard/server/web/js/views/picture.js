@@ -28,7 +28,8 @@ export function overlay(trace, shares, { size = WIDE, label, at = null, choose =
   const { image, first, grid, kind } = trace.meta.input;
   const [rows, columns] = kind === "video" ? [grid[1], grid[0] * grid[2]] : grid;
   const values = Array.from(shares).slice(first);
-  const top = Math.max(...values, 1e-9);
+  const low = Math.min(...values);
+  const range = Math.max(...values) - low || 1;
   const height = kind === "audio" ? size / 2.5 : (size * rows) / columns;
   const [wide, high] = [size / columns, height / rows];
   const cells = values.map((value, place) => {
@@ -43,7 +44,7 @@ export function overlay(trace, shares, { size = WIDE, label, at = null, choose =
         width: wide,
         height: high,
         fill: "var(--overlay)",
-        "fill-opacity": (0.85 * value) / top,
+        "fill-opacity": (0.8 * (value - low)) / range,
         stroke: first + place === at ? "var(--mark)" : "none",
         "stroke-width": 2,
         ...settings,
@@ -53,7 +54,7 @@ export function overlay(trace, shares, { size = WIDE, label, at = null, choose =
   });
   const best = values.indexOf(Math.max(...values));
   const bestPlace = trace.tokens.source.shown[first + best];
-  const name = `${label}; the strongest: ${bestPlace}, ${number(values[best], 3)}`;
+  const name = values[best] ? `${label}; the strongest: ${bestPlace}, ${number(values[best], 3)}` : label;
   return draw(
     "svg",
     {
@@ -103,14 +104,19 @@ export async function render(trace) {
           [`Head ${selection.head}: what `, token(name), " looks at"],
           quiet(
             isEncoder
-              ? "Choose a place to see where its query looks. The colour is the weight, the strongest is full."
-              : "The colour is the weight of this written word on each place.",
+              ? "Choose a place to see where its query looks. The colour goes from the smallest weight to the largest."
+              : "The colour goes from the smallest weight of this written word to the largest.",
           ),
-          overlay(trace, weights, {
-            label: `Weights of head ${selection.head} for ${name}`,
-            at: isEncoder ? selection.query : null,
-            choose: isEncoder ? (place) => set({ query: String(place) }) : null,
-          }),
+          make(
+            "div",
+            { class: "words-on-picture" },
+            seen(trace),
+            overlay(trace, weights, {
+              label: `Weights of head ${selection.head} for ${name}`,
+              at: isEncoder ? selection.query : null,
+              choose: isEncoder ? (place) => set({ query: String(place) }) : null,
+            }),
+          ),
           classButtons(trace, selection),
           strongest(trace, weights),
         )
@@ -119,6 +125,10 @@ export async function render(trace) {
     await words(trace),
   ].filter(Boolean);
 }
+
+/** The picture as the model saw it, without weights. @param {any} trace */
+const seen = (trace) =>
+  overlay(trace, new Float64Array(trace.tokens.source.ids.length), { label: "What the model reads" });
 
 /** Class tokens have no place in the picture: buttons. @param {any} trace @param {any} selection */
 function classButtons(trace, { where, query }) {
