@@ -15,6 +15,7 @@ from fastapi.responses import JSONResponse, Response, StreamingResponse
 
 from regard import __version__
 from regard.errors import UsageError, near_miss
+from regard.inputs.text import Tokenizer
 from regard.interpret import TracedTokens, parse
 from regard.interpret.interventions import KINDS
 from regard.interpret.names import attention_shapes, stacks
@@ -54,9 +55,10 @@ def about(name: str, task: Any) -> dict[str, Any]:
         "target": folder.task.target,
         "family": folder.config.family,
         "config": folder.config.model_dump(mode="json"),
-        "vocabulary": len(folder.target),
+        "vocabulary": len(folder.output) if isinstance(folder.output, Tokenizer) else 0,
         "parameters": folder.parameters,
         "labels": list(folder.labels),
+        "input": folder.task.input,
         "beam": folder.decode.beam,
         "interventions": available_interventions(folder.model),
     }

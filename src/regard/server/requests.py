@@ -23,6 +23,7 @@ class RequestLimits:
     text_characters: int = 20_000  # of one text
     texts: int = 64
     characters: int = 50_000  # of all texts
+    media_characters: int = 1_000_000  # of a picture or sound as a data URL
     max_tokens: int = 1024  # of one completion
     prompt_ids: int = 8192  # of one prompt
     choices: int = 8  # n, best_of, alternatives
@@ -59,7 +60,7 @@ class TokenizeBody(RequestBody):
 
 class TraceBody(RequestBody):
     model: str = ""
-    source: Text
+    source: Annotated[str, Field(max_length=LIMITS.media_characters)]  # a text, or a file as a data URL
     target: Text | None = None
     prefix: list[int] = Field([], max_length=1000)
     context: Text | None = None

@@ -24,10 +24,12 @@ from regard.interpret.predictions import max_pool
 from regard.server.errors import APIError, unknown_model
 from regard.server.requests import QueryString, TensorQuery, TraceBody, check_decode
 from regard.tasks import Embedder
+from regard.tasks.media import refuse_path
 from regard.tasks.task_model import TaskModel
 
 CHUNK = 64 << 10  # bytes of a tensor that are sent at once
 MOST = 16  # traces
+FRAME_TOKENS = 2000  # the cost of a picture or sound, for admission
 MOST_BYTES = 1 << 30
 
 
@@ -103,6 +105,9 @@ def trace_tokens(task: Any, body: TraceBody) -> int:
     Attention grows with the square of the length, and computed positions have no limit.
     """
     folder = task.folder
+    if folder.task.input != "text":
+        refuse_path(body.source)
+        return FRAME_TOKENS
     source, target = len(folder.source.encode(body.source)), len(folder.target.encode(body.target or ""))
     most = folder.config.max_length
     if target > most:

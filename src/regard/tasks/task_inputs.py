@@ -10,6 +10,7 @@ from torch import Tensor
 
 from regard.errors import UsageError
 from regard.generation.heads import predicted_tags, ranked_answers
+from regard.inputs.frames import FrameReader
 from regard.inputs.text.tokenizer import replace_surrogates
 from regard.models.transformer import EncoderDecoder
 from regard.sample import Sample
@@ -17,6 +18,7 @@ from regard.storage import Folder
 from regard.tasks.encoder import Answerer, Classifier
 from regard.tasks.filler import Filler
 from regard.tasks.generator import Generator
+from regard.tasks.media import open_source, source_name
 from regard.tasks.tagger import Tagger, find_words
 from regard.tasks.translator import Translator
 
@@ -31,6 +33,7 @@ class TaskInput:
     sample: Sample  # its source
     text: str
     read_output: ReadOutput | None = None  # of an encoder: its output from the logits
+    raw: Any = None  # of a picture or sound: its stored form
 
 
 def task_input(task: Any, text: str, context: str | None) -> TaskInput:
@@ -39,12 +42,29 @@ def task_input(task: Any, text: str, context: str | None) -> TaskInput:
     text = replace_surrogates(text)
     if not text.strip():
         raise UsageError("the text is empty: there is nothing to trace")
+    if isinstance(task.folder.input, FrameReader):
+        return frame_input(task, text, context)
     if context is not None and not isinstance(task, Answerer):
         raise UsageError("only question answering takes a context")
     for kind, make in INPUTS.items():
         if isinstance(task, kind):
             return make(task, text, context)
     raise UsageError(f"a {type(task).__name__} cannot be traced")
+
+
+def frame_input(task: Any, place: str, question: str | None) -> TaskInput:
+    """A picture or sound: a path, or a data URL."""
+    folder: Folder = task.folder
+    raw = folder.reader.read(open_source(place))
+    sample, name = Sample(source=folder.reader.frames(raw)), source_name(place)
+    if not isinstance(task, Classifier):
+        return TaskInput(folder, sample, name, raw=raw)
+
+    def read_output(logits: Tensor) -> tuple[str, list[tuple[int, int]]]:
+        labels = task.result(name, logits[0], None, truncated=False).labels
+        return ", ".join(each.name for each in labels), [(0, task.labels.index(each.name)) for each in labels]
+
+    return TaskInput(folder, sample, name, read_output, raw)
 
 
 def translate_input(task: Translator, text: str, _: str | None) -> TaskInput:

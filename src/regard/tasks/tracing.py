@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -29,6 +30,7 @@ from regard.models.transformer import LanguageModel
 from regard.sample import Sample
 from regard.storage import Folder
 from regard.tasks.filler import Filler
+from regard.tasks.frame_tracing import frame_meta, frame_positions
 from regard.tasks.generator import Generator
 from regard.tasks.task_inputs import TaskInput, task_input
 from regard.tasks.translator import Translator, decode_options
@@ -67,7 +69,7 @@ def trace(
     target_replacements = [each for each in replacements if each.side == "target"]
     inputs = replace(inputs, sample=replace_source(inputs, replacements))
     meta = describe(inputs, target, context, interventions) | {"precision": task.precision}
-    source = {"source": TracedTokens.of(folder.source, list(inputs.sample.source))}
+    source = {"source": source_tokens(inputs, meta)}
     if inputs.read_output is not None:
         refuse_target("" if prefix else target, target_replacements)
         tensors, logits = record(model, inputs.sample, only, edits)
@@ -86,10 +88,20 @@ def trace(
     return Trace(tensors, source | tokens, result.text, meta | dict(result.meta or {}), result.nodes, texts)
 
 
+def source_tokens(inputs: TaskInput, meta: dict[str, Any]) -> TracedTokens:
+    """The tokens of the source; of a picture or sound its positions, and the picture in the metadata."""
+    folder, sample = inputs.folder, inputs.sample
+    if inputs.raw is None:
+        return TracedTokens.of(folder.source, list(sample.source_ids))
+    tokens = frame_positions(folder.reader, inputs.raw, folder.model)
+    meta["input"] = frame_meta(folder.reader, inputs.raw, np.asarray(sample.source), tokens)
+    return tokens
+
+
 def occlusion(task: Any, text: str, target: str | None, context: str | None) -> list[tuple[str, float]]:
     inputs = task_input(task, text, context)
     tokenizer = inputs.folder.source
-    ids = list(inputs.sample.source)
+    ids = list(inputs.sample.source_ids)
     tokens = TracedTokens.of(tokenizer, ids)
     words = tokens.word_groups
     hidden = hidden_token(tokenizer)
@@ -207,7 +219,11 @@ def output_text(task: Any, inputs: TaskInput, ids: Ids) -> str:
 
 
 def replace_source(inputs: TaskInput, replacements: Sequence[TokenReplacement]) -> Sample:
-    ids = replace_tokens(inputs.folder.source, list(inputs.sample.source), replacements, "source")
+    if inputs.raw is not None:
+        if any(each.side == "source" for each in replacements):
+            raise UsageError("replace_token: a picture or sound has no tokens", code="E_MODEL_INPUT")
+        return inputs.sample
+    ids = replace_tokens(inputs.folder.source, list(inputs.sample.source_ids), replacements, "source")
     by_position = inputs.read_output is not None and inputs.folder.config.head != "sentence"
     if by_position and len(ids) != len(inputs.sample.source):
         raise UsageError("replace_token: this model predicts by position, so one token replaces one token")

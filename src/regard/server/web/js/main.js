@@ -3,6 +3,7 @@ import * as api from "./api.js";
 import { live, make, tabs, token } from "./a11y.js";
 import { onScheme } from "./color.js";
 import { exporter } from "./export.js";
+import { isLost, listenToFiles, sourceOf } from "./files.js";
 import { read } from "./interventions.js";
 import * as lessons from "./lessons/lessons.js";
 import { isFile } from "./source.js";
@@ -14,10 +15,12 @@ import * as heads from "./views/heads.js";
 import * as input from "./views/input.js";
 import * as map from "./views/map.js";
 import * as output from "./views/output.js";
+import * as picture from "./views/picture.js";
 import * as stream from "./views/stream.js";
 import { panel as whatIf } from "./views/what_if.js";
 
 const VIEWS = {
+  picture,
   input,
   map,
   attention,
@@ -28,6 +31,7 @@ const VIEWS = {
   lessons,
 };
 const TABS = [
+  ["picture", "Picture"],
   ["input", "Input"],
   ["map", "Map"],
   ["attention", "Attention"],
@@ -37,7 +41,11 @@ const TABS = [
   ["compare", "Compare"],
   ["lessons", "Lessons"],
 ];
-const HERE = TABS.filter(([id]) => !isFile() || !["compare", "lessons"].includes(id)); // a file has no model to run
+/** The views of this run: a file has no model to run, a text no picture. */
+const here = () =>
+  TABS.filter(([id]) => !isFile() || !["compare", "lessons"].includes(id)).filter(
+    ([id]) => id !== "picture" || trace?.meta.input,
+  );
 const ASKING = ["text", "context", "model", "beam", "prefix", "change"]; // a change of these is another run
 const WAIT = 350; // milliseconds without a key
 /** @returns {any} the element of an id; all of them stand in index.html */
@@ -54,12 +62,14 @@ let waiting = 0; // a timer, while a person types
 let wrong = ""; // what there is to say of the run
 let expired = 0; // how often the server no longer had a run, one after the other
 
+/** Whether a model reads files instead of text. */
+const readsFiles = (chosen) => (chosen?.input ?? "text") !== "text";
 const model = () => about.models.find((each) => each.name === state().model) ?? about.models[0];
 
 /** What the server is asked for: the run of the page, or another with some of it changed. */
 function request(chosen = model(), text = state().text) {
   const { context, beam, prefix } = state();
-  const body = { model: chosen?.name ?? "", source: text };
+  const body = { model: chosen?.name ?? "", source: readsFiles(chosen) ? sourceOf(text) : text };
   if (context && chosen?.task === "answer") body.context = context;
   if (/^\d+$/.test(beam)) body.decode = { beam: Number(beam) };
   if (/^\d+(,\d+)*$/.test(prefix) && chosen === model()) body.prefix = prefix.split(",").map(Number);
@@ -80,7 +90,7 @@ const page = () => ({
 async function run() {
   running?.abort();
   const controller = (running = new AbortController());
-  if (!state().text.trim()) {
+  if (!state().text.trim() || (!isFile() && readsFiles(model()) && isLost(state().text))) {
     trace = plain = change = null;
     wrong = "";
     status("");
@@ -137,8 +147,9 @@ const trouble = (text) => {
 async function show() {
   const number = ++drawn;
   const { view } = state();
-  const chosen = VIEWS[view] ? view : "attention";
-  tabs(at("tabs"), HERE, chosen, (id) => set({ view: id }));
+  const usual = trace?.meta.input ? "picture" : "attention";
+  const chosen = VIEWS[view] && (view !== "picture" || trace?.meta.input) ? view : usual;
+  tabs(at("tabs"), here(), chosen, (id) => set({ view: id }));
   at("panel").setAttribute("aria-labelledby", `tab-${chosen}`);
   answer();
   let content;
@@ -185,6 +196,8 @@ function answer() {
     classify: "Label",
     tag: "Tags",
     answer: "Answer",
+    caption: "Caption",
+    transcribe: "Transcription",
   };
   at("answer-label").textContent = `${labels[trace.meta.task] ?? "Output"}:`;
   at("answer-text").textContent = trace.output || "(nothing)";
@@ -197,6 +210,19 @@ function answer() {
 
 function welcome() {
   const chosen = model();
+  if (readsFiles(chosen)) {
+    const kind = { image: "a picture", video: "a short film", audio: "a sound" }[chosen.input];
+    return make(
+      "section",
+      { class: "welcome" },
+      make("h2", {}, `Choose ${kind} above, or drop one here`),
+      make(
+        "p",
+        {},
+        "The model reads it, and every number on the way can be looked at. Nothing leaves this machine.",
+      ),
+    );
+  }
   const examples = {
     fill: ["The <mask> is old."],
     answer: ["Who sleeps?"],
@@ -242,6 +268,12 @@ function fillForm() {
     if (!waiting && at(id).value !== content) at(id).value = content; // a change moves the cursor
   }
   at("context-field").hidden = chosen?.task !== "answer";
+  const files = !isFile() && readsFiles(chosen);
+  at("file-field").hidden = !files;
+  at("text-field").hidden = files;
+  at("file-name").textContent = files && state().text !== at("file").files?.[0]?.name ? state().text : "";
+  at("sketch-field").hidden = chosen?.input !== "image";
+  at("file").accept = files ? (chosen.input === "video" ? "image/gif" : `${chosen.input}/*`) : "";
   at("model").replaceChildren(
     ...about.models.map((each) =>
       make(
@@ -251,7 +283,7 @@ function fillForm() {
       ),
     ),
   );
-  const writes = ["translate", "generate"].includes(chosen?.task);
+  const writes = ["translate", "generate", "caption", "transcribe"].includes(chosen?.task);
   at("beam").disabled = !writes;
   at("beam").replaceChildren(
     ...["", "1", "2", "4", "8"].map((size) =>
@@ -291,12 +323,18 @@ function listenToForm() {
       }
     });
   }
+  const taken = (text) => {
+    const view = state().view === "attention" ? "picture" : state().view; // where the file itself is seen
+    set({ text, view, query: "", key: "", prefix: "" });
+  };
+  listenToFiles(() => (readsFiles(model()) ? model().input : null), taken, trouble);
   at("ask").addEventListener("submit", (event) => {
     event.preventDefault();
     clearTimeout(waiting);
     waiting = 0;
     const { text, context } = state();
-    if (at("text").value === text && at("context").value === context) begin();
+    if (readsFiles(model())) begin();
+    else if (at("text").value === text && at("context").value === context) begin();
     else typed();
   });
   at("model").addEventListener("change", (/** @type {any} */ event) =>
@@ -310,6 +348,9 @@ function listenToForm() {
       beam: "",
       change: "",
       neuron: "",
+      ...(readsFiles(about.models.find((each) => each.name === event.target.value)) !== readsFiles(model())
+        ? { text: "" }
+        : {}),
     }),
   );
   at("beam").addEventListener("change", (/** @type {any} */ event) =>
@@ -318,8 +359,9 @@ function listenToForm() {
   addEventListener("keydown", (/** @type {any} */ event) => {
     if (!["[", "]"].includes(event.key) || event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.target.closest("textarea, input, select")) return;
-    const place = HERE.findIndex(([id]) => id === state().view) + (event.key === "]" ? 1 : -1);
-    if (HERE[place]) set({ view: HERE[place][0] });
+    const shown = here();
+    const place = shown.findIndex(([id]) => id === state().view) + (event.key === "]" ? 1 : -1);
+    if (shown[place]) set({ view: shown[place][0] });
   });
 }
 
