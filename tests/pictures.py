@@ -95,3 +95,33 @@ def sound_classifier() -> Path:
         },
         model={**MODEL, "family": "ast"},
     )  # fmt: skip
+
+
+@cache
+def captioner() -> Path:
+    """A caption names the shape and its side; with a question about the side, the answer is one word."""
+    folder = Path(mkdtemp(prefix="regard-captions-"))
+    for split, noise in (("train", range(8)), ("valid", range(90, 91))):
+        write_pictures(folder / split, noise)
+        rows = ["file\ttext\tquestion"]
+        for shape in SHAPES:
+            for place in range(SIDE):
+                for number in noise:
+                    file, side = f"{shape}/{place}-{number}.png", side_of(shape, place)
+                    rows += [f"{file}\ta {shape} {side}\t", f"{file}\t{side}\twhere ?"]
+        (folder / split / "rows.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    return trained(
+        folder,
+        task={"name": "caption"},
+        data={"train": str(folder / "train" / "rows.tsv"), "valid": str(folder / "valid" / "rows.tsv")},
+        input={"kind": "image", "height": SIDE, "width": SIDE, "channels": 1, "patch": 4},
+        text={"kind": "word", "vocabulary": 400},
+        model={**MODEL, "width": 32, "max_length": 16},
+        train={**TRAIN, "steps": 250},
+        decode={"beam": 2, "max_length": 8},
+    )
+
+
+def side_of(shape: str, place: int) -> str:
+    low, high = ("left", "right") if shape == "bar" else ("top", "bottom")
+    return low if place < SIDE // 2 else high

@@ -16,7 +16,7 @@ import understanding
 from conftest import Command, Refused
 from pictures import picture, png, wav
 from regard.errors import UsageError
-from regard.tasks import Classifier
+from regard.tasks import Captioner, Classifier, captioner
 
 pytestmark = pytest.mark.usefixtures("same_threads")
 
@@ -172,3 +172,68 @@ def test_the_shell_says_which_kind_a_model_reads(refused: Refused, bar: Path, tm
 def test_a_huge_picture_is_refused_before_it_is_decoded(refused: Refused, tmp_path: Path) -> None:
     Image.new("1", (30_000, 30_000)).save(tmp_path / "huge.png")
     assert "pixels" in refused("classify", "-m", pictures.classifier(), tmp_path / "huge.png")
+
+
+# caption
+
+
+@pytest.fixture(scope="module")
+def describer() -> Captioner:
+    return Captioner.load(pictures.captioner())
+
+
+def test_captions_and_answers(describer: Captioner) -> None:
+    files = [picture(shape, place, 500) for shape in pictures.SHAPES for place in range(pictures.SIDE)]
+    sides = [pictures.side_of(shape, place) for shape in pictures.SHAPES for place in range(pictures.SIDE)]
+    texts = [each.text for each in describer.caption(files)]
+    assert texts == [f"a {shape} {side}" for shape, side in zip(["bar"] * 8 + ["beam"] * 8, sides)]
+    answers = describer.caption(files, "where ?")
+    assert [each.text for each in answers] == sides
+    assert {each.question for each in answers} == {"where ?"}
+    mixed = describer.caption(files[:2], questions=["where ?", ""])
+    assert [each.text for each in mixed] == ["left", "a bar left"]
+
+
+def test_candidates_are_without_the_question(describer: Captioner) -> None:
+    best, second = describer.caption(picture("bar", 1, 3), "where ?", num_results=2).candidates
+    assert (best.text, best.tokens, best.finished) == ("left", (" left",), True)
+    assert len(best.token_log_probabilities) == len(best.token_ids) + 1  # the end token
+    assert sum(best.token_log_probabilities) == pytest.approx(best.log_probability, abs=1e-5)
+    assert best.score > second.score
+
+
+def test_captions_do_not_depend_on_the_batch(describer: Captioner, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = [picture("beam", place, 9) for place in range(5)]
+    together = describer.caption(files, "where ?")
+    monkeypatch.setattr(captioner, "FILES_AT_ONCE", 2)
+    assert [each.candidates for each in describer.caption(files, "where ?")] == [
+        each.candidates for each in together
+    ]
+
+
+def test_captions_that_cannot_be_are_refused(describer: Captioner) -> None:
+    for options, code in (
+        ({"question": "where " * 20}, "E_TOO_LONG"),
+        ({"num_results": 3, "beam": 2}, "E_BEAM"),
+        ({"questions": []}, "E_ANSWER_PAIRS"),
+        ({"decode": {"bean": 3}}, "E_USAGE"),
+    ):
+        with pytest.raises(UsageError) as caught:
+            describer.caption(picture("bar", 1), **options)  # type: ignore[arg-type]
+        assert caught.value.code == code
+    with pytest.raises(UsageError, match="this is a classify model") as caught:
+        Captioner.load(pictures.classifier())
+    assert caught.value.code == "E_MODEL_TASK"
+
+
+def test_caption_in_the_shell(regard: Command, refused: Refused, bar: Path) -> None:
+    model = pictures.captioner()
+    assert regard("caption", "-m", model, bar).lines == ["a bar left"]
+    assert regard("caption", "-m", model, bar, bar).lines == [f"{bar}\ta bar left"] * 2
+    assert regard("caption", "-m", model, bar, "--question", "where ?").lines == ["left"]
+    row = json.loads(regard("caption", "-m", model, bar, "--json", "-n", 2).out)
+    assert (row["file"], row["text"], len(row["candidates"])) == (str(bar), "a bar left", 2)
+    table = bar.parent / "asked.tsv"
+    table.write_text(f"file\tquestion\n{bar.name}\twhere ?\n{bar.name}\t\n", encoding="utf-8")
+    assert regard("caption", "-m", model, table).lines == ["left", "a bar left"]
+    assert "this model reads pictures" in refused("caption", "-m", model, "A text.")

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from regard.cli.tasks import TaskCommand
-from regard.cli.terminal import read_inputs
+import typer
+
+from regard.cli.tasks import CandidateCommand, TaskCommand
+from regard.cli.terminal import read_inputs, say
 from regard.errors import UsageError
+
+if TYPE_CHECKING:
+    from regard.tasks import Caption
 
 FILES_AT_ONCE = 64  # read before their results are written
 
@@ -81,3 +87,42 @@ class FileCommand(TaskCommand):
         """A line of result, behind the name of its file if there are several."""
         is_one = len(self.names) == 1 and not os.path.isdir(self.names[0]) and self.names != ["-"]  # noqa: PTH112
         return line if is_one or not self.reads_files else f"{name}\t{line}"
+
+
+@dataclass
+class CaptionCommand(FileCommand, CandidateCommand):
+    name = "caption"
+    progress = ("describing", "captions")
+    notes_on = """
+        Prints a line for each file; of several files the name and a tab first. With -n all results, as
+        `line ||| text ||| score`. A folder stands for all its pictures. A table with a column of files may
+        have a column of questions.
+    """
+    examples = """
+        regard caption -m runs/flickr photo.png
+        regard caption -m runs/shapes photo.png --question "which colour is the circle?"
+        regard caption -m runs/flickr pictures/ --json
+    """
+    argument_type = Annotated[
+        list[str] | None, typer.Argument(help="Files or folders; nothing or - reads their names from stdin.")
+    ]
+
+    def read(self) -> Iterable[Any]:
+        """(file, question) of each picture."""
+        from regard.data import has_rows, iter_examples
+        from regard.data.readers.media import PROMPT_SEPARATOR
+
+        task, asked = self.task.folder.task, self.options["question"] or ""
+        if len(self.names) != 1 or not has_rows(Path(self.names[0]), task):
+            return ((file, asked) for file in super().read())
+        examples = iter_examples(self.names[0], task, inputs_only=True)
+        rows = ((each.source, each.target.rpartition(PROMPT_SEPARATOR)[0]) for each in examples)
+        return ((table_file(place), question or asked) for place, question in rows)
+
+    def results(self, lines: Sequence[Any], first: int) -> Sequence[Any]:
+        files, questions = [file for file, _ in lines], [question for _, question in lines]
+        options = {**self.options, "question": None}
+        return self.spec.run(self.task, files, options, questions=questions, first_line=first, warn=say)
+
+    def lines(self, number: int, result: Caption) -> list[str]:
+        return [self.named(line, result.file) for line in super().lines(number, result)]

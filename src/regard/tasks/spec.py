@@ -23,6 +23,7 @@ from regard.tasks.task_model import Files, NamedFile, Texts, as_list
 Inputs = Sequence[str] | Mapping[str, str | Sequence[str]]
 BYTES_PER_TOKEN = 4  # an estimate
 USUAL_BEAM, USUAL_LENGTH = 4, 200  # of translations and of generated texts, where none is named
+USUAL_CAPTION = 30  # tokens
 FOR_CHECKERS = ("Decode", "Mean", "PhraseConstraints")  # types that only type checkers import
 INPUTS = {
     "text": "The text, or a list of texts.",
@@ -178,6 +179,8 @@ class TaskSpec:
         rows = max(options.get("num_results") or 1, options.get("beam") or 1)
         if self.name == "translate":
             return read + read * max(rows, options.get("beam") or USUAL_BEAM)
+        if self.name == "caption":
+            return read + count * max(rows, USUAL_BEAM) * USUAL_CAPTION
         if self.name == "generate":
             return read + count * rows * (options.get("max_length") or USUAL_LENGTH)
         return read
@@ -201,6 +204,7 @@ TASKS: dict[str, TaskSpec] = {
     for each in (
         TaskSpec("translate", {"Translator": methods.TranslateMethods.translate_lines}, results.Translation),
         TaskSpec("generate", {"Generator": methods.GenerateMethods.generate_texts}, results.Generation),
+        TaskSpec("caption", {"Captioner": methods.CaptionMethods.caption}, results.Caption),
         TaskSpec("fill", {"Filler": methods.FillMethods.fill}, results.Filling),
         TaskSpec("classify", {"Classifier": methods.ClassifyMethods.classify}, results.Classification),
         TaskSpec("tag", {"Tagger": methods.TagMethods.tag}, results.Tagging),
