@@ -26,6 +26,7 @@ COMMANDS = {
     "train": "train.train",
     "translate": "translate.TranslateCommand",
     "generate": "generate.GenerateCommand",
+    "caption": "media.CaptionCommand",
     "fill": "generate.FillCommand",
     "classify": "understanding.ClassifyCommand",
     "tag": "understanding.TagCommand",

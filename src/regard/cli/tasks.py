@@ -17,6 +17,7 @@ from typing import Annotated, Any, ClassVar, get_type_hints
 import typer
 
 from regard.cli.terminal import (
+    TYPE,
     AsJson,
     Device,
     Files,
@@ -83,7 +84,8 @@ class TaskCommand:
     def run(self) -> None:
         """Open the model, read the texts, write the results."""
         self.open()
-        self.write(self.read(), 1 if is_typed(self.names) else AT_ONCE)
+        advice = "type the name of a file a line; Ctrl-D ends" if self.task.reads_files else TYPE
+        self.write(self.read(), 1 if is_typed(self.names, advice) else self.at_once)
 
     def write(self, rows: Iterable[Any], at_once: int = AT_ONCE) -> None:
         """Write the results of rows, portion by portion: at once to stdout, or in the end into a file."""
@@ -100,6 +102,10 @@ class TaskCommand:
                     put_lines(shown)
                     shown = []
         put_lines([*shown, *self.end()], self.output, self.summary())
+
+    @property
+    def at_once(self) -> int:
+        return AT_ONCE
 
     def summary(self) -> str:
         """What was written into a file."""

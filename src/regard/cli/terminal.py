@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 _CONTROL_CHARACTERS = dict.fromkeys((7, 8, 11, 12, 13, 27))  # they move the cursor of a terminal
 MAX_PATH = 4096  # characters of a path
+TYPE = "type a sentence a line; Ctrl-D ends"
 
 Models = Annotated[
     list[Path],
@@ -141,7 +142,7 @@ def portions(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
         yield portion
 
 
-def is_typed(names: Sequence[str], advice: str = "type a sentence a line; Ctrl-D ends") -> bool:
+def is_typed(names: Sequence[str], advice: str = TYPE) -> bool:
     """Whether a person types the lines; they are answered line by line."""
     typed = names in ([], ["-"]) and sys.stdin is not None and sys.stdin.isatty()
     if typed:

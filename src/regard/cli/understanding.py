@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from regard.cli.media import FileCommand, table_file
 from regard.cli.tasks import TaskCommand
 from regard.cli.terminal import Scores, json_line, looks_like_path, one_line, read_all_stdin, say
 from regard.errors import UsageError
@@ -23,16 +24,18 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class ClassifyCommand(TaskCommand):
+class ClassifyCommand(FileCommand):
     name = "classify"
     progress = ("classifying", "results")
     notes_on = """
         Prints a line for each line of text: its labels, comma-separated; with --scores probability, tab,
         label, tab, next probability ... A table with labels (.tsv, .csv, .jsonl) is scored too: the accuracy
-        is printed on stderr.
+        is printed on stderr. A model of pictures, videos or sounds takes files, folders of them, or a table
+        with a column of files; of several files a line has the name and a tab first.
     """
     examples = """
         regard classify -m runs/reviews "A film to remember."
+        regard classify -m runs/digits photo.png scans/
         regard classify -m runs/reviews reviews.txt --scores -o labels.tsv
     """
 
@@ -53,7 +56,7 @@ class ClassifyCommand(TaskCommand):
             raise UsageError(f"{tables[0]} is a table: give one such file at a time", code="E_CLASSIFY_TABLE")
         examples = list(iter_examples(tables[0], task, inputs_only=True))
         self.targets = {number: each.target for number, each in enumerate(examples, 1) if each.target}
-        return [each.source for each in examples]
+        return (table_file(each.source) if self.reads_files else each.source for each in examples)
 
     def add_notes(self, number: int, result: Classification) -> None:
         from regard.data.objectives import split_labels
@@ -64,9 +67,10 @@ class ClassifyCommand(TaskCommand):
             self.right += {label.name for label in result.labels[:count]} == set(split_labels(target))
 
     def lines(self, number: int, result: Classification) -> list[str]:
+        line = ",".join(label.name for label in result.labels)
         if self.scores or self.shows_all:
-            return ["\t".join(f"{label.probability:.4f}\t{label.name}" for label in result.labels)]
-        return [",".join(label.name for label in result.labels)]
+            line = "\t".join(f"{label.probability:.4f}\t{label.name}" for label in result.labels)
+        return [self.named(line, result.text)]
 
     def end(self) -> list[str]:
         if count := len(self.targets):

@@ -32,7 +32,7 @@ from regard.models.transformer import (
     Stack,
     StepInputs,
 )
-from regard.sample import Sample
+from regard.sample import Sample, Source
 
 # Channels of a model from which on its caches are worth converting. Every product is then large enough for
 # oneDNN, which leaves up to 4096 multiplications to another kernel: a sentence alone has the bits of many.
@@ -89,14 +89,14 @@ ENGINES: dict[str, Callable[[Any, str, Calibration | None], tuple[Any, str]]] = 
 
 
 @torch.no_grad()
-def warm_up(engine: Any) -> None:
+def warm_up(engine: Any, source: Source = (0,)) -> None:
     """Trace now: a server should do this before the first request, not during one."""
-    batch = collate([Sample(source=[0])], BLOCK)
+    batch = collate([Sample(source=source)], BLOCK)
     if isinstance(encoder := getattr(getattr(engine, "model", engine), "encoder", None), TracedStack):
         encoder.calls = STEPS_BEFORE_TRACING - 1
         engine.start(batch) if isinstance(engine, Engine) else engine(batch)
     if isinstance(engine, Engine):
-        engine.warm_up()
+        engine.warm_up(source)
 
 
 def cache_dtype(precision: str, width: int, beams: int) -> torch.dtype:
@@ -151,9 +151,9 @@ class Engine:
         traced = self.traced.get(dtype)
         return self.model.run_step if traced is None else lambda given: replay(traced, given.tensors())
 
-    def warm_up(self) -> None:
+    def warm_up(self, source: Source = (0,)) -> None:
         for beams in (1, 2):  # whose caches may have different types
-            cache = self.start(collate([Sample(source=[0])]), beams)
+            cache = self.start(collate([Sample(source=source)]), beams)
             self.steps[cache.keys[0].dtype] = self.steps_before_tracing
             for _ in range(2):
                 _, cache = self.step(cache, torch.zeros((beams, 1), dtype=torch.int64))

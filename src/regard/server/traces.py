@@ -24,7 +24,7 @@ from regard.interpret.predictions import max_pool
 from regard.server.errors import APIError, unknown_model
 from regard.server.requests import QueryString, TensorQuery, TraceBody, check_decode
 from regard.tasks import Embedder
-from regard.tasks.media import refuse_path
+from regard.tasks.media import DATA_URL
 from regard.tasks.task_model import TaskModel
 
 CHUNK = 64 << 10  # bytes of a tensor that are sent at once
@@ -106,7 +106,8 @@ def trace_tokens(task: Any, body: TraceBody) -> int:
     """
     folder = task.folder
     if folder.task.input != "text":
-        refuse_path(body.source)
+        if not body.source.startswith(DATA_URL):  # a server opens no files for its clients
+            raise APIError(400, "source: this model reads files; send one as a data URL", "source")
         return FRAME_TOKENS
     source, target = len(folder.source.encode(body.source)), len(folder.target.encode(body.target or ""))
     most = folder.config.max_length

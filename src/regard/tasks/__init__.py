@@ -8,6 +8,7 @@ from regard.tasks.results import (
     Answer,
     AnswerResult,
     Candidate,
+    Caption,
     Classification,
     Embedding,
     Entity,
@@ -23,6 +24,7 @@ from regard.tasks.results import (
 from regard.tasks.task_model import Split, TaskModel, TooLong
 
 if TYPE_CHECKING:
+    from regard.tasks.captioner import Captioner
     from regard.tasks.embedder import Embedder
     from regard.tasks.encoder import Answerer, Classifier
     from regard.tasks.filler import Filler
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 __getattr__ = lazy_names(
     __name__,
     {
+        "captioner": ("Captioner",),
         "embedder": ("Embedder",),
         "encoder": ("Answerer", "Classifier"),
         "filler": ("Filler",),

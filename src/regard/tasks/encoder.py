@@ -1,19 +1,21 @@
-"""Encoders with a head: classify texts, answer questions about a context (extractive question answering)."""
+"""Encoders with a head: classify texts, pictures and sounds, answer questions about a context."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from torch import Tensor
 
-from regard.data.objectives import Classify, ContextWindow, ExtractiveQA
+from regard.data.objectives import Classify, ClassifyFrames, ContextWindow, ExtractiveQA
 from regard.errors import UsageError
 from regard.generation import answers
 from regard.generation.heads import label_probabilities, predicted_labels, ranked_answers
 from regard.models.encoder import EncoderOnly
 from regard.sample import Sample
 from regard.storage import Folder
+from regard.tasks.media import frame_batches
 from regard.tasks.methods import AnswerMethods, ClassifyMethods
 from regard.tasks.results import Answer, AnswerResult, Classification, Label
 from regard.tasks.task_model import TaskModel, TooLong, within_limit
@@ -41,15 +43,18 @@ class EncoderTask(TaskModel):
 
 
 class Classifier(EncoderTask, ClassifyMethods):
-    """A model that classifies texts."""
+    """A model that classifies texts, or pictures, videos or sounds."""
 
     head = "sentence"
 
     def __init__(self, folder: Folder, precision: str = "auto") -> None:
         super().__init__(folder, precision)
-        self.labels = folder.labels
-        self.objective = Classify(
-            folder.source, folder.config.max_length, folder.labels, folder.task.multi_label
+        self.labels, many = folder.labels, folder.task.multi_label
+        self.reads_files = folder.task.input != "text"
+        self.objective: Any = (
+            ClassifyFrames(folder.reader, folder.labels, many)
+            if self.reads_files
+            else Classify(folder.source, folder.config.max_length, folder.labels, many)
         )
 
     def _classify(
@@ -57,6 +62,8 @@ class Classifier(EncoderTask, ClassifyMethods):
     ) -> list[Classification]:
         if num_results is not None and num_results < 1:
             raise UsageError(f"num_results = {num_results}: at least one label", code="E_NUM_RESULTS")
+        if self.reads_files:
+            return self._classify_files(texts, num_results, on_too_long, first_line)
         limit, encode = self.objective.longest, self.folder.source.encode
         rows = [
             within_limit(encode(text), limit, on_too_long, number) if text.strip() else None
@@ -69,6 +76,20 @@ class Classifier(EncoderTask, ClassifyMethods):
             else self.result(text, next(logits)[0], num_results, len(ids) > limit)
             for text, ids in zip(texts, rows)
         ]
+
+    def _classify_files(
+        self, files: Sequence[Any], num_results: int | None, on_too_long: TooLong, first: int
+    ) -> list[Classification]:
+        results = []
+        for batch in frame_batches(self.reader, files, on_too_long, first):
+            logits = iter(self.logits([each.sample for each in batch if each.frames is not None]))
+            results += [
+                Classification(each.name, skipped=True, precision=self.precision)
+                if each.frames is None
+                else self.result(each.name, next(logits)[0], num_results, each.truncated)
+                for each in batch
+            ]
+        return results
 
     def result(self, text: str, logits: Tensor, num_results: int | None, truncated: bool) -> Classification:
         probabilities = label_probabilities(logits, self.folder.task.multi_label)  # [L]

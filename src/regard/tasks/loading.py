@@ -15,6 +15,7 @@ from regard.errors import UsageError
 from regard.models.families import parameters
 from regard.storage import Folder, open_folder
 from regard.storage.folder import is_bare_encoder, open_encoder
+from regard.tasks.captioner import Captioner
 from regard.tasks.embedder import Embedder
 from regard.tasks.encoder import Answerer, Classifier
 from regard.tasks.filler import Filler
@@ -25,7 +26,7 @@ from regard.tasks.translator import Translator
 
 Paths = str | Path | Sequence[str | Path]
 Kind = TypeVar("Kind", bound=TaskModel)
-AnyTask = Translator | Generator | Filler | Classifier | Tagger | Answerer | Embedder
+AnyTask = Translator | Generator | Filler | Classifier | Tagger | Answerer | Embedder | Captioner
 
 CLASSES: dict[str, type[Any]] = {
     "translate": Translator,
@@ -34,6 +35,7 @@ CLASSES: dict[str, type[Any]] = {
     "classify": Classifier,
     "tag": Tagger,
     "answer": Answerer,
+    "caption": Captioner,
 }
 
 

@@ -15,6 +15,7 @@ from pydantic import Field
 from regard.errors import UsageError
 from regard.tasks.results import (
     AnswerResult,
+    Caption,
     Classification,
     Embedding,
     Filling,
@@ -24,6 +25,7 @@ from regard.tasks.results import (
     Translation,
 )
 from regard.tasks.task_model import (
+    Files,
     Split,
     TaskModel,
     Texts,
@@ -263,6 +265,40 @@ class FillMethods(TaskModel):
         return self._fill(text, num_results, on_too_long, first_line)
 
 
+class CaptionMethods(TaskModel):
+    """The methods of a `Captioner`."""
+
+    decode_options: Callable[..., Decode]
+    _caption: Callable[..., list[Caption]]
+
+    @task_method("caption")
+    def caption(
+        self,
+        file: Files,
+        question: Annotated[
+            str | None, Field(description="A question about the pictures; the result is its answer.")
+        ] = None,
+        num_results: NumResults = 1,
+        *,
+        beam: Beam = None,
+        decode: DecodeFields = None,
+        questions: Sequence[str] | None = None,
+        first_line: int = 1,
+        warn: Warn = lambda text: None,
+    ) -> list[Caption]:
+        """Describe pictures, or answer a question about them.
+
+        In Python, a file is a path, bytes, an array or a data URL; `questions` are those of each file,
+        `first_line` numbers the files in messages, and `warn` is called when memory runs short.
+        """
+        questions = [question or ""] * len(file) if questions is None else questions
+        if len(questions) != len(file):
+            message = f"{len(file)} files and {len(questions)} questions: they come in pairs"
+            raise UsageError(message, code="E_ANSWER_PAIRS")
+        options = self.decode_options(decode_fields(decode, beam=beam), num_results)
+        return self._caption(file, questions, options, num_results, first_line, warn)
+
+
 # --- models that read texts -------------------------------------------------------------------------------
 
 
@@ -283,7 +319,7 @@ class ClassifyMethods(TaskModel):
         on_too_long: OnTooLong = "truncate",
         first_line: int = 1,
     ) -> list[Classification]:
-        """Classify texts.
+        """Classify texts; pictures, videos or sounds, if the model reads files.
 
         Of a multi-label model: all labels with p >= 0.5.
         """

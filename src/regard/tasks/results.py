@@ -67,7 +67,7 @@ class Results(list[Result]):
 
 @dataclass(frozen=True)
 class Candidate:
-    """One translation of a line. `score` and `log_probability` are sums over its sentences."""
+    """One translation of a line, or text about a picture; `score`, `log_probability`: sums over sentences."""
 
     text: str
     score: float = 0.0
@@ -153,6 +153,18 @@ class Filling:
     candidates: list[FilledText]  # best first
     guesses: list[list[Guess]]  # of each gap, best first
     truncated: bool = False  # the model read only the part around the gaps
+    skipped: bool = False
+    precision: str = "float32"
+
+
+@dataclass(frozen=True)
+class Caption:
+    """The text about a picture, or the answer to a question about it."""
+
+    file: str
+    text: str  # of the best candidate
+    candidates: list[Candidate]  # best first
+    question: str = ""
     skipped: bool = False
     precision: str = "float32"
 

@@ -18,16 +18,18 @@ from pydantic.fields import FieldInfo
 from regard.compat import current_options
 from regard.errors import UsageError
 from regard.tasks import methods, results
-from regard.tasks.task_model import Texts, as_texts
+from regard.tasks.task_model import Files, NamedFile, Texts, as_list
 
 Inputs = Sequence[str] | Mapping[str, str | Sequence[str]]
 BYTES_PER_TOKEN = 4  # an estimate
 USUAL_BEAM, USUAL_LENGTH = 4, 200  # of translations and of generated texts, where none is named
+USUAL_CAPTION = 30  # tokens
 FOR_CHECKERS = ("Decode", "Mean", "PhraseConstraints")  # types that only type checkers import
 INPUTS = {
     "text": "The text, or a list of texts.",
     "prompt": "The beginning of a text, or a list of them.",
     "question": "The question, or a list of questions.",
+    "file": "The picture or sound, or a list of them: data:image/png;base64,...",
     "context": "The text that contains the answers.",
     "source": "The source text, or a list of them; only for models that translate.",
     "target": "The text to score, or a list of texts; of models that translate: the translation.",
@@ -86,7 +88,7 @@ class TaskSpec:
     def inputs(self) -> dict[str, bool]:
         """The texts that the task takes; True for those that all its models need."""
         names = [
-            [name for name, each in parameters(method).items() if each in (list[str], Texts)]
+            [name for name, each in parameters(method).items() if each in (list[str], Files, Texts)]
             for method in self.methods.values()
         ]
         return {name: all(name in each for each in names) for some in names for name in some}
@@ -162,7 +164,7 @@ class TaskSpec:
         """Inputs by name; `context` is one text."""
         inputs = dict(texts) if isinstance(texts, Mapping) else {next(iter(self.inputs)): texts}
         return {
-            name: value if name == "context" and isinstance(value, str) else as_texts(value)
+            name: value if name == "context" and isinstance(value, str) else as_list(value)
             for name, value in inputs.items()
         }
 
@@ -177,12 +179,17 @@ class TaskSpec:
         rows = max(options.get("num_results") or 1, options.get("beam") or 1)
         if self.name == "translate":
             return read + read * max(rows, options.get("beam") or USUAL_BEAM)
+        if self.name == "caption":
+            return read + count * max(rows, USUAL_BEAM) * USUAL_CAPTION
         if self.name == "generate":
             return read + count * rows * (options.get("max_length") or USUAL_LENGTH)
         return read
 
 
-def token_estimate(text: str) -> int:
+def token_estimate(text: Any) -> int:
+    """Of a text by its length; of a file by its frames."""
+    if not isinstance(text, str):
+        return text.frames if isinstance(text, NamedFile) else 1
     return len(text.encode(errors="replace")) // BYTES_PER_TOKEN + 1
 
 
@@ -197,6 +204,7 @@ TASKS: dict[str, TaskSpec] = {
     for each in (
         TaskSpec("translate", {"Translator": methods.TranslateMethods.translate_lines}, results.Translation),
         TaskSpec("generate", {"Generator": methods.GenerateMethods.generate_texts}, results.Generation),
+        TaskSpec("caption", {"Captioner": methods.CaptionMethods.caption}, results.Caption),
         TaskSpec("fill", {"Filler": methods.FillMethods.fill}, results.Filling),
         TaskSpec("classify", {"Classifier": methods.ClassifyMethods.classify}, results.Classification),
         TaskSpec("tag", {"Tagger": methods.TagMethods.tag}, results.Tagging),

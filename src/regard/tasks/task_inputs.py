@@ -18,7 +18,7 @@ from regard.storage import Folder
 from regard.tasks.encoder import Answerer, Classifier
 from regard.tasks.filler import Filler
 from regard.tasks.generator import Generator
-from regard.tasks.media import open_source, source_name
+from regard.tasks.media import open_raw, open_source
 from regard.tasks.tagger import Tagger, find_words
 from regard.tasks.translator import Translator
 
@@ -55,8 +55,9 @@ def task_input(task: Any, text: str, context: str | None) -> TaskInput:
 def frame_input(task: Any, place: str, question: str | None) -> TaskInput:
     """A picture or sound: a path, or a data URL."""
     folder: Folder = task.folder
-    raw = folder.reader.read(open_source(place))
-    sample, name = Sample(source=folder.reader.frames(raw)), source_name(place)
+    file = open_source(place)
+    raw, name = open_raw(folder.reader, file), file.name
+    sample = Sample(source=folder.reader.frames(raw))
     if not isinstance(task, Classifier):
         return TaskInput(folder, sample, name, raw=raw)
 

@@ -16,6 +16,7 @@ from typing import (
     Literal,
     ParamSpec,
     Protocol,
+    TypeAlias,
     TypeVar,
     cast,
     overload,
@@ -28,26 +29,58 @@ from regard.tasks.results import Results
 if TYPE_CHECKING:
     from typing import Self
 
+    from numpy.typing import NDArray
+
     from regard.generation import Hypothesis, Request
     from regard.interpret import Trace
+
+    One: TypeAlias = "str | Path | bytes | NDArray[Any] | NamedFile"  # a text; or of models of files, a file
 
 Split = Literal["auto", "always", "never"]
 TooLong = Literal["truncate", "skip", "error"]
 Warn = Callable[[str], None]
 Texts = str | Iterable[str]  # one text, a sequence, or a column of a pandas or polars table
+Files = list[Any]  # paths, bytes, arrays or data URLs, see media.py
 P = ParamSpec("P")
 Result = TypeVar("Result")
 Function = TypeVar("Function", bound=Callable[..., Any])
 Result_co = TypeVar("Result_co", covariant=True)
 
 
-def as_texts(text: str | Iterable[str]) -> list[str]:
-    """One text, a sequence, or a column of a table as a list."""
-    texts = [text] if isinstance(text, str) else list(text)
+@dataclass(frozen=True)
+class NamedFile:
+    """A picture or sound with a name for messages and results."""
+
+    name: str
+    content: Any  # a path, bytes or an array
+    frames: int = 1  # that a model reads, for estimates
+
+
+def is_one(text: object) -> bool:
+    """Whether this is one text or file, not several. A column of a table is several, a picture is one."""
+    kind = getattr(getattr(text, "dtype", None), "kind", "O")
+    is_array = hasattr(text, "__array_interface__") and kind not in "OUS"  # of objects or strings: a column
+    return is_array or isinstance(text, str | bytes | Path | NamedFile)
+
+
+def as_list(text: Any) -> list[Any]:
+    """One text or file, a sequence, or a column of a table as a list."""
+    return [text] if is_one(text) else list(text)
+
+
+def as_texts(text: str | Iterable[str], files: bool = False) -> list[str]:
+    """As a list of texts; of `files`, for a model that reads pictures or sounds."""
+    texts = as_list(text)
     for number, each in enumerate(texts, 1):
-        if not isinstance(each, str):
-            raise UsageError(f"text {number} is {each!r}, not a string", code="E_TEXT_TYPE")
+        if not (is_one(each) if files else isinstance(each, str)):
+            kind = "the path, the bytes or the array of a file" if files else "a string"
+            raise UsageError(f"text {number} is {shortened(each)}, not {kind}", code="E_TEXT_TYPE")
     return texts
+
+
+def shortened(value: object) -> str:
+    shown = repr(value)
+    return shown if len(shown) <= 80 else f"{shown[:80]} ..."
 
 
 @functools.cache
@@ -56,14 +89,14 @@ def parameter_names(function: Callable[..., Any]) -> tuple[str, ...]:
 
 
 class OneOrMany(Protocol[P, Result_co]):
-    """A method of a text, with one result, or of many texts, with as many."""
+    """A method of a text or file, with one result, or of many, with as many."""
 
     @overload
     def __call__(  # type: ignore[overload-overlap]
-        self, text: str, /, *args: P.args, **options: P.kwargs
+        self, text: One, /, *args: P.args, **options: P.kwargs
     ) -> Result_co: ...
     @overload
-    def __call__(self, text: Iterable[str], /, *args: P.args, **options: P.kwargs) -> Results[Any]: ...
+    def __call__(self, text: Iterable[One], /, *args: P.args, **options: P.kwargs) -> Results[Any]: ...
 
 
 class TaskMethod(Generic[P, Result]):
@@ -92,8 +125,9 @@ class TaskMethod(Generic[P, Result]):
         if not args:  # the text by its name
             args = (options.pop(parameter_names(self.function)[1]),)
         text, *others = args
-        results: Any = Results(self.function(model, as_texts(text), *others, **options))
-        return results[0] if isinstance(text, str) else results
+        texts = as_texts(text, getattr(model, "reads_files", False))
+        results: Any = Results(self.function(model, texts, *others, **options))
+        return results[0] if is_one(text) else results
 
 
 def with_old_names(task: str) -> Callable[[Function], Function]:
@@ -157,6 +191,7 @@ class TaskModel(OldAttributes):
     device: Any  # a torch.device
     parameters: int = 0  # of a model that `load` opened
     defers: bool = False  # see `deferred`
+    reads_files: bool = False  # pictures, videos or sounds, not texts
     _named_precision: bool  # False for "auto"
     _reopened: dict[str, Any]  # what `exact` has opened; shared by copies
 
@@ -211,7 +246,20 @@ class TaskModel(OldAttributes):
         from regard.generation.engine import warm_up
 
         for engine in self.engines:
-            warm_up(engine)
+            warm_up(engine, self.blank_source())
+
+    def blank_source(self) -> Any:
+        """The shortest input: a token, or the frames of an empty picture or of silence."""
+        if not self.reads_files:
+            return (0,)
+        import numpy as np
+
+        return np.zeros((self.reader.most, self.reader.width), dtype=np.float32)
+
+    @property
+    def reader(self) -> Any:
+        """The reader of a model that reads files; of others, an error."""
+        return self.folder.reader
 
     def trace(
         self,
