@@ -4,7 +4,7 @@ import regard
 model = regard.load("runs/demo")
 model.translate("I see the small house.")
 
-`load` gives a Translator, Generator, Filler, Classifier, Tagger or Answerer, as the folder's task asks for.
+`load` gives a Translator, Generator, Filler, Classifier, Tagger, Answerer or Transcriber, as the folder's task asks for.
 """
 
 from __future__ import annotations
@@ -22,7 +22,17 @@ from regard.errors import RegardError, UsageError
 if TYPE_CHECKING:
     from regard.evaluation import evaluate
     from regard.evaluation.comparison import compare
-    from regard.tasks import Answerer, Classifier, Embedder, Filler, Generator, Tagger, Translator, load
+    from regard.tasks import (
+        Answerer,
+        Classifier,
+        Embedder,
+        Filler,
+        Generator,
+        Tagger,
+        Transcriber,
+        Translator,
+        load,
+    )
     from regard.training import train
 
 __version__ = "0.1.0"
@@ -35,6 +45,7 @@ __all__ = [
     "Generator",
     "RegardError",
     "Tagger",
+    "Transcriber",
     "Translator",
     "UsageError",
     "__version__",
@@ -43,7 +54,7 @@ __all__ = [
     "load",
     "train",
 ]
-TASKS = ("Answerer", "Classifier", "Embedder", "Filler", "Generator", "Tagger", "Translator", "load")
+TASKS = ("Answerer", "Classifier", "Embedder", "Filler", "Generator", "Tagger", "Transcriber", "Translator", "load")
 # name -> module, imported on first use, so that `import regard` does not wait for torch
 LAZY = dict.fromkeys(TASKS, "regard.tasks") | {
     "compare": "regard.evaluation.comparison",

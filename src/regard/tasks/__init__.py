@@ -16,7 +16,10 @@ from regard.tasks.results import (
     Label,
     Results,
     Tagging,
+    SpokenSegment,
+    SpokenWord,
     TextScore,
+    Transcription,
     Translation,
     Word,
 )
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
     from regard.tasks.generator import Generator
     from regard.tasks.loading import load, load_as
     from regard.tasks.tagger import Tagger
+    from regard.tasks.transcriber import Transcriber
     from regard.tasks.translation import PhraseConstraints
     from regard.tasks.translator import Translator, decode_options
 
@@ -51,11 +55,15 @@ __all__ = [
     "PhraseConstraints",
     "Results",
     "Split",
+    "SpokenSegment",
+    "SpokenWord",
     "Tagger",
     "Tagging",
     "TaskModel",
     "TextScore",
     "TooLong",
+    "Transcriber",
+    "Transcription",
     "Translation",
     "Translator",
     "Word",
@@ -72,6 +80,7 @@ __getattr__ = lazy_names(
         "generator": ("Generator",),
         "loading": ("load", "load_as"),
         "tagger": ("Tagger",),
+        "transcriber": ("Transcriber",),
         "translation": ("PhraseConstraints",),
         "translator": ("Translator", "decode_options"),
     },

@@ -21,11 +21,12 @@ from regard.tasks.filler import Filler
 from regard.tasks.generator import Generator
 from regard.tasks.tagger import Tagger
 from regard.tasks.task_model import TaskModel
+from regard.tasks.transcriber import Transcriber
 from regard.tasks.translator import Translator
 
 Paths = str | Path | Sequence[str | Path]
 Kind = TypeVar("Kind", bound=TaskModel)
-AnyTask = Translator | Generator | Filler | Classifier | Tagger | Answerer | Embedder
+AnyTask = Translator | Generator | Filler | Classifier | Tagger | Answerer | Embedder | Transcriber
 
 CLASSES: dict[str, type[Any]] = {
     "translate": Translator,
@@ -34,6 +35,7 @@ CLASSES: dict[str, type[Any]] = {
     "classify": Classifier,
     "tag": Tagger,
     "answer": Answerer,
+    "transcribe": Transcriber,
 }
 
 

@@ -205,6 +205,9 @@ TASKS: dict[str, TaskSpec] = {
         TaskSpec("classify", {"Classifier": methods.ClassifyMethods.classify}, results.Classification),
         TaskSpec("tag", {"Tagger": methods.TagMethods.tag}, results.Tagging),
         TaskSpec("answer", {"Answerer": methods.AnswerMethods.answer}, results.AnswerResult),
+        TaskSpec(
+            "transcribe", {"Transcriber": methods.TranscribeMethods.transcribe}, results.Transcription
+        ),
         TaskSpec("embed", {"Embedder": methods.EmbedMethods.embed}, results.Embedding),
         TaskSpec(
             "score",
