@@ -8,7 +8,7 @@ for Python alone. This module imports neither torch nor a model: `regard transla
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal, overload
+from typing import TYPE_CHECKING, Annotated, Any, overload
 
 from pydantic import Field
 
@@ -21,11 +21,9 @@ from regard.tasks.results import (
     Generation,
     Tagging,
     TextScore,
-    Transcription,
     Translation,
 )
 from regard.tasks.task_model import (
-    Files,
     Split,
     TaskModel,
     Texts,
@@ -263,45 +261,6 @@ class FillMethods(TaskModel):
         Of a text that is too long for the model the part around its gaps is read.
         """
         return self._fill(text, num_results, on_too_long, first_line)
-
-
-class TranscribeMethods(TaskModel):
-    """The methods of a `Transcriber`."""
-
-    _transcribe: Callable[..., list[Transcription]]
-
-    @task_method("transcribe")
-    def transcribe(
-        self,
-        file: Files,
-        *,
-        language: Annotated[
-            str | None,
-            Field(description="Language of the speech (en, de); default: detected, if the model knows many."),
-        ] = None,
-        task: Annotated[
-            Literal["transcribe", "translate"],
-            Field(description="Write what was said, or its English translation."),
-        ] = "transcribe",
-        timestamps: Annotated[
-            bool, Field(description="Let a Whisper write the times of its segments, and follow them.")
-        ] = True,
-        word_times: Annotated[bool, Field(description="Add the words with their times.")] = False,
-        beam: Beam = None,
-        decode: DecodeFields = None,
-        first_line: int = 1,
-        warn: Warn = lambda text: None,
-    ) -> list[Transcription]:
-        """Transcribe speech.
-
-        A file is a WAV, FLAC, OGG or MP3 of any length, which is read in windows. Times are seconds from its
-        beginning. Windows without any sound are left out.
-
-        In Python, a file is a path, its bytes, an array of samples, or a data URL.
-        """
-        named = {"language": language, "task": task, "timestamps": timestamps, "word_times": word_times}
-        more = {"beam": beam, "decode": decode, "first_line": first_line, "warn": warn}
-        return self._transcribe(file, named | more)
 
 
 # --- models that read texts -------------------------------------------------------------------------------

@@ -19,7 +19,6 @@ from regard.models.transformer import EncoderDecoder
 from regard.sample import FrameArray
 from regard.storage import Folder
 from regard.tasks.media import open_source
-from regard.tasks.methods import TranscribeMethods
 from regard.tasks.results import SpokenSegment, SpokenWord, Transcription
 from regard.tasks.speech import (
     UNSPACED,
@@ -32,6 +31,7 @@ from regard.tasks.speech import (
     tidied,
     words_of,
 )
+from regard.tasks.speech_methods import TranscribeMethods
 from regard.tasks.task_model import NamedFile, Warn
 from regard.tasks.translator import decode_options
 
@@ -100,6 +100,8 @@ class Transcriber(TranscribeMethods):
         reader = self.folder.reader
         if isinstance(content, np.ndarray):
             blocks: Iterator[Samples] = iter([cast(Samples, reader.read(content))])
+        elif isinstance(content, Iterator):  # samples as they are recorded
+            blocks = content
         else:
             blocks = named_blocks(file, rate, reader.limits)
         return Track(Recording(file.name, blocks, rate, self.audio.samples), language)
