@@ -16,8 +16,11 @@ from regard.tasks.results import (
     Generation,
     Label,
     Results,
+    SpokenSegment,
+    SpokenWord,
     Tagging,
     TextScore,
+    Transcription,
     Translation,
     Word,
 )
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
     from regard.tasks.generator import Generator
     from regard.tasks.loading import load, load_as
     from regard.tasks.tagger import Tagger
+    from regard.tasks.transcriber import Transcriber
     from regard.tasks.translation import PhraseConstraints
     from regard.tasks.translator import Translator, decode_options
 
@@ -44,6 +48,7 @@ __getattr__ = lazy_names(
         "generator": ("Generator",),
         "loading": ("load", "load_as"),
         "tagger": ("Tagger",),
+        "transcriber": ("Transcriber",),
         "translation": ("PhraseConstraints",),
         "translator": ("Translator", "decode_options"),
     },
