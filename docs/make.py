@@ -15,7 +15,7 @@ import re
 import sys
 import textwrap
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
@@ -23,6 +23,7 @@ import typer
 
 from regard.cli.main import make_app
 from regard.config import PRESETS, schema
+from regard.config.input import INPUTS, Modifier
 from regard.config.model import CLASSES
 from regard.tasks.spec import TASKS
 
@@ -35,6 +36,7 @@ SECTIONS = {  # section: what it is about
     "task": "task and languages",
     "data": "training, validation and test data",
     "text": "tokenizer",
+    "input": "pictures, videos or sounds that the model reads instead of text",
     "model": "architecture",
     "train": "training",
     "decode": "decoding",
@@ -244,29 +246,33 @@ def config_page() -> str:
     for section, about in SECTIONS.items():
         parts.append(f"\n## [{section}]: {about}\n")
         if section == "model":
-            parts.append(model_table())
+            about = "`family`", "by task", "the builder of the model", "families"
+            parts.append(union_table(CLASSES, *about))
+            continue
+        if section == "input":
+            parts.append(union_table(INPUTS, "`kind`", "required", "what is read", "kinds"))
             continue
         kind = schema.Config.model_fields[section].annotation
         rows = [field_row(kind, name) for name in kind.model_fields]  # type: ignore[union-attr]
         parts.append("\n| field | value | default | meaning |\n|---|---|---|---|\n" + "\n".join(rows) + "\n")
-    return "".join([*parts, weighted(), presets(), tasks()])
+    return "".join([*parts, weighted(), modifiers(), presets(), tasks()])
 
 
-def model_table() -> str:
-    """Each family has its own fields; those that are alike share a row."""
+def union_table(classes: Mapping[str, Any], tag: str, default: str, meaning: str, several: str) -> str:
+    """Each class has its own fields; those that are alike share a row."""
     rows: dict[str, list[str]] = {}
-    names = list(dict.fromkeys(name for each in CLASSES.values() for name in each.model_fields))
+    names = list(dict.fromkeys(name for each in classes.values() for name in each.model_fields))
     for name in names:
-        for family, each in CLASSES.items():
-            if name in each.model_fields and name != "family":
-                rows.setdefault(field_row(each, name), []).append(family)
-    families = ", ".join(f'"{family}"' for family in CLASSES)
-    lines = [f"| `family` | {families} | by task | the builder of the model | |"]
+        for kind, each in classes.items():
+            if name in each.model_fields and f"`{name}`" != tag:
+                rows.setdefault(field_row(each, name), []).append(kind)
+    kinds = ", ".join(f'"{kind}"' for kind in classes)
+    lines = [f"| {tag} | {kinds} | {default} | {meaning} | |"]
     for row, having in rows.items():
-        lines.append(f"{row} {'all' if len(having) == len(CLASSES) else ', '.join(having)} |")
+        lines.append(f"{row} {'all' if len(having) == len(classes) else ', '.join(having)} |")
     return (
-        "\nA field that the family does not have is an error.\n"
-        "\n| field | value | default | meaning | families |\n|---|---|---|---|---|\n"
+        f"\nA field that the {tag.strip('`')} does not have is an error.\n"
+        f"\n| field | value | default | meaning | {several} |\n|---|---|---|---|---|\n"
         + "\n".join(lines)
         + "\n"
     )
@@ -307,7 +313,7 @@ def kind_of(annotation: Any) -> str:
     if annotation in names:
         return names[annotation]
     if get_origin(annotation) is tuple:
-        return "two numbers"
+        return "numbers" if Ellipsis in get_args(annotation) else "two numbers"
     options = [each for each in get_args(annotation) if each is not type(None)]
     if annotation == schema.Corpora or set(get_args(schema.Corpora)) <= set(options):
         return "corpora"
@@ -320,6 +326,17 @@ def weighted() -> str:
     rows = [field_row(schema.Weighted, name) for name in schema.Weighted.model_fields]
     return (
         f"\n## Corpora\n\n`data.train`, `valid` and `test` take {schema.CORPORA}.\nIn the last form:\n"
+        "\n| field | value | default | meaning |\n|---|---|---|---|\n" + "\n".join(rows) + "\n"
+    )
+
+
+def modifiers() -> str:
+    rows = [field_row(Modifier, name) for name in Modifier.model_fields]
+    pictures, sounds = ", ".join(Modifier.IMAGE), ", ".join((*Modifier.AUDIO, *Modifier.FRAMES))
+    return (
+        "\n## Modifiers\n\nEntries of `data.modifiers` change training samples at random, in their order: "
+        '`{name = "shift", strength = 4}`.\n'
+        f"Pictures and videos: {pictures}.\nSounds: {sounds}.\n"
         "\n| field | value | default | meaning |\n|---|---|---|---|\n" + "\n".join(rows) + "\n"
     )
 

@@ -65,11 +65,16 @@ def test_presets_hold_the_papers_numbers(
     assert (model.norm, model.positions, model.activation) == ("post", "sinusoidal", "relu")
 
 
+PICTURES = {"kind": "image", "height": 32, "width": 48, "patch": 8}
+
+
 @pytest.mark.parametrize("name", PRESETS)
 def test_every_preset_is_possible(name: str) -> None:
     family = PRESETS[name].get("family", "transformer")
-    task = next(task for task, families in FAMILIES_OF.items() if family in families)
-    config = resolve({**DATA, "task": {"name": task}, "model": {"preset": name}})
+    task = next((task for task, families in FAMILIES_OF.items() if family in families), "classify")
+    inputs = {"whisper": {"kind": "audio"}} | dict.fromkeys(("vit", "vit_gpt"), PICTURES)
+    reads = {"input": inputs[family]} if family in inputs else {}
+    config = resolve({**DATA, "task": {"name": task}, "model": {"preset": name}, **reads})
     assert (config.model.preset, config.model.family) == (name, family)
 
 

@@ -271,6 +271,7 @@ def test_every_command_and_field_is_told(maker: ModuleType) -> None:
 
     from regard.cli.main import make_app
     from regard.config import Config
+    from regard.config.input import INPUTS
     from regard.config.model import CLASSES
 
     told = maker.commands_page()
@@ -288,8 +289,11 @@ def test_every_command_and_field_is_told(maker: ModuleType) -> None:
             )
     fields = maker.config_page()
     sections = [(name, info.annotation) for name, info in Config.model_fields.items()]
-    sections = [each for each in sections if each[0] not in ("version", "model")]
-    for section, kind in [*sections, *(("model", kind) for kind in CLASSES.values())]:
+    sections = [each for each in sections if each[0] not in ("version", "model", "input")]
+    unions = [
+        (name, kind) for name, each in (("model", CLASSES), ("input", INPUTS)) for kind in each.values()
+    ]
+    for section, kind in [*sections, *unions]:
         own = fields.split(f"## [{section}]")[1].split("\n## ")[0]
         for name, field in kind.model_fields.items():
             assert f"| `{field.alias or name}` |" in own, f"{section}.{name}"

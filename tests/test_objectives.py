@@ -25,7 +25,7 @@ from regard.data.objectives.language import random_partition
 from regard.data.readers import CONTINUED, LABEL_SEPARATOR, MORE
 from regard.data.readers.text import document_rows
 from regard.inputs.text import train_tokenizer
-from regard.sample import IGNORED
+from regard.sample import IGNORED, Example
 
 TEXTS = ["the small cat sleeps", "a cat and a dog", "the dogs see the cats", "small houses, large dogs"] * 4
 SENTINELS = tuple(f"<extra_id_{n}>" for n in range(20))
@@ -226,10 +226,14 @@ def test_labels_of_a_text():
     sample = one.sample(TOKENIZER.encode("the cat"), [0])
     assert sample.source == [TOKENIZER.start, *TOKENIZER.encode("the cat"), TOKENIZER.end]
     assert sample.labels == [0]
-    assert one.eval_sample([5], "never seen").labels == [IGNORED]
+
+    def labels_of(objective, target):
+        return [each.labels for each in objective.eval_samples([Example("the cat", target)])]
+
+    assert labels_of(one, "never seen") == [[IGNORED]]
     many = Classify(TOKENIZER, 20, ["a", "b", "c"], many=True)
-    assert many.eval_sample([5], LABEL_SEPARATOR.join("ca")).labels == [1, 0, 1]
-    assert many.eval_sample([5], "").labels == [0, 0, 0]
+    assert labels_of(many, LABEL_SEPARATOR.join("ca")) == [[1, 0, 1]]
+    assert labels_of(many, "") == [[0, 0, 0]]
 
 
 @settings(max_examples=80, deadline=None)

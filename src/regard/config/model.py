@@ -290,6 +290,9 @@ class ViTGPTConfig(FramesToTextConfig):
     """A ViT whose patches a GPT-2 with cross-attention describes."""
 
     family: Literal["vit_gpt"] = Field("vit_gpt", description="ViT and GPT-2, picture to text")
+    activation: Activation = Field("gelu", description="inside the feed-forward of the encoder")
+    epsilon: Epsilon = Field(1e-12, description="of the layer norms of the encoder")
+    decoder_epsilon: Epsilon = Field(1e-5, description="of the layer norms of the decoder")
     front: ClassVar[str] = "patches"
     class_tokens: ClassVar[int] = 1
 

@@ -23,7 +23,6 @@ from regard.data.corpora import (
 )
 from regard.data.overlaps import Hashes, HeldOutIndex, repeated, row_hashes
 from regard.data.readers import LABEL_SEPARATOR, RawRow
-from regard.data.readers.media import media_digest
 from regard.data.report import DataReport
 from regard.errors import UsageError
 
@@ -151,7 +150,11 @@ def check(
 
 def identity(source: str, task: Task) -> str:
     """What makes two rows equal: their text, or the content of their files."""
-    return source if task.input == "text" else media_digest(source)
+    if task.input == "text":
+        return source
+    from regard.data.readers.media import media_digest
+
+    return media_digest(source)
 
 
 def labels_of(target: str, task: Task) -> list[str]:

@@ -11,7 +11,6 @@ from regard.config.schema import TaskName
 from regard.data.files import find, folder_stamp, format_suffix, stamp
 from regard.data.readers import RawRow
 from regard.data.readers.annotated import read_labels, read_questions, read_tags
-from regard.data.readers.media import files_beside, read_idx, read_media
 from regard.data.readers.tables import TABLES, Columns, TableFormat
 from regard.data.readers.text import (
     ONE_FILE,
@@ -197,6 +196,8 @@ def stamped_files(spec: CorpusSpec, task: Task) -> list[Path]:
     paths = corpus_files(spec.corpus)
     if task.input == "text" or not isinstance(spec.corpus, str) or paths[0].is_dir():
         return paths
+    from regard.data.readers.media import files_beside
+
     return [*paths, find(spec.files) if spec.files else files_beside(paths[0])]
 
 
@@ -231,19 +232,27 @@ def read_rows(
     table = TableFormat.of(task, spec.columns, spec.is_multitask, spec.inputs_only)
     if task.name == "translate":
         return _read_pairs(spec, task, split, report, table)
-    if task.input != "text" and not isinstance(spec.corpus, str):
-        return read_idx(*corpus_files(spec.corpus))
+    if task.input != "text":
+        return _read_media(spec, task, report, table)
     if is_phrasebook(spec.corpus) or not isinstance(spec.corpus, str):
         raise _wrong(
             f'{describe(spec.corpus)}: pairs of sentences are for task.name = "translate", not "{task.name}"'
         )
     path = find(spec.corpus)
     suffix = spec.suffix(path)
-    if task.input != "text":
-        return read_media(path, suffix, report, table, task, find(spec.files) if spec.files else None)
     if reader := READERS.get(task.name):
         return reader(path, suffix, report, table)
     return read_documents(path, suffix, report, spec.documents, table)
+
+
+def _read_media(spec: CorpusSpec, task: Task, report: DataReport, table: TableFormat) -> Iterator[RawRow]:
+    from regard.data.readers.media import read_idx, read_media
+
+    paths = corpus_files(spec.corpus)
+    if len(paths) == 2:
+        return read_idx(*paths)
+    files = find(spec.files) if spec.files else None
+    return read_media(paths[0], spec.suffix(paths[0]), report, table, task, files)
 
 
 def _read_pairs(

@@ -6,14 +6,23 @@ Places name files, lines and bytes, never text, because the report becomes part 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from regard.errors import UsageError
+from regard.config import Task
+from regard.errors import RegardError, UsageError
 from regard.resources import read_data
 
+UNITS = {
+    "translate": "pairs",
+    "answer": "questions",
+    "tag": "sentences",
+    "image": "pictures",
+    "video": "videos",
+    "audio": "sounds",
+}  # by task or input, else texts
 MAX_PLACES = 10  # listed for each kind of issue; the rest is only counted
 
 
@@ -86,3 +95,26 @@ class StrictReport(DataReport):
             code = "E_DATA_ENCODING" if kind in ("bad-utf8", "nul") else "E_DATA_ROW"
             raise UsageError(f"{RowPlace(file, line, byte, note)}; fix or remove the line", code=code)
         super().add(kind, file, line, byte, note)
+
+
+def refuse_findings(findings: Sequence[Mapping[str, Any]]) -> None:
+    """`--strict`: any finding stops the run."""
+    if findings:
+        first = findings[0]["places"][0]
+        counts = ", ".join(f"{each['count']:,} x {each['kind']}" for each in findings)
+        raise RegardError(
+            f"--strict: {counts}; the first in {first['file']}, line {first['line']}; "
+            '"regard data check" lists them',
+            code="E_DATA_STRICT",
+        )
+
+
+def summary(record: Mapping[str, Any], task: Task) -> str:
+    """One line about the check; the rest is in data.json."""
+    findings = record["findings"]
+    used = sum(each["used"] for each in record["corpora"] if each["split"] == "train")
+    left_out = sum(each["count"] for each in findings if each["left_out"])
+    kinds = [f"{each['count']:,} {each['kind']}" for each in findings]
+    issues = f" (found: {', '.join(kinds)}; see data.json)" if kinds else ""
+    unit = UNITS.get(task.input, UNITS.get(task.name, "texts"))
+    return f"{used:,} training {unit}, {left_out:,} left out{issues}"

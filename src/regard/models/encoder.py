@@ -7,9 +7,8 @@ from collections.abc import Callable
 from torch import Tensor, nn
 
 from regard.batch import Batch
-from regard.models.frames import FrameEmbedding, through_front
 from regard.models.layers import Activation, Dropout, Linear, Tap, tapped
-from regard.models.positions import TokenEmbedding
+from regard.models.positions import Embedding
 from regard.models.transformer import Stack, encode
 
 Pool = Callable[[Tensor, Tensor], Tensor]  # hidden states [B,S,D], mask of real tokens [B,S] -> [B,1,D]
@@ -22,7 +21,7 @@ class EncoderOnly(nn.Module):
 
     def __init__(
         self,
-        source: TokenEmbedding | FrameEmbedding,
+        source: Embedding,
         encoder: Stack,
         head: nn.Module,
         output: Linear,
@@ -52,7 +51,7 @@ class EncoderOnly(nn.Module):
         """Hidden states [B,S,D], and which positions are no padding: bool [B,S]."""
         if batch.source is None:
             raise ValueError("an encoder needs a text, a picture or a sound")
-        source = through_front(self.source, batch.source)
+        source = self.source.front(batch.source)
         return encode(self.source, self.encoder, source, tap), source.positions >= 0
 
 

@@ -13,7 +13,6 @@ from torch.overrides import TorchFunctionMode
 
 from regard.batch import FrameSize
 from regard.config.model import (
-    ASTConfig,
     BahdanauConfig,
     BertConfig,
     FrameModelConfig,
@@ -23,18 +22,8 @@ from regard.config.model import (
     RNNConfig,
     T5Config,
     TransformerConfig,
-    ViTConfig,
-    ViTGPTConfig,
-    WhisperConfig,
 )
 from regard.models.attention import MultiHeadAttention
-from regard.models.frames import (
-    FrameEmbedding,
-    Patches,
-    PictureConvolution,
-    SinusoidalGrid,
-    SpectrumConvolution,
-)
 from regard.models.layers import (
     ACTIVATIONS,
     RESIDUALS,
@@ -56,7 +45,7 @@ if TYPE_CHECKING:
 
     GenerativeModel = EncoderDecoder | LanguageModel | RecurrentEncoderDecoder  # generates token by token
     Model = GenerativeModel | EncoderOnly
-else:  # encoders and recurrent models are imported when one is built
+else:  # encoders, recurrent models and models of frames are imported when one is built
     GenerativeModel = Model = nn.Module
 
 
@@ -240,65 +229,6 @@ def bert(config: BertConfig, vocabulary: int, labels: int | None = None) -> Enco
     return model
 
 
-def frame_parts(config: FrameModelConfig, activation: str) -> Parts:
-    """Pre-norm blocks of encoders of frames, and of the decoders above them."""
-    return Parts(
-        attention=partial(MultiHeadAttention, config.width, config.heads, config.channels),
-        feed_forward=partial(FeedForward, config.width, config.feed_forward, ACTIVATIONS[activation]),
-        norm=partial(nn.LayerNorm, config.width, eps=config.epsilon),
-        residual=PreNorm,
-        dropout=config.dropout,
-    )
-
-
-def frame_embedding(config: FrameModelConfig, size: FrameSize) -> FrameEmbedding:
-    if config.front == "spectrum":
-        spectrum = SpectrumConvolution(size, config.width)
-        waves = Sinusoidal(config.width, spectrum.length, halves=True, denominator=config.width - 2)
-        return FrameEmbedding(spectrum, waves, config.dropout)
-    kind = PictureConvolution if config.front == "convolution" else Patches
-    front = kind(size, config.width, config.class_tokens)
-    if config.positions == "sinusoidal" and size.grid is not None:
-        return FrameEmbedding(
-            front, SinusoidalGrid(config.width, front.grid, config.class_tokens), config.dropout
-        )
-    return FrameEmbedding(front, Learned(config.width, front.length), config.dropout)
-
-
-def vit(config: ViTConfig | ASTConfig, size: FrameSize, labels: int | None = None) -> EncoderOnly:
-    """ViT (Dosovitskiy et al. 2021), and AST (Gong et al. 2021), whose head has a norm."""
-    from regard.models.encoder import POOLS, EncoderOnly
-
-    stack = frame_parts(config, config.activation).stack(config.layers)
-    head = nn.LayerNorm(config.width, eps=config.epsilon) if config.family == "ast" else nn.Identity()
-    output = Linear(config.width, labels or 2)
-    model = EncoderOnly(frame_embedding(config, size), stack, head, output, POOLS[config.pool])
-    init_glorot(model)
-    return model
-
-
-def frames_to_text(
-    config: WhisperConfig | ViTGPTConfig, size: FrameSize, vocabulary: int | None = None
-) -> EncoderDecoder:
-    """Whisper (Radford et al. 2022), or a ViT with a GPT-2: an encoder of frames and a decoder of text."""
-    if vocabulary is None:
-        raise ValueError("a model that writes text needs a vocabulary")
-    encoder_layers, decoder_layers = config.depth
-    activation = "gelu_tanh" if config.family == "vit_gpt" else config.activation  # GPT-2's
-    words = nn.Embedding(vocabulary, config.width)
-    model = EncoderDecoder(
-        source=frame_embedding(config, size),
-        target=TokenEmbedding(words, Learned(config.width, config.max_length), config.dropout),
-        encoder=frame_parts(config, config.activation).stack(encoder_layers),
-        decoder=frame_parts(config, activation).stack(decoder_layers, cross=True),
-        output=Linear(config.width, vocabulary, bias=False),
-    )
-    init_glorot(model)
-    if config.tie_embeddings:
-        model.output.weight = words.weight
-    return model
-
-
 @dataclass(frozen=True)
 class Parts:
     """Factories for the parts of a stack's blocks; each call makes a module with new weights."""
@@ -322,6 +252,13 @@ class Parts:
         ]
         last = self.norm() if issubclass(self.residual, PreNorm) else nn.Identity()
         return Stack(blocks, last, self.positions() if self.positions is not None else None)
+
+
+def frame_model(config: FrameModelConfig, size: FrameSize, outputs: int | None = None) -> Model:
+    """ViT, AST, Whisper, or ViT and GPT-2; `outputs` is the number of labels or the vocabulary."""
+    from regard.models.frames import build_frame_model
+
+    return build_frame_model(config, size, outputs)
 
 
 def recurrent(
@@ -419,8 +356,8 @@ FAMILIES: dict[str, Callable[[Any, Any, int | None], Model]] = {
     "gpt": gpt,
     "llama": llama,
     "bert": bert,
-    "vit": vit,
-    "ast": vit,
-    "whisper": frames_to_text,
-    "vit_gpt": frames_to_text,
+    "vit": frame_model,
+    "ast": frame_model,
+    "whisper": frame_model,
+    "vit_gpt": frame_model,
 }

@@ -1,4 +1,4 @@
-"""Front ends: frames (patches of pictures, spectra of sounds) to the width of a model.
+"""Models of pictures and sounds. Front ends map frames (patches, spectra) to the width of a model.
 
 A front end maps `Frames` of F numbers to `Frames` of D numbers, at the positions that the encoder sees; from
 there on all is as with text. Convolutions over time are linear maps of neighbouring frames, so that they are
@@ -7,13 +7,20 @@ batch-invariant and can be packed as every other `Linear`.
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.batch import Frames, FrameSize, Tokens
-from regard.models.layers import Dropout, Linear, Tap, tapped
-from regard.models.positions import Learned, Sinusoidal, sinusoid
+from regard.batch import Frames, FrameSize
+from regard.config.model import ASTConfig, FrameModelConfig, ViTConfig, ViTGPTConfig, WhisperConfig
+from regard.models.attention import MultiHeadAttention
+from regard.models.encoder import POOLS, EncoderOnly
+from regard.models.families import Parts, init_glorot
+from regard.models.layers import ACTIVATIONS, FeedForward, Linear, PreNorm
+from regard.models.positions import FrameEmbedding, Learned, Sinusoidal, SinusoidalGrid, TokenEmbedding
+from regard.models.transformer import EncoderDecoder
 
 KERNEL = 3  # frames that one step of a convolution reads
 
@@ -116,56 +123,67 @@ def neighbours(x: Tensor, stride: int) -> Tensor:
     return padded.unfold(1, KERNEL, stride).flatten(2)  # [B,ceil(S/stride),F,3]
 
 
-FrontEnd = Patches | PictureConvolution | SpectrumConvolution
+def build_frame_model(
+    config: FrameModelConfig, size: FrameSize, outputs: int | None
+) -> EncoderOnly | EncoderDecoder:
+    """`outputs` is the number of labels, or of tokens."""
+    if isinstance(config, ViTConfig | ASTConfig):
+        return vit(config, size, outputs or 2)
+    if outputs is None:
+        raise ValueError("a model that writes text needs a vocabulary")
+    return frames_to_text(config, size, outputs)
 
 
-class FrameEmbedding(nn.Module):
-    """front(frames) + position, then dropout: the counterpart of `TokenEmbedding`."""
-
-    def __init__(
-        self, front: FrontEnd, positions: Sinusoidal | SinusoidalGrid | Learned, dropout: float
-    ) -> None:
-        super().__init__()
-        self.front = front
-        self.positions = positions
-        self.dropout = Dropout(dropout)
-
-    @property
-    def limit(self) -> int | None:
-        return self.positions.limit
-
-    def forward(
-        self, values: Tensor, positions: Tensor, tap: Tap | None = None, segments: Tensor | None = None
-    ) -> Tensor:
-        """Frames behind the front end: [B,S,D] -> [B,S,D]."""
-        x = tapped(tap, "tokens", values)
-        x = tapped(tap, "sum", x + tapped(tap, "positions", self.positions(positions)))
-        return tapped(tap, "out", self.dropout(x))
+def frame_parts(config: FrameModelConfig, activation: str, epsilon: float) -> Parts:
+    """Pre-norm blocks of encoders of frames, and of the decoders above them."""
+    return Parts(
+        attention=partial(MultiHeadAttention, config.width, config.heads, config.channels),
+        feed_forward=partial(FeedForward, config.width, config.feed_forward, ACTIVATIONS[activation]),
+        norm=partial(nn.LayerNorm, config.width, eps=epsilon),
+        residual=PreNorm,
+        dropout=config.dropout,
+    )
 
 
-class SinusoidalGrid(nn.Module):
-    """Sinusoids of the rows in one half of the channels, of the columns in the other; 0 for class tokens."""
-
-    def __init__(self, width: int, grid: tuple[int, ...], class_tokens: int) -> None:
-        super().__init__()
-        parts = len(grid)
-        shares = [width // parts // 2 * 2] * (parts - 1)
-        shares.append(width - sum(shares))
-        axes = torch.meshgrid(*(torch.arange(each, device="cpu") for each in grid), indexing="ij")
-        waves = [sinusoid(axis.flatten(), share) for axis, share in zip(axes, shares)]
-        table = torch.cat([torch.zeros(class_tokens, width, device="cpu"), torch.cat(waves, dim=1)])
-        self.limit: int | None = len(table)
-        self.table: Tensor
-        self.register_buffer("table", table, persistent=False)
-
-    def forward(self, positions: Tensor) -> Tensor:
-        """[B,S] -> [B,S,D]."""
-        return self.table[positions.clamp(min=0)]
+def frame_embedding(config: FrameModelConfig, size: FrameSize) -> FrameEmbedding:
+    if config.front == "spectrum":
+        spectrum = SpectrumConvolution(size, config.width)
+        waves = Sinusoidal(config.width, spectrum.length, halves=True, denominator=config.width - 2)
+        return FrameEmbedding(spectrum, waves, config.dropout)
+    kind = PictureConvolution if config.front == "convolution" else Patches
+    front = kind(size, config.width, config.class_tokens)
+    if config.positions == "sinusoidal" and size.grid is not None:
+        return FrameEmbedding(
+            front, SinusoidalGrid(config.width, front.grid, config.class_tokens), config.dropout
+        )
+    return FrameEmbedding(front, Learned(config.width, front.length), config.dropout)
 
 
-def through_front(embedding: nn.Module, source: Tokens | Frames) -> Tokens | Frames:
-    """What the encoder sees of its input: token ids as they are, frames behind the front end."""
-    if isinstance(source, Frames) and isinstance(embedding, FrameEmbedding):
-        out: Frames = embedding.front(source)
-        return out
-    return source
+def vit(config: ViTConfig | ASTConfig, size: FrameSize, labels: int) -> EncoderOnly:
+    """ViT (Dosovitskiy et al. 2021), and AST (Gong et al. 2021), whose head has a norm."""
+    stack = frame_parts(config, config.activation, config.epsilon).stack(config.layers)
+    head = nn.LayerNorm(config.width, eps=config.epsilon) if config.family == "ast" else nn.Identity()
+    output = Linear(config.width, labels)
+    model = EncoderOnly(frame_embedding(config, size), stack, head, output, POOLS[config.pool])
+    init_glorot(model)
+    return model
+
+
+def frames_to_text(config: WhisperConfig | ViTGPTConfig, size: FrameSize, vocabulary: int) -> EncoderDecoder:
+    """Whisper (Radford et al. 2022), or a ViT with a GPT-2: an encoder of frames and a decoder of text."""
+    encoder_layers, decoder_layers = config.depth
+    encoder = decoder = frame_parts(config, config.activation, config.epsilon)
+    if isinstance(config, ViTGPTConfig):
+        decoder = frame_parts(config, "gelu_tanh", config.decoder_epsilon)  # GPT-2's
+    words = nn.Embedding(vocabulary, config.width)
+    model = EncoderDecoder(
+        source=frame_embedding(config, size),
+        target=TokenEmbedding(words, Learned(config.width, config.max_length), config.dropout),
+        encoder=encoder.stack(encoder_layers),
+        decoder=decoder.stack(decoder_layers, cross=True),
+        output=Linear(config.width, vocabulary, bias=False),
+    )
+    init_glorot(model)
+    if config.tie_embeddings:
+        model.output.weight = words.weight
+    return model

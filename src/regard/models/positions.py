@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from regard.batch import Frames, Tokens
 from regard.errors import UsageError
 from regard.models.layers import Dropout, Tap, tapped, to_float64
 
@@ -92,6 +93,26 @@ class Learned(nn.Module):
         return self.table[positions.clamp(min=0)]
 
 
+class SinusoidalGrid(nn.Module):
+    """Sinusoids of the rows in one half of the channels, of the columns in the other; 0 for class tokens."""
+
+    def __init__(self, width: int, grid: tuple[int, ...], class_tokens: int) -> None:
+        super().__init__()
+        parts = len(grid)
+        shares = [width // parts // 2 * 2] * (parts - 1)
+        shares.append(width - sum(shares))
+        axes = torch.meshgrid(*(torch.arange(each, device="cpu") for each in grid), indexing="ij")
+        waves = [sinusoid(axis.flatten(), share) for axis, share in zip(axes, shares)]
+        table = torch.cat([torch.zeros(class_tokens, width, device="cpu"), torch.cat(waves, dim=1)])
+        self.limit: int | None = len(table)
+        self.table: Tensor
+        self.register_buffer("table", table, persistent=False)
+
+    def forward(self, positions: Tensor) -> Tensor:
+        """[B,S] -> [B,S,D]."""
+        return self.table[positions.clamp(min=0)]
+
+
 class TokenEmbedding(nn.Module):
     """embedding(token) * sqrt(D) + position  (paper, 3.4 and 3.5), then dropout (5.4).
 
@@ -121,6 +142,10 @@ class TokenEmbedding(nn.Module):
         """Maximum number of positions; None if unlimited."""
         return None if self.positions is None else self.positions.limit
 
+    def front(self, source: Tokens | Frames) -> Tokens | Frames:
+        """What the encoder sees of its input: token ids as they are; a `FrameEmbedding` has a front end."""
+        return source
+
     def forward(
         self, ids: Tensor, positions: Tensor, tap: Tap | None = None, segments: Tensor | None = None
     ) -> Tensor:
@@ -134,6 +159,33 @@ class TokenEmbedding(nn.Module):
         if self.norm is not None:
             x = self.norm(x)
         return tapped(tap, "out", self.dropout(x))
+
+
+class FrameEmbedding(nn.Module):
+    """front(frames) + position, then dropout: the counterpart of `TokenEmbedding`."""
+
+    def __init__(
+        self, front: nn.Module, positions: Sinusoidal | SinusoidalGrid | Learned, dropout: float
+    ) -> None:
+        super().__init__()
+        self.front = front
+        self.positions = positions
+        self.dropout = Dropout(dropout)
+
+    @property
+    def limit(self) -> int | None:
+        return self.positions.limit
+
+    def forward(
+        self, values: Tensor, positions: Tensor, tap: Tap | None = None, segments: Tensor | None = None
+    ) -> Tensor:
+        """Frames behind the front end: [B,S,D] -> [B,S,D]."""
+        x = tapped(tap, "tokens", values)
+        x = tapped(tap, "sum", x + tapped(tap, "positions", self.positions(positions)))
+        return tapped(tap, "out", self.dropout(x))
+
+
+Embedding = TokenEmbedding | FrameEmbedding
 
 
 @dataclass(frozen=True, slots=True)

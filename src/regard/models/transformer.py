@@ -22,17 +22,16 @@ from regard.models.attention import (
     step_mask,
     visible,
 )
-from regard.models.cache import (
-    Cache,
-    KeysValues,
-    LayerCache,
-    SourceCache,
-    contiguous,
-    with_columns,
-)
-from regard.models.frames import FrameEmbedding, through_front
+from regard.models.cache import Cache, KeysValues, LayerCache, SourceCache, contiguous, with_columns
 from regard.models.layers import FeedForward, GatedFeedForward, Linear, PostNorm, Tap, tapped, within
-from regard.models.positions import PositionTerms, RelativeBias, Rotary, TokenEmbedding, apply_rotary
+from regard.models.positions import (
+    Embedding,
+    PositionTerms,
+    RelativeBias,
+    Rotary,
+    TokenEmbedding,
+    apply_rotary,
+)
 
 NO_TERMS = PositionTerms()  # positions are added to the embeddings, or there are none
 
@@ -141,12 +140,7 @@ class Stack(nn.Module):
         return tapped(tap, "out", self.final_norm(x))
 
 
-def encode(
-    embedding: TokenEmbedding | FrameEmbedding,
-    stack: Stack,
-    source: Tokens | Frames,
-    tap: Tap | None = None,
-) -> Tensor:
+def encode(embedding: Embedding, stack: Stack, source: Tokens | Frames, tap: Tap | None = None) -> Tensor:
     """All positions of the source in parallel: [B,S], or frames behind the front end [B,S,D] -> [B,S,D].
 
     At inference on a CPU padding is not computed: its hidden states are zeros.
@@ -313,7 +307,7 @@ class EncoderDecoder(CausalDecoder):
 
     def __init__(
         self,
-        source: TokenEmbedding | FrameEmbedding,
+        source: Embedding,
         target: TokenEmbedding,
         encoder: Stack,
         decoder: Stack,
@@ -336,7 +330,7 @@ class EncoderDecoder(CausalDecoder):
         source, target = batch.source, batch.target
         if source is None or target is None:
             raise ValueError("an encoder-decoder needs a source and a target")
-        source = through_front(self.source, source)
+        source = self.source.front(source)
         memory = self.cross_keys_values(self.encode(source, tap))
         dense = needs_dense_mask(source.positions.device, tap, None)
         across = cross_mask(target, source, dense)  # [B,1,T,S]
@@ -357,7 +351,7 @@ class EncoderDecoder(CausalDecoder):
         """Encode the source. Each of the N sources gets `beams` rows, which share its keys and values."""
         if batch.source is None:
             raise ValueError("an encoder-decoder needs a source")
-        source = through_front(self.source, batch.source)
+        source = self.source.front(batch.source)
         encoded = Frames(self.encode(source, tap), source.positions, source.padding)
         return self.start_encoded(encoded, beams, dtype)
 

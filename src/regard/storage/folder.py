@@ -15,17 +15,14 @@ from typing import TYPE_CHECKING, cast
 import torch
 from torch import Tensor, nn
 
-from regard.batch import FrameSize
 from regard.compat import VERSION, file_version
 from regard.config.load import RunSettings, load_run_settings, to_toml
 from regard.config.model import GPTConfig, LlamaConfig, ModelConfig, TransformerConfig
 from regard.config.schema import Config, Decode, Task
 from regard.errors import UsageError, located
-from regard.inputs.frames import FrameReader
-from regard.inputs.preprocessor import FILE as PREPROCESSOR
-from regard.inputs.text import SpecialTokens, Tokenizer, load_tokenizer, special_tokens
-from regard.models.families import InputSize, build_meta, parameters
+from regard.inputs.text import SpecialTokens, Tokenizer, special_tokens
 from regard.models.families import Model as AnyModel
+from regard.models.families import build_meta, parameters
 from regard.models.layers import Linear
 from regard.storage.checkpoint import load_weights
 from regard.storage.checksums import verified
@@ -36,50 +33,17 @@ from regard.storage.huggingface import (
     from_hf,
     labels_of,
     model_config,
-    reads_frames,
     regard_section,
     task_of,
 )
+from regard.storage.inputs import Input, TextSides, input_size, load_inputs, output_size
 from regard.storage.speech import SpeechTokens, speech_tokens
 from regard.storage.weights import WEIGHTS, check_size, load_weights_into, read_calibration, read_tensors
 
 if TYPE_CHECKING:
     from regard.models.encoder import EncoderOnly
 
-Input = Tokenizer | FrameReader
-READS = {"text": "text", "image": "pictures", "video": "videos", "audio": "sounds"}
-NAMES = ("tokenizer.json", "target_tokenizer.json")
 FRAMES = {"bert": "both", "gpt": "start", "llama": "start"}  # special tokens around a text; else its end
-
-
-class TextSides:
-    """The tokenizers of a model that reads and writes text; of others, an error."""
-
-    path: Path
-    input: Input
-    output: Input
-
-    @property
-    def source(self) -> Tokenizer:
-        """Of the text that the model reads."""
-        if not isinstance(self.input, Tokenizer):
-            kind = READS[self.input.config.kind]
-            raise UsageError(f"{self.path}: this model reads {kind}, not text", code="E_MODEL_INPUT")
-        return self.input
-
-    @property
-    def target(self) -> Tokenizer:
-        """Of the text that the model writes."""
-        if not isinstance(self.output, Tokenizer):
-            raise UsageError(f"{self.path}: this model writes no text", code="E_MODEL_INPUT")
-        return self.output
-
-    @property
-    def reader(self) -> FrameReader:
-        """Of the pictures or sounds that the model reads."""
-        if not isinstance(self.input, FrameReader):
-            raise UsageError(f"{self.path}: this model reads text, not files", code="E_MODEL_INPUT")
-        return self.input
 
 
 @dataclass(frozen=True)
@@ -161,23 +125,6 @@ class FolderSpec(TextSides):
         return build_meta(self.config, input_size(self.input), self.output_size)
 
 
-def input_size(source: Input) -> InputSize:
-    """The size of the vocabulary, or of the frames."""
-    if isinstance(source, Tokenizer):
-        return source.size
-    return FrameSize(source.most, source.width, source.grid, getattr(source.config, "channels", 1))
-
-
-def output_size(source: Input, target: Input | None, labels: Sequence[str]) -> int | None:
-    """The number of labels, or the size of a separate target vocabulary."""
-    if labels:
-        return len(labels)
-    if not isinstance(target, Tokenizer):
-        return None
-    is_shared = isinstance(source, Tokenizer) and source.shares_vocabulary(target)
-    return None if is_shared else len(target)
-
-
 def write_identity(
     path: Path,
     config: Config,
@@ -189,14 +136,14 @@ def write_identity(
 ) -> None:
     """Everything of a folder but weights, scores and card."""
     output, model = target or source, config.model
-    text, own_target = (source, target) if isinstance(source, Tokenizer) else (target, None)
-    if text is not None:
-        files = text.folder_files(own_target, FRAMES.get(model.family, "end"), model.max_length)
-        for name, content in files.items():
-            write_atomically(path / name, content)
-    if isinstance(source, FrameReader):
-        for name, content in source.folder_files().items():
-            write_atomically(path / name, content)
+    frame = FRAMES.get(model.family, "end")
+    if isinstance(source, Tokenizer):
+        files = source.folder_files(target, frame, model.max_length)
+    else:
+        text = {} if target is None else target.folder_files(None, frame, model.max_length)
+        files = {**text, **source.folder_files()}
+    for name, content in files.items():
+        write_atomically(path / name, content)
     section: Json = {"version": config.version, "source": source.fingerprint, "target": output.fingerprint}
     section |= {"split_above": split_above} | ({"may_refuse": True} if may_refuse else {})
     if config.task.name == "translate":
@@ -380,49 +327,3 @@ def generation_settings(spec: FolderSpec) -> tuple[Decode, SpecialTokens]:
     file, settings = read_generation(spec.home, spec.content)
     has_prompt = isinstance(spec.config, GPTConfig | LlamaConfig)
     return decode_of(settings, file, has_prompt), special_of(settings, file, spec.target, has_prompt)
-
-
-def load_inputs(path: Path, content: Json) -> tuple[Input, Input]:
-    """What turns the input and the output of a model into numbers: tokenizers, or a reader of frames.
-
-    A model that writes no text has the same twice.
-    """
-    if not (path / PREPROCESSOR).is_file() or not reads_frames(content):
-        return load_tokenizers(path, content)
-    reader = FrameReader.load(path)
-    if "vocab_size" not in content:
-        return reader, reader
-    return reader, load_tokenizers(path, content)[1]
-
-
-def load_tokenizers(path: Path, content: Json) -> tuple[Tokenizer, Tokenizer]:
-    """The folder's tokenizers, checked to belong to its weights."""
-    source = load_tokenizer(path)
-    files = [path / name for name in ("target.spm", "target_tokenizer.json") if (path / name).is_file()]
-    target = load_tokenizer(files[0]) if files else source
-    first, second = ("vocab.json", "target_vocab.json") if files and files[0].suffix == ".spm" else NAMES
-    section = content.get("regard", {})
-    if reads_frames(content):  # the source is no tokenizer
-        section = {**section, "source": section.get("target")}
-    checks = (
-        (first, source, section.get("source"), content.get("vocab_size")),
-        (
-            first if source.shares_vocabulary(target) else second,
-            target,
-            section.get("target"),
-            content.get("decoder_vocab_size") or content.get("vocab_size"),
-        ),
-    )
-    for name, tokenizer, fingerprint, size in checks:
-        if (fingerprint or tokenizer.fingerprint) != tokenizer.fingerprint or size != len(tokenizer):
-            raise UsageError(
-                f"{path / name} is the tokenizer of another model: it has {len(tokenizer)} tokens, "
-                f"the model was trained with another set of {size}; put the original file back",
-                code="E_MODEL_TOKENIZER",
-            )
-    if target.start >= len(target):
-        raise UsageError(
-            f"{path}: the start token is {target.start}, but the vocabulary has {len(target)} tokens",
-            code="E_MODEL_TOKENIZER",
-        )
-    return source, target

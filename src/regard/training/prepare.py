@@ -11,13 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 import regard.data
 import regard.inputs
-from regard.config import Config, Task
+from regard.config import Config
 from regard.data import Dataset, Objective
 from regard.data.cache import cache_folder, find_shards, key_of, prepared
 from regard.data.check import Checked, CheckedCorpus, check, make_report, portions, read_held_out
@@ -32,31 +32,24 @@ from regard.data.corpora import (
     stamped_files,
 )
 from regard.data.files import folder_stamp
-from regard.data.readers import RawRow
-from regard.data.readers.media import PROMPT_SEPARATOR
-from regard.data.report import DataReport
+from regard.data.readers import PROMPT_SEPARATOR, RawRow
+from regard.data.report import DataReport, refuse_findings, summary
 from regard.data.shards import MANIFEST, ShardWriter, fingerprint, open_shards, read_manifest, write_manifest
-from regard.errors import RegardError, UsageError
-from regard.inputs.frames import FrameReader, make_reader
+from regard.errors import UsageError
 from regard.inputs.text import Tokenizer, load_tokenizer, split_sentences, train_tokenizer
 from regard.sample import Example
 from regard.storage import Initial, checkpoint_folder, checkpoint_steps, read_json
-from regard.storage.folder import load_inputs
 from regard.storage.huggingface import labels_of
+from regard.storage.inputs import load_inputs
 from regard.training.evaluation import Evaluation, drop_too_long, make_evaluation, make_objective, too_long
+
+if TYPE_CHECKING:
+    from regard.inputs.frames import FrameReader
 
 SENTENCES_SAMPLED = 2000  # lines in which sentences are counted
 FALLBACK_CACHE = ".data"  # in the run's folder, where the user's cache cannot be written
 MASK = "<mask>"
 SENTINELS = tuple(f"<extra_id_{number}>" for number in range(100))  # as many as T5 has
-UNITS = {
-    "translate": "pairs",
-    "answer": "questions",
-    "tag": "sentences",
-    "image": "pictures",
-    "video": "videos",
-    "audio": "sounds",
-}  # by task or input, else texts
 
 Log = Callable[[str], None]
 Tokenizers = Sequence[Tokenizer]  # of the source, if it is text, and of the target if it has its own
@@ -103,7 +96,11 @@ class Preparation:
     @cached_property
     def reader(self) -> FrameReader | None:
         """Of pictures or sounds."""
-        return None if self.config.input is None else make_reader(self.config.input)
+        if self.config.input is None:
+            return None
+        from regard.inputs.frames import make_reader
+
+        return make_reader(self.config.input)
 
     def inputs(self, tokenizers: Tokenizers) -> list[Tokenizer | FrameReader]:
         """Of the source, and of the target if it has its own."""
@@ -167,18 +164,6 @@ def prepare_data(
         may_refuse=may_refuse,
         record=record,
     )
-
-
-def refuse_findings(findings: Sequence[Mapping[str, Any]]) -> None:
-    """`--strict`: any finding stops the run."""
-    if findings:
-        first = findings[0]["places"][0]
-        counts = ", ".join(f"{each['count']:,} x {each['kind']}" for each in findings)
-        raise RegardError(
-            f"--strict: {counts}; the first in {first['file']}, line {first['line']}; "
-            '"regard data check" lists them',
-            code="E_DATA_STRICT",
-        )
 
 
 # --- tokenizers
@@ -405,14 +390,3 @@ def code_version() -> str:
         for path in sorted(Path(package.__path__[0]).rglob("*.py")):
             digest.update(path.read_bytes())
     return digest.hexdigest()
-
-
-def summary(record: Mapping[str, Any], task: Task) -> str:
-    """One line about the check; the rest is in data.json."""
-    findings = record["findings"]
-    used = sum(each["used"] for each in record["corpora"] if each["split"] == "train")
-    left_out = sum(each["count"] for each in findings if each["left_out"])
-    kinds = [f"{each['count']:,} {each['kind']}" for each in findings]
-    issues = f" (found: {', '.join(kinds)}; see data.json)" if kinds else ""
-    unit = UNITS.get(task.input, UNITS.get(task.name, "texts"))
-    return f"{used:,} training {unit}, {left_out:,} left out{issues}"

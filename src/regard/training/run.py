@@ -19,7 +19,7 @@ from regard.data.corpora import check_data
 from regard.device import Machine, choose_machine
 from regard.errors import RegardError, UsageError
 from regard.models.families import Model, build, build_meta, parameters
-from regard.storage.folder import input_size, output_size
+from regard.storage.inputs import input_size, output_size
 from regard.training.distributed import (
     SingleProcess,
     connect,

@@ -1,7 +1,9 @@
-"""Objectives: from rows of text to what a model reads and predicts. Tasks differ only here in training."""
+"""Objectives: from rows to what a model reads and predicts. Tasks differ only here in training.
+
+Those on pictures and sounds are in `frames`, which is imported where they are used.
+"""
 
 from regard.data.dataset import Encodings, Objective
-from regard.data.objectives.frames import ClassifyFrames, FrameObjective, FramesToText
 from regard.data.objectives.language import CausalLM, MaskedLM, SpanCorruption
 from regard.data.objectives.supervised import (
     Classify,
@@ -15,12 +17,9 @@ from regard.data.objectives.supervised import (
 __all__ = [
     "CausalLM",
     "Classify",
-    "ClassifyFrames",
     "ContextWindow",
     "Encodings",
     "ExtractiveQA",
-    "FrameObjective",
-    "FramesToText",
     "MaskedLM",
     "Objective",
     "Seq2Seq",

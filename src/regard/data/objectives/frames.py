@@ -29,8 +29,8 @@ from regard.data.dataset import (
     column,
 )
 from regard.data.objectives.supervised import UNLIMITED, split_labels
-from regard.data.readers import RawRow
-from regard.data.readers.media import PROMPT_SEPARATOR, media_content
+from regard.data.readers import PROMPT_SEPARATOR, RawRow
+from regard.data.readers.media import media_content
 from regard.errors import RegardError
 from regard.inputs.frames import Array, FrameReader
 from regard.inputs.modifiers import modify, modify_frames

@@ -23,6 +23,7 @@ RawRow = tuple[int, str, str]  # number, source, target
 
 CONTINUED, MORE = "-", "+"
 LABEL_SEPARATOR = "\x1f"
+PROMPT_SEPARATOR = "\x1e"  # between a question about a picture and its answer
 
 
 class InvalidRow(ValueError):

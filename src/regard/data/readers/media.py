@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from regard.config import Task
-from regard.data.readers import InvalidRow, RawRow, string_field
+from regard.data.readers import PROMPT_SEPARATOR, InvalidRow, RawRow, string_field
 from regard.data.readers.annotated import labelled_record
 from regard.data.readers.tables import FILE, TABLES, Record, TableFormat, records
 from regard.data.report import DataReport
@@ -34,7 +34,6 @@ SUFFIXES = {
     "video": (".gif", ".webp"),
     "audio": (".wav", ".flac", ".ogg", ".mp3"),
 }
-PROMPT_SEPARATOR = "\x1e"  # between a question and the text about a picture
 
 
 def read_media(

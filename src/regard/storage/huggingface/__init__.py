@@ -7,6 +7,7 @@ others (RNNs, pre-norm encoder-decoders, other head widths...) use the same file
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 from torch import Tensor
@@ -18,7 +19,6 @@ from regard.config.model import FIELDS, ModelConfig, parse_model
 from regard.config.reading import shown
 from regard.config.schema import FRAME_FAMILIES, HEADS, Task
 from regard.errors import UsageError, located
-from regard.inputs.frames import FrameReader
 from regard.inputs.text import Tokenizer
 from regard.inputs.text.checks import MAX_TOKENS
 from regard.storage.files import Json
@@ -34,6 +34,9 @@ from regard.storage.huggingface.decoders import GPT2, LLAMA
 from regard.storage.huggingface.encoder_decoders import MARIAN, T5
 from regard.storage.huggingface.encoders import BERT
 from regard.storage.huggingface.frames import AST, VIT, VIT_GPT, WHISPER
+
+if TYPE_CHECKING:
+    from regard.inputs.frames import FrameReader
 
 # by model_type; of those that express a model, the first is written
 ARCHITECTURES = {each.name: each for each in (MARIAN, BERT, GPT2, T5, LLAMA, VIT, AST, WHISPER, VIT_GPT)}

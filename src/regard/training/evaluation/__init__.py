@@ -21,10 +21,7 @@ from regard.data import Objective
 from regard.data.objectives import (
     CausalLM,
     Classify,
-    ClassifyFrames,
     ExtractiveQA,
-    FrameObjective,
-    FramesToText,
     MaskedLM,
     Seq2Seq,
     SpanCorruption,
@@ -34,7 +31,6 @@ from regard.data.readers import RawRow
 from regard.errors import RegardError
 from regard.generation import Hypothesis, decode
 from regard.generation.score import TOKENS_PER_BATCH, score
-from regard.inputs.frames import FrameReader
 from regard.inputs.text import Tokenizer, special_tokens
 from regard.sample import IGNORED, Example, Sample, Source
 from regard.storage import write_text
@@ -42,6 +38,8 @@ from regard.training.distributed import SingleProcess
 from regard.training.progress import Record
 
 if TYPE_CHECKING:
+    from regard.data.objectives.frames import FramesToText
+    from regard.inputs.frames import FrameReader
     from regard.models.families import GenerativeModel
     from regard.models.families import Model as AnyModel
 
@@ -103,7 +101,9 @@ def make_objective(
     modifiers: Sequence[Modifier] = (),
 ) -> Objective:
     longest = model.max_length
-    if isinstance(source, FrameReader):
+    if not isinstance(source, Tokenizer):
+        from regard.data.objectives.frames import ClassifyFrames, FramesToText
+
         if isinstance(target, Tokenizer):
             return FramesToText(source, target, longest, modifiers=modifiers)
         return ClassifyFrames(source, labels, task.multi_label, modifiers=modifiers)
@@ -136,17 +136,17 @@ def make_evaluation(
         from regard.training.evaluation.translation import TranslationEvaluation
 
         return TranslationEvaluation(objective, examples, config)
-    if isinstance(objective, FramesToText):
+    if config.task.name in ("transcribe", "caption"):
         from regard.training.evaluation.media import FramesToTextEvaluation
 
-        return FramesToTextEvaluation(objective, examples, config)
+        return FramesToTextEvaluation(cast("FramesToText", objective), examples, config)
     from regard.training.evaluation import labels, language
 
+    if config.task.name == "classify":
+        return labels.LabelEvaluation(objective, examples)
     if isinstance(objective, ExtractiveQA):
         return labels.AnswerEvaluation(objective, examples, config.task.longest_answer, may_refuse)
     kinds: dict[type[Objective], type[Evaluation]] = {
-        Classify: labels.LabelEvaluation,
-        ClassifyFrames: labels.LabelEvaluation,
         Tag: labels.TagEvaluation,
         CausalLM: language.CausalLMEvaluation,
         SpanCorruption: language.SpanCorruptionEvaluation,
@@ -217,15 +217,14 @@ def drop_too_long(
         numbers = ", ".join(str(number + 1) for number in sorted(long)[:MAX_LISTED])
         more = ", ..." if len(long) > MAX_LISTED else ""
         reason = f"longer than {config.model.max_length} tokens"
-        reason = "cannot be read" if isinstance(objective, FrameObjective) else reason
+        reason = "cannot be read" if objective.left_out_kind == "unreadable" else reason
         log(f"left out {len(long):,} of data.{split}: {reason} (rows {numbers}{more})")
     return [example for number, example in enumerate(examples) if number not in long]
 
 
 def too_long(rows: Sequence[RawRow], objective: Objective, config: Config) -> set[int]:
     """Rows with more tokens than there are learned positions; other positions reach any length."""
-    if isinstance(objective, FrameObjective):
-        return set(objective.too_long(rows))
-    if config.model.positions != "learned" or config.task.name in ("generate", "fill"):
+    is_unlimited = config.model.positions != "learned" and config.task.input == "text"
+    if is_unlimited or config.task.name in ("generate", "fill"):
         return set()
     return set(objective.too_long(rows))

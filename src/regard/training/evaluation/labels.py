@@ -6,12 +6,13 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.data.objectives import Classify, ClassifyFrames, ContextWindow, ExtractiveQA, Tag, split_labels
+from regard.data.objectives import Classify, ContextWindow, ExtractiveQA, Tag, split_labels
 from regard.generation.heads import (
     AnswerSpan,
     label_probabilities,
@@ -27,6 +28,9 @@ from regard.sample import Example, Sample
 from regard.training.distributed import SingleProcess
 from regard.training.evaluation import SINGLE_PROCESS, Evaluation, Scored, device_of
 from regard.training.progress import Record
+
+if TYPE_CHECKING:
+    from regard.data.objectives.frames import ClassifyFrames
 
 WINDOW_TOKENS_PER_BATCH = 4096  # logits of windows are small: two a token
 

@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 
 from regard.config import Config, Decode
-from regard.data.objectives import FramesToText
-from regard.data.readers.media import PROMPT_SEPARATOR
+from regard.data.objectives.frames import FramesToText
+from regard.data.readers import PROMPT_SEPARATOR
 from regard.generation import Hypothesis
 from regard.metrics.bleu import bleu_tokenization, text_scores
 from regard.metrics.words import error_rates

@@ -6,7 +6,6 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from regard.metrics.bleu import UNSPACED, text_scores
@@ -146,10 +145,10 @@ def continuations(run: RunData, split: str, rows: list[Record]) -> Iterator[Bloc
 @over_texts
 def written_texts(run: RunData, split: str, rows: list[Record]) -> Iterator[Block]:
     wrong = [row for row in rows if row["output"] != row["reference"]]
-    yield f"{len(rows) - len(wrong):,} of {len(rows):,} texts of the {split} data are exactly right."
-    for row in wrong[:CONTINUATIONS]:
-        fields = [("file", Path(row["source"]).name), ("reference", row["reference"])]
-        yield case([*fields, ("output", row["output"])])
+    files = [("file", row["source"].rpartition("/")[2]) for row in wrong]
+    texts = [[(name, row[name]) for name in ("reference", "output")] for row in wrong]
+    errors = [case([file, *both]) for file, both in zip(files, texts)]
+    yield from error_list("texts", "in the order of the data", len(rows), errors)
 
 
 def masked_pairs(row: Record) -> list[tuple[str, str]]:
