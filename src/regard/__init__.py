@@ -4,8 +4,8 @@ import regard
 model = regard.load("runs/demo")
 model.translate("I see the small house.")
 
-`load` gives a Translator, Generator, Filler, Classifier, Tagger, Answerer or Captioner, as the folder's task
-asks for.
+`load` gives a Translator, Generator, Filler, Classifier, Tagger, Answerer, Captioner or
+Transcriber, as the folder's task asks for.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         Filler,
         Generator,
         Tagger,
+        Transcriber,
         Translator,
         load,
     )
@@ -47,6 +48,7 @@ __all__ = [
     "Generator",
     "RegardError",
     "Tagger",
+    "Transcriber",
     "Translator",
     "UsageError",
     "__version__",
@@ -63,6 +65,7 @@ TASKS = (
     "Filler",
     "Generator",
     "Tagger",
+    "Transcriber",
     "Translator",
     "load",
 )

@@ -32,6 +32,7 @@ COMMANDS = {
     "tag": "understanding.TagCommand",
     "answer": "understanding.AnswerCommand",
     "embed": "understanding.EmbedCommand",
+    "transcribe": "speech.TranscribeCommand",
     "score": "generate.ScoreCommand",
     "evaluate": "evaluate.evaluate",
     "compare": "evaluate.compare",

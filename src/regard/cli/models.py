@@ -177,17 +177,19 @@ def as_object(model: ModelInfo) -> dict[str, Any]:
 
 
 def import_(
-    source: Annotated[Path, typer.Argument(help="Folder with weights in pytorch_model.bin.")],
+    source: Annotated[Path, typer.Argument(help="Folder with weights in pytorch_model.bin or model.bin.")],
     out: Annotated[Path, typer.Argument(help="Folder to write; it must not exist.")],
 ) -> None:
     """Convert the weights of a folder from pytorch_model.bin to safetensors, which Regard opens.
 
     A pickle can run code while it is read. A separate process reads it, as plain tensors only and with limits
-    of memory and time; a file with anything else is refused.
+    of memory and time; a file with anything else is refused. Whisper models of CTranslate2 (model.bin, as
+    faster-whisper uses them) become folders of transformers' form.
 
-    [bold]Example[/]
+    [bold]Examples[/]
 
       regard import opus-mt-en-de models/en-de
+      regard import faster-whisper-base models/whisper-base
     """
     from regard.storage.importing import import_folder
 

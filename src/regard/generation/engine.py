@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from threading import Lock
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
-from regard.batch import Batch, Unpadding, collate
+from regard.batch import Batch, Frames, Unpadding, collate
 from regard.device import bfloat16_hardware, release_memory
 from regard.errors import UsageError
 from regard.generation.kernels import can_pack, replay, trace
@@ -132,6 +132,11 @@ class Engine:
     @torch.no_grad()
     def start(self, batch: Batch, beams: int = 1) -> Cache:
         return self.model.start(batch, beams, dtype=cache_dtype(self.precision, self.width, beams))
+
+    @torch.no_grad()
+    def start_encoded(self, source: Frames, beams: int = 1) -> Cache:
+        dtype = cache_dtype(self.precision, self.width, beams)
+        return cast(EncoderDecoder, self.model).start_encoded(source, beams, dtype)
 
     @torch.no_grad()
     def step(self, cache: Cache, tokens: Tensor) -> tuple[Tensor, Cache]:

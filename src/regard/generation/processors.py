@@ -15,6 +15,8 @@ from torch import Tensor
 from regard.generation.requests import NEG_INF, ActiveRequest, BatchKey, end_tokens
 from regard.inputs.text import SpecialTokens
 
+INITIAL_TIMES = 50  # steps of 0.02 seconds: the first segment begins in the first second of a window
+
 
 @dataclass(frozen=True, slots=True)
 class RunningRows:
@@ -86,14 +88,55 @@ class BadWords:
 
 @dataclass(frozen=True, slots=True)
 class BeginSuppressTokens:
-    """Tokens that no output begins with, after a forced first token if there is one."""
+    """Tokens that no output begins with, after a forced first token or prefix if there is one."""
 
     tokens: tuple[int, ...]
     position: int
 
     def __call__(self, logits: Tensor, rows: RunningRows) -> None:
-        if first := [row for row, length in enumerate(rows.lengths) if length == self.position]:
+        lengths = zip(rows.lengths, rows.owners)
+        begins = (length == max(self.position, len(owner.prefix)) for length, owner in lengths)
+        if first := [row for row, is_first in enumerate(begins) if is_first]:
             logits[torch.tensor(first)[:, None], list(self.tokens)] = NEG_INF
+
+
+@dataclass(frozen=True, slots=True)
+class TimestampRules:
+    """Times of Whisper (Radford et al. 2022, 2.3): each segment of text is between two, which never decrease.
+
+    Tokens from `first` on are times, text is below `end`. Outputs whose prefix ends with "no timestamps" have
+    none.
+    """
+
+    no_timestamps: int
+    end: int
+
+    def __call__(self, logits: Tensor, rows: RunningRows) -> None:
+        for row, owner in enumerate(rows.owners):
+            begin = len(owner.prefix)
+            timeless = bool(begin) and owner.prefix[-1] == self.no_timestamps
+            if rows.lengths[row] >= begin and not timeless:
+                self.restrict(logits[row], rows.generated(row)[begin:])
+
+    def restrict(self, logits: Tensor, text: Sequence[int]) -> None:
+        """[V], in place."""
+        first = self.no_timestamps + 1
+        logits[self.no_timestamps] = NEG_INF
+        times = [token for token in text if token >= first]
+        is_time = bool(text) and text[-1] >= first
+        opens = is_time and (len(text) < 2 or text[-2] >= first)  # the second of two, or the very first
+        if not text:  # begins with a time of at most one second
+            logits[:first] = NEG_INF
+            logits[first + INITIAL_TIMES + 1 :] = NEG_INF
+        elif opens:
+            logits[first:] = NEG_INF
+        elif is_time:  # ends a segment: the next one begins, or nothing follows
+            logits[: self.end] = NEG_INF
+        if times:
+            logits[first : times[-1] + (not is_time or opens)] = NEG_INF
+        # a time is due if all together are more probable than any word
+        if bool(logits[first:].logsumexp(dim=0) > logits[:first].max()):
+            logits[:first] = NEG_INF
 
 
 def forbidden_phrases(logits: Tensor, rows: RunningRows) -> None:
@@ -137,6 +180,8 @@ def processors(key: BatchKey, special: SpecialTokens, device: torch.device) -> l
         chosen.append(BadWords(special.bad_words))
     if special.begin_suppressed:
         chosen.append(BeginSuppressTokens(special.begin_suppressed, 0 if special.forced_bos is None else 1))
+    if special.no_timestamps is not None:
+        chosen.append(TimestampRules(special.no_timestamps, special.end))
     chosen += [forbidden_phrases, word_boundary, MinLength(ends)]
     return [*chosen, RequiredPhrases(ends)] if key.kind == "phrases" else chosen
 

@@ -358,7 +358,13 @@ class EncoderDecoder(CausalDecoder):
         if batch.source is None:
             raise ValueError("an encoder-decoder needs a source")
         source = through_front(self.source, batch.source)
-        memory = self.cross_keys_values(self.encode(source, tap))
+        encoded = Frames(self.encode(source, tap), source.positions, source.padding)
+        return self.start_encoded(encoded, beams, dtype)
+
+    @torch.no_grad()
+    def start_encoded(self, source: Frames, beams: int = 1, dtype: torch.dtype | None = None) -> Cache:
+        """From the hidden states of the encoder, [N,S,D]."""
+        memory = self.cross_keys_values(source.values)
         block = kv_block(memory[0][0].shape[-1])
         sources = SourceCache(source.positions, [], block).cut(round_up(source.positions.shape[1], block))
         for k, v in memory:

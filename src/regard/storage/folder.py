@@ -40,6 +40,7 @@ from regard.storage.huggingface import (
     regard_section,
     task_of,
 )
+from regard.storage.speech import SpeechTokens, speech_tokens
 from regard.storage.weights import WEIGHTS, check_size, load_weights_into, read_calibration, read_tensors
 
 if TYPE_CHECKING:
@@ -100,6 +101,7 @@ class Folder(TextSides):
     parameters: int = 0  # when it was opened: an engine packs the weights
     version: int = VERSION  # of the format, see regard.compat; 1 for folders of other programs
     engine: str = "auto"  # a name of regard.generation.engine.ENGINES
+    speech: SpeechTokens | None = None  # of another program's model that transcribes
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parameters", self.parameters or parameters(self.model))
@@ -249,7 +251,15 @@ def open_folder(path: Path, device: torch.device | None = None) -> Folder:
             labels=spec.labels,
             calibration=read_calibration(spec.path),
             version=spec.version,
+            speech=speech_of(spec),
         )
+
+
+def speech_of(spec: FolderSpec) -> SpeechTokens | None:
+    if spec.run is not None or spec.task is None or spec.task.name != "transcribe":
+        return None
+    shape = spec.config.depth[1], getattr(spec.config, "heads", 0)
+    return speech_tokens(spec.home, spec.content, spec.target, shape)
 
 
 def find_folder(path: Path) -> Path:

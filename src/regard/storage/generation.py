@@ -108,12 +108,14 @@ def special_of(settings: Json, file: Path, target: Tokenizer, has_prompt: bool) 
     # transformers never suppresses an end token by bad_words_ids
     single = {each[0] for each in sequences if len(each) == 1} - {end, *ends}
     start = one("decoder_start_token_id")
+    timeless = one("no_timestamps_token_id")
+    times = range(size if timeless is None else timeless + 1, size)  # which no file need name
     return SpecialTokens(
         start=default.start if start is None or has_prompt else start,
         end=end,
         ends=tuple(ends),
         suppressed=tuple(
-            sorted({*default.suppressed} - {end, *ends} | single | {*several("suppress_tokens")})
+            sorted({*default.suppressed} - {end, *ends, *times} | single | {*several("suppress_tokens")})
         ),
         bad_words=tuple(each for each in sequences if len(each) > 1),
         begin_suppressed=several("begin_suppress_tokens"),
@@ -121,6 +123,7 @@ def special_of(settings: Json, file: Path, target: Tokenizer, has_prompt: bool) 
         forced_eos=one("forced_eos_token_id"),
         max_length=_count(settings, "max_length", file) if has_prompt else None,
         min_length=(_count(settings, "min_length", file) or 0) if has_prompt else 0,
+        no_timestamps=timeless,
     )
 
 

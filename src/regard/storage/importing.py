@@ -1,7 +1,8 @@
 """`regard import`: convert a folder whose weights are pickles (pytorch_model.bin) to safetensors.
 
 A pickle can run code while it is read. So a separate process reads it, weights only and with limits
-(`unpickle.py`), and this process reads only the safetensors that it writes.
+(`unpickle.py`), and this process reads only the safetensors that it writes. Whisper models of CTranslate2
+(model.bin) hold numbers only and are read here (`ctranslate2.py`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 from regard.config.reading import LARGE, read_bytes
 from regard.errors import UsageError
 from regard.storage import unpickle
+from regard.storage.ctranslate2 import MODEL, convert_ctranslate2
 from regard.storage.files import (
     check_files,
     check_inside,
@@ -41,13 +43,22 @@ def import_folder(source: Path, out: Path, say: Callable[[str], None] = lambda t
     if not source.is_dir():
         raise UsageError(f"{source} is not a folder", code="E_MODEL_FOLDER")
     with new_folder(out) as work:
-        check_files(source)
-        parts = pickles_of(source)
-        say(f"reading {', '.join(part.name for part in parts)} in a separate process")
-        convert(parts, work)
-        copy_beside(source, work)
-        check(work, source)
+        if (source / MODEL).is_file():
+            say(f"reading {MODEL} of CTranslate2")
+            convert_ctranslate2(source, work)
+            check(work, source)
+        else:
+            import_pickles(source, work, say)
     return sorted(path.name for path in out.iterdir())
+
+
+def import_pickles(source: Path, work: Path, say: Callable[[str], None]) -> None:
+    check_files(source)
+    parts = pickles_of(source)
+    say(f"reading {', '.join(part.name for part in parts)} in a separate process")
+    convert(parts, work)
+    copy_beside(source, work)
+    check(work, source)
 
 
 def check(work: Path, source: Path) -> None:

@@ -16,8 +16,11 @@ from regard.tasks.results import (
     Generation,
     Label,
     Results,
+    SpokenSegment,
+    SpokenWord,
     Tagging,
     TextScore,
+    Transcription,
     Translation,
     Word,
 )
@@ -31,9 +34,47 @@ if TYPE_CHECKING:
     from regard.tasks.generator import Generator
     from regard.tasks.loading import load, load_as
     from regard.tasks.tagger import Tagger
+    from regard.tasks.transcriber import Transcriber
     from regard.tasks.translation import PhraseConstraints
     from regard.tasks.translator import Translator, decode_options
 
+__all__ = [
+    "Alternative",
+    "Answer",
+    "AnswerResult",
+    "Answerer",
+    "Candidate",
+    "Caption",
+    "Captioner",
+    "Classification",
+    "Classifier",
+    "Embedder",
+    "Embedding",
+    "Entity",
+    "Filler",
+    "Filling",
+    "Generation",
+    "Generator",
+    "Label",
+    "PhraseConstraints",
+    "Results",
+    "Split",
+    "SpokenSegment",
+    "SpokenWord",
+    "Tagger",
+    "Tagging",
+    "TaskModel",
+    "TextScore",
+    "TooLong",
+    "Transcriber",
+    "Transcription",
+    "Translation",
+    "Translator",
+    "Word",
+    "decode_options",
+    "load",
+    "load_as",
+]
 __getattr__ = lazy_names(
     __name__,
     {
@@ -44,6 +85,7 @@ __getattr__ = lazy_names(
         "generator": ("Generator",),
         "loading": ("load", "load_as"),
         "tagger": ("Tagger",),
+        "transcriber": ("Transcriber",),
         "translation": ("PhraseConstraints",),
         "translator": ("Translator", "decode_options"),
     },

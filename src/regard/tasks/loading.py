@@ -22,11 +22,14 @@ from regard.tasks.filler import Filler
 from regard.tasks.generator import Generator
 from regard.tasks.tagger import Tagger
 from regard.tasks.task_model import TaskModel
+from regard.tasks.transcriber import Transcriber
 from regard.tasks.translator import Translator
 
 Paths = str | Path | Sequence[str | Path]
 Kind = TypeVar("Kind", bound=TaskModel)
-AnyTask = Translator | Generator | Filler | Classifier | Tagger | Answerer | Embedder | Captioner
+AnyTask = (
+    Translator | Generator | Filler | Classifier | Tagger | Answerer | Embedder | Captioner | Transcriber
+)
 
 CLASSES: dict[str, type[Any]] = {
     "translate": Translator,
@@ -36,6 +39,7 @@ CLASSES: dict[str, type[Any]] = {
     "tag": Tagger,
     "answer": Answerer,
     "caption": Captioner,
+    "transcribe": Transcriber,
 }
 
 

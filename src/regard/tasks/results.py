@@ -253,6 +253,39 @@ class AnswerResult:
     precision: str = "float32"
 
 
+@dataclass(frozen=True)
+class SpokenSegment:
+    """A passage of speech, and when it was spoken: seconds from the beginning of the file."""
+
+    start: float
+    end: float
+    text: str
+
+
+@dataclass(frozen=True)
+class SpokenWord:
+    """A word, and when it was spoken: seconds from the beginning of the file."""
+
+    start: float
+    end: float
+    text: str
+    probability: float  # the mean of its tokens
+
+
+@dataclass(frozen=True)
+class Transcription:
+    """What was said in a file."""
+
+    file: str
+    text: str = ""
+    segments: tuple[SpokenSegment, ...] = ()
+    words: tuple[SpokenWord, ...] = ()  # if their times were asked for
+    language: str | None = None  # of a model that knows several
+    seconds: float = 0.0  # length of the sound
+    skipped: bool = False  # never: a long sound is read in windows
+    precision: str = "float32"
+
+
 def shortest_digits(vector: Vector | None) -> list[float] | None:
     """The fewest digits that give the same float32 again."""
     return None if vector is None else [float(str(number)) for number in vector]

@@ -17,7 +17,7 @@ from pydantic.fields import FieldInfo
 
 from regard.compat import current_options
 from regard.errors import UsageError
-from regard.tasks import methods, results
+from regard.tasks import methods, results, speech_methods
 from regard.tasks.task_model import Files, NamedFile, Texts, as_list
 
 Inputs = Sequence[str] | Mapping[str, str | Sequence[str]]
@@ -209,6 +209,11 @@ TASKS: dict[str, TaskSpec] = {
         TaskSpec("classify", {"Classifier": methods.ClassifyMethods.classify}, results.Classification),
         TaskSpec("tag", {"Tagger": methods.TagMethods.tag}, results.Tagging),
         TaskSpec("answer", {"Answerer": methods.AnswerMethods.answer}, results.AnswerResult),
+        TaskSpec(
+            "transcribe",
+            {"Transcriber": speech_methods.TranscribeMethods.transcribe},
+            results.Transcription,
+        ),
         TaskSpec("embed", {"Embedder": methods.EmbedMethods.embed}, results.Embedding),
         TaskSpec(
             "score",

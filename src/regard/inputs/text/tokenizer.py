@@ -41,6 +41,7 @@ class SpecialTokens:
     max_length: int | None = None  # max_length of a language model, prompt included; [decode] overrides it
     min_length: int = 0  # min_length, likewise
     ends: tuple[int, ...] = ()  # further end tokens: a text stops at any of {end, *ends}
+    no_timestamps: int | None = None  # no_timestamps_token_id of Whisper; the ids behind it are times
 
 
 def special_tokens(target: Tokenizer) -> SpecialTokens:
