@@ -93,7 +93,8 @@ def read_variables(path: Path) -> Variables:
     kind = cursor.name()
     if kind != SPEC:
         raise UsageError(
-            f"{path}: a model of kind {shown(kind)}; of CTranslate2's models Whisper is imported", code=REFUSED
+            f"{path}: a model of kind {shown(kind)}; of CTranslate2's models Whisper is imported",
+            code=REFUSED,
         )
     _, count = cursor.numbers("II")
     if count > MOST_VARIABLES:

@@ -38,43 +38,6 @@ if TYPE_CHECKING:
     from regard.tasks.translation import PhraseConstraints
     from regard.tasks.translator import Translator, decode_options
 
-__all__ = [
-    "Alternative",
-    "Answer",
-    "AnswerResult",
-    "Answerer",
-    "Candidate",
-    "Caption",
-    "Captioner",
-    "Classification",
-    "Classifier",
-    "Embedder",
-    "Embedding",
-    "Entity",
-    "Filler",
-    "Filling",
-    "Generation",
-    "Generator",
-    "Label",
-    "PhraseConstraints",
-    "Results",
-    "Split",
-    "SpokenSegment",
-    "SpokenWord",
-    "Tagger",
-    "Tagging",
-    "TaskModel",
-    "TextScore",
-    "TooLong",
-    "Transcriber",
-    "Transcription",
-    "Translation",
-    "Translator",
-    "Word",
-    "decode_options",
-    "load",
-    "load_as",
-]
 __getattr__ = lazy_names(
     __name__,
     {
