@@ -110,7 +110,7 @@ class CaptionCommand(FileCommand, CandidateCommand):
     def read(self) -> Iterable[Any]:
         """(file, question) of each picture."""
         from regard.data import has_rows, iter_examples
-        from regard.data.readers.media import PROMPT_SEPARATOR
+        from regard.data.readers import PROMPT_SEPARATOR
 
         task, asked = self.task.folder.task, self.options["question"] or ""
         if len(self.names) != 1 or not has_rows(Path(self.names[0]), task):

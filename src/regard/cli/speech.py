@@ -57,8 +57,8 @@ class TranscribeCommand(FileCommand):
 
     def run(self) -> None:
         suffix = "" if self.output is None else self.output.suffix.lower().lstrip(".")
-        chosen: TextForm = self.form or next((each for each in FORMS if each == suffix), "text")
-        self.form = "json" if self.as_json else chosen
+        by_suffix: TextForm = next((each for each in FORMS if each == suffix), "text")
+        self.form = "json" if self.as_json else self.form or by_suffix
         self.as_json = False  # one JSON for both names of the option
         if self.words:
             self.options["word_times"] = True

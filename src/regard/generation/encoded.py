@@ -11,7 +11,6 @@ from torch import Tensor
 
 from regard.batch import Batch, Frames, collate
 from regard.models.cache import Cache
-from regard.models.frames import through_front
 from regard.sample import FrameArray, Sample
 
 
@@ -32,7 +31,7 @@ class EncodedSources:
         """[S,F] of each source -> [S',D]."""
         batch = collate([Sample(source) for source in sources]).to(device)
         assert batch.source is not None
-        source = through_front(self.model.source, batch.source)
+        source = self.model.source.front(batch.source)
         lengths = (source.positions >= 0).sum(dim=1).tolist()
         hidden = self.model.encode(source).float().cpu().numpy()  # [B,S',D]
         return [row[:length] for row, length in zip(hidden, lengths)]

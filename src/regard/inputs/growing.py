@@ -29,10 +29,10 @@ def growing_blocks(path: Path, rate: int, wait: Wait, limits: MediaLimits = LIMI
     """int16 blocks of one channel at `rate`, until `wait` says that no more will come."""
     try:
         with path.open("rb") as file:
-            kind, channels, own_rate, size = read_header(file, path, wait, limits)
+            kind, channels, file_rate, size = read_header(file, path, wait, limits)
             blocks = mono_blocks(file, kind, channels, size, path, wait)
-            same = own_rate == rate
-            yield from map(to_int16, blocks if same else resample_blocks(blocks, own_rate, rate))
+            same = file_rate == rate
+            yield from map(to_int16, blocks if same else resample_blocks(blocks, file_rate, rate))
     except OSError as error:
         raise UsageError(f"{path}: cannot be read ({error.strerror})", code="E_MEDIA_READ") from None
 

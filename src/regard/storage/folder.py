@@ -37,11 +37,11 @@ from regard.storage.huggingface import (
     task_of,
 )
 from regard.storage.inputs import Input, TextSides, input_size, load_inputs, output_size
-from regard.storage.speech import SpeechTokens, speech_tokens
 from regard.storage.weights import WEIGHTS, check_size, load_weights_into, read_calibration, read_tensors
 
 if TYPE_CHECKING:
     from regard.models.encoder import EncoderOnly
+    from regard.storage.speech import SpeechTokens
 
 FRAMES = {"bert": "both", "gpt": "start", "llama": "start"}  # special tokens around a text; else its end
 
@@ -205,6 +205,8 @@ def open_folder(path: Path, device: torch.device | None = None) -> Folder:
 def speech_of(spec: FolderSpec) -> SpeechTokens | None:
     if spec.run is not None or spec.task is None or spec.task.name != "transcribe":
         return None
+    from regard.storage.speech import speech_tokens  # which training does not need
+
     shape = spec.config.depth[1], getattr(spec.config, "heads", 0)
     return speech_tokens(spec.home, spec.content, spec.target, shape)
 

@@ -55,8 +55,8 @@ def speech_tokens(home: Path, content: Json, target: Tokenizer, shape: tuple[int
     languages, tasks = table("lang_to_id"), table("task_to_id")
     if not languages and settings.get("forced_decoder_ids"):  # of the first released Whispers
         names = {name: token for token, name in enumerate(target.tokens(range(size)))}
-        found = ((_LANGUAGE.fullmatch(name), token) for name, token in names.items())
-        languages = {match[1]: token for match, token in found if match}
+        matches = ((_LANGUAGE.fullmatch(name), token) for name, token in names.items())
+        languages = {match[1]: token for match, token in matches if match}
         tasks = {name: names[f"<|{name}|>"] for name in TASKS if f"<|{name}|>" in names}
     timeless = settings.get("no_timestamps_token_id")
     heads = settings.get("alignment_heads") or []

@@ -8,7 +8,8 @@ from typing import Any
 
 from torch import Tensor
 
-from regard.data.objectives import Classify, ClassifyFrames, ContextWindow, ExtractiveQA
+from regard.data.objectives import Classify, ContextWindow, ExtractiveQA
+from regard.data.objectives.frames import ClassifyFrames
 from regard.errors import UsageError
 from regard.generation import answers
 from regard.generation.heads import label_probabilities, predicted_labels, ranked_answers

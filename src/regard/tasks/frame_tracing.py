@@ -11,7 +11,8 @@ import numpy as np
 from regard.inputs.frames import Array, AudioReader, FrameReader, PatchReader
 from regard.interpret import TracedTokens
 from regard.models.families import Model
-from regard.models.frames import FrameEmbedding, PictureConvolution, SpectrumConvolution
+from regard.models.frames import Patches, PictureConvolution, SpectrumConvolution
+from regard.models.positions import FrameEmbedding
 from regard.sample import FrameArray
 
 CLASS_TOKENS = ("[class]", "[distillation]")
@@ -25,7 +26,7 @@ def frame_positions(reader: FrameReader, raw: Array, model: Model) -> TracedToke
         front = embedding.front
         if isinstance(front, SpectrumConvolution):
             labels = labels[::2]  # it halves the frames
-        else:
+        if isinstance(front, Patches | PictureConvolution):
             first = len(list(front.tokens.parameters()))
         if isinstance(front, PictureConvolution):
             rows, columns = front.grid

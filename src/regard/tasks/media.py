@@ -20,7 +20,7 @@ from regard.data.readers.media import SUFFIXES
 from regard.errors import UsageError
 from regard.inputs.frames import FrameReader, Source
 from regard.sample import FrameArray, Sample
-from regard.storage.folder import READS
+from regard.storage.inputs import READS
 from regard.tasks.task_model import NamedFile, TooLong
 
 DATA_URL = "data:"

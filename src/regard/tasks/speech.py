@@ -115,14 +115,15 @@ def passages(
     if not cuts:
         last = time(next(token for token, at in zip(reversed(tokens), reversed(is_time)) if at))
         return _passage(tokens, log_p, is_time, 0.0, min(last or seconds, seconds)), seconds
-    found, begin = [], 0
+    result: list[Passage] = []
+    begin = 0
     for cut in [*cuts, *([len(tokens)] if ends_once else [])]:
         part = slice(begin, cut)
         start, end = (min(time(tokens[at]), seconds) for at in (begin, cut - 1))
-        found += _passage(tokens[part], log_p[part], is_time[part], start, end)
+        result += _passage(tokens[part], log_p[part], is_time[part], start, end)
         begin = cut
     done = seconds if ends_once else min(time(tokens[begin - 1]), seconds)
-    return found, done if done > 0 else seconds
+    return result, done if done > 0 else seconds
 
 
 def _passage(
@@ -162,7 +163,7 @@ def words_of(
 
 
 def characters(tokens: Sequence[int], tokenizer: Tokenizer) -> list[int]:
-    """For each token the number of its word, where each token, or run of tokens, of whole characters is one."""
+    """The number of each token's word, where every token, or run of tokens, of whole characters is one."""
     result, pending, number = [], b"", 0
     for token in tokens:
         pending += tokenizer.token_bytes[token] or b""

@@ -1,4 +1,4 @@
-"""The methods of a model that transcribes speech; as in `methods.py`, their arguments are commands' and HTTP's."""
+"""The methods of a model that transcribes speech; as in `methods.py`, commands and HTTP follow from them."""
 
 from __future__ import annotations
 

@@ -125,19 +125,19 @@ class Transcriber(TranscribeMethods):
     def prompt(self, language: str | None, task: str, timestamps: bool) -> list[int]:
         return self.speech.prompt(language, task, timestamps) if self.speech else []
 
-    def decode(self, windows: Sequence[Window], plan: Plan) -> list[Hypothesis]:
+    def decode(self, windows: Sequence[SoundWindow], plan: Plan) -> list[Hypothesis]:
         requests = [Request(each.encoded, plan.decode, each.prompt) for each in windows]
         budget = plan.decode.tokens_per_batch
-        found = generate(lambda _: self.encoded, requests, self.special, self.device, budget, plan.warn)
-        return [best[0] for best in found]
+        results = generate(lambda _: self.encoded, requests, self.special, self.device, budget, plan.warn)
+        return [best[0] for best in results]
 
-    def word_times(self, window: Window, parts: Sequence[Passage], task: str) -> list[float]:
+    def word_times(self, window: SoundWindow, parts: Sequence[Passage], task: str) -> list[float]:
         """When each token of all passages begins, and when the last ends; seconds of the window."""
         ids = [token for part in parts for token in part.tokens]
         prompt = [self.special.start, *self.prompt(window.track.language, task, timestamps=False)]
         length = max(1, min(len(window.encoded), -(-len(window.samples) // (2 * self.audio.hop))))
-        found = token_positions(self.model, window.encoded, prompt, ids, self.heads, length)
-        return [position * self.step for position in found]
+        positions = token_positions(self.model, window.encoded, prompt, ids, self.heads, length)
+        return [position * self.step for position in positions]
 
     def text_of(self, tokens: Sequence[int]) -> str:
         return self.tokenizer.decode(tokens)
@@ -178,7 +178,7 @@ class Track:
 
 
 @dataclass
-class Window:
+class SoundWindow:
     """Samples of a track, from `begin` seconds on."""
 
     track: Track
@@ -219,9 +219,9 @@ class TranscriptionRun:
         for window, best in zip(loud, self.model.decode(loud, self.plan)):
             self.collect(window, best)
 
-    def next_windows(self) -> list[Window]:
+    def next_windows(self) -> list[SoundWindow]:
         """With timestamps one of each track, since the text says where the next begins; else several."""
-        windows: list[Window] = []
+        windows: list[SoundWindow] = []
         for track in self.tracks:
             while not track.done and len(windows) < AT_ONCE:
                 recording = track.recording
@@ -231,30 +231,30 @@ class TranscriptionRun:
                     break
                 begin = recording.seconds
                 if self.plan.timestamps:
-                    windows.append(Window(track, samples, begin))
+                    windows.append(SoundWindow(track, samples, begin))
                     break
                 cut = len(samples) if recording.is_last else quiet_cut(samples, recording.rate)
-                windows.append(Window(track, samples[:cut], begin))
+                windows.append(SoundWindow(track, samples[:cut], begin))
                 recording.advance(cut)
         return windows
 
-    def leave(self, window: Window, count: int) -> None:
+    def leave(self, window: SoundWindow, count: int) -> None:
         """Continue behind `count` samples of a window."""
         recording = window.track.recording
         recording.advance(count)
         window.track.done = recording.ended and not len(recording.rest)
 
-    def find_languages(self, windows: Sequence[Window]) -> None:
+    def find_languages(self, windows: Sequence[SoundWindow]) -> None:
         """The language of a track is that of its first window with any sound."""
         if not self.model.languages:
             return
         unknown = {id(each.track): each for each in reversed(windows) if each.track.language is None}
         if unknown:
-            found = self.model.detect_languages([each.encoded for each in unknown.values()])
-            for window, language in zip(unknown.values(), found):
+            languages = self.model.detect_languages([each.encoded for each in unknown.values()])
+            for window, language in zip(unknown.values(), languages):
                 window.track.language = language
 
-    def collect(self, window: Window, best: Hypothesis) -> None:
+    def collect(self, window: SoundWindow, best: Hypothesis) -> None:
         """Add what was found in a window to its track, and move on."""
         model, track = self.model, window.track
         begin, rate = len(window.prompt), track.recording.rate
@@ -286,7 +286,7 @@ class TranscriptionRun:
                 done = ended if 0 < ended < seconds else done
             self.leave(window, max(1, round(done * rate)) if done < seconds else len(window.samples))
 
-    def words(self, window: Window, parts: Sequence[Passage]) -> list[list[SpokenWord]]:
+    def words(self, window: SoundWindow, parts: Sequence[Passage]) -> list[list[SpokenWord]]:
         """The words of each passage, none if they are not wanted."""
         if not self.plan.word_times or not parts:
             return [[] for _ in parts]
