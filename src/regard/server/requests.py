@@ -24,6 +24,7 @@ class RequestLimits:
     text_characters: int = 20_000  # of one text
     texts: int = 64
     characters: int = 50_000  # of all texts
+    file_characters: int = 16 << 20  # of a data URL
     max_tokens: int = 1024  # of one completion
     prompt_ids: int = 8192  # of one prompt
     choices: int = 8  # n, best_of, alternatives
@@ -139,6 +140,7 @@ class ServerLimits:
     """Limits that can be set per server."""
 
     body: int = 1 << 20  # bytes of one request
+    media: int = 16 << 20  # bytes of one request with pictures or sounds, where a model reads them
     bodies: int = 32 << 20  # bytes of all requests being read
     headers: int = 16 << 10  # bytes
     unread: int = 128 << 10  # send buffer per connection in bytes
