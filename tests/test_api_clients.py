@@ -340,7 +340,7 @@ NATIVE = {  # the model and the request of each task
 }
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", [name for name, spec in TASKS.items() if "file" not in spec.inputs])
 def test_a_native_route_answers_as_the_method(web: httpx.Client, task: str) -> None:
     """Every task of the table has a route, with the names, defaults and results of its method."""
     model, body = NATIVE[task]

@@ -17,8 +17,10 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from regard.errors import RegardError
+from regard.server import media
 from regard.server.errors import APIError, error_response
 from regard.server.keys import secret_in
+from regard.server.media import FILE_ROUTES, MULTIPART, without_files
 from regard.server.origin_policy import FORM, FORMS
 from regard.server.service import Service
 
@@ -190,7 +192,7 @@ class BodyAndKeyMiddleware:
                 self.service.check_capacity(context["client"])
             if connection is not None:
                 connection.admitted = owner is not None
-            raw = await self.read(headers, receive, keyed=owner is not None)
+            raw = await self.read(headers, receive, owner is not None, self.service.body_limit(path))
             if owner is None and self.service.keys is not None and path in KEY_FIELDS:
                 owner = self.owner(path, key_in(raw, headers))
                 context["client"] = f"key {owner}"
@@ -199,6 +201,10 @@ class BodyAndKeyMiddleware:
                 connection.admitted = True
             if path in FORMS and headers.get("content-type", "").lower().startswith(FORM):
                 raw = form_as_json(raw)
+                MutableHeaders(scope=scope)["content-type"] = "application/json"
+            elif path in FILE_ROUTES and headers.get("content-type", "").lower().startswith(MULTIPART):
+                form = (raw, headers["content-type"], FILE_ROUTES[path])
+                raw = await asyncio.to_thread(media.form_as_json, *form)
                 MutableHeaders(scope=scope)["content-type"] = "application/json"
             self.log_text(raw)
             async with cancel_when_gone(receive, raw, context["response"]) as again:
@@ -223,13 +229,13 @@ class BodyAndKeyMiddleware:
         if self.service.log.texts and raw:
             content = json_in(raw)
             if isinstance(content, dict):
-                content = {name: value for name, value in content.items() if name != "api_key"}
+                content = {name: without_files(each) for name, each in content.items() if name != "api_key"}
             self.service.log("text", request=content)
 
-    async def read(self, headers: Headers, receive: Receive, keyed: bool) -> bytes:
+    async def read(self, headers: Headers, receive: Receive, keyed: bool, most: int) -> bytes:
         if "content-length" not in headers and "transfer-encoding" not in headers:
             return b""
-        most, parts = self.service.bounds.body, list[bytes]()
+        parts = list[bytes]()
         too_large = APIError(413, f"the request is too large: {most} bytes at most")
         length = headers.get("content-length", "0")
         if not length.isdecimal() or len(length) > 12 or int(length) > most:

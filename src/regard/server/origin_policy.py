@@ -11,6 +11,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from regard.server.errors import APIError, error_response
+from regard.server.media import FILE_ROUTES, MULTIPART
 
 FORM = "application/x-www-form-urlencoded"
 FORMS = frozenset({"/translate", "/detect", "/suggest", "/translate_file"})  # LibreTranslate also takes forms
@@ -56,8 +57,8 @@ class OriginPolicy:
         if cross_site if origin is None else origin.lower() not in allowed:
             raise APIError(403, "this server answers only its own page", code="origin_not_allowed")
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-        fits = kind == "application/json" or (kind == FORM and path in FORMS) or path in BODILESS
-        if method == "POST" and not fits:
+        is_form = (kind == FORM and path in FORMS) or (kind == MULTIPART and path in FILE_ROUTES)
+        if method == "POST" and not (kind == "application/json" or is_form or path in BODILESS):
             raise APIError(415, "send JSON, with the header Content-Type: application/json")
 
 

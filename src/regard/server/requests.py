@@ -23,7 +23,7 @@ class RequestLimits:
     text_characters: int = 20_000  # of one text
     texts: int = 64
     characters: int = 50_000  # of all texts
-    media_characters: int = 1_000_000  # of a picture or sound as a data URL
+    file_characters: int = 16 << 20  # of a data URL
     max_tokens: int = 1024  # of one completion
     prompt_ids: int = 8192  # of one prompt
     choices: int = 8  # n, best_of, alternatives
@@ -60,7 +60,7 @@ class TokenizeBody(RequestBody):
 
 class TraceBody(RequestBody):
     model: str = ""
-    source: Annotated[str, Field(max_length=LIMITS.media_characters)]  # a text, or a file as a data URL
+    source: Annotated[str, Field(max_length=LIMITS.file_characters)]  # a text, or a file as a data URL
     target: Text | None = None
     prefix: list[int] = Field([], max_length=1000)
     context: Text | None = None
@@ -128,6 +128,7 @@ class ServerLimits:
     """Limits that can be set per server."""
 
     body: int = 1 << 20  # bytes of one request
+    media: int = 16 << 20  # bytes of one request with pictures or sounds, where a model reads them
     bodies: int = 32 << 20  # bytes of all requests being read
     headers: int = 16 << 10  # bytes
     unread: int = 128 << 10  # send buffer per connection in bytes

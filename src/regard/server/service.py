@@ -19,6 +19,7 @@ from regard.server.connections import Connections
 from regard.server.errors import APIError, unknown_model
 from regard.server.keys import Keys
 from regard.server.lessons import LESSONS, Lesson
+from regard.server.media import FILE_ROUTES
 from regard.server.requests import ServerLimits, sentence
 from regard.server.scheduler import CALL_TOKENS, BatchLimits, Full, ModelCall, ServiceScheduler, TooLate
 from regard.server.telemetry import Log, ServerMetrics
@@ -62,12 +63,15 @@ class Service:
         self.pairs = pairs_of(self.models)
         self.probed_at = 0.0
 
-    def find(self, name: str, *kinds: type[Any]) -> tuple[str, Any]:
-        """The model called `name`, or the first of one of these kinds if `name` is empty."""
+    def find(self, name: str, *kinds: type[Any], files: bool = False) -> tuple[str, Any]:
+        """The model called `name`, or the first of one of these kinds if `name` is empty.
+
+        With `files` rather one that reads pictures or sounds, else rather one that reads texts.
+        """
         if not name:
-            for candidate, task in self.models.items():
-                if isinstance(task, kinds):
-                    return candidate, task
+            able = [each for each in self.models.items() if isinstance(each[1], kinds)]
+            if able:
+                return min(able, key=lambda each: each[1].reads_files != files)  # the first of the best
             raise APIError(404, "no model of this server supports this request", "model", "model_not_found")
         if name not in self.models:
             raise unknown_model(name, self.models)
@@ -75,6 +79,11 @@ class Service:
         if not isinstance(task, kinds):
             raise APIError(400, f'model: "{name}" cannot do this; ask it at {route_of(task)}', "model")
         return name, task
+
+    def body_limit(self, path: str) -> int:
+        """The largest body: larger for routes that take files, if a model reads them."""
+        reads_files = any(task.reads_files for task in self.models.values())
+        return self.bounds.media if reads_files and path in FILE_ROUTES else self.bounds.body
 
     async def run(self, name: str, work: Callable[[], T], call: Call, tokens: int = 1) -> T:
         """Run `work` on a model between decoding steps; `tokens` estimates its size."""

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import numpy as np
 
@@ -26,6 +27,7 @@ from regard.tasks.task_model import NamedFile, TooLong
 DATA_URL = "data:"
 ONE = {"image": "a picture", "video": "a video", "audio": "a sound"}
 FRAMES_PER_BATCH = 4096
+LONGEST_NAME = 200  # characters
 
 
 @dataclass(frozen=True)
@@ -46,21 +48,23 @@ def open_source(source: Any, number: int = 1) -> NamedFile:
     if isinstance(source, NamedFile):
         return source
     if isinstance(source, str) and source.startswith(DATA_URL):
-        return NamedFile(f"file {number}", data_of(source, number))
+        return data_file(source, number)
     if isinstance(source, str | os.PathLike):
         return NamedFile(os.fspath(source), source)
     return NamedFile(f"file {number}", source if isinstance(source, bytes) else np.asarray(source))
 
 
-def data_of(url: str, number: int = 1) -> bytes:
-    """The bytes of "data:image/png;base64,..."."""
+def data_file(url: str, number: int = 1) -> NamedFile:
+    """The bytes of "data:image/png;name=photo.png;base64,...", whose name may be missing."""
     head, comma, content = url.partition(",")
     if not comma or not head.endswith(";base64"):
         raise UsageError(
             f"file {number}: a data URL needs the form data:image/png;base64,...", code="E_MEDIA_URL"
         )
     try:
-        return b64decode(content, validate=True)
+        named = next((each for each in head.split(";") if each.startswith("name=")), "")
+        name = unquote(named.removeprefix("name="))[:LONGEST_NAME] or f"file {number}"
+        return NamedFile(name, b64decode(content, validate=True))
     except (binascii.Error, ValueError):
         raise UsageError(f"file {number}: the data URL is not base64", code="E_MEDIA_URL") from None
 

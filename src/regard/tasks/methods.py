@@ -310,7 +310,7 @@ class ClassifyMethods(TaskModel):
     @task_method("classify")
     def classify(
         self,
-        text: list[str],
+        text: Files,
         num_results: Annotated[
             int | None,
             Field(ge=1, le=1000, description="Labels for each text, best first; default: those predicted."),
@@ -400,7 +400,7 @@ class EmbedMethods(TaskModel):
 
     @task_method("embed")
     def embed(
-        self, text: list[str], *, on_too_long: OnTooLong = "truncate", first_line: int = 1
+        self, text: Files, *, on_too_long: OnTooLong = "truncate", first_line: int = 1
     ) -> list[Embedding]:
         """Compute the vectors of texts.
 

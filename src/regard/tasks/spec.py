@@ -94,6 +94,11 @@ class TaskSpec:
         return {name: all(name in each for each in names) for some in names for name in some}
 
     @cached_property
+    def takes_files(self) -> bool:
+        """Whether a model of this task may read pictures or sounds."""
+        return any(Files in parameters(method).values() for method in self.methods.values())
+
+    @cached_property
     def options(self) -> dict[str, Option]:
         options: dict[str, Option] = {}
         for method in self.methods.values():
@@ -111,12 +116,18 @@ class TaskSpec:
         base: type[BaseModel] = BaseModel,
         max_texts: int | None = None,
         max_characters: int | None = None,
+        max_file: int | None = None,
     ) -> type[BaseModel]:
-        """A request of this task; unknown fields are refused, names of earlier versions are accepted."""
+        """A request of this task; unknown fields are refused, names of earlier versions are accepted.
+
+        A file is a data URL of at most `max_file` characters.
+        """
         text = Annotated[str, Field(max_length=max_characters)]
-        many = text | Annotated[list[text], Field(min_length=1, max_length=max_texts)]
+        file = Annotated[str, Field(pattern="^data:", max_length=max_file)]
         fields: dict[str, Any] = {}
         for name, needed in self.inputs.items():
+            one = text if not self.takes_files else file if name == "file" else text | file
+            many = one | Annotated[list[one], Field(min_length=1, max_length=max_texts)]  # type: ignore[valid-type]
             kind = text if name == "context" else many
             field = Field(... if needed else None, description=INPUTS[name])
             fields[name] = (kind if needed else kind | None, field)

@@ -40,7 +40,7 @@ Split = Literal["auto", "always", "never"]
 TooLong = Literal["truncate", "skip", "error"]
 Warn = Callable[[str], None]
 Texts = str | Iterable[str]  # one text, a sequence, or a column of a pandas or polars table
-Files = list[Any]  # paths, bytes, arrays or data URLs, see media.py
+Files = list[Any]  # texts; or of models of files: paths, bytes, arrays or data URLs, see media.py
 P = ParamSpec("P")
 Result = TypeVar("Result")
 Function = TypeVar("Function", bound=Callable[..., Any])

@@ -15,6 +15,7 @@ from pydantic import BaseModel, Field, create_model
 from regard.compat import OPTIONS, RESULT_FIELDS
 from regard.config.reading import finite
 from regard.server.errors import APIError, ErrorBody, responses
+from regard.server.media import holds_files, media_inputs
 from regard.server.requests import LIMITS, RequestBody, check_decode
 from regard.server.scheduler import ModelCall
 from regard.server.service import Call, Service, TheCall, TheService
@@ -25,7 +26,7 @@ from regard.tasks.task_model import Deferred
 
 router = APIRouter(tags=["Regard"], responses=responses(ErrorBody))
 PORTION = 500  # tokens that a call reads; then other clients have their turn
-DECODED = ("translate", "generate")  # their texts join the running batch of the model
+DECODED = ("translate", "generate", "caption")  # their texts join the running batch of the model
 
 
 class NativeRequest(RequestBody):
@@ -36,11 +37,13 @@ async def run_task(
     service: Service, spec: TaskSpec, name: str, task: Any, inputs: dict[str, Any], options: Any, call: Call
 ) -> list[Any]:
     """The results of a task, through the scheduler of the model."""
+    inputs = await asyncio.to_thread(media_inputs, name, task, inputs)
     cost = spec.cost(inputs, options)
     service.schedulers[name].check_capacity(call.client, cost)  # before the texts are tokenized
     if spec.name in DECODED:
         work = partial(spec.run, task.deferred(), inputs, options)
-        (deferred,) = await asyncio.to_thread(work)
+        # files are decoded one after another, which bounds the memory for it
+        (deferred,) = await (service.run(name, work, call) if task.reads_files else asyncio.to_thread(work))
         results = await decode(service, name, deferred, call, cost)
     else:
         named = spec.named(inputs)
@@ -122,8 +125,9 @@ def run_part(spec: TaskSpec, task: Any, part: dict[str, Any], options: Any, firs
 
 
 def check_sizes(spec: TaskSpec, inputs: dict[str, Any], options: dict[str, Any]) -> None:
-    named = spec.named(inputs).values()
-    size = sum(len(each) if isinstance(each, str) else sum(map(len, each)) for each in named)
+    """Of texts; the size of files is that of the body."""
+    named = {} if holds_files(inputs) else spec.named(inputs)
+    size = sum(len(each) if isinstance(each, str) else sum(map(len, each)) for each in named.values())
     if size > LIMITS.characters:
         raise APIError(400, f"the request has {size} characters; at most {LIMITS.characters} are allowed")
     check_decode(options, LIMITS.max_tokens, "")
@@ -147,7 +151,9 @@ def row_of(spec: TaskSpec, result: Any) -> dict[str, Any]:
 
 
 def add_task(spec: TaskSpec) -> None:
-    body_type = spec.request_model(NativeRequest, LIMITS.texts, LIMITS.text_characters)
+    body_type = spec.request_model(
+        NativeRequest, LIMITS.texts, LIMITS.text_characters, LIMITS.file_characters
+    )
     answer = create_model(
         f"{spec.name.capitalize()}Response",
         model=str,
@@ -156,8 +162,8 @@ def add_task(spec: TaskSpec) -> None:
     )
 
     async def route(service: TheService, body: Any, call: TheCall, request: Request) -> JSONResponse:
-        name, task = service.find(body.model, *spec.classes)
         inputs, options = spec.split(body)
+        name, task = service.find(body.model, *spec.classes, files=holds_files(inputs))
         check_sizes(spec, inputs, options)
         results = await run_task(service, spec, name, task, inputs, options, call)
         rows = await asyncio.to_thread(lambda: [row_of(spec, each) for each in results])
