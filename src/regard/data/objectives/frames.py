@@ -84,7 +84,7 @@ class FrameObjective(RowObjective):
         if rng is None or not self.modifiers:
             return self.reader.frames(raw)
         frames = self.reader.frames(modify(raw, self.modifiers, rng))
-        return modify_frames(frames, self.modifiers, rng)
+        return modify_frames(frames, self.modifiers, rng, self.reader.grid)
 
     def read_frames(self, place: str) -> FrameArray:
         return self.frames(self.reader.read(media_content(place)))
