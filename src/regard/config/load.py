@@ -235,7 +235,10 @@ def absolute(corpora: Any, base: Path) -> Any:
     if isinstance(corpora, list):
         return [absolute(corpus, base) for corpus in corpora]
     if isinstance(corpora, dict) and "corpus" in corpora:
-        return {**corpora, "corpus": absolute(corpora["corpus"], base)}
+        return {
+            **corpora,
+            **{key: absolute(corpora[key], base) for key in ("corpus", "files") if key in corpora},
+        }
     return corpora
 
 

@@ -80,14 +80,15 @@ class PictureConvolution(nn.Module):
     def forward(self, frames: Frames) -> Frames:
         x = self.picture(frames.values)  # [B,channels,H,W]
         for convolution in (self.first, self.second):
-            x = F.max_pool2d(F.relu(convolution(x)), KERNEL, stride=2, padding=1)
+            # max(relu(x)) = relu(max(x)), on a quarter of the numbers
+            x = F.relu(F.max_pool2d(convolution(x), KERNEL, stride=2, padding=1))
         x = x.flatten(2).mT  # [B,S,D]
         places = torch.arange(x.shape[1], device=x.device).expand(len(x), -1)
         out: Frames = self.tokens(Frames(x, places, "none"))
         return out
 
     def picture(self, patches: Tensor) -> Tensor:
-        """The picture of its patches: [B,S,F] -> [B,channels,H,W]."""
+        """The picture of its patches: [B,S,F] -> [B,channels,H,W]; S may be more, with padding at the end."""
         (rows, columns), channels = self.patches, self.size.channels
         side = round((self.size.width // channels) ** 0.5)
         real = patches[:, : rows * columns]  # a batch may be padded on the right

@@ -1,0 +1,58 @@
+"""Frames in training: padding behind a picture, masks of spectrograms that are cut into patches, paths."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from regard.batch import Batch, FrameSize, frames
+from regard.config import load_config
+from regard.config.input import AudioInput, Modifier
+from regard.config.model import ViTConfig
+from regard.data.objectives import ClassifyFrames
+from regard.inputs.frames import AudioReader
+from regard.models.families import vit
+
+
+def test_padding_behind_a_picture_changes_nothing() -> None:
+    """Decoding pads rows to a multiple of 16; the convolutions once refused the 64 patches of 49."""
+    config = ViTConfig(width=16, heads=2, layers=1, feed_forward=32, front="convolution", pool="mean")
+    torch.manual_seed(1)
+    model = vit(config, FrameSize(49, 16, (7, 7)), 3).eval()
+    rows = list(np.random.default_rng(1).standard_normal((2, 49, 16)).astype(np.float32))
+    plain, padded = (model(Batch(source=frames(rows, multiple))) for multiple in (1, 16))
+    assert torch.equal(plain, padded)
+
+
+def test_masks_cover_times_and_mels_of_patches() -> None:
+    """Patches are ordered by mel, then by time: a mask of times is a span of columns of their grid."""
+    reader = AudioReader(AudioInput(sample_rate=8000, seconds=0.96, mels=32, window=256, hop=120, patch=4))
+    assert reader.grid == (8, 16)
+    raw = np.random.default_rng(1).integers(-3000, 3000, 7680).astype(np.int16)
+    before = reader.frames(raw)
+    for name, axis in (("time_mask", 1), ("mel_mask", 0)):
+        objective = ClassifyFrames(reader, ["a"], modifiers=[Modifier(name=name, strength=0.5)])
+        for seed in range(5):
+            after = objective.frames(raw, np.random.default_rng(seed))
+            changed = (after != before).any(axis=1).reshape(reader.grid)
+            lines = changed.any(axis=1 - axis)
+            assert (changed == (lines[:, None] if axis == 0 else lines[None])).all(), "whole lines"
+            if lines.any():
+                first, last = np.flatnonzero(lines)[[0, -1]]
+                assert lines[first : last + 1].all() and lines.sum() <= len(lines) / 2, "one span"
+        assert changed.any()
+
+
+def test_the_files_of_a_corpus_are_relative_to_the_config(tmp_path: Path) -> None:
+    (tmp_path / "run.toml").write_text(
+        '[task]\nname = "classify"\n[input]\nkind = "image"\nheight = 8\nwidth = 8\npatch = 4\n'
+        '[data]\ntrain = [{corpus = "train.tsv", files = "pictures.tar"}]\n',
+        encoding="utf-8",
+    )
+    train = load_config(tmp_path / "run.toml").data.train
+    assert isinstance(train, list) and not isinstance(train[0], str | list)
+    assert (train[0].corpus, train[0].files) == tuple(
+        str(tmp_path / n) for n in ("train.tsv", "pictures.tar")
+    )
