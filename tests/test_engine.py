@@ -11,16 +11,18 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.batch import collate
+from regard.batch import Batch, collate
 from regard.config import Decode
 from regard.device import bfloat16_hardware
 from regard.errors import UsageError
-from regard.generation import SpecialTokens, decode, kernels, score
+from regard.generation import SpecialTokens, answers, decode, kernels, score
 from regard.generation.engine import Engine, make_engine, warm_up
 from regard.generation.kernels import can_pack, can_quantize
-from regard.generation.packing import PackedLinear, choose_precision
+from regard.generation.packing import HalfSelfAttention, PackedLinear, attend_half, choose_precision
 from regard.generation.requests import NEG_INF
-from regard.models.attention import attend_cached
+from regard.generation.score import map_logits
+from regard.models.attention import attend, attend_cached
+from regard.models.encoder import EncoderOnly
 from regard.models.layers import Linear
 from regard.sample import Sample
 from samples import END, START, random_samples, small
@@ -145,6 +147,76 @@ def test_a_wide_model_writes_the_same_bits_in_every_batch(name, precision, lengt
         assert [(h.tokens, h.score) for h in each] == [(h.tokens, h.score) for h in alone]
 
 
+@cache
+def encoder(precision: str, traced: bool) -> EncoderOnly:
+    wide = WIDE | {"family": "bert", "head": "words", "activation": "gelu", "heads": 8, "max_length": 700}
+    engine = make_engine(small(43, **wide), precision)
+    if traced:
+        warm_up(engine)
+        assert engine.encoder.traced is not None
+    return engine
+
+
+@pytest.mark.skipif(not can_quantize(), reason="torch multiplies no bytes on this processor")
+@pytest.mark.parametrize("precision", ["float32", "bfloat16", "int8"])
+@settings(max_examples=12, deadline=None)
+@given(
+    st.lists(st.one_of(st.integers(1, 48), st.integers(1, 600)), min_size=2, max_size=6),
+    st.sampled_from([64, 256, 4096]),
+    st.booleans(),
+    st.integers(0, 10**6),
+)
+def test_an_encoder_gives_the_same_bits_in_every_batch(precision, lengths, size, traced, seed):
+    """Alone with all threads, in small batches with a thread each, and in one batch; recorded and not."""
+    draw = torch.Generator().manual_seed(seed)
+    samples = [Sample(source=torch.randint(4, 23, (n,), generator=draw).tolist()) for n in lengths]
+    together = answers(encoder(precision, traced), samples, size, CPU)
+    for sample, found in zip(samples, together):
+        assert torch.equal(found, answers(encoder(precision, False), [sample], size, CPU)[0])
+
+
+@pytest.mark.skipif(not bfloat16_hardware(), reason="this processor multiplies no bfloat16")
+def test_an_encoder_in_half_precision_is_near_the_model():
+    """Attention and GELU are in bfloat16, too."""
+    assert all(isinstance(block.attention, HalfSelfAttention) for block in encoder("bfloat16", False).encoder)
+    samples = sources(6, 9, longest=40)
+    own, other = (answers(encoder(name, False), samples, 256, CPU) for name in ("float32", "bfloat16"))
+    for exact, half in zip(own, other):
+        assert torch.cosine_similarity(exact, half, dim=-1).min() > 0.999
+
+
+@pytest.mark.skipif(not bfloat16_hardware(), reason="this processor multiplies no bfloat16")
+@settings(max_examples=25, deadline=None)
+@given(
+    st.sampled_from([(12, 32), (8, 64), (4, 64), (16, 16), (12, 40)]),
+    st.integers(1, 20),
+    st.integers(0, 12),
+    st.integers(1, 5),
+    st.integers(0, 2**31),
+)
+def test_half_attention_of_a_row_is_the_same_among_longer_ones(shape, blocks, more, rows, seed):
+    torch.manual_seed(seed)
+    (heads, channels), columns, wider = shape, 16 * blocks, 16 * (blocks + more)
+    q, k, v = torch.randn(3, rows, heads, wider, channels).bfloat16().unbind()
+    seen = torch.ones(rows, 1, wider, dtype=torch.bool)
+    length = columns - seed % 16
+    seen[-1, :, length:] = False
+    here, scale = (slice(-1, None), slice(None), slice(columns)), channels**-0.5
+    alone = attend_half(q[here], k[here], v[here], seen[here], scale)[:, :, :length]
+    together = attend_half(q, k, v, seen, scale)[-1:, :, :length]
+    assert torch.equal(alone, together)
+    exact = attend(q.float(), k.float(), v.float(), seen[:, None])[-1:, :, :length]
+    torch.testing.assert_close(alone.float(), exact, atol=0.03, rtol=0.03)
+
+
+def test_an_error_in_one_batch_ends_the_others():
+    def fail(batch: Batch) -> torch.Tensor:
+        raise UsageError("no", code="E_ENGINE")
+
+    with pytest.raises(UsageError):
+        map_logits(fail, sources(40, 9), lambda number, logits: logits, 64, CPU, workers=2)
+
+
 @pytest.mark.skipif(not can_quantize(), reason="torch multiplies no bytes on this processor")
 @pytest.mark.parametrize(("beam", "kept_as"), [(1, torch.float32), (3, HALF)])
 @pytest.mark.parametrize("precision", ["int8", "bfloat16"])
@@ -243,7 +315,7 @@ def test_a_kernel_that_is_missing_or_computes_something_else_is_not_used(
 ) -> None:
     """Another version of torch may have no such operator, or another one of the same name."""
 
-    def product(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+    def product(x: torch.Tensor, *others: object) -> torch.Tensor:
         if fault is not None:
             raise fault("no such operator")
         return x

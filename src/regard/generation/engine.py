@@ -19,7 +19,15 @@ from regard.batch import Batch, Frames, Unpadding, collate
 from regard.device import bfloat16_hardware, release_memory
 from regard.errors import UsageError
 from regard.generation.kernels import can_pack, replay, trace
-from regard.generation.packing import Calibration, Packing, choose_precision, pack_blocks, pack_linears
+from regard.generation.packing import (
+    LONGEST_HALF,
+    Calibration,
+    HalfSelfAttention,
+    Packing,
+    choose_precision,
+    pack_blocks,
+    pack_linears,
+)
 from regard.models.attention import BLOCK, LONG_ROW, Mask
 from regard.models.cache import Cache, KeysValues, LayerCache
 from regard.models.layers import Tap
@@ -173,6 +181,8 @@ class TracedStack(Stack):
     def __init__(self, stack: Stack) -> None:
         nn.Module.__init__(self)
         self.blocks, self.final_norm, self.positions = stack.blocks, stack.final_norm, stack.positions
+        is_half = all(isinstance(block.attention, HalfSelfAttention) for block in self)
+        self.longest = LONGEST_HALF if is_half else LONG_ROW  # columns, up to which rows are not a loop
         self.calls = 0
         self.traced: Callable[..., Tensor] | None = None
 
@@ -187,7 +197,7 @@ class TracedStack(Stack):
         order: PositionTerms = NO_TERMS,
         layout: Unpadding | None = None,
     ) -> Tensor:
-        is_short = layout is not None and layout.columns <= LONG_ROW
+        is_short = layout is not None and layout.columns <= self.longest
         if layout is None or not is_short or not isinstance(mask, Tensor) or order is not NO_TERMS:
             return super().forward(x, mask, past, memory, memory_mask, tap, order, layout)
         inputs = [x, mask, layout.places]

@@ -34,7 +34,7 @@ def can_pack(weight: Tensor) -> bool:
 @cache
 def packing_works(dtype: torch.dtype) -> bool:
     """Whether this build of torch has oneDNN's packed product, and it agrees with the plain one."""
-    return _agrees(lambda weight, bias, x: packed_product(x, pack(weight), bias), dtype)
+    return _agrees(lambda weight, bias, x: packed_product(x, pack(weight), bias, "none", ""), dtype)
 
 
 @cache
@@ -68,24 +68,31 @@ def pack(weight: Tensor) -> Tensor:
 
 
 # TorchScript has no way to write an empty list of numbers, so oneDNN's product is given to it as a graph.
-_PRODUCT = """graph(%x : Tensor, %weight : Tensor, %bias : Tensor?):
-  %plain : str = prim::Constant[value="none"]()
-  %no : str = prim::Constant[value=""]()
+_PRODUCT = """graph(%x : Tensor, %weight : Tensor, %bias : Tensor?, %function : str, %form : str):
   %numbers : Scalar?[] = prim::ListConstruct()
-  %y : Tensor = mkldnn::_linear_pointwise(%x, %weight, %bias, %plain, %numbers, %no)
+  %y : Tensor = mkldnn::_linear_pointwise(%x, %weight, %bias, %function, %numbers, %form)
   return (%y)"""
 
 
-def _packed_product() -> Callable[[Tensor, Tensor, Tensor | None], Tensor]:
-    """y = W x + b for W as `pack` laid it out, of two rows at least; if possible, TorchScript can call it."""
+PackedProduct = Callable[[Tensor, Tensor, Tensor | None, str, str], Tensor]
+# oneDNN's names of the activations that a product can end with: the function and its form
+POINTWISE = {
+    "none": ("none", ""),
+    "relu": ("relu", ""),
+    "gelu": ("gelu", "none"),
+    "gelu_tanh": ("gelu", "tanh"),
+}
+
+
+def _packed_product() -> PackedProduct:
+    """act(W x + b) for W as `pack` laid it out, of two rows at least; if possible, for TorchScript, too."""
     try:
         graph = torch._C.parse_ir(_PRODUCT)
-        made: Callable[[Tensor, Tensor, Tensor | None], Tensor]
-        made = torch._C._create_function_from_graph("packed_product", graph)
+        made: PackedProduct = torch._C._create_function_from_graph("packed_product", graph)
         return made
     except (AttributeError, RuntimeError):
-        return lambda x, weight, bias: torch.ops.mkldnn._linear_pointwise.default(
-            x, weight, bias, "none", [], ""
+        return lambda x, weight, bias, function, form: torch.ops.mkldnn._linear_pointwise.default(
+            x, weight, bias, function, [], form
         )
 
 
@@ -93,14 +100,16 @@ packed_product = _packed_product()
 
 
 @keep_control_flow
-def packed_linear(x: Tensor, weight: Tensor, bias: Tensor | None, width: int) -> Tensor:
-    """y = W x + b, whose result for a row does not depend on the number of rows: [...,K] -> [...,N]."""
+def packed_linear(
+    x: Tensor, weight: Tensor, bias: Tensor | None, width: int, function: str, form: str
+) -> Tensor:
+    """y = act(W x + b), whose result for a row does not depend on the number of rows: [...,K] -> [...,N]."""
     rows = x.numel() // x.shape[-1]
     if rows == 0:
         return x.new_zeros(list(x.shape[:-1]) + [width])  # noqa: RUF005  (TorchScript)
     if rows == 1:  # from two on, a row's bits do not depend on how many there are
-        return packed_product(torch.cat([x, x]), weight, bias)[:1]
-    return packed_product(x, weight, bias)
+        return packed_product(torch.cat([x, x]), weight, bias, function, form)[:1]
+    return packed_product(x, weight, bias, function, form)
 
 
 def trace(module: nn.Module, inputs: Sequence[Tensor]) -> Callable[..., Tensor] | None:

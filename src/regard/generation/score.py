@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from regard.batch import Batch, collate
-from regard.generation.generate import batches_by_length
+from regard.generation.generate import batches_by_length, worker_count, worker_threads
 from regard.models.attention import BLOCK
 from regard.sample import IGNORED, Sample
 
@@ -38,32 +38,54 @@ def score(
     return scores
 
 
-@torch.no_grad()
 def map_logits(
     model: Callable[[Batch], Tensor],
     samples: Sequence[Sample],
     work: Callable[[int, Tensor], Result],
     tokens_per_batch: int,
     device: torch.device,
+    workers: int = 1,
 ) -> list[Result]:
     """`work(number, logits)` of each sample, in order; no more logits than those of a batch are in memory.
 
     The logits are those of the sample's source without padding: [S,V], [S,labels], [1,labels] or [S,2].
+    `workers` threads take batches, each on its share of the cores.
     """
     results: dict[int, Result] = {}
-    for numbers in batches_by_length([len(sample.source) for sample in samples], tokens_per_batch):
+
+    @torch.no_grad()
+    def run(numbers: Sequence[int]) -> None:
         sources = [replace(samples[number], labels=()) for number in numbers]
         logits = model(collate(sources, BLOCK).to(device)).float().cpu()
         for row, number in enumerate(numbers):
             results[number] = work(number, logits[row, : len(samples[number].source)])
+
+    batches = batches_by_length([len(sample.source) for sample in samples], tokens_per_batch)
+    map_in_threads(run, batches, workers)
     return [results[number] for number in range(len(samples))]
+
+
+def map_in_threads(run: Callable[[Sequence[int]], None], batches: Sequence[list[int]], workers: int) -> None:
+    """Run every batch; an error in one ends the work after the batches that are running."""
+    if min(workers, len(batches)) <= 1:
+        for batch in batches:
+            run(batch)
+        return
+    threads = worker_threads(min(workers, len(batches)))
+    try:
+        list(threads.map(run, batches))
+    finally:
+        threads.shutdown(cancel_futures=True)
 
 
 def answers(
     model: Callable[[Batch], Tensor], samples: Sequence[Sample], tokens_per_batch: int, device: torch.device
 ) -> list[Tensor]:
     """The logits of each sample, all in memory: for a few texts. See `map_logits` for the shapes."""
-    return map_logits(model, samples, lambda number, logits: logits.clone(), tokens_per_batch, device)
+    workers = worker_count(device, sum(len(sample.source) for sample in samples))
+    return map_logits(
+        model, samples, lambda number, logits: logits.clone(), tokens_per_batch, device, workers
+    )
 
 
 def ranked_ends(logits: Tensor, begins: int, longest: int) -> Iterator[tuple[int, int, float]]:

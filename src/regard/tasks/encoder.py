@@ -21,7 +21,7 @@ from regard.tasks.methods import AnswerMethods, ClassifyMethods
 from regard.tasks.results import Answer, AnswerResult, Classification, Label
 from regard.tasks.task_model import TaskModel, TooLong, within_limit
 
-TOKENS_PER_BATCH = 4096
+TOKENS_PER_BATCH = 2048  # a batch of more does not stay in the cache of a core
 
 
 class EncoderTask(TaskModel):
