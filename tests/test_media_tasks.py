@@ -15,8 +15,10 @@ import regard
 import understanding
 from conftest import Command, Refused
 from pictures import picture, png, wav
+from regard.batch import collate
 from regard.errors import UsageError
-from regard.tasks import Captioner, Classifier, captioner
+from regard.sample import Sample
+from regard.tasks import Captioner, Classifier, Embedder, captioner
 
 pytestmark = pytest.mark.usefixtures("same_threads")
 
@@ -237,3 +239,83 @@ def test_caption_in_the_shell(regard: Command, refused: Refused, bar: Path) -> N
     table.write_text(f"file\tquestion\n{bar.name}\twhere ?\n{bar.name}\t\n", encoding="utf-8")
     assert regard("caption", "-m", model, table).lines == ["left", "a bar left"]
     assert "this model reads pictures" in refused("caption", "-m", model, "A text.")
+
+
+# embed
+
+
+def test_the_vector_of_a_picture_is_what_its_classifier_reads(classifier: Classifier, bar: Path) -> None:
+    model = Embedder.load(pictures.classifier())
+    files = [bar, picture("beam", 3, 1)]
+    vectors = model.vectors(files)
+    assert vectors.shape == (2, model.width) == (2, 16)
+    reader = classifier.reader
+    samples = [Sample(reader.frames(reader.read(each))) for each in files]
+    hidden = classifier.model.hidden(collate(samples)).detach().numpy()[:, 0]
+    np.testing.assert_allclose(vectors, hidden, atol=1e-6)
+    assert [each.text for each in model.embed(files)] == [str(bar), "file 2"]
+
+
+def test_vectors_are_those_of_transformers(tmp_path: Path) -> None:
+    import torch
+    from transformers import ViTConfig, ViTImageProcessor, ViTModel
+
+    torch.manual_seed(1)
+    config = ViTConfig(
+        hidden_size=24, num_hidden_layers=2, num_attention_heads=3, intermediate_size=40, image_size=12,
+        patch_size=4,
+    )  # fmt: skip
+    theirs = ViTModel(config, add_pooling_layer=False).eval()
+    theirs.save_pretrained(tmp_path)
+    processor = ViTImageProcessor(size={"height": 12, "width": 12})
+    processor.save_pretrained(tmp_path)
+    pixels = np.random.default_rng(1).integers(0, 256, (12, 12, 3), dtype=np.uint8)
+    model = regard.load(tmp_path)
+    assert isinstance(model, Embedder)
+    with torch.no_grad():
+        expected = theirs(**processor(Image.fromarray(pixels), return_tensors="pt")).last_hidden_state[0, 0]
+    np.testing.assert_allclose(model.embed(pixels).vector, expected.numpy(), atol=1e-5)
+
+
+def test_sounds_have_vectors() -> None:
+    model = Embedder.load(pictures.sound_classifier())
+    low, again, high = model.vectors([wav(320), wav(330), wav(2600)])
+    assert np.linalg.norm(low - again) < np.linalg.norm(low - high)
+
+
+def test_embed_in_the_shell(regard: Command, refused: Refused, bar: Path, tmp_path: Path) -> None:
+    model = pictures.classifier()
+    (line,) = regard("embed", "-m", model, bar).lines
+    assert len(json.loads(line)) == 16
+    more = pictures.write_pictures(tmp_path / "more", range(600, 601))
+    done = regard("embed", "-m", model, more, "--npy", tmp_path / "vectors.npy")
+    assert "wrote 16 vectors of 16 numbers" in done.err
+    found = regard(
+        "embed", "-m", model, "--similarity", bar, more / "bar" / "2-600.png", more / "beam" / "2-600.png"
+    )
+    near, far = (float(each.split("\t")[0]) for each in found.lines)
+    assert near > far
+    assert "this model reads pictures" in refused("embed", "-m", model, "A text.")
+
+
+@pytest.mark.parametrize("front", ["patches", "convolution"])
+def test_patches_that_fill_no_block_of_a_batch(tmp_path: Path, front: str) -> None:
+    """9 patches are padded to 16 in a batch of the engine: the convolution sees the picture alone."""
+    for shape in pictures.SHAPES:
+        (tmp_path / "train" / shape).mkdir(parents=True)
+        for place in range(6):
+            path = tmp_path / "train" / shape / f"{place}.png"
+            path.write_bytes(png(picture(shape, place)[:6, :6]))
+    folder = pictures.trained(
+        tmp_path,
+        task={"name": "classify"},
+        data={"train": str(tmp_path / "train")},
+        input={"kind": "image", "height": 6, "width": 6, "channels": 1, "patch": 2},
+        model={**pictures.MODEL, "front": front},
+        train={**pictures.TRAIN, "steps": 2},
+    )
+    model = Classifier.load(folder)
+    pixels = picture("bar", 2)[:6, :6].copy()
+    frames = model.reader.frames(model.reader.read(pixels))
+    plain = Classifier.load(folder, engine="plain").model(collate([Sample(frames)])).softmax(dim=-1)[0, 0]
+    assert list(model.classify(pixels).probabilities.values()) == pytest.approx(plain.tolist(), abs=1e-5)

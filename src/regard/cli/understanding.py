@@ -288,12 +288,12 @@ def read_questions(path: Path) -> Iterator[tuple[str, str, str]]:
 
 
 @dataclass
-class EmbedCommand(TaskCommand):
+class EmbedCommand(FileCommand):
     name = "embed"
     progress = ("embedding", "results")
     notes_on = """
         Prints a JSON list of numbers for each line of text. With [bold]--similarity[/] a line is the cosine,
-        a tab and the text.
+        a tab and the text. A model of pictures, videos or sounds takes files, or folders of them.
     """
     examples = """
         regard embed -m sentence-transformers/all-MiniLM-L6-v2 "A small house."

@@ -72,13 +72,13 @@ class Folder(TextSides):
 
 
 @dataclass(frozen=True)
-class BareEncoder:
-    """An opened encoder without a head: its output is the hidden states, [B,S,D]."""
+class BareEncoder(TextSides):
+    """An opened encoder without a head: its output is the hidden states [B,S,D], of frames pooled: [B,1,D]."""
 
     path: Path
     home: Path  # folder of the files beside the weights
     config: ModelConfig
-    tokenizer: Tokenizer
+    input: Input
     model: EncoderOnly
     engine: str = "auto"
 
@@ -228,20 +228,21 @@ def is_bare_encoder(path: Path) -> bool:
 
 
 def open_encoder(path: Path, device: torch.device | None = None) -> BareEncoder:
-    """Open the encoder of a BERT: a folder of another program, a run, or a checkpoint."""
+    """Open the encoder of a BERT, ViT or AST: a folder of another program, a run, or a checkpoint."""
     from regard.models.encoder import EncoderOnly
 
     with verified_folder(path) as spec:
         whole = spec.build_meta()
         if not isinstance(whole, EncoderOnly):
             raise UsageError(
-                f"{path}: embeddings need an encoder (bert), and this model is a {spec.config.family}",
+                f"{path}: embeddings need an encoder (bert, vit, ast), not a {spec.config.family}",
                 code="E_MODEL_FAMILY",
             )
-        model = EncoderOnly(whole.source, whole.encoder, nn.Identity(), cast(Linear, nn.Identity()))
+        pool = None if isinstance(spec.input, Tokenizer) else whole.pool
+        model = EncoderOnly(whole.source, whole.encoder, nn.Identity(), cast(Linear, nn.Identity()), pool)
         load_weights_into(model, weights_of(spec, model, None), spec.path / WEIGHTS)
         model = model.to(device or torch.device("cpu")).eval()
-        return BareEncoder(path, spec.home, spec.config, spec.source, model)
+        return BareEncoder(path, spec.home, spec.config, spec.input, model)
 
 
 def read_model(path: Path, head: str | None = None) -> Initial:

@@ -1,10 +1,11 @@
-"""Embed texts: texts of similar meaning get vectors of similar direction."""
+"""Embed texts, pictures and sounds: texts of similar meaning get vectors of similar direction."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,12 +17,15 @@ from regard.batch import Batch
 from regard.config.reading import parse_json, read_bytes
 from regard.errors import UsageError
 from regard.generation import answers
+from regard.inputs.frames import FrameReader
+from regard.inputs.text import Tokenizer
 from regard.sample import Sample
 from regard.storage import read_json
 from regard.storage.files import Json, check_files
 from regard.storage.folder import BareEncoder
 from regard.storage.weights import read_safetensors
 from regard.tasks.encoder import TOKENS_PER_BATCH
+from regard.tasks.media import frame_batches
 from regard.tasks.methods import EmbedMethods
 from regard.tasks.results import Embedding
 from regard.tasks.task_model import TooLong, within_limit
@@ -30,13 +34,17 @@ Vector = NDArray[np.float32]
 
 
 class Embedder(EmbedMethods):
-    """A BERT, with or without a head, that embeds texts."""
+    """A BERT, with or without a head, that embeds texts; a ViT or AST, that embeds pictures or sounds."""
 
     def __init__(self, body: BareEncoder, precision: str = "auto") -> None:
-        self.path, self.model, self.tokenizer = body.path, body.model, body.tokenizer
-        self.config = body.config
+        self.path, self.model, self.config, self.body = body.path, body.model, body.config, body
         self.use_engines([body], precision)
         self.device = next(body.model.parameters()).device
+        self.reads_files = not isinstance(body.input, Tokenizer)
+        if self.reads_files:  # the model pools: the class token, or the mean
+            self.pooling, self.width = Pooling(configured=True), body.config.width
+            return
+        self.tokenizer = body.source
         self.pooling = read_pooling(body.home)
         limit = min(body.config.max_length, self.pooling.longest or body.config.max_length)
         self.longest = limit - 2  # without start and end token
@@ -53,7 +61,13 @@ class Embedder(EmbedMethods):
                 f"{body.config.width} ({str(error).splitlines()[0]})"
             ) from None
 
-    def _embed(self, texts: Sequence[str], on_too_long: TooLong, first_line: int) -> list[Embedding]:
+    @property
+    def reader(self) -> FrameReader:
+        return self.body.reader
+
+    def _embed(self, texts: Sequence[Any], on_too_long: TooLong, first_line: int) -> list[Embedding]:
+        if self.reads_files:
+            return self._embed_files(texts, on_too_long, first_line)
         rows = [self.encode(each, on_too_long, number) for number, each in enumerate(texts, first_line)]
         samples = [self.sample(ids) for ids in rows if ids is not None]
         vectors = iter(answers(self.vectors_of, samples, TOKENS_PER_BATCH, self.device))
@@ -66,8 +80,26 @@ class Embedder(EmbedMethods):
             for each, ids in zip(texts, rows)
         ]
 
-    def vectors(self, texts: Sequence[str], on_too_long: TooLong = "truncate") -> Vector:
-        """The vectors of texts as one array [texts, width]; the row of a skipped text is NaN."""
+    def _embed_files(self, files: Sequence[Any], on_too_long: TooLong, first: int) -> list[Embedding]:
+        results = []
+        for batch in frame_batches(self.reader, files, on_too_long, first):
+            samples = [each.sample for each in batch if each.frames is not None]
+            vectors = iter(answers(self.model, samples, TOKENS_PER_BATCH, self.device))
+            results += [
+                Embedding(each.name, None, skipped=True, precision=self.precision)
+                if each.frames is None
+                else Embedding(
+                    each.name,
+                    next(vectors)[0].float().numpy(),
+                    truncated=each.truncated,
+                    precision=self.precision,
+                )
+                for each in batch
+            ]
+        return results
+
+    def vectors(self, texts: Sequence[Any], on_too_long: TooLong = "truncate") -> Vector:
+        """The vectors of texts or files as one array [texts, width]; the row of a skipped one is NaN."""
         return self.as_array(self.embed(list(texts), on_too_long=on_too_long))
 
     def as_array(self, embeddings: Sequence[Embedding]) -> Vector:

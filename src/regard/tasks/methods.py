@@ -402,8 +402,9 @@ class EmbedMethods(TaskModel):
     def embed(
         self, text: Files, *, on_too_long: OnTooLong = "truncate", first_line: int = 1
     ) -> list[Embedding]:
-        """Compute the vectors of texts.
+        """Compute the vectors of texts; of pictures, videos or sounds, if the model reads files.
 
-        Any BERT folder works. Its sentence-transformers files set the pooling; the default is the mean.
+        Any BERT, ViT or AST folder works. The sentence-transformers files of a BERT set the pooling; the
+        default is the mean. The vector of a picture or sound is the one that the model's classifier reads.
         """
         return self._embed(text, on_too_long, first_line)

@@ -95,7 +95,11 @@ async def embeddings(service: TheService, body: EmbeddingBody, call: TheCall) ->
     texts = [body.input] if isinstance(body.input, str) else list(body.input)
     check_size(texts)
     embedded = await run_task(service, TASKS["embed"], name, embedder, {"text": texts}, {}, call)
-    count = await asyncio.to_thread(lambda: sum(map(len, embedder.tokenizer.encode_batch(texts))))
+    count = (
+        len(texts) * embedder.reader.most
+        if embedder.reads_files
+        else await asyncio.to_thread(lambda: sum(map(len, embedder.tokenizer.encode_batch(texts))))
+    )
     service.metrics.add("tokens", count, kind="read", model=name)
     vectors = [each.vector.astype("<f4") for each in embedded]
     if body.encoding_format == "base64":

@@ -72,6 +72,11 @@ def channels_of(shapes: Shapes) -> int:
     return 1 if round(size**0.5) ** 2 == size else 3
 
 
+def without_head(head: str | None) -> tuple[str, ...]:
+    """For the body alone, the tensors of the classifier are ignored."""
+    return () if head else (r"classifier\..*",)
+
+
 def vit_table(shapes: Shapes, head: str | None) -> Table:
     return Table(
         {
@@ -79,7 +84,7 @@ def vit_table(shapes: Shapes, head: str | None) -> Table:
             "output": "classifier",
         },
         prefix="vit.",
-        unused=(r"pooler\.dense\.(weight|bias)", r"embeddings\.mask_token"),
+        unused=(r"pooler\.dense\.(weight|bias)", r"embeddings\.mask_token", *without_head(head)),
         layouts={
             VECTORS: BATCHED,
             PROJECTION: kernel(*patch_shape(shapes, channels_of(shapes))),
@@ -100,7 +105,7 @@ def read_vit(config: Json) -> Json:
 VIT = Architecture(
     "vit",
     "vit",
-    {"ViTForImageClassification": "classify"},
+    {"ViTForImageClassification": "classify", "ViTModel": None},
     ENCODER_SIZES,
     vit_table,
     constants={"attention_probs_dropout_prob": 0.0},
@@ -117,6 +122,7 @@ def ast_table(shapes: Shapes, head: str | None) -> Table:
     return Table(
         {**encoder_names(prefix), "head": "classifier.layernorm", "output": "classifier.dense"},
         prefix=prefix,
+        unused=without_head(head),
         layouts={VECTORS: BATCHED, PROJECTION: kernel(*patch_shape(shapes, 1))},
     )
 
@@ -136,7 +142,7 @@ def write_ast_input(reader: InputConfig) -> Json:
 AST = Architecture(
     "audio-spectrogram-transformer",
     "ast",
-    {"ASTForAudioClassification": "classify"},
+    {"ASTForAudioClassification": "classify", "ASTModel": None},
     ENCODER_SIZES,
     ast_table,
     constants={"attention_probs_dropout_prob": 0.0},
