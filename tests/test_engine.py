@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import cache
 
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from regard.batch import Batch, collate
 from regard.config import Decode
-from regard.device import bfloat16_hardware
+from regard.device import bfloat16_hardware, default_threads
 from regard.errors import UsageError
 from regard.generation import SpecialTokens, answers, decode, kernels, score
 from regard.generation.engine import Engine, make_engine, warm_up
@@ -207,6 +208,27 @@ def test_half_attention_of_a_row_is_the_same_among_longer_ones(shape, blocks, mo
     assert torch.equal(alone, together)
     exact = attend(q.float(), k.float(), v.float(), seen[:, None])[-1:, :, :length]
     torch.testing.assert_close(alone.float(), exact, atol=0.03, rtol=0.03)
+
+
+@pytest.mark.skipif(default_threads() < 2, reason="one core")
+def test_a_short_text_takes_one_core_and_leaves_the_others_as_they_were():
+    seen, before = [], torch.get_num_threads()
+
+    def look(batch: Batch) -> torch.Tensor:
+        seen.append(torch.get_num_threads())
+        if batch.source.ids.shape[1] > 200:
+            raise UsageError("no", code="E_ENGINE")
+        return batch.source.ids[:, :, None].float()
+
+    torch.set_num_threads(2)
+    try:
+        for length in (5, 100, 300):
+            with nullcontext() if length < 200 else pytest.raises(UsageError):
+                answers(look, [Sample(source=[4] * length)], 1000, CPU)
+            assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    assert seen == [1, 2, 2]
 
 
 def test_an_error_in_one_batch_ends_the_others():

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from queue import SimpleQueue
 from threading import Barrier
@@ -238,6 +239,17 @@ def use_cores(count: int) -> None:
     """How many cores an operation of this thread may take."""
     torch.set_num_threads(count)
     torch.get_num_threads()  # else the first operation takes what another thread has set by then
+
+
+@contextmanager
+def one_core() -> Iterator[None]:
+    """Operations of this thread take one core."""
+    cores = torch.get_num_threads()
+    use_cores(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(cores)
 
 
 # Memory

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import TypeVar
 
@@ -10,10 +11,14 @@ import torch
 from torch import Tensor
 
 from regard.batch import Batch, collate
-from regard.generation.generate import batches_by_length, worker_count, worker_threads
+from regard.generation.generate import batches_by_length, one_core, worker_count, worker_threads
 from regard.models.attention import BLOCK
 from regard.sample import IGNORED, Sample
 
+# Tokens for which a second core saves less than its threads wait for each other, above all on a busy machine.
+# Measured (MiniLM, 7 tokens, two cores that other programs use, too; least and median of a text's
+# milliseconds): one core 4.0, 8.6; two 12.2, 59.5.
+FEW_TOKENS = 32
 Result = TypeVar("Result")
 TOKENS_PER_BATCH = 1024  # default: logits of so many tokens over the whole vocabulary are in memory at once
 
@@ -82,10 +87,12 @@ def answers(
     model: Callable[[Batch], Tensor], samples: Sequence[Sample], tokens_per_batch: int, device: torch.device
 ) -> list[Tensor]:
     """The logits of each sample, all in memory: for a few texts. See `map_logits` for the shapes."""
-    workers = worker_count(device, sum(len(sample.source) for sample in samples))
-    return map_logits(
-        model, samples, lambda number, logits: logits.clone(), tokens_per_batch, device, workers
-    )
+    total = sum(len(sample.source) for sample in samples)
+    with one_core() if total <= FEW_TOKENS else nullcontext():
+        workers = worker_count(device, total)
+        return map_logits(
+            model, samples, lambda number, logits: logits.clone(), tokens_per_batch, device, workers
+        )
 
 
 def ranked_ends(logits: Tensor, begins: int, longest: int) -> Iterator[tuple[int, int, float]]:
