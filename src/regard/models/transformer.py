@@ -360,11 +360,10 @@ class EncoderDecoder(CausalDecoder):
         """From the hidden states of the encoder, [N,S,D]."""
         memory = self.cross_keys_values(source.values)
         block = kv_block(memory[0][0].shape[-1])
-        sources = SourceCache(source.positions, [], block).cut(round_up(source.positions.shape[1], block))
-        for k, v in memory:
-            columns = (
-                with_columns(each.to(dtype or each.dtype), sources.positions.shape[1], -2) for each in (k, v)
-            )
+        width = round_up(source.positions.shape[1], block)
+        sources = SourceCache(source.positions, [], block).cut(width)
+        for pair in memory:
+            columns = (with_columns(each.to(dtype or each.dtype), width, -2) for each in pair)
             sources.layers.append(contiguous(*columns))
         return self.empty_cache(len(source.positions), dtype, sources).with_beams(beams)
 

@@ -73,7 +73,7 @@ class Folder(TextSides):
 
 @dataclass(frozen=True)
 class BareEncoder(TextSides):
-    """An opened encoder without a head: its output is the hidden states [B,S,D], of frames pooled: [B,1,D]."""
+    """An opened encoder without a head: its output is hidden states [B,S,D], of frames pooled: [B,1,D]."""
 
     path: Path
     home: Path  # folder of the files beside the weights

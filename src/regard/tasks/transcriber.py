@@ -19,6 +19,7 @@ from regard.models.transformer import EncoderDecoder
 from regard.sample import FrameArray
 from regard.storage import Folder
 from regard.tasks.media import open_source
+from regard.tasks.media_methods import TranscribeMethods
 from regard.tasks.results import SpokenSegment, SpokenWord, Transcription
 from regard.tasks.speech import (
     UNSPACED,
@@ -31,7 +32,6 @@ from regard.tasks.speech import (
     tidied,
     words_of,
 )
-from regard.tasks.speech_methods import TranscribeMethods
 from regard.tasks.task_model import NamedFile, Warn
 from regard.tasks.translator import decode_options
 
