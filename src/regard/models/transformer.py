@@ -332,8 +332,7 @@ class EncoderDecoder(CausalDecoder):
             raise ValueError("an encoder-decoder needs a source and a target")
         source = self.source.front(source)
         memory = self.cross_keys_values(self.encode(source, tap))
-        dense = needs_dense_mask(source.positions.device, tap, None)
-        across = cross_mask(target, source, dense)  # [B,1,T,S]
+        across = cross_mask(target, source, needs_dense_mask(target.positions.device, tap, None))  # [B,1,T,S]
         return self.decode(target, memory, across, tap)
 
     def encode(self, source: Tokens | Frames, tap: Tap | None = None) -> Tensor:
