@@ -90,7 +90,8 @@ class PictureConvolution(nn.Module):
         """The picture of its patches: [B,S,F] -> [B,channels,H,W]."""
         (rows, columns), channels = self.patches, self.size.channels
         side = round((self.size.width // channels) ** 0.5)
-        split = patches.view(len(patches), rows, columns, channels, side, side)
+        real = patches[:, : rows * columns]  # a batch may be padded on the right
+        split = real.reshape(len(patches), rows, columns, channels, side, side)
         return split.permute(0, 3, 1, 4, 2, 5).reshape(len(patches), channels, rows * side, columns * side)
 
 

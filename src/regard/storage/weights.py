@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from regard.checksums import sha256_of
 from regard.compat import current_weight_names
 from regard.config.input import InputConfig
-from regard.config.model import LlamaConfig, ModelConfig, RecurrentConfig
+from regard.config.model import MOST, LlamaConfig, ModelConfig, RecurrentConfig
 from regard.config.reading import LARGE, shown
 from regard.errors import UsageError, WeightsError
 from regard.mapped import map_file
@@ -167,7 +167,8 @@ def min_parameters(config: ModelConfig, vocabulary: int) -> int:
     attention = 2 * width * both * config.channels
     forward = width * config.feed_forward * (3 if config.gated else 2)
     cross = decoder * attention if encoder and decoder else 0
-    positions = config.max_length * width if config.positions == "learned" else 0
+    is_learned = config.positions == "learned" and config.max_length < MOST  # else [input] limits them
+    positions = config.max_length * width if is_learned else 0
     return words + positions + (encoder + decoder) * (attention + forward) + cross
 
 
