@@ -19,7 +19,6 @@ from regard.storage.huggingface.architecture import (
     Layout,
     Shapes,
     Table,
-    attention,
     modules,
     unsupported,
 )
@@ -38,9 +37,8 @@ SIZES: Fields = {
     "layer_norm_eps": ("epsilon", 1e-12),
 }
 BLOCK = {
-    **attention(
-        "attention", "attention", *(f"attention.{each}" for each in ("query", "key", "value")), "output.dense"
-    ),
+    **modules("attention", "attention.attention", {each: each for each in ("query", "key", "value")}),
+    "attention.output": "attention.output.dense",
     "attention_residual.norm": "layernorm_before",
     "feed_forward.up": "intermediate.dense",
     "feed_forward.down": "output.dense",
