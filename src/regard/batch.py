@@ -60,6 +60,14 @@ class Frames:
     def to(self, device: torch.device) -> Frames:
         return Frames(self.values.to(device), self.positions.to(device), self.padding)
 
+    def in_blocks(self, block: int) -> Frames:
+        """Padded on the right to whole blocks of columns."""
+        more = -self.positions.shape[1] % block
+        if not more:
+            return self
+        positions = torch.nn.functional.pad(self.positions, [0, more], value=-1)
+        return Frames(torch.nn.functional.pad(self.values, [0, 0, 0, more]), positions, "right")
+
     @property
     def content(self) -> Tensor:
         return self.values

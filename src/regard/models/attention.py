@@ -100,6 +100,18 @@ def cross_mask(target: Tokens, source: Tokens | Frames, dense: bool) -> Mask:
     return visible(target.positions, source.positions, causal=False)
 
 
+def can_unpad(tokens: Tokens | Frames, tap: Tap | None) -> bool:
+    """Whether padding need not be computed: at inference on a CPU, if nobody looks at it. Long rows are laid
+    out without padding in any case, since they are attended to one by one."""
+    has_padding = tokens.padding != "none" or tokens.positions.shape[1] > LONG_ROW
+    return has_padding and is_invariant(tokens.positions.device, tap)
+
+
+def is_invariant(device: torch.device, tap: Tap | None) -> bool:
+    """Whether a row gets equal bits in any batch: at inference on a CPU."""
+    return tap is None and not torch.is_grad_enabled() and device.type == "cpu"
+
+
 def needs_dense_mask(device: torch.device, tap: Tap | None, positions: nn.Module | None) -> bool:
     """A trace shows the mask, a position bias is added to it; on a CPU the kernel without a mask is no faster
     and rounds differently."""

@@ -81,7 +81,7 @@ class PictureConvolution(nn.Module):
         x = self.picture(frames.values)  # [B,channels,H,W]
         for convolution in (self.first, self.second):
             # max(relu(x)) = relu(max(x)), on a quarter of the numbers
-            x = F.relu(F.max_pool2d(convolution(x), KERNEL, stride=2, padding=1))
+            x = F.relu(F.max_pool2d(convolved(convolution, x), KERNEL, stride=2, padding=1))
         x = x.flatten(2).mT  # [B,S,D]
         places = torch.arange(x.shape[1], device=x.device).expand(len(x), -1)
         out: Frames = self.tokens(Frames(x, places, "none"))
@@ -94,6 +94,14 @@ class PictureConvolution(nn.Module):
         real = patches[:, : rows * columns]  # a batch may be padded on the right
         split = real.reshape(len(patches), rows, columns, channels, side, side)
         return split.permute(0, 3, 1, 4, 2, 5).reshape(len(patches), channels, rows * side, columns * side)
+
+
+def convolved(convolution: nn.Conv2d, x: Tensor) -> Tensor:
+    """[B,C,H,W]; at inference on a CPU picture by picture, since kernels for batches round differently."""
+    if torch.is_grad_enabled() or x.device.type != "cpu":
+        out: Tensor = convolution(x)
+        return out
+    return torch.cat([convolution(row) for row in x[:, None]])
 
 
 class SpectrumConvolution(nn.Module):

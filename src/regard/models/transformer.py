@@ -11,10 +11,12 @@ from torch import Tensor, nn
 
 from regard.batch import Batch, Frames, Tokens, Unpadding
 from regard.models.attention import (
-    LONG_ROW,
+    BLOCK,
     Mask,
     MultiHeadAttention,
+    can_unpad,
     cross_mask,
+    is_invariant,
     kv_block,
     needs_dense_mask,
     round_up,
@@ -145,7 +147,10 @@ def encode(embedding: Embedding, stack: Stack, source: Tokens | Frames, tap: Tap
 
     At inference on a CPU padding is not computed: its hidden states are zeros.
     """
-    positions, scope = source.positions, within(tap, "encoder")
+    columns, scope = source.positions.shape[1], within(tap, "encoder")
+    if isinstance(source, Frames) and is_invariant(source.positions.device, tap):
+        source = source.in_blocks(BLOCK)  # a front end changes the number of columns
+    positions = source.positions
     dense = needs_dense_mask(positions.device, tap, stack.positions)
     mask = self_mask(source, causal=False, dense=dense)  # [B,1,S,S]
     order = stack.position_terms(positions, positions, scope)
@@ -156,15 +161,7 @@ def encode(embedding: Embedding, stack: Stack, source: Tokens | Frames, tap: Tap
         segments = None if segments is None else layout.unpad(segments)
     x = embedding(content, positions, within(tap, "encoder.embedding"), segments)
     x = stack(x, mask, tap=scope, order=order, layout=layout)
-    return x if layout is None else layout.pad(x)
-
-
-def can_unpad(tokens: Tokens | Frames, tap: Tap | None) -> bool:
-    """Whether padding need not be computed: at inference on a CPU, if nobody looks at it. Long rows are laid
-    out without padding in any case, since they are attended to one by one."""
-    positions = tokens.positions
-    has_padding = tokens.padding != "none" or positions.shape[1] > LONG_ROW
-    return tap is None and not torch.is_grad_enabled() and positions.device.type == "cpu" and has_padding
+    return (x if layout is None else layout.pad(x))[:, :columns].contiguous()
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,7 @@ from regard.storage.huggingface import (
     from_hf,
     labels_of,
     model_config,
+    read_config,
     regard_section,
     task_of,
 )
@@ -176,7 +177,7 @@ def open_folder(path: Path, device: torch.device | None = None) -> Folder:
     with verified_folder(path) as spec:
         if spec.task is None:
             raise UsageError(
-                f'{path} is an encoder without a head for a task (BertModel): "regard embed" gives its '
+                f'{path} is an encoder without a head for a task (as BertModel): "regard embed" gives its '
                 "vectors, and as [init] from of a run it gets a head",
                 code="E_MODEL_HEAD",
             )
@@ -268,7 +269,7 @@ def describe(path: Path) -> FolderSpec:
     file = home / "config.json"
     if not file.is_file():
         raise UsageError(f"{home} is not a model folder: it has no config.json", code="E_MODEL_FOLDER")
-    content = read_json(file)
+    content = read_config(file)
     config = model_config(content, str(file))
     source, target = load_inputs(home, content)
     run = load_run_settings(home / "run.toml") if (home / "run.toml").is_file() else None

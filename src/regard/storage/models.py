@@ -22,7 +22,7 @@ from regard.errors import UsageError, near_miss
 from regard.resources import PACKAGE
 from regard.storage.checksums import read_sums
 from regard.storage.files import Json, friendly_os_errors, read_json, remove_whole, write_json
-from regard.storage.huggingface import model_config, task_of
+from regard.storage.huggingface import model_config, read_config, task_of
 from regard.storage.weights import weight_shapes
 
 PLACE = PACKAGE / "builtin" / "models"
@@ -231,7 +231,7 @@ def model_info(name: str) -> ModelInfo:
 def read_info(name: str, path: Path, revision: str = "") -> ModelInfo:
     task = family = reason = ""
     try:
-        content = read_json(path / "config.json")
+        content = read_config(path / "config.json")
         family = str(content.get("model_type", ""))
         family = model_config(content, str(path / "config.json")).family
         task = task_name(path, content)
@@ -286,7 +286,7 @@ def count_parameters(path: Path) -> str:
 
 def describe_model(model: ModelInfo) -> dict[str, str]:
     """All information about a model, for a table of two columns."""
-    config: Mapping[str, object] = read_json(model.path / "config.json")
+    config: Mapping[str, object] = read_config(model.path / "config.json")
     head, pulled = front_matter(model.path), read_record(model.path)
     files = (path.relative_to(model.path) for path in model.path.rglob("*") if path.is_file())
     rows = {

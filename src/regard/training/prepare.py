@@ -39,7 +39,7 @@ from regard.errors import UsageError
 from regard.inputs.text import Tokenizer, load_tokenizer, split_sentences, train_tokenizer
 from regard.sample import Example
 from regard.storage import Initial, checkpoint_folder, checkpoint_steps, read_json
-from regard.storage.huggingface import labels_of
+from regard.storage.huggingface import labels_of, read_config
 from regard.storage.inputs import load_inputs
 from regard.training.evaluation import Evaluation, drop_too_long, make_evaluation, make_objective, too_long
 
@@ -174,7 +174,7 @@ def find_tokenizers(job: Preparation) -> Tokenizers | None:
     if job.reader is not None and not job.writes_text:
         return []
     if (job.folder / "config.json").is_file():  # written after the tokenizers
-        source, target = load_inputs(job.folder, read_json(job.folder / "config.json"))
+        source, target = load_inputs(job.folder, read_config(job.folder / "config.json"))
     elif job.pretrained is not None:
         source, target = job.pretrained.input, job.pretrained.output
     else:

@@ -92,7 +92,8 @@ def check_sizes(sizes: Any, source: str) -> dict[str, int]:
 
 
 def model_sizes(config: Mapping[str, Any], vocabulary: str = "vocab_size") -> dict[str, Any]:
-    """The same from the model's config.json."""
+    """The same from the model's config.json; a model of two models has an object for its decoder."""
+    config = {**inner, **config} if isinstance(inner := config.get("decoder"), dict) else config
     keys = {"pieces": vocabulary, "start": "decoder_start_token_id"}
     return {key: config[name] for key, name in keys.items() if config.get(name) is not None}
 

@@ -7,6 +7,7 @@ others (RNNs, pre-norm encoder-decoders, other head widths...) use the same file
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
@@ -21,7 +22,7 @@ from regard.config.schema import FRAME_FAMILIES, HEADS, Task
 from regard.errors import UsageError, located
 from regard.inputs.text import Tokenizer
 from regard.inputs.text.checks import MAX_TOKENS
-from regard.storage.files import Json
+from regard.storage.files import Json, read_json
 from regard.storage.huggingface.architecture import (
     UNSUPPORTED,
     Architecture,
@@ -53,15 +54,24 @@ def architecture_of(
     """
     for each in ARCHITECTURES.values():
         fits = each.family == model.family and (joint or each.two_vocabularies)
-        if fits and (reader is None or each.suits(reader)) and _reads_back(model, each):
+        if fits and (reader is None or _processor(reader) == each.processor) and _reads_back(model, each):
             return each
     return None
+
+
+def _processor(reader: InputConfig) -> str:
+    """Their class that reads files as this [input] does; one of ours if there is none."""
+    from regard.inputs.preprocessor import to_hf as processor_json
+
+    fields = processor_json(reader)
+    return str(fields.get("image_processor_type") or fields["feature_extractor_type"])
 
 
 def _reads_back(model: ModelConfig, architecture: Architecture) -> bool:
     try:
         fields = architecture.read({"vocab_size": 1, "regard": {}, **architecture.write(model)})
-        return _computation(parse_model({**fields, "head": model.head})) == _computation(model)
+        head = {"head": model.head} if "head" in type(model).model_fields else {}
+        return _computation(parse_model({**fields, **head})) == _computation(model)
     except (UsageError, ValidationError):
         return False
 
@@ -77,7 +87,7 @@ def _computation(model: ModelConfig) -> Json:
         fields["positions"] = "sinusoidal_halves"  # the channels are permuted when the weights are written
     if fields.get("positions") != "rotary":
         fields.pop("rope_theta", None)
-    if fields.get("head") != "sentence":
+    if fields.get("head", "sentence") != "sentence":
         fields.pop("pool", None)
     return fields
 
@@ -120,7 +130,7 @@ def config_json(
     classes = [name for name, task in architecture.tasks.items() if heads.get(task or "") == model.head]
     classes = classes or list(architecture.tasks)
     described = {"model_type": architecture.name, "architectures": classes[:1]}
-    return described | common | architecture.write(model)
+    return architecture.nested(described | common | architecture.write(model))
 
 
 def _labels_json(labels: Sequence[str], task: Task | None) -> Json:
@@ -138,6 +148,13 @@ def _labels_json(labels: Sequence[str], task: Task | None) -> Json:
 def _architecture(config: Json) -> Architecture | None:
     name = config.get("model_type")
     return ARCHITECTURES.get(name) if isinstance(name, str) else None
+
+
+def read_config(file: Path) -> Json:
+    """The content of a `config.json`; what other types have beside its objects is not inside of them."""
+    config = read_json(file)
+    architecture = _architecture(config)
+    return config if architecture is None else architecture.flat(config)
 
 
 def model_config(config: Json, path: str) -> ModelConfig:
@@ -267,7 +284,7 @@ def to_hf(model: ModelConfig, weights: Mapping[str, Tensor], reader: InputConfig
     """Our weights under the names of the architecture that expresses the model, else under ours."""
     is_joint = "target.tokens.weight" not in weights or "source.tokens.weight" not in weights
     architecture = architecture_of(model, is_joint, reader)
-    return dict(weights) if architecture is None else architecture.to_hf(model, weights)
+    return dict(weights) if architecture is None else architecture.to_hf(model, weights, reader)
 
 
 def from_hf(config: Json, tensors: Mapping[str, Tensor], shapes: Shapes, head: str | None) -> Tensors:

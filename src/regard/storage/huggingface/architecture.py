@@ -196,8 +196,12 @@ class Architecture:
     two_vocabularies: bool = False  # it can have one for each side
     # of models that read pictures or sounds
     input: str = "text"  # the kind of [input]
-    suits: Callable[[Any], bool] = lambda reader: True  # whether it can read this [input]
+    processor: str = (
+        ""  # their class that reads the files: an [input] that it cannot read has no architecture
+    )
     write_input: Callable[[Any], Json] = lambda reader: {}  # [input] -> fields of config.json
+    computed: Callable[[Any, Any], Tensors] = lambda model, reader: {}  # further tensors that are written
+    objects: Mapping[str, Sequence[str]] = field(default_factory=dict)  # of config.json, with fields in them
 
     def write(self, model: Any) -> Json:
         """Their fields of our config."""
@@ -222,14 +226,30 @@ class Architecture:
                 raise unsupported(f"{other} = {shown(config[other])} with {theirs}", value)
         return copies | self.read_more(config)
 
+    def nested(self, config: Json) -> Json:
+        """With the fields that belong into an object of the config."""
+        whole = dict(config)
+        for name, fields in self.objects.items():
+            whole[name] = {**whole[name], **{each: whole.pop(each) for each in fields if each in whole}}
+        return whole
+
+    def flat(self, config: Json) -> Json:
+        """The same fields beside the others."""
+        whole = dict(config)
+        for name, fields in self.objects.items():
+            if isinstance(inner := config.get(name), dict):
+                whole |= {each: inner[each] for each in fields if each in inner}
+        return whole
+
     def _ours(self, theirs: str) -> str:
         entry = self.fields[theirs]
         return entry if isinstance(entry, str) else entry[0]
 
-    def to_hf(self, model: Any, weights: Mapping[str, Tensor]) -> Tensors:
+    def to_hf(self, model: Any, weights: Mapping[str, Tensor], reader: Any = None) -> Tensors:
         weights = self.converted(model, weights)
         shapes = {name: tensor.shape for name, tensor in weights.items()}
-        return tensors_to_hf(weights, self.table_of(shapes, model.head))
+        written = tensors_to_hf(weights, self.table_of(shapes, model.head))
+        return written if reader is None else written | self.computed(model, reader)
 
     def table_of(self, shapes: Shapes, head: str | None) -> Table:
         return self.table if isinstance(self.table, Table) else self.table(shapes, head)

@@ -1,28 +1,33 @@
-"""Models that read pictures and sounds: ViT, AST, Whisper, VisionEncoderDecoder (ViT and GPT-2)."""
+"""Models that read pictures and sounds: ViT, AST, Whisper, VisionEncoderDecoder (a ViT with a GPT-2)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor
 
-from regard.config.input import AudioInput, ImageInput, InputConfig
-from regard.config.model import ViTGPTConfig, WhisperConfig
+from regard.config.input import AudioInput, ImageInput
+from regard.config.model import GPTConfig, ViTConfig, ViTGPTConfig, WhisperConfig
 from regard.models.positions import sinusoid
 from regard.storage.files import Json
 from regard.storage.huggingface.architecture import (
     Architecture,
+    Fields,
     Layout,
     Shapes,
     Table,
-    attention,
     modules,
     unsupported,
 )
-from regard.storage.huggingface.decoders import GPT2_BLOCK, GPT2_LAYOUTS
+from regard.storage.huggingface.decoders import GPT2, GPT2_BLOCK, GPT2_LAYOUTS
+from regard.storage.huggingface.encoder_decoders import MARIAN_BLOCK
 
-ENCODER_SIZES: dict[str, str | tuple[str, object]] = {
+# --- ViT and AST
+
+SIZES: Fields = {
     "hidden_size": "width",
     "num_hidden_layers": "layers",
     "num_attention_heads": "heads",
@@ -31,23 +36,15 @@ ENCODER_SIZES: dict[str, str | tuple[str, object]] = {
     "hidden_dropout_prob": ("dropout", 0.0),
     "layer_norm_eps": ("epsilon", 1e-12),
 }
-ENCODER_BLOCK = {
-    **attention(
-        "attention", "attention", "attention.query", "attention.key", "attention.value", "output.dense"
-    ),
+BLOCK = {
+    **modules("attention", "attention.attention", {each: each for each in ("query", "key", "value")}),
+    "attention.output": "attention.output.dense",
     "attention_residual.norm": "layernorm_before",
     "feed_forward.up": "intermediate.dense",
     "feed_forward.down": "output.dense",
     "feed_forward_residual.norm": "layernorm_after",
 }
-BATCHED = Layout(lambda theirs: theirs.flatten(0, 1), lambda ours: ours.unsqueeze(0))  # [1,N,D] there
-VECTORS = r".*\.(cls_token|distillation_token|position_embeddings)"
-PROJECTION = r".*\.projection\.weight"
-
-
-def kernel(*shape: int) -> Layout:
-    """The kernel of a convolution there, a matrix here: [D,...] <-> [D,F]."""
-    return Layout(lambda theirs: theirs.flatten(1), lambda ours: ours.reshape(len(ours), *shape))
+UNUSED = (r"pooler\.dense\.(weight|bias)", r"embeddings\.mask_token")  # what only other classes use
 
 
 def encoder_names(prefix: str) -> dict[str, str]:
@@ -56,64 +53,56 @@ def encoder_names(prefix: str) -> dict[str, str]:
         "source.front.tokens.classes": f"{prefix}embeddings.cls_token",
         "source.front.tokens.distillation": f"{prefix}embeddings.distillation_token",
         "source.positions.table": f"{prefix}embeddings.position_embeddings",
-        **modules("encoder.blocks.*", f"{prefix}encoder.layer.*", ENCODER_BLOCK),
+        **modules("encoder.blocks.*", f"{prefix}encoder.layer.*", BLOCK),
         "encoder.final_norm": f"{prefix}layernorm",
     }
 
 
-def patch_shape(shapes: Shapes, channels: int) -> tuple[int, int, int]:
-    side = round((shapes["source.front.projection.weight"][1] // channels) ** 0.5)
-    return channels, side, side
+def kernel(*shape: int) -> Layout:
+    """The kernel of a convolution there, a matrix here: [D,...] <-> [D,F]."""
+    return Layout(lambda theirs: theirs.flatten(1), lambda ours: ours.reshape(len(ours), *shape))
 
 
-def channels_of(shapes: Shapes) -> int:
-    """3 unless a patch of 3 channels would not be square: 3 p^2 is never a square."""
-    size = shapes["source.front.projection.weight"][1]
-    return 1 if round(size**0.5) ** 2 == size else 3
-
-
-def without_head(head: str | None) -> tuple[str, ...]:
-    """For the body alone, the tensors of the classifier are ignored."""
-    return () if head else (r"classifier\..*",)
+def encoder_layouts(shapes: Shapes) -> dict[str, Layout]:
+    size = shapes["source.front.projection.weight"][1]  # channels * side * side
+    channels = 1 if round(size**0.5) ** 2 == size else 3  # 3 side^2 is never a square
+    side = round((size // channels) ** 0.5)
+    return {
+        # [1,N,D] there, [N,D] here
+        r".*\.(cls_token|distillation_token|position_embeddings)": Layout(
+            lambda theirs: theirs.flatten(0, 1), lambda ours: ours.unsqueeze(0)
+        ),
+        r".*\.projection\.weight": kernel(channels, side, side),
+    }
 
 
 def vit_table(shapes: Shapes, head: str | None) -> Table:
+    """For the body alone (None) the tensors of the head are ignored."""
     return Table(
-        {
-            **encoder_names("vit."),
-            "output": "classifier",
-        },
+        {**encoder_names("vit."), "output": "classifier"},
         prefix="vit.",
-        unused=(r"pooler\.dense\.(weight|bias)", r"embeddings\.mask_token", *without_head(head)),
-        layouts={
-            VECTORS: BATCHED,
-            PROJECTION: kernel(*patch_shape(shapes, channels_of(shapes))),
-        },
+        unused=UNUSED if head else (*UNUSED, r"classifier\.(weight|bias)"),
+        layouts=encoder_layouts(shapes),
     )
 
 
-def write_vit_input(reader: InputConfig) -> Json:
-    assert isinstance(reader, ImageInput)
+def write_image(reader: ImageInput) -> Json:
     side = reader.height if reader.height == reader.width else [reader.height, reader.width]
     return {"image_size": side, "patch_size": reader.patch, "num_channels": reader.channels}
-
-
-def read_vit(config: Json) -> Json:
-    return {"pool": "first", "positions": "learned", "front": "patches"}
 
 
 VIT = Architecture(
     "vit",
     "vit",
     {"ViTForImageClassification": "classify", "ViTModel": None},
-    ENCODER_SIZES,
+    SIZES,
     vit_table,
     constants={"attention_probs_dropout_prob": 0.0},
-    supported={"qkv_bias": True},
-    read_more=read_vit,
+    fixed={"qkv_bias": True},
+    read_more=lambda config: {"pool": "first", "positions": "learned", "front": "patches"},
     input="image",
-    suits=lambda reader: isinstance(reader, ImageInput),
-    write_input=write_vit_input,
+    processor="ViTImageProcessor",
+    write_input=write_image,
 )
 
 
@@ -122,13 +111,12 @@ def ast_table(shapes: Shapes, head: str | None) -> Table:
     return Table(
         {**encoder_names(prefix), "head": "classifier.layernorm", "output": "classifier.dense"},
         prefix=prefix,
-        unused=without_head(head),
-        layouts={VECTORS: BATCHED, PROJECTION: kernel(*patch_shape(shapes, 1))},
+        unused=() if head else (r"classifier\..*",),
+        layouts=encoder_layouts(shapes),
     )
 
 
-def write_ast_input(reader: InputConfig) -> Json:
-    assert isinstance(reader, AudioInput)
+def write_spectrum(reader: AudioInput) -> Json:
     stride = reader.stride or reader.patch
     return {
         "num_mel_bins": reader.mels,
@@ -143,53 +131,44 @@ AST = Architecture(
     "audio-spectrogram-transformer",
     "ast",
     {"ASTForAudioClassification": "classify", "ASTModel": None},
-    ENCODER_SIZES,
+    SIZES,
     ast_table,
     constants={"attention_probs_dropout_prob": 0.0},
-    supported={"qkv_bias": True},
+    fixed={"qkv_bias": True},
     input="audio",
-    suits=lambda reader: isinstance(reader, AudioInput) and reader.patch is not None,
-    write_input=write_ast_input,
+    processor="ASTFeatureExtractor",
+    write_input=write_spectrum,
 )
 
-WHISPER_BLOCK = {
-    **attention("attention", "self_attn", "q_proj", "k_proj", "v_proj", "out_proj"),
-    "attention_residual.norm": "self_attn_layer_norm",
-    **attention("cross", "encoder_attn", "q_proj", "k_proj", "v_proj", "out_proj"),
-    "cross_residual.norm": "encoder_attn_layer_norm",
-    "feed_forward.up": "fc1",
-    "feed_forward.down": "fc2",
-    "feed_forward_residual.norm": "final_layer_norm",
-}
+# --- Whisper
+
+
+WAVES = "model.encoder.embed_positions.weight"
+
+
+def waves(width: int, rows: int) -> Tensor:
+    return sinusoid(torch.arange(rows), width, halves=True, denominator=width - 2)
 
 
 def whisper_table(shapes: Shapes, head: str | None) -> Table:
-    width = shapes["target.tokens.weight"][-1]
-
-    def waves(rows: int) -> Tensor:
-        return sinusoid(torch.arange(rows), width, halves=True, denominator=width - 2)
-
-    layers = {name.split(".")[2] for name in shapes if ".blocks." in name}
-    keys = [f"model.{side}.layers.{n}.{kind}.k_proj.bias" for side in ("encoder", "decoder") for n in layers
-            for kind in ("self_attn", "encoder_attn")]  # fmt: skip
-    return Table(
-        {
-            "source.front.first": "model.encoder.conv1",
-            "source.front.second": "model.encoder.conv2",
-            "target.tokens": "model.decoder.embed_tokens",
-            "target.positions.table": "model.decoder.embed_positions.weight",
-            **modules("encoder.blocks.*", "model.encoder.layers.*", WHISPER_BLOCK),
-            **modules("decoder.blocks.*", "model.decoder.layers.*", WHISPER_BLOCK),
-            "encoder.final_norm": "model.encoder.layer_norm",
-            "decoder.final_norm": "model.decoder.layer_norm",
-            "output.weight": "proj_out.weight",
-        },
+    names = {
+        "source.front.first": "model.encoder.conv1",
+        "source.front.second": "model.encoder.conv2",
+        "target.tokens": "model.decoder.embed_tokens",
+        "target.positions.table": "model.decoder.embed_positions.weight",
+        "output.weight": "proj_out.weight",
+    }
+    for side in ("encoder", "decoder"):
+        names |= modules(f"{side}.blocks.*", f"model.{side}.layers.*", MARIAN_BLOCK)
+        names[f"{side}.final_norm"] = f"model.{side}.layer_norm"
+    table = Table(
+        names,
         prefix="model.",
         tied={"proj_out.weight": "model.decoder.embed_tokens.weight"},
-        zero=tuple(keys),
-        fixed={"model.encoder.embed_positions.weight": waves},
+        fixed={WAVES: partial(waves, shapes["target.tokens.weight"][-1])},
         layouts={r".*\.conv\d\.weight": kernel(-1, 3)},
     )
+    return replace(table, zero=tuple(name for name in table.rows(shapes) if name.endswith("k_proj.bias")))
 
 
 def without_key_biases(model: WhisperConfig, weights: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
@@ -197,19 +176,22 @@ def without_key_biases(model: WhisperConfig, weights: Mapping[str, Tensor]) -> M
     return {name: each for name, each in weights.items() if not name.endswith(".key.bias")}
 
 
-def write_layers(model: WhisperConfig) -> Json:
+def write_whisper(model: WhisperConfig) -> Json:
     encoder, decoder = model.depth
     return {"encoder_layers": encoder, "decoder_layers": decoder, "num_hidden_layers": encoder}
 
 
 def read_whisper(config: Json) -> Json:
-    layers = config["encoder_layers"], config["decoder_layers"]
-    return {"layers": max(layers), "encoder_layers": layers[0], "decoder_layers": layers[1]}
+    encoder, decoder = config["encoder_layers"], config["decoder_layers"]
+    return {"layers": max(encoder, decoder), "encoder_layers": encoder, "decoder_layers": decoder}
 
 
-def write_whisper_input(reader: InputConfig) -> Json:
-    assert isinstance(reader, AudioInput)
-    return {"num_mel_bins": reader.mels, "max_source_positions": -(-reader.spectrum_frames // 2)}
+def positions(reader: AudioInput) -> int:
+    return -(-reader.spectrum_frames // 2)  # the second convolution halves the frames
+
+
+def write_sound(reader: AudioInput) -> Json:
+    return {"num_mel_bins": reader.mels, "max_source_positions": positions(reader)}
 
 
 WHISPER = Architecture(
@@ -229,99 +211,76 @@ WHISPER = Architecture(
     },
     whisper_table,
     constants={"attention_dropout": 0.0, "activation_dropout": 0.0},
-    supported={"scale_embedding": False},
-    write_more=write_layers,
+    fixed={"scale_embedding": False},
+    write_more=write_whisper,
     read_more=read_whisper,
     converted=without_key_biases,
     input="audio",
-    # theirs reads windows of one length, and masks no padding
-    suits=lambda reader: isinstance(reader, AudioInput) and reader.patch is None and reader.pad,
-    write_input=write_whisper_input,
+    processor="WhisperFeatureExtractor",
+    write_input=write_sound,
+    computed=lambda model, reader: {WAVES: waves(model.width, positions(reader))},
 )
+
+# --- a ViT with a GPT-2: an object of the config for each
+
+
+SHARED = ("width", "heads", "feed_forward")  # of both
+CROSS = {
+    "cross_residual.norm": "ln_cross_attn",
+    "cross.query": "crossattention.q_attn",
+    "cross.key": "crossattention.c_attn",
+    "cross.value": "crossattention.c_attn",
+    "cross.output": "crossattention.c_proj",
+}
 
 
 def vit_gpt_table(shapes: Shapes, head: str | None) -> Table:
-    cross = {
-        "cross_residual.norm": "ln_cross_attn",
-        **attention("cross", "crossattention", "q_attn", "c_attn", "c_attn", "c_proj"),
-    }
-    words = "decoder.transformer.wte"
+    body, words = "decoder.transformer", "decoder.transformer.wte"
     return Table(
         {
             **encoder_names("encoder."),
             "target.tokens": words,
-            "target.positions.table": "decoder.transformer.wpe.weight",
-            **modules("decoder.blocks.*", "decoder.transformer.h.*", GPT2_BLOCK | cross),
-            "decoder.final_norm": "decoder.transformer.ln_f",
+            "target.positions.table": f"{body}.wpe.weight",
+            **modules("decoder.blocks.*", f"{body}.h.*", GPT2_BLOCK | CROSS),
+            "decoder.final_norm": f"{body}.ln_f",
             "output": "decoder.lm_head",
         },
         tied={"decoder.lm_head.weight": f"{words}.weight"},
-        unused=(
-            r"encoder\.pooler\.dense\.(weight|bias)",
-            r"decoder\.transformer\.h\.\d+\..*attn.*\.(masked_)?bias",
-        ),
-        layouts={
-            VECTORS: BATCHED,
-            PROJECTION: kernel(*patch_shape(shapes, channels_of(shapes))),
-            **GPT2_LAYOUTS,
-        },
+        unused=(*(rf"encoder\.{each}" for each in UNUSED), rf"{body}\.h\.\d+\.\w*att\w*\.(masked_)?bias"),
+        layouts={**encoder_layouts(shapes), **GPT2_LAYOUTS},
     )
 
 
 def write_vit_gpt(model: ViTGPTConfig) -> Json:
-    encoder, decoder = model.depth
-    common = {"hidden_dropout_prob": model.dropout, "attention_probs_dropout_prob": 0.0, "qkv_bias": True}
+    encoder_layers, decoder_layers = model.depth
+    shared: Json = {name: getattr(model, name) for name in (*SHARED, "dropout")}
+    vit = ViTConfig(**shared, layers=encoder_layers, activation=model.activation, epsilon=model.epsilon)
+    words: Json = {"max_length": model.max_length, "tie_embeddings": model.tie_embeddings}
+    gpt = GPTConfig(**shared, **words, layers=decoder_layers, epsilon=model.decoder_epsilon)
+    cross = {"add_cross_attention": True, "is_decoder": True}
     return {
-        "encoder": {
-            "model_type": "vit",
-            "hidden_size": model.width,
-            "num_hidden_layers": encoder,
-            "num_attention_heads": model.heads,
-            "intermediate_size": model.feed_forward,
-            "hidden_act": model.activation,
-            "layer_norm_eps": model.epsilon,
-            **common,
-        },
-        "decoder": {
-            "model_type": "gpt2",
-            "n_embd": model.width,
-            "n_layer": decoder,
-            "n_head": model.heads,
-            "n_inner": model.feed_forward,
-            "n_positions": model.max_length,
-            "activation_function": "gelu_new",
-            "layer_norm_epsilon": model.epsilon,
-            "add_cross_attention": True,
-            "is_decoder": True,
-            "tie_word_embeddings": model.tie_embeddings,
-            **dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), model.dropout),
-        },
+        "encoder": {"model_type": VIT.name, **VIT.write(vit)},
+        "decoder": {"model_type": GPT2.name, **GPT2.write(gpt), **cross},
     }
 
 
 def read_vit_gpt(config: Json) -> Json:
     encoder, decoder = config["encoder"], config["decoder"]
-    if (kinds := (encoder["model_type"], decoder["model_type"])) != ("vit", "gpt2"):
-        raise unsupported("encoder.model_type, decoder.model_type", list(kinds))
-    both = {
-        "width": (encoder["hidden_size"], decoder["n_embd"]),
-        "heads": (encoder["num_attention_heads"], decoder["n_head"]),
-        "feed_forward": (encoder["intermediate_size"], decoder.get("n_inner") or 4 * decoder["n_embd"]),
-        "epsilon": (encoder.get("layer_norm_eps", 1e-12), decoder.get("layer_norm_epsilon", 1e-5)),
-    }
-    for name, (first, second) in both.items():
-        if first != second:
-            raise unsupported(f"encoder and decoder of different {name}", [first, second])
-    layers = encoder["num_hidden_layers"], decoder["n_layer"]
+    if (kinds := [encoder["model_type"], decoder["model_type"]]) != [VIT.name, GPT2.name]:
+        raise unsupported("encoder.model_type, decoder.model_type", kinds)
+    vit, gpt = VIT.read(encoder), GPT2.read({**decoder, "add_cross_attention": False})
+    for name in SHARED:
+        if vit[name] != gpt[name]:
+            raise unsupported(f"an encoder and a decoder of different {name}", [vit[name], gpt[name]])
+    if gpt["activation"] != "gelu_tanh":
+        raise unsupported("decoder.activation_function", decoder["activation_function"])
     return {
-        **{name: first for name, (first, _) in both.items()},
-        "layers": max(layers),
-        "encoder_layers": layers[0],
-        "decoder_layers": layers[1],
-        "activation": encoder.get("hidden_act", "gelu"),
-        "max_length": decoder.get("n_positions", 1024),
-        "dropout": encoder.get("hidden_dropout_prob", 0.0),
-        "tie_embeddings": decoder.get("tie_word_embeddings", True),
+        **{name: vit[name] for name in (*SHARED, "activation", "epsilon", "dropout")},
+        **{name: gpt[name] for name in ("max_length", "tie_embeddings")},
+        "decoder_epsilon": gpt["epsilon"],
+        "layers": max(vit["layers"], gpt["layers"]),
+        "encoder_layers": vit["layers"],
+        "decoder_layers": gpt["layers"],
     }
 
 
@@ -334,6 +293,7 @@ VIT_GPT = Architecture(
     write_more=write_vit_gpt,
     read_more=read_vit_gpt,
     input="image",
-    suits=lambda reader: isinstance(reader, ImageInput),
-    write_input=lambda reader: {},
+    processor=VIT.processor,
+    write_input=write_image,
+    objects={"encoder": ("image_size", "patch_size", "num_channels"), "decoder": ("vocab_size",)},
 )
