@@ -112,12 +112,12 @@ class CaptionCommand(FileCommand, CandidateCommand):
         from regard.data import has_rows, iter_examples
         from regard.data.readers import PROMPT_SEPARATOR
 
-        task, asked = self.task.folder.task, self.options["question"] or ""
+        task, for_all = self.task.folder.task, self.options["question"] or ""
         if len(self.names) != 1 or not has_rows(Path(self.names[0]), task):
-            return ((file, asked) for file in super().read())
+            return ((file, for_all) for file in super().read())
         examples = iter_examples(self.names[0], task, inputs_only=True)
         rows = ((each.source, each.target.rpartition(PROMPT_SEPARATOR)[0]) for each in examples)
-        return ((table_file(place), question or asked) for place, question in rows)
+        return ((table_file(place), question or for_all) for place, question in rows)
 
     def results(self, lines: Sequence[Any], first: int) -> Sequence[Any]:
         files, questions = [file for file, _ in lines], [question for _, question in lines]

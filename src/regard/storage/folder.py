@@ -73,7 +73,7 @@ class Folder(TextSides):
 
 @dataclass(frozen=True)
 class BareEncoder(TextSides):
-    """An opened encoder without a head: its output is the hidden states [B,S,D], of frames pooled: [B,1,D]."""
+    """An opened encoder without a head; its output is the hidden states [B,S,D], of frames pooled [B,1,D]."""
 
     path: Path
     home: Path  # folder of the files beside the weights
@@ -235,7 +235,8 @@ def open_encoder(path: Path, device: torch.device | None = None) -> BareEncoder:
         whole = spec.build_meta()
         if not isinstance(whole, EncoderOnly):
             raise UsageError(
-                f"{path}: embeddings need an encoder (bert, vit, ast), not a {spec.config.family}",
+                f"{path}: embeddings need an encoder (bert, vit, ast), and this model is a "
+                f"{spec.config.family}",
                 code="E_MODEL_FAMILY",
             )
         pool = None if isinstance(spec.input, Tokenizer) else whole.pool

@@ -11,8 +11,8 @@ from regard.generation import Hypothesis, Request, Steppable, generate
 from regard.generation.scheduler import Scheduler
 from regard.models.transformer import EncoderDecoder
 from regard.storage import Folder
+from regard.tasks.caption_methods import CaptionMethods
 from regard.tasks.media import read_frames
-from regard.tasks.methods import CaptionMethods
 from regard.tasks.results import Candidate, Caption
 from regard.tasks.task_model import Deferred, Warn
 from regard.tasks.translator import decode_options

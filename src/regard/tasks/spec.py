@@ -17,7 +17,7 @@ from pydantic.fields import FieldInfo
 
 from regard.compat import current_options
 from regard.errors import UsageError
-from regard.tasks import methods, results, speech_methods
+from regard.tasks import caption_methods, methods, results, speech_methods
 from regard.tasks.task_model import Files, NamedFile, Texts, as_list
 
 Inputs = Sequence[str] | Mapping[str, str | Sequence[str]]
@@ -215,7 +215,7 @@ TASKS: dict[str, TaskSpec] = {
     for each in (
         TaskSpec("translate", {"Translator": methods.TranslateMethods.translate_lines}, results.Translation),
         TaskSpec("generate", {"Generator": methods.GenerateMethods.generate_texts}, results.Generation),
-        TaskSpec("caption", {"Captioner": methods.CaptionMethods.caption}, results.Caption),
+        TaskSpec("caption", {"Captioner": caption_methods.CaptionMethods.caption}, results.Caption),
         TaskSpec("fill", {"Filler": methods.FillMethods.fill}, results.Filling),
         TaskSpec("classify", {"Classifier": methods.ClassifyMethods.classify}, results.Classification),
         TaskSpec("tag", {"Tagger": methods.TagMethods.tag}, results.Tagging),
