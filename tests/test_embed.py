@@ -241,7 +241,7 @@ def test_settings_that_cannot_be_used(own: Path, reason: str) -> None:
 
 def test_a_model_that_writes_has_no_vectors(refused: Refused, tiny_gpt: Path) -> None:
     message = refused("embed", "-m", tiny_gpt, "a")
-    assert message.endswith("need an encoder (bert), and this model is a gpt")
+    assert message.endswith("need an encoder (bert, vit, ast), and this model is a gpt")
 
 
 @pytest.fixture

@@ -236,7 +236,8 @@ def open_encoder(path: Path, device: torch.device | None = None) -> BareEncoder:
         whole = spec.build_meta()
         if not isinstance(whole, EncoderOnly):
             raise UsageError(
-                f"{path}: embeddings need an encoder (bert, vit, ast), not a {spec.config.family}",
+                f"{path}: embeddings need an encoder (bert, vit, ast), and this model is a "
+                f"{spec.config.family}",
                 code="E_MODEL_FAMILY",
             )
         pool = None if isinstance(spec.input, Tokenizer) else whole.pool
