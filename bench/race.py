@@ -3,6 +3,7 @@
     python -m bench.race generate [--shapes gpt2 llama] [-m FOLDER] [--cells 1x1 8x1] [--json]
     python -m bench.race translate [--shapes marian-32000] [-m FOLDER] [--cells 1x1 32x4] [--cold]
     python -m bench.race embed -m FOLDER [--texts FILE] [--count 512]
+    python -m bench.race transcribe -m FOLDER --ctranslate2 FOLDER --files talk.wav [--words]
     python -m bench.race train --preset transformer-tiny --against transformers --against torch.nn
 
 The shapes have random weights, made by transformers at the first use in the folder --cache; -m is a real
@@ -30,7 +31,7 @@ from typing import Any
 
 import torch
 
-from bench import embedders
+from bench import embedders, speech
 from bench.embedders import Embed, open_embedder
 from bench.learners import learners, see_that_they_can
 from bench.rivals import (
@@ -251,6 +252,7 @@ def main(words: list[str] | None = None) -> None:
     vectors.add_argument("--count", type=int, default=512)
     share(vectors, [program for program in embedders.PRECISIONS if installed(program)])
     vectors.set_defaults(run=embed)
+    speech.add_command(commands)
     two = commands.add_parser("train", parents=[arguments(None, 20, model=False)], add_help=False)
     two.add_argument("config", type=Path, nargs="?")
     two.add_argument("--preset", action="append", default=[])

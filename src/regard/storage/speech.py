@@ -1,4 +1,4 @@
-"""The tokens with which a model of speech is asked: languages, tasks, times (generation_config.json).
+"""The tokens that tell a model of speech what to write: languages, tasks, times (generation_config.json).
 
 A model that Regard trained has none of them.
 """
