@@ -53,4 +53,5 @@ def test_the_files_of_a_corpus_are_relative_to_the_config(tmp_path: Path) -> Non
     )
     train = load_config(tmp_path / "run.toml").data.train
     assert isinstance(train, list) and not isinstance(train[0], str | list)
-    assert (train[0].corpus, train[0].files) == tuple(str(tmp_path / n) for n in ("train.tsv", "pictures.tar"))
+    places = [str(tmp_path / name) for name in ("train.tsv", "pictures.tar")]
+    assert [train[0].corpus, train[0].files] == places
