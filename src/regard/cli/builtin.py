@@ -82,8 +82,8 @@ def builtin_for_files(task: str, files: Iterable[str]) -> Path:
     name = next(iter(files), "").lower()
     runs = {each: builtin.PLACE / each / "run.toml" for each in builtin.names()}
     tasks = {each: load_run_settings(run).task for each, run in runs.items() if run.is_file()}
-    for model, found in tasks.items():
-        if found.name == task and name.endswith(SUFFIXES.get(found.input, ("\0",))):
+    for model, each in tasks.items():
+        if each.name == task and name.endswith(SUFFIXES.get(each.input, ("\0",))):
             say(f"Using the built-in model {model} (-m selects another)")
             return builtin.PLACE / model
     kinds = sorted({each.input for each in tasks.values() if each.name == task})
