@@ -18,7 +18,10 @@ from regard.training import train
 
 HERE = Path(__file__).parent
 PACKAGE = HERE.parent / "src" / "regard" / "builtin" / "models"
-FILES = ("config.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json", "README.md")
+FILES = (
+    "config.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json",
+    "preprocessor_config.json", "README.md",
+)  # fmt: skip
 REPORT = "`report.html` shows how they come about, and this computes them again:"  # it stays with the run
 SHAPES = {
     "phrasebook-transformer": [],
@@ -47,8 +50,9 @@ def main() -> None:
 def put(run: Path, place: Path) -> None:
     """The run's model as a folder of the package: half precision, nothing of the run itself."""
     place.mkdir(parents=True, exist_ok=True)
-    for name in FILES:
-        shutil.copyfile(run / name, place / name)
+    for name in FILES:  # pictures have no tokenizer, text has no preprocessor
+        if (run / name).is_file():
+            shutil.copyfile(run / name, place / name)
     card = (place / "README.md").read_text(encoding="utf-8").replace(REPORT, "This computes them again:")
     write_text(
         place / "README.md",

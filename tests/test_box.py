@@ -14,6 +14,7 @@ from safetensors.torch import load_file
 
 from conftest import Command, Refused, Toy, toy_config
 from regard.data.phrasebook import phrases
+from regard.errors import UsageError
 from regard.server.explorer import about
 from regard.storage import models as builtin
 from regard.tasks import load
@@ -139,6 +140,29 @@ def test_each_direction_has_files_of_its_own(
     assert Path(str(english.data.test)).read_text(encoding="utf-8") == "one\teins\ntwo\tzwei\n"
 
 
+def test_the_file_chooses_the_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from regard.cli.builtin import builtin_for_files
+
+    for name, task, kind in (("clothes", "classify", "image"), ("words", "transcribe", "audio")):
+        (tmp_path / name).mkdir()
+        text = f'version = 3\n[task]\nname = "{task}"\ninput = "{kind}"\n'
+        (tmp_path / name / "run.toml").write_text(text, encoding="utf-8")
+    monkeypatch.setattr("regard.storage.models.PLACE", tmp_path)
+    assert builtin_for_files("classify", ["Photo.PNG"]).name == "clothes"
+    assert "clothes (-m selects another)" in capsys.readouterr().err
+    assert builtin_for_files("transcribe", ["a.flac", "b.png"]).name == "words"
+    for task, files in (
+        ("classify", ["a.wav"]),
+        ("classify", ["a fine film"]),
+        ("classify", []),
+        ("tag", ["a.png"]),
+    ):
+        with pytest.raises(UsageError, match="give a model with -m"):
+            builtin_for_files(task, files)
+
+
 MODELS = builtin.names()
 
 
@@ -149,7 +173,7 @@ def test_a_model_of_the_package_opens_anywhere_and_names_no_machine(name: str, r
         assert file.stat().st_mode & 0o444 == 0o444, f"{file.name} is for everybody to read"
         assert file.suffix == ".safetensors" or str(Path.home()) not in file.read_text(encoding="utf-8")
     card = (folder / "README.md").read_text(encoding="utf-8")
-    assert "test: BLEU" in card and f"-m {name}" in card and "report.html" not in card
+    assert "test: " in card and f"-m {name}" in card and "report.html" not in card
     assert "/" not in card.split("| training data |")[1].split("\n")[0], "a name, no path"
     assert regard("models", "show", name).code == 0
 

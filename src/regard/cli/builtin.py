@@ -1,4 +1,5 @@
-"""The built-in model for a command without `-m`: a translator for the language of the text."""
+"""The built-in model for a command without `-m`: a translator for the language of the text, or a model that
+reads the kind of the files."""
 
 from __future__ import annotations
 
@@ -70,6 +71,24 @@ def builtin_translator(sample: str, language: str | None) -> Path:
         + ("" if is_sure else "; the language of the text is uncertain (--language sets it)")
     )
     return builtin.PLACE / name  # even if the current folder contains one of that name
+
+
+def builtin_for_files(task: str, files: Iterable[str]) -> Path:
+    """The built-in model of a task that reads files like the first one: pictures, videos or sounds."""
+    from regard.config.load import load_run_settings
+    from regard.data.readers.media import SUFFIXES
+    from regard.storage import models as builtin
+
+    name = next(iter(files), "").lower()
+    runs = {each: builtin.PLACE / each / "run.toml" for each in builtin.names()}
+    tasks = {each: load_run_settings(run).task for each, run in runs.items() if run.is_file()}
+    for model, each in tasks.items():
+        if each.name == task and name.endswith(SUFFIXES.get(each.input, ("\0",))):
+            say(f"Using the built-in model {model} (-m selects another)")
+            return builtin.PLACE / model
+    kinds = sorted({each.input for each in tasks.values() if each.name == task})
+    others = f"; the built-in models of {task} read: {', '.join(kinds)}" if kinds else ""
+    raise UsageError(f"give a model with -m{others}", code="E_MODEL_MISSING")
 
 
 def document_sample(path: Path) -> str:

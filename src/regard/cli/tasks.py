@@ -16,6 +16,7 @@ from typing import Annotated, Any, ClassVar, get_type_hints
 
 import typer
 
+from regard.cli.builtin import builtin_for_files
 from regard.cli.terminal import (
     TYPE,
     AsJson,
@@ -117,6 +118,8 @@ class TaskCommand:
     def open(self) -> None:
         from regard.tasks import load, load_as
 
+        if self.model is None:
+            self.model = builtin_for_files(self.name, self.names)
         arguments = (self.model, self.device, thread_count(self.threads), self.precision)
         classes = self.spec.classes
         self.task = load_as(classes[0], *arguments) if len(classes) == 1 else load(*arguments)

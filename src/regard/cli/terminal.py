@@ -34,6 +34,14 @@ OneModel = Annotated[
     Path,
     typer.Option("--model", "-m", help="The model folder, run/checkpoints/step-N, or a pulled model's name."),
 ]
+OneModelOrBuiltin = Annotated[
+    Path | None,
+    typer.Option(
+        "--model",
+        "-m",
+        help="The model folder, run/checkpoints/step-N, or a pulled model's name; default: a built-in model.",
+    ),
+]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")]
 Threads = Annotated[int, typer.Option(min=0, max=1024, help="CPU threads; 0 = one per usable core.")]
 Precision = Annotated[

@@ -16,7 +16,15 @@ import typer
 
 from regard.cli.media import FileCommand, table_file
 from regard.cli.tasks import TaskCommand
-from regard.cli.terminal import Scores, json_line, looks_like_path, one_line, read_all_stdin, say
+from regard.cli.terminal import (
+    OneModelOrBuiltin,
+    Scores,
+    json_line,
+    looks_like_path,
+    one_line,
+    read_all_stdin,
+    say,
+)
 from regard.errors import UsageError
 
 if TYPE_CHECKING:
@@ -26,6 +34,8 @@ if TYPE_CHECKING:
 @dataclass
 class ClassifyCommand(FileCommand):
     name = "classify"
+    model_type = OneModelOrBuiltin  # of pictures
+    model_default = None
     progress = ("classifying", "results")
     notes_on = """
         Prints a line for each line of text: its labels, comma-separated; with --scores probability, tab,
