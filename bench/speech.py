@@ -1,4 +1,4 @@
-"""Speech to text: Regard against faster-whisper (CTranslate2) and transformers, on the same weights and files.
+"""Speech to text: Regard against faster-whisper (CTranslate2) and transformers, same weights and files.
 
     python -m bench.race transcribe -m FOLDER --ctranslate2 FOLDER --files a.wav b.wav [--words]
     python -m bench.speech -m FOLDER --ctranslate2 FOLDER --files a.wav b.wav
