@@ -30,7 +30,7 @@ ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md")] + sorted((ROOT / "docs").rglob("*.md"))
 FENCE = re.compile(r"^( *)```([\w-]*)([^\n`]*)\n(.*?)^\1```[ \t]*$", re.MULTILINE | re.DOTALL)
 SHELL_WORDS = ("regard", "echo", "python", "make", "pip")
-OUTSIDE = ("docker", "install", "lm_eval", ".", "cut", "sort", "uniq")  # nothing of ours to check
+OUTSIDE = ("ffmpeg", "docker", "install", "lm_eval", ".", "cut", "sort", "uniq")  # nothing of ours to check
 INSTALLED = ("build", "joeynmt", "mkdocs", "pip", "pytest", "regard", "venv")  # by `python -m`
 LOOPS = ("for", "do", "done")
 
