@@ -125,3 +125,22 @@ def captioner() -> Path:
 def side_of(shape: str, place: int) -> str:
     low, high = ("left", "right") if shape == "bar" else ("top", "bottom")
     return low if place < SIDE // 2 else high
+
+
+@cache
+def painter() -> Path:
+    """Writes a bar or a beam."""
+    folder = Path(mkdtemp(prefix="regard-pixels-"))
+    for shape in SHAPES:
+        (folder / "train" / shape).mkdir(parents=True)
+        for place in range(4):
+            pixels = np.where(picture(shape, place)[:4, :4] > 200, 255, 0).astype(np.uint8)
+            (folder / "train" / shape / f"{place}.png").write_bytes(png(pixels))
+    return trained(
+        folder,
+        task={"name": "generate"},
+        data={"train": str(folder / "train"), "pixels": {"height": 4, "width": 4, "levels": 2}},
+        text={"kind": "character", "vocabulary": 400},
+        model={**MODEL, "width": 32, "max_length": 128},
+        train={**TRAIN, "steps": 300},
+    )

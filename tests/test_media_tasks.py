@@ -16,9 +16,12 @@ import understanding
 from conftest import Command, Refused
 from pictures import picture, png, wav
 from regard.batch import collate
+from regard.config import resolve
 from regard.errors import UsageError
+from regard.inputs.pixels import picture_text, text_picture
 from regard.sample import Sample
 from regard.tasks import Captioner, Classifier, Embedder, captioner
+from regard.tasks.results import as_dict
 
 pytestmark = pytest.mark.usefixtures("same_threads")
 
@@ -319,3 +322,58 @@ def test_patches_that_fill_no_block_of_a_batch(tmp_path: Path, front: str) -> No
     frames = model.reader.frames(model.reader.read(pixels))
     plain = Classifier.load(folder, engine="plain").model(collate([Sample(frames)])).softmax(dim=-1)[0, 0]
     assert list(model.classify(pixels).probabilities.values()) == pytest.approx(plain.tolist(), abs=1e-5)
+
+
+# pictures that a language model writes
+
+
+@pytest.mark.parametrize("levels", [2, 16, 256])
+def test_a_picture_as_text_and_back(levels: int) -> None:
+    pixels = np.random.default_rng(levels).integers(0, 256, (5, 7), dtype=np.uint8)
+    text = picture_text(pixels, levels)
+    back = text_picture(f"a label\n{text}")
+    assert back is not None
+    assert back.shape == pixels.shape
+    assert len(np.unique(back)) <= levels
+    assert np.abs(back.astype(int) - pixels).max() <= 255 / (levels - 1) / 2 + 1
+    again = text_picture(picture_text(back, levels))
+    assert again is not None
+    np.testing.assert_array_equal(again, back)
+
+
+@pytest.mark.parametrize("text", ["", "7", "a text", "7\n⠀⠀\n⠀"])
+def test_texts_without_a_picture(text: str) -> None:
+    assert text_picture(text) is None
+
+
+def test_a_language_model_writes_pictures(regard: Command, refused: Refused, tmp_path: Path) -> None:
+    from regard.tasks import Generator
+
+    model = Generator.load(pictures.painter())
+    result = model.generate_texts("beam\n", seed=1, temperature=0.1)
+    assert result.picture is not None
+    assert result.picture.shape == (4, 4)
+    assert set(np.unique(result.picture)) <= {0, 255}
+    assert (result.picture == 255).all(axis=1).sum() == 1  # one white row
+    assert "picture" not in as_dict(result)  # it is in the text
+    done = regard("generate", "-m", pictures.painter(), "beam", "--seed", 1, "-o", tmp_path / "beam.png")
+    assert "wrote a picture of 4 x 4 pixels" in done.err
+    assert np.asarray(Image.open(tmp_path / "beam.png")).shape == (4, 4)
+    regard("generate", "-m", pictures.painter(), "bar", "--seed", 1, "-n", 2, "-o", tmp_path / "bars.png")
+    assert (tmp_path / "bars-2.png").is_file()
+    message = refused(
+        "generate", "-m", pictures.painter(), "bar", "--max-length", 6, "-o", tmp_path / "short.png"
+    )
+    assert "wrote no picture" in message
+    assert not (tmp_path / "short.png").exists()
+
+
+def test_pixels_are_for_language_models() -> None:
+    with pytest.raises(UsageError, match=r"data\.pixels is for task\.name"):
+        resolve(
+            {
+                "task": {"name": "classify"},
+                "data": {"train": "x", "pixels": {"height": 4, "width": 4}},
+                "input": {"kind": "image", "height": 4, "width": 4, "patch": 2},
+            }
+        )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from regard.cli.media import write_pictures
 from regard.cli.tasks import AT_ONCE, CandidateCommand, TaskCommand
 from regard.cli.terminal import Models, is_typed, json_line, print_line, put, read_inputs, read_stdin, say
 from regard.errors import UsageError
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from regard.tasks import Generation, TextScore
 
 BETWEEN = "---"  # a line between two texts
+LINE = "\n"
 
 
 @dataclass
@@ -29,10 +31,12 @@ class GenerateCommand(CandidateCommand):
         Prints the prompt and the tokens that follow, as they are generated. Samples at temperature 0.8 from
         all tokens; the section decode of the folder's run.toml or an option changes that.
         All of stdin is one prompt, without its last newline; it may be empty.
-        Texts are separated by a line `---`.
+        Texts are separated by a line `---`. With [bold]-o name.png[/] a model of pictures (data.pixels)
+        writes the picture of a label; several are name-1.png, name-2.png ...
     """
     examples = """
         regard generate -m runs/demo "Once upon a time"
+        regard generate -m runs/digits "7" -o seven.png
         regard generate -m runs/demo -n 3 --top-p 0.9 --seed 7 < beginning.txt
         regard generate -m runs/demo "Once upon a time" --beam 1
     """
@@ -47,7 +51,13 @@ class GenerateCommand(CandidateCommand):
 
     def run(self) -> None:
         self.open()
-        self.write(self.read(), at_once=1)
+        if self.output is None or self.output.suffix.lower() != ".png":
+            self.write(self.read(), at_once=1)
+            return
+        prompts = [f"{each.removesuffix(LINE)}{LINE}" for each in self.read()]  # labels are lines
+        room = {"max_length": self.options["max_length"] or self.task.window}
+        results = self.spec.run(self.task, prompts, {**self.options, **room}, warn=say)
+        write_pictures(self.output, [each for result in results for each in result.candidates])
 
     def read(self) -> Iterator[str]:
         """Each argument is one prompt, or each of its lines."""

@@ -16,6 +16,7 @@ from regard.errors import UsageError
 
 if TYPE_CHECKING:
     from regard.tasks import Caption
+    from regard.tasks.results import GeneratedText
 
 FILES_AT_ONCE = 64  # read before their results are written
 
@@ -64,6 +65,29 @@ def refuse_files(names: Iterable[str], model: object) -> None:
         if (kind := kind_of(name)) and os.path.isfile(name):  # noqa: PTH113  (a text may be longer than a name)
             message = f"{name} is {ONE[kind]}, and the model {model} reads text"
             raise UsageError(message, code="E_MODEL_INPUT")
+
+
+def write_pictures(path: Path, texts: Sequence[GeneratedText]) -> None:
+    """The pictures that a model wrote as PNG; of several, each has its number in its name."""
+    from io import BytesIO
+
+    from PIL import Image
+
+    from regard.storage import write_atomically
+
+    for number, each in enumerate(texts, 1):
+        if each.picture is None:
+            raise UsageError(
+                f"{path}: the model wrote no picture: it was not trained with data.pixels, or its rows are "
+                "not equally long; take another --seed, or a larger --max-length",
+                code="E_NO_PICTURE",
+            )
+        file = path if len(texts) == 1 else path.with_stem(f"{path.stem}-{number}")
+        content = BytesIO()
+        Image.fromarray(each.picture).save(content, "PNG")
+        write_atomically(file, content.getvalue())
+        height, width = each.picture.shape
+        say(f"wrote a picture of {width} x {height} pixels to {file}")
 
 
 class FileCommand(TaskCommand):

@@ -139,6 +139,14 @@ class AudioInput(Section):
         return self
 
 
+class PixelText(Section):
+    """Pictures as text: `data.pixels = {height = 8, width = 8, levels = 16}`, see regard.inputs.pixels."""
+
+    height: int = Field(ge=1, le=256, description="rows of pixels")
+    width: int = Field(ge=1, le=256, description="columns of pixels")
+    levels: int = Field(16, ge=2, le=256, description="number of grey values")
+
+
 class Modifier(Section):
     """One step of data augmentation, applied to training samples at random."""
 

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from regard.compat import VERSION
-from regard.config.input import AnyInputConfig, Modifier
+from regard.config.input import AnyInputConfig, Modifier, PixelText
 from regard.config.model import MOST, AnyModelConfig, Count, Section, Share, TransformerConfig
 
 Format = Literal["txt", "tsv", "csv", "xlsx", "jsonl", "json", "parquet", "conll", "po", "tmx", "xliff"]
@@ -86,6 +86,11 @@ class Data(Section):
     files: str | None = Field(
         None,
         description="folder or .tar that the files of a table are in; default: beside the table",
+    )
+    pixels: PixelText | None = Field(
+        None,
+        description="generate: the corpora are pictures with labels, and a text is a label, a newline and a "
+        "character for each pixel: {height = 8, width = 8, levels = 16}",
     )
     modifiers: list[Modifier] = Field(
         default_factory=list, description="random changes of training samples (augmentation)"
@@ -333,6 +338,8 @@ class Config(Section):
             raise ValueError(
                 f'model.family = "{self.model.family}" reads pictures or sounds: describe them in [input]'
             )
+        if self.data.pixels is not None and self.task.name != "generate":
+            raise ValueError(f'data.pixels is for task.name = "generate", not "{self.task.name}"')
         if wrong := [each.name for each in self.data.modifiers if not each.suits(self.task.input)]:
             raise ValueError(f'data.modifiers: "{wrong[0]}" cannot change an input of the kind "{kind}"')
         return self

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from regard.config import Corpora, Corpus, Data, Task, Weighted
+from regard.config.input import PixelText
 from regard.config.schema import TaskName
 from regard.data.files import find, folder_stamp, format_suffix, stamp
 from regard.data.readers import RawRow
@@ -52,6 +53,7 @@ class CorpusSpec:
     columns: Columns = field(default_factory=dict)  # of a table; {}: by their usual names
     inputs_only: bool = False  # a table may lack the column of the targets
     files: str | None = None  # where the files of a table are; None: beside it
+    pixels: PixelText | None = None  # its pictures are read as texts
 
     @property
     def is_multitask(self) -> bool:
@@ -75,7 +77,10 @@ def corpus_specs(corpora: Corpora, task: Task, data: Data | None = None) -> list
     specs = []
     for part in listed:
         entry = part if isinstance(part, Weighted) else Weighted(corpus=part)
-        corpus: Corpus = entry.corpus if isinstance(entry.corpus, str) else _pair(entry.corpus, task)
+        reads_pictures = task.input == "image" or (data is not None and data.pixels is not None)
+        corpus: Corpus = (
+            entry.corpus if isinstance(entry.corpus, str) else _pair(entry.corpus, task, reads_pictures)
+        )
         if entry.format and not isinstance(corpus, str):
             raise _wrong(f"{describe(corpus)}: format is for a single file, not for a pair")
         specs.append(
@@ -88,6 +93,7 @@ def corpus_specs(corpora: Corpora, task: Task, data: Data | None = None) -> list
                 entry.format or shared_format,
                 entry.columns or (data.columns if data is not None else {}),
                 files=entry.files or (data.files if data is not None else None),
+                pixels=data.pixels if data is not None else None,
             )
         )
     if not specs:
@@ -99,8 +105,8 @@ def _wrong(message: str) -> UsageError:
     return UsageError(message, code="E_DATA_CORPUS")
 
 
-def _pair(names: list[str], task: Task) -> tuple[str, str]:
-    if task.name != "translate" and task.input != "image":  # a pair of IDX files
+def _pair(names: list[str], task: Task, reads_pictures: bool) -> tuple[str, str]:
+    if task.name != "translate" and not reads_pictures:  # a pair of IDX files
         raise _wrong(f'task.name = "{task.name}" reads single files, not the pair {names}')
     if len(names) != 2:
         raise _wrong(f"a corpus of two files is a [source, target] pair, not {names}")
@@ -167,7 +173,7 @@ def check_data(data: Data, task: Task) -> None:
         if getattr(data, split) is not None:
             for spec in corpus_specs(getattr(data, split), task, data):
                 for path in stamped_files(spec, task):
-                    folder_stamp(path) if task.input != "text" else stamp(path)
+                    folder_stamp(path) if task.input != "text" or spec.pixels else stamp(path)
                 if next(read_rows(spec, task, split, DataReport()), None) is None:
                     raise no_rows(spec, task, split)
 
@@ -194,7 +200,8 @@ def corpus_files(corpus: Corpus) -> list[Path]:
 def stamped_files(spec: CorpusSpec, task: Task) -> list[Path]:
     """What the rows of a corpus are read from: its files, and for a table of files also where these are."""
     paths = corpus_files(spec.corpus)
-    if task.input == "text" or not isinstance(spec.corpus, str) or paths[0].is_dir():
+    is_text = task.input == "text" and spec.pixels is None
+    if is_text or not isinstance(spec.corpus, str) or paths[0].is_dir():
         return paths
     from regard.data.readers.media import files_beside
 
@@ -229,6 +236,8 @@ def read_rows(
     """
     spec = corpus if isinstance(corpus, CorpusSpec) else CorpusSpec(corpus)
     report = StrictReport() if report is None else report
+    if spec.pixels is not None:
+        return _read_pixels(spec, spec.pixels, split, report)
     table = TableFormat.of(task, spec.columns, spec.is_multitask, spec.inputs_only)
     if task.name == "translate":
         return _read_pairs(spec, task, split, report, table)
@@ -253,6 +262,19 @@ def _read_media(spec: CorpusSpec, task: Task, report: DataReport, table: TableFo
         return read_idx(*paths)
     files = find(spec.files) if spec.files else None
     return read_media(paths[0], spec.suffix(paths[0]), report, table, task, files)
+
+
+def _read_pixels(spec: CorpusSpec, pixels: PixelText, split: str, report: DataReport) -> Iterator[RawRow]:
+    """Pictures with labels as texts; a text is a whole document."""
+    from regard.data.readers.media import media_content  # here: other corpora need no pillow
+    from regard.inputs.pixels import picture_document
+
+    pictures = Task(name="classify", input="image")
+    for number, place, label in read_rows(replace(spec, pixels=None), pictures, split, report):
+        try:
+            yield number, picture_document(media_content(place), label, pixels), ""
+        except UsageError as error:
+            report.add("unreadable", place, number, note=str(error))
 
 
 def _read_pairs(

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Vector = NDArray[np.float32]
+    Pixels = NDArray[np.uint8]
 
 Result = TypeVar("Result")
 
@@ -115,6 +116,13 @@ class GeneratedText:
     tokens: tuple[str, ...] = ()
     token_ids: tuple[int, ...] = ()
 
+    @property
+    def picture(self) -> Pixels | None:
+        """The picture that a model of `data.pixels` wrote, uint8 [H,W]; None for other texts."""
+        from regard.inputs.pixels import text_picture
+
+        return text_picture(self.text)
+
 
 @dataclass(frozen=True)
 class Generation:
@@ -126,6 +134,11 @@ class Generation:
     truncated: bool = False  # only the end of the prompt was read
     skipped: bool = False
     precision: str = "float32"
+
+    @property
+    def picture(self) -> Pixels | None:
+        """Of the best candidate."""
+        return self.candidates[0].picture if self.candidates else None
 
 
 @dataclass(frozen=True)

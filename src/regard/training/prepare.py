@@ -373,6 +373,7 @@ def cache_key(job: Preparation, kind: str, *more: Any) -> str:
             [describe(each.corpus), each.prefix, dict(each.label_words), each.documents, each.format],
             dict(each.columns),
             each.files,
+            each.pixels and each.pixels.model_dump(),
             [[str(path.resolve()), *folder_stamp(path)] for path in stamped_files(each, task)],
         ]
         for setting in (data.train, data.valid, data.test)
