@@ -13,6 +13,7 @@ from pydantic import Field, TypeAdapter, ValidationInfo, field_validator, model_
 from regard.config.model import Section
 
 Side = Annotated[int, Field(ge=1, le=8192)]
+MOST_POSITIONS = 1 << 16  # of a picture: a hostile folder must not take the memory
 ChannelValues = tuple[float, ...]
 Resample = Literal["nearest", "bilinear", "bicubic", "lanczos"]
 
@@ -59,6 +60,8 @@ class PictureConfig(Section):
                 raise ValueError(
                     f"{name} = {side} is not a multiple of patch = {self.patch}: change one of them"
                 )
+        if (count := self.height * self.width // self.patch**2) > MOST_POSITIONS:
+            raise ValueError(f"{count:,} patches are too many, at most {MOST_POSITIONS:,}: enlarge patch")
         return self
 
 

@@ -71,7 +71,7 @@ class Explorer:
         self.models: dict[str, Any] = {
             name: task
             for name, task in models.items()
-            if isinstance(task, TaskModel) and not isinstance(task, Embedder) and not task.reads_files
+            if isinstance(task, TaskModel) and not isinstance(task, Embedder)
         }
         self.traces = Traces()
 

@@ -218,7 +218,7 @@ def drop_too_long(
         more = ", ..." if len(long) > MAX_LISTED else ""
         reason = f"longer than {config.model.max_length} tokens"
         reason = "cannot be read" if objective.left_out_kind == "unreadable" else reason
-        log(f"left out {len(long):,} of data.{split}: {reason} (rows {numbers}{more})")
+        log(f"left out {len(long):,} of data.{split}: {reason} (texts {numbers}{more})")
     return [example for number, example in enumerate(examples) if number not in long]
 
 
