@@ -61,6 +61,7 @@ class FrameObjective(RowObjective):
     modifiers: Sequence[Modifier] = field(default=(), kw_only=True)
     extra = (0, 0)
     left_out_kind = "unreadable"
+    rows_at_once = 64  # sounds of half a minute: 60 MB
 
     @property
     def longest(self) -> int:
@@ -84,7 +85,7 @@ class FrameObjective(RowObjective):
         if rng is None or not self.modifiers:
             return self.reader.frames(raw)
         frames = self.reader.frames(modify(raw, self.modifiers, rng))
-        return modify_frames(frames, self.modifiers, rng)
+        return modify_frames(frames, self.modifiers, rng, self.reader.grid)
 
     def read_frames(self, place: str) -> FrameArray:
         return self.frames(self.reader.read(media_content(place)))
