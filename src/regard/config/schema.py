@@ -10,8 +10,17 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from regard.compat import VERSION
-from regard.config.input import AnyInputConfig, Modifier, PixelText
-from regard.config.model import MOST, AnyModelConfig, Count, Section, Share, TransformerConfig
+from regard.config.input import AnyInputConfig, AudioInput, InputConfig, Modifier, PixelText
+from regard.config.model import (
+    MOST,
+    AnyModelConfig,
+    Count,
+    ModelConfig,
+    Section,
+    Share,
+    TransformerConfig,
+    ViTConfig,
+)
 
 Format = Literal["txt", "tsv", "csv", "xlsx", "jsonl", "json", "parquet", "conll", "po", "tmx", "xliff"]
 # text, label, source, target, tokens, tags, question, context, answers, file -> a column's name or number
@@ -334,15 +343,31 @@ class Config(Section):
             raise ValueError(
                 f'task.input = "{self.task.input}", but [input] is of the kind "{kind}": leave task.input out'
             )
-        if self.model.family in FRAME_FAMILIES and self.input is None:
-            raise ValueError(
-                f'model.family = "{self.model.family}" reads pictures or sounds: describe them in [input]'
-            )
         if self.data.pixels is not None and self.task.name != "generate":
             raise ValueError(f'data.pixels is for task.name = "generate", not "{self.task.name}"')
+        if reason := unreadable(self.model, self.input):
+            raise ValueError(reason)
         if wrong := [each.name for each in self.data.modifiers if not each.suits(self.task.input)]:
             raise ValueError(f'data.modifiers: "{wrong[0]}" cannot change an input of the kind "{kind}"')
         return self
+
+
+def unreadable(model: ModelConfig, reads: InputConfig | None) -> str:
+    """Why a model cannot read an input, "" if it can."""
+    family = f'model.family = "{model.family}"'
+    if reads is None:
+        wrong = f"{family} reads pictures or sounds: describe them in [input]"
+        return wrong if model.family in FRAME_FAMILIES else ""
+    if model.family not in FRAME_FAMILIES:
+        return f"{family} reads text: leave [input] out, or use {', '.join(FRAME_FAMILIES)}"
+    patch = reads.patch if isinstance(reads, AudioInput) else None
+    if model.family == "ast" and patch is None:
+        return f"{family} reads patches of a spectrogram: give input.patch"
+    if model.family == "whisper" and (patch is not None or reads.kind != "audio"):
+        return f"{family} reads the frames of sounds: leave input.patch out"
+    if isinstance(model, ViTConfig) and model.front == "convolution" and reads.kind != "image":
+        return 'model.front = "convolution" is for pictures; use "patches"'
+    return ""
 
 
 def families_of(task: Task) -> tuple[str, ...]:

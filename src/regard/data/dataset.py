@@ -218,12 +218,15 @@ class Objective(ABC):
 
     def too_long(self, rows: Sequence[RawRow]) -> list[int]:
         """Numbers of the rows that exceed the model's positions; none if an objective splits rows."""
-        return [number for number, _ in self.encode(rows).left_out]
+        starts = range(0, len(rows), self.rows_at_once)
+        parts = ((start, self.encode(rows[start : start + self.rows_at_once])) for start in starts)
+        return [start + number for start, part in parts for number, _ in part.left_out]
 
     @abstractmethod
     def layout(self, pool: RowPool, rng: Rng) -> BatchLayout: ...
 
     left_out_kind: ClassVar[str] = "too-long"  # the kind of issue of a row that `encode` leaves out
+    rows_at_once: ClassVar[int] = 1 << 16  # that are encoded in memory
 
 
 class RowObjective(Objective):

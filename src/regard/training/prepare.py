@@ -277,12 +277,14 @@ def encode_corpus(
         first, last = np.searchsorted(checked.dropped, [start, start + len(portion)])
         dropped = set((checked.dropped[first:last] - start).tolist())
         kept = [row for number, row in enumerate(portion) if number not in dropped]
-        columns = objective.encode(kept)
-        for number, note in columns.left_out:
-            job.findings.add(objective.left_out_kind, name, kept[number][0], note=note)
-        writer.add(columns.source, columns.target)
+        for begin in range(0, len(kept), objective.rows_at_once):
+            rows = kept[begin : begin + objective.rows_at_once]
+            columns = objective.encode(rows)
+            for number, note in columns.left_out:
+                job.findings.add(objective.left_out_kind, name, rows[number][0], note=note)
+            writer.add(columns.source, columns.target)
+            used += len(rows) - len(columns.left_out)
         unanswered += sum(target == "[]" for _, _, target in kept)
-        used += len(kept) - len(columns.left_out)
         start += len(portion)
     if checked.pairs and start != checked.pairs:
         raise UsageError(

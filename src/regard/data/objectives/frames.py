@@ -61,6 +61,7 @@ class FrameObjective(RowObjective):
     modifiers: Sequence[Modifier] = field(default=(), kw_only=True)
     extra = (0, 0)
     left_out_kind = "unreadable"
+    rows_at_once = 64  # sounds of half a minute: 60 MB
 
     @property
     def longest(self) -> int:
