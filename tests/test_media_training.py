@@ -11,7 +11,7 @@ from regard.batch import Batch, FrameSize, frames
 from regard.config import load_config
 from regard.config.input import AudioInput, Modifier
 from regard.config.model import ViTConfig
-from regard.data.objectives import ClassifyFrames
+from regard.data.objectives.frames import ClassifyFrames
 from regard.inputs.frames import AudioReader
 from regard.models.families import vit
 
