@@ -244,15 +244,17 @@ def test_an_outline_needs_no_compiler() -> None:
     """Numbers drawn for mere shapes bring in the compiler of torch, which takes a second of each start."""
     program = """
 import sys
-from regard.config import resolve
-from regard.models import build_meta
-from regard.config.model import CLASSES
-tasks = {"bert": "fill", "gpt": "generate", "llama": "generate"}
-for family in CLASSES:
-    task = tasks.get(family, "translate")
-    config = resolve({"task": {"name": task}, "data": {"train": "phrasebook"}, "model": {"family": family}})
-    model = build_meta(config.model, 300, 300 if task == "translate" else None)
-    assert all(parameter.is_meta for parameter in model.parameters()), family
+from regard.batch import FrameSize
+from regard.config.model import CLASSES, parse_model
+from regard.config.schema import FRAME_FAMILIES
+from regard.models.families import build_meta
+shapes = [{"family": family} for family in CLASSES]
+shapes.append({"family": "vit", "front": "convolution", "positions": "sinusoidal"})
+for shape in shapes:
+    reads = FrameSize(6, 16, (2, 3)) if shape["family"] in FRAME_FAMILIES else 300
+    outputs = None if shape["family"] in ("bert", "gpt", "llama") else 300
+    model = build_meta(parse_model(shape), reads, outputs)
+    assert all(parameter.is_meta for parameter in model.parameters()), shape
 print({"torch._dynamo", "sympy"} & {*sys.modules})
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
