@@ -236,7 +236,8 @@ def absolute(corpora: Any, base: Path) -> Any:
         return [absolute(corpus, base) for corpus in corpora]
     if isinstance(corpora, dict) and "corpus" in corpora:
         return {
-            **corpora, **{key: absolute(corpora[key], base) for key in ("corpus", "files") if key in corpora}
+            **corpora,
+            **{key: absolute(corpora[key], base) for key in ("corpus", "files") if key in corpora},
         }
     return corpora
 
