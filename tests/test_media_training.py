@@ -13,7 +13,7 @@ from regard.config.input import AudioInput, Modifier
 from regard.config.model import ViTConfig
 from regard.data.objectives.frames import ClassifyFrames
 from regard.inputs.frames import AudioReader
-from regard.models.families import vit
+from regard.models.frames import vit
 
 
 def test_padding_behind_a_picture_changes_nothing() -> None:
