@@ -99,11 +99,18 @@ FRAME_MODELS = {
 }
 
 
-def save_frame_model(path: Path, name: str, pipeline: tokenizers.Tokenizer) -> torch.nn.Module:
-    """A random model of transformers, saved by it with its processor, and a tokenizer if it writes text."""
+def save_frame_model(
+    path: Path, name: str, pipeline: tokenizers.Tokenizer, times: int = 1
+) -> torch.nn.Module:
+    """A random model of transformers, saved by it with its processor, and a tokenizer if it writes text.
+
+    Shaken several times, what it writes depends on what it reads.
+    """
     torch.manual_seed(1)
     model, processor = FRAME_MODELS[name]()
-    shaken(model).save_pretrained(path)
+    for _ in range(times):
+        shaken(model)
+    model.save_pretrained(path)
     processor.save_pretrained(path)
     if name.startswith(("whisper", "vit_gpt")):
         put_tokenizer(path, "gpt2", pipeline)
