@@ -365,8 +365,9 @@ def unreadable(model: ModelConfig, reads: InputConfig | None) -> str:
         return f"{family} reads patches of a spectrogram: give input.patch"
     if model.family == "whisper" and (patch is not None or reads.kind != "audio"):
         return f"{family} reads the frames of sounds: leave input.patch out"
-    if isinstance(model, ViTConfig) and model.front == "convolution" and reads.kind != "image":
-        return 'model.front = "convolution" is for pictures; use "patches"'
+    is_tiled = reads.kind == "image" or (isinstance(reads, AudioInput) and patch and not reads.stride)
+    if isinstance(model, ViTConfig) and model.front == "convolution" and not is_tiled:
+        return 'model.front = "convolution" reads pictures, or patches of sounds that do not overlap'
     return ""
 
 
