@@ -1,4 +1,4 @@
-"""Speech to text: Regard against faster-whisper (CTranslate2) and transformers, on the same weights and files.
+"""Speech to text: Regard against faster-whisper (CTranslate2) and transformers, same weights and files.
 
     python -m bench.race transcribe -m FOLDER --ctranslate2 FOLDER --files a.wav b.wav [--words]
     python -m bench.speech -m FOLDER --ctranslate2 FOLDER --files a.wav b.wav
@@ -92,7 +92,9 @@ def transformers_ids(path: Path, language: str, **options: Any) -> Callable[[str
     model = WhisperForConditionalGeneration.from_pretrained(path, dtype=torch.float32).eval()
     extract = WhisperFeatureExtractor.from_pretrained(path)
     tokenizer = AutoTokenizer.from_pretrained(path)
-    multilingual = {"language": language, "task": "transcribe"} if model.generation_config.is_multilingual else {}
+    multilingual = (
+        {"language": language, "task": "transcribe"} if model.generation_config.is_multilingual else {}
+    )
 
     def generate(file: str) -> tuple[list[int], str]:
         sound = read_sound(file, RATE).astype(np.float32) / 32768
@@ -182,10 +184,17 @@ def compare(given: argparse.Namespace) -> None:
         expected = generate(file)[0]
         ids = window_ids(model, file, given.language)
         count = len(expected) - expected.count(model.special.end)
-        row |= {"tokens": count, "equal": sum(map(int.__eq__, ids, expected)), "same length": len(ids) == count}
+        row |= {
+            "tokens": count,
+            "equal": sum(map(int.__eq__, ids, expected)),
+            "same length": len(ids) == count,
+        }
         if theirs is not None:
             off = differences(timed(file, True)[1], theirs(file, True)[1])
-            row |= {"words": len(off) // 2, "within 0.1 s": sum(each <= 0.1 + 1e-6 for each in off) / len(off)}
+            row |= {
+                "words": len(off) // 2,
+                "within 0.1 s": sum(each <= 0.1 + 1e-6 for each in off) / len(off),
+            }
             row |= {"median difference": statistics.median(off), "largest": max(off)}
         show(row, given.json)
 
