@@ -97,7 +97,8 @@ class TranscribeCommand(FileCommand):
 
     def text_lines(self, result: Transcription) -> list[str]:
         if not self.words:
-            return [self.named(one_line(result.text), result.file)]
+            line = one_line(result.text)
+            return [line if self.names == ["-"] else self.named(line, result.file)]
         return [timed_line(each) for each in shown_segments(result, words=True)]
 
     # --- a file that grows --------------------------------------------------------------------------------

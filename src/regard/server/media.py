@@ -24,7 +24,9 @@ from regard.tasks.spec import TASKS, TaskSpec
 from regard.tasks.task_model import NamedFile
 
 MULTIPART = "multipart/form-data"
-FILE_ROUTES = {f"/api/v1/{spec.name}": spec for spec in TASKS.values() if spec.takes_files}
+FILE_ROUTES = {f"/api/v1/{spec.name}": spec for spec in TASKS.values() if spec.takes_files} | {
+    f"/v1/audio/{name}": TASKS["transcribe"] for name in ("transcriptions", "translations")
+}
 MOST_PARTS = 100
 HEAD_BYTES = 4096  # of a part
 
@@ -79,6 +81,8 @@ def form_as_json(raw: bytes, content_type: str, spec: TaskSpec) -> bytes:
             name = f";name={quote(part.file, safe='')}" if part.file else ""
             kind = part.type or "application/octet-stream"
             files.append(f"{DATA_URL}{kind}{name};base64,{base64.b64encode(part.content).decode()}")
+        elif part.name.endswith("[]"):  # a list, as OpenAI's clients send it
+            fields.setdefault(part.name[:-2], []).append(field_value(part, spec))
         else:
             fields[part.name] = field_value(part, spec)
     if files:

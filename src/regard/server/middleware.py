@@ -32,7 +32,7 @@ KEYLESS = frozenset({"/health", "/health/live"})  # need no API key
 # LibreTranslate: the key may be a field of the body
 KEY_FIELDS = FORMS | {"/languages", "/frontend/settings"}
 # refused unread if the queues are full
-MODEL_PATHS = re.compile(r"/translate|/v1/\w+|/api/v1/(?!tokenize|trace)\w+")
+MODEL_PATHS = re.compile(r"/translate|/v1/[\w/]+|/api/v1/(?!tokenize|trace)\w+")
 CHUNK = 64 << 10  # bytes of a response that are sent at once
 MOST_FIELDS = 1000  # of a form
 

@@ -24,6 +24,7 @@ class RequestLimits:
     texts: int = 64
     characters: int = 50_000  # of all texts
     file_characters: int = 16 << 20  # of a data URL
+    sound_seconds: int = 600  # of a recording
     max_tokens: int = 1024  # of one completion
     prompt_ids: int = 8192  # of one prompt
     choices: int = 8  # n, best_of, alternatives

@@ -126,10 +126,13 @@ def dequantized(name: str, variables: Variables, cursor: Cursor) -> Tensor:
 def to_transformers(variables: Variables, path: Path) -> Variables:
     """The weights under the names of WhisperForConditionalGeneration."""
     tensors: Variables = {}
+    places: set[int] = set()
     for name, tensor in variables.items():
         if tensor.dim() and name not in ("decoder/projection/weight",):  # numbers are settings
             for theirs, part in renamed(name, tensor, path):
-                tensors[theirs] = part.contiguous()
+                # equal variables are stored once there; files of safetensors hold each
+                tensors[theirs] = part.clone() if part.data_ptr() in places else part.contiguous()
+                places.add(part.data_ptr())
     return tensors
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -15,6 +16,7 @@ from regard.generation import Hypothesis, Request, generate
 from regard.generation.encoded import EncodedSources
 from regard.generation.word_times import token_positions, usual_heads
 from regard.inputs.audio import sound_blocks
+from regard.inputs.media import MediaLimits
 from regard.models.transformer import EncoderDecoder
 from regard.sample import FrameArray
 from regard.storage import Folder
@@ -77,7 +79,10 @@ class Transcriber(TranscribeMethods):
         return 2 * self.audio.hop / self.audio.sample_rate
 
     def run(self, files: Sequence[Any], **options: Any) -> TranscriptionRun:
-        """A run over files, window by window, with the options of `transcribe`."""
+        """A run over files, window by window, with the options of `transcribe`.
+
+        A file of more than `longest` seconds is refused.
+        """
         decode, task, language = options["decode"], options["task"], options["language"]
         fields = {name: value for name, value in (decode or {}).items() if value is not None}
         if options.get("beam") is not None:
@@ -91,11 +96,11 @@ class Transcriber(TranscribeMethods):
         times = options["timestamps"] and self.first_time is not None
         warn = options.get("warn") or (lambda text: None)
         plan = Plan(chosen, task, times, options["word_times"], warn)
-        first = options.get("first_line", 1)
+        first, longest = options.get("first_line", 1), options.get("longest", math.inf)
         sources = (open_source(each, number) for number, each in enumerate(files, first))
-        return TranscriptionRun(self, plan, [self.track(each, language) for each in sources])
+        return TranscriptionRun(self, plan, [self.track(each, language, longest) for each in sources])
 
-    def track(self, file: NamedFile, language: str | None) -> Track:
+    def track(self, file: NamedFile, language: str | None, longest: float) -> Track:
         content, rate = file.content, self.audio.sample_rate
         reader = self.folder.reader
         if isinstance(content, np.ndarray):
@@ -103,7 +108,7 @@ class Transcriber(TranscribeMethods):
         elif isinstance(content, Iterator):  # samples as they are recorded
             blocks = content
         else:
-            blocks = named_blocks(file, rate, reader.limits)
+            blocks = named_blocks(file, rate, reader.limits, longest)
         return Track(Recording(file.name, blocks, rate, self.audio.samples), language)
 
     def _transcribe(self, files: Sequence[Any], options: Mapping[str, Any]) -> list[Transcription]:
@@ -143,10 +148,16 @@ class Transcriber(TranscribeMethods):
         return self.tokenizer.decode(tokens)
 
 
-def named_blocks(file: NamedFile, rate: int, limits: Any) -> Iterator[Samples]:
-    """The blocks of a sound; errors name the file."""
+def named_blocks(file: NamedFile, rate: int, limits: MediaLimits, longest: float) -> Iterator[Samples]:
+    """The blocks of a sound of at most `longest` seconds; errors name the file."""
+    count = 0
     try:
-        yield from sound_blocks(file.content, rate, limits)
+        for block in sound_blocks(file.content, rate, limits, longest):
+            count += len(block)
+            if count > longest * rate:  # the header promised less
+                message = f"{file.name}: longer than the {longest:g} seconds that are read"
+                raise UsageError(message, code="E_AUDIO_SECONDS")
+            yield block
     except UsageError as error:
         if not isinstance(file.content, bytes):
             raise

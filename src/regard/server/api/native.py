@@ -40,7 +40,9 @@ async def run_task(
     inputs = await asyncio.to_thread(media_inputs, name, task, inputs)
     cost = spec.cost(inputs, options)
     service.schedulers[name].check_capacity(call.client, cost)  # before the texts are tokenized
-    if spec.name in DECODED:
+    if spec.name == "transcribe":
+        results = await transcribe(service, name, task, inputs, options, call)
+    elif spec.name in DECODED:
         work = partial(spec.run, task.deferred(), inputs, options)
         # files are decoded one after another, which bounds the memory for it
         (deferred,) = await (service.run(name, work, call) if task.reads_files else asyncio.to_thread(work))
@@ -53,6 +55,17 @@ async def run_task(
         ]
         results = [each for part in await service.run_portions(name, portions, call) for each in part]
     service.metrics.add("tokens", cost, kind="estimated", model=name)
+    return results
+
+
+async def transcribe(
+    service: Service, name: str, task: Any, inputs: dict[str, Any], options: Any, call: Call
+) -> list[Any]:
+    """Window by window: other clients have their turn between them."""
+    run = task.run(inputs["file"], longest=LIMITS.sound_seconds, **options)
+    while not run.done:
+        await service.run(name, run.advance, call, task.reader.most)
+    results: list[Any] = run.results()
     return results
 
 
