@@ -117,7 +117,7 @@ def test_checkpoints_of_a_run_together(regard: Command, refused: Refused, tiny_m
 
 def test_other_tokenizers_are_refused(tiny_model: Path) -> None:
     one = open_folder(tiny_model)
-    other = replace(one, path=Path("elsewhere"), target=train_tokenizer(["other words"], "bpe", 300))
+    other = replace(one, path=Path("elsewhere"), output=train_tokenizer(["other words"], "bpe", 300))
     with pytest.raises(UsageError, match=r"toy and elsewhere have different tokenizers"):
         Translator(one, other)
 

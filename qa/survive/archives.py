@@ -20,8 +20,14 @@ from regard.storage import open_folder
 UNPACKERS = {"extract", "extractall", "unpack_archive", "_extract_member"}
 MODULES = {"tarfile", "zipfile", "zipimport", "lzma", "bz2", "py7zr", "rarfile"}
 # `zipfile.is_zipfile` alone, in the process that reads tensors aside; and the sizes in an .xlsx, whose cells
-# openpyxl reads in memory: neither writes what an archive holds.
-KNOWN = {("storage/unpickle.py", "zipfile"), ("data/readers/tables.py", "zipfile")}
+# openpyxl reads in memory; a file of the package; members of a plain .tar, read in place: none of them writes
+# what an archive holds.
+KNOWN = {
+    ("storage/unpickle.py", "zipfile"),
+    ("data/readers/tables.py", "zipfile"),
+    ("data/phrasebook.py", "zipfile"),
+    ("inputs/media.py", "tarfile"),
+}
 MODEL_FILES = ("config.json", "model.safetensors", "tokenizer.json")
 NAMES = (
     *("../out", "/tmp/regard-out", "a/../../out", "link/out", "C:\\out", "a\\..\\..\\out"),

@@ -348,8 +348,8 @@ class EncoderDecoder(CausalDecoder):
         if batch.source is None:
             raise ValueError("an encoder-decoder needs a source")
         source = self.source.front(batch.source)
-        encoded = Frames(self.encode(source, tap), source.positions, source.padding)
-        return self.start_encoded(encoded, beams, dtype)
+        states = encode(self.source, self.encoder, source, tap)
+        return self.start_encoded(Frames(states, source.positions, source.padding), beams, dtype)
 
     @torch.no_grad()
     def start_encoded(self, source: Frames, beams: int = 1, dtype: torch.dtype | None = None) -> Cache:

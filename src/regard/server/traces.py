@@ -22,7 +22,7 @@ from regard.interpret import Trace, TracedTokens, compare
 from regard.interpret.activations import attention_matrix, visible
 from regard.interpret.predictions import max_pool
 from regard.server.errors import APIError, unknown_model
-from regard.server.requests import QueryString, TensorQuery, TraceBody, check_decode
+from regard.server.requests import LIMITS, QueryString, TensorQuery, TraceBody, check_decode
 from regard.tasks import Embedder
 from regard.tasks.media import DATA_URL
 from regard.tasks.task_model import TaskModel
@@ -109,6 +109,9 @@ def trace_tokens(task: Any, body: TraceBody) -> int:
         if not body.source.startswith(DATA_URL):  # a server opens no files for its clients
             raise APIError(400, "source: this model reads files; send one as a data URL", "source")
         return FRAME_TOKENS
+    if len(body.source) > LIMITS.text_characters:
+        message = f"the text is too long: {LIMITS.text_characters} characters at most"
+        raise APIError(400, message, "source")
     source, target = len(folder.source.encode(body.source)), len(folder.target.encode(body.target or ""))
     most = folder.config.max_length
     if target > most:
