@@ -190,7 +190,7 @@ def test_the_wheel_trains_translates_and_explains(
 
 
 @pytest.mark.parametrize(
-    ("words", "expected"), [("regard tra", "train\ntranslate\n"), ("regard config ch", "check\n")]
+    ("words", "expected"), [("regard tra", "train\ntranscribe\ntranslate\n"), ("regard config ch", "check\n")]
 )
 def test_the_shell_completes_commands(words: str, expected: str) -> None:
     asked = {"_REGARD_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
