@@ -419,6 +419,17 @@ def test_the_command(regard: Command, refused: Refused, singer: Transcriber, tmp
     assert "give a file of speech" in refused("transcribe", "-m", model)
 
 
+def test_evaluation_gives_error_rates(regard: Command, singer: Transcriber) -> None:
+    rows = speech.singer().parent / "valid" / "rows.tsv"
+    result = package.evaluate(singer, rows)
+    expected = [line.split("\t")[1] for line in rows.read_text(encoding="utf-8").splitlines()[1:]]
+    texts = [row["output"] for row in result.outputs]
+    assert result["exact"] == sum(map(str.__eq__, texts, expected)) / len(expected)
+    assert 0 <= result["word_error_rate"] < 0.5
+    shown = json.loads(regard("evaluate", "-m", speech.singer(), "--data", rows, "--json").out)
+    assert shown["word_error_rate"] == result["word_error_rate"]
+
+
 class Growing:
     """Writes the rest of a file in parts, each time that the reader waits."""
 

@@ -12,20 +12,24 @@ from regard.config import Config, Corpora, Train, load_config, resolve
 from regard.config.schema import Tokenization
 from regard.data import read_examples
 from regard.data.objectives import split_labels
+from regard.data.readers.media import media_content
 from regard.data.report import StrictReport
 from regard.errors import UsageError, near_miss
 from regard.generation.packing import choose_precision
 from regard.metrics.bleu import bleu_tokenization, looks_tokenized, make_bleu, text_scores
+from regard.metrics.words import error_rates
 from regard.sample import Example
 from regard.storage import Folder, write_text
 from regard.storage.folder import run_of
-from regard.tasks import Translator, decode_options, load
+from regard.tasks import Transcriber, Translator, decode_options, load
+from regard.tasks.task_model import NamedFile
 from regard.training.evaluation import drop_too_long, make_evaluation, make_objective, write_rows
 
 Log = Callable[[str], None]
 Data = str | Path | Sequence[str | Path] | Sequence[tuple[str, str]]  # corpus, two files, or pairs in memory
 PHRASEBOOK = "phrasebook"
 MAX_NAMES = 5  # labels named in a message
+FILES_AT_ONCE = 64
 
 
 @dataclass(frozen=True)
@@ -82,6 +86,11 @@ def evaluate(
         result = score_translations(task, data, options, tokenize, used, log)
         if output is not None:
             write_text(Path(output), "".join(text.replace("\n", " ") + "\n" for text in result.outputs))
+        return result
+    if isinstance(task, Transcriber) and tokenize is None:
+        result = score_transcriptions(task, data, options, used)
+        if output is not None:
+            write_rows(Path(output), result.outputs)
         return result
     if options or tokenize is not None:
         raise UsageError(
@@ -194,6 +203,33 @@ def exact_by_phenomenon(exact: list[bool]) -> dict[str, dict[str, float]]:
     return table
 
 
+# --- speech
+
+
+def score_transcriptions(
+    transcriber: Transcriber, data: Data | None, options: Mapping[str, object], precision: str
+) -> EvaluationResult:
+    """Word and character error rate, and exact texts; files are read as `transcribe` reads them."""
+    folder = transcriber.folder
+    examples = read_test_set(folder, data, StrictReport(), run_config(folder.path))
+    decode = decode_options(folder.decode, options).model_dump()
+    start = time.perf_counter()
+    texts = []
+    for first in range(0, len(examples), FILES_AT_ONCE):
+        places = [example.source for example in examples[first : first + FILES_AT_ONCE]]
+        files = [NamedFile(place, media_content(place)) for place in places]
+        texts += [result.text for result in transcriber.transcribe(files, decode=decode)]
+    seconds = time.perf_counter() - start
+    references = [example.target for example in examples]
+    exact = sum(map(str.__eq__, texts, references)) / len(texts)
+    rows = [
+        {"source": example.source, "reference": example.target, "output": text}
+        for example, text in zip(examples, texts)
+    ]
+    scores = {**error_rates(references, texts), "exact": exact}
+    return EvaluationResult("transcribe", len(texts), scores, precision, seconds, rows)
+
+
 # --- other tasks
 
 
@@ -204,7 +240,7 @@ def score_texts(folder: Folder, data: Data | None, precision: str, log: Log) -> 
         defaults = resolve({"task": folder.task.model_dump(), "data": {"train": "-"}})
         config = defaults.model_copy(update={"model": folder.config})
     objective = make_objective(
-        folder.task, folder.config, folder.source, folder.target, folder.labels, config.version
+        folder.task, folder.config, folder.input, folder.output, folder.labels, config.version
     )
     findings = StrictReport()
     examples = read_test_set(folder, data, findings, config)
