@@ -71,8 +71,8 @@ def pack(run: Path, name: str) -> None:
     first, found, rest = card.partition("| training data | ")
     assert found, "the card says what the model was trained on"
     card = first + found + data + rest[rest.index(" |\n") :]
-    told = (CARDS / f"{name}.md").read_text(encoding="utf-8")
-    write_text(place / "README.md", card.replace("## Use\n", f"{told}\n## Use\n", 1))
+    notes = (CARDS / f"{name}.md").read_text(encoding="utf-8")
+    write_text(place / "README.md", card.replace("## Use\n", f"{notes}\n## Use\n", 1))
 
 
 if __name__ == "__main__":

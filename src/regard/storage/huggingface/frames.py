@@ -19,6 +19,7 @@ from regard.storage.huggingface.architecture import (
     Layout,
     Shapes,
     Table,
+    attention,
     modules,
     unsupported,
 )
@@ -227,10 +228,7 @@ WHISPER = Architecture(
 SHARED = ("width", "heads", "feed_forward")  # of both
 CROSS = {
     "cross_residual.norm": "ln_cross_attn",
-    "cross.query": "crossattention.q_attn",
-    "cross.key": "crossattention.c_attn",
-    "cross.value": "crossattention.c_attn",
-    "cross.output": "crossattention.c_proj",
+    **attention("cross", "crossattention", "q_attn", "c_attn", "c_attn", "c_proj"),
 }
 
 
