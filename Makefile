@@ -9,19 +9,26 @@ RUN := runs/demo
 WORKERS ?= 2
 SHARE ?= 1
 
-.PHONY: demo test check test-hard bench docs clean
+# Many tests start Python, which imports torch: the bytecode is kept, in .venv, also where the environment forbids it
+# beside the sources.
+export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/pycache
+export PYTHONDONTWRITEBYTECODE :=
 
-$(READY): pyproject.toml requirements.txt
+.PHONY: demo test check types scripts test-hard bench docs clean
+
+$(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Python 3.11 or newer is needed: make PYTHON=python3.12 ..."; exit 1; }
-	test -d $(VENV) || $(PYTHON) -m venv $(VENV)
+	$(PYTHON) -m venv $(VENV)
+
+$(READY): pyproject.toml requirements.txt | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c requirements.txt -e .
 	touch $@
 
-$(READY_TEST): $(READY)
+$(READY_TEST): pyproject.toml requirements.txt | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c requirements.txt -e '.[test]'
 	@sh tests/chromium.sh
-	touch $@
+	touch $(READY) $@
 
 # Train a translator on the built-in phrasebook, test it on unseen sentences, use it.
 demo: $(READY)
@@ -29,15 +36,21 @@ demo: $(READY)
 
 # All checks and tests. Threads that wait sleep: those of one worker do not keep a core from the other.
 test: $(READY_TEST) check
-	sh tests/js/run.sh test
 	OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -m "not slow" -n $(WORKERS) --dist loadfile \
 	  --no-loadscope-reorder
 
+# What takes one core each is done side by side: the types of Python, and the page's scripts.
 check: $(READY_TEST)
 	$(BIN)/ruff check src tests bench qa recipes docs/*.py
 	$(BIN)/ruff format --check src tests bench qa recipes docs/*.py
+	@$(MAKE) --no-print-directory -j 2 types scripts
+
+types: $(READY_TEST)
 	$(BIN)/mypy
+
+scripts:
 	sh tests/js/run.sh check
+	sh tests/js/run.sh test
 
 # The slow tests and all release trials (qa/README.md), about an hour. SHARE=0.05 is a sample of the trials.
 test-hard: $(READY_TEST)

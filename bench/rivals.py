@@ -90,7 +90,8 @@ def source_ids(folder: Folder, texts: Sequence[str]) -> Ids:
 def regard(path: Path, precision: str, threads: int) -> Writer:
     model = load(path, precision=precision, threads=threads)
     translates = isinstance(model, Translator)
-    run = partial(model.translate_lines, split="never") if translates else model.generate_texts
+    plain = {"split": "never", "other_language": "translate", "check": False}
+    run = partial(model.translate_lines, **plain) if translates else model.generate_texts
 
     def write(texts: Sequence[str], beams: int, count: int) -> list[str]:
         found = run(list(texts), beam=beams, decode={"min_length": count, "max_length": count})

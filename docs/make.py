@@ -333,10 +333,12 @@ def weighted() -> str:
 def modifiers() -> str:
     rows = [field_row(Modifier, name) for name in Modifier.model_fields]
     pictures, sounds = ", ".join(Modifier.IMAGE), ", ".join((*Modifier.AUDIO, *Modifier.FRAMES))
+    texts = "".join(f"Texts to {task}: {', '.join(names)}.\n" for task, names in Modifier.TEXT.items())
     return (
         "\n## Modifiers\n\nEntries of `data.modifiers` change training samples at random, in their order: "
         '`{name = "shift", strength = 4}`.\n'
-        f"Pictures and videos: {pictures}.\nSounds: {sounds}.\n"
+        f"Pictures and videos: {pictures}.\nSounds: {sounds}.\n{texts}"
+        "What they do to texts: [training data](../data.md#modifiers-of-text).\n"
         "\n| field | value | default | meaning |\n|---|---|---|---|\n" + "\n".join(rows) + "\n"
     )
 

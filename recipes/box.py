@@ -24,6 +24,7 @@ from lessons import PACKAGE, put
 
 from regard.config import Config, load_config
 from regard.data import read_examples
+from regard.evaluation.confidence import fit_confidence
 from regard.export import calibrate
 from regard.storage import write_text
 from regard.training import train
@@ -72,6 +73,10 @@ def pack(run: Path, direction: str, data: Path) -> None:
     drawn = random.Random(SEED).sample(rows, SAMPLE)  # short and long ones
     write_text(sample, "".join(row.split("\t")[0] + "\n" for row in drawn))
     calibrate(place, sample)
+    files = [data / f"{split}.{direction}.tsv" for split in ("valid", "test")]
+    rows = [row for file in files for row in file.read_text(encoding="utf-8").splitlines()]
+    pairs = [(source, target) for source, target in (row.split("\t") for row in rows)]
+    fit_confidence(place, pairs, french())
     card = (place / "README.md").read_text(encoding="utf-8")
     card = card.replace("pipeline_tag:", "license: cc-by-2.0\npipeline_tag:", 1)
     card = card.replace(f"| train.{direction}.tsv |", "| Tatoeba, split by box.py |")
@@ -79,6 +84,13 @@ def pack(run: Path, direction: str, data: Path) -> None:
     card = card.replace(tested, f"runs/box/data/{tested} --precision float32")  # as the run did
     told = card_of(direction)
     write_text(place / "README.md", card.replace("## Use\n", f"{told}\n## Use\n", 1))
+
+
+def french() -> list[str]:
+    """Texts in a language that neither model reads."""
+    recipe = load_config(RECIPE, ['data.valid="data:tatoeba/valid.en-fr.tsv.gz"', 'task.target="fr"'])
+    assert recipe.data.valid is not None
+    return [each.target for each in read_examples(recipe.data.valid, recipe.task, "valid")]
 
 
 def card_of(direction: str) -> str:

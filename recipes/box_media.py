@@ -3,12 +3,13 @@
 REGARD_DATA=folder python recipes/box_media.py [--runs runs/box] [--only spoken-digits] [--no-put]
 
 The recipes are fashion-mnist.toml and digits-in-a-row.toml; this makes their data first. It can be stopped at
-any time: the same command goes on.
+any time: the same command goes on, and puts a model that is complete into the package.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -21,6 +22,7 @@ from regard.training import train
 
 HERE = Path(__file__).parent
 CARDS = HERE / "cards"
+SCORES = "REGARD_DATA=folder python recipes/box_media_scores.py"
 GARMENTS = {  # the labels of Fashion-MNIST, and what garments.py adds
     "0": "t-shirt", "1": "trousers", "2": "pullover", "3": "dress", "4": "coat", "5": "sandal", "6": "shirt",
     "7": "sneaker", "8": "bag", "9": "ankle boot", "10": "no garment",
@@ -41,12 +43,13 @@ def main() -> None:
     for name in given.only or MODELS:
         recipe, script, _, _ = MODELS[name]
         folder = given.runs / name
-        if not (folder / "run.toml").is_file():
+        is_begun = (folder / "run.toml").is_file()
+        if not is_begun:
             subprocess.run([sys.executable, HERE / script], check=True)
-        config = load_config(HERE / recipe, given.changes)
-        outcome = train(config, folder, resume=(folder / "run.toml").is_file())
-        if not outcome.finished:
-            sys.exit(130)  # interrupted; the same command goes on
+        if not (folder / "model.safetensors").is_file():
+            config = load_config(HERE / recipe, given.changes)
+            if not train(config, folder, resume=is_begun).finished:
+                sys.exit(130)  # interrupted; the same command goes on
         if not given.no_put:
             pack(folder, name)
 
@@ -71,6 +74,7 @@ def pack(run: Path, name: str) -> None:
     first, found, rest = card.partition("| training data | ")
     assert found, "the card says what the model was trained on"
     card = first + found + data + rest[rest.index(" |\n") :]
+    card = re.sub("^regard evaluate .*$", SCORES, card, flags=re.MULTILINE)
     notes = (CARDS / f"{name}.md").read_text(encoding="utf-8")
     write_text(place / "README.md", card.replace("## Use\n", f"{notes}\n## Use\n", 1))
 

@@ -1,10 +1,11 @@
-"""More pictures for recipes/fashion-mnist.toml, as a pair of IDX files.
+"""Pictures for recipes/fashion-mnist.toml, as IDX files: train-*, valid-*.
 
 REGARD_DATA=folder python recipes/garments.py [runs/garments]
 
-Fashion-MNIST shows garments that are light on black, and a model trained on it alone is sure of a name for
-whatever it is given. These are 8,000 pictures of the training set with light and dark exchanged, and 8,000
-that show no garment, with the label 10: noise, gradients, lines, shapes, letters, garments cut into pieces.
+A model of Fashion-MNIST alone is sure of a name for whatever it is given. Beside 55,000 of its pictures for
+training and 5,000 for validation there are 10,000 that show no garment, with the label 10: noise,
+gradients, lines, shapes, letters, leaves upon leaves (whose edges are distributed as those of photographs:
+Lee, Mumford, Huang 2001), parts of two photographs of scikit-learn, garments cut into pieces.
 """
 
 from __future__ import annotations
@@ -19,10 +20,12 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageDraw
+from sklearn.datasets import load_sample_images
 
 PLACE = Path(__file__).parent.parent / "runs" / "garments"
 SIDE = 28
-COUNT = 8000  # of each of the two kinds
+HELD_OUT = 5000  # for validation
+COUNT = 10_000  # without a garment
 OTHER = 10  # the label of what is no garment
 SEED = 1
 
@@ -35,11 +38,13 @@ def main(place: Path) -> None:
     pictures = read_idx(source / "train-images-idx3-ubyte.gz", 16).reshape(-1, SIDE, SIDE)
     labels = read_idx(source / "train-labels-idx1-ubyte.gz", 8)
     rng = np.random.default_rng(SEED)
-    chosen = rng.choice(len(pictures), COUNT, replace=False)
-    others = [KINDS[number % len(KINDS)](rng, pictures) for number in range(COUNT)]
+    known, held = slice(-HELD_OUT), slice(-HELD_OUT, None)
+    others = np.stack([KINDS[number % len(KINDS)](rng, pictures[known]) for number in range(COUNT)])
     place.mkdir(parents=True, exist_ok=True)
-    write_idx(place / "images-idx3-ubyte.gz", np.concatenate([255 - pictures[chosen], np.stack(others)]))
-    write_idx(place / "labels-idx1-ubyte.gz", np.append(labels[chosen], np.full(COUNT, OTHER, np.uint8)))
+    write_idx(place / "train-images-idx3-ubyte.gz", np.concatenate([pictures[known], others]))
+    write_idx(place / "train-labels-idx1-ubyte.gz", np.append(labels[known], np.full(COUNT, OTHER, np.uint8)))
+    write_idx(place / "valid-images-idx3-ubyte.gz", pictures[held])
+    write_idx(place / "valid-labels-idx1-ubyte.gz", labels[held])
 
 
 def read_idx(path: Path, head: int) -> Pixels:
@@ -68,6 +73,31 @@ def clouds(rng: Rng, pictures: Pixels) -> Pixels:
         rng.integers(0, 256, (int(rng.integers(1, 15)), int(rng.integers(2, 15))), np.uint8)
     )
     return stretched(np.asarray(small.resize((SIDE, SIDE), Image.Resampling.BICUBIC), float), rng)
+
+
+def leaves(rng: Rng, pictures: Pixels) -> Pixels:
+    """Ellipses of all sizes, small ones most often, each over those before; then a little out of focus."""
+    side = 2 * SIDE
+    image = Image.new("L", (side, side))
+    draw = ImageDraw.Draw(image)
+    for _ in range(400):
+        across, down = 2 / np.sqrt(rng.uniform(0.002, 1, 2))  # p(r) ~ r^-3
+        x, y = rng.uniform(0, side, 2)
+        draw.ellipse((x - across, y - down, x + across, y + down), fill=int(rng.integers(256)))
+    return stretched(np.asarray(image.resize((SIDE, SIDE), Image.Resampling.BICUBIC), float), rng)
+
+
+def photograph(rng: Rng, pictures: Pixels) -> Pixels:
+    """A part of a photograph."""
+    photo = PHOTOS[rng.integers(len(PHOTOS))]
+    size = int(rng.integers(40, min(photo.size)))
+    left, top = (int(rng.integers(0, side - size + 1)) for side in photo.size)
+    box = (left, top, left + size, top + size)
+    return np.asarray(photo.resize((SIDE, SIDE), Image.Resampling.BICUBIC, box))
+
+
+def blank(rng: Rng, pictures: Pixels) -> Pixels:
+    return np.full((SIDE, SIDE), rng.integers(256), np.uint8)
 
 
 def drawing(rng: Rng, pictures: Pixels) -> Pixels:
@@ -126,16 +156,11 @@ def mosaic(rng: Rng, pictures: Pixels) -> Pixels:
     return np.ascontiguousarray(mixed.reshape(SIDE, SIDE))
 
 
+PHOTOS = [Image.fromarray(each).convert("L") for each in load_sample_images().images]
 KINDS: list[Callable[[Rng, Pixels], Pixels]] = [
-    noise,
-    clouds,
-    drawing,
-    letter,
-    piece,
-    mosaic,
-    clouds,
-    drawing,
-]
+    noise, blank, clouds, clouds, drawing, drawing, letter, letter, leaves, leaves, photograph, photograph,
+    piece, mosaic,
+]  # fmt: skip
 
 
 if __name__ == "__main__":

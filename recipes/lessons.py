@@ -22,7 +22,7 @@ FILES = (
     "config.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json",
     "preprocessor_config.json", "README.md",
 )  # fmt: skip
-REPORT = "`report.html` shows how they come about, and this computes them again:"  # it stays with the run
+REPORT = "`report.html` shows the details; this"  # it stays with the run
 SHAPES = {
     "phrasebook-transformer": [],
     "phrasebook-bahdanau": ["family=bahdanau", "cell=gru", "layers=1", "width=96"],
@@ -53,7 +53,7 @@ def put(run: Path, place: Path) -> None:
     for name in FILES:  # pictures have no tokenizer, text has no preprocessor
         if (run / name).is_file():
             shutil.copyfile(run / name, place / name)
-    card = (place / "README.md").read_text(encoding="utf-8").replace(REPORT, "This computes them again:")
+    card = (place / "README.md").read_text(encoding="utf-8").replace(REPORT, "This")
     write_text(
         place / "README.md",
         card.replace(f'"{run.name}"', f'"{place.name}"').replace(f"-m {run.name}", f"-m {place.name}"),

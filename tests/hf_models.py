@@ -14,8 +14,6 @@ from transformers import (
     BertConfig,
     GPT2Config,
     GPT2LMHeadModel,
-    LlamaConfig,
-    LlamaForCausalLM,
     MarianConfig,
     MarianMTModel,
     T5Config,
@@ -173,6 +171,11 @@ def gpt2(**more: object) -> torch.nn.Module:
 
 
 def llama(**more: object) -> torch.nn.Module:
+    return causal("Llama", **{"pad_token_id": None, **more})
+
+
+def causal(kind: str, **more: object) -> torch.nn.Module:
+    """A relative of Llama, by the name of its classes."""
     shape = {
         "hidden_size": 16,
         "intermediate_size": 24,
@@ -180,9 +183,29 @@ def llama(**more: object) -> torch.nn.Module:
         "num_attention_heads": 4,
         "num_key_value_heads": 2,
         "max_position_embeddings": 64,
+        "pad_token_id": 0,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
         **more,
     }
-    return LlamaForCausalLM(LlamaConfig(vocab_size=500, **shape))
+    config = getattr(transformers, f"{kind}Config")(vocab_size=500, **shape)
+    return getattr(transformers, f"{kind}ForCausalLM")(config)
+
+
+def encoder(kind: str, task: str, **more: object) -> torch.nn.Module:
+    """A relative of BERT, by the name of its classes and of what it is for."""
+    labels = {"id2label": LABELS} if "Classification" in task else {}
+    config = getattr(transformers, f"{kind}Config")(vocab_size=310, **more, **labels)
+    return getattr(transformers, f"{kind}For{task}")(config)
+
+
+def roberta(task: str, kind: str = "Roberta", **more: object) -> torch.nn.Module:
+    return encoder(kind, task, **{**BERT_SHAPE, "type_vocab_size": 1, "pad_token_id": 1, **more})
+
+
+def distilbert(task: str, **more: object) -> torch.nn.Module:
+    shape = {"dim": 16, "n_layers": 2, "n_heads": 4, "hidden_dim": 24, "max_position_embeddings": 20}
+    return encoder("DistilBert", task, **shape, **more)
 
 
 def t5(gated: bool = False, own_output: bool = False, **more: object) -> torch.nn.Module:
@@ -247,6 +270,35 @@ MODELS = {
             rope_parameters={"rope_type": "default", "rope_theta": 500.0},
         ),
     ),
+    "llama 3": (
+        "llama",
+        lambda: llama(
+            rope_parameters={
+                "rope_type": "llama3",
+                "rope_theta": 100.0,
+                "factor": 8.0,
+                "low_freq_factor": 1.0,
+                "high_freq_factor": 4.0,
+                "original_max_position_embeddings": 16,
+            }
+        ),
+    ),
+    "llama linear": (
+        "llama",
+        lambda: llama(rope_parameters={"rope_type": "linear", "rope_theta": 100.0, "factor": 4.0}),
+    ),
+    "mistral": ("llama", lambda: causal("Mistral", sliding_window=3)),
+    "qwen2": ("llama", lambda: causal("Qwen2", tie_word_embeddings=True)),
+    "qwen3": ("llama", lambda: causal("Qwen3", head_dim=6)),
+    "gemma": ("llama", lambda: causal("Gemma", head_dim=6)),
+    "fill roberta": ("bert", lambda: roberta("MaskedLM")),
+    "classify roberta": ("bert", lambda: roberta("SequenceClassification")),
+    "tag roberta": ("bert", lambda: roberta("TokenClassification", "XLMRoberta", type_vocab_size=2)),
+    "answer roberta": ("bert", lambda: roberta("QuestionAnswering")),
+    "fill distilbert": ("bert", lambda: distilbert("MaskedLM", activation="relu")),
+    "classify distilbert": ("bert", lambda: distilbert("SequenceClassification")),
+    "tag distilbert": ("bert", lambda: distilbert("TokenClassification")),
+    "answer distilbert": ("bert", lambda: distilbert("QuestionAnswering")),
     "t5": ("t5", t5),
     "t5 1.1": ("t5", lambda: t5(gated=True, own_output=True, num_decoder_layers=3)),
     "t5 buckets": (

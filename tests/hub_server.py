@@ -1,14 +1,19 @@
-"""A local HTTP server with the routes of the hub that huggingface_hub uses, and with faulty connections."""
+"""A local HTTP server with the routes of the hub that huggingface_hub uses, and with faulty connections.
+
+Uploads go by its routes of git LFS, with HF_HUB_DISABLE_XET.
+"""
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 from urllib.parse import unquote
 
 
@@ -28,6 +33,7 @@ class Repository:
     branches: dict[str, str] = field(default_factory=dict)
     token: str | None = None  # required to read it
     gated: bool = False  # its files are listed, and refused
+    private: bool = False
 
 
 class Server(ThreadingHTTPServer):
@@ -46,6 +52,9 @@ class Server(ThreadingHTTPServer):
         self.torn = ""  # ending of the paths whose connection breaks
         self.reachable: int | None = None  # requests that get bytes; later ones break at once
         self.hidden: tuple[str, ...] = ()  # beginnings of paths that are not found
+        self.writer: str | None = None  # the token that may create and write
+        self.objects: dict[str, bytes] = {}  # by SHA-256: large files that were uploaded
+        self.on_commit: Callable[[], None] = lambda: None  # called before a commit is made
         self.requests: list[tuple[str, str, str | None]] = []  # method, path, range
         self.logins: list[str | None] = []  # Authorization headers
 
@@ -93,11 +102,93 @@ class Handler(BaseHTTPRequestHandler):
         elif file is None:
             siblings = [self.sibling(*each) for each in model.commits[commit].items()]
             fields = {"id": name, "modelId": name, "sha": commit, "siblings": siblings}
+            fields["private"] = model.private
             self.send(200, json.dumps(fields).encode(), {"Content-Type": "application/json"}, body)
         elif model.gated:
             self.send(403, b"", {"X-Error-Code": "GatedRepo"}, body)
         else:
             self.send_file(f"/{name}/{file}", model.commits[commit].get(file), commit, body)
+
+    # what writes
+
+    def do_POST(self) -> None:
+        content = self.read_body()
+        path = unquote(self.path.split("?")[0])
+        self.server.requests.append(("POST", path, None))
+        if path == "/api/validate-yaml":
+            self.send_json(200, {"errors": [], "warnings": []})
+        elif self.headers.get("Authorization") != f"Bearer {self.server.writer}":
+            self.send_json(403, {"error": "a token that may not write"})
+        elif path == "/api/repos/create":
+            self.create(json.loads(content))
+        elif path.endswith("/info/lfs/objects/batch"):
+            objects = json.loads(content)["objects"]
+            self.send_json(200, {"objects": [self.upload_of(each) for each in objects]})
+        elif "/preupload/" in path:
+            self.send_json(200, {"files": [self.mode_of(each) for each in json.loads(content)["files"]]})
+        else:
+            self.commit(path.removeprefix("/api/models/").partition("/commit/")[0], content)
+
+    def do_PUT(self) -> None:
+        content = self.read_body()
+        self.server.requests.append(("PUT", self.path, None))
+        self.server.objects[sha256(content)] = content
+        self.send_json(200, {})
+
+    def read_body(self) -> bytes:
+        if self.headers.get("Transfer-Encoding") == "chunked":
+            return b"".join(iter(self.read_chunk, b""))
+        return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+
+    def read_chunk(self) -> bytes:
+        content = self.rfile.read(int(self.rfile.readline(), 16))
+        self.rfile.readline()
+        return content
+
+    def create(self, fields: dict[str, Any]) -> None:
+        name = f"{fields['organization']}/{fields['name']}"
+        if name in self.server.repositories:
+            self.send_json(409, {"error": "it exists"})
+            return
+        first = sha256(name.encode())[:40]
+        private = fields.get("private", fields.get("visibility") == "private")
+        self.server.repositories[name] = Repository(
+            {first: {".gitattributes": b""}}, {"main": first}, private=private
+        )
+        self.send_json(200, {"url": f"{self.server.address}/{name}", "name": name})
+
+    def mode_of(self, file: dict[str, Any]) -> dict[str, object]:
+        mode = "lfs" if file["path"].endswith(self.server.large) else "regular"
+        return {"path": file["path"], "uploadMode": mode, "shouldIgnore": False}
+
+    def upload_of(self, item: dict[str, Any]) -> dict[str, object]:
+        place = {"upload": {"href": f"{self.server.address}/store/{item['oid']}"}}
+        uploaded = item["oid"] in self.server.objects
+        return {"oid": item["oid"], "size": item["size"], **({} if uploaded else {"actions": place})}
+
+    def commit(self, name: str, content: bytes) -> None:
+        self.server.on_commit()
+        model = self.server.repositories[name]
+        files = dict(model.commits[model.branches["main"]])
+        for row in map(json.loads, content.splitlines()):
+            value = row["value"]
+            if row["key"] == "header" and value["parentCommit"] != model.branches["main"]:
+                self.send_json(412, {"error": "the branch has another commit"})
+                return
+            if row["key"] == "file":
+                files[value["path"]] = base64.b64decode(value["content"])
+            elif row["key"] == "lfsFile":
+                files[value["path"]] = self.server.objects[value["oid"]]
+            elif row["key"] == "deletedFile":
+                del files[value["path"]]
+        commit = sha256(content)[:40]
+        model.commits[commit] = files
+        model.branches["main"] = commit
+        address = f"{self.server.address}/{name}/commit/{commit}"
+        self.send_json(200, {"success": True, "commitOid": commit, "commitUrl": address})
+
+    def send_json(self, status: int, fields: dict[str, object]) -> None:
+        self.send(status, json.dumps(fields).encode(), {"Content-Type": "application/json"}, body=True)
 
     def sibling(self, name: str, content: bytes) -> dict[str, object]:
         fields: dict[str, object] = {"rfilename": name, "size": len(content), "blobId": git_hash(content)}

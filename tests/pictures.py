@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 from functools import cache
 from pathlib import Path
-from tempfile import mkdtemp
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from PIL import Image
 
 from regard.config import resolve
 from regard.training import train
+from small_models import kept_folder
 
 Pixels = NDArray[np.uint8]
 SIDE = 8
@@ -63,7 +63,7 @@ def trained(folder: Path, **sections: Any) -> Path:
 @cache
 def classifier() -> Path:
     """Is it a bar or a beam?"""
-    folder = Path(mkdtemp(prefix="regard-pictures-"))
+    folder = kept_folder("regard-pictures-")
     return trained(
         folder,
         task={"name": "classify"},
@@ -78,7 +78,7 @@ def classifier() -> Path:
 @cache
 def sound_classifier() -> Path:
     """Is it low or high?"""
-    folder = Path(mkdtemp(prefix="regard-sounds-"))
+    folder = kept_folder("regard-sounds-")
     for split, shift in (("train", 0), ("valid", 7)):
         for label, base in (("low", 300), ("high", 2500)):
             (folder / split / label).mkdir(parents=True)
@@ -100,7 +100,7 @@ def sound_classifier() -> Path:
 @cache
 def captioner() -> Path:
     """A caption names the shape and its side; with a question about the side, the answer is one word."""
-    folder = Path(mkdtemp(prefix="regard-captions-"))
+    folder = kept_folder("regard-captions-")
     for split, noise in (("train", range(8)), ("valid", range(90, 91))):
         write_pictures(folder / split, noise)
         rows = ["file\ttext\tquestion"]
@@ -130,7 +130,7 @@ def side_of(shape: str, place: int) -> str:
 @cache
 def painter() -> Path:
     """Writes a bar or a beam."""
-    folder = Path(mkdtemp(prefix="regard-pixels-"))
+    folder = kept_folder("regard-pixels-")
     for shape in SHAPES:
         (folder / "train" / shape).mkdir(parents=True)
         for place in range(4):

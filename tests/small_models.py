@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import copy
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from tempfile import mkdtemp
 
 import torch
 import torch.nn.functional as F
@@ -16,6 +19,13 @@ from regard.models.families import Model, build
 from regard.sample import IGNORED, Sample
 from regard.storage import Folder, unique_weights, write_identity, write_weights
 from samples import of_family
+
+
+def kept_folder(prefix: str) -> Path:
+    """A folder that lasts as long as the process, for models that several files of tests use."""
+    folder = mkdtemp(prefix=prefix)
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
 
 
 def small_config(task: str, family: str, max_length: int = 16, **model: object) -> Config:

@@ -6,7 +6,6 @@ import io
 import json
 from functools import cache
 from pathlib import Path
-from tempfile import mkdtemp
 
 import numpy as np
 import soundfile
@@ -22,6 +21,7 @@ from transformers import (
 )
 
 from pictures import TRAIN, trained
+from small_models import kept_folder
 
 RATE = 8000
 NOTES = {"lo": 400, "hi": 2000}  # words as tones
@@ -51,7 +51,7 @@ def wav(samples: NDArray[np.float64], rate: int = RATE, subtype: str = "PCM_16")
 @cache
 def singer() -> Path:
     """A model trained here: tones to words, windows of two seconds."""
-    folder = Path(mkdtemp(prefix="regard-speech-"))
+    folder = kept_folder("regard-speech-")
     dice = np.random.default_rng(1)
     for split, count in (("train", 96), ("valid", 8)):
         (folder / split).mkdir()

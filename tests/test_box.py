@@ -140,27 +140,31 @@ def test_each_direction_has_files_of_its_own(
     assert Path(str(english.data.test)).read_text(encoding="utf-8") == "one\teins\ntwo\tzwei\n"
 
 
-def test_the_file_chooses_the_model(
+def test_the_text_or_file_chooses_the_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from regard.cli.builtin import builtin_for_files
+    from regard.cli.builtin import builtin_for
 
-    for name, task, kind in (("clothes", "classify", "image"), ("words", "transcribe", "audio")):
+    kinds = [("clothes", "classify", "image"), ("words", "transcribe", "audio"), ("mood", "classify", "text")]
+    for name, task, kind in [*kinds, ("gaps", "fill", "text")]:
         (tmp_path / name).mkdir()
         text = f'version = 3\n[task]\nname = "{task}"\ninput = "{kind}"\n'
         (tmp_path / name / "run.toml").write_text(text, encoding="utf-8")
     monkeypatch.setattr("regard.storage.models.PLACE", tmp_path)
-    assert builtin_for_files("classify", ["Photo.PNG"]).name == "clothes"
+    assert builtin_for("classify", ["Photo.PNG"]).name == "clothes"
     assert "clothes (-m selects another)" in capsys.readouterr().err
-    assert builtin_for_files("transcribe", ["a.flac", "b.png"]).name == "words"
-    for task, files in (
-        ("classify", ["a.wav"]),
-        ("classify", ["a fine film"]),
-        ("classify", []),
-        ("tag", ["a.png"]),
-    ):
+    assert builtin_for("transcribe", ["a.flac", "b.png"]).name == "words"
+    assert [builtin_for("classify", texts).name for texts in (["a fine film"], [])] == ["mood", "mood"]
+    (tmp_path / "gaps" / "modules.json").touch()
+    assert builtin_for("embed", ["a house"]).name == "gaps", "an encoder that says how its states are pooled"
+    assert builtin_for("transcribe", ["-"]).name == "words"
+    (tmp_path / "album" / "old").mkdir(parents=True)
+    (tmp_path / "album" / "old" / "Cat.jpg").touch()
+    assert builtin_for("classify", [str(tmp_path / "album")]).name == "clothes"
+    wrong = ["a.wav"], ["a.png"], ["a text"], ["a.png"]
+    for task, files in zip(("classify", "tag", "tag", "fill"), wrong, strict=True):
         with pytest.raises(UsageError, match="give a model with -m"):
-            builtin_for_files(task, files)
+            builtin_for(task, files)
 
 
 MODELS = builtin.names()
@@ -169,7 +173,7 @@ MODELS = builtin.names()
 @pytest.mark.parametrize("name", MODELS)
 def test_a_model_of_the_package_opens_anywhere_and_names_no_machine(name: str, regard: Command) -> None:
     folder = builtin.PLACE / name
-    for file in folder.iterdir():
+    for file in (each for each in folder.rglob("*") if each.is_file()):
         assert file.stat().st_mode & 0o444 == 0o444, f"{file.name} is for everybody to read"
         assert file.suffix == ".safetensors" or str(Path.home()) not in file.read_text(encoding="utf-8")
     card = (folder / "README.md").read_text(encoding="utf-8")

@@ -41,6 +41,8 @@ SHAPES = {
     "gpt rotary": {"family": "gpt", "positions": "rotary", "width": 256, "heads": 4, "feed_forward": 1024},
     "llama": {"family": "llama", "kv_heads": 2, "width": 32},
     "llama wide": {"family": "llama", "kv_heads": 2, "width": 256, "heads": 8, "feed_forward": 704},
+    "mistral": {"family": "llama", "kv_heads": 2, "width": 256, "heads": 4, "window": 7},
+    "qwen": {"family": "llama", "kv_heads": 2, "width": 256, "heads": 4, "qkv_bias": True, "qk_norm": True},
 }
 MODELS = {name: small(21, **changes) for name, changes in SHAPES.items()}
 ENGINES = {name: make_engine(copy.deepcopy(model)) for name, model in MODELS.items()}
@@ -104,6 +106,8 @@ def test_the_text_is_the_models(name, beam):
         (3, "t5"),
         (1, "gpt rotary"),
         (3, "llama wide"),
+        (1, "mistral"),
+        (3, "qwen"),
         pytest.param(1, "packed", marks=pytest.mark.slow),
     ],
 )
@@ -124,6 +128,7 @@ LONG = {
     "t5": WIDE | {"family": "t5", "gated": True, "activation": "gelu_tanh"},
     "gpt": WIDE | {"family": "gpt", "positions": "rotary"},
     "llama": WIDE | {"family": "llama", "kv_heads": 2},
+    "mistral": WIDE | {"family": "llama", "window": 40, "qk_norm": True},
 }
 
 

@@ -14,6 +14,7 @@ import torch
 from regard.config import resolve
 from regard.data.batches import MASKS, generator
 from regard.data.objectives import MaskedLM
+from regard.evaluation import run_config
 from regard.generation.score import TOKENS_PER_BATCH
 from regard.models.families import build
 from regard.models.positions import Learned, Sinusoidal
@@ -120,3 +121,9 @@ def test_masked_tokens_do_not_depend_on_the_world_size(version: int, tmp_path: P
     in_order = [whole.rows.sample(number, rng) for number in numbers]
     assert (samples == in_order) == (version == 2)
     assert (whole.samples(numbers[::-1])[::-1] == samples) == (version == 3), "whatever the batch"
+
+
+def test_what_a_built_in_model_says_of_its_run_is_enough(tmp_path: Path) -> None:
+    """Its run.toml has a task and no data: there is no run to take a test set from, and that is no error."""
+    (tmp_path / "run.toml").write_text('version = 3\n\n[task]\nname = "tag"\n', encoding="utf-8")
+    assert run_config(tmp_path) is None

@@ -160,7 +160,7 @@ def test_two_vocabularies(tmp_path: Path, tokenizer: Tokenizer, few: None) -> No
     assert spelt == [pipeline.id_to_token(number) for number in range(len(other))]
     text = "the small dog"
     greedy = {"beam_size=4": "beam_size=1, max_decoding_length=20"}
-    expected = package.load(model).translate(text, beam=1, max_length=20)
+    expected = package.load(model).translate(text, beam=1, max_length=20, check=False)
     assert program_of(tmp_path / "out", text, greedy) == expected
 
 

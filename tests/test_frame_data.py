@@ -22,6 +22,7 @@ from regard.config import Data, Task, resolve
 from regard.config.input import Modifier, parse_input
 from regard.data.check import check, make_report, read_held_out
 from regard.data.corpora import CorpusSpec, corpus_specs, read_rows
+from regard.data.dataset import CorpusShards, Dataset, Shard, ShardColumn
 from regard.data.objectives.frames import ClassifyFrames, FramesToText, as_ids, from_ids
 from regard.data.readers import PROMPT_SEPARATOR
 from regard.data.readers.media import media_content, media_digest
@@ -31,8 +32,10 @@ from regard.inputs.frames import make_reader
 from regard.inputs.text import train_tokenizer
 from regard.sample import IGNORED, Example
 from regard.storage import open_folder
+from regard.storage.average import average_into
 from regard.training import train
 from regard.training.progress import NullListener
+from regard.training.stream import Stream
 from texts import CORPUS
 
 PICTURES = Task(name="classify", input="image")
@@ -208,6 +211,19 @@ def test_modifiers_are_a_function_of_the_generator():
     assert np.array_equal(objective.frames(raw), READER.frames(raw))  # held-out pictures stay as they are
 
 
+def test_a_corpus_in_the_order_of_its_classes_is_mixed():
+    """Few pictures fit into a pool: of blocks of 1,024 rows each pool once held one class."""
+    rows, size = 4096, 8192
+    labels = np.repeat([0, 1], rows // 2).astype(np.uint32)
+    pixels, ones = np.zeros(rows * size, np.uint8), np.ones(rows, np.uint32)
+    shard = Shard(ShardColumn(pixels, size * ones), ShardColumn(labels, ones))
+    stream = Stream(Dataset([CorpusShards([shard])]), ClassifyFrames(READER, ["a", "b"]), 4096, seed=1)
+    shares = [np.mean([first >= rows // 2 for _, _, first, _ in blocks.tolist()]) for blocks in stream.pools]
+    assert len(shares) > 1 and all(0.2 < share < 0.8 for share in shares), shares
+    firsts = sorted(first for blocks in stream.pools for first in blocks[:, 2].tolist())
+    assert firsts == [*range(0, rows, 64)]
+
+
 def test_masks_of_time_and_mels_know_the_patches():
     """Patches of a spectrogram stand in a grid: a mask of time changes whole columns of it."""
     reader = make_reader(parse_input({"kind": "audio", "seconds": 0.5, "mels": 16, "patch": 4}))
@@ -254,6 +270,8 @@ def test_a_resumed_run_has_the_bits_of_one_without_a_stop(tmp_path):
     assert plain.finished and plain.records[0]["loss"] != whole.records[0]["loss"]
     folder = open_folder(tmp_path / "whole")
     assert folder.labels == ("dark", "light") and folder.config.family == "vit"
+    average_into([tmp_path / "whole"], tmp_path / "average", 1)  # with the reader of its pictures
+    assert open_folder(tmp_path / "average").reader.fingerprint == folder.reader.fingerprint
 
 
 def test_files_that_cannot_be_read_are_left_out_and_named(tmp_path):
@@ -266,6 +284,16 @@ def test_files_that_cannot_be_read_are_left_out_and_named(tmp_path):
     issue = next(each for each in record["findings"] if each["kind"] == "unreadable")
     assert issue["count"] == 3 and issue["left_out"]
     assert {each["split"]: each["used"] for each in record["corpora"]} == {"train": 24, "valid": 6}
+
+
+def test_a_text_that_is_too_long_is_not_called_unreadable(tmp_path):
+    tokenizer = train_tokenizer(CORPUS, "word", 400)
+    objective = FramesToText(READER, tokenizer, 8)
+    files = [put(tmp_path / name, content) for name, content in (("a.png", png(1)), ("b.png", b"torn"))]
+    rows = [(1, str(files[0]), "A man"), (2, str(files[0]), " ".join(CORPUS)), (3, str(files[1]), "A man")]
+    assert objective.left_out(rows) == {1: "too-long", 2: "unreadable"}
+    columns = objective.encode(rows)
+    assert len(columns.target[1]) == 1 and "tokens" in columns.too_long[0][1]
 
 
 def test_sounds_become_text(tmp_path):

@@ -15,7 +15,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from transformers import GPT2LMHeadModel, LlamaForCausalLM
+from transformers import AutoModelForCausalLM
 
 from conftest import Command, Refused
 from regard.batch import Batch, tokens
@@ -75,9 +75,11 @@ def folder(
     return written(tmp_path_factory.mktemp("models") / "counter", *counter, tokenizer)
 
 
-def random_model(family: str, tokenizer: Tokenizer, max_length: int = WINDOW) -> tuple[Config, Model]:
+def random_model(
+    family: str, tokenizer: Tokenizer, max_length: int = WINDOW, **fields: object
+) -> tuple[Config, Model]:
     """Random weights: every byte is about as likely as any other, so the text is mostly broken UTF-8."""
-    config = small_config("generate", family, max_length, layers=2)
+    config = small_config("generate", family, max_length, layers=2, **fields)
     model = small_model(config, tokenizer)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -92,13 +94,23 @@ def babbler(family: str, tokenizer: Tokenizer, max_length: int = WINDOW) -> Gene
 # what follows a prompt
 
 
-@pytest.mark.parametrize(("family", "theirs"), [("gpt", GPT2LMHeadModel), ("llama", LlamaForCausalLM)])
+TYPES: dict[str, dict[str, object]] = {  # model_type -> the fields that make it
+    "gpt2": {"family": "gpt"},
+    "llama": {},
+    "mistral": {"window": 5},
+    "qwen2": {"qkv_bias": True},
+    "qwen3": {"qk_norm": True},
+    "gemma": {"embedding_scale": True, "activation": "gelu_tanh"},
+}
+
+
+@pytest.mark.parametrize("name", TYPES)
 def test_greedy_and_beam_search_are_those_of_transformers(
-    family: str, theirs: type, tokenizer: Tokenizer, tmp_path: Path
+    name: str, tokenizer: Tokenizer, tmp_path: Path
 ) -> None:
-    config, weights = random_model(family, tokenizer, 64)
+    config, weights = random_model(tokenizer=tokenizer, max_length=64, **{"family": "llama", **TYPES[name]})
     ours = Generator(opened(config, weights, tokenizer))
-    model = theirs.from_pretrained(written(tmp_path, config, weights, tokenizer)).eval()
+    model = AutoModelForCausalLM.from_pretrained(written(tmp_path, config, weights, tokenizer)).eval()
     for prompt, beam in [("one two", 1), ("", 1), ("six", 3), ("ten one two three", 4)]:
         ids = torch.tensor([[tokenizer.start, *tokenizer.encode(prompt)]])
         expected = model.generate(
@@ -112,6 +124,7 @@ def test_greedy_and_beam_search_are_those_of_transformers(
         )[0, ids.shape[1] :].tolist()
         found = ours.write([prompt], ours.options({"beam": beam, "max_length": 20}))[0][0]
         assert [*found.token_ids, *([tokenizer.end] if found.finished else [])] == expected
+    assert model.config.model_type == name
 
 
 def test_a_model_goes_on_counting(generator: Generator) -> None:

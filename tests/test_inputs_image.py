@@ -464,6 +464,7 @@ def test_what_the_modifiers_do() -> None:
     assert places == {(row, column) for row in range(2, 7) for column in range(2, 7)}
     ramp = np.broadcast_to(np.arange(9, dtype=np.uint8)[None, :, None], (9, 9, 3))
     assert (modify(ramp, [Modifier(name="flip")], rng)[0, :, 0] == np.arange(9)[::-1]).all()
+    assert (modify(raw, [Modifier(name="invert")], rng) == 255 - raw.astype(int)).all()
     grains = noise(40, 40, 1)
     erased = [modify(grains, [Modifier(name="erase", strength=0.5)], rng) for _ in range(300)]
     assert 0.2 < np.mean([each != grains for each in erased]) < 0.3  # the area is even between 0 and 0.5

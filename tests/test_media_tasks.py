@@ -150,6 +150,23 @@ def test_classify_files_and_folders(regard: Command, bar: Path, tmp_path: Path) 
     assert 0.5 < float(probability) <= 1
 
 
+def test_a_bad_file_among_others_is_named_and_left_out(
+    regard: Command, refused: Refused, bar: Path, tmp_path: Path
+) -> None:
+    model, more = pictures.classifier(), pictures.write_pictures(tmp_path / "more", range(600, 601))
+    torn = more / "bar" / "3-torn.png"
+    torn.write_bytes(b"no picture")
+    found = regard("classify", "-m", model, more)
+    assert found.code == 1
+    expected = sorted(f"{path}\t{path.parent.name}" for path in more.rglob("*.png") if path != torn)
+    assert found.lines == expected
+    said = " ".join(found.err.split())
+    assert "3-torn.png" in said and "1 of 17 files could not be read" in said
+    rows = [json.loads(line) for line in regard("classify", "-m", model, bar, torn, bar, "--json").lines]
+    assert [row["line"] for row in rows] == [1, 3]
+    assert "3-torn.png" in " ".join(refused("embed", "-m", model, bar, torn).split()), "vectors are counted"
+
+
 def test_a_table_with_labels_is_scored(regard: Command, bar: Path) -> None:
     table = bar.parent / "table.tsv"
     table.write_text(f"file\tlabel\n{bar.name}\tbar\n{bar.name}\tbeam\n", encoding="utf-8")

@@ -7,8 +7,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
+import pictures
+from conftest import Command
 from regard.batch import Batch, FrameSize, frames
-from regard.config import load_config
+from regard.cli.train import unit_of
+from regard.config import load_config, resolve, to_toml
 from regard.config.input import AudioInput, Modifier
 from regard.config.model import ViTConfig
 from regard.data.objectives.frames import ClassifyFrames
@@ -43,6 +46,23 @@ def test_masks_cover_times_and_mels_of_patches() -> None:
                 first, last = np.flatnonzero(lines)[[0, -1]]
                 assert lines[first : last + 1].all() and lines.sum() <= len(lines) / 2, "one span"
         assert changed.any()
+
+
+def test_progress_counts_files_and_tokens(regard: Command, tmp_path: Path) -> None:
+    """A label for each picture once was "tokens/s", and the pictures "texts"."""
+    corpus = pictures.write_pictures(tmp_path / "train", range(2))
+    sections = {
+        "task": {"name": "classify"},
+        "data": {"train": str(corpus), "valid": str(corpus), "leaks": "keep"},
+    }
+    fields = {**sections, "input": {"kind": "image", "height": 8, "width": 8, "channels": 1, "patch": 4}}
+    config = resolve({**fields, "model": pictures.MODEL, "train": {**pictures.TRAIN, "steps": 10}})
+    (tmp_path / "run.toml").write_text(to_toml(config), encoding="utf-8")
+    said = regard("train", tmp_path / "run.toml", "-o", tmp_path / "run").err
+    assert "files/s" in said and "tokens/s" not in said
+    assert "on 32 pictures" in said
+    assert unit_of(None, tmp_path / "run") == "files" and unit_of(None, tmp_path) == "files"
+    assert unit_of(resolve({"data": {"train": "phrasebook"}}), tmp_path) == "tokens"
 
 
 def test_the_files_of_a_corpus_are_relative_to_the_config(tmp_path: Path) -> None:

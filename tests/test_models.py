@@ -8,9 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
+from PIL import Image
+from safetensors.torch import load_file
 
 from conftest import Command, Refused
-from hf_models import add_sentence_transformers, tiny_bert
+from frame_models import save_frame_model
+from hf_models import add_sentence_transformers, byte_pairs, tiny_bert
 from hub_server import Repository, Server, running, sha256
 from regard.data.hub import is_plain
 from regard.errors import UsageError
@@ -333,21 +337,57 @@ def test_weights_that_do_not_fit(regard: Command, server: Server, place: Path, t
     assert contents(place) == {}
 
 
-def test_a_pickle_is_not_fetched_by_itself(
-    regard: Command, refused: Refused, server: Server, place: Path
+def test_a_pickle_is_fetched_on_request_and_converted(
+    regard: Command, refused: Refused, server: Server, place: Path, bert: dict[str, bytes], tmp_path: Path
 ) -> None:
-    del server.repositories[NAME].commits[FIRST]["model.safetensors"]
+    files = server.repositories[NAME].commits[FIRST]
+    del files["model.safetensors"]
     message = refused("models", "pull", NAME)
     assert message.startswith(f"{NAME} has its weights only as pytorch_model.bin")
     assert f"regard models pull {NAME} --pickle" in message
     assert ranges(server, "pytorch_model.bin") == []
-    result = regard("models", "pull", NAME, "--pickle")
-    assert result.code == 0
-    assert f'"regard import {place / FIRST} OUT"' in result.err
-    assert (place / FIRST / "pytorch_model.bin").read_bytes() == b"a pickle"
-    del server.repositories[NAME].commits[FIRST]["pytorch_model.bin"]
-    server.repositories[NAME].commits[SECOND] = server.repositories[NAME].commits[FIRST]
+    refusal = regard("models", "pull", NAME, "--pickle")  # those bytes are no tensors
+    assert refusal.code == 2 and "is not a file of plain tensors" in refusal.err and contents(place) == {}
+    (tmp_path / "model.safetensors").write_bytes(bert["model.safetensors"])
+    torch.save(load_file(tmp_path / "model.safetensors"), tmp_path / "pytorch_model.bin")
+    files["pytorch_model.bin"] = (tmp_path / "pytorch_model.bin").read_bytes()
+    assert regard("models", "pull", NAME, "--pickle").code == 0
+    assert not list(place.rglob("*.bin"))  # converted: nothing opens it again
+    converted = place / FIRST / "model.safetensors"
+    assert converted.is_file() and regard("models", "verify", NAME).code == 0
+    said = regard("fill", "-m", NAME, "the [MASK] sat", "--scores").out
+    assert said == regard("fill", "-m", same_model(bert, tmp_path), "the [MASK] sat", "--scores").out
+    converted.write_bytes(converted.read_bytes()[:-1] + b"!")
+    assert regard("models", "verify", NAME).code == 1
+    assert regard("models", "pull", NAME, "--pickle").code == regard("models", "verify", NAME).code == 0
+    del files["pytorch_model.bin"]
+    server.repositories[NAME].commits[SECOND] = files
     assert "has no model.safetensors" in refused("models", "pull", f"{NAME}@{SECOND}")
+
+
+def same_model(files: dict[str, bytes], place: Path) -> Path:
+    folder = place / "same"
+    folder.mkdir()
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    return folder
+
+
+def test_a_model_of_pictures_is_pulled_with_its_reader(
+    regard: Command, server: Server, tmp_path: Path
+) -> None:
+    """Without preprocessor_config.json nothing says how its files are read; a change of it is noticed."""
+    folder = tmp_path / "vit"
+    save_frame_model(folder, "vit colours", byte_pairs())
+    server.repositories["some/vit"] = Repository({FIRST: contents(folder)}, {"main": FIRST})
+    assert regard("models", "pull", "some/vit").code == 0
+    picture = tmp_path / "dot.png"
+    Image.new("RGB", (8, 8), "red").save(picture)
+    said = regard("classify", "-m", "some/vit", picture)
+    assert said.code == 0 and said.out == regard("classify", "-m", folder, picture).out
+    reader = tmp_path / "cache/models/some--vit" / FIRST / "preprocessor_config.json"
+    reader.write_text(reader.read_text().replace("0.4", "0.6"))
+    assert "changed since it was written" in regard("classify", "-m", "some/vit", picture).err
 
 
 # --- list, show, verify, rm

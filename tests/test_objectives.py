@@ -222,7 +222,7 @@ def test_labels_of_a_text():
     rows = [(1, "the cat", "animal"), (2, "a house", "thing"), (3, " ".join(TEXTS), "thing")]
     one = Classify(TOKENIZER, 20, ["animal", "thing"])
     columns = one.encode(rows)
-    assert [number for number, _ in columns.left_out] == one.too_long(rows) == [2]
+    assert [number for number, _ in columns.too_long] == list(one.left_out(rows)) == [2]
     sample = one.sample(TOKENIZER.encode("the cat"), [0])
     assert sample.source == [TOKENIZER.start, *TOKENIZER.encode("the cat"), TOKENIZER.end]
     assert sample.labels == [0]
@@ -279,7 +279,7 @@ def test_windows_cover_the_context_and_point_at_the_answer(question, words, data
 def test_a_question_without_room_for_its_context_is_left_out_and_named():
     objective = ExtractiveQA(TOKENIZER, 16, stride=4)
     rows = [(7, " ".join(TEXTS) + "\nthe cat", "[]"), (8, "cat\nthe cat sleeps", "[]")]
-    assert [number for number, _ in objective.encode(rows).left_out] == objective.too_long(rows) == [0]
+    assert [number for number, _ in objective.encode(rows).too_long] == list(objective.left_out(rows)) == [0]
 
 
 def test_no_answer_is_the_start():

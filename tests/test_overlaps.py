@@ -70,6 +70,11 @@ def test_the_closest_match_of_all(rows: list[Row], train: list[Row]) -> None:
         ("हिन्दी", "हनद", None),  # combining marks are part of a word
         ("!!!", "???", None),
         ("", "...", None),
+        (
+            "7\n\u2800\u28ff",
+            "7\n\u28ff\u2800",
+            None,
+        ),  # pictures as text: every picture of a seven once was a leak
         ("a small dog", "a small cat", None),  # one word apart is not a copy
     ],
 )

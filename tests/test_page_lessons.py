@@ -87,7 +87,7 @@ def test_the_keyboard_alone(window: Window) -> None:
         assert focused(page) == wanted
     page.keyboard.press("Enter")
     page.wait_for_selector(STEP)
-    page.wait_for_function("document.activeElement.id === 'step-title'")
+    page.wait_for_function("() => document.activeElement.id === 'step-title'")
     for _ in range(6):
         page.keyboard.press("Tab")
         if focused(page) == "prediction":
@@ -100,7 +100,7 @@ def test_the_keyboard_alone(window: Window) -> None:
         if focused(page) == "Next step":
             break
     page.keyboard.press("Enter")
-    page.wait_for_function("document.activeElement.textContent === 'Weights from the words themselves'")
+    page.wait_for_function("() => document.activeElement.textContent === 'Weights from the words themselves'")
     assert "lesson=mixing" in page.url
     assert "step=1" in page.url
     page.go_back()

@@ -79,7 +79,7 @@ def test_a_place_of_the_picture_is_a_query(page: Any, media: Site, place: Path) 
     trace = media.models["picture"].trace(str(place / "bar.png"))
     first = trace.meta["input"]["first"]
     page.locator("[aria-label='Weights on the picture'] .overlay:last-of-type rect").nth(3).click()
-    page.wait_for_function("location.search.includes('query=')")
+    page.wait_for_function("() => location.search.includes('query=')")
     page.wait_for_selector("main .overlay")
     expected = trace["encoder.0.self.weights"][0][first + 3].numpy()[first:]
     assert np.abs(laid_over(page, "[aria-label='Weights on the picture']") - expected).max() <= 5e-5
@@ -102,6 +102,10 @@ def test_a_sound_shows_its_spectrogram(page: Any, media: Site, place: Path) -> N
     assert page.inner_text("#answer-text") == "low"
     rows, columns = media.models["sound"].trace(str(place / "low.wav")).meta["input"]["grid"]
     assert len(laid_over(page, "[aria-label='Weights on the picture']")) == rows * columns
+    cells = page.locator("[aria-label='Weights on the picture'] .overlay").last.locator("rect")
+    low = cells.filter(has_text="0.00 s, mels 1-8")  # the spectrogram has low tones below
+    heights = cells.evaluate_all("rects => rects.map(each => +each.getAttribute('y'))")
+    assert float(low.get_attribute("y")) == max(heights) > 0
 
 
 def test_a_drawing_is_read(page: Any) -> None:
@@ -130,4 +134,4 @@ def test_a_text_is_no_picture(page: Any, place: Path) -> None:
     (place / "text.png").write_text("no picture", encoding="utf-8")
     page.select_option("#model", "picture")
     page.set_input_files("#file", str(place / "text.png"))
-    page.wait_for_function("document.querySelector('#trouble').textContent.includes('text.png')")
+    page.wait_for_function("() => document.querySelector('#trouble').textContent.includes('text.png')")

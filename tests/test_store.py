@@ -117,7 +117,7 @@ def test_transformers_gives_our_text(tmp_path):
         generated = theirs.generate(
             **tokenizer(text, return_tensors="pt"), max_length=None, max_new_tokens=limit
         )
-        assert tokenizer.decode(generated[0], skip_special_tokens=True) == ours.translate(text)
+        assert tokenizer.decode(generated[0], skip_special_tokens=True) == ours.translate(text, check=False)
 
 
 @pytest.mark.parametrize(

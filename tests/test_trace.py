@@ -221,7 +221,7 @@ def test_trace_output_equals_every_task() -> None:
         for options in ({"beam": 2, "max_length": 5}, {"sample": True, "seed": 4, "max_length": 5}):
             assert short(kind, decode=options).output == opened_task(kind).generate(TEXT, **options)
     for kind in ("t5", "rnn", "bahdanau", "post-norm"):
-        assert short(kind).output == opened_task(kind).translate(TEXT, **SHORT)
+        assert short(kind).output == opened_task(kind).translate(TEXT, check=False, **SHORT)
 
 
 def test_the_tree_of_a_search(tiny_model: Path) -> None:

@@ -96,10 +96,10 @@ def test_the_trainer_learns(tmp_path, name, change):
         tmp_path,
         change,
         count=3000,
-        steps=400,
+        steps=250,
         tokens_per_batch=512,
-        checkpoint_every=400,
-        lr=5e-3,
+        checkpoint_every=250,
+        lr=1e-2,
         schedule="linear",
         label_smoothing=0.0,
     )
@@ -233,7 +233,7 @@ def test_limits_and_early_stopping(tmp_path):
 def test_a_run_of_so_many_epochs_warms_up_in_a_tenth_of_them(tmp_path):
     """`epochs = 3` and no word of steps: the warm-up was the 4,000 updates of a run of 100,000, so that a
     fine-tuning of a few hundred was over before its rate had risen, and learned nothing."""
-    tree = to_tree(toy(tmp_path, epochs=1.5, tokens_per_batch=64, lr=1e-3, schedule="linear", log_every=1))
+    tree = to_tree(toy(tmp_path, epochs=1.5, tokens_per_batch=128, lr=1e-3, schedule="linear", log_every=1))
     for name in ("steps", "warmup"):
         del tree["train"][name]
     config = resolve(tree)

@@ -244,6 +244,31 @@ def test_the_language_is_the_most_probable_one(whisper: Transcriber) -> None:
         whisper.transcribe(sound, language="fr")
 
 
+def test_a_window_without_speech_has_no_text(whisper: Transcriber, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whisper's rule: the token "no speech" is probable, and the text is not."""
+    sound = wav(noise(1.0, seed=1), 16000)
+    _, window = encoded_window(whisper, sound, "en", times=False)
+    batch = collate(
+        [Sample(whisper.reader.frames(window.samples), target=[special("<|startoftranscript|>")])]
+    )
+    with torch.no_grad():
+        expected = whisper.model(batch)[0, -1].softmax(dim=0)[special("<|nospeech|>")]
+    whisper.listen([window])
+    assert window.no_speech == pytest.approx(float(expected), rel=1e-3)
+    for times in (True, False):
+        text = whisper.transcribe(sound, timestamps=times).text
+        with monkeypatch.context() as patch:
+            patch.setattr("regard.tasks.transcriber.NO_SPEECH", window.no_speech - 1e-6)
+            patch.setattr("regard.tasks.transcriber.UNSURE", 0.0)
+            empty = whisper.transcribe(sound, timestamps=times, word_times=True)
+            assert (empty.text, empty.segments, empty.words, empty.seconds) == ("", (), (), 1.0)
+            patch.setattr("regard.tasks.transcriber.UNSURE", -1e6)
+            assert whisper.transcribe(sound, timestamps=times).text == text != ""
+            patch.setattr("regard.tasks.transcriber.UNSURE", 0.0)
+            patch.setattr("regard.tasks.transcriber.NO_SPEECH", window.no_speech + 1e-6)
+            assert whisper.transcribe(sound, timestamps=times).text == text
+
+
 def test_steps_from_hidden_states_are_those_of_the_whole_model(whisper: Transcriber) -> None:
     """Stepwise = full, and a row among others = the row alone, for the decoder behind encoded sources."""
     frames = [whisper.reader.frames((noise(1.0, seed=seed) * 20000).astype(np.int16)) for seed in range(3)]

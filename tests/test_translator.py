@@ -111,7 +111,7 @@ def test_wishes_from_the_shell(regard: Command, refused: Refused, tiny_model: Pa
 def test_what_was_cut_is_said_once(regard: Command, refused: Refused, tiny_model: Path) -> None:
     long = " ".join(["ba"] * 100)
     text = f"ba\n{long}\nde\n{long}\n"
-    options = ("translate", "-m", tiny_model)
+    options = ("translate", "-m", tiny_model, "--no-check")
     result = regard(*options, "--json", stdin=text)
     rows = [json.loads(line) for line in result.lines]
     assert [row["split"] for row in rows] == [False, True, False, True]

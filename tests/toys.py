@@ -75,7 +75,7 @@ TOYS: dict[str, tuple[Maker, str, int, float]] = {  # what makes a corpus, its s
     "tag": (tagged, ".conll", 250, 3e-3),
     "answer": (asked, ".jsonl", 200, 3e-3),
     "fill": (echoed, ".txt", 200, 5e-3),
-    "spans": (counted, ".txt", 300, 5e-3),  # fill, by T5
+    "spans": (counted, ".txt", 160, 1e-2),  # fill, by T5
     "generate": (counted, ".txt", 120, 1e-2),
 }
 SMALL = {"width": 32, "layers": 2, "feed_forward": 64, "heads": 4, "max_length": 48, "dropout": 0.0}

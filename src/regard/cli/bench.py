@@ -117,7 +117,7 @@ def decoder(
         end = model.folder.target.end
         return lambda: sum(
             token != end
-            for translation in model.translate_lines(texts, options)
+            for translation in model.translate_lines(texts, options, other_language="translate", check=False)
             for token in translation.candidates[0].token_ids
         )
     if isinstance(model, Generator):

@@ -40,6 +40,13 @@ def evaluate(
             help="A corpus in a format that training reads; pairs: also a source and a target file."
         ),
     ] = None,
+    modify: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Score the test set once more with this modifier of texts, as in data.modifiers: upper, "
+            "typos=0.1, all; repeat it for each."
+        ),
+    ] = None,
     beam: Beam = None,
     option: Settings = None,
     tokenize: Annotated[
@@ -73,6 +80,7 @@ def evaluate(
       regard evaluate -m runs/demo --data test.en --data test.de --beam 5
       regard evaluate -m runs/demo --data test.tok.en --data test.tok.de --tokenize none
       regard evaluate -m runs/names --data test.conll --json
+      regard evaluate -m runs/demo --modify upper --modify typos=0.1
     """
     from regard.evaluation import evaluate as score_model
 
@@ -81,6 +89,7 @@ def evaluate(
         result = score_model(
             model,
             data or None,
+            modify=modify or (),
             tokenize=tokenize,
             output=output,
             device=device,
@@ -97,6 +106,7 @@ def print_scores(result: EvaluationResult) -> None:
     from rich.text import Text
 
     from regard.training.report import clock
+    from regard.training.report.robustness import robustness_table
     from regard.training.report.run_data import TASKS
     from regard.training.report.texts import type_rows
 
@@ -114,6 +124,10 @@ def print_scores(result: EvaluationResult) -> None:
     if scores.get("by_type"):
         tables().print()
         print_table(type_rows(scores["by_type"]), ("", "count", "precision", "recall", "F1"), range(1, 5))
+    if result.modified:
+        head, lines = robustness_table(result.task, result.modified)
+        tables().print()
+        print_table(lines, head, range(1, len(head)))
 
 
 # --- compare --------------------------------------------------------------------------------------------

@@ -128,7 +128,7 @@ def explain(
       regard explain -m runs/demo "I see it." --zero-head decoder.2.cross:1
       regard explain -m runs/demo "I see it." -o run.safetensors
     """
-    preload_detector(model, None, [text])
+    preload_detector([text], model is None)
     from regard.interpret import compare
     from regard.tasks import load
 

@@ -19,21 +19,40 @@ Sample = Annotated[
 def calibrate(
     model: OneModel,
     sample: Sample = None,
+    pairs: Annotated[
+        Path | None,
+        typer.Option(help="Pairs of texts that a translator was not trained on: fit its confidence instead."),
+    ] = None,
+    other_language: Annotated[
+        list[Path] | None,
+        typer.Option(help="With --pairs: texts in languages that the model does not read; repeatable."),
+    ] = None,
     threads: Threads = 0,
 ) -> None:
-    """Calibrate activation ranges on sample text to enable int8 inference.
+    """Calibrate activation ranges on sample text to enable int8 inference, or the confidence of translations.
 
     Writes calibration.json into the folder. Then `regard translate`, `generate` and `serve` use int8 on a
     CPU by default (--precision float32 turns it off): nearly the same text in less time.
+
+    With --pairs it writes confidence.json: then every translation has the probability that it is usable. The
+    folder's README.md shows how well that is calibrated.
 
     [bold]Examples[/]
 
       regard calibrate -m runs/first
       regard calibrate -m models/opus-mt-en-fr --sample sentences.txt
+      regard calibrate -m runs/first --pairs held-out.tsv --other-language french.txt
     """
     from regard.device import choose_machine
     from regard.export import calibrate
 
+    if pairs is not None:
+        from regard.data.files import lines
+        from regard.evaluation.confidence import fit_confidence
+
+        others = [line for path in other_language or [] for line in lines(path)]
+        fit_confidence(model, pairs, others, threads=threads, log=say)
+        return
     choose_machine("cpu", precision="float32", threads=threads).use()
     count, origin = calibrate(model, sample)
     say(f"calibrated {model} on {count} texts ({origin})")

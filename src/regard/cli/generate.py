@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +13,16 @@ import typer
 
 from regard.cli.media import write_pictures
 from regard.cli.tasks import AT_ONCE, CandidateCommand, TaskCommand
-from regard.cli.terminal import Models, is_typed, json_line, print_line, put, read_inputs, read_stdin, say
+from regard.cli.terminal import (
+    Models,
+    is_typed,
+    json_line,
+    print_line,
+    put,
+    read_inputs,
+    read_stdin,
+    say,
+)
 from regard.errors import UsageError
 from regard.tasks.task_model import decode_fields
 
@@ -19,6 +30,7 @@ if TYPE_CHECKING:
     from regard.tasks import Generation, TextScore
 
 BETWEEN = "---"  # a line between two texts
+FIRST_PROMPT = "Once upon a time"  # of the built-in model, where nobody gives one
 LINE = "\n"
 
 
@@ -50,6 +62,9 @@ class GenerateCommand(CandidateCommand):
     written: int = field(init=False, default=0)  # texts
 
     def run(self) -> None:
+        if self.model is None and not self.names and sys.stdin is not None and sys.stdin.isatty():
+            say(f'No prompt was given; this one is used: "{FIRST_PROMPT}"')
+            self.texts = [FIRST_PROMPT]
         self.open()
         if self.output is None or self.output.suffix.lower() != ".png":
             self.write(self.read(), at_once=1)
@@ -137,6 +152,7 @@ class ScoreCommand(TaskCommand):
     name = "score"
     progress = ("scoring", "scores")
     model_type = Models
+    model_default = inspect.Parameter.empty
     notes_on = """
         Prints the log-probability of each line. The totals of all lines are printed on stderr, or with
         --total alone. Texts of a language model may be tables.

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
 from regard.cli.tasks import CandidateCommand, TaskCommand
-from regard.cli.terminal import read_inputs, say
-from regard.errors import UsageError
+from regard.cli.terminal import explain, read_inputs, say
+from regard.errors import RegardError, UsageError
 
 if TYPE_CHECKING:
     from regard.tasks import Caption
     from regard.tasks.results import GeneratedText
 
+BAD_FILE = ("E_AUDIO", "E_IMAGE", "E_MEDIA", "E_MODEL_INPUT")  # beginnings of codes of errors
 FILES_AT_ONCE = 64  # read before their results are written
 
 
@@ -90,8 +91,41 @@ def write_pictures(path: Path, texts: Sequence[GeneratedText]) -> None:
         say(f"wrote a picture of {width} x {height} pixels to {file}")
 
 
+def is_bad_file(error: UsageError) -> bool:
+    return str(error.code).startswith(BAD_FILE)
+
+
+@dataclass
 class FileCommand(TaskCommand):
     """The command of a task whose model may read files instead of texts."""
+
+    skips_bad_files: ClassVar[bool] = True  # they are reported, and the others go on
+    bad_files: int = field(init=False, default=0)
+
+    def run(self) -> None:
+        super().run()
+        if self.bad_files:
+            message = f"{self.bad_files:,} of {self.count:,} files could not be read"
+            raise RegardError(message, code="E_FILES_SKIPPED")
+
+    def __call__(self, lines: Sequence[Any], first: int) -> list[str]:
+        """As of texts; of several files, one that cannot be read is reported and left out."""
+        try:
+            return super().__call__(lines, first)
+        except UsageError as error:
+            is_only = first == len(lines) == 1
+            if is_only or not self.skips_bad_files or not is_bad_file(error):
+                raise
+        shown = []
+        for number, line in enumerate(lines, first):
+            try:
+                shown += super().__call__([line], number)
+            except UsageError as error:
+                if not is_bad_file(error):
+                    raise
+                explain(str(error))
+                self.bad_files += 1
+        return shown
 
     def read(self) -> Iterable[Any]:
         if self.reads_files:

@@ -1,10 +1,11 @@
-"""`regard models pull | list | show | rm | verify`: models of the hub on this machine; `regard import`."""
+"""`regard models find | pull | list | show | rm | verify | push`: models of the hub; `regard import`."""
 
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -14,8 +15,57 @@ from regard.errors import RegardError
 if TYPE_CHECKING:
     from regard.storage.models import ModelInfo
 
-app = typer.Typer(help="Download, list, verify and delete models of the hub.", no_args_is_help=True)
+app = typer.Typer(help="Find, download, list, verify, delete and upload models.", no_args_is_help=True)
+FindTask = Literal[
+    "translate", "classify", "tag", "answer", "fill", "embed", "generate", "transcribe", "caption"
+]
 Name = Annotated[str, typer.Argument(help="owner/name, or owner/name@revision.", metavar="NAME[@REVISION]")]
+
+
+def complete_language(context: typer.Context, incomplete: str) -> list[str]:
+    """For the shell: the languages that the table lists for the task."""
+    from regard.resources import read_data
+
+    rows = [row for row in read_data("hub_models")["model"] if row["task"] == context.params.get("task")]
+    lists = [text for row in rows for text in (row.get("languages", ""), *row.get("pairs", {}).values())]
+    codes = {code for text in lists for code in text.split()}.union(*(row.get("pairs", {}) for row in rows))
+    return sorted(code for code in codes if code.startswith(incomplete))
+
+
+@app.command("find")
+def find(
+    task: Annotated[FindTask, typer.Argument(help="What the model does.")],
+    languages: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="A language, en or English; for translate source and target.",
+            metavar="[LANGUAGE]...",
+            autocompletion=complete_language,
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Find a model for a task: built-in models, then models of the hub that Regard opens.
+
+    The models of the hub are a table of the package with a date: nothing connects. Read the card of a model
+    before you use it.
+
+    [bold]Examples[/]
+
+      regard models find translate en fr
+      regard models find tag German
+      regard models find transcribe --json
+    """
+    from regard.storage.find import find_models, table_date
+
+    rows = find_models(task, languages or [])
+    if as_json:
+        for each in rows:
+            print_line(json_line({**asdict(each), "command": each.command}))
+        return
+    cells = [(each.name, f"{each.megabytes:,g}", each.licence, each.about, each.command) for each in rows]
+    print_table(cells, ("model", "MB", "licence", "about", "command"), right=[1], fold=True)
+    say(f"models of the hub: as of {table_date()}")
 
 
 @app.command("pull")
@@ -27,7 +77,7 @@ def pull(
     update: Annotated[bool, typer.Option("--update", help="Get the current commit of the branch.")] = False,
     keep: Annotated[bool, typer.Option("--keep", help="Keep a model that Regard cannot open.")] = False,
     pickle: Annotated[
-        bool, typer.Option("--pickle", help='Download weights that are a pickle, for "regard import".')
+        bool, typer.Option("--pickle", help="Convert weights that are a pickle, if there are no others.")
     ] = False,
 ) -> None:
     """Download a model; from then on every command takes its name.
@@ -37,8 +87,8 @@ def pull(
 
     [bold]Examples[/]
 
-      regard models pull Helsinki-NLP/opus-mt-en-de
-      regard translate -m Helsinki-NLP/opus-mt-en-de "A small house."
+      regard models pull Helsinki-NLP/opus-mt-en-fr --pickle
+      regard translate -m Helsinki-NLP/opus-mt-en-fr "A small house."
       regard models pull sentence-transformers/all-MiniLM-L6-v2@main --update
     """
     from regard.storage.pull import pull as pull_model
@@ -46,8 +96,6 @@ def pull(
     with messages().status(f"pulling {name}"):
         model, new = pull_model(name, say, offline, update, keep, pickle)
     say(f"{model.name} at {model.commit[:12]}: {'downloaded to' if new else 'up to date in'} {model.path}")
-    if pickle and new:
-        say(f'run "regard import {model.path} OUT" to convert it')
 
 
 @app.command("list")
@@ -160,6 +208,40 @@ def verify(
         )
     if not models:
         say("no pulled models")
+
+
+@app.command("push")
+def push(
+    folder: Annotated[Path, typer.Argument(help="A model folder, or a pulled model's name.")],
+    name: Annotated[str, typer.Argument(help="The repository: owner/name.", metavar="OWNER/NAME")],
+    public: Annotated[
+        bool, typer.Option("--public", help="Everybody may read it; needs a card with a licence.")
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace the model of a repository that has other content.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Upload a model folder to the hub, as a private repository.
+
+    Uploads the files of the model, its card and licence; no checkpoints, metrics, outputs or reports of its
+    run. Needs "hf auth login" or HF_TOKEN with a token that may write. run.toml names the files of your data.
+
+    [bold]Examples[/]
+
+      regard models push runs/demo anna/demo-en-de
+      regard models push runs/demo anna/demo-en-de --public
+    """
+    from regard.storage.push import push as push_model
+
+    with messages().status(f"pushing {folder}"):
+        model = push_model(folder, name, say, public, force)
+    if as_json:
+        print_line(json_line(asdict(model)))
+        return
+    state = "private" if model.private else "public"
+    done = "uploaded to" if model.is_new else "up to date in"
+    say(f"{model.name} at {model.commit[:12]} ({state}): {done} {model.address}")
 
 
 def as_object(model: ModelInfo) -> dict[str, Any]:

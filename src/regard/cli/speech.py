@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from regard.cli.media import FileCommand, files_in
-from regard.cli.terminal import json_line, one_line, open_stdin, print_line, put_lines, say
+from regard.cli.terminal import OneModelOrBuiltin, json_line, one_line, open_stdin, print_line, put_lines, say
 from regard.errors import UsageError
 from regard.tasks.subtitles import FORMS, cue, rendered, shown_segments
 
@@ -26,6 +26,8 @@ POLL = 0.5  # seconds between two looks at a file that grows
 @dataclass
 class TranscribeCommand(FileCommand):
     name = "transcribe"
+    model_type = OneModelOrBuiltin  # of spoken digits
+    model_default = None
     progress = ("transcribing", "transcriptions")
     notes_on = """
         Prints the text of each file; with [bold]--format srt[/] or [bold]vtt[/] subtitles, with

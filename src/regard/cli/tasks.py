@@ -16,14 +16,14 @@ from typing import Annotated, Any, ClassVar, get_type_hints
 
 import typer
 
-from regard.cli.builtin import builtin_for_files
+from regard.cli.builtin import builtin_for
 from regard.cli.terminal import (
     TYPE,
     AsJson,
     Device,
     Files,
     Notes,
-    OneModel,
+    OneModelOrBuiltin,
     Output,
     Precision,
     Scores,
@@ -54,8 +54,8 @@ class TaskCommand:
     progress: ClassVar[tuple[str, str]] = ("working", "results")  # what it does, what it writes
     examples: ClassVar[str]
     notes_on: ClassVar[str] = ""  # more help
-    model_type: ClassVar[Any] = OneModel
-    model_default: ClassVar[Any] = inspect.Parameter.empty
+    model_type: ClassVar[Any] = OneModelOrBuiltin
+    model_default: ClassVar[Any] = None
     argument_type: ClassVar[Any] = Texts
 
     files: Files = None
@@ -119,7 +119,7 @@ class TaskCommand:
         from regard.tasks import load, load_as
 
         if self.model is None:
-            self.model = builtin_for_files(self.name, self.names)
+            self.model = builtin_for(self.name, self.names)
         arguments = (self.model, self.device, thread_count(self.threads), self.precision)
         classes = self.spec.classes
         self.task = load_as(classes[0], *arguments) if len(classes) == 1 else load(*arguments)

@@ -70,6 +70,18 @@ def train(
     run(resolved, output, resume, strict, plain)
 
 
+def unit_of(config: Config | None, out: Path) -> str:
+    """What an update counts: tokens, or the texts or files that have one label each."""
+    from regard.config.load import load_run_settings
+
+    if config is None and not (out / "run.toml").is_file():
+        return "tokens"
+    task = (config or load_run_settings(out / "run.toml")).task
+    if task.name != "classify" or task.multi_label:
+        return "tokens"
+    return "texts" if task.input == "text" else "files"
+
+
 def run(config: Config | None, out: Path, resume: bool, strict: bool, plain: bool) -> None:
     from regard.cli.train_view import view
     from regard.training import train as train_model
@@ -84,7 +96,7 @@ def run(config: Config | None, out: Path, resume: bool, strict: bool, plain: boo
         except (PeerError, UsageError) as error:  # rank 0 reports it
             sys.exit(error.exit_code)
         sys.exit(0 if outcome.finished else 130)
-    with view(console, plain) as listener:
+    with view(console, plain, unit_of(config, out)) as listener:
         outcome = train_model(config, out, resume, listener, strict)
     if not outcome.finished:
         console.print(f"saved after step {outcome.step}; resume with:  regard train --resume -o {place}")
@@ -93,7 +105,7 @@ def run(config: Config | None, out: Path, resume: bool, strict: bool, plain: boo
         console.print(f"expected: {promised}; {outcome.promised.time or 'no time given'}")
         console.print(f"reached in {outcome.seconds / 60:.0f} minutes on {outcome.machine}:")
     for record in outcome.records:
-        console.print(score_line(outcome.task, record))
+        console.print(score_line(outcome.task, record, outcome.input))
     console.print(f"the report is {out / 'report.html'}")
     use = texts_of(outcome.task, outcome.input)["command"].format(model=place)
     console.print(f"the model is in {out}; use it:  {use}")

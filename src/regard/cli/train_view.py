@@ -22,20 +22,23 @@ SCORES = {
     "chrf": "chrF",
     "f1": "F1",
     "accuracy": "accuracy",
+    "word_error_rate": "word errors",
     "exact": "exact",
     "perplexity": "perplexity",
     "bits_per_byte": "bits a byte",
 }
-SHARES = ("f1", "accuracy", "exact")
+SHARES = ("f1", "accuracy", "word_error_rate", "exact")
+LOWER_IS_BETTER = ("perplexity", "word_error_rate")
 SHOWN = ("train", "valid", "average", "final-valid", "test")  # kinds of records
 
 
 @contextmanager
-def view(console: Console, plain: bool) -> Iterator[PlainView]:
+def view(console: Console, plain: bool, unit: str = "tokens") -> Iterator[PlainView]:
+    """`unit` is what an update counts: tokens, or texts or files where each has one label."""
     if plain or not console.is_terminal:
-        yield PlainView(console)
+        yield PlainView(console, unit)
         return
-    live = LiveView(console)
+    live = LiveView(console, unit)
     with Live(live.render(), console=console, refresh_per_second=4, transient=False) as screen:
         live.screen = screen
         yield live
@@ -44,22 +47,22 @@ def view(console: Console, plain: bool) -> Iterator[PlainView]:
 class PlainView:
     """One line for each record."""
 
-    def __init__(self, console: Console) -> None:
-        self.console = console
+    def __init__(self, console: Console, unit: str = "tokens") -> None:
+        self.console, self.unit = console, unit
 
     def log(self, text: str) -> None:
         self.console.print(Text(text))
 
     def record(self, record: Record) -> None:
         if record["kind"] in SHOWN:
-            self.console.print(Text(line(record)))
+            self.console.print(Text(line(record, self.unit)))
 
 
-def line(record: Record) -> str:
+def line(record: Record, unit: str = "tokens") -> str:
     if record["kind"] == "train":
         return (
             f"step {record['step']}  epoch {record['epoch']:.2f}  loss {record['loss']:.4f}  "
-            f"lr {record['lr']:.2e}  {record['tokens_per_second']:,.0f} tokens/s"
+            f"lr {record['lr']:.2e}  {record['tokens_per_second']:,.0f} {unit}/s"
         )
     scores = "".join(f"  {score}" for score in scores_of(record))
     sample = record.get("sample")
@@ -79,8 +82,8 @@ def scores_of(record: Record) -> list[str]:
 class LiveView(PlainView):
     """Loss, speed, score, time left and one output of the model, updated in place."""
 
-    def __init__(self, console: Console) -> None:
-        super().__init__(console)
+    def __init__(self, console: Console, unit: str = "tokens") -> None:
+        super().__init__(console, unit)
         self.screen: Live | None = None
         self.losses: list[float] = []
         self.latest: Record = {}
@@ -110,12 +113,18 @@ class LiveView(PlainView):
         left = time_left(at)
         table.add_row("step", f"{at['step']:,}" + (f" of {at['steps']:,}" if "steps" in at else ""), bar(at))
         table.add_row("loss", f"{at['loss']:.4f}", sparkline(self.losses))
-        table.add_row("speed", f"{at['tokens_per_second']:,.0f} tokens/s", f"learning rate {at['lr']:.2e}")
+        table.add_row(
+            "speed", f"{at['tokens_per_second']:,.0f} {self.unit}/s", f"learning rate {at['lr']:.2e}"
+        )
         table.add_row("time", f"{clock(at['seconds'])} elapsed", f"{clock(left)} left")
         parts: list[RenderableType] = [table]
         if self.valid:
             score = [*scores_of(self.valid), f"loss {self.valid['loss']:.4f}"][0]
-            table.add_row("valid", score, sparkline(self.scores, rising="perplexity" not in self.valid))
+            table.add_row(
+                "valid",
+                score,
+                sparkline(self.scores, rising=not any(key in self.valid for key in LOWER_IS_BETTER)),
+            )
             if sample := self.valid.get("sample"):
                 parts.append(Text(f"  {sample['source']}", style="dim"))
                 parts.append(Text(f"  {sample['output']}"))

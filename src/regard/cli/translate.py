@@ -19,13 +19,14 @@ from regard.cli.builtin import (
     with_sample,
 )
 from regard.cli.tasks import AT_ONCE, CandidateCommand
-from regard.cli.terminal import is_typed, json_line, messages, one_line, put, say
-from regard.errors import UsageError
+from regard.cli.terminal import Notes, is_typed, json_line, messages, one_line, put, say
+from regard.errors import RegardError, UsageError
 
 if TYPE_CHECKING:
     from regard.tasks import PhraseConstraints, Translation
 
 USUAL_ALTERNATIVES = 5
+REFUSED = "refused"  # how such notes begin
 NEXT_WORD_OPTIONS = ("--num-results", "--json", "--alternatives")  # with --alternatives
 
 
@@ -47,7 +48,6 @@ class TranslateCommand(CandidateCommand):
         regard translate -m runs/demo "The cat sleeps." --alternatives "Die"
         regard translate -m runs/demo messages.po -o messages.de.po
     """
-    model_default = None
     model_type = Annotated[
         list[Path] | None,
         typer.Option(
@@ -77,7 +77,7 @@ class TranslateCommand(CandidateCommand):
     by_line: list[Any] | None = field(init=False, default=None)  # the rows of the file --constraints
 
     def run(self) -> None:
-        preload_detector(self.model, self.options["language"], self.texts)
+        preload_detector(self.texts)
         self.by_line = read_constraints(self.constraints) if self.constraints else None
         document = self.check_options()
         lines, typed = self.read(), is_typed(self.names)
@@ -148,6 +148,44 @@ class TranslateCommand(CandidateCommand):
             )
         for phrase in result.unmet:
             self.notes.add(f'constraint not met: see "{phrase}"', number)
+        if doubt := self.doubt(result):
+            self.notes.add(doubt, number)
+        if result.lost:
+            self.notes.add("the translation lacks numbers, addresses or tags of the text: check them", number)
+
+    def doubt(self, result: Translation) -> str:
+        """Why a translation may be wrong; empty if it seems right."""
+        reads, least = self.task.folder.task.source, self.options["min_confidence"]
+        if result.refused and result.language is None:
+            return f"{REFUSED}, the confidence is below {least:g} (--min-confidence)"
+        if result.language is not None:
+            other = "left as it is" if result.kept else "translated all the same"
+            what = REFUSED if result.refused else other
+            return f'{what}, the text seems to be "{result.language}", not "{reads}" (--other-language)'
+        if result.kept:
+            return "left as it is, at least in part, because no translation passed the checks (--no-check)"
+        if self.is_doubtful(result):
+            return (
+                f"the translation is probably wrong (confidence below {self.task.confidence.warn_below:.2f})"
+            )
+        return ""
+
+    def is_doubtful(self, result: Translation) -> bool:
+        """Whether the text is not, or probably not, a translation."""
+        fitted = self.task.confidence
+        is_low = fitted is not None and (result.confidence or 0.0) < fitted.warn_below
+        return result.kept or result.refused or is_low
+
+    def write(self, rows: Iterable[Any], at_once: int = AT_ONCE) -> None:
+        super().write(rows, at_once)
+        self.check_refused(self.notes)
+
+    def check_refused(self, notes: Notes) -> None:
+        """The exit code is not 0 if a text was refused."""
+        if count := sum(times for kind, times in notes.count.items() if kind.startswith(REFUSED)):
+            raise RegardError(
+                f"{count:,} {'text was' if count == 1 else 'texts were'} refused", code="E_REFUSED"
+            )
 
     def end(self) -> list[str]:
         self.check_constraints_used()
@@ -230,11 +268,11 @@ class TranslateCommand(CandidateCommand):
             raise UsageError(f"--fuzzy: {path} has no mark for review; a .po or .xliff has")
         split = 0
 
-        def translate(lines: Sequence[str]) -> list[str]:
+        def translate(lines: Sequence[str]) -> list[str | None]:
             nonlocal split
             translations = self.spec.run(self.task, lines, self.options)
             split += sum(each.split for each in translations)
-            return [each.text for each in translations]
+            return [None if self.is_doubtful(each) else each.text for each in translations]
 
         with messages().status("translating"):
             counts = fill_document(document, translate, self.everything, self.fuzzy)
@@ -243,7 +281,7 @@ class TranslateCommand(CandidateCommand):
             put(content, flush=True)
         else:
             write_atomically(output, gzip.compress(content, mtime=0) if output.suffix == ".gz" else content)
-        left = f", {counts.left:,} left because placeholders were lost" if counts.left else ""
+        left = f", {counts.left:,} left because no translation passed the checks" if counts.left else ""
         where = f"; wrote {output}" if output is not None else ""
         say(f"{path}: {counts.filled:,} translated{left}, {counts.kept:,} not touched{where}")
         if split:

@@ -73,6 +73,7 @@ def translate_in_parts(
     say(f"wrote {job.summary()} to {output}")
     notes.print()
     remove_tree(place)
+    job.check_refused(notes)
 
 
 def split(job: TranslateCommand, lines: Iterable[str], place: Path, at_once: int) -> Iterator[LinePortion]:

@@ -17,7 +17,6 @@ import typer
 from regard.cli.media import FileCommand, table_file
 from regard.cli.tasks import TaskCommand
 from regard.cli.terminal import (
-    OneModelOrBuiltin,
     Scores,
     json_line,
     looks_like_path,
@@ -34,8 +33,6 @@ if TYPE_CHECKING:
 @dataclass
 class ClassifyCommand(FileCommand):
     name = "classify"
-    model_type = OneModelOrBuiltin  # of pictures
-    model_default = None
     progress = ("classifying", "results")
     notes_on = """
         Prints a line for each line of text: its labels, comma-separated; with --scores probability, tab,
@@ -300,6 +297,7 @@ def read_questions(path: Path) -> Iterator[tuple[str, str, str]]:
 @dataclass
 class EmbedCommand(FileCommand):
     name = "embed"
+    skips_bad_files = False  # the n-th vector is that of the n-th file
     progress = ("embedding", "results")
     notes_on = """
         Prints a JSON list of numbers for each line of text. With [bold]--similarity[/] a line is the cosine,

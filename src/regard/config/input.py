@@ -6,6 +6,7 @@ description names the other one. This module imports pydantic alone, so that the
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import Field, TypeAdapter, ValidationInfo, field_validator, model_validator
@@ -153,17 +154,34 @@ class PixelText(Section):
 class Modifier(Section):
     """One step of data augmentation, applied to training samples at random."""
 
-    IMAGE: ClassVar = ("shift", "flip", "rotate", "erase", "brightness", "contrast")
+    IMAGE: ClassVar = ("shift", "flip", "rotate", "erase", "brightness", "contrast", "invert")
     AUDIO: ClassVar = ("shift", "speed", "gain", "noise", "silence")
     FRAMES: ClassVar = ("time_mask", "mel_mask")  # change the spectrogram, not the sound
-    STRENGTHS: ClassVar[dict[str, float]] = {  # largest
-        "shift": 1024, "flip": 0, "rotate": 180, "erase": 1, "brightness": 1, "contrast": 1, "speed": 0.5,
-        "gain": 60, "noise": 10, "silence": 1, "time_mask": 1, "mel_mask": 1,
+    CASES: ClassVar = ("upper", "lower", "title")
+    WORDS: ClassVar = ("typos", "noise")  # change words, never their number
+    ITEMS: ClassVar = (
+        "number", "date", "time", "money", "unit", "email", "url", "file", "code", "emoji", "markup",
+        "placeholder",
+    )  # fmt: skip
+    SENTENCES: ClassVar = (
+        *CASES, "headline", "no_punctuation", "double_punctuation", *WORDS, "repeat", "spaces", *ITEMS,
+    )  # fmt: skip
+    TEXT: ClassVar[dict[str, tuple[str, ...]]] = {  # by task
+        "translate": SENTENCES, "classify": SENTENCES, "tag": (*CASES, *WORDS), "generate": CASES,
+        "fill": CASES,
     }  # fmt: skip
+    STRENGTHS: ClassVar[dict[str, float]] = {  # largest; others have none
+        "shift": 1024, "rotate": 180, "erase": 1, "brightness": 1, "contrast": 1, "speed": 0.5,
+        "gain": 60, "noise": 10, "silence": 1, "time_mask": 1, "mel_mask": 1, "typos": 1, "repeat": 1,
+        "spaces": 1,
+    }  # fmt: skip
+    DEFAULT_STRENGTH: ClassVar = 0.1  # of typos, noise, repeat, spaces
 
     name: Literal[
-        "shift", "flip", "rotate", "erase", "brightness", "contrast", "speed", "gain", "noise", "silence",
-        "time_mask", "mel_mask",
+        "shift", "flip", "rotate", "erase", "brightness", "contrast", "invert", "speed", "gain", "noise",
+        "silence", "time_mask", "mel_mask", "upper", "lower", "title", "headline", "no_punctuation",
+        "double_punctuation", "typos", "repeat", "spaces", "number", "date", "time", "money", "unit",
+        "email", "url", "file", "code", "emoji", "markup", "placeholder",
     ] = Field(description="what it does")  # fmt: skip
     probability: float = Field(1.0, ge=0.0, le=1.0, description="share of the samples that it changes")
     strength: float = Field(
@@ -171,21 +189,47 @@ class Modifier(Section):
         ge=0.0,
         description="the most that is drawn; shift: pixels, of sounds the share of the length; "
         "rotate: degrees; erase, silence, time_mask, mel_mask: share; brightness, contrast, speed: change of "
-        "the factor 1; gain: decibels; noise: share of the sound's level; flip has none",
+        "the factor 1; gain: decibels; noise: share of the sound's level. Of texts, typos, noise, repeat and "
+        "spaces: share of the words, at least one, by default 0.1. Others have none",
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_in_strength(cls, fields: Any) -> Any:
+        if isinstance(fields, dict) and fields.get("name") in (*cls.WORDS, "repeat", "spaces"):
+            return {"strength": cls.DEFAULT_STRENGTH, **fields}
+        return fields
 
     @model_validator(mode="after")
     def _check_strength(self) -> Modifier:
-        largest = self.STRENGTHS[self.name]
+        largest = self.STRENGTHS.get(self.name, 0)
         if self.strength > largest:
             raise ValueError(f"{self.name}: strength = {self.strength} is more than {largest:g}")
         if largest and not self.strength:
             raise ValueError(f"{self.name}: strength = 0 changes nothing; give up to {largest:g}")
         return self
 
-    def suits(self, kind: str) -> bool:
-        """Whether inputs of this kind ("image", "video", "audio") can be modified so."""
+    @property
+    def label(self) -> str:
+        """As `regard evaluate --modify` reads it: upper, typos=0.1."""
+        return f"{self.name}={self.strength:g}" if self.strength else self.name
+
+    def suits(self, kind: str, task: str = "classify") -> bool:
+        """Whether inputs of this kind ("text", "image", "video", "audio") can be modified so in a task."""
+        if kind == "text":
+            return self.name in self.TEXT.get(task, ())
         return self.name in ((*self.AUDIO, *self.FRAMES) if kind == "audio" else self.IMAGE)
+
+
+def unsuitable(modifiers: Sequence[Modifier], kind: str, task: str, is_sentence: bool) -> str:
+    """Why a modifier cannot change such inputs, "" if all can; `is_sentence`: texts have no prefix."""
+    if wrong := [each.name for each in modifiers if not each.suits(kind, task)]:
+        names = ", ".join(Modifier.TEXT.get(task, ())) or "none"
+        where = f" to {task}, which has {names}" if kind == "text" else ""
+        return f'"{wrong[0]}" cannot change an input of the kind "{kind}"{where}'
+    if modifiers and kind == "text" and not is_sentence:
+        return "they change neither pictures as text nor corpora with `prefix` or `say`"
+    return ""
 
 
 InputConfig = ImageInput | VideoInput | AudioInput

@@ -133,6 +133,22 @@ class T5Config(EncoderDecoderConfig):
         return self
 
 
+class RopeScaling(Section):
+    """Rotary angles for texts that are longer than those of the first training."""
+
+    kind: Literal["linear", "llama3"] = Field("llama3", description="linear: all frequencies are divided")
+    factor: float = Field(ge=1.0, description="what frequencies are divided by; llama3: low ones alone")
+    low_factor: float = Field(1.0, gt=0, description="waves in original_length up to which all is divided")
+    high_factor: float = Field(4.0, gt=0, description="waves in original_length from which on nothing is")
+    original_length: int = Field(8192, ge=1, le=MOST, description="longest text of the first training")
+
+    @model_validator(mode="after")
+    def _check_order(self) -> RopeScaling:
+        if self.high_factor <= self.low_factor:
+            raise ValueError(f"high_factor must be more than low_factor = {self.low_factor}")
+        return self
+
+
 class DecoderConfig(AttentionConfig, TokenConfig):
     """What decoder-only language models have."""
 
@@ -140,6 +156,9 @@ class DecoderConfig(AttentionConfig, TokenConfig):
     norm: ClassVar[Literal["pre"]] = "pre"
     positions: Literal["learned", "rotary"]
     rope_theta: float = Field(10000.0, gt=0, description="base of the rotary angles")
+    window: int | None = Field(
+        None, ge=1, le=MOST, description="each token sees so many tokens, itself included; default: all"
+    )
 
     @property
     def depth(self) -> tuple[int, int]:
@@ -170,7 +189,7 @@ class GPTConfig(DecoderConfig):
 
 
 class LlamaConfig(DecoderConfig):
-    """Llama (Touvron et al. 2023)."""
+    """Llama (Touvron et al. 2023), and with other parts Mistral, Qwen and Gemma."""
 
     family: Literal["llama"] = Field("llama", description="Llama")
     kv_heads: int | None = Field(
@@ -181,6 +200,10 @@ class LlamaConfig(DecoderConfig):
     )
     activation: Activation = Field("swish", description="inside the gated feed-forward")
     positions: Literal["rotary"] = Field("rotary", description="rotary queries and keys")
+    rope_scaling: RopeScaling | None = Field(None, description="rotary angles of longer texts")
+    qkv_bias: bool = Field(False, description="biases of queries, keys and values (Qwen2)")
+    qk_norm: bool = Field(False, description="RMS norm of each head's queries and keys (Qwen3)")
+    embedding_scale: bool = Field(False, description="embeddings times sqrt(width) (Gemma)")
     epsilon: Epsilon = Field(1e-5, description="of the RMS norms")
     gated: ClassVar[bool] = True
     rms_norm: ClassVar[bool] = True
@@ -205,7 +228,12 @@ class BertConfig(AttentionConfig, TokenConfig):
     pool: Literal["first", "mean"] = Field(
         "first", description='head = "sentence": the first position, or the mean of all'
     )
+    segments: int = Field(2, ge=0, le=2, description="segment embeddings; RoBERTa has 1, DistilBERT 0")
+    head_activation: Literal["tanh", "relu"] = Field(
+        "tanh", description='head = "sentence": between its two layers; relu as in DistilBERT'
+    )
     positions: Literal["learned"] = Field("learned", description="position embedding")
+    first_position: int = Field(0, ge=0, le=1024, description="its row of the table; RoBERTa: 2")
     epsilon: Epsilon = Field(1e-12, description="of the layer norms")
     norm: ClassVar[Literal["post"]] = "post"
     gated: ClassVar[bool] = False

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from regard.compat import VERSION
-from regard.config.input import AnyInputConfig, AudioInput, InputConfig, Modifier, PixelText
+from regard.config.input import AnyInputConfig, AudioInput, InputConfig, Modifier, PixelText, unsuitable
 from regard.config.model import (
     MOST,
     AnyModelConfig,
@@ -105,6 +105,12 @@ class Data(Section):
         default_factory=list, description="random changes of training samples (augmentation)"
     )
 
+    @property
+    def is_mix(self) -> bool:
+        """Whether a training corpus is one of several tasks that a text-to-text model learns."""
+        listed = [] if isinstance(self.train, str) else self.train
+        return any(isinstance(part, Weighted) and bool(part.prefix or part.say) for part in listed)
+
     @field_validator("train", "valid", "test")
     @classmethod
     def _possible(cls, corpora: Corpora | None, info: ValidationInfo) -> Corpora | None:
@@ -130,6 +136,13 @@ class Text(Section):
         8000, ge=300, le=1_000_000, description="largest number of tokens, bytes included"
     )
     joint: bool = Field(True, description="one vocabulary for both languages")
+    placeholders: int = Field(
+        0,
+        ge=0,
+        le=100,
+        description="translate: tokens for URLs, numbers, tags, emoji and the like, which a model with them "
+        "(say 10) learns to copy; 0: these parts are text",
+    )
 
 
 # The tokenisers of sacreBLEU; "none" is for text that is tokenised already.
@@ -347,8 +360,9 @@ class Config(Section):
             raise ValueError(f'data.pixels is for task.name = "generate", not "{self.task.name}"')
         if reason := unreadable(self.model, self.input):
             raise ValueError(reason)
-        if wrong := [each.name for each in self.data.modifiers if not each.suits(self.task.input)]:
-            raise ValueError(f'data.modifiers: "{wrong[0]}" cannot change an input of the kind "{kind}"')
+        is_sentence = self.data.pixels is None and not self.data.is_mix
+        if reason := unsuitable(self.data.modifiers, kind, self.task.name, is_sentence):
+            raise ValueError(f"data.modifiers: {reason}")
         return self
 
 

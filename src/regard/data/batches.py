@@ -11,7 +11,7 @@ from bisect import bisect_right
 
 import numpy as np
 
-from regard.data.dataset import Dataset, Numbers
+from regard.data.dataset import BLOCK, Dataset, Numbers
 
 POOL = 128  # blocks in memory at once,
 POOL_IDS = 1 << 24  # fewer if they have more ids than this
@@ -33,10 +33,15 @@ def row_generator(seed: int, epoch: int, pool: int, row: int) -> np.random.Gener
     return generator(seed, epoch, pool + 1, ROW_MASKS, row)
 
 
-def epoch_pools(dataset: Dataset, seed: int, epoch: int) -> list[Numbers]:
-    """The blocks [blocks, 4] of each pool of one epoch; every row occurs `weight` times."""
+def epoch_pools(dataset: Dataset, seed: int, epoch: int, block: int = BLOCK) -> list[Numbers]:
+    """The blocks [blocks, 4] of each pool of one epoch; every row occurs `weight` times.
+
+    Pictures and sounds have smaller blocks, since few of their rows fit into a pool: of a corpus in the order
+    of its classes, a pool would else hold one or two of them.
+    """
     rng = generator(seed, epoch, 0)
-    drawn = [weighted(part.blocks(number), part.weight, rng) for number, part in enumerate(dataset.parts)]
+    parts = enumerate(dataset.parts)
+    drawn = [weighted(part.blocks(number, block), part.weight, rng) for number, part in parts]
     blocks = np.concatenate(drawn)
     blocks = blocks[rng.permutation(len(blocks))]
     pool = max(1, min(POOL, POOL_IDS * len(blocks) // max(1, dataset.ids)))

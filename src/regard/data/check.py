@@ -10,7 +10,8 @@ from itertools import islice
 import numpy as np
 import numpy.typing as npt
 
-from regard.config import Corpus, Data, Task
+from regard.config import Config, Corpus, Data, Task
+from regard.config.input import Modifier
 from regard.data.corpora import (
     ROW_NAMES,
     CorpusSpec,
@@ -21,16 +22,19 @@ from regard.data.corpora import (
     read_rows,
     report_name,
 )
+from regard.data.dataset import Lengths
 from regard.data.overlaps import Hashes, HeldOutIndex, repeated, row_hashes
 from regard.data.readers import LABEL_SEPARATOR, RawRow
 from regard.data.report import DataReport
 from regard.errors import UsageError
+from regard.inputs.text import split_sentences
 
 PORTION = 50_000  # rows in memory at once,
 CHARACTERS = 1 << 25  # with at most this many characters, except for a single row
 LOG_EVERY = 20 * PORTION
 SAMPLE = 500_000  # rows at most from which a vocabulary is learned
 SAMPLE_CHARACTERS = 1 << 27
+SENTENCES_SAMPLED = 2000  # lines in which sentences are counted
 MAX_LABELS = 3  # unseen labels that the report names for one row
 LEAKS = frozenset({"leak-exact", "leak-normalised"})
 
@@ -257,3 +261,39 @@ def find_unseen_labels(
         for number, _, target in rows:
             if unseen := sorted(set(labels_of(target, task)) - training_labels):
                 report.add("unseen-label", name, number, note=", ".join(unseen[:MAX_LABELS]))
+
+
+# --- what follows from the sample
+
+
+def tokenizer_sample(
+    checked: Checked, task: Task, modifiers: Sequence[Modifier]
+) -> Sequence[tuple[str, str]]:
+    """The texts that a tokenizer is trained on: words in capitals are not to be split into letters."""
+    if not (used := word_modifiers(modifiers)):
+        return checked.sample
+    from regard.data.objectives.augmentation import modify_sample  # here: few runs need it
+
+    return modify_sample(checked.sample, task.name, used)
+
+
+def word_modifiers(modifiers: Sequence[Modifier]) -> list[Modifier]:
+    """Without those of items, which are random: their parts would fill the vocabulary."""
+    return [each for each in modifiers if each.name not in Modifier.ITEMS]
+
+
+def split_above(checked: Checked, config: Config, lengths: Sequence[Lengths]) -> int:
+    """Tokens of a line from which on it is split into sentences at inference.
+
+    If training lines are single sentences, every line with several (0); else lines with more tokens than
+    nearly all training lines. One task of several is never split: its prefix would be lost.
+    """
+    if any(corpus.spec.is_multitask for corpus in checked.corpora):
+        return config.model.max_length
+    if config.task.name != "translate":
+        return 0
+    sample = checked.sample[:: max(1, len(checked.sample) // SENTENCES_SAMPLED)]
+    several = sum(len(split_sentences(text)) > 1 for text, _ in sample)
+    if several < 0.05 * len(sample):
+        return 0
+    return int(np.quantile(np.concatenate(lengths), 0.99)) + 1

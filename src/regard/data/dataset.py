@@ -89,12 +89,12 @@ class CorpusShards:
     def __len__(self) -> int:
         return sum(len(shard) for shard in self.shards)
 
-    def blocks(self, corpus: int) -> Numbers:
+    def blocks(self, corpus: int, size: int = BLOCK) -> Numbers:
         """[blocks, 4]: corpus, shard, first and last row of each."""
         rows = [
-            (corpus, number, first, min(first + BLOCK, len(shard)))
+            (corpus, number, first, min(first + size, len(shard)))
             for number, shard in enumerate(self.shards)
-            for first in range(0, len(shard), BLOCK)
+            for first in range(0, len(shard), size)
         ]
         return np.array(rows, dtype=np.int64).reshape(-1, 4)
 
@@ -185,11 +185,18 @@ UINT32 = np.dtype(np.uint32)  # for numbers that are not token ids
 
 @dataclass(frozen=True)
 class Encodings:
-    """Some rows as ids; `left_out` has (number among these rows, reason) for rows that are too long."""
+    """Some rows as ids, and (number among these rows, reason) of rows that are left out."""
 
     source: Encoded
     target: Encoded
-    left_out: Sequence[tuple[int, str]] = field(default_factory=list)
+    too_long: Sequence[tuple[int, str]] = field(default_factory=list)
+    unreadable: Sequence[tuple[int, str]] = field(default_factory=list)
+
+    @property
+    def left_out(self) -> list[tuple[int, str, str]]:
+        """(number, kind of issue, reason)."""
+        long = [(number, "too-long", note) for number, note in self.too_long]
+        return long + [(number, "unreadable", note) for number, note in self.unreadable]
 
 
 class BatchLayout(Protocol):
@@ -216,16 +223,25 @@ class Objective(ABC):
     @abstractmethod
     def encode(self, rows: Sequence[RawRow]) -> Encodings: ...
 
-    def too_long(self, rows: Sequence[RawRow]) -> list[int]:
-        """Numbers of the rows that exceed the model's positions; none if an objective splits rows."""
+    def left_out(self, rows: Sequence[RawRow]) -> dict[int, str]:
+        """The kind of issue of rows that exceed the model's positions (none if an objective splits rows) or
+        cannot be read, by number."""
         starts = range(0, len(rows), self.rows_at_once)
         parts = ((start, self.encode(rows[start : start + self.rows_at_once])) for start in starts)
-        return [start + number for start, part in parts for number, _ in part.left_out]
+        return {start + number: kind for start, part in parts for number, kind, _ in part.left_out}
+
+    @property
+    def plain(self) -> Objective:
+        """The objective of held-out texts, which are not modified."""
+        return self
+
+    def token_counts(self, column: ShardColumn) -> Lengths:
+        """Tokens of each row; a column may hold more."""
+        return column.lengths
 
     @abstractmethod
     def layout(self, pool: RowPool, rng: Rng) -> BatchLayout: ...
 
-    left_out_kind: ClassVar[str] = "too-long"  # the kind of issue of a row that `encode` leaves out
     rows_at_once: ClassVar[int] = 1 << 16  # that are encoded in memory
 
 

@@ -1,4 +1,4 @@
-"""The one downloader of `regard models pull` and `regard data get`, on `huggingface_hub`.
+"""What `regard models pull`, `regard models push` and `regard data get` do on the hub, on `huggingface_hub`.
 
 A file is downloaded to a part file, which a later call resumes; the caller renames it when it is complete.
 HF_ENDPOINT, HF_TOKEN and HF_HUB_OFFLINE work as in all programs of the hub.
@@ -60,6 +60,7 @@ class Repository:
     kind: Kind
     commit: str
     files: tuple[HubFile, ...]
+    private: bool = False
 
     def download(self, file: HubFile, part: Path) -> None:
         """Download a file to `part`, which is deleted if its checksum is wrong."""
@@ -90,7 +91,7 @@ def open_repository(name: str, revision: str, kind: Kind = "model") -> Repositor
         for each in info.siblings or ()
         if is_plain(each.rfilename)
     )
-    return Repository(name, kind, str(info.sha), tuple(files))
+    return Repository(name, kind, str(info.sha), tuple(files), bool(info.private))
 
 
 def download(address: str, part: Path, size: int | None = None, login: bool = False) -> None:
@@ -138,17 +139,17 @@ def endpoint() -> str | None:
 
 
 @contextmanager
-def hub_errors(what: str, advice: str = RESUME) -> Iterator[None]:
+def hub_errors(what: str, advice: str = RESUME, doing: str = "download") -> Iterator[None]:
     """Report what huggingface_hub and its HTTP library raise as one sentence."""
     try:
         yield
     except RegardError:
         raise
     except Exception as error:
-        raise DownloadError(explain(what, error, advice)) from None
+        raise DownloadError(explain(what, error, advice, doing)) from None
 
 
-def explain(what: str, error: Exception, advice: str) -> str:
+def explain(what: str, error: Exception, advice: str, doing: str = "download") -> str:
     """`what` is an address, owner/name@revision, or owner/name/file."""
     library = hub_library()
     errors, repository = library.errors, "/".join(what.split("@")[0].split("/")[:2])
@@ -161,10 +162,11 @@ def explain(what: str, error: Exception, advice: str) -> str:
     if isinstance(error, errors.RepositoryNotFoundError):
         return f"the hub has no repository {repository}: check the spelling; if it is private, {LOGIN}"
     if status in (401, 403):
-        return f"{what}: access denied ({status}); {LOGIN} of an account that may read it"
+        may = "read it" if doing == "download" else "write there, with a token that may write"
+        return f"{what}: access denied ({status}); {LOGIN} of an account that may {may}"
     reason = str(error).strip().split("\n")[0].rstrip(".") or type(error).__name__
     reason = f"the server answered {status}" if status and "://" in what else reason
-    return f"{what}: download failed ({reason}); {advice}"
+    return f"{what}: {doing} failed ({reason}); {advice}"
 
 
 def status_of(error: Exception) -> int | None:

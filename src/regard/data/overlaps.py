@@ -70,7 +70,8 @@ class _Letters(dict[int, int | None]):
         is_variation = 0xFE00 <= code <= 0xFE0F or 0xE0100 <= code <= 0xE01EF  # marks without a meaning
         is_mark = unicodedata.category(letter)[0] == "M" and not is_variation
         is_ideograph = 0x20000 <= code < 0x40000  # also those that are newer than this Python
-        self[code] = code if letter.isalnum() or is_mark or is_ideograph else None
+        is_braille = 0x2800 <= code <= 0x28FF  # letters, and the pixels of regard.inputs.pixels
+        self[code] = code if letter.isalnum() or is_mark or is_ideograph or is_braille else None
         return self[code]
 
 

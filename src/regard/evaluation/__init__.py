@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, cast, get_args
 
 from regard.config import Config, Corpora, Train, load_config, resolve
+from regard.config.input import Modifier
+from regard.config.load import read_toml
 from regard.config.schema import Tokenization
-from regard.data import read_examples
+from regard.data import Objective, read_examples
 from regard.data.objectives import split_labels
 from regard.data.readers.media import media_content
 from regard.data.report import StrictReport
 from regard.errors import UsageError, near_miss
 from regard.generation.packing import choose_precision
+from regard.inputs.text.modifiers import parse_modifiers
 from regard.metrics.bleu import bleu_tokenization, looks_tokenized, make_bleu, text_scores
 from regard.metrics.words import error_rates
 from regard.sample import Example
@@ -23,10 +27,11 @@ from regard.storage import Folder, write_text
 from regard.storage.folder import run_of
 from regard.tasks import Transcriber, Translator, decode_options, load
 from regard.tasks.task_model import NamedFile
-from regard.training.evaluation import drop_too_long, make_evaluation, make_objective, write_rows
+from regard.training.evaluation import drop_left_out, make_evaluation, make_objective, write_rows
 
 Log = Callable[[str], None]
 Data = str | Path | Sequence[str | Path] | Sequence[tuple[str, str]]  # corpus, two files, or pairs in memory
+Score = Callable[[Data | None, Log], "EvaluationResult"]
 PHRASEBOOK = "phrasebook"
 MAX_NAMES = 5  # labels named in a message
 FILES_AT_ONCE = 64
@@ -42,6 +47,7 @@ class EvaluationResult:
     precision: str
     seconds: float
     outputs: Sequence[Any]  # translations; of other tasks each text with its reference and the output
+    modified: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # scores by modifier, and clean
 
     def __getitem__(self, name: str) -> Any:
         return self.scores[name]
@@ -54,6 +60,7 @@ class EvaluationResult:
             **self.scores,
             "inference_precision": self.precision,  # "precision" is a score of taggers
             "seconds": self.seconds,
+            **({"modified": self.modified} if self.modified else {}),
         }
 
 
@@ -61,6 +68,7 @@ def evaluate(
     model: Any,
     data: Data | None = None,
     *,
+    modify: str | Sequence[str] = (),
     tokenize: str | None = None,
     output: str | Path | None = None,
     device: str = "auto",
@@ -72,7 +80,8 @@ def evaluate(
     """Score a model folder, or a model that `load` opened, on a test set.
 
     `data` is a corpus in a format that training reads, a source file and a target file, or pairs of text and
-    reference; by default the test set of the model's run. `tokenize` is sacreBLEU's (of translations; by
+    reference; by default the test set of the model's run. `modify` names modifiers ("upper", "typos=0.2",
+    "all"): the test set is scored once more with each of them. `tokenize` is sacreBLEU's (of translations; by
     default that of the run), `options` are fields of `[decode]`: beam=5. Outputs are written to `output`.
     """
     if tokenize is not None:
@@ -80,28 +89,76 @@ def evaluate(
     is_opened = not isinstance(model, str | Path | Sequence)  # of an ensemble, several folders
     task = model if is_opened else load(model, device, threads, precision)
     folder: Folder = task.folder
+    modifiers = choose_modifiers(folder, [modify] if isinstance(modify, str) else modify)
     used = getattr(task, "precision", None) or choose_precision(precision, folder.model, folder.calibration)
     if isinstance(task, Translator):
-        tokenize = choose_tokenization(folder.path, tokenize)
-        result = score_translations(task, data, options, tokenize, used, log)
-        if output is not None:
-            write_text(Path(output), "".join(text.replace("\n", " ") + "\n" for text in result.outputs))
-        return result
-    if isinstance(task, Transcriber) and tokenize is None:
-        result = score_transcriptions(task, data, options, used)
-        if output is not None:
-            write_rows(Path(output), result.outputs)
-        return result
-    if options or tokenize is not None:
+        words = choose_tokenization(folder.path, tokenize)
+
+        def score(data: Data | None, log: Log) -> EvaluationResult:
+            return score_translations(task, data, options, words, used, log)
+
+    elif isinstance(task, Transcriber) and tokenize is None:
+
+        def score(data: Data | None, log: Log) -> EvaluationResult:
+            return score_transcriptions(task, data, options, used)
+
+    elif options or tokenize is not None:
         raise UsageError(
             "decoding options and a tokenisation are for models that translate; "
             f"this is a {folder.task.name} model",
             code="E_EVALUATE_OPTION",
         )
-    result = score_texts(folder, data, used, log)
-    if output is not None:
+    else:
+
+        def score(data: Data | None, log: Log) -> EvaluationResult:
+            return score_texts(folder, data, used, log)
+
+    result = score(data, log)
+    if modifiers:
+        result = replace(result, modified=score_modified(folder, data, modifiers, result, score))
+    if output is not None and isinstance(task, Translator):
+        write_text(Path(output), "".join(text.replace("\n", " ") + "\n" for text in result.outputs))
+    elif output is not None:
         write_rows(Path(output), result.outputs)
     return result
+
+
+# --- modified texts
+
+
+def choose_modifiers(folder: Folder, names: Sequence[str]) -> list[Modifier]:
+    if not names:
+        return []
+    run = run_config(folder.path)
+    if folder.task.input != "text" or (run is not None and run.data.is_mix):
+        raise UsageError(
+            "modifiers are for texts, not for pictures, sounds or a mix of tasks with prefixes",
+            code="E_MODIFIER",
+        )
+    return parse_modifiers(names, folder.task.name)
+
+
+def score_modified(
+    folder: Folder, data: Data | None, modifiers: Sequence[Modifier], clean: EvaluationResult, score: Score
+) -> dict[str, dict[str, Any]]:
+    """The scores of the test set with each modifier; every set has the texts of the clean one."""
+    from regard.training.evaluation.robustness import long_texts, modified_scores
+
+    task = folder.task.name
+    is_long: Callable[[Sequence[Example]], set[int]] = lambda texts: set()  # noqa: E731
+    if task == "translate":
+        examples = read_test_set(folder, data)
+    else:
+        config, objective = objective_of(folder)
+        examples = read_test_set(folder, data, StrictReport(), config)
+        examples = drop_left_out(examples, objective, config, "test", lambda text: None)
+        is_long = partial(long_texts, objective, config)
+
+    def score_examples(texts: Sequence[Example]) -> tuple[Mapping[str, Any], Sequence[str]]:
+        result = score([(each.source, each.target) for each in texts], lambda text: None)
+        return result.scores, result.outputs if task == "translate" else []
+
+    return modified_scores(task, examples, modifiers, clean.scores, score_examples, is_long)
 
 
 # --- test sets
@@ -137,9 +194,10 @@ def is_pairs(data: Data | None) -> bool:
 
 
 def run_config(folder: Path) -> Config | None:
-    """The config of the run that a model folder or checkpoint belongs to."""
+    """The config of the run that a model folder or checkpoint belongs to; None where run.toml says only what
+    inference needs, as in built-in models."""
     path = (run_of(folder) or folder) / "run.toml"
-    return load_config(path) if path.is_file() else None
+    return load_config(path) if path.is_file() and "data" in read_toml(path) else None
 
 
 def check_tokenization(tokenize: str) -> None:
@@ -235,19 +293,13 @@ def score_transcriptions(
 
 def score_texts(folder: Folder, data: Data | None, precision: str, log: Log) -> EvaluationResult:
     """The final scores of a run, computed again."""
-    config = run_config(folder.path)
-    if config is None:
-        defaults = resolve({"task": folder.task.model_dump(), "data": {"train": "-"}})
-        config = defaults.model_copy(update={"model": folder.config})
-    objective = make_objective(
-        folder.task, folder.config, folder.input, folder.output, folder.labels, config.version
-    )
+    config, objective = objective_of(folder)
     findings = StrictReport()
     examples = read_test_set(folder, data, findings, config)
     if empty := findings.counts["empty"]:
         log(f"left out {empty:,} without a text (the first: {findings.places['empty'][0]})")
     report_unknown_labels(folder, examples, log)
-    examples = drop_too_long(examples, objective, config, "test", log)
+    examples = drop_left_out(examples, objective, config, "test", log)
     if not examples:
         raise UsageError(
             f"nothing is left to score: the model reads {folder.config.max_length} tokens",
@@ -258,6 +310,18 @@ def score_texts(folder: Folder, data: Data | None, precision: str, log: Log) -> 
     scores, rows = evaluation.run(folder.model)
     seconds = time.perf_counter() - start
     return EvaluationResult(folder.task.name, len(evaluation), scores, precision, seconds, rows)
+
+
+def objective_of(folder: Folder) -> tuple[Config, Objective]:
+    """The config of the run, or defaults, and how the model reads texts."""
+    config = run_config(folder.path)
+    if config is None:
+        defaults = resolve({"task": folder.task.model_dump(), "data": {"train": "-"}})
+        config = defaults.model_copy(update={"model": folder.config})
+    objective = make_objective(
+        folder.task, folder.config, folder.input, folder.output, folder.labels, config.version
+    )
+    return config, objective
 
 
 def report_unknown_labels(folder: Folder, examples: list[Example], log: Log) -> None:

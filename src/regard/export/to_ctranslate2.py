@@ -17,6 +17,7 @@ from ctranslate2 import specs
 from torch import Tensor, nn
 
 from regard.config import GPTConfig, LlamaConfig, Model, T5Config, TransformerConfig
+from regard.errors import UsageError
 from regard.export.check import BEAM, GREEDY, Agreement, Reference, equal_share, token_names
 from regard.export.sample import EncodedText, Ids
 from regard.models.attention import MultiHeadAttention
@@ -76,6 +77,11 @@ def translation_spec(folder: Folder, model: EncoderDecoder, config: TransformerC
 
 
 def language_spec(folder: Folder, model: LanguageModel, config: GPTConfig | LlamaConfig) -> Spec:
+    for field in ("window", "rope_scaling", "qk_norm"):
+        if getattr(config, field, None):
+            raise UsageError(
+                f"{folder.path}: model.{field} is not exported to CTranslate2", code="E_EXPORT_FAMILY"
+            )
     rotary = {"rotary_dim": 0, "rotary_interleave": False, "rotary_base": config.rope_theta}
     spec = specs.TransformerDecoderModelSpec.from_config(
         config.depth[1],

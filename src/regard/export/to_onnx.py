@@ -290,8 +290,10 @@ def equal_answers(
 
 def encoder_sample(folder: Folder, text: EncodedText) -> Sample:
     """[start] text [end], or [start] question [end] context [end]."""
-    first = [folder.source.start, *text.source, folder.source.end]
-    second = [] if text.context is None else [*text.context, folder.source.end]
+    end = folder.source.end
+    separators = 1 if text.context is None else folder.source.separators
+    first = [folder.source.start, *text.source, *[end] * separators]
+    second = [] if text.context is None else [*text.context, end]
     return Sample(source=[*first, *second], segments=[0] * len(first) + [1] * len(second))
 
 

@@ -180,7 +180,8 @@ class TracedStack(Stack):
 
     def __init__(self, stack: Stack) -> None:
         nn.Module.__init__(self)
-        self.blocks, self.final_norm, self.positions = stack.blocks, stack.final_norm, stack.positions
+        self.blocks, self.final_norm = stack.blocks, stack.final_norm
+        self.positions, self.window = stack.positions, stack.window
         is_half = all(isinstance(block.attention, HalfSelfAttention) for block in self)
         self.longest = LONGEST_HALF if is_half else LONG_ROW  # columns, up to which rows are not a loop
         self.calls = 0

@@ -133,6 +133,7 @@ class PackedSelfAttention(MultiHeadAttention):
         nn.Module.__init__(self)
         self.heads, self.kv_heads = attention.heads, attention.kv_heads
         self.channels, self.scale = attention.channels, attention.scale
+        self.query_norm, self.key_norm = attention.query_norm, attention.key_norm
         self.query_key_value = packing(attention.query, attention.key, attention.value, inner=inner)
         self.output = packing(attention.output)  # type: ignore[assignment]
 

@@ -120,6 +120,11 @@ def contrast(raw: Array, strength: float, rng: Rng) -> Array:
     return _to_uint8((raw - mean) * factor + mean)
 
 
+def invert(raw: Array, strength: float, rng: Rng) -> Array:
+    """Light and dark exchanged."""
+    return 255 - raw
+
+
 def _to_uint8(values: Array) -> Array:
     return np.clip(np.rint(values), 0, 255).astype(np.uint8)
 
@@ -173,6 +178,7 @@ PICTURE: dict[str, Change] = {
     "erase": erase,
     "brightness": brightness,
     "contrast": contrast,
+    "invert": invert,
 }
 SOUND: dict[str, Change] = {
     "shift": shift_sound,

@@ -6,7 +6,7 @@ B rows, T queries, S keys, D width, H heads, C channels per head, F feed-forward
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -80,17 +80,18 @@ def visible(
     return mask
 
 
-def self_mask(tokens: Tokens | Frames, causal: bool, dense: bool) -> Mask:
-    """The mask of self-attention; a tensor if one is needed (`dense`, padding among the keys, documents).
+def self_mask(tokens: Tokens | Frames, causal: bool, dense: bool, window: int | None = None) -> Mask:
+    """The mask of self-attention; a tensor if one is needed (`dense`, window, documents, padded keys).
 
     Right-padding needs none under a causal mask: no token sees it, and what it computes itself is not used.
     """
     positions, documents = tokens.positions, tokens.documents
+    dense = dense or window is not None
     if not dense and documents is None and tokens.padding == "none":
         return CAUSAL if causal else None
     if not dense and documents is None and tokens.padding == "right" and causal:
         return CAUSAL
-    return visible(positions, positions, causal, query_doc=documents, key_doc=documents)
+    return visible(positions, positions, causal, window, documents, documents)
 
 
 def cross_mask(target: Tokens, source: Tokens | Frames, dense: bool) -> Mask:
@@ -256,14 +257,21 @@ class MultiHeadAttention(nn.Module):
         kv_heads: int | None = None,
         bias: bool = True,
         scale: float | None = None,
+        output_bias: bool | None = None,
+        head_norm: Callable[[], nn.Module] | None = None,
     ) -> None:
-        """`kv_heads` (default: `heads`) are shared by groups of query heads; `scale` defaults to C^-0.5."""
+        """`kv_heads` (default: `heads`) are shared by groups of query heads; `scale` defaults to C^-0.5.
+
+        `output_bias` defaults to `bias`; `head_norm` makes a norm of the channels, for queries and for keys.
+        """
         super().__init__()
         self.heads, self.kv_heads, self.channels, self.scale = heads, kv_heads or heads, channels, scale
         self.query = Linear(width, heads * channels, bias)
         self.key = Linear(width, self.kv_heads * channels, bias)
         self.value = Linear(width, self.kv_heads * channels, bias)
-        self.output = Linear(heads * channels, width, bias)
+        self.output = Linear(heads * channels, width, bias if output_bias is None else output_bias)
+        self.query_norm = None if head_norm is None else head_norm()
+        self.key_norm = None if head_norm is None else head_norm()
 
     def queries(self, x: Tensor) -> Tensor:
         """q = W_q x, split into heads: [B,T,D] -> [B,H,T,C]."""
@@ -282,9 +290,12 @@ class MultiHeadAttention(nn.Module):
         return self.split(projected if layout is None else [layout.pad(each) for each in projected])
 
     def split(self, projected: Sequence[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
-        """[B,T,H*C] and two of [B,T,G*C], split into heads."""
-        q, k, v = projected
-        return split_heads(q, self.heads), split_heads(k, self.kv_heads), split_heads(v, self.kv_heads)
+        """[B,T,H*C] and two of [B,T,G*C], split into heads; Qwen3 normalises queries and keys."""
+        counts = (self.heads, self.kv_heads, self.kv_heads)
+        q, k, v = (split_heads(each, heads) for each, heads in zip(projected, counts, strict=True))
+        if self.query_norm is not None and self.key_norm is not None:
+            q, k = self.query_norm(q), self.key_norm(k)
+        return q, k, v
 
     def forward(
         self,

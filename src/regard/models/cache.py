@@ -118,19 +118,24 @@ class Cache:
     memory: SourceCache | None = None
     first: Tensor | None = None  # [R]: the token to feed first, if it is not the start token
     length: int = 0  # columns in use in the longest row
+    window: int | None = None  # tokens that a query sees, itself included; None: all
     is_consumed: bool = False
 
     @classmethod
     def empty(
-        cls, layers: int, like: Tensor, shape: tuple[int, int, int], memory: SourceCache | None
+        cls,
+        layers: int,
+        like: Tensor,
+        shape: tuple[int, int, int],
+        memory: SourceCache | None,
+        window: int | None = None,
     ) -> Cache:
         """Without tokens; `shape` is (N, G, C)."""
         rows, heads, channels = shape
         numbers = torch.zeros(rows, dtype=torch.int64, device=like.device)
         buffers = [like.new_zeros((rows, heads, 0, channels)) for _ in range(2 * layers)]
-        return cls(
-            buffers[:layers], buffers[layers:], numbers.new_zeros((rows, 0)), numbers, numbers, memory=memory
-        )
+        keys, values, positions = buffers[:layers], buffers[layers:], numbers.new_zeros((rows, 0))
+        return cls(keys, values, positions, numbers, numbers, memory=memory, window=window)
 
     def __len__(self) -> int:
         """R, the number of rows."""
@@ -183,8 +188,7 @@ class Cache:
     def extend(self, positions: Tensor) -> Tensor:
         """Room for the tokens at these positions [N,K*T], of which -1 is padding; their places [N*G*K*T]."""
         sources, count = positions.shape
-        if self.paths is not None:
-            self.prune()
+        self.prune()
         self.length += count
         self.reserve(self.width)
         columns = self.lengths[:, None] + torch.arange(count, device=positions.device)  # [N,K*T]
@@ -219,12 +223,19 @@ class Cache:
         return None if self.paths is None else self.paths[:, :, : self.width]
 
     def prune(self) -> None:
-        """Remove columns that are on no path, in the sources whose turn it is."""
-        turn = ((self.next % PRUNE_EVERY == 0) & (self.next > 0)).nonzero()[:, 0]  # [n]
-        if not len(turn) or self.paths is None:
+        """Remove columns that are on no path or before the window, in the sources whose turn it is."""
+        if self.paths is None and (self.window is None or self.length <= self.window):
             return
-        paths = self.paths[:, :, : self.width][turn]  # [n,K,S]
-        alive = paths.any(dim=1)  # [n,S]
+        every = PRUNE_EVERY if self.paths is not None else max(PRUNE_EVERY, (self.window or 0) // 4)
+        turn = ((self.next % every == 0) & (self.next > 0)).nonzero()[:, 0]  # [n]
+        if not len(turn):
+            return
+        alive = self.positions[:, : self.width][turn] >= 0  # [n,S]
+        if self.paths is not None:
+            paths = self.paths[:, :, : self.width][turn]  # [n,K,S]
+            alive = alive & paths.any(dim=1)
+        if self.window is not None:
+            alive = alive & (self.positions[:, : self.width][turn] > (self.next[turn] - self.window)[:, None])
         counts = alive.sum(dim=1)
         order = alive.byte().argsort(dim=1, descending=True, stable=True)[:, : longest(counts)]  # [n,s]
         count = order.shape[1]
@@ -233,8 +244,9 @@ class Cache:
         kept = alive.gather(1, order)  # [n,s]: rows that keep fewer columns
         positions = self.positions[turn[:, None], order].masked_fill(~kept, -1)
         self.positions[turn] = with_columns(positions, self.positions.shape[1], -1, -1)
-        paths = paths.gather(2, order[:, None].expand(-1, self.beams, -1))
-        self.paths[turn] = with_columns(paths, self.paths.shape[2], -1)
+        if self.paths is not None:
+            paths = paths.gather(2, order[:, None].expand(-1, self.beams, -1)) & kept[:, None]
+            self.paths[turn] = with_columns(paths, self.paths.shape[2], -1)
         self.truncate(self.lengths.index_copy(0, turn, counts))
 
     def select(self, rows: Tensor) -> Cache:
@@ -312,6 +324,7 @@ class Cache:
             memory=SourceCache.join(memories) if memories else None,
             first=torch.cat(first) if first else None,
             length=max(part.length for part in parts),
+            window=parts[0].window,
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import torch
 from torch import Tensor, nn
 
 from regard.batch import Batch
@@ -91,11 +92,15 @@ class WordHead(nn.Module):
 class SentenceHead(nn.Module):
     """Head of text classification (the pooler of BERT): tanh(W x + b), [B,1,D] -> [B,1,D]."""
 
-    def __init__(self, width: int, dropout: float) -> None:
+    def __init__(self, width: int, dropout: float, activation: Activation = torch.tanh) -> None:
         super().__init__()
         self.dense = Linear(width, width)
+        self.activation = activation
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.dropout(self.dense(x).tanh())
+        out: Tensor = self.dropout(self.activation(self.dense(x)))
         return out
+
+
+HEAD_ACTIVATIONS: dict[str, Activation] = {"tanh": torch.tanh, "relu": torch.relu}

@@ -163,33 +163,51 @@ def gpt(config: GPTConfig, vocabulary: int, _: int | None = None) -> LanguageMod
         residual=PreNorm,
         dropout=config.dropout,
         positions=partial(Rotary, config.channels, config.rope_theta) if rotary else None,
+        window=config.window,
     )
     return language_model(config, vocabulary, parts, None if rotary else Learned(width, config.max_length))
 
 
 def llama(config: LlamaConfig, vocabulary: int, _: int | None = None) -> LanguageModel:
-    """Llama (Touvron et al. 2023): rotary positions, RMS norm, gated feed-forward, shared keys, no biases."""
-    width = config.width
+    """Llama (Touvron et al. 2023): rotary positions, RMS norm, gated feed-forward, shared keys, no biases.
+
+    With a window it is Mistral, with biases of queries, keys and values Qwen2, with norms of queries and keys
+    Qwen3, with scaled embeddings and GELU Gemma.
+    """
+    width, norm = config.width, partial(RMSNorm, eps=config.epsilon)
     parts = Parts(
         attention=partial(
-            MultiHeadAttention, width, config.heads, config.channels, kv_heads=config.kv_heads, bias=False
+            MultiHeadAttention,
+            width,
+            config.heads,
+            config.channels,
+            kv_heads=config.kv_heads,
+            bias=config.qkv_bias,
+            output_bias=False,
+            head_norm=partial(norm, config.channels) if config.qk_norm else None,
         ),
         feed_forward=partial(GatedFeedForward, width, config.feed_forward, ACTIVATIONS[config.activation]),
-        norm=partial(RMSNorm, width, eps=config.epsilon),
+        norm=partial(norm, width),
         residual=PreNorm,
         dropout=config.dropout,
-        positions=partial(Rotary, config.channels, config.rope_theta),
+        positions=partial(Rotary, config.channels, config.rope_theta, config.rope_scaling),
+        window=config.window,
     )
-    return language_model(config, vocabulary, parts, None)
+    factor = width**0.5 if config.embedding_scale else 1.0
+    return language_model(config, vocabulary, parts, None, factor)
 
 
 def language_model(
-    config: GPTConfig | LlamaConfig, vocabulary: int, parts: Parts, positions: Learned | None
+    config: GPTConfig | LlamaConfig,
+    vocabulary: int,
+    parts: Parts,
+    positions: Learned | None,
+    factor: float = 1.0,
 ) -> LanguageModel:
     words = nn.Embedding(vocabulary, config.width)
     output = Linear(config.width, vocabulary, bias=False)
     model = LanguageModel(
-        TokenEmbedding(words, positions, config.dropout), parts.stack(config.layers), output
+        TokenEmbedding(words, positions, config.dropout, factor), parts.stack(config.layers), output
     )
     init_gpt2_bert(model, config.layers)
     if config.tie_embeddings:
@@ -199,7 +217,7 @@ def language_model(
 
 def bert(config: BertConfig, vocabulary: int, labels: int | None = None) -> EncoderOnly:
     """BERT (Devlin et al. 2019): post-norm, learned positions, two segments, a head for the task."""
-    from regard.models.encoder import POOLS, EncoderOnly, SentenceHead, WordHead
+    from regard.models.encoder import HEAD_ACTIVATIONS, POOLS, EncoderOnly, SentenceHead, WordHead
 
     width, norm = config.width, partial(nn.LayerNorm, config.width, eps=config.epsilon)
     activation = ACTIVATIONS[config.activation]
@@ -211,11 +229,13 @@ def bert(config: BertConfig, vocabulary: int, labels: int | None = None) -> Enco
         dropout=config.dropout,
     )
     words = nn.Embedding(vocabulary, width)
-    positions = Learned(width, config.max_length)
-    source = TokenEmbedding(words, positions, config.dropout, segments=nn.Embedding(2, width), norm=norm())
+    positions = Learned(width, config.max_length, config.first_position)
+    segments = nn.Embedding(config.segments, width) if config.segments else None
+    source = TokenEmbedding(words, positions, config.dropout, segments=segments, norm=norm())
+    between = HEAD_ACTIVATIONS[config.head_activation]
     heads: dict[str, Callable[[], tuple[nn.Module, int]]] = {
         "words": lambda: (WordHead(width, activation, norm()), vocabulary),
-        "sentence": lambda: (SentenceHead(width, config.dropout), labels or 2),
+        "sentence": lambda: (SentenceHead(width, config.dropout, between), labels or 2),
         "tokens": lambda: (Dropout(config.dropout), labels or 2),
         "span": lambda: (nn.Identity(), 2),  # start and end of the answer
     }
@@ -239,6 +259,7 @@ class Parts:
     residual: type[PostNorm]
     dropout: float
     positions: Callable[[], Rotary | RelativeBias] | None = None
+    window: int | None = None
 
     def stack(self, layers: int, cross: bool = False) -> Stack:
         blocks = [
@@ -251,7 +272,8 @@ class Parts:
             for _ in range(layers)
         ]
         last = self.norm() if issubclass(self.residual, PreNorm) else nn.Identity()
-        return Stack(blocks, last, self.positions() if self.positions is not None else None)
+        positions = self.positions() if self.positions is not None else None
+        return Stack(blocks, last, positions, self.window)
 
 
 def frame_model(config: FrameModelConfig, size: FrameSize, outputs: int | None = None) -> Model:

@@ -79,6 +79,8 @@ class PictureConvolution(nn.Module):
 
     def forward(self, frames: Frames) -> Frames:
         x = self.picture(frames.values)  # [B,channels,H,W]
+        if torch.is_grad_enabled():  # pooling is then twice as fast
+            x = x.contiguous(memory_format=torch.channels_last)
         for convolution in (self.first, self.second):
             # max(relu(x)) = relu(max(x)), on a quarter of the numbers
             x = F.relu(F.max_pool2d(convolved(convolution, x), KERNEL, stride=2, padding=1))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +16,9 @@ from torch import Tensor, nn
 from regard.batch import Frames, Tokens
 from regard.errors import UsageError
 from regard.models.layers import Dropout, Tap, tapped, to_float64
+
+if TYPE_CHECKING:
+    from regard.config.model import RopeScaling
 
 FIRST_POSITIONS = 128  # computed in advance: a table for the longest text takes longer than a translation
 
@@ -74,23 +78,28 @@ class Sinusoidal(nn.Module):
 
 
 class Learned(nn.Module):
-    """One learned vector for each position (paper, Table 3 row E), up to `length`."""
+    """One learned vector for each position (paper, Table 3 row E), up to `length`.
 
-    def __init__(self, width: int, length: int) -> None:
+    RoBERTa and BART have rows that no token uses before the one of the first position, `first`.
+    """
+
+    def __init__(self, width: int, length: int, first: int = 0) -> None:
         super().__init__()
         self.limit: int | None = length
-        self.table = nn.Parameter(torch.empty(length, width))
+        self.first = first
+        self.table = nn.Parameter(torch.empty(first + length, width))
         nn.init.normal_(self.table, std=width**-0.5)
 
     def forward(self, positions: Tensor) -> Tensor:
         """[B,T] -> [B,T,D]; a sequence that is too long is an error."""
-        if may_exceed(self, positions, len(self.table)):
+        length = len(self.table) - self.first
+        if may_exceed(self, positions, length):
             raise UsageError(
                 f"a sequence of {int(positions.max()) + 1} tokens is too long for this model: "
-                f"it has learned {len(self.table)} positions",
+                f"it has learned {length} positions",
                 code="E_TOO_LONG",
             )
-        return self.table[positions.clamp(min=0)]
+        return self.table[positions.clamp(min=0) + self.first]
 
 
 class SinusoidalGrid(nn.Module):
@@ -153,7 +162,8 @@ class TokenEmbedding(nn.Module):
         if self.positions is not None:
             x = x + tapped(tap, "positions", self.positions(positions))
         if self.segments is not None:
-            which = torch.zeros_like(ids) if segments is None else segments
+            last = self.segments.num_embeddings - 1  # one for both texts: RoBERTa
+            which = torch.zeros_like(ids) if segments is None else segments.clamp(max=last)
             x = x + tapped(tap, "segments", self.segments(which))
         x = tapped(tap, "sum", x)
         if self.norm is not None:
@@ -218,19 +228,33 @@ class Rotary(nn.Module):
     permutation of the channels.
     """
 
-    def __init__(self, channels: int, theta: float = 10000.0) -> None:
+    def __init__(self, channels: int, theta: float = 10000.0, scaling: RopeScaling | None = None) -> None:
         super().__init__()
-        self.channels, self.theta = channels, theta
+        self.channels, self.theta, self.scaling = channels, theta, scaling
 
     def forward(self, query_pos: Tensor, key_pos: Tensor) -> PositionTerms:
         """[B,T] -> the rotation of these tokens; cached keys are already rotated."""
         place = to_float64(query_pos)
         pair = torch.arange(0, self.channels, 2, dtype=torch.float64, device=place.device)  # 2i
-        angle = place[:, None, :, None] * self.theta ** (-pair / self.channels)  # [B,1,T,C/2]
+        frequency = self.theta ** (-pair / self.channels)  # [C/2]
+        if self.scaling is not None:
+            frequency = scale_frequencies(frequency, self.scaling)
+        angle = place[:, None, :, None] * frequency  # [B,1,T,C/2]
         cosine, sine = angle.cos(), angle.sin()
         if place.device != query_pos.device:
             cosine, sine = (each.float().to(query_pos.device) for each in (cosine, sine))
         return PositionTerms(rotation=(cosine, sine))
+
+
+def scale_frequencies(frequency: Tensor, scaling: RopeScaling) -> Tensor:
+    """Frequencies f for texts `factor` times as long: f / factor; or as in Llama 3.1, with r = L f / (2 pi)
+    waves in a text of the original length L, f / factor if r < low, f if r > high, linear between them."""
+    divided = frequency / scaling.factor
+    if scaling.kind == "linear":
+        return divided
+    waves = scaling.original_length * frequency / (2 * math.pi)
+    share = (waves - scaling.low_factor) / (scaling.high_factor - scaling.low_factor)
+    return torch.lerp(divided, frequency, share.clamp(0.0, 1.0))
 
 
 def apply_rotary(x: Tensor, rotation: tuple[Tensor, Tensor]) -> Tensor:

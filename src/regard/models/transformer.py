@@ -97,12 +97,17 @@ class Stack(nn.Module):
     """N blocks. Pre-norm stacks end in a LayerNorm; otherwise the residual stream stays unnormalised."""
 
     def __init__(
-        self, blocks: Sequence[Block], final_norm: nn.Module, positions: Rotary | RelativeBias | None = None
+        self,
+        blocks: Sequence[Block],
+        final_norm: nn.Module,
+        positions: Rotary | RelativeBias | None = None,
+        window: int | None = None,
     ) -> None:
         super().__init__()
         self.blocks = nn.ModuleList(blocks)
         self.final_norm = final_norm
         self.positions = positions  # positions inside attention
+        self.window = window  # tokens that self-attention sees; None: all
 
     def position_terms(self, query_pos: Tensor, key_pos: Tensor, tap: Tap | None = None) -> PositionTerms:
         """Rotation or bias for all attentions of this stack: [B,T], [B,S]."""
@@ -234,7 +239,7 @@ class CausalDecoder(nn.Module):
         positions = target.positions
         x = self.target(target.ids, positions, within(tap, "decoder.embedding"))
         dense = needs_dense_mask(positions.device, tap, self.decoder.positions)
-        mask = self_mask(target, causal=True, dense=dense)  # [B,1,T,T]
+        mask = self_mask(target, True, dense, self.decoder.window)  # [B,1,T,T]
         scope = within(tap, "decoder")
         order = self.decoder.position_terms(positions, positions, scope)
         out: Tensor = self.decoder(x, mask, None, memory, across, scope, order)
@@ -262,7 +267,7 @@ class CausalDecoder(nn.Module):
         scope, width = within(tap, "decoder"), cache.width
         x = self.target(tokens, positions, within(tap, "decoder.embedding"))
         key_positions = cache.positions[:, :width]
-        mask = visible(positions, key_positions, causal=True)  # [N,1,K*T,S]
+        mask = visible(positions, key_positions, True, self.decoder.window)  # [N,1,K*T,S]
         if (paths := cache.on_path()) is not None:
             mask = mask & paths.repeat_interleave(positions.shape[1] // cache.beams, dim=1)[:, None]
         order = self.decoder.position_terms(positions, key_positions, scope).to(x.dtype)
@@ -286,17 +291,15 @@ class CausalDecoder(nn.Module):
     def run_stack(self, inputs: StepInputs, tap: Tap | None = None) -> Tensor:
         """[N,K*T,D] -> [N,K*T,D]; keys and values are written into the cache."""
         past = [LayerCache(k, v, inputs.places, inputs.width) for k, v in zip(inputs.keys, inputs.values)]
-        scope = within(tap, "decoder")
-        memory, across = inputs.memory, inputs.memory_mask
-        out: Tensor = self.decoder(
-            inputs.x, inputs.mask, past, memory, across, scope, inputs.order, inputs.layout
-        )
+        rest = inputs.memory, inputs.memory_mask, within(tap, "decoder"), inputs.order, inputs.layout
+        out: Tensor = self.decoder(inputs.x, inputs.mask, past, *rest)
         return out
 
     def empty_cache(self, rows: int, dtype: torch.dtype | None, memory: SourceCache | None = None) -> Cache:
         attention, weight = next(iter(self.decoder)).attention, self.target.tokens.weight
         like = weight.new_empty(0, dtype=dtype or weight.dtype)
-        return Cache.empty(len(self.decoder), like, (rows, attention.kv_heads, attention.channels), memory)
+        shape = rows, attention.kv_heads, attention.channels
+        return Cache.empty(len(self.decoder), like, shape, memory, self.decoder.window)
 
 
 class EncoderDecoder(CausalDecoder):

@@ -33,9 +33,11 @@ def write_card(
     facts: Mapping[str, object],
     scores: Mapping[str, str],
     data: Mapping[str, Any],
+    robustness: tuple[list[str], list[list[str]]] = ([], []),
 ) -> None:
     """`facts` are data, steps, chosen and the command that computes the scores; `scores` maps names with
-    signatures to values; `data` is the content of data.json, of which no text is written."""
+    signatures to values; `data` is the content of data.json, of which no text is written; `robustness` is the
+    head and the rows of a table of scores on modified texts."""
     from jinja2 import Template  # here: whoever opens a model imports this package
 
     model, task = config.model, config.task
@@ -57,6 +59,7 @@ def write_card(
         and (config.text.joint or task.name != "translate"),
         facts=facts,
         scores=scores,
+        robustness=robustness,
         data=data,
         folder=folder.resolve().name,
     )

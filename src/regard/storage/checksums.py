@@ -33,7 +33,7 @@ from regard.storage.files import (
 )
 
 WEIGHTS = "model.safetensors"
-FOLDER_FILES = (  # of a model folder beside the weights: config, decoding options, tokenizers
+FOLDER_FILES = (  # of a model folder beside the weights: config, decoding options, tokenizers, readers
     "config.json",
     "generation_config.json",
     "run.toml",
@@ -45,6 +45,9 @@ FOLDER_FILES = (  # of a model folder beside the weights: config, decoding optio
     "target.spm",
     "vocab.json",
     "target_vocab.json",
+    "vocab.txt",
+    "merges.txt",
+    "preprocessor_config.json",
 )
 REMEMBERED_ABOVE = 1 << 24  # bytes; hashing a smaller file takes less time than looking it up is worth
 CHANGED = "E_MODEL_CHECKSUM"

@@ -42,6 +42,7 @@ from regard.storage.weights import WEIGHTS, check_size, load_weights_into, read_
 
 if TYPE_CHECKING:
     from regard.models.encoder import EncoderOnly
+    from regard.storage.confidence import ConfidenceModel
     from regard.storage.speech import SpeechTokens
 
 FRAMES = {"bert": "both", "gpt": "start", "llama": "start"}  # special tokens around a text; else its end
@@ -63,6 +64,7 @@ class Folder(TextSides):
     may_refuse: bool = False  # some questions of the training data have no answer
     labels: tuple[str, ...] = ()  # of a classifier or tagger
     calibration: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # by layer
+    confidence: ConfidenceModel | None = None  # of a translator
     parameters: int = 0  # when it was opened: an engine packs the weights
     version: int = VERSION  # of the format, see regard.compat; 1 for folders of other programs
     engine: str = "auto"  # a name of regard.generation.engine.ENGINES
@@ -198,6 +200,7 @@ def open_folder(path: Path, device: torch.device | None = None) -> Folder:
             may_refuse=bool(section.get("may_refuse", False)),
             labels=spec.labels,
             calibration=read_calibration(spec.path),
+            confidence=confidence_of(spec),
             version=spec.version,
             speech=speech_of(spec),
         )
@@ -210,6 +213,14 @@ def speech_of(spec: FolderSpec) -> SpeechTokens | None:
 
     shape = spec.config.depth[1], getattr(spec.config, "heads", 0)
     return speech_tokens(spec.home, spec.content, spec.target, shape)
+
+
+def confidence_of(spec: FolderSpec) -> ConfidenceModel | None:
+    if spec.task is None or spec.task.name != "translate":
+        return None
+    from regard.storage.confidence import read_confidence  # which training does not need
+
+    return read_confidence(spec.path)
 
 
 def find_folder(path: Path) -> Path:

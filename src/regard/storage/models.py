@@ -69,6 +69,24 @@ def translators() -> dict[tuple[str, str], str]:
     return dict(sorted(pairs.items(), key=lambda item: item[0][0] != "en"))
 
 
+def of_texts(task: str) -> str | None:
+    """The built-in model of a task that reads text; an encoder that says how its states are pooled embeds."""
+    for name in names():
+        if (PLACE / name / "run.toml").is_file():
+            settings = load_run_settings(PLACE / name / "run.toml").task
+            embeds = task == EMBED and (PLACE / name / "modules.json").is_file()
+            if settings.input == "text" and (settings.name == task or embeds):
+                return name
+    return None
+
+
+def prefixes() -> dict[str, str]:
+    """What a text for the built-in T5 begins with, and the model: transformers' `task_specific_params`."""
+    name = of_texts("translate")
+    tasks = read_json(PLACE / name / "config.json").get("task_specific_params", {}) if name else {}
+    return {str(task["prefix"]): str(name) for task in tasks.values()}
+
+
 # Pulled models
 
 

@@ -1,7 +1,8 @@
 """`regard models pull`: download a model from the hub, verify every file, and check that Regard opens it.
 
 A commit is downloaded to a folder `.part-COMMIT`, which a later call resumes. It gets its name when every
-file has the checksum that the hub lists and the model opens.
+file has the checksum that the hub lists and the model opens. Weights that are a pickle are converted to
+safetensors (`importing.py`) and not kept.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from regard.data.hub import HubFile, Repository, matches, open_repository
 from regard.errors import UsageError
 from regard.storage.files import friendly_os_errors, write_text
 from regard.storage.folder import describe, is_bare_encoder, open_encoder, open_folder
+from regard.storage.importing import PICKLE, convert, pickles_of
+from regard.storage.importing import PICKLES as PICKLE_INDEX
 from regard.storage.models import (
     MAIN,
     RECORD,
@@ -35,13 +38,13 @@ from regard.storage.weights import INDEX, WEIGHTS
 
 OFFLINE_VARIABLE = "HF_HUB_OFFLINE"
 SHARDS = "model-*.safetensors"  # listed in an index
-PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json", "pytorch_model-*.bin")
-# All other files that Regard reads; code and other formats are never downloaded. The last two lines are
-# of sentence-transformers, which describe how to compute the vector of a text.
+PICKLES = (PICKLE, PICKLE_INDEX, "pytorch_model-*.bin")
+# All other files that Regard reads; code and other formats are never downloaded or uploaded. The last two
+# lines are of sentence-transformers, which describe how to compute the vector of a text.
 FILES = """
     config.json generation_config.json run.toml tokenizer.json tokenizer_config.json special_tokens_map.json
     added_tokens.json target_tokenizer*.json target_vocab.json vocab.json vocab.txt merges.txt *.spm
-    spiece.model tokenizer.model README.md LICEN[CS]E* NOTICE*
+    spiece.model tokenizer.model preprocessor_config.json calibration.json README.md LICEN[CS]E* NOTICE*
     modules.json sentence_bert_config.json config_sentence_transformers.json
     [0-9]_*/config.json [0-9]_*/model.safetensors
 """.split()  # noqa: SIM905
@@ -63,7 +66,7 @@ def pull(
     """The model of a name, and whether it is new. A revision that is on this machine needs no connection.
 
     `update` asks the hub for the current commit of a branch; `keep` keeps a model that Regard cannot open;
-    `pickle` downloads weights that are a pickle, for `regard import`.
+    `pickle` downloads and converts weights that are a pickle, if there are no others.
     """
     name, offline = parse_hub_name(text), is_offline(offline)
     revision = name.revision or MAIN
@@ -86,7 +89,7 @@ def pull(
     part = part_folder(repository, existing)
     size = sum(file.size or 0 for file in files) / 2**20
     say(f"{name.name} at {repository.commit[:12]}: {len(files)} files, {size:,.1f} MiB")
-    download_all(repository, files, part, keep or pickle, say)
+    download_all(repository, files, part, keep, say)
     revisions = {*(existing.revisions if existing else ()), revision}
     branches = tuple(each for each in revisions if not repository.commit.startswith(each))
     return finish(repository, branches, files, part), True
@@ -117,8 +120,8 @@ def select_files(repository: Repository, name: str, pickle: bool) -> list[HubFil
     elif not weights and not pickles:
         problem = f"has no {WEIGHTS}, and no other weights that Regard reads"
     elif not weights and not pickle:
-        problem = f'has its weights only as {pickles[0].name}; download it with "regard models pull {name} '
-        problem += '--pickle" and convert it with "regard import"'
+        problem = f"has its weights only as {pickles[0].name}, a pickle; "
+        problem += f'"regard models pull {name} --pickle" downloads and converts it'
     if problem:
         raise UsageError(f"{name} {problem}", code="E_HUB_MODEL")
     return sorted([*select(*FILES), *(weights or pickles)], key=is_weights)
@@ -156,7 +159,19 @@ def download_all(repository: Repository, files: list[HubFile], folder: Path, kee
             repository.download(file, part)
             part.replace(path)
         say(f"  {file.name}  {path.stat().st_size:,} bytes")
-    check_opens(repository.name, folder, open_encoder if is_bare_encoder(folder) else open_folder, keep, say)
+    check_opens(repository.name, folder, convert_and_open, keep, say)
+
+
+def convert_and_open(folder: Path) -> None:
+    """Open a model; a pickle is converted first, in a process of its own, and deleted."""
+    if (folder / PICKLE).is_file() or (folder / PICKLE_INDEX).is_file():
+        for name in (WEIGHTS, INDEX):  # of a conversion that was interrupted
+            (folder / name).unlink(missing_ok=True)
+        parts = pickles_of(folder)
+        convert(parts, folder)
+        for path in (*parts, folder / PICKLE_INDEX):
+            path.unlink(missing_ok=True)
+    (open_encoder if is_bare_encoder(folder) else open_folder)(folder)
 
 
 def check_opens(name: str, folder: Path, open_: Callable[[Path], object], keep: bool, say: Say) -> None:
@@ -176,7 +191,8 @@ def finish(
     repository: Repository, revisions: tuple[str, ...], files: list[HubFile], part: Path
 ) -> PulledModel:
     """Write the record and give the folder its name."""
-    sums = {file.name: sha256(part / file.name) for file in sorted(files, key=lambda file: file.name)}
+    names = {file.name for file in files} | {path.name for path in part.glob("*.safetensors*")}
+    sums = {name: sha256(part / name) for name in sorted(names) if (part / name).is_file()}
     write_text(part / SUMS, format_sums(sums))
     model = PulledModel(repository.name, repository.commit, revisions, now(), sums, part)
     write_record(model)

@@ -18,6 +18,7 @@ from regard.storage.files import Json
 from regard.storage.generation import WRONG, read_generation
 
 TASKS = ("transcribe", "translate")
+NO_SPEECH = ("<|nospeech|>", "<|nocaptions|>")  # before "no timestamps"; the second of English models
 _LANGUAGE = re.compile(r"<\|([a-z]{2,3})\|>")
 
 
@@ -29,6 +30,7 @@ class SpeechTokens:
     tasks: Mapping[str, int]  # transcribe, translate
     no_timestamps: int | None
     alignment_heads: tuple[tuple[int, int], ...] = ()  # (layer, head) whose weights follow the sound
+    no_speech: int | None = None  # what follows the start token where nobody speaks
 
     def prompt(self, language: str | None, task: str, timestamps: bool) -> list[int]:
         ids = [self.languages[language]] if self.languages and language else []
@@ -59,6 +61,8 @@ def speech_tokens(home: Path, content: Json, target: Tokenizer, shape: tuple[int
         languages = {match[1]: token for match, token in matches if match}
         tasks = {name: names[f"<|{name}|>"] for name in TASKS if f"<|{name}|>" in names}
     timeless = settings.get("no_timestamps_token_id")
+    timeless = None if timeless is None else number(timeless, "no_timestamps_token_id")
+    speechless = None if not timeless or target.tokens([timeless - 1])[0] not in NO_SPEECH else timeless - 1
     heads = settings.get("alignment_heads") or []
     if not isinstance(heads, list) or not all(_is_head(each, shape) for each in heads):
         message = f"{file}: alignment_heads = {shown(heads)} are not pairs of layer and head of this model"
@@ -66,8 +70,9 @@ def speech_tokens(home: Path, content: Json, target: Tokenizer, shape: tuple[int
     return SpeechTokens(
         languages,
         {name: token for name, token in tasks.items() if name in TASKS},
-        None if timeless is None else number(timeless, "no_timestamps_token_id"),
+        timeless,
         tuple((layer, head) for layer, head in heads),
+        speechless,
     )
 
 

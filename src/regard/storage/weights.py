@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,7 @@ CALIBRATION = "calibration.json"
 INDEX = "model.safetensors.index.json"
 ActivationRange = tuple[float, float]  # smallest and largest value
 Calibration = dict[str, ActivationRange]  # by the name of the layer
+_SHARED = re.compile(rf"\.\./[\w-]{{1,100}}/{re.escape(WEIGHTS)}")
 COPYING = 60.0  # seconds that may lie between the times of two files of a copied folder
 PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json", "tf_model.h5", "flax_model.msgpack")
 log = logging.getLogger(__name__)
@@ -89,7 +91,8 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     """All tensors of a folder, by the names in its files."""
     tensors: dict[str, Tensor] = {}
     for part in weight_files(path):
-        more = read_safetensors(part)
+        names = used_names(path, part)
+        more = {name: tensor for name, tensor in read_safetensors(part).items() if name in names}
         if twice := sorted(tensors.keys() & more.keys()):
             raise WeightsError(f"{part}: the tensor {shown(twice[0])} is in another part as well")
         tensors |= more
@@ -118,14 +121,27 @@ def weight_files(path: Path) -> list[Path]:
     )
 
 
+def used_names(path: Path, part: Path) -> Set[str]:
+    """The tensors of a file that belong to a folder: all, or of a folder beside it those in the index."""
+    if part.parent == path:
+        return shapes_in(part).keys()
+    places = index_parts(path / INDEX, ".safetensors")[1]
+    return {name for name, place in places.items() if place == f"../{part.parent.name}/{part.name}"}
+
+
 def index_parts(index: Path, suffix: str) -> tuple[list[Path], dict[str, str]]:
-    """The files that an index lists, which lie beside it, and the file of each tensor."""
+    """The files that an index lists, and the file of each tensor.
+
+    They lie beside the index, or as ../NAME/model.safetensors in a folder beside that folder: built-in models
+    that were fine-tuned from one encoder store its lower layers once.
+    """
     places = read_json(index, LARGE).get("weight_map")
     if not isinstance(places, dict) or not places:
         raise WeightsError(f"{index}: has no weight_map")
     for part in places.values():
+        shared = isinstance(part, str) and _SHARED.fullmatch(part)
         is_name = isinstance(part, str) and not set(part) & set("/\\:\0") and len(part) < 256
-        if not is_name or not part.endswith(suffix) or not (index.parent / part).is_file():
+        if not (is_name or shared) or not part.endswith(suffix) or not (index.parent / part).is_file():
             raise WeightsError(f"{index}: lists {shown(part)}, which is not in the folder")
     return [index.parent / part for part in sorted(set(places.values()))], places
 
@@ -138,7 +154,8 @@ def shapes_in(path: Path) -> dict[str, tuple[int, ...]]:
 
 def weight_shapes(path: Path) -> list[tuple[int, ...]]:
     """The shapes of all tensors of a folder."""
-    return [shape for part in weight_files(path) for shape in shapes_in(part).values()]
+    parts = [(shapes_in(part), used_names(path, part)) for part in weight_files(path)]
+    return [shape for shapes, names in parts for name, shape in shapes.items() if name in names]
 
 
 def check_size(path: Path, config: ModelConfig, vocabulary: int) -> None:

@@ -1,4 +1,4 @@
-"""Fill in a translator's file; an entry whose placeholders do not survive stays untranslated."""
+"""Fill in a translator's file; an entry without a valid translation stays untranslated."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from regard.data.formats import (
     take_accelerator,
 )
 
-Translate = Callable[[list[str]], list[str]]
+Translate = Callable[[list[str]], Sequence[str | None]]  # None: the model cannot translate it
 LAYOUT = re.compile(r"[\n\r\t]+")  # lines and columns of a text are translated one by one
 LEADING_PUNCTUATION = re.compile(r"^\W+(?=\w)")
 UNWRITABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff\ufffe\uffff]")  # not allowed in XML or a line of a .po
@@ -24,7 +24,7 @@ UNWRITABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff\ufffe\uffff]")  # not allo
 @dataclass(frozen=True)
 class FilledCounts:
     filled: int
-    left: int  # placeholders were lost
+    left: int  # placeholders were lost, or the model could not translate it
     kept: int  # translated before
 
 
@@ -88,9 +88,15 @@ def translate_parts(
         )
     )
     answers = translate(wanted) if wanted else []
-    translated = {piece: UNWRITABLE.sub(" ", answer) for piece, answer in zip(wanted, answers, strict=True)}
-    joined = ["".join(translated.get(piece, piece) for piece in parts) for parts in pieces]
-    return [answer if is_valid(text, answer) else None for text, answer in zip(texts, joined)]
+    translated = {
+        piece: answer if answer is None else UNWRITABLE.sub(" ", answer)
+        for piece, answer in zip(wanted, answers, strict=True)
+    }
+    joined = [[translated.get(piece, piece) for piece in parts] for parts in pieces]
+    return [
+        answer if None not in parts and is_valid(text, answer) else None
+        for text, parts, answer in zip(texts, joined, ("".join(filter(None, each)) for each in joined))
+    ]
 
 
 def is_valid(text: UnitText, answer: str) -> bool:

@@ -25,6 +25,7 @@ from regard.tasks.results import (
 )
 from regard.tasks.task_model import (
     Files,
+    OtherLanguage,
     Split,
     TaskModel,
     Texts,
@@ -102,6 +103,23 @@ class TranslateMethods(TaskModel):
             str | None, Field(description="Target language of a multilingual model (fra puts >>fra<< first).")
         ] = None,
         on_too_long: OnTooLong = "truncate",
+        other_language: Annotated[
+            OtherLanguage,
+            Field(
+                description="A text in a language that the model does not read: keep it as it is, refuse it, "
+                "or translate it all the same."
+            ),
+        ] = "keep",
+        min_confidence: Annotated[
+            float | None, Field(ge=0, le=1, description="Refuse translations with a lower confidence.")
+        ] = None,
+        check: Annotated[
+            bool,
+            Field(
+                description="Translate again, in another way, what repeats itself or lacks numbers, "
+                "addresses or tags of the source."
+            ),
+        ] = True,
         prefixes: Sequence[str] | None = None,
         constraints: Sequence[PhraseConstraints] | None = None,
         first_line: int = 1,
@@ -109,11 +127,14 @@ class TranslateMethods(TaskModel):
     ) -> list[Translation]:
         """Translate lines of text.
 
-        A sentence that is too long for the model is split between words.
+        A sentence that is too long for the model is split between words. Numbers, addresses, tags, emoji and
+        the like are copied.
 
         In Python, `prefixes` and `constraints` are those of each line, `first_line` numbers the lines in
         messages, `warn` is called when memory runs short, and `options` replaces all of `[decode]`.
         """
+        from regard.tasks.confidence import Checks
+
         task = self if language is None else self.into(language)
         return task._translate(
             text,
@@ -125,6 +146,7 @@ class TranslateMethods(TaskModel):
             (require, forbid),
             constraints,
             on_too_long,
+            Checks(check, other_language, min_confidence),
             first_line,
             warn,
         )

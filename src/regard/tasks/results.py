@@ -90,6 +90,11 @@ class Translation(OldAttributes):
     split: bool = False  # a sentence was too long for the model and was split between words
     skipped: bool = False
     unmet: tuple[str, ...] = ()  # required phrases that the text lacks, forbidden ones that it contains
+    confidence: float | None = None  # probability that the text is usable; None if the model has no estimate
+    language: str | None = None  # of the source, if it is not the language that the model reads
+    kept: bool = False  # the source, or a part of it, was left as it is
+    refused: bool = False  # no text: another language, or less than `min_confidence`
+    lost: tuple[str, ...] = ()  # numbers, addresses, tags ... of the source that the text lacks
     precision: str = "float32"
 
 

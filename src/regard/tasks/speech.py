@@ -15,6 +15,7 @@ from regard.tasks.results import SpokenSegment, SpokenWord
 
 Samples = NDArray[np.int16]
 SILENCE = 32  # of 32768: 60 decibels below the loudest; quieter windows are not read
+NO_SPEECH, UNSURE = 0.6, -1.0  # Whisper's: p(no speech) above, mean log p of the text below
 SEARCHED = 1 / 6  # share of a window, at its end, in which the quietest place is looked for
 BREATH = 0.2  # seconds whose loudness is compared
 SENTENCE_ENDS = tuple(".。!！?？")

@@ -11,6 +11,7 @@ from torch import Tensor
 from regard.errors import UsageError
 from regard.generation.heads import predicted_tags, ranked_answers
 from regard.inputs.frames import FrameReader
+from regard.inputs.text.spans import mask
 from regard.inputs.text.tokenizer import replace_surrogates
 from regard.models.transformer import EncoderDecoder
 from regard.sample import Sample
@@ -71,7 +72,9 @@ def frame_input(task: Any, place: str, question: str | None) -> TaskInput:
 def translate_input(task: Translator, text: str, _: str | None) -> TaskInput:
     if len(task.folders) > 1:
         raise UsageError("an ensemble cannot be traced; trace one of its models")
-    ids = task.folder.source.encode(task.source_prefix + text.strip())
+    count = task.objective.placeholders
+    read = mask(text.strip(), count).text if count else text.strip()
+    ids = task.folder.source.encode(task.source_prefix + read)
     check_length(len(ids), task.longest)
     return TaskInput(task.folder, task.objective.source_sample(ids), text)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 Split = Literal["auto", "always", "never"]
 TooLong = Literal["truncate", "skip", "error"]
+OtherLanguage = Literal["keep", "refuse", "translate"]
 Warn = Callable[[str], None]
 Texts = str | Iterable[str]  # one text, a sequence, or a column of a pandas or polars table
 Files = list[Any]  # texts; or of models of files: paths, bytes, arrays or data URLs, see media.py
@@ -176,10 +177,34 @@ def with_decode_fields(task: str, method: Callable[..., Any], options: Mapping[s
 
 @dataclass(frozen=True)
 class Deferred:
-    """Texts that are ready to be decoded. `finish` makes the results of them from the hypotheses."""
+    """Texts that are ready to be decoded.
+
+    `finish` makes the results of them from the hypotheses, or one `Deferred` more: texts to decode again.
+    """
 
     requests: list[Request]
     finish: Callable[[Sequence[Sequence[Hypothesis]]], list[Any]]
+
+
+# requests that are decoded together, round after round; in the end the results
+Rounds: TypeAlias = "Generator[list[Request], Sequence[Sequence[Hypothesis]], list[Result]]"
+
+
+def run_rounds(
+    rounds: Rounds[Result],
+    decode: Callable[[list[Request]], Any] | None,
+    outputs: Sequence[Sequence[Hypothesis]] | None = None,  # of the requests of the last round
+) -> list[Result]:
+    """The results of rounds; without `decode` one `Deferred`, for a server to decode."""
+    try:
+        while True:
+            requests = next(rounds) if outputs is None else rounds.send(outputs)
+            if decode is None:
+                return [Deferred(requests, functools.partial(run_rounds, rounds, None))]  # type: ignore[list-item]
+            outputs = decode(requests)
+    except StopIteration as end:
+        results: list[Result] = end.value
+        return results
 
 
 class TaskModel(OldAttributes):

@@ -24,7 +24,9 @@ from regard.tasks.media import open_source
 from regard.tasks.media_methods import TranscribeMethods
 from regard.tasks.results import SpokenSegment, SpokenWord, Transcription
 from regard.tasks.speech import (
+    NO_SPEECH,
     UNSPACED,
+    UNSURE,
     Passage,
     Recording,
     Samples,
@@ -119,13 +121,20 @@ class Transcriber(TranscribeMethods):
 
     # --- one window after another -------------------------------------------------------------------------
 
-    def detect_languages(self, sources: Sequence[FrameArray]) -> list[str]:
-        """The most probable language of each window."""
-        assert self.speech is not None
+    def listen(self, windows: Sequence[SoundWindow]) -> None:
+        """What follows the start token: the most probable language, and the probability of no speech."""
+        is_unknown = bool(self.languages) and any(each.track.language is None for each in windows)
+        if self.speech is None or not (is_unknown or self.speech.no_speech is not None):
+            return
+        sources = [each.encoded for each in windows]
         logits = self.encoded.first_logits(sources, self.special.start, self.device)  # [N,V]
-        names = list(self.speech.languages)
-        best = logits[:, [self.speech.languages[name] for name in names]].argmax(dim=1)
-        return [names[number] for number in best.tolist()]
+        if self.speech.no_speech is not None:
+            for window, value in zip(windows, logits.softmax(dim=1)[:, self.speech.no_speech].tolist()):
+                window.no_speech = value
+        if names := list(self.speech.languages):
+            best = logits[:, [self.speech.languages[name] for name in names]].argmax(dim=1)
+            for window, number in zip(windows, best.tolist()):
+                window.language = names[number]
 
     def prompt(self, language: str | None, task: str, timestamps: bool) -> list[int]:
         return self.speech.prompt(language, task, timestamps) if self.speech else []
@@ -197,6 +206,13 @@ class SoundWindow:
     begin: float
     encoded: FrameArray = field(default_factory=lambda: np.zeros((0, 0), np.float32))
     prompt: Sequence[int] = ()
+    language: str | None = None  # the most probable one
+    no_speech: float = 0.0  # probability that nobody speaks
+
+    def is_speechless(self, best: Hypothesis) -> bool:
+        """Nobody seems to speak, and the text is improbable, too (Radford et al. 2022, 4.5)."""
+        log_p = best.token_log_probabilities[len(self.prompt) :]
+        return self.no_speech > NO_SPEECH and sum(log_p) < UNSURE * max(1, len(log_p))
 
 
 @dataclass
@@ -224,7 +240,9 @@ class TranscriptionRun:
         frames = [reader.frames(each.samples) for each in loud]
         for window, encoded in zip(loud, self.model.encoded.encode(frames, self.model.device)):
             window.encoded = encoded
-        self.find_languages(loud)
+        self.model.listen(loud)
+        for window in loud:  # the language of a track is that of its first window with any sound
+            window.track.language = window.track.language or window.language
         for window in loud:
             window.prompt = self.model.prompt(window.track.language, self.plan.task, self.plan.timestamps)
         for window, best in zip(loud, self.model.decode(loud, self.plan)):
@@ -255,16 +273,6 @@ class TranscriptionRun:
         recording.advance(count)
         window.track.done = recording.ended and not len(recording.rest)
 
-    def find_languages(self, windows: Sequence[SoundWindow]) -> None:
-        """The language of a track is that of its first window with any sound."""
-        if not self.model.languages:
-            return
-        unknown = {id(each.track): each for each in reversed(windows) if each.track.language is None}
-        if unknown:
-            languages = self.model.detect_languages([each.encoded for each in unknown.values()])
-            for window, language in zip(unknown.values(), languages):
-                window.track.language = language
-
     def collect(self, window: SoundWindow, best: Hypothesis) -> None:
         """Add what was found in a window to its track, and move on."""
         model, track = self.model, window.track
@@ -276,6 +284,8 @@ class TranscriptionRun:
             kept = [(token, value) for token, value in zip(tokens, log_p) if token < first]
             tokens, log_p = tuple(each for each, _ in kept), tuple(value for _, value in kept)
         parts, done = passages(tokens, log_p, first, model.step, seconds)
+        if window.is_speechless(best):
+            parts, done = [], seconds
         words = self.words(window, parts)
         for part, spoken in zip(parts, words):
             text = model.text_of(part.tokens)

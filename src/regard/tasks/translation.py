@@ -33,6 +33,8 @@ class Segment:
     text: str
     after: str
     broken: bool = False  # a part of a sentence that was too long
+    finish: Callable[[str], str] = str  # from the output to its translation
+    kept: bool = False  # no translation passed the checks: the source is in `after`
 
 
 def segments(
@@ -98,6 +100,7 @@ class SegmentInput:
     source: Sequence[int]
     prefix: Sequence[int] = ()  # forced first tokens of its translation
     constraint: Constraint | None = None
+    options: Decode | None = None  # of a second try
 
 
 @dataclass(frozen=True)
@@ -330,7 +333,7 @@ def join_segments(
         source, text = source + part.before, text + part.before
         if chosen is not None:
             hypothesis, links = chosen
-            new = target.decode(hypothesis.tokens)
+            new = part.finish(target.decode(hypothesis.tokens))
             left, right = words_before(source, part.text), words_before(text, new)
             alignment += [(word + left, other + right) for word, other in links or ()]
             ids = [*hypothesis.tokens, *([target.end] if hypothesis.finished else ())]

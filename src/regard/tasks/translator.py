@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -23,9 +24,12 @@ from regard.generation.scheduler import Scheduler
 from regard.models.encoder import EncoderOnly
 from regard.models.families import GenerativeModel
 from regard.storage import Folder
+from regard.tasks.confidence import FEATURES, Checks, features
+from regard.tasks.guards import Checker, Decoded
+from regard.tasks.masking import LinePreparation, PreparedLine, lost_items, unmask_candidate
 from regard.tasks.methods import TranslateMethods
 from regard.tasks.results import Alternative, Candidate, TextScore, Translation
-from regard.tasks.task_model import Deferred, Split, TooLong, Warn, with_old_names, within_limit
+from regard.tasks.task_model import Rounds, Split, TooLong, Warn, run_rounds, with_old_names, within_limit
 from regard.tasks.translation import (
     AlignedHypotheses,
     ContextDecoder,
@@ -64,6 +68,8 @@ class Translator(TranslateMethods):
         self.special = folder.special
         self.longest = min(each.config.max_length for each in self.folders) - 1  # tokens of a source
         self.split_above = min(each.split_above for each in self.folders)
+        fitted = folder.confidence
+        self.confidence = fitted if fitted and tuple(fitted.features) == FEATURES else None  # of this version
         self.source_prefix = ""  # before every source: the target language of a multilingual model
 
     def into(self, language: str) -> Translator:
@@ -98,26 +104,31 @@ class Translator(TranslateMethods):
         phrases: tuple[Texts, Texts],  # that all translations must and must not contain
         constraints: Sequence[PhraseConstraints] | None,  # of each line
         on_too_long: TooLong,
+        checks: Checks,
         first_line: int,
         warn: Warn,
     ) -> list[Translation]:
-        if num_results > options.beam:
-            raise UsageError(
-                f"{num_results} results need a beam of at least {num_results}, not {options.beam}",
-                code="E_BEAM",
-            )
+        self.check_options(options, num_results, checks)
         if any(phrases):
             always = PhraseConstraints(*map(tuple, phrases))
             constraints = [always + each for each in constraints or [PhraseConstraints()] * len(lines)]
         compiled = compile_constraints(self.lexicon, constraints, first_line) if constraints else None
-        splits: list[Split] = [split] * len(lines)
-        for number in range(len(lines)):  # a prefix and required phrases belong to the line as a whole
-            if prefixes is not None or (compiled and compiled[number].require):
-                splits[number] = "never"
+        # a prefix and required phrases belong to the line as a whole
+        whole = [prefixes is not None] * len(lines)
+        for number, constraint in enumerate(compiled or ()):
+            whole[number] = whole[number] or bool(constraint.require)
         splitter = LineSplitter(
             self.folder.source, self.split_above, self.longest, on_too_long, self.source_prefix
         )
-        split_lines = splitter.split(lines, splits, first_line)
+        preparation = LinePreparation(
+            splitter,
+            self.objective.placeholders,
+            self.folder.task.source,
+            checks.other_language,
+            bool(self.confidence),
+        )
+        prepared = preparation.run(lines, split, whole, first_line)
+        split_lines = [each.line for each in prepared]
         forced = [self.folder.target.encode(prefix) for prefix in prefixes] if prefixes is not None else None
         inputs = segment_inputs(split_lines, forced, compiled)
         check_constraints(inputs, options, self.model(options).longest_target, first_line)
@@ -130,19 +141,40 @@ class Translator(TranslateMethods):
             warn=warn,
         )
 
-        def finish(hypotheses: Sequence[Sequence[Hypothesis]]) -> list[Translation]:
+        def rounds() -> Rounds[Translation]:
+            outputs = yield ([] if options.context else self.requests(inputs, options))
+            last: Decoded = split_lines, inputs, outputs
             if options.context:  # sentences depend on the translations of earlier ones
-                source, target = self.folder.source, self.folder.target
                 context = ContextDecoder(
-                    split_lines, source, target, options.context, self.longest, self.source_prefix
+                    split_lines,
+                    self.folder.source,
+                    self.folder.target,
+                    options.context,
+                    self.longest,
+                    self.source_prefix,
                 )
-                hypotheses = context.run(inputs, lambda some: decode(self.requests(some, options)))
-            return self.translations(split_lines, inputs, hypotheses, num_results, alignment, compiled)
+                run = context.run(inputs, lambda some: decode(self.requests(some, options)))
+                last = split_lines, inputs, run
+            elif checks.check and not options.sample:
+                tokens = frozenset(self.folder.target.placeholders)
+                checker = Checker(options, splitter.encode, self.folder.target.decode, tokens, whole)
+                last = yield from checker.rounds(*last, lambda some: self.requests(some, options))
+            return self.translations(prepared, *last, num_results, alignment, compiled, checks)
 
-        requests = [] if options.context else self.requests(inputs, options)
-        if self.defers:
-            return [Deferred(requests, finish)]  # type: ignore[list-item]
-        return finish(decode(requests))
+        return run_rounds(rounds(), None if self.defers else decode)
+
+    def check_options(self, options: Decode, num_results: int, checks: Checks) -> None:
+        if num_results > options.beam:
+            raise UsageError(
+                f"{num_results} results need a beam of at least {num_results}, not {options.beam}",
+                code="E_BEAM",
+            )
+        if checks.min_confidence is not None and self.confidence is None:
+            raise UsageError(
+                f"{self.folder.path} has no confidence.json, so its translations have no confidence; "
+                '"regard calibrate" with pairs of texts makes it',
+                code="E_CONFIDENCE",
+            )
 
     def model(self, options: Decode) -> Steppable[Any]:
         """What decodes: the one model, or the ensemble."""
@@ -157,7 +189,8 @@ class Translator(TranslateMethods):
 
     def requests(self, inputs: Sequence[SegmentInput], options: Decode) -> list[Request]:
         return [
-            Request(self.source_ids(each.source), options, each.prefix, each.constraint) for each in inputs
+            Request(self.source_ids(each.source), each.options or options, each.prefix, each.constraint)
+            for each in inputs
         ]
 
     def source_ids(self, ids: Sequence[int]) -> Sequence[int]:
@@ -166,12 +199,14 @@ class Translator(TranslateMethods):
 
     def translations(
         self,
+        prepared: Sequence[PreparedLine],
         lines: Sequence[Line],
         inputs: Sequence[SegmentInput],
         hypotheses: Sequence[Sequence[Hypothesis]],
         num_results: int = 1,
         alignment: bool = False,
         constraints: Sequence[Constraint] | None = None,
+        checks: Checks = Checks(),
     ) -> list[Translation]:
         """The results of lines from the hypotheses of their segments."""
         best = [each[:num_results] for each in hypotheses]
@@ -180,23 +215,62 @@ class Translator(TranslateMethods):
             (each.line, each.index): list(zip(best[at], links[at] if links else [None] * len(best[at])))
             for at, each in enumerate(inputs)
         }
+        confidences = self.confidences(prepared, lines, inputs, hypotheses)
         results = []
-        for number, line in enumerate(lines):
-            if line.skipped:
-                nothing = Candidate("", alignment=[] if alignment else None, finished=False)
-                results.append(Translation(line.text, "", [nothing], skipped=True, precision=self.precision))
-                continue
+        for number, (mine, line) in enumerate(zip(prepared, lines)):
             parts = [by_segment.get((number, index)) for index in range(len(line.segments))]
-            count = min((len(each) for each in parts if each is not None), default=1)
-            candidates = [
-                join_segments(line.segments, kth, self.folder.target, alignment)
-                for kth in ([each[k] if each else None for each in parts] for k in range(count))
-            ]
-            text = candidates[0].text
-            wrong = violated(constraints[number], text) if constraints and line.translatable else ()
-            results.append(
-                Translation(line.text, text, candidates, line.broken, unmet=wrong, precision=self.precision)
-            )
+            result = self.result(mine, line, parts, alignment)
+            wrong = violated(constraints[number], result.text) if constraints and line.translatable else ()
+            results.append(checks.judged(replace(result, unmet=wrong, confidence=confidences[number])))
+        return results
+
+    def result(
+        self, mine: PreparedLine, line: Line, parts: Sequence[AlignedHypotheses | None], alignment: bool
+    ) -> Translation:
+        if line.skipped:
+            nothing = Candidate("", alignment=[] if alignment else None, finished=False)
+            return Translation(line.text, "", [nothing], skipped=True, precision=self.precision)
+        count = min((len(each) for each in parts if each is not None), default=1)
+        candidates = [
+            join_segments(line.segments, kth, self.folder.target, alignment)
+            for kth in ([each[k] if each else None for each in parts] for k in range(count))
+        ]
+        candidates = [unmask_candidate(each, mine.masked) for each in candidates]
+        text = candidates[0].text
+        return Translation(
+            line.text,
+            text,
+            candidates,
+            line.broken,
+            language=mine.language,
+            kept=any(each.kept for each in line.segments),
+            lost=lost_items(line.text, text) if line.translatable else (),
+            precision=self.precision,
+        )
+
+    def confidences(
+        self,
+        prepared: Sequence[PreparedLine],
+        lines: Sequence[Line],
+        inputs: Sequence[SegmentInput],
+        hypotheses: Sequence[Sequence[Hypothesis]],
+    ) -> list[float | None]:
+        """The probability that each line is usable: that of its worst segment."""
+        if self.confidence is None:
+            return [None] * len(lines)
+        results: list[float | None] = [None] * len(lines)
+        for each, best in zip(inputs, hypotheses):
+            segment = lines[each.line].segments[each.index]
+            texts = [segment.finish(self.folder.target.decode(one.tokens)) for one in best]
+            second = each.options is not None
+            values = features(segment.text, each.source, best, texts, prepared[each.line].share, second)
+            before, p = results[each.line], self.confidence.probability(values)
+            results[each.line] = p if before is None else min(before, p)
+        for number, line in enumerate(lines):
+            if any(each.kept for each in line.segments):
+                results[number] = 0.0
+            elif results[number] is None:  # there was nothing to translate
+                results[number] = 1.0
         return results
 
     def align(
@@ -218,10 +292,11 @@ class Translator(TranslateMethods):
         The prefix ends with a whole word; a word may be several tokens, and alternatives differ as words.
         """
         options = options or self.folder.decode
-        ids = self.folder.source.encode(self.source_prefix + source.strip())
+        masked, prefix = self.objective.masked(source.strip(), prefix.strip(), every=True)
+        ids = self.folder.source.encode(self.source_prefix + masked)
         if len(ids) > self.longest:
             raise UsageError(f"a text of {len(ids)} tokens is too long: the model reads {self.longest}")
-        start = self.folder.target.encode(prefix.strip()) if prefix.strip() else []
+        start = self.folder.target.encode(prefix) if prefix else []
         sample, model = self.objective.source_sample(ids), self.model(options)
         words = next_words(model, sample, start, num_results, self.special, self.lexicon, self.device)
         whole = Constraint(self.lexicon, whole_prefix=True)
@@ -231,19 +306,23 @@ class Translator(TranslateMethods):
         endings = iter(
             generate(self.model_for, requests, self.special, self.device, options.tokens_per_batch)
         )
+        unmasked = partial(self.objective.unmasked, source=source.strip())
+        candidates = [self.ending(word, prefix, endings) for word in words]
         return [
-            Alternative(word.text, word.log_probability, self.ending(word, prefix, endings)) for word in words
+            Alternative(unmasked(word.text), word.log_probability, replace(each, text=unmasked(each.text)))
+            for word, each in zip(words, candidates)
         ]
 
     def ending(self, word: NextWord, prefix: str, endings: Iterator[list[Hypothesis]]) -> Candidate:
         """The translation that continues with a word; without a word it is the prefix."""
         if not word.tokens:
-            return Candidate(prefix.strip(), word.log_probability, word.log_probability)
+            return Candidate(prefix, word.log_probability, word.log_probability)
         return join_segments([segment("")], [(next(endings)[0], None)], self.folder.target, aligned=False)
 
     def _score(self, sources: Texts, targets: Texts, mean: Mean, on_too_long: TooLong) -> list[TextScore]:
-        left = self.folder.source.encode_batch([self.source_prefix + source for source in sources])
-        right = self.folder.target.encode_batch(list(targets))
+        pairs = [self.objective.masked(*pair, every=True) for pair in zip(sources, targets)]
+        left = self.folder.source.encode_batch([self.source_prefix + source for source, _ in pairs])
+        right = self.folder.target.encode_batch([target for _, target in pairs])
         cut, samples = [], []
         for number, ids in enumerate(zip(left, right), 1):
             kept = [within_limit(each, self.longest, on_too_long, number) for each in ids]

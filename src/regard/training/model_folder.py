@@ -35,6 +35,7 @@ def write_model_folder(trainer: Trainer, metrics: Metrics) -> list[Record]:
             record = {"kind": kind, "step": trainer.progress.step, **scores, "sentences": len(evaluation)}
             metrics.add(record)
             records.append(record)
+    robust = add_robustness(trainer, metrics)
     facts = {
         "data": short_names(config.data.train, config.task),
         "steps": trainer.progress.step,
@@ -42,10 +43,28 @@ def write_model_folder(trainer: Trainer, metrics: Metrics) -> list[Record]:
         "command": evaluate_command(config, folder.resolve().name),
     }
     scores = card_scores(config.task.name, records)
-    write_card(folder, config, parameters(trainer.model), facts, scores, data.record)
+    write_card(folder, config, parameters(trainer.model), facts, scores, data.record, robust)
     metrics.add(run_record(trainer, chosen))
     finish_report(folder, metrics.listener.log)
     return records
+
+
+def add_robustness(trainer: Trainer, metrics: Metrics) -> tuple[list[str], list[list[str]]]:
+    """Score the model on modified texts if it was trained with modifiers of text; the table for the card."""
+    config, data = trainer.config, trainer.data
+    evaluation = data.test or data.valid
+    if not config.data.modifiers or config.task.input != "text" or evaluation is None:
+        return [], []
+    from regard.training.evaluation.robustness import robustness
+    from regard.training.report.robustness import robustness_table
+
+    release_memory()
+    record = {
+        "split": "test" if data.test else "valid",
+        **robustness(config, evaluation, trainer.model.eval()),
+    }
+    metrics.add({"kind": "robustness", "step": trainer.progress.step, **record})
+    return robustness_table(config.task.name, record["modified"])
 
 
 def choose_best(trainer: Trainer, metrics: Metrics) -> str:

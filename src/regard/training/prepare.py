@@ -1,7 +1,6 @@
 """From a config to `TrainingData`: check -> tokenizers -> shards -> validation sets, in this order.
 
-Tokenizers and shards follow from files and config alone: they are computed once and stored in the user's
-cache.
+Tokenizers and shards follow from files and config alone: they are computed once, into the user's cache.
 """
 
 from __future__ import annotations
@@ -18,9 +17,20 @@ import numpy as np
 import regard.data
 import regard.inputs
 from regard.config import Config
+from regard.config.input import Modifier
 from regard.data import Dataset, Objective
 from regard.data.cache import cache_folder, find_shards, key_of, prepared
-from regard.data.check import Checked, CheckedCorpus, check, make_report, portions, read_held_out
+from regard.data.check import (
+    Checked,
+    CheckedCorpus,
+    check,
+    make_report,
+    portions,
+    read_held_out,
+    split_above,
+    tokenizer_sample,
+    word_modifiers,
+)
 from regard.data.corpora import (
     corpus_files,
     corpus_specs,
@@ -36,17 +46,17 @@ from regard.data.readers import PROMPT_SEPARATOR, RawRow
 from regard.data.report import DataReport, refuse_findings, summary
 from regard.data.shards import MANIFEST, ShardWriter, fingerprint, open_shards, read_manifest, write_manifest
 from regard.errors import UsageError
-from regard.inputs.text import Tokenizer, load_tokenizer, split_sentences, train_tokenizer
+from regard.inputs.text import Tokenizer, load_tokenizer, train_tokenizer
+from regard.inputs.text.spans import placeholder_tokens
 from regard.sample import Example
 from regard.storage import Initial, checkpoint_folder, checkpoint_steps, read_json
 from regard.storage.huggingface import labels_of, read_config
 from regard.storage.inputs import load_inputs
-from regard.training.evaluation import Evaluation, drop_too_long, make_evaluation, make_objective, too_long
+from regard.training.evaluation import Evaluation, drop_left_out, left_out, make_evaluation, make_objective
 
 if TYPE_CHECKING:
     from regard.inputs.frames import FrameReader
 
-SENTENCES_SAMPLED = 2000  # lines in which sentences are counted
 FALLBACK_CACHE = ".data"  # in the run's folder, where the user's cache cannot be written
 MASK = "<mask>"
 SENTINELS = tuple(f"<extra_id_{number}>" for number in range(100))  # as many as T5 has
@@ -107,13 +117,18 @@ class Preparation:
         return [*([] if self.reader is None else [self.reader]), *tokenizers]
 
     @property
+    def text_modifiers(self) -> Sequence[Modifier]:
+        return self.config.data.modifiers if self.reader is None else ()
+
+    @property
     def writes_text(self) -> bool:
         return self.config.task.name in ("translate", "transcribe", "caption")
 
     @property
     def extra_tokens(self) -> tuple[str, ...]:
-        """Mask and sentinels: BERT and T5 always have them, so that they can be used later."""
-        return {"bert": (MASK,), "t5": SENTINELS}.get(self.config.model.family, ())
+        """Mask and sentinels: BERT and T5 always have them, so that they can be used later; placeholders."""
+        usual = {"bert": (MASK,), "t5": SENTINELS}.get(self.config.model.family, ())
+        return (*usual, *placeholder_tokens(self.config.text.placeholders))
 
 
 def prepare_data(
@@ -139,10 +154,8 @@ def prepare_data(
     if strict:
         refuse_findings(manifest["record"]["findings"])
     weights = [weight for _, weight in parts(config.data.train, config.task)]
-    training = Dataset(
-        [open_shards(shards, *each) for each in zip(manifest["corpora"], weights, strict=True)]
-    )
-    record = manifest["record"]
+    corpora, record = zip(manifest["corpora"], weights, strict=True), manifest["record"]
+    training = Dataset([open_shards(shards, *each) for each in corpora])
     for corpus, weight in zip(record["corpora"], weights):  # those of training come first
         corpus["weight"] = weight
     log(summary(record, config.task))
@@ -191,7 +204,8 @@ def read_tokenizers(folder: Path) -> Tokenizers:
 def train_tokenizers(job: Preparation, checked: Checked) -> Tokenizers:
     """One of all text, or with `text.joint = false` one for each language."""
     text, is_translation = job.config.text, job.config.task.name == "translate"
-    sources, targets = [pair[0] for pair in checked.sample], [pair[1] for pair in checked.sample]
+    sample = tokenizer_sample(checked, job.config.task, job.text_modifiers)
+    sources, targets = [pair[0] for pair in sample], [pair[1] for pair in sample]
     if job.reader is not None:  # the sources are files; a question is a text of its own
         sources = [text for target in targets for text in target.split(PROMPT_SEPARATOR)]
 
@@ -200,7 +214,7 @@ def train_tokenizers(job: Preparation, checked: Checked) -> Tokenizers:
         names = [folder / name for name in TOKENIZER_FILES]
         train_tokenizer(lines, text.kind, text.vocabulary, job.extra_tokens).save(names[0])
         if is_translation and not text.joint:
-            train_tokenizer(targets, text.kind, text.vocabulary).save(names[1])
+            train_tokenizer(targets, text.kind, text.vocabulary, job.extra_tokens).save(names[1])
         write_manifest(folder, {})
 
     return read_tokenizers(prepared(tokenizers_key(job), write, job.folder / FALLBACK_CACHE))
@@ -230,20 +244,20 @@ def encode_shards(job: Preparation, checked: Checked, tokenizers: Tokenizers) ->
                 if job.reader is not None:
                     reason = str(job.findings.places["unreadable"][0])
                 if len(corpus.dropped):
-                    reason = "it is in data.valid or data.test; if that is intended, "
-                    reason += 'set data.leaks = "keep"'
+                    reason = 'it is in data.valid or data.test; to use it set data.leaks = "keep"'
                 raise UsageError(
                     f"data.train: every row of {describe(corpus.corpus)} is left out: {reason}",
                     code="E_DATA_EMPTY",
                 )
         shards = [shard for entries in corpora for shard in open_shards(folder, entries, 1.0).shards]
-        columns = [shard.target if job.writes_text else shard.source for shard in shards]
+        counts = objective.token_counts
+        tokens = [counts(each.target if job.writes_text else each.source) for each in shards]
         content = {
             "corpora": corpora,
             "labels": labels,
             "unanswered": unanswered,
-            "pieces": sum(len(column.ids) for column in columns) / sum(len(c.lengths) for c in columns),
-            "split_above": split_above(job, checked, [shard.source.lengths for shard in shards]),
+            "pieces": sum(int(each.sum()) for each in tokens) / sum(map(len, tokens)),
+            "split_above": split_above(checked, config, [counts(each.source) for each in shards]),
             "record": {
                 "corpora": corpora_record(job, checked, used, objective),
                 "findings": job.findings.to_json(whole_paths=False),
@@ -280,8 +294,8 @@ def encode_corpus(
         for begin in range(0, len(kept), objective.rows_at_once):
             rows = kept[begin : begin + objective.rows_at_once]
             columns = objective.encode(rows)
-            for number, note in columns.left_out:
-                job.findings.add(objective.left_out_kind, name, rows[number][0], note=note)
+            for number, kind, note in columns.left_out:
+                job.findings.add(kind, name, rows[number][0], note=note)
             writer.add(columns.source, columns.target)
             used += len(rows) - len(columns.left_out)
         unanswered += sum(target == "[]" for _, _, target in kept)
@@ -291,23 +305,6 @@ def encode_corpus(
             f"{name} changed while it was read; start again when it is complete", code="E_DATA_CHANGED"
         )
     return used, unanswered
-
-
-def split_above(job: Preparation, checked: Checked, lengths: Sequence[Any]) -> int:
-    """Tokens of a line from which on it is split into sentences at inference.
-
-    If training lines are single sentences, every line with several (0); else lines with more tokens than
-    nearly all training lines. One task of several is never split: its prefix would be lost.
-    """
-    if any(corpus.spec.is_multitask for corpus in checked.corpora):
-        return job.config.model.max_length
-    if job.config.task.name != "translate":
-        return 0
-    sample = checked.sample[:: max(1, len(checked.sample) // SENTENCES_SAMPLED)]
-    several = sum(len(split_sentences(text)) > 1 for text, _ in sample)
-    if several < 0.05 * len(sample):
-        return 0
-    return int(np.quantile(np.concatenate(lengths), 0.99)) + 1
 
 
 def corpora_record(
@@ -320,10 +317,10 @@ def corpora_record(
     ]
     for split, rows in job.held_out.items():
         name = short_names(getattr(job.config.data, split), job.config.task)
-        long = sorted(too_long(rows, objective, job.config))
-        for number in long:
-            job.findings.add(objective.left_out_kind, name, rows[number][0], note=f"of data.{split}")
-        record.append({"split": split, "name": name, "pairs": len(rows), "used": len(rows) - len(long)})
+        dropped = left_out(rows, objective, job.config)
+        for number, kind in sorted(dropped.items()):
+            job.findings.add(kind, name, rows[number][0], note=f"of data.{split}")
+        record.append({"split": split, "name": name, "pairs": len(rows), "used": len(rows) - len(dropped)})
     return record
 
 
@@ -334,7 +331,7 @@ def validation_set(job: Preparation, split: str, objective: Objective, may_refus
     if split not in job.held_out:
         return None
     examples = [Example(text, target) for _, text, target in job.held_out[split]]
-    examples = drop_too_long(examples, objective, job.config, split, job.log)
+    examples = drop_left_out(examples, objective, job.config, split, job.log)
     return make_evaluation(job.config, objective, examples, may_refuse) if examples else None
 
 
@@ -359,12 +356,14 @@ def stored_shards(job: Preparation) -> Path | None:
 
 
 def tokenizers_key(job: Preparation) -> str:
-    return cache_key(job, "text", job.config.text.model_dump())
+    modifiers = [each.model_dump() for each in word_modifiers(job.text_modifiers)]
+    return cache_key(job, "text", job.config.text.model_dump(), *modifiers)
 
 
 def shards_key(job: Preparation, tokenizers: Tokenizers) -> str:
     settings = [job.config.model.max_length, pretrained_labels(job), job.config.version > 2]
-    return cache_key(job, "shards", settings, *(each.fingerprint for each in job.inputs(tokenizers)))
+    kind = "shards with texts" if job.text_modifiers else "shards"
+    return cache_key(job, kind, settings, *(each.fingerprint for each in job.inputs(tokenizers)))
 
 
 def cache_key(job: Preparation, kind: str, *more: Any) -> str:

@@ -12,7 +12,7 @@ from regard.batch import Batch, collate
 from regard.compat import VERSION
 from regard.data import Dataset, Objective
 from regard.data.batches import LAYOUT, MASKS, epoch_pools, generator, plan, row_generator, sizes
-from regard.data.dataset import Numbers
+from regard.data.dataset import BLOCK, Numbers
 from regard.errors import RegardError
 from regard.sample import IGNORED, Sample
 
@@ -49,7 +49,8 @@ class Stream:
         self.open_pool()
 
     def open_epoch(self) -> None:
-        self.pools = epoch_pools(self.dataset, self.seed, self.epoch)
+        block = min(BLOCK, self.objective.rows_at_once)
+        self.pools = epoch_pools(self.dataset, self.seed, self.epoch, block)
         counts = [int(sizes(blocks).sum()) for blocks in self.pools]
         self.before: list[int] = [0, *np.cumsum(counts).tolist()]  # rows before each pool, and in all
 

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, Protocol
 from regard.config import Task
 from regard.data.files import format_suffix
 from regard.errors import UsageError, extra
+from regard.inputs.text.spans import ADDRESS, BRACES, CONVERSION, ENTITY, PRINTF, TAG, VARIABLE
 
 CLASSES = {  # by suffix: the module, and the class in it
     ".po": ("po", "PoDocument"),
@@ -127,17 +128,9 @@ def open_document(path: Path, task: Task) -> Document:
     return document
 
 
-# --- what a translation must preserve: %s, %(name)s, {0}, <b>, &amp;, ${home}, URLs
+# --- what a translation must preserve; in running text: `regard.inputs.text.spans`
 
-TAG = r"<!--(?:(?!<!--|-->).)*+-->|</?[A-Za-z][^<>]*>|</?\d+/?>"
-ENTITY = r"&(?:[A-Za-z][A-Za-z0-9]*|#\d+|#[xX][0-9A-Fa-f]+);"
-BRACES = r"[%$#]?\{(?:[^{}]|\{[^{}]*\})*+\}"  # {name}, {{ name }}, ${name}, and ICU's {n, plural, one {..}}
-CONVERSION = r"(?:\*|\d+)?(?:\.(?:\*|\d+))?(?:hh|h|ll|l|L|q|j|z|t)?[diouxXeEfFgGaAcCsSpnr@]"
-PRINTF = rf"%%|%(?:\([^()\s]*\))?(?:\d+\$)?[-+#0']*{CONVERSION}|%L?\d+"  # C, Python, PHP, Objective-C, Qt
 SPACED = rf"%(?:\([^()]*\))?(?:\d+\$)?[-+#0' ]*{CONVERSION}"  # "% d" only if the entry is a format
-VARIABLE = r"\$[A-Za-z_]\w*"
-ADDRESS = r"\bhttps?://[^\s<>\"']*[\w/]"
-
 PLAIN = re.compile("|".join((TAG, ADDRESS, ENTITY, BRACES, PRINTF, VARIABLE)), re.DOTALL)
 PERCENT = re.compile("|".join((TAG, ADDRESS, ENTITY, "%%", SPACED, PRINTF, "%", BRACES, VARIABLE)), re.DOTALL)
 BRACED = re.compile("|".join((TAG, ADDRESS, ENTITY, BRACES, PRINTF, VARIABLE, "[{}]")), re.DOTALL)

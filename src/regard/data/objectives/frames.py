@@ -60,7 +60,6 @@ class FrameObjective(RowObjective):
     reader: FrameReader
     modifiers: Sequence[Modifier] = field(default=(), kw_only=True)
     extra = (0, 0)
-    left_out_kind = "unreadable"
     rows_at_once = 64  # sounds of half a minute: 60 MB
 
     @property
@@ -142,7 +141,7 @@ class ClassifyFrames(FrameObjective):
         source, kept, wrong = self.read_all(rows)
         names = [split_labels(rows[number][2]) for number in kept]  # those of held-out rows may be unseen
         labels = [[self.number[name] for name in row if name in self.number] for row in names]
-        return Encodings(source, column(labels, UINT32), wrong)
+        return Encodings(source, column(labels, UINT32), unreadable=wrong)
 
     def frames_sample(self, frames: FrameArray, target: TokenIds) -> Sample:
         labels = [int(number in target) for number in range(len(self.labels))] if self.many else target
@@ -182,7 +181,7 @@ class FramesToText(FrameObjective):
         rest = [number for number in range(len(rows)) if number not in left_out]
         source, kept, wrong = self.read_all([rows[number] for number in rest])
         wrong = [(rest[number], reason) for number, reason in wrong]
-        return Encodings(source, column([texts[rest[number]] for number in kept], UINT32), long + wrong)
+        return Encodings(source, column([texts[rest[number]] for number in kept], UINT32), long, wrong)
 
     def text_ids(self, target: str) -> list[int]:
         prompt, separator, text = target.rpartition(PROMPT_SEPARATOR)

@@ -23,6 +23,7 @@ from regard.data.dataset import (
 )
 from regard.data.readers import LABEL_SEPARATOR, RawRow
 from regard.inputs.text import Tokenizer
+from regard.inputs.text.spans import mask, mask_pair, unmask
 from regard.sample import IGNORED, Example, Sample
 
 UNLIMITED = 1 << 30
@@ -48,8 +49,9 @@ class Seq2Seq(RowObjective):
         return self.max_length - 1  # without <s> or </s>
 
     def encode(self, rows: Sequence[RawRow]) -> Encodings:
-        left = encode([text for _, text, _ in rows], self.source)
-        right = encode([text for _, _, text in rows], self.target)
+        pairs = [self.masked(source, target) for _, source, target in rows]
+        left = encode([source for source, _ in pairs], self.source)
+        right = encode([target for _, target in pairs], self.target)
         keep = (left[1] <= self.longest) & (right[1] <= self.longest)
         long = [
             (number, f"{left[1][number]} and {right[1][number]} tokens")
@@ -58,9 +60,22 @@ class Seq2Seq(RowObjective):
         return Encodings(select(left, keep), select(right, keep), long)
 
     def eval_samples(self, examples: Sequence[Example]) -> list[Sample]:
-        sources = self.source.encode_batch([example.source for example in examples])
-        targets = self.target.encode_batch([example.target for example in examples])
+        pairs = [self.masked(example.source, example.target, every=True) for example in examples]
+        sources = self.source.encode_batch([source for source, _ in pairs])
+        targets = self.target.encode_batch([target for _, target in pairs])
         return [self.sample(left, right) for left, right in zip(sources, targets)]
+
+    @property
+    def placeholders(self) -> int:
+        return min(len(self.source.placeholders), len(self.target.placeholders))
+
+    def masked(self, source: str, target: str, every: bool = False) -> tuple[str, str]:
+        """A pair as the model reads it: with placeholder tokens, if it has them."""
+        return mask_pair(source, target, self.placeholders, every) if self.placeholders else (source, target)
+
+    def unmasked(self, text: str, source: str) -> str:
+        """A decoded text with the parts of its source that the placeholder tokens stand for."""
+        return unmask(text, mask(source, self.placeholders).items) if self.placeholders else text
 
     def source_sample(self, ids: TokenIds) -> Sample:
         """A source without a target, for generation."""
@@ -204,19 +219,16 @@ class ExtractiveQA(RowObjective):
 
     def windows(self, question: str, context: str) -> list[ContextWindow]:
         """[] for a question that leaves no room for a context."""
-        start, end = self.tokenizer.start, self.tokenizer.end
-        question_ids = self.tokenizer.encode(question)
+        end = self.tokenizer.end
+        before = [self.tokenizer.start, *self.tokenizer.encode(question), *[end] * self.tokenizer.separators]
         ids, spans = self.tokenizer.spans(context)
-        room = self.max_length - len(question_ids) - 3
+        room = self.max_length - len(before) - 1
         if room < min(len(ids), LEAST_CONTEXT):
             return []
         stride = min(self.stride, room // 2)
         firsts = range(0, len(ids) - stride, room - stride) if room < len(ids) else [0]
         parts = [slice(first, first + room) for first in firsts]
-        begins = len(question_ids) + 2
-        return [
-            ContextWindow([start, *question_ids, end, *ids[part], end], begins, spans[part]) for part in parts
-        ]
+        return [ContextWindow([*before, *ids[part], end], len(before), spans[part]) for part in parts]
 
     def encode(self, rows: Sequence[RawRow]) -> Encodings:
         windows, places, long = [], [], []
@@ -234,9 +246,10 @@ class ExtractiveQA(RowObjective):
             places += [[window.begins, *each] for window, each in zip(row_windows, row_places)]
         return Encodings(column(windows, narrowest(len(self.tokenizer))), column(places, UINT32), long)
 
-    def too_long(self, rows: Sequence[RawRow]) -> list[int]:
+    def left_out(self, rows: Sequence[RawRow]) -> dict[int, str]:
         parts = [text.partition("\n") for _, text, _ in rows]
-        return [number for number, (q, _, context) in enumerate(parts) if not self.windows(q, context)]
+        long = (number for number, (q, _, context) in enumerate(parts) if not self.windows(q, context))
+        return dict.fromkeys(long, "too-long")
 
     @staticmethod
     def first_answer(window: ContextWindow, answers: str) -> tuple[int, int]:

@@ -17,6 +17,7 @@ import tokenizers
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors
 
 from regard.inputs.text.checks import to_pipeline
+from regard.inputs.text.spans import TOKEN
 from regard.inputs.text.tokenizer import Spans, Tokenizer, replace_surrogates, sentinels_of, trimmed
 
 SPECIALS = ("<pad>", "</s>", "<s>", "<unk>")
@@ -27,6 +28,7 @@ MASK = "<mask>"
 # crosses its end, so its tokens are the same in every text.
 _SPACE = "\\t-\\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
 CHUNK = re.compile(f"[{_SPACE}]*[^{_SPACE}]+|[{_SPACE}]+")
+_TOKENS = re.compile(f"({TOKEN.pattern})")
 _LONGEST_CACHED = 64  # characters of a chunk
 _MOST_CACHED = 1 << 19  # ids, of 36 bytes each; a chunk takes as much as ten of them
 
@@ -67,6 +69,7 @@ class ByteLevelTokenizer(Tokenizer):
         self.pad, self.end, self.start, unknown = (specials[name] for name in SPECIALS)
         self.mask = specials.get(MASK)
         self.sentinels = sentinels_of(specials)
+        self.placeholders = placeholder_ids(pipeline)
         self.suppressed = (self.pad, self.start, unknown, *([] if self.mask is None else [self.mask]))
         self._whole = pipeline.normalizer is None  # the model gets each text without pre-tokenization
         self._cache: dict[str, list[int]] = {}  # token ids of words, emptied when it is full
@@ -102,9 +105,16 @@ class ByteLevelTokenizer(Tokenizer):
             ids += self._cache.get(chunk) or self._tokenize(chunk)
         return ids
 
+    def _model_ids(self, text: str) -> list[int]:
+        words = self._pipeline.pre_tokenizer.pre_tokenize_str(text)
+        return [token.id for word, _ in words for token in self._pipeline.model.tokenize(word)]
+
     def _tokenize(self, chunk: str) -> list[int]:
-        words = self._pipeline.pre_tokenizer.pre_tokenize_str(chunk)
-        ids = [token.id for word, _ in words for token in self._pipeline.model.tokenize(word)]
+        if self.placeholders and "⟦" in chunk:  # spaces around a token stay as they are
+            parts = [(part, self._pipeline.token_to_id(part)) for part in _TOKENS.split(chunk) if part]
+            ids = [n for part, token in parts for n in (self._model_ids(part) if token is None else [token])]
+        else:
+            ids = self._model_ids(chunk)
         if len(chunk) <= _LONGEST_CACHED:
             self._cached += len(ids) + 10
             if self._cached > _MOST_CACHED:
@@ -138,7 +148,8 @@ class ByteLevelTokenizer(Tokenizer):
     def fingerprint(self) -> str:
         model = json.loads(self._pipeline.to_str())["model"]
         parts = [model["type"], model["vocab"], model.get("merges", [])]
-        if extra := {name: n for name, n in special_ids(self._pipeline).items() if name not in SPECIALS}:
+        added = {token.content: n for n, token in self._pipeline.get_added_tokens_decoder().items()}
+        if extra := {name: n for name, n in added.items() if name not in SPECIALS}:
             parts.append(extra)
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
@@ -148,6 +159,8 @@ class ByteLevelTokenizer(Tokenizer):
         added = set(self._pipeline.get_added_tokens_decoder())
         for name, number in self._pipeline.get_vocab().items():
             table[number] = (name, None if number in added else bytes(BYTE_OF[sign] for sign in name))
+        for number in self.placeholders:
+            table[number] = (table[number][0], table[number][0].encode())
         return table
 
 
@@ -174,12 +187,18 @@ def framed(pipeline: tokenizers.Tokenizer, frame: str) -> tokenizers.Tokenizer:
 
 
 def finish_pipeline(pipeline: tokenizers.Tokenizer, extra: Sequence[str] = ()) -> ByteLevelTokenizer:
-    """Mark the special tokens of a trained pipeline, the extra ones at the end; texts end with `</s>`."""
+    """Mark the special tokens of a trained pipeline, the extra ones at the end; texts end with `</s>`.
+
+    Placeholder tokens (`spans.py`) may be among the extra ones.
+    """
     # In other programs <mask> absorbs the spaces around it, as a word does; the next word gets one anew.
     words = pipeline.normalizer is not None
     usual = [AddedToken(name, special=True, normalized=False) for name in SPECIALS]
-    more = [AddedToken(name, special=True, normalized=False, lstrip=words, rstrip=words) for name in extra]
+    special = [name for name in extra if not TOKEN.fullmatch(name)]
+    more = [AddedToken(name, special=True, normalized=False, lstrip=words, rstrip=words) for name in special]
     pipeline.add_special_tokens([*usual, *more])
+    # placeholder tokens are part of the text
+    pipeline.add_tokens([AddedToken(name, normalized=False) for name in extra if TOKEN.fullmatch(name)])
     # A fresh copy: a trained model may still hold caches of its untrained state.
     return ByteLevelTokenizer(tokenizers.Tokenizer.from_str(framed(pipeline, "end").to_str()))
 
@@ -187,6 +206,11 @@ def finish_pipeline(pipeline: tokenizers.Tokenizer, extra: Sequence[str] = ()) -
 def special_ids(pipeline: tokenizers.Tokenizer) -> dict[str, int]:
     added = pipeline.get_added_tokens_decoder().items()
     return {token.content: number for number, token in added if token.special}
+
+
+def placeholder_ids(pipeline: tokenizers.Tokenizer) -> tuple[int, ...]:
+    added = pipeline.get_added_tokens_decoder().items()
+    return tuple(number for number, token in sorted(added) if TOKEN.fullmatch(token.content))
 
 
 def _from_json(content: str) -> ByteLevelTokenizer:

@@ -101,6 +101,9 @@ class HFTokenizer(Tokenizer):
             self.decode(self.encode("a \U0010fffd"))
             # as in transformers, the post-processor decides whatever tokenizer_config.json says
             first = pipeline.encode("a", add_special_tokens=True).ids[:1]
+            pair = pipeline.encode("a", "a", add_special_tokens=True)
+            between = [each for each, part in zip(pair.ids, pair.sequence_ids) if part is None]
+            self.separators = max(1, between.count(self.end) - 1)
             self.adds_start = first in ([roles.get("bos_token")], [roles.get("cls_token")])
 
     def __reduce__(self) -> tuple[Any, ...]:

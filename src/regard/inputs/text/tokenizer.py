@@ -57,9 +57,11 @@ class Tokenizer(ABC):
     pad: int
     mask: int | None  # replaces a hidden word, if the vocabulary has such a token
     sentinels: tuple[int, ...]  # replace hidden spans (T5), in order
+    placeholders: tuple[int, ...] = ()  # stand for parts that are copied (spans.py), in order
     unknown: int | None = None  # <unk>; byte-level tokenizers need none
     languages: tuple[str, ...] = ()  # target languages that a text can select with `>>fra<<`
     suppressed: tuple[int, ...]  # tokens that must not be generated
+    separators: int = 1  # `end` tokens between two texts; RoBERTa has two
     adds_start: bool = False  # a prompt begins with `start`, as the tokenizer's post-processor puts it there
     settings: Settings  # content of tokenizer_config.json, for transformers
     size: int  # of the vocabulary

@@ -78,7 +78,10 @@ async def decode(service: Service, name: str, deferred: Deferred, call: Call, co
     service.metrics.add("tokens", read, kind="read", model=name)
     written = sum(len(best[0].tokens) for best in hypotheses if best)
     service.metrics.add("tokens", written, kind="written", model=name)
-    return await asyncio.to_thread(deferred.finish, hypotheses)
+    results = await asyncio.to_thread(deferred.finish, hypotheses)
+    if results and isinstance(results[0], Deferred):  # second tries
+        return await decode(service, name, results[0], call, cost)
+    return results
 
 
 async def translate(

@@ -31,16 +31,24 @@ from regard.storage.huggingface.architecture import (
     as_computed,
     tensors_from_hf,
 )
-from regard.storage.huggingface.decoders import GPT2, LLAMA
+from regard.storage.huggingface.decoders import GEMMA, GPT2, LLAMA, MISTRAL, QWEN2, QWEN3
 from regard.storage.huggingface.encoder_decoders import MARIAN, T5
-from regard.storage.huggingface.encoders import BERT
+from regard.storage.huggingface.encoders import BERT, DISTILBERT, ROBERTA, XLM_ROBERTA
 from regard.storage.huggingface.frames import AST, VIT, VIT_GPT, WHISPER
 
 if TYPE_CHECKING:
     from regard.inputs.frames import FrameReader
 
 # by model_type; of those that express a model, the first is written
-ARCHITECTURES = {each.name: each for each in (MARIAN, BERT, GPT2, T5, LLAMA, VIT, AST, WHISPER, VIT_GPT)}
+ARCHITECTURES = {
+    each.name: each
+    for each in (
+        *(MARIAN, T5),
+        *(BERT, ROBERTA, XLM_ROBERTA, DISTILBERT),
+        *(GPT2, LLAMA, MISTRAL, QWEN2, QWEN3, GEMMA),
+        *(VIT, AST, WHISPER, VIT_GPT),
+    )
+}
 MULTI_LABEL = "multi_label_classification"
 CONFIG = "E_MODEL_CONFIG"
 
@@ -89,6 +97,7 @@ def _computation(model: ModelConfig) -> Json:
         fields.pop("rope_theta", None)
     if fields.get("head", "sentence") != "sentence":
         fields.pop("pool", None)
+        fields.pop("head_activation", None)
     return fields
 
 

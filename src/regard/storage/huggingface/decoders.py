@@ -1,7 +1,8 @@
-"""Decoders: GPT-2 and Llama."""
+"""Decoders: GPT-2, and Llama with its relatives."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from regard.config.model import LlamaConfig
@@ -10,6 +11,7 @@ from regard.storage.huggingface.architecture import (
     SIZES,
     TRANSPOSED,
     Architecture,
+    Layout,
     Table,
     attention,
     modules,
@@ -64,12 +66,29 @@ GPT2 = Architecture(
 )
 
 
+# `rope_type` -> its numbers in `rope_parameters`: theirs -> ours
+SCALINGS = {
+    "default": {},
+    "linear": {"factor": "factor"},
+    "llama3": {
+        "factor": "factor",
+        "low_freq_factor": "low_factor",
+        "high_freq_factor": "high_factor",
+        "original_max_position_embeddings": "original_length",
+    },
+}
+
+
 def write_llama(model: LlamaConfig) -> Json:
+    scaling = model.rope_scaling
+    kind = "default" if scaling is None else scaling.kind
+    rope: Json = {"rope_type": kind, "rope_theta": model.rope_theta}
+    rope |= {theirs: getattr(scaling, ours) for theirs, ours in SCALINGS[kind].items()}
     return {
         "num_key_value_heads": model.kv_heads or model.heads,
         "head_dim": model.channels,
         "rope_theta": model.rope_theta,
-        "rope_parameters": {"rope_type": "default", "rope_theta": model.rope_theta},
+        "rope_parameters": rope,
     }
 
 
@@ -78,58 +97,94 @@ def read_llama(config: Json) -> Json:
     return {
         "kv_heads": config.get("num_key_value_heads") or heads,
         "head_width": config.get("head_dim") or config["hidden_size"] // heads,
-        "rope_theta": rope_theta(config),
+        **read_rope(config),
         "dropout": 0.0,
     }
 
 
-def rope_theta(config: Json) -> Any:
-    """In `rope_parameters`, or in older files beside `rope_scaling`."""
-    for field in ("rope_parameters", "rope_scaling"):
-        rope = config.get(field) or {}
-        if rope.get("rope_type", rope.get("type", "default")) != "default" or "factor" in rope:
-            raise unsupported(field, rope)
-    rope = config.get("rope_parameters") or {}
+def read_rope(config: Json) -> Json:
+    """Rotary angles: in `rope_parameters`, or in older files `rope_theta` beside `rope_scaling`."""
+    field = "rope_scaling" if config.get("rope_scaling") else "rope_parameters"
+    rope = config.get(field) or {}
+    kind = rope.get("rope_type", rope.get("type", "default"))
+    if kind not in SCALINGS or (kind == "default" and "factor" in rope):
+        raise unsupported(field, rope)
     if (factor := rope.get("partial_rotary_factor", 1.0)) != 1.0:
         raise unsupported("partial_rotary_factor", factor)
     theta = rope.get("rope_theta") or config.get("rope_theta") or 10000.0
-    return float(theta) if type(theta) is int else theta  # another type is refused with the other fields
+    scaling = {ours: rope[theirs] for theirs, ours in SCALINGS[kind].items()}
+    return {
+        "rope_theta": float(theta) if type(theta) is int else theta,
+        "rope_scaling": {"kind": kind, **scaling} if scaling else None,
+    }
 
 
-LLAMA = Architecture(
-    "llama",
-    "llama",
-    {"LlamaForCausalLM": "generate"},
-    {
-        **SIZES,
-        "hidden_act": ("activation", "silu"),
-        "rms_norm_eps": ("epsilon", 1e-6),
-        "tie_word_embeddings": ("tie_embeddings", False),
-    },
-    Table(
+LLAMA_BLOCK = {
+    "attention_residual.norm": "input_layernorm",
+    **attention("attention", "self_attn", "q_proj", "k_proj", "v_proj", "o_proj"),
+    "attention.query_norm": "self_attn.q_norm",
+    "attention.key_norm": "self_attn.k_norm",
+    "feed_forward_residual.norm": "post_attention_layernorm",
+    "feed_forward.gate": "mlp.gate_proj",
+    "feed_forward.up": "mlp.up_proj",
+    "feed_forward.down": "mlp.down_proj",
+}
+ONE_LESS = Layout(lambda theirs: theirs + 1, lambda ours: ours - 1)  # Gemma: weights of norms minus one
+
+
+def like_llama(
+    name: str,
+    task_class: str,
+    reads: Json,  # our fields that this type implies
+    window: str = "",  # its field for the window
+    layouts: Mapping[str, Layout] | None = None,
+    **more: Any,
+) -> Architecture:
+    """A type whose blocks are Llama's, but for a few parts."""
+    return Architecture(
+        name,
+        "llama",
+        {task_class: "generate"},
         {
-            "target.tokens": "model.embed_tokens",
-            **modules(
-                "decoder.blocks.*",
-                "model.layers.*",
-                {
-                    "attention_residual.norm": "input_layernorm",
-                    **attention("attention", "self_attn", "q_proj", "k_proj", "v_proj", "o_proj"),
-                    "feed_forward_residual.norm": "post_attention_layernorm",
-                    "feed_forward.gate": "mlp.gate_proj",
-                    "feed_forward.up": "mlp.up_proj",
-                    "feed_forward.down": "mlp.down_proj",
-                },
-            ),
-            "decoder.final_norm": "model.norm",
-            "output": "lm_head",
+            **SIZES,
+            "hidden_act": ("activation", "silu"),
+            "rms_norm_eps": ("epsilon", 1e-6),
+            "tie_word_embeddings": ("tie_embeddings", False),
+            **({window: ("window", None)} if window else {}),
         },
-        prefix="model.",
-        tied={"lm_head.weight": "model.embed_tokens.weight"},
-        unused=(r"layers\.\d+\.self_attn\.rotary_emb\.inv_freq",),
-    ),
-    constants={"attention_dropout": 0.0},
-    fixed={"attention_bias": False, "mlp_bias": False},
-    write_more=write_llama,
-    read_more=read_llama,
+        Table(
+            {
+                "target.tokens": "model.embed_tokens",
+                **modules("decoder.blocks.*", "model.layers.*", LLAMA_BLOCK),
+                "decoder.final_norm": "model.norm",
+                "output": "lm_head",
+            },
+            prefix="model.",
+            tied={"lm_head.weight": "model.embed_tokens.weight"},
+            unused=(r"layers\.\d+\.self_attn\.rotary_emb\.inv_freq",),
+            layouts=layouts or {},
+        ),
+        constants={"attention_dropout": 0.0},
+        write_more=write_llama,
+        read_more=lambda config: read_llama(config) | reads,
+        **more,
+    )
+
+
+LLAMA = like_llama("llama", "LlamaForCausalLM", {}, fixed={"attention_bias": False, "mlp_bias": False})
+MISTRAL = like_llama("mistral", "MistralForCausalLM", {}, window="sliding_window")
+QWEN2 = like_llama("qwen2", "Qwen2ForCausalLM", {"qkv_bias": True}, fixed={"use_sliding_window": False})
+QWEN3 = like_llama(
+    "qwen3",
+    "Qwen3ForCausalLM",
+    {"qk_norm": True},
+    fixed={"use_sliding_window": False, "attention_bias": False},
+)
+GEMMA = like_llama(
+    "gemma",
+    "GemmaForCausalLM",
+    {"embedding_scale": True},
+    layouts={r".*norm\.weight": ONE_LESS},
+    fixed={"attention_bias": False},
+    supported={"use_bidirectional_attention": False},
 )

@@ -109,6 +109,11 @@ def make_objective(
         return ClassifyFrames(source, labels, task.multi_label, modifiers=modifiers)
     if not isinstance(target, Tokenizer):
         raise ValueError("a model that reads text writes text")
+    if modifiers:
+        from regard.data.objectives.augmentation import Augmentation
+
+        plain = make_objective(task, model, source, target, labels, version)
+        return Augmentation(plain, task.name, modifiers)
     match task.name:
         case "translate":
             return Seq2Seq(source, target, longest)
@@ -132,6 +137,7 @@ def make_evaluation(
     config: Config, objective: Objective, examples: Sequence[Example], may_refuse: bool = False
 ) -> Evaluation:
     """`may_refuse`: some training questions have no answer."""
+    objective = objective.plain
     if isinstance(objective, Seq2Seq):
         from regard.training.evaluation.translation import TranslationEvaluation
 
@@ -207,24 +213,25 @@ def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     write_text(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
 
 
-def drop_too_long(
+def drop_left_out(
     examples: list[Example], objective: Objective, config: Config, split: str, log: Callable[[str], None]
 ) -> list[Example]:
     """Without the examples that the model cannot read as a whole."""
     rows = [(number, example.source, example.target) for number, example in enumerate(examples)]
-    long = too_long(rows, objective, config)
-    if long:
-        numbers = ", ".join(str(number + 1) for number in sorted(long)[:MAX_LISTED])
-        more = ", ..." if len(long) > MAX_LISTED else ""
-        reason = f"longer than {config.model.max_length} tokens"
-        reason = "cannot be read" if objective.left_out_kind == "unreadable" else reason
-        log(f"left out {len(long):,} of data.{split}: {reason} (texts {numbers}{more})")
-    return [example for number, example in enumerate(examples) if number not in long]
+    dropped = left_out(rows, objective, config)
+    unit = "texts" if config.task.input == "text" else "files"
+    reasons = {"too-long": f"longer than {config.model.max_length} tokens", "unreadable": "cannot be read"}
+    for kind, reason in reasons.items():
+        if lines := sorted(number + 1 for number, each in dropped.items() if each == kind):
+            numbers = ", ".join(map(str, lines[:MAX_LISTED])) + (", ..." if len(lines) > MAX_LISTED else "")
+            log(f"left out {len(lines):,} of data.{split}: {reason} ({unit} {numbers})")
+    return [example for number, example in enumerate(examples) if number not in dropped]
 
 
-def too_long(rows: Sequence[RawRow], objective: Objective, config: Config) -> set[int]:
-    """Rows with more tokens than there are learned positions; other positions reach any length."""
+def left_out(rows: Sequence[RawRow], objective: Objective, config: Config) -> dict[int, str]:
+    """Rows that cannot be read, or have more tokens than there are learned positions, by number; other
+    positions reach any length."""
     is_unlimited = config.model.positions != "learned" and config.task.input == "text"
     if is_unlimited or config.task.name in ("generate", "fill"):
-        return set()
-    return set(objective.too_long(rows))
+        return {}
+    return objective.left_out(rows)

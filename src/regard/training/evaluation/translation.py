@@ -54,10 +54,9 @@ class TranslationEvaluation(Evaluation):
             return record
 
         def translate(samples: Sequence[Sample]) -> list[str]:
-            best = self.best(model, samples, GREEDY)
-            return [self.objective.target.decode(hypothesis.tokens) for hypothesis in best]
+            return [self.objective.target.decode(each.tokens) for each in self.best(model, samples, GREEDY)]
 
-        texts = dist.map_sharded(self.samples[:count], translate)
+        texts = self.with_items(dist.map_sharded(self.samples[:count], translate))
         scores = text_scores(texts, references, self.bleu_tokenize)
         record |= {"bleu": scores.bleu, "chrf": scores.chrf, "exact": exact_share(texts, references)}
         number = pick % len(texts)
@@ -67,7 +66,7 @@ class TranslationEvaluation(Evaluation):
     def run(self, model: Model, dist: SingleProcess = SINGLE_PROCESS) -> Scored:
         """Decoded with the settings of `[decode]`, in this process."""
         best = self.best(model, self.samples, self.config.decode)
-        texts = [self.objective.target.decode(hypothesis.tokens) for hypothesis in best]
+        texts = self.with_items([self.objective.target.decode(hypothesis.tokens) for hypothesis in best])
         scores = text_scores(texts, self.references, self.bleu_tokenize)
         confidence = bootstrap_intervals(texts, self.references, self.bleu_tokenize)
         by_prefix = self.scores_by_prefix(texts)
@@ -80,6 +79,10 @@ class TranslationEvaluation(Evaluation):
             "chrf_interval": confidence["chrf"],
         }
         return record, self.rows(model, best, texts)
+
+    def with_items(self, texts: Sequence[str]) -> list[str]:
+        """Decoded texts of the first examples, with what their placeholder tokens stand for."""
+        return [self.objective.unmasked(text, example.source) for text, example in zip(texts, self.examples)]
 
     @property
     def prefixes(self) -> list[str]:

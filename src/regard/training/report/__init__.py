@@ -21,6 +21,7 @@ from regard.metrics.bleu import RESAMPLES, bleu_tokenization, looks_tokenized
 from regard.storage import write_atomically, write_text
 from regard.training.progress import Record
 from regard.training.report import page
+from regard.training.report.robustness import robustness_section
 from regard.training.report.run_data import SPLITS, Metric, RunData, main_scores, read_run, score_line
 from regard.training.report.texts import TASK_SECTIONS
 
@@ -62,6 +63,7 @@ def run_sections(run: RunData) -> list[page.Section]:
     sections: dict[str, Callable[[RunData], Iterator[page.Block]]] = {
         "": overview,
         "Scores": scores,
+        **({"Robustness": robustness_section} if run.last("robustness") else {}),
         "Curves": curves,
         "Data": data,
         **TASK_SECTIONS[run.config.task.name],

@@ -15,6 +15,7 @@ from regard.metrics import MAX_EXPONENT
 from regard.metrics.bleu import bleu_tokenization
 from regard.resources import read_data
 from regard.storage import read_json
+from regard.storage.inputs import READS
 from regard.training.evaluation import FILES
 from regard.training.progress import FILE, Record, read_metrics
 
@@ -97,16 +98,18 @@ def main_scores(task: str) -> Sequence[Metric]:
     return TASKS[task].metrics[: TASKS[task].main]
 
 
-def score_line(task: str, record: Record) -> str:
-    """A final record in one line: "test: accuracy 91.2 %, macro F1 91.1 %, loss 0.2412 on 872 texts"."""
+def score_line(task: str, record: Record, kind: str = "text") -> str:
+    """A final record in one line: "test: accuracy 91.2 %, macro F1 91.1 %, loss 0.2412 on 872 texts"; or of
+    another kind of input: 872 pictures."""
     report, count = TASKS[task], f"{record.get('sentences', 0)}"
+    texts = report.texts if kind == "text" else READS[kind]
     bare = {key: value for key, value in record.items() if not key.endswith("_interval")}
     parts = []
     for metric in report.metrics:
         if metric.sentence and metric.value_in(record) is not None:
             value = metric.format(bare, min(metric.digits, 1) if metric.share else metric.digits)
             parts.append(metric.sentence.format(name=metric.name, value=value, count=count))
-    return f"{record['kind']}: {', '.join(parts)}" + report.count.format(count=count, texts=report.texts)
+    return f"{record['kind']}: {', '.join(parts)}" + report.count.format(count=count, texts=texts)
 
 
 @dataclass(frozen=True)

@@ -71,13 +71,14 @@ export function overlay(trace, shares, { size = WIDE, label, at = null, choose =
 }
 
 /**
- * Column and row of a position; the frames of a film stand side by side.
+ * Column and row of a position; low tones are below, the frames of a film stand side by side.
  * @param {number} place
  * @param {number[]} grid
  * @param {string} kind
  */
 function cell(place, grid, kind) {
-  if (kind !== "video") return [place % grid[1], Math.floor(place / grid[1])];
+  if (kind === "audio") return [place % grid[1], grid[0] - 1 - Math.floor(place / grid[1])];
+  if (kind === "image") return [place % grid[1], Math.floor(place / grid[1])];
   const [, rows, columns] = grid;
   const time = Math.floor(place / (rows * columns));
   const rest = place % (rows * columns);

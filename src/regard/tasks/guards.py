@@ -1,0 +1,247 @@
+"""Checks of translations, and second ways to translate what fails them.
+
+A model may repeat itself without end, write far more than there was to translate, or lose a number or a tag.
+Such a segment is translated again, with those of all other lines in one further batch: in sentence case if it
+is in capitals, without repeated n-grams and with a lower limit of length, clause by clause, or around the
+parts that were lost. If no way passes the checks, the source stays as it is, and the result says so.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Literal
+
+from regard.config import Decode
+from regard.generation import Hypothesis, Request
+from regard.inputs.text.spans import TOKEN, find_spans, is_complete
+from regard.tasks.masking import NUMBERS, fragments, kept, lost_items, repair_number
+from regard.tasks.translation import Line, Segment, SegmentInput
+
+Fault = Literal["repetition", "length", "empty", "items", "capitals"]
+PERIODS = 8  # tokens of a repeated part at most
+REPEATS = 2  # times in a row that a part of an output may occur, more often if it does so in the source
+MANY = 10  # times in a row in a source, of which one in ten may be missing in the output
+LONGEST_RATIO, LONGEST_MORE = 3, 24  # an output may have 3 * source + 24 tokens
+LIMIT_RATIO, LIMIT_MORE = 2, 8  # the same for a second try, which is stopped there
+NGRAM, LONG = 2, 32  # tokens that a second try may not repeat; one more if the source has so many
+WEAK = -0.7  # mean log p of a token: capitals below it are translated in sentence case too
+CLAUSE = re.compile(r"[,;:]\s+|\s[–—-]+\s|\s*[()]\s*")
+CAPITALS = 4  # letters of a text in capitals at least
+
+
+@dataclass(frozen=True)
+class Way:
+    """A second way to translate a segment: as other segments, read in another form, with other options."""
+
+    segments: Sequence[Segment]
+    options: Decode
+    read: Callable[[str], str] = str  # from the text of a segment to what the model reads
+
+
+Decoded = tuple[Sequence[Line], Sequence[SegmentInput], Sequence[Sequence[Hypothesis]]]
+Part = tuple[Segment, SegmentInput | None, Sequence[Hypothesis]]  # no input: nothing to translate
+
+
+@dataclass
+class Retry:
+    """A segment whose translation failed the checks, and the ways that are left."""
+
+    input: SegmentInput
+    segment: Segment
+    fault: Fault
+    first: Hypothesis  # of the first try
+    ways: Iterator[Way]
+    way: Way | None = None
+    inputs: list[SegmentInput] = field(default_factory=list)  # of this way
+    parts: list[Part] = field(default_factory=list)  # instead of the segment; empty: it stays
+
+
+@dataclass(frozen=True)
+class Checker:
+    """Checks the translations of segments, and replaces those that fail."""
+
+    options: Decode
+    encode: Callable[[Sequence[str]], list[list[int]]]
+    decode: Callable[[Sequence[int]], str]
+    placeholders: frozenset[int] = frozenset()  # token ids, if the model has them
+    whole: Sequence[bool] = ()  # lines that are not checked: their translation is constrained as a whole
+
+    def rounds(
+        self,
+        lines: Sequence[Line],
+        inputs: Sequence[SegmentInput],
+        hypotheses: Sequence[Sequence[Hypothesis]],
+        requests: Callable[[Sequence[SegmentInput]], list[Request]],
+    ) -> Generator[list[Request], Sequence[Sequence[Hypothesis]], Decoded]:
+        """Lines, inputs and hypotheses after second tries; each round decodes those of all lines together."""
+        retries = pending = self.failures(lines, inputs, hypotheses)
+        while pending := [each for each in pending if self.advance(each)]:
+            outputs = iter((yield requests([one for each in pending for one in each.inputs])))
+            pending = [
+                each for each in pending if not self.accept(each, [next(outputs) for _ in each.inputs])
+            ]
+        return merge(lines, inputs, hypotheses, retries) if retries else (lines, inputs, hypotheses)
+
+    def failures(
+        self,
+        lines: Sequence[Line],
+        inputs: Sequence[SegmentInput],
+        hypotheses: Sequence[Sequence[Hypothesis]],
+    ) -> list[Retry]:
+        """The segments that are to be translated again."""
+        retries = []
+        for each, best in zip(inputs, hypotheses):
+            segment = lines[each.line].segments[each.index]
+            if self.whole and self.whole[each.line]:
+                continue
+            if fault := self.fault(segment, each.source, best[0]):
+                ways = second_ways(segment, each.source, fault, self.options)
+                retry = Retry(each, segment, fault, best[0], ways)
+                if fault == "items" and (repaired := self.repaired(segment, best[0])):
+                    retry.parts, retry.ways = [(repaired, each, list(best))], iter(())
+                retries.append(retry)
+        return retries
+
+    def fault(self, segment: Segment, source: Sequence[int], best: Hypothesis) -> Fault | None:
+        """What is wrong with a translation; its text is decoded only if that is needed."""
+        tokens = best.tokens
+        if not tokens:
+            return "empty"
+        if is_loop(source, tokens):
+            return "repetition"
+        if len(tokens) > LONGEST_RATIO * len(source) + LONGEST_MORE:
+            return "length"
+        if self.placeholders:
+            if "⟦" in segment.text or not self.placeholders.isdisjoint(tokens):
+                return None if is_complete(segment.text, self.decode(tokens)) else "items"
+        elif find_spans(segment.text) and lost_items(segment.text, segment.finish(self.decode(tokens))):
+            return "items"
+        return "capitals" if mean_log_p(best) < WEAK and is_capitals(segment.text) else None
+
+    def repaired(self, segment: Segment, best: Hypothesis) -> Segment | None:
+        """The segment with its number in place of that of the output, if nothing else is lost."""
+        numbers = NUMBERS.findall(segment.text)
+        if self.placeholders or len(numbers) != 1:
+            return None
+        finish = partial(repair_number, numbers[0])
+        is_whole = not lost_items(segment.text, finish(self.decode(best.tokens)))
+        return replace(segment, finish=finish) if is_whole else None
+
+    def advance(self, retry: Retry) -> bool:
+        """Take the next way; without one the source stays, except where the first try is only improbable."""
+        retry.way = next(retry.ways, None)
+        if retry.way is None:
+            if retry.fault != "capitals" and not retry.parts:
+                retry.parts = [(kept(retry.segment), None, [])]
+            return False
+        texts = [retry.way.read(each.text) for each in retry.way.segments]
+        retry.inputs = [
+            replace(retry.input, source=ids, options=retry.way.options)
+            for text, ids in zip(texts, self.encode(texts))
+            if text
+        ]
+        return True
+
+    def accept(self, retry: Retry, hypotheses: Sequence[Sequence[Hypothesis]]) -> bool:
+        """Use the outputs of a way if none has a fault, and one in sentence case if it is more probable."""
+        assert retry.way is not None
+        outputs = iter(zip(retry.inputs, hypotheses))
+        parts: list[Part] = []
+        for segment in retry.way.segments:
+            each, best = next(outputs) if segment.text else (None, [])
+            if each is not None and self.fault(segment, each.source, best[0]) not in (None, "capitals"):
+                return False
+            parts.append((segment, each, best))
+        if retry.fault == "capitals" and mean_log_p(parts[0][2][0]) <= mean_log_p(retry.first):
+            return False
+        retry.parts = parts
+        return True
+
+
+def merge(
+    lines: Sequence[Line],
+    inputs: Sequence[SegmentInput],
+    hypotheses: Sequence[Sequence[Hypothesis]],
+    retries: Sequence[Retry],
+) -> Decoded:
+    """Lines, inputs and hypotheses with the parts that replace some segments."""
+    first = {(each.line, each.index): (each, best) for each, best in zip(inputs, hypotheses)}
+    other = {(each.input.line, each.input.index): each.parts for each in retries if each.parts}
+    merged: list[Line] = []
+    new: list[tuple[SegmentInput, Sequence[Hypothesis]]] = []
+    for number, line in enumerate(lines):
+        segments: list[Segment] = []
+        parts = [part for index in range(len(line.segments)) for part, *_ in other.get((number, index), [])]
+        if any(part.kept and part.broken for part in parts):  # all of a sentence, or nothing
+            merged.append(replace(line, segments=[kept(each) for each in line.segments]))
+            continue
+        for index, segment in enumerate(line.segments):
+            same = (segment, *first.get((number, index), (None, ())))
+            for part, each, best in other.get((number, index), [same]):
+                if each is not None:
+                    new.append((replace(each, index=len(segments)), best))
+                segments.append(part)
+        merged.append(replace(line, segments=segments))
+    return merged, [each for each, _ in new], [best for _, best in new]
+
+
+def is_loop(source: Sequence[int], tokens: Sequence[int]) -> bool:
+    """Whether an output repeats itself more than its source, or not as often as a source of repetitions."""
+    read, written = repeats(source), repeats(tokens)
+    return written > max(REPEATS, read) or (read >= MANY and abs(written - read) > read // MANY)
+
+
+def repeats(tokens: Sequence[int]) -> int:
+    """How often a part of 1 .. PERIODS tokens occurs in a row, at most."""
+    if len(set(tokens)) == len(tokens):
+        return 1
+    most = 1
+    for period in range(1, min(PERIODS, len(tokens) // 2) + 1):
+        run = 0
+        for one, following in zip(tokens, tokens[period:]):
+            run = run + 1 if one == following else 0
+            most = max(most, run // period + 1)
+    return most
+
+
+def is_capitals(text: str) -> bool:
+    return text.isupper() and sum(map(str.isalpha, text)) >= CAPITALS
+
+
+def mean_log_p(best: Hypothesis) -> float:
+    values = best.token_log_probabilities
+    return sum(values) / max(1, len(values))
+
+
+def second_ways(segment: Segment, source: Sequence[int], fault: Fault, options: Decode) -> Iterator[Way]:
+    """Ways to translate a segment after a fault, the most faithful first."""
+    if is_capitals(segment.text):
+        yield Way([replace(segment, finish=partial(in_capitals, segment.finish))], options, sentence_case)
+    if fault == "capitals":
+        return
+    cuts = [match.span() for match in TOKEN.finditer(segment.text)]
+    if cuts := cuts or [(span.start, span.end) for span in find_spans(segment.text)]:
+        yield Way(fragments(segment, cuts), options)
+    if fault == "items":
+        return
+    most = LIMIT_RATIO * len(source) + LIMIT_MORE
+    ngram = NGRAM + (len(source) >= LONG)
+    limits = {"no_repeat_ngram": ngram, "max_length": min(options.max_length or most, most)}
+    limited = options.model_copy(update=limits)
+    yield Way([segment], limited)
+    clauses = fragments(segment, [match.span() for match in CLAUSE.finditer(segment.text)])
+    if sum(bool(each.text) for each in clauses) > 1:
+        yield Way(clauses, limited)
+
+
+def in_capitals(finish: Callable[[str], str], text: str) -> str:
+    return finish(text).upper()
+
+
+def sentence_case(text: str) -> str:
+    """The text in small letters, with a capital at the beginning of each sentence, and as "I"."""
+    lower = re.sub(r"(?:^|(?<=[.!?]\s))\w", lambda match: match[0].upper(), text.lower())
+    return re.sub(r"\bi\b", "I", lower)
