@@ -30,14 +30,16 @@ def test_a_sentence_is_typed_and_its_attention_seen(window: Window) -> None:
 def test_each_head_shows_the_models_numbers(window: Window) -> None:
     window.open()
     trace = window.site.models["toy"].trace(TEXT)
-    for where in ("encoder.0.self", "decoder.0.self", "decoder.0.cross"):
+    attentions = {
+        "encoder.0.self": "Encoder, layer 0, self-attention",
+        "decoder.0.self": "Decoder, layer 0, self-attention",
+        "decoder.0.cross": "Decoder, layer 0, cross-attention",
+    }
+    for where, name in attentions.items():
         window.page.select_option("#select-attention", where)
         for head in (0, 1):
             window.page.get_by_role("button", name=f"head {head}", exact=True).click()
-            window.page.wait_for_selector(f"[aria-label='head {head}'][aria-pressed=true]")
-            window.page.wait_for_function(
-                "where => document.getElementById('select-attention').value === where", arg=where
-            )
+            window.page.wait_for_selector(f"[role=grid][aria-label^='{name}, head {head}:']")
             shown = window.weights()
             assert np.abs(shown - trace[f"{where}.weights"][head].numpy()).max() < 1e-6
             hidden = ~trace[f"{where}.mask"].numpy()

@@ -1,6 +1,6 @@
 // One head of one attention, step by step: Q, K, V -> products -> scale -> mask -> softmax -> weighted sum.
 import { make, quiet, roving, scrollable, section, table, token } from "../a11y.js";
-import { SMALL, bar, grid, number, picture, strips } from "../figures.js";
+import { SMALL, bar, grid, number, picture, spoken, strips } from "../figures.js";
 import { toggle } from "../interventions.js";
 import { set, state } from "../state.js";
 import { recompute, row } from "../trace.js";
@@ -51,7 +51,7 @@ function matrix(selection, parts) {
   const [height, width] = parts.weights.shape;
   const isSmall = Math.max(height, width) <= SMALL;
   const { rows, keys, query, key } = selection;
-  const label = `Weights of head ${selection.head}: rows are queries, columns are keys`;
+  const label = `${spoken(selection.where)}, head ${selection.head}: rows are queries, columns are keys`;
   const pointed = (event) => {
     const { left, top, width: wide, height: high } = event.currentTarget.getBoundingClientRect();
     const place = (at, size, count) =>
