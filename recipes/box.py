@@ -7,32 +7,46 @@ that a test set cut by English sentences alone would know its German ones from t
 when either of its sides, in any spelling, is a side of a held-out pair. And Tatoeba's sentences are six words
 long, people's are not: one row in six joins two of them, so that the model has seen long ones.
 
-It can be stopped at any time: the same command goes on. Expected: see tatoeba.toml.
+A second stage (recipes/tatoeba-robust.toml) begins with that model, whose tokenizer gets placeholder tokens,
+and adds single words (recipes/lexicon.py) and modifiers.
+
+It can be stopped at any time: the same command goes on. --robust runs the second stage alone, from the
+translators that are in the package. Expected: see the recipes.
 """
 
 from __future__ import annotations
 
 import argparse
 import random
+import shutil
 import sys
 import unicodedata
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from pathlib import Path
 
+import torch
 from lessons import PACKAGE, put
+from lexicon import word_pairs
+from safetensors.torch import load_file, save_file
 
 from regard.config import Config, load_config
 from regard.data import read_examples
 from regard.evaluation.confidence import fit_confidence
 from regard.export import calibrate
-from regard.storage import write_text
+from regard.inputs.text import load_tokenizer
+from regard.inputs.text.byte_level import finish_pipeline
+from regard.inputs.text.spans import PLACEHOLDERS, placeholder_tokens
+from regard.storage import read_json, write_json, write_text
+from regard.storage.weights import WEIGHTS
 from regard.training import train
 
 RECIPE = Path(__file__).with_name("tatoeba.toml")
+ROBUST = Path(__file__).with_name("tatoeba-robust.toml")
 DIRECTIONS = ("en-de", "de-en")
 HELD_OUT = 2000  # English sentences of the test set
 JOINED = 5  # one row of two sentences for so many of one
+WORDS = 2  # times that each word of the lexicon is a row
 SEED = 1
 SAMPLE = 200  # texts on which the scales for bytes are measured
 CARDS = Path(__file__).with_name("cards")
@@ -45,23 +59,69 @@ def main() -> None:
     options.add_argument("--runs", type=Path, default=Path("runs/box"))
     options.add_argument("--only", choices=DIRECTIONS, action="append")
     options.add_argument("--set", dest="changes", action="append", default=[])
+    options.add_argument("--robust", action="store_true", help="the second stage alone")
     options.add_argument("--no-put", action="store_true", help="leave the package as it is")
     given = options.parse_args()
     directions = given.only or DIRECTIONS
     if not given.no_put:
-        [card_of(direction) for direction in directions]  # what lacks is better known before the training
+        [card_of(direction) for direction in directions]  # a missing card is better known before the training
     for direction in directions:
-        folder = given.runs / direction
-        config = directed(load_config(RECIPE, given.changes), direction, given.runs / "data")
-        outcome = train(config, folder, resume=(folder / "run.toml").is_file())
-        for record in outcome.records:
-            print(
-                direction, record["kind"], f"BLEU {record['bleu']:.2f}", record["bleu_signature"], flush=True
-            )
-        if not outcome.finished:
-            sys.exit(130)  # interrupted; the same command goes on
+        data, folder = given.runs / "data", given.runs / direction
+        first = directed(load_config(RECIPE, given.changes), direction, data)
+        if not given.robust:
+            run(first, folder, direction)
+        base = PACKAGE / f"tatoeba-{direction}" if given.robust else folder
+        folder = given.runs / f"{direction}-robust"
+        run(second_stage(first, direction, base, data, given.changes), folder, direction)
         if not given.no_put:
-            pack(folder, direction, given.runs / "data")
+            pack(folder, direction, data)
+
+
+def run(config: Config, folder: Path, direction: str) -> None:
+    outcome = train(config, folder, resume=(folder / "run.toml").is_file())
+    for record in outcome.records:
+        print(direction, record["kind"], f"BLEU {record['bleu']:.2f}", record["bleu_signature"], flush=True)
+    if not outcome.finished:
+        sys.exit(130)  # interrupted; the same command goes on
+
+
+def second_stage(first: Config, direction: str, base: Path, data: Path, changes: Sequence[str]) -> Config:
+    """The recipe of the second stage on the data of the first one and a lexicon of it."""
+    config, words = load_config(ROBUST, changes), data / f"robust.{direction}.tsv"
+    start = data / f"start-{direction}"
+    if not words.is_file():
+        rows = read_rows(Path(str(first.data.train)))
+        write_rows(words, rows + word_pairs(rows) * WORDS)
+    if not start.is_dir():
+        add_placeholders(base, start)
+    files = {"train": str(words.resolve()), "valid": first.data.valid, "test": first.data.test}
+    return config.model_copy(
+        update={
+            "data": config.data.model_copy(update=files),
+            "task": first.task,
+            "init": config.init.model_copy(update={"model": str(start.resolve())}),
+        }
+    )
+
+
+def add_placeholders(base: Path, place: Path) -> None:
+    """A copy of a model whose tokenizer has placeholder tokens; their embeddings are the mean of all."""
+    shutil.copytree(base, place, ignore=shutil.ignore_patterns("checkpoints", "SHA256SUMS"))
+    pipeline = load_tokenizer(base)._pipeline
+    tokenizer = finish_pipeline(pipeline, placeholder_tokens(PLACEHOLDERS))
+    write_text(place / "tokenizer.json", tokenizer.to_json())
+    weights, generator = load_file(base / WEIGHTS), torch.Generator().manual_seed(SEED)
+    content = read_json(base / "config.json")
+    size = content["vocab_size"]
+    for name, table in weights.items():
+        if table.shape[0] == size:  # [vocabulary, width]
+            noise = torch.randn((len(tokenizer) - size, table.shape[1]), generator=generator)
+            rows = table.float().mean(dim=0) + noise * table.float().std() / 2
+            weights[name] = torch.cat([table, rows.to(table.dtype)])
+    save_file(weights, place / WEIGHTS, {"format": "pt"})
+    prints = {"source": tokenizer.fingerprint, "target": tokenizer.fingerprint}
+    sizes = {"vocab_size": len(tokenizer), "regard": content["regard"] | prints}
+    write_json(place / "config.json", content | sizes)
 
 
 def pack(run: Path, direction: str, data: Path) -> None:
@@ -69,17 +129,14 @@ def pack(run: Path, direction: str, data: Path) -> None:
     place = PACKAGE / f"tatoeba-{direction}"
     put(run, place)
     sample = data / f"sample.{direction}.txt"
-    rows = (data / f"train.{direction}.tsv").read_text(encoding="utf-8").splitlines()
-    drawn = random.Random(SEED).sample(rows, SAMPLE)  # short and long ones
-    write_text(sample, "".join(row.split("\t")[0] + "\n" for row in drawn))
+    drawn = random.Random(SEED).sample(read_rows(data / f"train.{direction}.tsv"), SAMPLE)  # of all lengths
+    write_text(sample, "".join(f"{source}\n" for source, _ in drawn))
     calibrate(place, sample)
     files = [data / f"{split}.{direction}.tsv" for split in ("valid", "test")]
-    rows = [row for file in files for row in file.read_text(encoding="utf-8").splitlines()]
-    pairs = [(source, target) for source, target in (row.split("\t") for row in rows)]
-    fit_confidence(place, pairs, french())
+    fit_confidence(place, [pair for file in files for pair in read_rows(file)], french())
     card = (place / "README.md").read_text(encoding="utf-8")
     card = card.replace("pipeline_tag:", "license: cc-by-2.0\npipeline_tag:", 1)
-    card = card.replace(f"| train.{direction}.tsv |", "| Tatoeba, split by box.py |")
+    card = card.replace(f"| robust.{direction}.tsv |", "| Tatoeba, split and modified by box.py |")
     tested = f"test.{direction}.tsv --tokenize 13a"
     card = card.replace(tested, f"runs/box/data/{tested} --precision float32")  # as the run did
     told = card_of(direction)
@@ -150,6 +207,11 @@ def joined(pairs: Sequence[Pair]) -> list[Pair]:
 def first_of_each(pairs: Iterable[Pair]) -> list[Pair]:
     """One reference for each source: the first that stands there."""
     return list({source: (source, target) for source, target in reversed(list(pairs))}.values())[::-1]
+
+
+def read_rows(file: Path) -> list[Pair]:
+    rows = (line.split("\t") for line in file.read_text(encoding="utf-8").splitlines())
+    return [(source, target) for source, target in rows]
 
 
 def write_rows(file: Path, pairs: Iterable[Pair]) -> None:

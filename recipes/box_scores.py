@@ -9,6 +9,9 @@ sentiment  accuracy in five folds of sentiment-uci and on sentiment-polarity, be
 labels     the same classifier with and without pre-training, with 100, 500 and 2,400 labels
 names      F1 on English web text, beside a list of the names in the training data
 answers    F1 and exact match on SQuAD's validation questions, beside the sentence that shares most words
+loops      translations of 5,000 lines of articles, plays, code and tables that repeat themselves or run on
+
+`regard evaluate -m tatoeba-en-de --data FILE --modify all` scores the translators on modified sentences.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ import numpy as np
 import torch
 from box_text import HERE, make_names, make_sentiment
 from matplotlib.figure import Figure
+from opinions import make_opinions, rows_of
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 
@@ -54,11 +58,8 @@ def main() -> None:
     options.add_argument("--judge", type=Path, help="prose: SmolLM2-135M as .gguf")
     options.add_argument("--model", help="instead of the built-in model")
     options.add_argument("--encoder", default="english", help="sentiment, labels: what they begin with")
+    options.add_argument("--teacher", default="sentence-transformers/all-MiniLM-L6-v2", help="sentiment")
     SECTIONS[(given := options.parse_args()).section](given)
-
-
-def rows_of(file: Path) -> list[Row]:
-    return [(text, label) for text, _, label in (line.rpartition("\t") for line in lines(file))]
 
 
 def show(**values: Any) -> None:
@@ -217,7 +218,8 @@ def sentiment(given: Any) -> None:
     for fold in range(5):
         tested, known = uci[fold::5], [row for number, row in enumerate(uci) if number % 5 != fold]
         file = write_rows(place / f"fold-{fold}.tsv", known)
-        corpora = [str(place / "pros-cons.train.tsv"), Weighted(corpus=str(file), weight=5)]
+        labelled = make_opinions(place, given.teacher, known, f"opinions-{fold}.tsv")
+        corpora = [str(place / "pros-cons.train.tsv"), Weighted(corpus=str(file), weight=5), str(labelled)]
         folder = fine_tune(given, given.runs / "folds" / str(fold), corpora)
         ours.append(evaluate(folder, tested)["accuracy"])
         tfidf.append(tfidf_accuracy([*pros_cons, *known * 5], tested))
@@ -350,8 +352,40 @@ def answers(given: Any) -> None:
     show(f1=result["f1"], exact=result["exact"], questions=result.sentences, sentence_f1=baseline["f1"])
 
 
+# --- translators
+
+LINES = 1250  # of each kind
+LOOP = re.compile(r"(\S.{0,60}?)\1{3,}")  # the same characters four times in a row
+LONGER, MORE = 3, 40  # an output may have 3 * source + 40 characters
+
+
+def loops(given: Any) -> None:
+    """Lines that no translator of everyday sentences is made for."""
+    place = given.runs / "loops"
+    place.mkdir(parents=True, exist_ok=True)
+    translator = load(given.model or "tatoeba-en-de")
+    code = [line for file in sorted(Path(json.__file__).parent.glob("*.py")) for line in lines(file)]
+    tags = "\n".join(lines(find("data:ner/wikigold.conll.gz"))).split("\n\n")
+    kinds = {
+        "articles": list(lines(find("data:text/wikitext-2.test.raw.gz"))),
+        "plays": list(lines(find("data:text/tinyshakespeare.txt.gz"))),
+        "code": code,
+        "tables": [sentence.replace("\n", "\t").replace(" ", ";")[:300] for sentence in tags],
+    }
+    for kind, texts in kinds.items():
+        known = [text for text in texts if text.strip()]
+        sources = random.Random(SEED).sample(known, min(LINES, len(known)))
+        results = translator.translate_lines(sources)
+        outputs = [result.text for result in results]
+        write_text(place / f"{kind}.tsv", "".join(f"{a}\t{b}\n" for a, b in zip(sources, outputs)))
+        repeated = [a for a, b in zip(sources, outputs) if LOOP.search(b) and not LOOP.search(a)]
+        long = [a for a, b in zip(sources, outputs) if len(b) > LONGER * len(a) + MORE]
+        kept = sum(result.kept for result in results)
+        show(kind=kind, lines=len(sources), repeated=len(repeated), long=len(long), kept=kept)
+
+
 SECTIONS: dict[str, Callable[[Any], None]] = {
-    each.__name__: each for each in (prose, fill, embed, sentiment, labels, names, answers)
+    each.__name__: each for each in (prose, fill, embed, sentiment, labels, names, answers, loops)
 }
 
 if __name__ == "__main__":

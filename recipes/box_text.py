@@ -18,6 +18,7 @@ from pathlib import Path
 
 import box
 import english
+import opinions
 import torch
 from english_texts import make_texts
 from lessons import PACKAGE, put
@@ -57,7 +58,11 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     options.add_argument("--runs", type=Path, default=HERE.parent / "runs" / "box")
     options.add_argument("--only", choices=list(MODELS), action="append")
-    options.add_argument("--teacher", default="sentence-transformers/all-MiniLM-L6-v2", help="of the encoder")
+    options.add_argument(
+        "--teacher",
+        default="sentence-transformers/all-MiniLM-L6-v2",
+        help="of the encoder and the classifier",
+    )
     options.add_argument("--set", dest="changes", action="append", default=[])
     options.add_argument("--no-put", action="store_true", help="leave the package as it is")
     given = options.parse_args()
@@ -65,6 +70,10 @@ def main() -> None:
         folder, place = given.runs / name, given.runs / "data"
         place.mkdir(parents=True, exist_ok=True)
         MODELS[name].make_data(place)
+        if name == "english-sentiment" and not (place / opinions.FILE).is_file():
+            opinions.make_opinions(
+                place, given.teacher, opinions.rows_of(place / "uci.train.tsv"), opinions.FILE
+            )
         config = with_data(load_config(HERE / f"{name}.toml", given.changes), place)
         if name == ENCODER:
             finished = english.pretrain(config, folder, given.teacher)
@@ -175,7 +184,7 @@ def pack(run: Path, name: str) -> None:
     write_text(place / "run.toml", for_use(settings))
     if name == ENCODER:
         english.write_pooling(place, settings.model.width, settings.model.max_length)
-    elif settings.init.model is not None:
+    elif name.startswith(f"{ENCODER}-"):
         share_layers(place, ENCODER)
     if prefixes := sorted({each.prefix for each in weighted(settings) if each.prefix}):
         name_prefixes(place, prefixes)

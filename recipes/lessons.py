@@ -6,6 +6,7 @@ python recipes/lessons.py [--runs runs/lessons] [--only phrasebook-rnn]
 from __future__ import annotations
 
 import argparse
+import json
 import shutil
 import sys
 from pathlib import Path
@@ -53,6 +54,9 @@ def put(run: Path, place: Path) -> None:
     for name in FILES:  # pictures have no tokenizer, text has no preprocessor
         if (run / name).is_file():
             shutil.copyfile(run / name, place / name)
+    if (vocabulary := place / "tokenizer.json").is_file():  # without indentation it is half as large
+        content = json.loads(vocabulary.read_text(encoding="utf-8"))
+        write_text(vocabulary, json.dumps(content, ensure_ascii=False, separators=(",", ":")) + "\n")
     card = (place / "README.md").read_text(encoding="utf-8").replace(REPORT, "This")
     write_text(
         place / "README.md",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+import torch
 from libretranslatepy import LibreTranslateAPI
 from safetensors.torch import load_file
 
@@ -235,3 +237,31 @@ def test_one_sentence_waits_for_no_compiler_and_no_trainer() -> None:
     result = subprocess.run([sys.executable, "-c", watch], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
     assert result.stdout.endswith("set()\n")
+
+
+def test_the_lexicon_finds_translations_of_words(
+    box: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sentences of known words in random order; the spelling is that inside sentences."""
+    import lexicon  # type: ignore[import-not-found]
+
+    words = {"dog": "Hund", "sees": "sieht", "cat": "Katze", "old": "alte", "today": "heute", "house": "Haus"}
+    rng = random.Random(1)
+    drawn = [rng.sample(list(words), 4) for _ in range(200)]
+    german = [rng.sample([words[word] for word in each], 4) for each in drawn]
+    pairs = [
+        (" ".join([left[0].title(), *left[1:]]), " ".join([right[0].title(), *right[1:]]))
+        for left, right in zip(drawn, german)
+    ]
+    assert dict(lexicon.word_pairs(pairs)) == words
+
+
+def test_placeholder_tokens_are_added_to_a_trained_model(box: ModuleType, toy: Toy, tmp_path: Path) -> None:
+    """The new tokens are read as one each, and all others keep their ids and their weights."""
+    box.add_placeholders(toy.model, tmp_path / "more")
+    old, new = load(toy.model).folder, load(tmp_path / "more").folder
+    assert len(new.source) == len(old.source) + 10 and len(new.source.placeholders) == 10
+    assert new.source.encode("ba de") == old.source.encode("ba de")
+    assert len(new.source.encode("ba ⟦3⟧ de")) == len(old.source.encode("ba de")) + 2  # the space before it
+    before, after = (load_file(folder.path / "model.safetensors") for folder in (old, new))
+    assert all(torch.equal(after[name][: len(tensor)], tensor) for name, tensor in before.items())

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conftest import Command, Refused, toy_config
+from conftest import Command, Refused, Toy, toy_config
 from regard.config import Decode
 from regard.errors import UsageError
 from regard.evaluation.confidence import auc, fit_confidence
@@ -183,6 +183,21 @@ def test_bad_input(name: str) -> None:
         ids = [model.folder.source.encode(result.source), model.folder.target.encode(result.text)]
         assert not is_loop(*ids) and len(result.text) <= 3 * len(result.source) + 60
         assert not any(span.kind in ("url", "emoji") for span in find_spans(" ".join(result.lost)))
+
+
+def test_a_text_that_names_its_task_is_read_as_a_whole(toy: Toy, tmp_path: Path) -> None:
+    """Of "sentiment: 5 stars" a T5 copied the number, and checked that its label had it."""
+    folder = shutil.copytree(
+        toy.model, tmp_path / "t5", ignore=shutil.ignore_patterns("checkpoints", "SHA256SUMS")
+    )
+    content = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    content["task_specific_params"] = {"one": {"prefix": "ba "}, "other": {"prefix": 3}, "more": None}
+    (folder / "config.json").write_text(json.dumps(content), encoding="utf-8")
+    translator = Translator.load(folder, "cpu", threads=1)
+    assert translator.folder.prefixes == ("ba ",)
+    named, other = translator.translate_lines(["ba http://x.org/a de", "de http://x.org/a ba"])
+    assert "http://x.org/a" not in named.text and not named.kept and not named.lost
+    assert "http://x.org/a" in other.text
 
 
 def test_capitals_emoji_and_layout(english: Translator) -> None:

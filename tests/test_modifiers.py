@@ -403,7 +403,7 @@ def test_scores_are_those_of_sacrebleu_on_the_modified_pairs(toy: Toy) -> None:
     )
 
 
-@pytest.mark.parametrize("task", ["classify", "tag"])
+@pytest.mark.parametrize("task", ["classify", pytest.param("tag", marks=pytest.mark.slow)])
 def test_scores_of_labels_on_modified_texts(task: str, tmp_path: Path) -> None:
     config = task_config(task, tmp_path)
     train(config, tmp_path / "run")

@@ -1,9 +1,10 @@
 """Checks of translations, and second ways to translate what fails them.
 
 A model may repeat itself without end, write far more than there was to translate, or lose a number or a tag.
-Such a segment is translated again, with those of all other lines in one further batch: in sentence case if it
-is in capitals, without repeated n-grams and with a lower limit of length, clause by clause, or around the
-parts that were lost. If no way passes the checks, the source stays as it is, and the result says so.
+Such a segment is translated again, with those of all other lines in one further batch: without repeated
+n-grams and with a lower limit of length, clause by clause, or around the parts that were lost. A segment in
+capitals or in title case is read in sentence case. If no way passes the checks, the source stays as it is,
+and the result says so.
 """
 
 from __future__ import annotations
@@ -20,16 +21,17 @@ from regard.inputs.text.spans import TOKEN, find_spans, is_complete
 from regard.tasks.masking import NUMBERS, fragments, kept, lost_items, repair_number
 from regard.tasks.translation import Line, Segment, SegmentInput
 
-Fault = Literal["repetition", "length", "empty", "items", "capitals"]
+Fault = Literal["repetition", "length", "empty", "items", "case"]
 PERIODS = 8  # tokens of a repeated part at most
 REPEATS = 2  # times in a row that a part of an output may occur, more often if it does so in the source
 MANY = 10  # times in a row in a source, of which one in ten may be missing in the output
 LONGEST_RATIO, LONGEST_MORE = 3, 24  # an output may have 3 * source + 24 tokens
 LIMIT_RATIO, LIMIT_MORE = 2, 8  # the same for a second try, which is stopped there
 NGRAM, LONG = 2, 32  # tokens that a second try may not repeat; one more if the source has so many
-WEAK = -0.7  # mean log p of a token: capitals below it are translated in sentence case too
 CLAUSE = re.compile(r"[,;:]\s+|\s[–—-]+\s|\s*[()]\s*")
 CAPITALS = 4  # letters of a text in capitals at least
+TITLE = 4  # words of a text in title case at least
+WORDS = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,6 @@ class Retry:
     input: SegmentInput
     segment: Segment
     fault: Fault
-    first: Hypothesis  # of the first try
     ways: Iterator[Way]
     way: Way | None = None
     inputs: list[SegmentInput] = field(default_factory=list)  # of this way
@@ -99,7 +100,7 @@ class Checker:
                 continue
             if fault := self.fault(segment, each.source, best[0]):
                 ways = second_ways(segment, each.source, fault, self.options)
-                retry = Retry(each, segment, fault, best[0], ways)
+                retry = Retry(each, segment, fault, ways)
                 if fault == "items" and (repaired := self.repaired(segment, best[0])):
                     retry.parts, retry.ways = [(repaired, each, list(best))], iter(())
                 retries.append(retry)
@@ -119,7 +120,7 @@ class Checker:
                 return None if is_complete(segment.text, self.decode(tokens)) else "items"
         elif find_spans(segment.text) and lost_items(segment.text, segment.finish(self.decode(tokens))):
             return "items"
-        return "capitals" if mean_log_p(best) < WEAK and is_capitals(segment.text) else None
+        return "case" if letter_case(segment.text) else None
 
     def repaired(self, segment: Segment, best: Hypothesis) -> Segment | None:
         """The segment with its number in place of that of the output, if nothing else is lost."""
@@ -131,10 +132,10 @@ class Checker:
         return replace(segment, finish=finish) if is_whole else None
 
     def advance(self, retry: Retry) -> bool:
-        """Take the next way; without one the source stays, except where the first try is only improbable."""
+        """Take the next way; without one the source stays, except where only the letter case is special."""
         retry.way = next(retry.ways, None)
         if retry.way is None:
-            if retry.fault != "capitals" and not retry.parts:
+            if retry.fault != "case" and not retry.parts:
                 retry.parts = [(kept(retry.segment), None, [])]
             return False
         texts = [retry.way.read(each.text) for each in retry.way.segments]
@@ -146,17 +147,15 @@ class Checker:
         return True
 
     def accept(self, retry: Retry, hypotheses: Sequence[Sequence[Hypothesis]]) -> bool:
-        """Use the outputs of a way if none has a fault, and one in sentence case if it is more probable."""
+        """Use the outputs of a way if none has a fault."""
         assert retry.way is not None
         outputs = iter(zip(retry.inputs, hypotheses))
         parts: list[Part] = []
         for segment in retry.way.segments:
             each, best = next(outputs) if segment.text else (None, [])
-            if each is not None and self.fault(segment, each.source, best[0]) not in (None, "capitals"):
+            if each is not None and self.fault(segment, each.source, best[0]) not in (None, "case"):
                 return False
             parts.append((segment, each, best))
-        if retry.fault == "capitals" and mean_log_p(parts[0][2][0]) <= mean_log_p(retry.first):
-            return False
         retry.parts = parts
         return True
 
@@ -207,20 +206,23 @@ def repeats(tokens: Sequence[int]) -> int:
     return most
 
 
-def is_capitals(text: str) -> bool:
-    return text.isupper() and sum(map(str.isalpha, text)) >= CAPITALS
+def letter_case(text: str) -> Callable[[str], str] | None:
+    """What gives a text in sentence case its capitals, or those of a title; None for any other text."""
+    if text.isupper() and sum(map(str.isalpha, text)) >= CAPITALS:
+        return str.upper
+    words = WORDS.findall(text)
+    return title_case if len(words) >= TITLE and all(word[0].isupper() for word in words) else None
 
 
-def mean_log_p(best: Hypothesis) -> float:
-    values = best.token_log_probabilities
-    return sum(values) / max(1, len(values))
+def title_case(text: str) -> str:
+    return re.sub(r"(?<!\S)\S", lambda match: match[0].title(), text)
 
 
 def second_ways(segment: Segment, source: Sequence[int], fault: Fault, options: Decode) -> Iterator[Way]:
     """Ways to translate a segment after a fault, the most faithful first."""
-    if is_capitals(segment.text):
-        yield Way([replace(segment, finish=partial(in_capitals, segment.finish))], options, sentence_case)
-    if fault == "capitals":
+    if (case := letter_case(segment.text)) is not None:
+        yield Way([replace(segment, finish=partial(in_case, case, segment.finish))], options, sentence_case)
+    if fault == "case":
         return
     cuts = [match.span() for match in TOKEN.finditer(segment.text)]
     if cuts := cuts or [(span.start, span.end) for span in find_spans(segment.text)]:
@@ -237,8 +239,8 @@ def second_ways(segment: Segment, source: Sequence[int], fault: Fault, options: 
         yield Way(clauses, limited)
 
 
-def in_capitals(finish: Callable[[str], str], text: str) -> str:
-    return finish(text).upper()
+def in_case(case: Callable[[str], str], finish: Callable[[str], str], text: str) -> str:
+    return case(finish(text))
 
 
 def sentence_case(text: str) -> str:

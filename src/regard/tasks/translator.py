@@ -113,8 +113,8 @@ class Translator(TranslateMethods):
             always = PhraseConstraints(*map(tuple, phrases))
             constraints = [always + each for each in constraints or [PhraseConstraints()] * len(lines)]
         compiled = compile_constraints(self.lexicon, constraints, first_line) if constraints else None
-        # a prefix and required phrases belong to the line as a whole
-        whole = [prefixes is not None] * len(lines)
+        # a prefix, required phrases and the name of a task belong to the line as a whole
+        whole = [prefixes is not None or line.startswith(self.folder.prefixes) for line in lines]
         for number, constraint in enumerate(compiled or ()):
             whole[number] = whole[number] or bool(constraint.require)
         splitter = LineSplitter(
@@ -237,6 +237,7 @@ class Translator(TranslateMethods):
         ]
         candidates = [unmask_candidate(each, mine.masked) for each in candidates]
         text = candidates[0].text
+        must_copy = line.translatable and not line.text.startswith(self.folder.prefixes)
         return Translation(
             line.text,
             text,
@@ -244,7 +245,7 @@ class Translator(TranslateMethods):
             line.broken,
             language=mine.language,
             kept=any(each.kept for each in line.segments),
-            lost=lost_items(line.text, text) if line.translatable else (),
+            lost=lost_items(line.text, text) if must_copy else (),
             precision=self.precision,
         )
 

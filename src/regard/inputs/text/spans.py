@@ -73,13 +73,13 @@ _NUMBER = (
     rf"|(?P<before>(?:{_CURRENCY})[ \u00a0]?)?(?:[-+±]|v(?=\d+\.))?(?P<digits>{_DIGITS})"
     rf"(?P<behind>[ \u00a0\u202f]?(?:{_CURRENCY}|{_UNIT}))?)(?!\w|[ \u00a0]?[ap]\.?m\b)"  # 5:30 p.m. is 17.30
 )
-_SPAN = re.compile(
+SPAN = re.compile(
     rf"(?P<token>{TOKEN.pattern})|(?P<url>{_URL})|(?P<email>{_EMAIL})|(?P<tag>{TAG}|\x1b\[[0-9;]*[A-Za-z])"
     rf"|(?P<placeholder>{_IN_BRACES}|{_FORMAT}|{VARIABLE}|{ENTITY})"
     rf"|(?P<word>{_LONG})|(?P<path>{_PATH})|(?P<emoji>{_EMOJI})|(?P<code>{_CODE})|(?P<number>{_NUMBER})"
 )
 # A text without any of these has no span; most texts need no more than this search.
-_ANY = re.compile(
+ANY = re.compile(
     r"[0-9@<{%$&`_/\\⟦#€£¥₹₽°\x1b\u203c\u2049\u20e3\u2190-\u21ff\u2300-\u27bf\u2900-\u297f\u2b00-\u2bff"
     r"\ufe0f\U0001F000-\U0001FAFF]|--|\(\)|\w\.\w|[a-z][A-Z]|\S{60}"
 )
@@ -99,10 +99,10 @@ class Masked(NamedTuple):
 
 def find_spans(text: str, kinds: Collection[Kind] = KINDS) -> list[Span]:
     """The parts of a text that are no language, from left to right; numbers of one or two digits are."""
-    if _ANY.search(text) is None:
+    if ANY.search(text) is None:
         return []
     spans = []
-    for match in _SPAN.finditer(text):
+    for match in SPAN.finditer(text):
         kind = cast(Kind, match.lastgroup)  # the outermost group
         if kind in kinds and not (kind == "number" and _is_small(match)):
             spans.append(Span(match.start(), match.end(), kind))
